@@ -1,0 +1,18 @@
+"""Room 2: k(x, y), batched by leading dimensions."""
+
+from m2st_core.kernels.base import Kernel
+from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.features import MLP
+from m2st_core.kernels.gaussian import GaussianKernel, median_squared_distance
+from m2st_core.kernels.laplace import LaplaceKernel
+from m2st_core.kernels.mixture import MixtureKernel
+
+__all__ = [
+    "MLP",
+    "DeepKernel",
+    "GaussianKernel",
+    "Kernel",
+    "LaplaceKernel",
+    "MixtureKernel",
+    "median_squared_distance",
+]

@@ -1,0 +1,52 @@
+"""What a kernel is: an embedding of each row, then a function of pairs of embedded rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+Rows = tuple[Tensor, ...]
+"""Embedded rows: tensors (…, n, ·) that share their leading dimensions."""
+
+
+def take(rows: Rows, start: int, stop: int | None = None) -> Rows:
+    """Rows start…stop of an embedding."""
+    return tuple(part[..., start:stop, :] for part in rows)
+
+
+class Kernel(nn.Module, ABC):
+    """k(x, y), batched by leading dimensions: (…, n, d), (…, m, d) → (…, n, m).
+
+    ``embed`` does what costs O(n) once per row, ``gram`` what costs O(nm), so that a large Gram matrix can be walked
+    block by block. Parameters with batch shape S act on inputs (S…, n, d).
+    """
+
+    parts: int = 1  # how many tensors an embedding has
+
+    @abstractmethod
+    def embed(self, x: Tensor) -> Rows:
+        """What ``gram`` needs of each row: x is (…, n, d)."""
+
+    @abstractmethod
+    def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
+        """Kernel values (…, n, m); distances are taken in the rows' dtype, then rounded to ``dtype``."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """The Gram matrix k(x_i, y_j): (…, n, m)."""
+        return self.gram(self.embed(x), self.embed(y))
+
+
+def negative_squared_distances(a: Tensor, b: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """−‖a_i−b_j‖², (…, n, m), as one matrix product of the rows extended by their squared lengths.
+
+    Both are first shifted by b's mean, which leaves distances alone and keeps a large common offset from eating the
+    digits. Rounding can not make a distance negative.
+    """
+    centre = b.mean(dim=-2, keepdim=True).detach()
+    a, b = a - centre, b - centre
+    a_length, b_length = (rows.square().sum(dim=-1, keepdim=True) for rows in (a, b))
+    left = torch.cat([a, a_length, torch.ones_like(a_length)], dim=-1)  # (…, n, d+2)
+    right = torch.cat([2 * b, -torch.ones_like(b_length), -b_length], dim=-1)  # (…, m, d+2)
+    return (left @ right.mT).to(dtype or a.dtype).clamp_(max=0)

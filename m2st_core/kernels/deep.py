@@ -1,0 +1,40 @@
+"""The deep kernel of the paper, eq. (8)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from m2st_core.kernels.base import Kernel, Rows, negative_squared_distances
+from m2st_core.kernels.features import MLP
+
+
+class DeepKernel(Kernel):
+    """k(x, y) = [(1−ε)·exp(−‖φ(x)−φ(y)‖²/σ_φ²) + ε]·exp(−‖x−y‖²/σ_q²).
+
+    ``feature_width`` is σ_φ², ``input_width`` σ_q², ``mixing`` ε in (0, 1), each of shape (R,); x is measured in the
+    network's own units. All are parameters, kept unconstrained (log σ², logit ε).
+    """
+
+    parts = 2
+
+    def __init__(self, network: MLP, feature_width: Tensor, input_width: Tensor, mixing: Tensor) -> None:
+        super().__init__()
+        self.network = network
+        self.log_feature_width = nn.Parameter(feature_width.log())
+        self.log_input_width = nn.Parameter(input_width.log())
+        self.logit_mixing = nn.Parameter(mixing.logit())
+
+    def embed(self, x: Tensor) -> Rows:
+        """(φ(x)/σ_φ, x/σ_q) side by side, and x/σ_q alone."""
+        x = self.network.normalise(x)
+        features = self.network(x) * torch.exp(-0.5 * self.log_feature_width)[..., None, None]
+        inputs = x * torch.exp(-0.5 * self.log_input_width)[..., None, None]
+        return torch.cat([features, inputs], dim=-1), inputs
+
+    def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
+        """(1−ε)·exp(−D_φ−D_q) + ε·exp(−D_q): the product of the definition, multiplied out."""
+        both = negative_squared_distances(first[0], second[0], dtype).exp_()
+        inputs = negative_squared_distances(first[1], second[1], dtype).exp_()
+        mixing = self.logit_mixing.sigmoid()[..., None, None].to(both.dtype)
+        return torch.lerp(both, inputs, mixing)

@@ -1,0 +1,65 @@
+"""The networks φ inside deep kernels and classifiers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+@dataclass(frozen=True)
+class Units:
+    """How rows are shifted and scaled before a network sees them: (x − centre)/scale, both (R, 1, d)."""
+
+    centre: Tensor
+    scale: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Rows in these units: (R, n, d) → (R, n, d)."""
+        return (x - self.centre) / self.scale
+
+
+class MLP(nn.Module):
+    """Linear layers with softplus between, one independent network per generator.
+
+    ``sizes`` = (d, H, H, H, 3d) is the paper's φ. The batch dimension is the number of generators:
+    (R, n, d) → (R, n, 3d). Weights start uniform in ±1/√fan_in, as in torch's Linear. The units of the inputs are
+    part of the network but are not trained.
+    """
+
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, sizes: Sequence[int], generators: Sequence[torch.Generator]) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList()
+        self.biases = nn.ParameterList()
+        for fan_in, fan_out in pairwise(sizes):
+            drawn = torch.stack([torch.rand(fan_in + 1, fan_out, generator=generator) for generator in generators])
+            drawn = (2 * drawn - 1) / math.sqrt(fan_in)  # R x (fan_in + 1) x fan_out
+            self.weights.append(nn.Parameter(drawn[:, :-1].clone()))
+            self.biases.append(nn.Parameter(drawn[:, -1:].clone()))
+        self.register_buffer("centre", torch.zeros(len(generators), 1, sizes[0]))
+        self.register_buffer("scale", torch.ones(len(generators), 1, sizes[0]))
+
+    def measure_in(self, units: Units) -> None:
+        """From now on inputs come raw and are brought into these units first."""
+        self.centre, self.scale = units.centre.to(self.centre), units.scale.to(self.scale)
+
+    def normalise(self, x: Tensor) -> Tensor:
+        """Inputs in the network's own units."""
+        return Units(self.centre, self.scale)(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """φ of normalised rows: (R, n, d) → (R, n, features)."""
+        last = len(self.weights) - 1
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = x @ weight + bias
+            if layer < last:
+                x = functional.softplus(x)
+        return x

@@ -1,0 +1,149 @@
+"""ME and SCF: a few test points whose features should differ most between P and Q.
+
+Both map a row to a short vector, take the mean difference of the two samples in units of its covariance (Hotelling's
+statistic), and move the points to where that is largest. Rows are measured in units of their median distance.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from m2st_core.kernels.base import negative_squared_distances
+from m2st_core.kernels.features import Units
+from m2st_core.learners.ascent import ascend, draw_rows
+from m2st_core.learners.kernels import median_width
+from m2st_core.presets import Preset
+from m2st_core.rng import Streams
+from m2st_core.types import Progress, TwoSample
+
+REGULARISATION = 1e-5
+
+
+class PointFeatures(nn.Module, ABC):
+    """Features of rows relative to J points: (R, n, d) → (R, n, ·)."""
+
+    def __init__(self, points: Tensor, log2_width: Tensor, units: Units) -> None:
+        super().__init__()
+        self.points = nn.Parameter(points)  # R x J x d
+        self.log2_width = nn.Parameter(log2_width)  # R
+        self.units = units
+
+    @abstractmethod
+    def features(self, x: Tensor) -> Tensor:
+        """Features of rows that are in these units already."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features of raw rows."""
+        return self.features(self.units(x))
+
+
+class MeanEmbedding(PointFeatures):
+    """ME: exp(−‖x−t_j‖²/(2·width)) at J locations t_j: (R, n, d) → (R, n, J)."""
+
+    def features(self, x: Tensor) -> Tensor:
+        """Features of rows that are in these units already."""
+        scale = torch.exp2(-0.5 * (self.log2_width + 1))[..., None, None]
+        return negative_squared_distances(x * scale, self.points * scale).exp_()
+
+
+class SmoothCharacteristic(PointFeatures):
+    """SCF: (sin, cos)(t_j·x/√width)·exp(−‖x‖²/(2·width)) at J frequencies t_j: (R, n, d) → (R, n, 2J)."""
+
+    def features(self, x: Tensor) -> Tensor:
+        """Features of rows that are in these units already."""
+        x = x * torch.exp2(-0.5 * self.log2_width)[..., None, None]
+        window = torch.exp(-0.5 * x.square().sum(dim=-1, keepdim=True))
+        angles = x @ self.points.mT
+        return window * torch.cat([angles.sin(), angles.cos()], dim=-1)
+
+
+def hotelling(x_features: Tensor, y_features: Tensor) -> Tensor:
+    """n·WᵀΣ⁻¹W, with W the mean and Σ the covariance of the paired differences: (R, n, J), (R, n, J) → (R,)."""
+    differences = x_features - y_features
+    n, size = differences.shape[-2:]
+    mean = differences.mean(dim=-2)
+    centred = differences - mean[..., None, :]
+    ridge = REGULARISATION * torch.eye(size, dtype=mean.dtype, device=mean.device)
+    covariance = centred.mT @ centred / (n - 1) + ridge
+    return n * (mean * torch.linalg.solve(covariance, mean)).sum(dim=-1)
+
+
+def fit_mean_embedding(
+    train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> PointFeatures:
+    """ME: start from rows of Gaussians fitted to the two samples, best width of a grid, then climb."""
+    units, rows = _paired_rows(train, streams)
+    generators = [stream.torch("first points") for stream in streams]
+    per_sample = (preset.embedding.points // 2, preset.embedding.points - preset.embedding.points // 2)
+    drawn = [_like(sample, count, generators) for sample, count in zip(rows, per_sample, strict=True)]
+    widths = torch.linspace(-3, 4, 30)
+    return _optimise(MeanEmbedding, torch.cat(drawn, dim=-2), widths, units, rows, preset, True, progress)
+
+
+def fit_smooth_characteristic(
+    train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> PointFeatures:
+    """SCF: start from standard normal frequencies, best width of a grid, then climb."""
+    units, rows = _paired_rows(train, streams)
+    shape = (preset.embedding.points, rows.x.shape[-1])
+    generators = [stream.torch("first points") for stream in streams]
+    points = torch.stack([torch.randn(shape, generator=g, dtype=torch.float64) for g in generators]).to(rows.x.device)
+    widths = torch.linspace(-6, 6, 40)
+    climb = preset.embedding.optimise_frequencies
+    return _optimise(SmoothCharacteristic, points, widths, units, rows, preset, climb, progress)
+
+
+def _paired_rows(train: TwoSample, streams: Sequence[Streams]) -> tuple[Units, TwoSample]:
+    """The training rows in units of their median distance, as many of x as of y."""
+    pooled = train.pooled
+    centre = pooled.median(dim=-2, keepdim=True).values
+    units = Units(centre, median_width(pooled, streams).sqrt()[..., None, None])
+    generators = [stream.torch("pairing of training rows") for stream in streams]
+    x, y = (draw_rows(units(rows), min(train.sizes), generators) for rows in train)
+    return units, TwoSample(x, y)
+
+
+def _like(rows: Tensor, count: int, generators: Sequence[torch.Generator]) -> Tensor:
+    """New rows from a Gaussian with the mean and covariance of these: (R, n, d) → (R, count, d)."""
+    n = rows.shape[-2]
+    normal = torch.stack([torch.randn(count, n, generator=g, dtype=rows.dtype) for g in generators]).to(rows.device)
+    mean = rows.mean(dim=-2, keepdim=True)
+    return mean + normal @ (rows - mean) / (n - 1) ** 0.5
+
+
+def _optimise(
+    kind: type[PointFeatures],
+    points: Tensor,
+    log2_widths: Tensor,
+    units: Units,
+    rows: TwoSample,
+    preset: Preset,
+    climb: bool,
+    progress: Progress | None,
+) -> PointFeatures:
+    """The best width of the grid, then, where asked, Adam on points and width."""
+    start = kind(points, torch.zeros_like(points[..., 0, 0]), units)
+
+    def statistic() -> Tensor:
+        return hotelling(start.features(rows.x), start.features(rows.y))
+
+    with torch.no_grad():
+        scores = []
+        for log2_width in log2_widths:
+            start.log2_width.fill_(log2_width)
+            scores.append(statistic())
+        start.log2_width.copy_(log2_widths.to(points)[torch.stack(scores).argmax(dim=0)])
+    settings = preset.embedding
+    if climb:
+        ascend(
+            start.parameters(),
+            statistic,
+            steps=settings.steps,
+            learning_rate=settings.learning_rate,
+            progress=progress,
+        )
+    return start

@@ -1,0 +1,83 @@
+"""Kernels from the target's own rows: MMD-M, MMD-O and MMD-D. Everything is batched over R independent runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from m2st_core.criterion import h_matrix, power_criterion
+from m2st_core.kernels import DeepKernel, GaussianKernel, Kernel, median_squared_distance
+from m2st_core.learners.ascent import ascend, draw_rows
+from m2st_core.learners.network import make_network, measure, training_units
+from m2st_core.presets import Ascent, Preset
+from m2st_core.rng import Streams
+from m2st_core.types import Progress, TwoSample
+
+MEDIAN_ROWS = 500
+
+
+def median_width(rows: Tensor, streams: Sequence[Streams]) -> Tensor:
+    """The median heuristic σ² = median ‖x_i−x_j‖² of at most 500 rows, drawn blind to the labels: (R, n, d) → (R,)."""
+    generators = [stream.torch("median heuristic") for stream in streams]
+    return median_squared_distance(draw_rows(rows, min(rows.shape[-2], MEDIAN_ROWS), generators))
+
+
+def fit_median(pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None) -> Kernel:
+    """MMD-M: a Gaussian kernel whose width is the median heuristic of the pooled, unlabelled rows (R, N, d)."""
+    return GaussianKernel(median_width(pooled, streams))
+
+
+def fit_gaussian(
+    train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> Kernel:
+    """MMD-O: the Gaussian kernel whose width maximises Ĵ on the training rows (R, n, d), (R, m, d).
+
+    A Gaussian kernel sees differences only, so the rows are centred before they are rounded to float32.
+    """
+    centre = train.pooled.median(dim=-2, keepdim=True).values
+    rows = TwoSample(train.x - centre, train.y - centre).to(torch.float32)
+    if preset.median_start:
+        width = median_width(rows.pooled, streams)
+    else:
+        uniform = torch.cat([torch.rand(1, generator=stream.torch("first width")) for stream in streams])
+        width = 2 * rows.x.shape[-1] * uniform.to(rows.x.device)
+    kernel = GaussianKernel(width)
+    maximise_criterion(kernel, rows, preset.mmd_o, streams, progress)
+    return kernel.to(torch.float64)
+
+
+def fit_deep(train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None) -> Kernel:
+    """MMD-D: the deep kernel that maximises Ĵ on the training rows (R, n, d), (R, m, d)."""
+    units = training_units(train, preset)
+    rows = measure(train, units)
+    network = make_network(rows.x.shape[-1], preset, streams).to(rows.x.device)
+    ones = torch.ones(len(streams), device=rows.x.device)
+    if preset.median_start:
+        input_width = median_width(rows.pooled, streams)
+        feature_width = median_width(network(rows.pooled).detach(), streams)
+        mixing = 0.1 * ones
+    else:
+        input_width, feature_width, mixing = 2 * rows.x.shape[-1] * ones, 0.1 * ones, 1e-10 * ones
+    kernel = DeepKernel(network, feature_width, input_width, mixing)
+    maximise_criterion(kernel, rows, preset.mmd_d, streams, progress)
+    kernel = kernel.to(torch.float64)
+    kernel.network.measure_in(units)
+    return kernel
+
+
+def maximise_criterion(
+    kernel: Kernel, train: TwoSample, ascent: Ascent, streams: Sequence[Streams], progress: Progress | None
+) -> Tensor:
+    """Climb Ĵ_λ of each run's training rows; of unequal samples, min(n, m) rows are drawn anew each step."""
+    count = min(train.sizes)
+    generators = [stream.torch("training rows") for stream in streams]
+
+    def criterion() -> Tensor:
+        x, y = (draw_rows(rows, count, generators) for rows in train)
+        return power_criterion(h_matrix(kernel, x, y), ascent.regularisation)
+
+    return ascend(
+        kernel.parameters(), criterion, steps=ascent.steps, learning_rate=ascent.learning_rate, progress=progress
+    )

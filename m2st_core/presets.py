@@ -1,0 +1,101 @@
+"""The three presets: values of one frozen configuration, not forks of the code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from m2st_core.registry import Registry
+
+PValueRule = Literal["(1+b)/(1+B)", "b/B, ≥", "b/B, >"]
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """How a kernel climbs the power criterion Ĵ_λ: Adam, full batch, a fixed number of steps."""
+
+    steps: int
+    learning_rate: float
+    regularisation: float  # λ
+
+
+@dataclass(frozen=True)
+class Network:
+    """φ: Linear d→H→H→H→3d with softplus between; H=None means 3d, the paper's text."""
+
+    hidden: int | None = None
+    standardise: bool = False  # scale the inputs by the training rows' mean and standard deviation
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """How C2ST trains φ and its linear head: Adam on the cross-entropy, batches of min(rows, 128)."""
+
+    epochs: int
+    learning_rate: float
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """How ME and SCF place their J test points."""
+
+    points: int = 5
+    steps: int = 300
+    learning_rate: float = 0.05
+    optimise_frequencies: bool = True  # False: SCF keeps its first frequencies and its grid width
+    reference: Literal["F", "chi2"] = "F"  # the distribution the statistic is compared with
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Everything a method may set, by name."""
+
+    name: str
+    p_value: PValueRule
+    median_start: bool  # widths start at the median heuristic rather than at fixed values
+    mmd_o: Ascent
+    mmd_d: Ascent
+    network: Network
+    classifier: Classifier
+    embedding: Embedding
+
+
+PRESETS: Registry[Preset] = Registry(
+    "preset",
+    {
+        preset.name: preset
+        for preset in (
+            Preset(
+                name="recommended",
+                p_value="(1+b)/(1+B)",
+                median_start=True,
+                mmd_o=Ascent(steps=150, learning_rate=0.05, regularisation=1e-3),
+                mmd_d=Ascent(steps=300, learning_rate=5e-3, regularisation=1e-3),
+                network=Network(hidden=None, standardise=True),
+                classifier=Classifier(epochs=200, learning_rate=5e-3, weight_decay=1e-3),
+                embedding=Embedding(),
+            ),
+            Preset(
+                name="paper",
+                p_value="b/B, ≥",
+                median_start=False,
+                mmd_o=Ascent(steps=1000, learning_rate=1e-3, regularisation=1e-8),
+                mmd_d=Ascent(steps=1000, learning_rate=5e-5, regularisation=1e-8),
+                network=Network(),
+                classifier=Classifier(epochs=1000, learning_rate=1e-3),
+                embedding=Embedding(reference="chi2"),
+            ),
+            Preset(
+                name="released",
+                p_value="b/B, >",
+                median_start=False,
+                mmd_o=Ascent(steps=1000, learning_rate=1e-3, regularisation=1e-8),
+                mmd_d=Ascent(steps=1000, learning_rate=5e-5, regularisation=1e-8),
+                network=Network(),
+                classifier=Classifier(epochs=1000, learning_rate=1e-3),
+                embedding=Embedding(optimise_frequencies=False, reference="chi2"),
+            ),
+        )
+    },
+)

@@ -1,0 +1,27 @@
+"""Room 1: where samples come from."""
+
+from __future__ import annotations
+
+from m2st_core.registry import Registry
+from m2st_core.tasks.base import Parameter, Task
+from m2st_core.tasks.blobs import Blobs
+from m2st_core.tasks.digits import Digits
+from m2st_core.tasks.hdgm import HDGM
+from m2st_core.tasks.shifts import MeanShift, VarianceShift
+
+TASKS: Registry[type[Task]] = Registry(
+    "task", {task.name: task for task in (HDGM, Blobs, MeanShift, VarianceShift, Digits)}
+)
+
+
+def make_task(name: str, *, null: bool = False, **settings: float | int) -> Task:
+    """A task by its registered name, with its parameters; ``null=True`` draws both samples from P.
+
+    >>> x, y = make_task("hdgm", delta=0.7).sample(200, seed=1)
+    >>> tuple(x.shape), tuple(y.shape)
+    ((200, 2), (200, 2))
+    """
+    return TASKS.find(name)(null=null, **settings)
+
+
+__all__ = ["HDGM", "TASKS", "Blobs", "Digits", "MeanShift", "Parameter", "Task", "VarianceShift", "make_task"]

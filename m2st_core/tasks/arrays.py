@@ -1,0 +1,110 @@
+"""From what a user has in memory to a TwoSample, or to an error that says what, where and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from m2st_core.types import TwoSample
+
+LARGEST_WHOLE = 2**53  # beyond it float64 skips whole numbers
+LARGEST_SPREAD, SMALLEST_SPREAD = 1e100, 1e-100  # squares of distances stay inside float64
+NAMED_COLUMNS = 10
+
+
+def as_two_sample(x: Any, y: Any) -> TwoSample:
+    """Rows (n, d) and (m, d) in float64, checked.
+
+    >>> as_two_sample([1, 2, 3], [4, 5]).sizes
+    (3, 2)
+    """
+    first, second = as_rows(x, "x"), as_rows(y, "y")
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(
+            f"x has {first.shape[1]} columns and y has {second.shape[1]}. Both samples need the same columns."
+        )
+    for name, rows in (("x", first), ("y", second)):
+        if len(rows) < 2:
+            raise ValueError(f"{name} has 1 row. Bring at least 2 rows in each sample.")
+    pooled = np.concatenate([first, second])
+    with np.errstate(over="ignore"):
+        spread = np.ptp(pooled, axis=0).max()
+    if spread == 0:
+        raise ValueError("All rows of x and y are identical: there is nothing to compare. Bring rows that vary.")
+    if not SMALLEST_SPREAD <= spread <= LARGEST_SPREAD:
+        raise ValueError(f"The values of x and y spread over {spread:.1e}, too wide or too narrow. Rescale them.")
+    return TwoSample(torch.from_numpy(first), torch.from_numpy(second))
+
+
+def constant_column_notes(sample: TwoSample) -> tuple[str, ...]:
+    """A note on the columns that have one value in both samples; they change no distance."""
+    pooled = sample.pooled
+    constant = torch.nonzero((pooled == pooled[:1]).all(dim=0)).flatten().tolist()
+    if not constant:
+        return ()
+    named = ", ".join(str(index + 1) for index in constant[:NAMED_COLUMNS])
+    more = f" and {len(constant) - NAMED_COLUMNS} more" if len(constant) > NAMED_COLUMNS else ""
+    return (f"Constant in both samples, so without information: column {named}{more} of {pooled.shape[1]}.",)
+
+
+def as_rows(values: Any, name: str) -> np.ndarray:
+    """A fresh float64 array (n, d) of finite numbers; n numbers become one column."""
+    array = _as_array(values, name)
+    if array.ndim == 0:
+        raise ValueError(f"{name} is a single value, not a sample. Pass rows of numbers.")
+    if array.ndim > 2:
+        raise ValueError(f"{name} has {array.ndim} dimensions. Flatten each item to a row: shape (rows, columns).")
+    array = array[:, None] if array.ndim == 1 else array
+    if 0 in array.shape:
+        raise ValueError(f"{name} is empty (shape {array.shape}). Pass at least 2 rows and 1 column.")
+    if array.dtype.kind in "iu" and (array.max() > LARGEST_WHOLE or array.min() < -LARGEST_WHOLE):
+        row, column = np.argwhere((array > LARGEST_WHOLE) | (array < -LARGEST_WHOLE))[0]
+        raise ValueError(
+            f"{name} has the whole number {array[row, column]} at row {row + 1}, column {column + 1}, more than "
+            "float precision can hold (2^53). Subtract an offset, or leave that column out."
+        )
+    rows = np.array(array, dtype=np.float64, order="C")
+    if not np.isfinite(rows).all():
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        count = int((~np.isfinite(rows)).any(axis=1).sum())
+        raise ValueError(
+            f"{name} has {rows[row, column]} at row {row + 1}, column {column + 1} ({count} such rows in all). "
+            "Remove or fill in missing and infinite values."
+        )
+    return rows
+
+
+def _as_array(values: Any, name: str) -> np.ndarray:
+    """A NumPy array of bool, int or float."""
+    if isinstance(values, pd.DataFrame):
+        for column, dtype in values.dtypes.items():
+            if not pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_complex_dtype(dtype):
+                raise ValueError(f"Column {str(column)!r} of {name} is {dtype}, not numbers. Convert or drop it.")
+        if any(pd.api.types.is_extension_array_dtype(dtype) for dtype in values.dtypes):
+            values = values.astype("float64")
+        return values.to_numpy()
+    if isinstance(values, torch.Tensor):
+        if values.layout != torch.strided or values.is_quantized:
+            raise ValueError(f"{name} is a {values.layout} tensor. Pass a dense one.")
+        values = values.detach().cpu()
+        values = values.to(torch.float64) if values.is_floating_point() else values
+        return _of_numbers(values.numpy(), name)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(f"{name} is a masked array with missing values. Remove or fill them in.")
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError):
+        raise ValueError(f"{name} is not a table: its rows differ in length. Pass rows of equal length.") from None
+    return _of_numbers(array, name)
+
+
+def _of_numbers(array: np.ndarray, name: str) -> np.ndarray:
+    """The array, if its dtype is one of real numbers."""
+    what = {"O": "objects", "U": "text", "S": "text", "T": "text", "c": "complex numbers", "M": "dates", "m": "times"}
+    if array.dtype.kind not in "biuf":
+        found = what.get(array.dtype.kind, str(array.dtype))
+        raise ValueError(f"{name} holds {found} (dtype {array.dtype}), not real numbers. Convert it to floats first.")
+    return array

@@ -1,0 +1,49 @@
+"""scikit-learn's bundled 8×8 digits: real images, no download."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from m2st_core.rng import Streams
+from m2st_core.tasks.base import Parameter, Task
+
+
+@cache
+def load_digits_by_class() -> tuple[np.ndarray, ...]:
+    """The 1,797 images as rows of 64 pixels in [0, 1], one array per digit."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    return tuple(images[labels == digit] / 16.0 for digit in range(10))
+
+
+class Digits(Task):
+    """P: images of one digit, Q: images of another, drawn without replacement (about 178 images each).
+
+    The null version deals disjoint images of the first digit to both samples.
+    """
+
+    name = "digits"
+    title = "Handwritten digits (real data)"
+    description = "8×8 images of two digits, 64 columns; each image is used at most once."
+    parameters = (
+        Parameter("first", "digit of P", 3, 0, 9, 1, "Which digit the first sample shows."),
+        Parameter("second", "digit of Q", 8, 0, 9, 1, "Which digit the second sample shows."),
+    )
+
+    def draw(self, n: int, m: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of P (n, 64) and of Q (m, 64)."""
+        first, second = int(self.settings["first"]), int(self.settings["second"])
+        if self.null or first == second:
+            rows = self._deal(first, n + m, streams.numpy("task P"))
+            return rows[:n], rows[n:]
+        return self._deal(first, n, streams.numpy("task P")), self._deal(second, m, streams.numpy("task Q"))
+
+    @staticmethod
+    def _deal(digit: int, count: int, generator: np.random.Generator) -> np.ndarray:
+        images = load_digits_by_class()[digit]
+        if count > len(images):
+            raise ValueError(f"There are {len(images)} images of the digit {digit}, and {count} were asked for.")
+        return images[generator.choice(len(images), size=count, replace=False)]

@@ -1,0 +1,46 @@
+"""HDGM(Δ): the paper's synthetic task, two Gaussian modes whose correlation differs between P and Q."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from m2st_core.tasks.base import DIMENSION, IndependentTask, Parameter
+
+
+class HDGM(IndependentTask):
+    """P = ½N(0, I) + ½N(½·1, I), Q(Δ) = ½N(0, Σ(−Δ)) + ½N(½·1, Σ(+Δ)).
+
+    Σ(Δ) is the identity with Δ between the first two coordinates. Rows are drawn i.i.d. from the mixture; with
+    ``stratified=1`` exactly half of the rows come from each mode (n must be even), in random order.
+    """
+
+    name = "hdgm"
+    title = "HDGM (the paper's synthetic task)"
+    description = "Two Gaussian modes; within each mode the first two columns are correlated in Q, not in P."
+    parameters = (
+        Parameter("delta", "correlation Δ", 0.7, 0.0, 0.99, 0.05, "How strongly Q's first two columns are correlated."),
+        DIMENSION,
+        Parameter("stratified", "equal rows per mode", 0, 0, 1, 1, "1 draws exactly half of the rows from each mode."),
+    )
+
+    def draw_p(self, n: int, generator: np.random.Generator) -> np.ndarray:
+        """Rows of P: (n, d)."""
+        return self._draw(n, 0.0, generator)
+
+    def draw_q(self, n: int, generator: np.random.Generator) -> np.ndarray:
+        """Rows of Q(Δ): (n, d)."""
+        return self._draw(n, self.settings["delta"], generator)
+
+    def _draw(self, n: int, delta: float, generator: np.random.Generator) -> np.ndarray:
+        mode = self._modes(n, generator)
+        rows = generator.standard_normal((n, int(self.settings["dimension"])))
+        correlation = np.where(mode == 1, delta, -delta)
+        rows[:, 1] = correlation * rows[:, 0] + np.sqrt(1 - delta**2) * rows[:, 1]
+        return rows + 0.5 * mode[:, None]
+
+    def _modes(self, n: int, generator: np.random.Generator) -> np.ndarray:
+        if not self.settings["stratified"]:
+            return generator.integers(0, 2, size=n)
+        if n % 2:
+            raise ValueError(f"With equal rows per mode the sample size must be even. Got {n}.")
+        return generator.permutation(np.arange(n) % 2)

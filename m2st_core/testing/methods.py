@@ -1,0 +1,166 @@
+"""The registry of tests: how each one learns, and how what it learned becomes a p-value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from m2st_core.kernels import Kernel
+from m2st_core.learners import (
+    RowClassifier,
+    fit_classifier,
+    fit_deep,
+    fit_gaussian,
+    fit_mean_embedding,
+    fit_median,
+    fit_smooth_characteristic,
+)
+from m2st_core.presets import Preset
+from m2st_core.registry import Registry
+from m2st_core.rng import Streams
+from m2st_core.testing.permutation import permuted_mean_difference, permuted_mmd2
+from m2st_core.types import Progress, TwoSample
+
+Fit = Callable[[Any, Preset, Sequence[Streams], Progress | None], Any]
+"""Learns from a TwoSample of training rows, or, where nothing is split off, from the pooled rows without labels."""
+
+Statistics = Callable[[Any, Tensor, Tensor, int, Progress | None], tuple[Tensor, Tensor]]
+"""(what was learned, pooled test rows, memberships, n) → the statistic under every labelling, its rounding error."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One two-sample test: what it is, what it needs, and how it learns and decides."""
+
+    name: str
+    description: str
+    reference: str
+    exact: bool  # the p-value comes from permutations; otherwise from an asymptotic distribution
+    needs_split: bool  # some target rows teach the kernel and are not tested
+    needs_meta: bool = False  # learns from related tasks
+    min_test_rows: int = 2  # of each sample
+    fit: Fit | None = None
+    statistics: Statistics | None = None  # what an exact test permutes
+
+
+def mmd2(kernel: Kernel, pooled: Tensor, members: Tensor, n: int, progress: Progress | None) -> tuple[Tensor, Tensor]:
+    """MMD²_u of a kernel."""
+    return permuted_mmd2(kernel, pooled, members, n, progress=progress)
+
+
+@torch.no_grad()
+def label_difference(
+    classifier: RowClassifier, pooled: Tensor, members: Tensor, n: int, progress: Progress | None
+) -> tuple[Tensor, Tensor]:
+    """|Difference of the mean predicted label|: the MMD of k(x, y) = 1[f(x)>0]·1[f(y)>0]."""
+    return permuted_mean_difference((classifier(pooled) > 0).to(torch.float64), members, n)
+
+
+@torch.no_grad()
+def probability_difference(
+    classifier: RowClassifier, pooled: Tensor, members: Tensor, n: int, progress: Progress | None
+) -> tuple[Tensor, Tensor]:
+    """|Difference of the mean class probability|: the MMD of k(x, y) = p(x)·p(y), p the classifier's probability."""
+    return permuted_mean_difference(classifier(pooled).sigmoid(), members, n)
+
+
+LIU_2020 = "Liu, Xu, Lu, Zhang, Gretton, Sutherland (2020), Learning deep kernels for non-parametric two-sample tests"
+LIU_2021 = "Liu, Xu, Lu, Sutherland (2021), Meta two-sample testing: learning kernels for testing with limited data"
+GRETTON_2012 = "Gretton, Borgwardt, Rasch, Schölkopf, Smola (2012), A kernel two-sample test"
+SUTHERLAND_2017 = "Sutherland et al. (2017), Generative models and model criticism via optimized MMD"
+JITKRITTUM_2016 = "Jitkrittum, Szabó, Chwialkowski, Gretton (2016), Interpretable distribution features"
+CHWIALKOWSKI_2015 = "Chwialkowski, Ramdas, Sejdinovic, Gretton (2015), Fast two-sample testing"
+LOPEZ_2017 = "Lopez-Paz, Oquab (2017), Revisiting classifier two-sample tests"
+CHENG_2019 = "Cheng, Cloninger (2019), Classification logit two-sample testing by neural networks"
+KUEBLER_2020 = "Kübler, Jitkrittum, Schölkopf, Muandet (2020), Learning kernel tests without data splitting"
+
+
+def _from_meta_tasks(name: str, description: str, needs_split: bool = True, exact: bool = True) -> Method:
+    reference = LIU_2021 if exact else KUEBLER_2020
+    return Method(name, description, reference, exact=exact, needs_split=needs_split, needs_meta=True)
+
+
+METHODS: Registry[Method] = Registry(
+    "method",
+    {
+        method.name: method
+        for method in (
+            Method(
+                "MMD-M",
+                "Gaussian kernel with the median heuristic; nothing is learned, so every row is tested.",
+                GRETTON_2012,
+                exact=True,
+                needs_split=False,
+                fit=fit_median,
+                statistics=mmd2,
+            ),
+            Method(
+                "MMD-O",
+                "Gaussian kernel whose width is learned on the training rows.",
+                SUTHERLAND_2017,
+                exact=True,
+                needs_split=True,
+                fit=fit_gaussian,
+                statistics=mmd2,
+            ),
+            Method(
+                "MMD-D",
+                "Deep kernel learned on the training rows.",
+                LIU_2020,
+                exact=True,
+                needs_split=True,
+                fit=fit_deep,
+                statistics=mmd2,
+            ),
+            Method(
+                "C2ST-S",
+                "A classifier is trained; the test compares how often it says “P” (an MMD with a sign kernel).",
+                LOPEZ_2017,
+                exact=True,
+                needs_split=True,
+                fit=fit_classifier,
+                statistics=label_difference,
+            ),
+            Method(
+                "C2ST-L",
+                "A classifier is trained; the test compares its mean probability of “P” (an MMD with a linear kernel).",
+                CHENG_2019,
+                exact=True,
+                needs_split=True,
+                fit=fit_classifier,
+                statistics=probability_difference,
+            ),
+            Method(
+                "ME",
+                "Gaussian bumps at five learned places; asymptotic p-value.",
+                JITKRITTUM_2016,
+                exact=False,
+                needs_split=True,
+                min_test_rows=7,
+                fit=fit_mean_embedding,
+            ),
+            Method(
+                "SCF",
+                "Smoothed characteristic functions at five learned frequencies; asymptotic p-value.",
+                CHWIALKOWSKI_2015,
+                exact=False,
+                needs_split=True,
+                min_test_rows=12,
+                fit=fit_smooth_characteristic,
+            ),
+            _from_meta_tasks("AGT-KL", "One deep kernel for all meta-tasks together."),
+            _from_meta_tasks("Meta-KL", "A deep kernel that adapts to the target in a few steps."),
+            _from_meta_tasks("Meta-MKL", "A learned mixture of the meta-tasks' kernels."),
+            _from_meta_tasks("Meta-MKL-A", "The uniform mixture of the meta-tasks' kernels.", needs_split=False),
+            _from_meta_tasks("Meta-Best1", "The single best of the meta-tasks' kernels."),
+            _from_meta_tasks("AGT-MKL", "A learned mixture of kernels that start from AGT-KL."),
+            _from_meta_tasks("AGT-MKL-A", "The uniform mixture of kernels from AGT-KL.", needs_split=False),
+            _from_meta_tasks("Meta-MKL-SI", "Selective inference on the mixture.", needs_split=False, exact=False),
+            _from_meta_tasks("MMD-D w/ AC", "MMD-D whose training rows include the meta-tasks' rows."),
+        )
+    },
+)

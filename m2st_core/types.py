@@ -1,0 +1,106 @@
+"""What travels between the rooms: two samples in, one result out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Progress = Callable[[int, int, float], None]
+"""Called as ``progress(step, total, value)``; it stops the work by raising :class:`Cancelled`."""
+
+
+class Cancelled(Exception):  # noqa: N818 - an outcome the caller asked for, not an error
+    """Raised by a progress callback to stop a long computation."""
+
+
+@dataclass(frozen=True)
+class TwoSample:
+    """Rows of P and rows of Q, with any number of leading batch dimensions.
+
+    Shapes: ``x`` is (…, n, d), ``y`` is (…, m, d).
+
+    >>> x, y = TwoSample(torch.zeros(3, 2), torch.ones(4, 2))
+    >>> x.shape, y.shape
+    (torch.Size([3, 2]), torch.Size([4, 2]))
+    """
+
+    x: Tensor
+    y: Tensor
+
+    def __post_init__(self) -> None:
+        if self.x.shape[-1] != self.y.shape[-1] or self.x.shape[:-2] != self.y.shape[:-2]:
+            raise ValueError(f"The samples do not fit together: got {self.x.shape=} and {self.y.shape=}.")
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter((self.x, self.y))
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Rows of x and rows of y."""
+        return self.x.shape[-2], self.y.shape[-2]
+
+    @property
+    def pooled(self) -> Tensor:
+        """All rows, those of x first: (…, n+m, d)."""
+        return torch.cat([self.x, self.y], dim=-2)
+
+    def to(self, *args: Any) -> TwoSample:
+        """The same rows on another device or in another dtype."""
+        return TwoSample(self.x.to(*args), self.y.to(*args))
+
+    def swapped(self) -> TwoSample:
+        """The same rows with the two samples exchanged."""
+        return TwoSample(self.y, self.x)
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """What a two-sample test says, with everything needed to report and repeat it.
+
+    ``null`` is the statistic under B random relabellings of the test rows; for an asymptotic test it is B quantiles
+    of the reference distribution. ``p_value_se`` is the Monte-Carlo standard error of the p-value (0 if asymptotic).
+    ``n_train`` and ``n_test`` count the rows of (x, y) that taught the kernel and that were tested.
+    ``criterion`` is the power criterion Ĵ on the test rows, for kernel tests.
+    """
+
+    __test__ = False  # not a pytest class
+
+    method: str
+    p_value: float
+    p_value_se: float
+    statistic: float
+    rejected: bool
+    alpha: float
+    null: np.ndarray = field(repr=False, compare=False)
+    criterion: float | None
+    n_train: tuple[int, int]
+    n_test: tuple[int, int]
+    n_permutations: int
+    train_fraction: float
+    preset: str
+    exact: bool
+    seed: int
+    device: str
+    seconds: float = field(compare=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The decision in plain words; it never says that the samples are the same."""
+        n, m = self.n_test
+        found = "Evidence of a difference" if self.rejected else "No evidence of a difference"
+        return (
+            f"{found} at α={self.alpha:g}: {self.method} gives p={self.p_value:.4g} "
+            f"on {n} and {m} test rows{'' if self.exact else ' (asymptotic)'}."
+        )
+
+    def to_dict(self, include_null: bool = False) -> dict[str, Any]:
+        """Plain Python values, ready for JSON."""
+        values = asdict(self)
+        null = values.pop("null")
+        return values | {"null": null.tolist()} if include_null else values
