@@ -14,6 +14,7 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 _lock = threading.Lock()
+_thread = threading.local()
 _inside = 0
 _threads = 1
 
@@ -41,29 +42,39 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
 def one_thread_per_operation() -> Iterator[None]:
     """Torch operations run on one thread each, so sums are added in one order and results have the same bits.
 
-    Work is spread over cores by :func:`map_threads` and by processes instead. Reentrant, and safe when several
-    threads are inside: the last one out restores the setting.
+    Work is spread over cores by :func:`map_threads` and by processes instead. Torch keeps the setting per thread, and
+    a new thread starts with the one set last; so whoever leaves returns to what the first one in had found.
     """
     global _inside, _threads
+    if getattr(_thread, "inside", False):
+        yield
+        return
     with _lock:
         if _inside == 0:
             _threads = torch.get_num_threads()
-            torch.set_num_threads(1)
         _inside += 1
+        _use_one_thread()
+    _thread.inside = True
     try:
         yield
     finally:
+        _thread.inside = False
         with _lock:
             _inside -= 1
-            if _inside == 0:
-                torch.set_num_threads(_threads)
+            torch.set_num_threads(_threads)
+
+
+def _use_one_thread() -> None:
+    """Asking first makes torch initialise this thread; it would otherwise forget the setting at its first operation."""
+    torch.get_num_threads()
+    torch.set_num_threads(1)
 
 
 def map_threads(function: Callable[[Item], Value], items: Sequence[Item]) -> Iterator[Value]:
-    """Values in the order of the items, computed by as many threads as torch was given."""
+    """Values in the order of the items; inside :func:`one_thread_per_operation`, by as many threads as torch had."""
     workers = min(_threads if _inside else 1, len(items))
     if workers <= 1:
         yield from map(function, items)
         return
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(workers, initializer=_use_one_thread) as pool:
         yield from pool.map(function, items)

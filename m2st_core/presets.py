@@ -42,7 +42,7 @@ class Embedding:
 
     points: int = 5
     steps: int = 300
-    learning_rate: float = 0.05
+    learning_rate: float = 0.02
     optimise_frequencies: bool = True  # False: SCF keeps its first frequencies and its grid width
     reference: Literal["F", "chi2"] = "F"  # the distribution the statistic is compared with
 
@@ -71,10 +71,10 @@ PRESETS: Registry[Preset] = Registry(
                 p_value="(1+b)/(1+B)",
                 median_start=True,
                 mmd_o=Ascent(steps=150, learning_rate=0.05, regularisation=1e-3),
-                mmd_d=Ascent(steps=300, learning_rate=5e-3, regularisation=1e-3),
+                mmd_d=Ascent(steps=100, learning_rate=5e-3, regularisation=1e-3),
                 network=Network(hidden=None, standardise=True),
-                classifier=Classifier(epochs=200, learning_rate=5e-3, weight_decay=1e-3),
-                embedding=Embedding(),
+                classifier=Classifier(epochs=200, learning_rate=0.01, weight_decay=1e-4),
+                embedding=Embedding(steps=100),
             ),
             Preset(
                 name="paper",

@@ -16,9 +16,8 @@ class Streams:
     Asking twice for the same name gives two generators in the same state. Everything is drawn on the CPU: the same
     seed gives the same numbers on every device.
 
-    >>> a = Streams(0).numpy("split").integers(1000)
-    >>> b = Streams(0).numpy("permutations").integers(1000)
-    >>> a == Streams(0).numpy("split").integers(1000), a == b
+    >>> a, b = Streams(0).numpy("split").random(), Streams(0).numpy("permutations").random()
+    >>> a == Streams(0).numpy("split").random(), a == b
     (True, False)
     """
 

@@ -19,9 +19,7 @@ def mmd2_unbiased(kxx: Tensor, kyy: Tensor, kxy: Tensor) -> Tensor:
     MMD²_u = Σ_{i≠j}k(x_i,x_j)/(n(n−1)) + Σ_{i≠j}k(y_i,y_j)/(m(m−1)) − 2·Σ_{ij}k(x_i,y_j)/(nm).
     """
     n, m = kxy.shape[-2:]
-    return (
-        off_diagonal_sum(kxx) / (n * (n - 1)) + off_diagonal_sum(kyy) / (m * (m - 1)) - 2 * kxy.mean(dim=(-2, -1))
-    )
+    return off_diagonal_sum(kxx) / (n * (n - 1)) + off_diagonal_sum(kyy) / (m * (m - 1)) - 2 * kxy.mean(dim=(-2, -1))
 
 
 def h_matrix(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:

@@ -40,12 +40,14 @@ class MLP(nn.Module):
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
         for fan_in, fan_out in pairwise(sizes):
-            drawn = torch.stack([torch.rand(fan_in + 1, fan_out, generator=generator) for generator in generators])
+            drawn = torch.stack(
+                [torch.rand(fan_in + 1, fan_out, generator=generator, dtype=torch.float64) for generator in generators]
+            )
             drawn = (2 * drawn - 1) / math.sqrt(fan_in)  # R x (fan_in + 1) x fan_out
             self.weights.append(nn.Parameter(drawn[:, :-1].clone()))
             self.biases.append(nn.Parameter(drawn[:, -1:].clone()))
-        self.register_buffer("centre", torch.zeros(len(generators), 1, sizes[0]))
-        self.register_buffer("scale", torch.ones(len(generators), 1, sizes[0]))
+        self.register_buffer("centre", torch.zeros(len(generators), 1, sizes[0], dtype=torch.float64))
+        self.register_buffer("scale", torch.ones(len(generators), 1, sizes[0], dtype=torch.float64))
 
     def measure_in(self, units: Units) -> None:
         """From now on inputs come raw and are brought into these units first."""

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from m2st_core.kernels.base import Kernel, Rows, negative_squared_distances
 
+ROUNDING = 1e-12  # a squared distance this small beside the largest one is the distance of equal rows
+
 
 class GaussianKernel(Kernel):
     """k(x, y) = exp(−‖x−y‖²/σ²), no factor 2; ``width`` is σ², positive, with any batch shape.
@@ -43,8 +45,9 @@ def median_squared_distance(x: Tensor) -> Tensor:
     n = x.shape[-2]
     pairs = np.triu(np.ones((n, n), dtype=bool), 1)
     distances = -negative_squared_distances(x, x).cpu().numpy()[..., pairs]  # … x n(n-1)/2
-    medians = np.median(distances, axis=-1)
-    for where in np.argwhere(medians == 0):
-        positive = distances[tuple(where)][distances[tuple(where)] > 0]
-        medians[tuple(where)] = np.median(positive) if positive.size else 1.0
-    return torch.as_tensor(medians, dtype=x.dtype, device=x.device)
+    zero = distances <= ROUNDING * distances.max(axis=-1, keepdims=True)
+    if zero.mean(axis=-1).max() < 0.5:
+        medians = np.median(distances, axis=-1)
+    else:
+        medians = np.ma.median(np.ma.array(distances, mask=zero), axis=-1)
+    return torch.as_tensor(np.ma.filled(medians, 1.0), dtype=x.dtype, device=x.device)

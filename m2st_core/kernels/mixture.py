@@ -27,17 +27,18 @@ class MixtureKernel(Kernel):
 
     def embed(self, x: Tensor) -> Rows:
         """All kernels' embeddings, one after another."""
-        return tuple(part for kernel in self.kernels for part in kernel.embed(x))
+        return tuple(part for kernel in self._each() for part in kernel.embed(x))
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """Σ_i β_i·gram_i."""
-        total: Tensor | None = None
+        terms = []
         start = 0
-        for index, kernel in enumerate(self.kernels):
+        for kernel, weight in zip(self._each(), self.weights.unbind(dim=-1), strict=True):
             part = slice(start, start + kernel.parts)
             term = kernel.gram(first[part], second[part], dtype)
-            weighted = term * self.weights[..., index, None, None].to(term.dtype)
-            total = weighted if total is None else total + weighted
-            start = part.stop
-        assert total is not None  # one weight per kernel, and weights sum to 1
-        return total
+            terms.append(term * weight[..., None, None].to(term.dtype))
+            start += kernel.parts
+        return sum(terms[1:], start=terms[0])
+
+    def _each(self) -> list[Kernel]:
+        return [kernel for kernel in self.kernels if isinstance(kernel, Kernel)]

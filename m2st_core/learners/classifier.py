@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from m2st_core.kernels.features import MLP
 from m2st_core.learners.ascent import ascend
-from m2st_core.learners.network import make_network, measure, training_units
+from m2st_core.learners.network import make_network
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
@@ -26,33 +26,27 @@ class RowClassifier(nn.Module):
         self.network = network
         self.head = head
 
-    def logits(self, x: Tensor) -> Tensor:
-        """f of rows that are in the network's units already."""
-        return self.head(self.network(x))[..., 0]
-
     def forward(self, x: Tensor) -> Tensor:
-        """f of raw rows."""
-        return self.logits(self.network.normalise(x))
+        """f of each row."""
+        return self.head(self.network(self.network.normalise(x)))[..., 0]
 
 
 def fit_classifier(
     train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> RowClassifier:
     """Minimise the cross-entropy on the training rows (R, n, d), (R, m, d), both classes weighing the same."""
-    units = training_units(train, preset)
-    sample = measure(train, units)
-    (n, m), device = sample.sizes, sample.x.device
-    network = make_network(sample.x.shape[-1], preset, streams)
+    rows = train.pooled
+    (n, m), device = train.sizes, rows.device
+    network = make_network(rows, preset, streams)
     head = MLP((network.weights[-1].shape[-1], 1), [stream.torch("first head") for stream in streams])
-    classifier = RowClassifier(network, head).to(device)
-    rows = sample.pooled
-    target = (torch.arange(n + m, device=device) < n).float()
+    classifier = RowClassifier(network, head.to(rows))
+    target = (torch.arange(n + m, device=device) < n).to(rows)
     weight = torch.where(target == 1, (n + m) / (2 * n), (n + m) / (2 * m))
     batches = Batches(n + m, [stream.torch("training batches") for stream in streams])
 
     def log_likelihood() -> Tensor:
         index = batches.next().to(device)  # R x batch
-        logits = classifier.logits(rows.take_along_dim(index[..., None], dim=-2))
+        logits = classifier(rows.take_along_dim(index[..., None], dim=-2))
         losses = functional.binary_cross_entropy_with_logits(logits, target[index], weight[index], reduction="none")
         return -losses.mean(dim=-1)
 
@@ -65,8 +59,6 @@ def fit_classifier(
         weight_decay=settings.weight_decay,
         progress=progress,
     )
-    classifier = classifier.to(torch.float64)
-    classifier.network.measure_in(units)
     return classifier
 
 

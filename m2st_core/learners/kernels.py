@@ -1,4 +1,8 @@
-"""Kernels from the target's own rows: MMD-M, MMD-O and MMD-D. Everything is batched over R independent runs."""
+"""Kernels from the target's own rows: MMD-M, MMD-O and MMD-D. Everything is batched over R independent runs.
+
+Learning is done in float64: with so few rows it costs little, and what a run learns does then not depend, beyond the
+last digits, on how many others share its batch or on whose processor it ran.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from torch import Tensor
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.kernels import DeepKernel, GaussianKernel, Kernel, median_squared_distance
 from m2st_core.learners.ascent import ascend, draw_rows
-from m2st_core.learners.network import make_network, measure, training_units
+from m2st_core.learners.network import make_network
 from m2st_core.presets import Ascent, Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
@@ -32,38 +36,30 @@ def fit_median(pooled: Tensor, preset: Preset, streams: Sequence[Streams], progr
 def fit_gaussian(
     train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Kernel:
-    """MMD-O: the Gaussian kernel whose width maximises Ĵ on the training rows (R, n, d), (R, m, d).
-
-    A Gaussian kernel sees differences only, so the rows are centred before they are rounded to float32.
-    """
-    centre = train.pooled.median(dim=-2, keepdim=True).values
-    rows = TwoSample(train.x - centre, train.y - centre).to(torch.float32)
+    """MMD-O: the Gaussian kernel whose width maximises Ĵ on the training rows (R, n, d), (R, m, d)."""
     if preset.median_start:
-        width = median_width(rows.pooled, streams)
+        width = median_width(train.pooled, streams)
     else:
         uniform = torch.cat([torch.rand(1, generator=stream.torch("first width")) for stream in streams])
-        width = 2 * rows.x.shape[-1] * uniform.to(rows.x.device)
+        width = 2 * train.x.shape[-1] * uniform.to(train.x)
     kernel = GaussianKernel(width)
-    maximise_criterion(kernel, rows, preset.mmd_o, streams, progress)
-    return kernel.to(torch.float64)
+    maximise_criterion(kernel, train, preset.mmd_o, streams, progress)
+    return kernel
 
 
 def fit_deep(train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None) -> Kernel:
     """MMD-D: the deep kernel that maximises Ĵ on the training rows (R, n, d), (R, m, d)."""
-    units = training_units(train, preset)
-    rows = measure(train, units)
-    network = make_network(rows.x.shape[-1], preset, streams).to(rows.x.device)
-    ones = torch.ones(len(streams), device=rows.x.device)
+    network = make_network(train.pooled, preset, streams)
+    ones = torch.ones_like(train.x[:, 0, 0])
     if preset.median_start:
-        input_width = median_width(rows.pooled, streams)
-        feature_width = median_width(network(rows.pooled).detach(), streams)
-        mixing = 0.1 * ones
+        rows = network.normalise(train.pooled)
+        input_width = median_width(rows, streams)
+        feature_width = median_width(network(rows).detach(), streams)
+        mixing = 0.5 * ones
     else:
-        input_width, feature_width, mixing = 2 * rows.x.shape[-1] * ones, 0.1 * ones, 1e-10 * ones
+        input_width, feature_width, mixing = 2 * train.x.shape[-1] * ones, 0.1 * ones, 1e-10 * ones
     kernel = DeepKernel(network, feature_width, input_width, mixing)
-    maximise_criterion(kernel, rows, preset.mmd_d, streams, progress)
-    kernel = kernel.to(torch.float64)
-    kernel.network.measure_in(units)
+    maximise_criterion(kernel, train, preset.mmd_d, streams, progress)
     return kernel
 
 

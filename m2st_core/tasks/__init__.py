@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from m2st_core.registry import Registry
-from m2st_core.tasks.base import Parameter, Task
+from m2st_core.tasks.base import Parameter, Setting, Task
 from m2st_core.tasks.blobs import Blobs
 from m2st_core.tasks.digits import Digits
 from m2st_core.tasks.hdgm import HDGM
@@ -14,7 +14,7 @@ TASKS: Registry[type[Task]] = Registry(
 )
 
 
-def make_task(name: str, *, null: bool = False, **settings: float | int) -> Task:
+def make_task(name: str, *, null: bool = False, **settings: Setting) -> Task:
     """A task by its registered name, with its parameters; ``null=True`` draws both samples from P.
 
     >>> x, y = make_task("hdgm", delta=0.7).sample(200, seed=1)
@@ -24,4 +24,15 @@ def make_task(name: str, *, null: bool = False, **settings: float | int) -> Task
     return TASKS.find(name)(null=null, **settings)
 
 
-__all__ = ["HDGM", "TASKS", "Blobs", "Digits", "MeanShift", "Parameter", "Task", "VarianceShift", "make_task"]
+__all__ = [
+    "HDGM",
+    "TASKS",
+    "Blobs",
+    "Digits",
+    "MeanShift",
+    "Parameter",
+    "Setting",
+    "Task",
+    "VarianceShift",
+    "make_task",
+]

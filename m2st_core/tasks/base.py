@@ -13,28 +13,33 @@ import torch
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
+Setting = bool | int | float
+
 
 @dataclass(frozen=True)
 class Parameter:
-    """One setting of a task, as a person sees it. Whole-number settings have an int default."""
+    """One setting of a task, as a person sees it; the default's type says whether it is a switch, whole or real."""
 
     name: str
     label: str
-    default: float | int
-    minimum: float | int
-    maximum: float | int
-    step: float | int
+    default: Setting
     help: str
+    minimum: int | float = 0
+    maximum: int | float = 1
+    step: int | float = 1
 
-    def check(self, value: float | int) -> float | int:
-        """The value, or a ValueError that names the allowed range."""
+    def check(self, value: object) -> Setting:
+        """The value, or a ValueError that names what is allowed."""
+        if isinstance(self.default, bool):
+            if isinstance(value, (bool, np.bool_)):
+                return bool(value)
+            raise ValueError(f"{self.name} must be True or False. Got {value!r}.")
         whole = isinstance(self.default, int)
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-            raise ValueError(f"{self.name} must be a number. Got {value!r}.")
-        if not self.minimum <= value <= self.maximum or (whole and value != int(value)):
-            kind = "a whole number" if whole else "a number"
-            raise ValueError(f"{self.name} must be {kind} from {self.minimum} to {self.maximum}. Got {value!r}.")
-        return int(value) if whole else float(value)
+        if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+            if self.minimum <= value <= self.maximum and not (whole and value != int(value)):
+                return int(value) if whole else float(value)
+        kind = "a whole number" if whole else "a number"
+        raise ValueError(f"{self.name} must be {kind} from {self.minimum} to {self.maximum}. Got {value!r}.")
 
 
 class Task(ABC):
@@ -45,13 +50,13 @@ class Task(ABC):
     description: ClassVar[str]
     parameters: ClassVar[tuple[Parameter, ...]]
 
-    def __init__(self, null: bool = False, **settings: float | int) -> None:
+    def __init__(self, null: bool = False, **settings: Setting) -> None:
         known = {parameter.name: parameter for parameter in self.parameters}
         unknown = sorted(set(settings) - set(known))
         if unknown:
             raise ValueError(f"Task {self.name!r} has no parameter {unknown[0]!r}. It has: {', '.join(known)}.")
         values = {name: settings.get(name, parameter.default) for name, parameter in known.items()}
-        self.settings: Mapping[str, float | int] = {name: known[name].check(value) for name, value in values.items()}
+        self.settings: Mapping[str, Setting] = {name: known[name].check(value) for name, value in values.items()}
         self.null = null
 
     def sample(self, n: int, m: int | None = None, *, seed: int = 0) -> TwoSample:
@@ -92,4 +97,4 @@ class IndependentTask(Task):
         """Rows of Q: (n, d)."""
 
 
-DIMENSION = Parameter("dimension", "dimension d", 2, 2, 1000, 1, "Columns of each row; the extra ones carry no signal.")
+DIMENSION = Parameter("dimension", "dimension d", 2, "Columns of each row; those beyond the second are noise.", 2, 1000)

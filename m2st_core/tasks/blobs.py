@@ -13,10 +13,10 @@ class Blobs(IndependentTask):
     """Nine blobs on a unit grid: round in P, with correlation ρ between the two columns in Q."""
 
     name = "blobs"
-    title = "Blobs on a grid"
+    title = "Blobs"
     description = "A 3×3 grid of small Gaussians: round in P, correlated in Q. Wide kernels see nothing."
     parameters = (
-        Parameter("correlation", "correlation ρ", 0.7, -0.99, 0.99, 0.05, "Tilt of Q's blobs; P's blobs are round."),
+        Parameter("correlation", "correlation ρ", 0.7, "Tilt of Q's blobs; P's are round.", -0.95, 0.95, 0.05),
     )
 
     def draw_p(self, n: int, generator: np.random.Generator) -> np.ndarray:

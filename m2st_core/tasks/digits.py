@@ -26,11 +26,11 @@ class Digits(Task):
     """
 
     name = "digits"
-    title = "Handwritten digits (real data)"
-    description = "8×8 images of two digits, 64 columns; each image is used at most once."
+    title = "Digits"
+    description = "Real data: 8×8 images of two handwritten digits, 64 columns, each image at most once."
     parameters = (
-        Parameter("first", "digit of P", 3, 0, 9, 1, "Which digit the first sample shows."),
-        Parameter("second", "digit of Q", 8, 0, 9, 1, "Which digit the second sample shows."),
+        Parameter("first", "digit of P", 3, "Which digit the first sample shows.", 0, 9),
+        Parameter("second", "digit of Q", 8, "Which digit the second sample shows.", 0, 9),
     )
 
     def draw(self, n: int, m: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:

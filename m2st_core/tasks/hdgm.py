@@ -11,16 +11,16 @@ class HDGM(IndependentTask):
     """P = ½N(0, I) + ½N(½·1, I), Q(Δ) = ½N(0, Σ(−Δ)) + ½N(½·1, Σ(+Δ)).
 
     Σ(Δ) is the identity with Δ between the first two coordinates. Rows are drawn i.i.d. from the mixture; with
-    ``stratified=1`` exactly half of the rows come from each mode (n must be even), in random order.
+    ``stratified=True`` exactly half of the rows come from each mode (n must be even), in random order.
     """
 
     name = "hdgm"
-    title = "HDGM (the paper's synthetic task)"
-    description = "Two Gaussian modes; within each mode the first two columns are correlated in Q, not in P."
+    title = "HDGM"
+    description = "The paper's synthetic task: two Gaussian modes, in Q with correlated columns."
     parameters = (
-        Parameter("delta", "correlation Δ", 0.7, 0.0, 0.99, 0.05, "How strongly Q's first two columns are correlated."),
+        Parameter("delta", "correlation Δ", 0.7, "How strongly Q's first two columns are correlated.", 0.0, 0.95, 0.05),
         DIMENSION,
-        Parameter("stratified", "equal rows per mode", 0, 0, 1, 1, "1 draws exactly half of the rows from each mode."),
+        Parameter("stratified", "equal rows per mode", False, "Draw exactly half of the rows from each mode."),
     )
 
     def draw_p(self, n: int, generator: np.random.Generator) -> np.ndarray:

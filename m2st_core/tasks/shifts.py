@@ -11,10 +11,10 @@ class MeanShift(IndependentTask):
     """P = N(0, I), Q = N(shift·e₁, I)."""
 
     name = "mean_shift"
-    title = "Gaussian mean shift"
+    title = "Mean shift"
     description = "Standard Gaussians; the first column of Q has another mean."
     parameters = (
-        Parameter("shift", "shift of the mean", 0.5, -5.0, 5.0, 0.1, "Difference of the first column's means."),
+        Parameter("shift", "shift of the mean", 0.5, "Difference of the first column's means.", -5.0, 5.0, 0.1),
         DIMENSION,
     )
 
@@ -33,10 +33,10 @@ class VarianceShift(MeanShift):
     """P = N(0, I), Q = N(0, diag(scale², 1, …, 1))."""
 
     name = "variance_shift"
-    title = "Gaussian variance shift"
+    title = "Variance shift"
     description = "Standard Gaussians; the first column of Q has another standard deviation."
     parameters = (
-        Parameter("scale", "standard deviation in Q", 1.5, 0.1, 5.0, 0.1, "Of Q's first column; P's is 1."),
+        Parameter("scale", "standard deviation in Q", 1.5, "Of Q's first column; P's is 1.", 0.1, 5.0, 0.1),
         DIMENSION,
     )
 

@@ -23,7 +23,7 @@ from m2st_core.presets import Preset
 from m2st_core.registry import Registry
 from m2st_core.rng import Streams
 from m2st_core.testing.permutation import permuted_mean_difference, permuted_mmd2
-from m2st_core.types import Progress, TwoSample
+from m2st_core.types import Progress
 
 Fit = Callable[[Any, Preset, Sequence[Streams], Progress | None], Any]
 """Learns from a TwoSample of training rows, or, where nothing is split off, from the pooled rows without labels."""

@@ -27,7 +27,7 @@ from m2st_core.testing.permutation import BLOCK_ROWS, permutation_p_value, rando
 from m2st_core.types import Progress, TestResult, TwoSample
 
 CRITERION_ROWS = 500
-BATCH_ELEMENTS = 2**26  # numbers held at once by a batch of tests
+BATCH_ELEMENTS = 2**21  # numbers a batch of tests may hold in one tensor: small enough for the cache
 
 
 def two_sample_test(
@@ -108,7 +108,8 @@ def run_tests(
     _check_settings(alpha, n_permutations, train_fraction)
     n_train, n_test = split_sizes(sample.sizes, method, train_fraction)
     rows = sum(n_test)
-    at_once = max(1, BATCH_ELEMENTS // (rows * (n_permutations + 1 + min(rows, BLOCK_ROWS))))
+    elements = max(rows * (n_permutations + 1 + min(rows, BLOCK_ROWS)), sum(n_train) ** 2)
+    at_once = max(1, BATCH_ELEMENTS // elements)
     place = resolve_device(device)
     results: list[TestResult] = []
     with one_thread_per_operation():
@@ -200,7 +201,9 @@ def _asymptotic(
     generators = [stream.torch("pairing of test rows") for stream in streams]
     x, y = (draw_rows(rows, min(n, m), generators) for rows in test)
     statistic, p_value, null = hotelling_test(learned, TwoSample(x, y), n_quantiles, preset)
-    notes = () if n == m else (f"This test pairs rows: {abs(n - m)} random test rows of the larger sample were left out.",)
+    notes = (
+        () if n == m else (f"This test pairs rows: {abs(n - m)} random test rows of the larger sample were left out.",)
+    )
     return Outcome(statistic, p_value, null, [None] * len(streams), notes)
 
 

@@ -1,0 +1,20 @@
+"""The entrance: page configuration, navigation and the sidebar's status line."""
+
+import streamlit as st
+
+from m2st_core.dashboard.status import show_status
+
+PAGES = {"pages/one_test.py": ("One test", "🔬")}
+
+
+def main() -> None:
+    """Route to a page."""
+    st.set_page_config(page_title="Meta two-sample testing", page_icon="🔬", layout="wide")
+    pages = [st.Page(path, title=title, icon=icon) for path, (title, icon) in PAGES.items()]
+    page = st.navigation(pages, position="top")
+    page.run()
+    show_status()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""The command line: ``python -m m2st_core test | bench``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from m2st_core import METHODS, PRESETS, two_sample_test
+from m2st_core.tasks.tables import read_csv_pair
+from m2st_core.types import TestResult
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose errors are one line on stderr."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with code 2."""
+        self.exit(2, f"{self.prog}: {message}. See --help.\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    parser = OneLineParser(prog="m2st_core", description="Two-sample tests with learned kernels.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="test|bench")
+
+    test = commands.add_parser("test", help="test whether the rows of two CSV files come from the same distribution")
+    test.add_argument("p", metavar="P.csv", help="rows of the first sample")
+    test.add_argument("q", metavar="Q.csv", help="rows of the second sample")
+    names = ", ".join(name for name, method in METHODS.items() if not method.needs_meta)
+    test.add_argument("--method", default="MMD-D", help=f"one of {names} (default MMD-D)")
+    test.add_argument("--alpha", type=float, default=0.05, help="level of the test (default 0.05)")
+    test.add_argument("--permutations", type=int, default=999, help="number of random relabellings (default 999)")
+    test.add_argument("--train-fraction", type=float, default=0.5, help="share of rows to learn from (default 0.5)")
+    test.add_argument("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
+    test.add_argument("--seed", type=int, default=0, help="fixes split, learning and permutations (default 0)")
+    test.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    test.add_argument("--json", action="store_true", help="print one JSON object")
+
+    bench = commands.add_parser("bench", help="time or study the engine: permutation, calibration", add_help=False)
+    bench.add_argument("name", help="module in benchmarks/")
+    bench.add_argument("arguments", nargs=argparse.REMAINDER)
+    return parser
+
+
+def run_test(options: argparse.Namespace) -> None:
+    """Read, test, print."""
+    x, y = read_csv_pair(options.p, options.q)
+    result = two_sample_test(
+        x,
+        y,
+        method=options.method,
+        alpha=options.alpha,
+        n_permutations=options.permutations,
+        train_fraction=options.train_fraction,
+        preset=options.preset,
+        seed=options.seed,
+        device=options.device,
+    )
+    print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else describe(result))
+
+
+def describe(result: TestResult) -> str:
+    """The result for people."""
+    lines = [result.sentence, ""]
+    if result.exact:
+        how = f"± {result.p_value_se:.2g} (Monte-Carlo error of {result.n_permutations} permutations)"
+    else:
+        how = "(asymptotic: trust it for large samples only)"
+    lines.append(f"p-value    {result.p_value:.4g} {how}")
+    lines.append(f"statistic  {result.statistic:.6g}")
+    if result.criterion is not None:
+        lines.append(f"criterion  {result.criterion:.4g} (Ĵ on the test rows: signal over noise)")
+    learned = f"learned on {result.n_train[0]} + {result.n_train[1]} rows, " if any(result.n_train) else ""
+    lines.append(f"rows       {learned}tested on {result.n_test[0]} + {result.n_test[1]}")
+    lines.append(f"settings   {result.method}, preset {result.preset}, seed {result.seed}, {result.device}")
+    lines.append(f"time       {result.seconds:.2f} s")
+    return "\n".join(lines + [f"note       {note}" for note in result.notes])
+
+
+def run_bench(options: argparse.Namespace) -> None:
+    """Hand over to benchmarks/NAME.py."""
+    try:
+        module = importlib.import_module(f"benchmarks.{options.name}")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("benchmarks"):
+            raise
+        raise ValueError(
+            f"there is no benchmark {options.name!r} here; run from the repository, which has permutation, calibration"
+        ) from None
+    module.main(options.arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 when the command ran, 2 for bad input."""
+    options = build_parser().parse_args(arguments)
+    try:
+        {"test": run_test, "bench": run_bench}[options.command](options)
+    except ValueError as error:
+        print(f"m2st_core: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Room 8: the only package that imports streamlit."""

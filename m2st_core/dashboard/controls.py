@@ -1,0 +1,74 @@
+"""Controls that several pages share. Each is bound to the URL, so a link brings the settings back."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from m2st_core.tasks import TASKS, Parameter, Setting
+from m2st_core.testing import METHODS
+
+
+def pick_task() -> str:
+    """A registered task."""
+    names = {task.title: name for name, task in TASKS.items()}
+    title: str = st.selectbox(
+        "Task",
+        list(names),
+        key="task",
+        bind="query-params",
+        help="Where the two samples come from. Each task has a P and a Q that you can make more or less alike.",
+    )
+    name = names[title]
+    st.caption(TASKS[name].description)
+    return name
+
+
+def pick_parameters(task: str) -> dict[str, Setting]:
+    """Every parameter of a task, by its kind: a switch, a whole number or a slider."""
+    return {parameter.name: _pick(task, parameter) for parameter in TASKS[task].parameters}
+
+
+def _pick(task: str, parameter: Parameter) -> Setting:
+    label = parameter.label[0].upper() + parameter.label[1:]
+    key, default = f"{task}_{parameter.name}", parameter.default
+    if isinstance(default, bool):
+        return bool(st.toggle(label, default, key=key, bind="query-params", help=parameter.help))
+    if isinstance(default, int):
+        whole = (int(parameter.minimum), int(parameter.maximum), default, 1)
+        return int(st.number_input(label, *whole, key=key, bind="query-params", help=parameter.help))
+    real = (float(parameter.minimum), float(parameter.maximum), default, float(parameter.step))
+    return float(st.slider(label, *real, key=key, bind="query-params", help=parameter.help))
+
+
+def pick_size(label: str, key: str, maximum: int, help: str) -> int:
+    """A number of rows."""
+    return int(st.number_input(label, 4, maximum, 100, 10, key=key, bind="query-params", help=help))
+
+
+def pick_method() -> str:
+    """A registered method that needs no meta-tasks."""
+    name: str = st.selectbox(
+        "Method",
+        [name for name, method in METHODS.items() if not method.needs_meta],
+        key="method",
+        bind="query-params",
+        help="Methods that learn split each sample: one part teaches the kernel, the other is tested.",
+    )
+    st.caption(METHODS[name].description)
+    return name
+
+
+def pick_seed() -> int:
+    """The seed of everything on the page."""
+    return int(
+        st.number_input(
+            "Seed",
+            0,
+            2**31 - 1,
+            0,
+            1,
+            key="seed",
+            bind="query-params",
+            help="Fixes the samples, the split, the learning and the permutations. Another seed is another experiment.",
+        )
+    )

@@ -1,0 +1,117 @@
+"""Work that outlives one run of a page: started once, watched by polling, stopped on request."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import streamlit as st
+
+from m2st_core.types import Cancelled, Progress
+
+State = Literal["waiting", "running", "done", "failed", "cancelled"]
+KEPT_JOBS = 64
+log = logging.getLogger(__name__)
+
+
+class Job:
+    """One computation. ``function(progress)`` runs in a worker; its progress is what the page shows."""
+
+    def __init__(self, function: Callable[[Progress], Any]) -> None:
+        self.function = function
+        self.state: State = "waiting"
+        self.share = 0.0
+        self.result: Any = None
+        self.error = ""
+        self._began = 0.0
+        self._stop = threading.Event()
+        self._ended = threading.Event()
+
+    @property
+    def active(self) -> bool:
+        """Whether there is something to wait for."""
+        return self.state in ("waiting", "running")
+
+    @property
+    def seconds_left(self) -> float | None:
+        """An estimate from the pace so far."""
+        if self.state != "running" or self.share <= 0:
+            return None
+        return (time.monotonic() - self._began) * (1 - self.share) / self.share
+
+    def cancel(self) -> None:
+        """Ask the work to stop at its next step."""
+        self._stop.set()
+        if self.state == "waiting":
+            self.state = "cancelled"
+
+    def wait(self, seconds: float) -> None:
+        """Return when the job has ended, or after this long."""
+        self._ended.wait(seconds)
+
+    def run(self) -> None:
+        """Called by the worker."""
+        if self.state == "waiting":
+            self.state, self._began = "running", time.monotonic()
+            self._work()
+        self._ended.set()
+
+    def _work(self) -> None:
+        try:
+            self.result = self.function(self._progress)
+            self.state = "done"
+        except Cancelled:
+            self.state = "cancelled"
+        except ValueError as error:  # bad input: its message is written for the user
+            self.error, self.state = str(error), "failed"
+        except Exception:  # the user gets a sentence and an id, the log gets the rest
+            reference = uuid.uuid4().hex[:8]
+            log.exception("job %s failed", reference)
+            self.error = f"Something went wrong on our side. Please try again; the log has it under {reference}."
+            self.state = "failed"
+
+    def _progress(self, step: int, total: int, value: float) -> None:
+        self.share = step / total
+        if self._stop.is_set():
+            raise Cancelled
+
+
+class JobManager:
+    """One per server: a few workers, and the latest jobs by key, so that the same question is answered once."""
+
+    def __init__(self, workers: int = 2) -> None:
+        self._pool = ThreadPoolExecutor(workers)
+        self._jobs: OrderedDict[Hashable, Job] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def submit(self, key: Hashable, function: Callable[[Progress], Any]) -> Job:
+        """The job of this key, in whatever state it is; a new one if there is none."""
+        with self._lock:
+            job = self._jobs.get(key)
+            if job is None:
+                job = self._jobs[key] = Job(function)
+                self._pool.submit(job.run)
+            self._jobs.move_to_end(key)
+            while len(self._jobs) > KEPT_JOBS:
+                self._jobs.popitem(last=False)[1].cancel()
+            return job
+
+    def drop(self, key: Hashable) -> None:
+        """Stop and forget a job that has not succeeded, so that it can be started anew."""
+        with self._lock:
+            job = self._jobs.get(key)
+            if job is not None and job.state != "done":
+                job.cancel()
+                del self._jobs[key]
+
+
+@st.cache_resource
+def job_manager() -> JobManager:
+    """The server's one job manager."""
+    return JobManager()

@@ -1,0 +1,29 @@
+"""Numbers in plain words."""
+
+from __future__ import annotations
+
+from m2st_core.types import TestResult
+
+
+def p_value_in_words(result: TestResult) -> str:
+    """What this p-value means, without saying more than it does."""
+    p, level = result.p_value, f"α = {result.alpha:g}"
+    if result.exact:
+        reached = round(p * (result.n_permutations + 1))
+        meaning = (
+            f"If P and Q were the same, the labels would be arbitrary. Among {result.n_permutations + 1:,} labellings "
+            f"(the observed one and {result.n_permutations:,} random ones), {reached:,} gave a statistic at least as "
+            f"large as the observed one: p = {p:.3g}."
+        )
+    else:
+        meaning = (
+            f"If P and Q were the same, a statistic at least this large would appear with probability about {p:.3g}. "
+            "This is an approximation for large samples, not an exact p-value."
+        )
+    n, m = result.n_test
+    if result.rejected:
+        return f"{meaning} That is at most {level}: **evidence of a difference**, with {n} and {m} test rows."
+    return (
+        f"{meaning} That is more than {level}: **no evidence of a difference** with {n} and {m} test rows. "
+        "It does not show that P and Q are the same."
+    )

@@ -1,0 +1,159 @@
+"""One test: draw two samples, choose a method, see the p-value and where it comes from."""
+
+from collections.abc import Hashable
+
+import streamlit as st
+
+from m2st_core.dashboard import controls
+from m2st_core.dashboard.jobs import Job, job_manager
+from m2st_core.dashboard.single_test import SingleTest
+from m2st_core.dashboard.words import p_value_in_words
+from m2st_core.figures import null_figure, samples_figure
+from m2st_core.presets import PRESETS
+
+LARGEST_SAMPLE = 2000
+POLL_SECONDS = 0.4
+QUICK_SECONDS = 0.7  # most tests end within this, and are then shown without a progress bar
+
+
+def ask() -> SingleTest:
+    """Step 1: the settings."""
+    task = controls.pick_task()
+    parameters = controls.pick_parameters(task)
+    null = st.toggle(
+        "No difference (Q = P)",
+        key="null",
+        bind="query-params",
+        help="Draw both samples from P. A valid test then rejects in only a share α of all seeds.",
+    )
+    left, right = st.columns(2)
+    with left:
+        n = controls.pick_size("Rows of x (n)", "n", LARGEST_SAMPLE, "Rows drawn from P, per sample.")
+    with right:
+        m = controls.pick_size("Rows of y (m)", "m", LARGEST_SAMPLE, "Rows drawn from Q, per sample; n ≠ m is fine.")
+    method = controls.pick_method()
+    with st.expander("Advanced"):
+        alpha = st.slider("Level α", 0.01, 0.2, 0.05, 0.01, key="alpha", bind="query-params", help="Reject when p ≤ α.")
+        n_permutations = st.select_slider(
+            "Permutations B",
+            [99, 199, 499, 999, 1999, 4999],
+            999,
+            key="permutations",
+            bind="query-params",
+            help="Random relabellings behind the p-value. More make it steadier; the smallest p is 1/(B+1).",
+        )
+        train_fraction = st.slider(
+            "Share of rows to learn from",
+            0.1,
+            0.9,
+            0.5,
+            0.1,
+            key="train",
+            bind="query-params",
+            help="For methods that learn: more rows teach a better kernel, fewer are left to test.",
+        )
+        preset = st.selectbox(
+            "Preset",
+            list(PRESETS),
+            key="preset",
+            bind="query-params",
+            help="recommended: our best settings. paper: the text, literally. released: the published code's p-value.",
+        )
+    return SingleTest(
+        task,
+        tuple(parameters.items()),
+        null,
+        n,
+        m,
+        method,
+        alpha,
+        n_permutations,
+        train_fraction,
+        preset,
+        controls.pick_seed(),
+    )
+
+
+def show(job: Job, key: Hashable) -> None:
+    """Step 3: the answer, or how far it is."""
+    if job.active:
+        left = job.seconds_left
+        st.progress(job.share, "Learning and testing…" + (f" about {left:.0f} s left" if left else ""))
+        if st.button("Cancel", help="Stop this test. Nothing else is affected."):
+            job.cancel()
+        return
+    if job.state == "cancelled":
+        st.info("Cancelled. Change a setting to run another test, or run this one again.")
+    if job.state == "failed":
+        st.error(job.error)
+    if job.state != "done":
+        st.button("Run again", on_click=job_manager().drop, args=(key,), help="Start this test anew.")
+        return
+    result = job.result
+    (st.warning if result.rejected else st.info)(p_value_in_words(result))
+    columns = st.columns(4)
+    columns[0].metric("p-value", f"{result.p_value:.3g}", help="Share of labellings that look at least this different.")
+    error = f"± {result.p_value_se:.1g}" if result.exact else "none"
+    columns[1].metric("Monte-Carlo error", error, help="How much p would vary with other random permutations.")
+    rows = [f"{n} + {m}" for n, m in (result.n_train, result.n_test)]
+    columns[2].metric("Rows learned from", rows[0], help="Rows of x + rows of y that taught the kernel. Never tested.")
+    columns[3].metric("Rows tested", rows[1], help="Rows of x + rows of y behind the p-value.")
+    for note in result.notes:
+        st.caption(note)
+
+
+def show_charts(settings: SingleTest, job: Job) -> None:
+    """Step 4: what went in, and what the statistic does when nothing is going on."""
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.subheader("The two samples")
+        x, y = (part.numpy() for part in settings.sample())
+        alt = f"Scatter plot of {settings.n} rows of x and {settings.m} rows of y."
+        st.plotly_chart(samples_figure(x, y), width="stretch", key="samples_chart", alt=alt)
+    with right:
+        st.subheader("The statistic, if P = Q")
+        if job.state == "done":
+            alt = f"Histogram of the statistic if P=Q; the observed value is {job.result.statistic:.3g}."
+            st.plotly_chart(null_figure(job.result), width="stretch", key="null_chart", alt=alt)
+        else:
+            st.caption("Appears when the test has run.")
+
+
+def main() -> None:
+    """The page, as numbered steps."""
+    st.title("One two-sample test")
+    st.write("Do these two samples come from the same distribution? Change any setting and watch the answer.")
+    with st.sidebar:
+        settings = ask()
+    try:
+        settings.sample()
+    except ValueError as error:
+        st.error(str(error))
+        return
+    show_charts(settings, watch(settings))
+    with st.expander("Repeat this in Python"):
+        st.code(settings.as_python(), language="python")
+
+
+def watch(settings: SingleTest) -> Job:
+    """Step 2: start the test, leave the previous one, and poll while it runs."""
+    key = (st.session_state.setdefault("session", object()), settings)
+    previous = st.session_state.get("one_test")
+    if previous not in (None, key):
+        job_manager().drop(previous)
+    st.session_state["one_test"] = key
+    job = job_manager().submit(key, settings.run)
+    job.wait(QUICK_SECONDS)
+    polling = job.active
+
+    @st.fragment(run_every=POLL_SECONDS if polling else None)
+    def answer() -> None:
+        if polling and not job.active:
+            st.rerun()  # the whole page once more, now without polling
+        show(job, key)
+
+    answer()
+    return job
+
+
+main()

@@ -1,0 +1,157 @@
+"""The contract every kernel passes, and each kernel against its double loop."""
+
+import numpy as np
+import pytest
+import torch
+
+from m2st_core.kernels import MLP, DeepKernel, GaussianKernel, LaplaceKernel, MixtureKernel, median_squared_distance
+from m2st_core.kernels.base import negative_squared_distances, take
+from m2st_core.kernels.features import Units
+from tests import naive
+
+BATCH = 3
+float64 = torch.float64
+
+
+def rows(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=float64)
+
+
+def generators(count=BATCH):
+    return [torch.Generator().manual_seed(seed) for seed in range(count)]
+
+
+def widths(*values):
+    return torch.tensor(values, dtype=float64)
+
+
+def deep_kernel(count=BATCH):
+    network = MLP((2, 4, 4, 6), generators(count)).to(float64)
+    spread = torch.linspace(0.5, 1.5, count, dtype=float64)
+    kernel = DeepKernel(network, feature_width=spread, input_width=2 * spread, mixing=0.2 * spread)
+    network.measure_in(Units(rows(count, 1, 2, seed=8), rows(count, 1, 2, seed=9).abs() + 0.5))
+    return kernel
+
+
+KERNELS = {
+    "gaussian": lambda: GaussianKernel(widths(0.5, 1.0, 2.0)),
+    "laplace": lambda: LaplaceKernel(widths(0.5, 1.0, 2.0)),
+    "deep": deep_kernel,
+    "mixture": lambda: MixtureKernel(
+        [deep_kernel(), GaussianKernel(widths(1.0, 2.0, 3.0))],
+        torch.tensor([[0.3, 0.7], [0.5, 0.5], [1, 0]]).to(float64),
+    ),
+}
+
+
+def alone(kernel, index):
+    """The kernel of one batch element, with batch size 1."""
+    state = {name: value[index : index + 1].clone() for name, value in kernel.state_dict().items()}
+    single = {
+        GaussianKernel: lambda: GaussianKernel(widths(1.0)),
+        LaplaceKernel: lambda: LaplaceKernel(widths(1.0)),
+        DeepKernel: lambda: deep_kernel(1),
+        MixtureKernel: lambda: MixtureKernel(
+            [deep_kernel(1), GaussianKernel(widths(1.0))], torch.ones(1, 2).to(float64) / 2
+        ),
+    }[type(kernel)]()
+    single.load_state_dict(state)
+    return single
+
+
+@pytest.mark.parametrize("name", KERNELS)
+class TestContract:
+    def test_batched_equals_loop(self, name):
+        kernel, x, y = KERNELS[name](), rows(BATCH, 5, 2), rows(BATCH, 4, 2, seed=1)
+        together = kernel(x, y)
+        assert together.shape == (BATCH, 5, 4)
+        for index in range(BATCH):
+            assert torch.allclose(together[index], alone(kernel, index)(x[None, index], y[None, index])[0], atol=1e-14)
+
+    def test_symmetric_positive_and_one_on_the_diagonal(self, name):
+        x = rows(BATCH, 12, 2)
+        gram = KERNELS[name]()(x, x)
+        assert torch.allclose(gram, gram.mT, atol=1e-14)
+        assert torch.allclose(gram.diagonal(dim1=-2, dim2=-1), torch.ones(BATCH, 12, dtype=float64), atol=1e-12)
+        assert torch.linalg.eigvalsh(gram).min() > -1e-12
+
+    def test_blocks_of_rows_give_blocks_of_the_gram_matrix(self, name):
+        kernel, x = KERNELS[name](), rows(BATCH, 9, 2)
+        whole, embedded = kernel(x, x), kernel.embed(x)
+        assert len(embedded) == kernel.parts
+        assert torch.allclose(kernel.gram(take(embedded, 2, 5), take(embedded, 4)), whole[:, 2:5, 4:], atol=1e-14)
+
+    def test_gradients(self, name):
+        kernel, x, y = KERNELS[name](), rows(BATCH, 3, 2).requires_grad_(), rows(BATCH, 4, 2, seed=1)
+        names, parameters = zip(*kernel.named_parameters(), strict=True)
+
+        def gram(x, *values):
+            return torch.func.functional_call(kernel, dict(zip(names, values, strict=True)), (x, y))
+
+        assert torch.autograd.gradcheck(gram, (x, *parameters))
+
+    def test_float32_distances_come_from_float64(self, name):
+        kernel, x = KERNELS[name](), rows(BATCH, 6, 2) + 1e6
+        embedded = kernel.embed(x)
+        rounded = kernel.gram(embedded, embedded, torch.float32)
+        assert rounded.dtype == torch.float32
+        assert torch.allclose(rounded.to(float64), kernel(x, x), atol=1e-6)
+
+
+def loop(k, x, y):
+    return torch.tensor([[k(a, b) for b in y.tolist()] for a in x.tolist()], dtype=float64)
+
+
+def test_gaussian_and_laplace_equal_their_formulas():
+    x, y = rows(5, 3), rows(4, 3, seed=1)
+    width = torch.tensor(0.8, dtype=float64)
+    assert torch.allclose(GaussianKernel(width)(x, y), loop(naive.gaussian(0.8), x, y), atol=1e-14)
+    assert torch.allclose(LaplaceKernel(width)(x, y), loop(naive.laplace(0.8), x, y), atol=1e-14)
+
+
+def test_deep_kernel_equals_its_formula():
+    kernel, x, y = deep_kernel(), rows(BATCH, 4, 2), rows(BATCH, 3, 2, seed=1)
+    network, found = kernel.network, kernel(x, y)
+    for r in range(BATCH):
+        weights = [weight[r].detach().numpy() for weight in network.weights]
+        biases = [bias[r, 0].detach().numpy() for bias in network.biases]
+        spread = torch.linspace(0.5, 1.5, BATCH).tolist()[r]
+        k = naive.deep(naive.mlp(weights, biases), spread, 2 * spread, 0.2 * spread)
+        scaled = [(side[r] - network.centre[r]) / network.scale[r] for side in (x, y)]
+        assert torch.allclose(found[r], loop(k, *scaled), atol=1e-7)  # spread was rounded to float32
+
+
+def test_mixture_weights_lie_on_the_simplex():
+    kernels = [GaussianKernel(widths(1.0)), LaplaceKernel(widths(1.0))]
+    for weights in ([0.5, 0.6], [-0.1, 1.1]):
+        with pytest.raises(ValueError, match="sum to 1"):
+            MixtureKernel(kernels, torch.tensor(weights))
+    with pytest.raises(ValueError, match="One weight per kernel"):
+        MixtureKernel(kernels, torch.tensor([1.0]))
+
+
+def test_distances_survive_offsets_and_very_different_scales():
+    generator = np.random.default_rng(0)
+    x = generator.standard_normal((50, 3)) * [1e-3, 1.0, 1e6] + [0, 1e7, 1e9]
+    expected = ((x[:, None] - x[None]) ** 2).sum(-1)
+    found = -negative_squared_distances(torch.from_numpy(x), torch.from_numpy(x)).numpy()
+    assert (found >= 0).all()
+    off = ~np.eye(50, dtype=bool)
+    assert np.allclose(found[off], expected[off], rtol=1e-8, atol=1e-3)  # 1e-3 beside squares of 1e12: 15 digits
+    tiny = torch.from_numpy(generator.standard_normal((50, 2)) * [1e-3, 0] + [0, 1e6])
+    assert np.allclose(
+        -negative_squared_distances(tiny, tiny).numpy(),
+        ((tiny[:, None] - tiny[None]) ** 2).sum(-1),
+        rtol=1e-6,
+        atol=1e-18,
+    )
+
+
+def test_median_heuristic():
+    x = rows(2, 7, 3)
+    found = median_squared_distance(x)
+    assert found.tolist() == pytest.approx([naive.median_squared_distance(part.numpy()) for part in x], rel=1e-12)
+    mostly_equal = torch.tensor([[0.0]] * 9 + [[3.0], [5.0]], dtype=float64)
+    positive = sorted([9.0] * 9 + [25.0] * 9 + [4.0])
+    assert median_squared_distance(mostly_equal).item() == pytest.approx(positive[9])
+    assert median_squared_distance(torch.zeros(3, 2, dtype=float64)).item() == 1

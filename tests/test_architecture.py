@@ -1,0 +1,70 @@
+"""The house rules, checked on the source itself."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = {
+    "registry": 0,
+    "types": 0,
+    "rng": 0,
+    "device": 0,
+    "presets": 0,
+    "tasks": 1,
+    "kernels": 2,
+    "criterion": 3,
+    "learners": 4,
+    "testing": 5,
+    "figures": 7,
+    "dashboard": 8,
+}
+CORE = sorted((ROOT / "m2st_core").rglob("*.py"))
+FRONT = [ROOT / "app.py", *sorted((ROOT / "pages").glob("*.py"))]
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def room(path: Path) -> str:
+    return path.relative_to(ROOT / "m2st_core").parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_room_imports_lower_rooms_only(path):
+    if room(path) in ("__init__", "__main__"):
+        return
+    own = ROOMS[room(path)]
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "m2st_core":
+            assert len(parts) > 1, f"{path} imports the public API, which imports everything"
+            other = ROOMS[parts[1]]
+            assert parts[1] == room(path) or other < own or other == own == 0, f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("path", CORE + FRONT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_streamlit_stays_in_front_and_torch_behind(path):
+    names = {name.split(".")[0] for name in imports(path)}
+    if path in FRONT:
+        assert "torch" not in names
+    elif room(path) != "dashboard":
+        assert "streamlit" not in names
+    if path not in FRONT and room(path) == "figures":
+        assert names <= {"m2st_core", "pandas", "plotly", "numpy", "dataclasses", "collections", "__future__", "typing"}
+        assert {name.split(".")[1] for name in imports(path) if name.startswith("m2st_core.")} <= {"types", "figures"}
+
+
+def test_nothing_depends_on_pickle():
+    for path in CORE + FRONT:
+        assert not imports(path) & {"pickle", "cloudpickle", "dill", "joblib", "shelve"}, path
+        assert "torch.load" not in path.read_text(encoding="utf-8"), path

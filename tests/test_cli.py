@@ -1,0 +1,82 @@
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from m2st_core.__main__ import main
+
+
+@pytest.fixture
+def files(tmp_path):
+    generator = np.random.default_rng(0)
+    paths = []
+    for name, shift in (("P.csv", 0), ("Q.csv", 2)):
+        path = tmp_path / name
+        np.savetxt(path, generator.standard_normal((30, 2)) + shift, delimiter=",", header="a,b", comments="")
+        paths.append(str(path))
+    return paths
+
+
+def test_people_get_words(files, capsys):
+    assert main(["test", *files, "--method", "MMD-M", "--seed", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "Evidence of a difference at α=0.05: MMD-M gives p=0.001 on 30 and 30 test rows." in out
+    assert "999 permutations" in out and "seed 3" in out
+
+
+def test_programs_get_one_json_object(files, capsys):
+    assert main(["test", *files, "--method", "ME", "--alpha", "0.1", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["method"] == "ME" and result["rejected"] is True and result["alpha"] == 0.1
+    assert result["n_train"] == [15, 15] and result["n_test"] == [15, 15]
+
+
+def test_not_rejecting_is_no_failure(files, capsys):
+    assert main(["test", files[0], files[0], "--method", "MMD-M"]) == 0
+    assert "No evidence of a difference" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--method", "MMD-X"], "Did you mean"),
+        (["--method", "Meta-MKL"], "meta-tasks"),
+        (["--alpha", "2"], "alpha must be"),
+        (["--seed", "-1"], "seed must be"),
+        (["--preset", "papers"], "Did you mean 'paper'"),
+        (["--device", "tpu"], "device"),
+    ],
+)
+def test_bad_settings_give_one_line_and_code_2(files, capsys, change, message):
+    assert main(["test", *files, *change]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and message in captured.err and captured.err.count("\n") == 1
+
+
+def test_bad_usage_gives_one_line_and_code_2(capsys):
+    for arguments in ([], ["test"], ["test", "a", "b", "--alpha", "x"], ["tset", "a", "b"]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert main(["bench", "nothing"]) == 2
+
+
+def test_a_fresh_process_and_other_threads_give_the_same_bits(files):
+    """MMD-D trains, splits and permutes: everything random and everything summed takes part."""
+    outputs = []
+    for threads in ("1", "2"):
+        run = subprocess.run(
+            [sys.executable, "-m", "m2st_core", "test", *files, "--seed", "5", "--json"],
+            env=os.environ | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        result = json.loads(run.stdout)
+        del result["seconds"]
+        outputs.append(result)
+    assert outputs[0] == outputs[1]

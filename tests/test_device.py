@@ -1,0 +1,53 @@
+import threading
+
+import pytest
+import torch
+
+from m2st_core.device import map_threads, one_thread_per_operation, resolve_device
+
+
+def test_auto_is_a_device_that_exists():
+    assert torch.zeros(1, device=resolve_device("auto")).sum() == 0
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "meta", 7.5])
+def test_bad_devices_are_named(device):
+    with pytest.raises(ValueError, match="[Dd]evice"):
+        resolve_device(device)
+
+
+def test_the_thread_setting_survives_overlapping_users():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        inside, leave, seen = threading.Event(), threading.Event(), []
+
+        def other():
+            with one_thread_per_operation():
+                inside.set()
+                leave.wait(5)
+                seen.append(torch.get_num_threads())
+            seen.append(torch.get_num_threads())
+
+        thread = threading.Thread(target=other)
+        with one_thread_per_operation():
+            thread.start()
+            assert inside.wait(5)
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+        leave.set()
+        thread.join()
+        assert seen == [1, 2]
+        with one_thread_per_operation():
+            with one_thread_per_operation():
+                list(map_threads(lambda item: item, range(4)))
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_map_threads_keeps_the_order():
+    assert list(map_threads(lambda item: item**2, range(20))) == [item**2 for item in range(20)]
+    with one_thread_per_operation():
+        assert list(map_threads(lambda item: item**2, range(20))) == [item**2 for item in range(20)]

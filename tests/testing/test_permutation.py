@@ -1,0 +1,183 @@
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from m2st_core.criterion import mmd2_unbiased
+from m2st_core.device import one_thread_per_operation
+from m2st_core.kernels import GaussianKernel, LaplaceKernel, MixtureKernel
+from m2st_core.testing import permutation
+from m2st_core.testing.permutation import (
+    permutation_p_value,
+    permuted_mean_difference,
+    permuted_mmd2,
+    random_memberships,
+)
+from tests import naive
+
+float64 = torch.float64
+
+
+def rows(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=float64)
+
+
+def gaussian(width=1.3):
+    return GaussianKernel(torch.tensor(width, dtype=float64))
+
+
+def direct(kernel, pooled, members):
+    """MMD²_u of every labelling from its own Gram matrices."""
+    values = []
+    for z in members:
+        x, y = pooled[z], pooled[~z]
+        values.append(mmd2_unbiased(kernel(x, x), kernel(y, y), kernel(x, y)).item())
+    return torch.tensor(values, dtype=float64)
+
+
+@pytest.mark.parametrize(("n", "m"), [(3, 3), (2, 5), (6, 4)])
+def test_all_labellings_equal_the_double_loop(n, m):
+    pooled, members = rows(n + m, 2), torch.from_numpy(naive.labellings(n, m))
+    found, _ = permuted_mmd2(gaussian(), pooled, members, n, float64)
+    k = naive.gaussian(1.3)
+    expected = [naive.mmd2_unbiased(k, pooled[z].tolist(), pooled[~z].tolist()) for z in members]
+    assert found.tolist() == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("block_rows", [1, 3, 7, 256])
+def test_blocks_do_not_change_the_statistic(block_rows, monkeypatch):
+    monkeypatch.setattr(permutation, "BLOCK_ROWS", block_rows)
+    kernel = MixtureKernel([gaussian(), LaplaceKernel(torch.tensor(0.7, dtype=float64))], torch.tensor([0.4, 0.6]))
+    pooled = rows(17, 2)
+    members = random_memberships(7, 10, 30, [np.random.default_rng(0)])[0]
+    found, _ = permuted_mmd2(kernel, pooled, members, 7, float64)
+    assert torch.allclose(found, direct(kernel, pooled, members), atol=1e-12)
+
+
+def test_a_batch_equals_a_loop():
+    pooled = rows(4, 30, 2)
+    members = random_memberships(12, 18, 50, [np.random.default_rng(seed) for seed in range(4)])
+    kernel = GaussianKernel(torch.tensor([0.5, 1.0, 2.0, 4.0], dtype=float64))
+    together, rounding = permuted_mmd2(kernel, pooled, members, 12, float64)
+    assert together.shape == (4, 51) and rounding.shape == (4,)
+    for index, width in enumerate([0.5, 1.0, 2.0, 4.0]):
+        assert torch.allclose(together[index], direct(gaussian(width), pooled[index], members[index]), atol=1e-12)
+
+
+def test_float32_and_float64_give_the_same_p_values():
+    differ = 0
+    for seed in range(40):
+        pooled = rows(120, 3, seed=seed)
+        members = random_memberships(50, 70, 499, [np.random.default_rng(seed)])[0]
+        values = [
+            permutation_p_value(*permuted_mmd2(gaussian(), pooled, members, 50, dtype), "(1+b)/(1+B)").item()
+            for dtype in (torch.float32, float64)
+        ]
+        differ += values[0] != values[1]
+    assert differ == 0
+
+
+def test_threads_do_not_change_a_bit(monkeypatch):
+    monkeypatch.setattr(permutation, "BLOCK_ROWS", 16)
+    pooled = rows(100, 2)
+    members = random_memberships(40, 60, 99, [np.random.default_rng(0)])[0]
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            with one_thread_per_operation():
+                found.append(permuted_mmd2(gaussian(), pooled, members, 40)[0])
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*found)
+
+
+def test_mean_difference_equals_its_formula():
+    scores, members = rows(3, 9), torch.from_numpy(naive.labellings(4, 5)).expand(3, -1, -1)
+    found, _ = permuted_mean_difference(scores, members, 4)
+    for r, p in itertools.product(range(3), range(members.shape[1])):
+        z = members[r, p]
+        assert found[r, p].item() == pytest.approx(abs(scores[r][z].mean() - scores[r][~z].mean()).item(), abs=1e-14)
+
+
+def test_random_labellings_are_uniform_over_all_subsets():
+    draws = 30_000
+    members = random_memberships(2, 4, draws, [np.random.default_rng(1)])[0]
+    assert members[0].tolist() == [True, True, False, False, False, False]
+    assert (members.sum(dim=1) == 2).all()
+    counts = Counter(tuple(np.flatnonzero(row)) for row in members[1:].numpy())
+    assert len(counts) == 15
+    assert stats.chisquare(list(counts.values())).pvalue > 1e-3
+
+
+def test_tied_keys_are_drawn_again():
+    class FewKeys:
+        """A generator whose keys tie often, as 32-bit keys hardly ever do."""
+
+        def __init__(self):
+            self.generator = np.random.default_rng(0)
+
+        def integers(self, low, high, size, dtype):
+            return self.generator.integers(0, 4, size=size, dtype=dtype)
+
+    members = random_memberships(3, 3, 5000, [FewKeys()])[0]
+    assert (members.sum(dim=1) == 3).all()
+    counts = Counter(tuple(np.flatnonzero(row)) for row in members[1:].numpy())
+    assert len(counts) == 20 and stats.chisquare(list(counts.values())).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 4), (3, 4)])
+def test_full_enumeration_gives_every_p_value_once(n, m):
+    """Under exchangeability all labellings are equally likely: p must run through 1/M, 2/M, …, 1 exactly."""
+    pooled, all_members = rows(n + m, 2), torch.from_numpy(naive.labellings(n, m))
+    count = len(all_members)
+    found = []
+    for observed in range(count):
+        order = [observed, *(i for i in range(count) if i != observed)]
+        statistics = permuted_mmd2(gaussian(), pooled, all_members[order], n)
+        found.append(permutation_p_value(*statistics, "(1+b)/(1+B)").item())
+    assert sorted(found) == pytest.approx([(i + 1) / count for i in range(count)], abs=1e-12)
+
+
+def test_equal_sizes_tie_each_labelling_with_its_mirror():
+    pooled, all_members = rows(6, 2), torch.from_numpy(naive.labellings(3, 3))
+    found = []
+    for observed in range(20):
+        order = [observed, *(i for i in range(20) if i != observed)]
+        statistics = permuted_mmd2(gaussian(), pooled, all_members[order], 3)
+        found.append(round(20 * permutation_p_value(*statistics, "(1+b)/(1+B)").item()))
+    assert Counter(found) == {2 * i: 2 for i in range(1, 11)}
+
+
+def test_random_permutations_give_uniform_p_values():
+    """The observed labelling drawn uniformly, B=9 random ones: p is uniform on {1/10, …, 1} (ties have no room)."""
+    draws, pooled = 4000, rows(7, 2)
+    members = random_memberships(3, 4, 10 * draws, [np.random.default_rng(2)])[0, 1:].reshape(draws, 10, 7)
+    values, rounding = permuted_mmd2(gaussian(), pooled, members.reshape(-1, 7), 3)
+    statistics = values.reshape(draws, 10) + 1e-4 * torch.rand(draws, 10, dtype=float64)  # break ties at random
+    p = permutation_p_value(statistics, 0 * rounding, "(1+b)/(1+B)")
+    counts = np.bincount((10 * p).round().long().numpy(), minlength=11)[1:]
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_the_rules_of_the_p_value():
+    statistics = torch.tensor([1.0, 2.0, 1.0, 0.0, 0.5], dtype=float64)  # observed 1; one above, one tie
+    rounding = torch.tensor(0.0, dtype=float64)
+    assert permutation_p_value(statistics, rounding, "(1+b)/(1+B)").item() == 3 / 5
+    assert permutation_p_value(statistics, rounding, "b/B, ≥").item() == 2 / 4
+    assert permutation_p_value(statistics, rounding, "b/B, >").item() == 1 / 4
+
+
+def test_rounding_ties_count_as_ties():
+    """Rows with many duplicates: equal statistics reached by different sums must tie, in float32 too."""
+    generator = np.random.default_rng(0)
+    for seed in range(20):
+        pooled = torch.from_numpy(generator.integers(0, 2, size=(40, 1)).astype(float))
+        members = random_memberships(20, 20, 199, [np.random.default_rng(seed)])[0]
+        ones = (members.double() @ pooled)[:, 0]
+        exact = (ones - pooled.sum() / 2).abs()  # the MMD of two binary samples grows with this
+        p = permutation_p_value(*permuted_mmd2(gaussian(), pooled, members, 20), "(1+b)/(1+B)")
+        assert p.item() == pytest.approx((1 + (exact[1:] >= exact[0]).sum().item()) / 200)

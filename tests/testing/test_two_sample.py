@@ -1,0 +1,265 @@
+"""The whole call: levels, invariances, errors, reproducibility."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+
+import m2st_core as m2st
+from m2st_core.presets import PRESETS
+from m2st_core.rng import Streams
+from m2st_core.testing import run_tests
+from m2st_core.testing.two_sample import split
+from m2st_core.types import Cancelled, TwoSample
+
+METHODS = {name: method for name, method in m2st.METHODS.items() if not method.needs_meta}
+EXACT = [name for name, method in METHODS.items() if method.exact]
+SHORT = PRESETS["recommended"]
+SHORT = replace(
+    SHORT,
+    mmd_o=replace(SHORT.mmd_o, steps=5),
+    mmd_d=replace(SHORT.mmd_d, steps=5),
+    classifier=replace(SHORT.classifier, epochs=10),
+    embedding=replace(SHORT.embedding, steps=5),
+)
+
+
+def pair(n=40, m=30, shift=0.5, seed=0):
+    return m2st.make_task("mean_shift", shift=shift, dimension=3).sample(n, m, seed=seed)
+
+
+def rejections(method, x, y, **settings):
+    runs = len(x)
+    results = run_tests(
+        TwoSample(torch.from_numpy(x), torch.from_numpy(y)),
+        METHODS[method],
+        seeds=range(runs),
+        preset=SHORT,
+        **settings,
+    )
+    return sum(result.rejected for result in results)
+
+
+NULLS = {
+    "hdgm": lambda g, shape: g.standard_normal(shape) + 0.5 * g.integers(0, 2, size=(*shape[:2], 1)),
+    "heavy tails": lambda g, shape: g.standard_t(1.5, size=shape),
+}
+
+
+@pytest.mark.parametrize("null", NULLS)
+@pytest.mark.parametrize("method", EXACT)
+def test_exact_tests_keep_their_level_at_small_unequal_sizes(method, null):
+    """1,000 null runs at α=0.05: rejections in the binomial 99 % band (from above only where ties make p coarse)."""
+    g = np.random.default_rng(11)
+    found = rejections(method, NULLS[null](g, (1000, 16, 2)), NULLS[null](g, (1000, 24, 2)), n_permutations=99)
+    low, high = stats.binom.interval(0.99, 1000, 0.05)
+    assert found <= high
+    assert found >= low or method == "C2ST-S"  # few rows, few values of the label difference: conservative
+
+
+@pytest.mark.parametrize("method", ["ME", "SCF"])
+def test_asymptotic_tests_keep_their_level_with_500_rows(method):
+    g = np.random.default_rng(12)
+    found = rejections(method, g.standard_normal((1000, 500, 2)), g.standard_normal((1000, 500, 2)), n_permutations=19)
+    assert stats.binom.interval(0.99, 1000, 0.05)[0] <= found <= stats.binom.interval(0.99, 1000, 0.05)[1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_finds_a_clear_difference(method):
+    result = m2st.two_sample_test(*pair(80, 80, shift=3.0), method=method)
+    assert result.rejected and result.p_value <= 0.01
+    assert result.null.shape == (999,) and result.exact == METHODS[method].exact
+    assert result.n_train == ((40, 40) if METHODS[method].needs_split else (0, 0))
+
+
+@pytest.mark.parametrize("method", EXACT)
+def test_perfectly_separated_and_identical_samples(method):
+    g = np.random.default_rng(3)
+    x = g.standard_normal((30, 2))
+    assert m2st.two_sample_test(x, x + 100, method=method).p_value == 1 / 1000
+    assert m2st.two_sample_test(x, x.copy(), method=method).p_value == 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("sizes", [(30, 30), (26, 34)])
+def test_swapping_the_samples_changes_nothing(method, sizes):
+    x, y = pair(*sizes)
+    there = m2st.two_sample_test(x, y, method=method, n_permutations=99)
+    back = m2st.two_sample_test(y, x, method=method, n_permutations=99)
+    assert (there.p_value, there.statistic) == (back.p_value, back.statistic)
+    assert (there.n_train, there.n_test) == (back.n_train[::-1], back.n_test[::-1])
+
+
+def test_the_order_of_rows_matters_only_through_the_random_stream():
+    x, y = pair(25, 20, shift=0.4)
+    g = np.random.default_rng(0)
+    shuffled = m2st.two_sample_test(x[g.permutation(25)], y[g.permutation(20)], "MMD-M", n_permutations=9999)
+    straight = m2st.two_sample_test(x, y, "MMD-M", n_permutations=9999)
+    assert shuffled.statistic == pytest.approx(straight.statistic, rel=1e-5)
+    assert abs(shuffled.p_value - straight.p_value) < 4.5 * np.hypot(shuffled.p_value_se, straight.p_value_se)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_same_seed_same_result(method):
+    x, y = pair()
+    first, second = (m2st.two_sample_test(x, y, method=method, seed=9, n_permutations=99) for _ in range(2))
+    assert first == second and (first.null == second.null).all()
+    torch.manual_seed(123)
+    np.random.default_rng(5)
+    assert m2st.two_sample_test(x, y, method=method, seed=9, n_permutations=99) == first
+    assert m2st.two_sample_test(x, y, method=method, seed=10, n_permutations=99).statistic != first.statistic or (
+        method == "MMD-M"
+    )
+
+
+def test_a_batch_gives_what_single_runs_give():
+    pairs = [pair(20, 15, seed=seed) for seed in range(6)]
+    together = TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]))
+    batch = run_tests(together, METHODS["MMD-M"], seeds=range(6), n_permutations=199)
+    for seed, p in enumerate(pairs):
+        single = run_tests(TwoSample(p.x[None], p.y[None]), METHODS["MMD-M"], seeds=[seed], n_permutations=199)[0]
+        assert batch[seed].p_value == single.p_value
+        assert batch[seed].statistic == pytest.approx(single.statistic, abs=1e-6)
+
+
+def test_no_row_that_teaches_is_tested():
+    sample = TwoSample(torch.arange(10.0)[None, :, None], 100 + torch.arange(14.0)[None, :, None])
+    train, test = split(sample, (5, 7), [Streams(0)])
+    for before, taught, tested in zip(sample, train, test, strict=True):
+        assert not set(taught.flatten().tolist()) & set(tested.flatten().tolist())
+        assert sorted(taught.flatten().tolist() + tested.flatten().tolist()) == before.flatten().tolist()
+
+
+def test_what_a_kernel_learns_does_not_see_the_test_rows():
+    """Changing every test row leaves the learned kernel, and so the statistic's kernel, as it was."""
+    x, y = pair(30, 30)
+    learned = []
+    spy = replace(
+        METHODS["MMD-O"], fit=lambda *arguments: learned.append(METHODS["MMD-O"].fit(*arguments)) or learned[-1]
+    )
+    sample = TwoSample(x[None], y[None])
+    _, test = split(sample, (15, 15), [Streams(0)])
+    touched = x.clone()
+    for row in test.x[0]:
+        touched[(x == row).all(dim=1)] += 50
+    for first in (x, touched):
+        run_tests(TwoSample(first[None], y[None]), spy, seeds=[0], n_permutations=19)
+    assert torch.equal(learned[0].log_width, learned[1].log_width)
+
+
+def test_unlabelled_fits_can_not_see_labels():
+    x, y = pair(20, 20)
+    seen = []
+    spy = replace(METHODS["MMD-M"], fit=lambda rows, *rest: seen.append(rows) or METHODS["MMD-M"].fit(rows, *rest))
+    run_tests(TwoSample(x[None], y[None]), spy, seeds=[0], n_permutations=19)
+    assert isinstance(seen[0], torch.Tensor) and seen[0].shape == (1, 40, 3)
+
+
+def test_the_report():
+    x, y = pair(40, 30)
+    r = m2st.two_sample_test(x, y, method="MMD-O", alpha=0.1, n_permutations=199, train_fraction=0.3, seed=4)
+    assert (r.n_train, r.n_test) == ((12, 9), (28, 21))
+    assert (r.method, r.alpha, r.seed, r.preset, r.n_permutations) == ("MMD-O", 0.1, 4, "recommended", 199)
+    assert r.p_value == (1 + (r.null >= r.statistic).sum()) / 200
+    assert r.p_value_se == pytest.approx(np.sqrt(r.p_value * (1 - r.p_value) / 200))
+    assert r.rejected == (r.p_value <= 0.1)
+    assert r.seconds > 0 and r.criterion is not None
+    assert "null" not in r.to_dict() and len(r.to_dict(include_null=True)["null"]) == 199
+    same = replace(r, rejected=False).sentence
+    assert same.startswith("No evidence of a difference at α=0.1") and "same" not in same
+
+
+def test_presets_change_the_p_value_rule():
+    x, y = pair(30, 30, shift=3.0)
+    assert m2st.two_sample_test(x, y, "MMD-M", preset="recommended").p_value == 0.001
+    assert m2st.two_sample_test(x, y, "MMD-M", preset="released").p_value == 0
+    me = {p: m2st.two_sample_test(*pair(60, 60), "ME", preset=p) for p in ("recommended", "paper")}
+    levels = [0.5 / 999, 998.5 / 999]
+    assert me["paper"].null[[0, -1]] == pytest.approx(stats.chi2(5).ppf(levels))
+    assert me["recommended"].null[[0, -1]] == pytest.approx(5 * 29 / 25 * stats.f(5, 25).ppf(levels))
+
+
+def test_pairing_tests_say_which_rows_they_drop():
+    result = m2st.two_sample_test(*pair(40, 30), method="ME")
+    assert result.notes == ("This test pairs rows: 5 random test rows of the larger sample were left out.",)
+
+
+def test_single_columns_series_and_constant_columns():
+    g = np.random.default_rng(0)
+    x, y = g.standard_normal(40), g.standard_normal(40) + 3
+    values = {
+        m2st.two_sample_test(a, b, "MMD-M").p_value for a, b in ((x, y), (x[:, None], y[:, None]), (pd.Series(x), y))
+    }
+    assert values == {0.001}
+    wide = [np.c_[rows, np.full(40, 2.0)] for rows in (x, y)]
+    for method in METHODS:
+        result = m2st.two_sample_test(*wide, method=method)
+        assert result.rejected and result.notes == ("Constant in both samples, so without information: column 2 of 2.",)
+
+
+def test_very_different_scales_keep_the_p_value():
+    """Offsets and units change no p-value; beside a column of 1e6, one of 1e-3 is 18 digits away in the distances."""
+    x, y = (part.numpy() for part in pair(40, 40, shift=1.0))
+    offset = np.array([1e6, -1e7, 1e8])
+    plain = m2st.two_sample_test(x, y, "MMD-M")
+    assert m2st.two_sample_test(x + offset, y + offset, "MMD-M").p_value == plain.p_value
+    assert m2st.two_sample_test(1e-6 * x, 1e-6 * y, "MMD-M").p_value == plain.p_value
+    scales = np.array([1e6, 1.0, 1e-3])
+    only_large = m2st.two_sample_test(x[:, :1] * 1e6, y[:, :1] * 1e6, "MMD-M")
+    assert m2st.two_sample_test(x * scales, y * scales, "MMD-M").p_value == only_large.p_value
+
+
+def test_progress_can_cancel():
+    def stop(step, total, value):
+        assert 1 <= step <= total
+        raise Cancelled
+
+    for method in ("MMD-D", "MMD-M"):
+        with pytest.raises(Cancelled):
+            m2st.two_sample_test(*pair(), method=method, progress=stop)
+
+
+GOOD = np.random.default_rng(0).standard_normal((20, 2))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "MMD-d"}, "Unknown method 'MMD-d'. Did you mean 'MMD-D'"),
+        ({"method": "mmd_fuse"}, "Unknown method"),
+        ({"method": None}, "Unknown method None"),
+        ({"method": "Meta-MKL"}, "Meta-MKL learns its kernel from meta-tasks, and none are given"),
+        ({"alpha": 0}, "alpha must be a number between 0 and 1"),
+        ({"alpha": 1.0}, "alpha must be"),
+        ({"alpha": float("nan")}, "alpha must be"),
+        ({"alpha": "0.05"}, "alpha must be"),
+        ({"train_fraction": 1.5}, "train_fraction must be"),
+        ({"n_permutations": 0}, "n_permutations must be a whole number"),
+        ({"n_permutations": 10.5}, "n_permutations must be a whole number"),
+        ({"n_permutations": 10}, "Use at least 19"),
+        ({"preset": "papers"}, "Unknown preset 'papers'. Did you mean 'paper'"),
+        ({"seed": -3}, "seed must be a whole number"),
+        ({"device": "gpu"}, "Unknown device 'gpu'"),
+    ],
+)
+def test_bad_settings_say_what_to_do(settings, message):
+    with pytest.raises(ValueError, match=message):
+        m2st.two_sample_test(GOOD, GOOD + 1, **settings)
+
+
+@pytest.mark.parametrize(
+    ("rows", "method", "fraction", "needed"),
+    [(3, "MMD-D", 0.5, 4), (7, "MMD-O", 0.1, 20), (12, "ME", 0.5, 13), (1, "MMD-M", 0.5, 2), (20, "SCF", 0.5, 23)],
+)
+def test_too_few_rows_say_how_many_are_needed(rows, method, fraction, needed):
+    """The number in the message is right: one row fewer fails, that many work."""
+    with pytest.raises(ValueError, match=r"has 1 row|needs at least"):
+        m2st.two_sample_test(GOOD[:rows], GOOD, method=method, train_fraction=fraction)
+    enough = np.random.default_rng(1).standard_normal((needed, 2))
+    m2st.two_sample_test(enough, GOOD + 1 if needed <= 20 else enough + 1, method=method, train_fraction=fraction)
+    if needed > 2:
+        with pytest.raises(ValueError, match=f"needs at least {needed} rows"):
+            m2st.two_sample_test(enough[:-1], np.r_[GOOD, GOOD + 1], method=method, train_fraction=fraction)
