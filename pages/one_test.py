@@ -95,9 +95,9 @@ def show(job: Job, key: Hashable) -> None:
     columns[0].metric("p-value", f"{result.p_value:.3g}", help="Share of labellings that look at least this different.")
     error = f"± {result.p_value_se:.1g}" if result.exact else "none"
     columns[1].metric("Monte-Carlo error", error, help="How much p would vary with other random permutations.")
-    rows = [f"{n} + {m}" for n, m in (result.n_train, result.n_test)]
-    columns[2].metric("Rows learned from", rows[0], help="Rows of x + rows of y that taught the kernel. Never tested.")
-    columns[3].metric("Rows tested", rows[1], help="Rows of x + rows of y behind the p-value.")
+    learned, tested = (f"{n} + {m}" if n else "none" for n, m in (result.n_train, result.n_test))
+    columns[2].metric("Rows learned from", learned, help="Rows of x + rows of y that taught the kernel. Never tested.")
+    columns[3].metric("Rows tested", tested, help="Rows of x + rows of y behind the p-value.")
     for note in result.notes:
         st.caption(note)
 

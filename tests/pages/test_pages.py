@@ -1,0 +1,90 @@
+"""Every registered page: defaults, an edited setting, a URL, nonsense in the URL."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import m2st_core as m2st
+
+APP = Path(__file__).parents[2] / "app.py"
+
+
+def start(**query):
+    app = AppTest.from_file(APP, default_timeout=60)
+    for name, value in query.items():
+        app.query_params[name] = value
+    return settle(app)
+
+
+def settle(app):
+    """Run until the job behind the page has ended (AppTest has no timers)."""
+    app.run()
+    deadline = time.monotonic() + 60
+    while not metrics(app) and not app.error and time.monotonic() < deadline:
+        time.sleep(0.2)
+        app.run()
+    assert not app.exception
+    return app
+
+
+def metrics(app):
+    return {metric.label: metric.value for metric in app.metric}
+
+
+def charts(app):
+    return [json.loads(chart.proto.spec) for chart in app.get("plotly_chart")]
+
+
+def words(app):
+    return " ".join(element.value for element in [*app.info, *app.warning])
+
+
+def test_the_defaults_give_an_answer():
+    app = start()
+    x, y = m2st.make_task("hdgm").sample(100, seed=0)
+    expected = m2st.two_sample_test(x, y, "MMD-M")
+    assert metrics(app)["p-value"] == f"{expected.p_value:.3g}"
+    assert metrics(app)["Rows tested"] == "100 + 100"
+    assert metrics(app)["Rows learned from"] == "none"
+    assert "no evidence of a difference" in words(app) and "does not show that P and Q are the same" in words(app)
+    samples, null = charts(app)
+    assert len(samples["data"]) == 2 and null["data"][0]["type"] == "histogram"
+
+
+def test_editing_a_setting_changes_the_answer():
+    app = start()
+    app.selectbox(key="task").select("Mean shift")
+    app.run()
+    app.slider(key="mean_shift_shift").set_value(3.0)
+    settle(app)
+    assert metrics(app)["p-value"] == "0.001"
+    assert "evidence of a difference" in words(app)
+    assert "make_task('mean_shift', shift=3.0" in app.code[0].value
+
+
+@pytest.mark.parametrize("method", [name for name, method in m2st.METHODS.items() if not method.needs_meta])
+def test_a_link_brings_the_settings_back(method):
+    app = start(task="Variance shift", variance_shift_scale="3.0", n="30", m="40", method=method, seed="5")
+    x, y = m2st.make_task("variance_shift", scale=3.0).sample(30, 40, seed=5)
+    assert metrics(app)["p-value"] == f"{m2st.two_sample_test(x, y, method, seed=5).p_value:.3g}"
+
+
+def test_nonsense_in_the_link_is_ignored():
+    app = start(task="nothing", n="-5", method="<script>", seed="x", alpha="7", hdgm_delta="nan")
+    assert metrics(app)["Rows tested"] == "100 + 100"
+
+
+def test_errors_are_sentences():
+    app = start(task="Digits", n="500")
+    assert "There are 183 images of the digit 3, and 500 were asked for." in app.error[0].value
+    app = start(method="SCF", n="10", m="10")
+    assert "SCF needs at least 23 rows in each sample" in app.error[0].value
+
+
+def test_the_python_code_gives_the_same_answer(capsys):
+    app = start(task="Blobs", blobs_correlation="0.9", n="60", m="50", seed="2", null="true")
+    exec(compile(app.code[0].value, "page", "exec"), {})
+    assert float(capsys.readouterr().out.split()[0]) == pytest.approx(float(metrics(app)["p-value"]), rel=1e-2)

@@ -1,0 +1,86 @@
+"""Jobs run, report, stop, fail politely, and are found again by their key."""
+
+import threading
+
+import pytest
+
+from m2st_core.dashboard.jobs import KEPT_JOBS, JobManager
+
+
+@pytest.fixture
+def manager():
+    return JobManager(workers=1)
+
+
+def test_a_job_is_computed_once_per_key(manager):
+    calls = []
+    for _ in range(2):
+        job = manager.submit("a", lambda progress: calls.append(1) or 42)
+        job.wait(5)
+    assert job.state == "done" and job.result == 42 and calls == [1]
+    assert manager.submit("b", lambda progress: 43) is not job
+
+
+def test_progress_is_seen_and_cancelling_stops_the_work(manager):
+    started, steps = threading.Event(), []
+
+    def work(progress):
+        for step in range(1, 10_000):
+            progress(step, 10_000, 0.0)
+            steps.append(step)
+            started.set()
+            threading.Event().wait(0.001)
+
+    job = manager.submit("long", work)
+    assert started.wait(5)
+    assert job.active and 0 < job.share < 1 and job.seconds_left > 0
+    job.cancel()
+    job.wait(5)
+    assert job.state == "cancelled" and len(steps) < 9_999
+
+
+def test_a_waiting_job_can_be_cancelled_and_started_anew(manager):
+    release = threading.Event()
+    manager.submit("first", lambda progress: release.wait(5))
+    waiting = manager.submit("second", lambda progress: 1)
+    assert waiting.state == "waiting"
+    manager.drop("second")
+    assert waiting.state == "cancelled"
+    release.set()
+    again = manager.submit("second", lambda progress: 2)
+    again.wait(5)
+    assert again.result == 2 and waiting.result is None
+
+
+def test_dropping_keeps_a_finished_job(manager):
+    job = manager.submit("a", lambda progress: 1)
+    job.wait(5)
+    manager.drop("a")
+    manager.drop("unknown")
+    assert manager.submit("a", lambda progress: 2) is job
+
+
+def test_bad_input_is_shown_and_surprises_get_a_reference(manager, caplog):
+    def bad(progress):
+        raise ValueError("x has 1 row.")
+
+    def surprise(progress):
+        raise KeyError("secret detail")
+
+    jobs = [manager.submit(name, work) for name, work in (("bad", bad), ("surprise", surprise))]
+    for job in jobs:
+        job.wait(5)
+        assert job.state == "failed"
+    assert jobs[0].error == "x has 1 row."
+    assert "secret" not in jobs[1].error and jobs[1].error.split()[-1].rstrip(".") in caplog.text
+
+
+def test_old_jobs_are_forgotten(manager):
+    for index in range(KEPT_JOBS + 5):
+        manager.submit(index, lambda progress, index=index: index).wait(5)
+    assert manager.submit(0, lambda progress: "new").function is not None
+    recent = manager.submit(KEPT_JOBS + 4, lambda progress: "new")
+    assert recent.result == KEPT_JOBS + 4
+    fresh = manager.submit(1, lambda progress: "new")
+    fresh.wait(5)
+    assert fresh.result == "new"
