@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     say("## ME and SCF with few rows")
     say("")
     say(
-        "Their p-values are asymptotic. `recommended` refers the statistic to Hotelling's F, `paper` to χ² as published."
+        "Their p-values are asymptotic. `recommended` refers the statistic to Hotelling's F, `paper` to the published χ²."
     )
     say("")
     say("| method | rows n=m per sample | tested | rate with F (`recommended`) | rate with χ² (`paper`) |")

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
+from m2st_core.testing import two_sample_test
 from m2st_core.types import Cancelled, Progress
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
@@ -113,5 +114,7 @@ class JobManager:
 
 @st.cache_resource
 def job_manager() -> JobManager:
-    """The server's one job manager."""
-    return JobManager()
+    """The server's one job manager; its first job warms torch up, which otherwise costs the first user a second."""
+    manager = JobManager()
+    manager.submit("warm-up", lambda progress: two_sample_test([0.0, 1, 2, 3], [1.0, 3, 5, 7], progress=progress))
+    return manager
