@@ -25,6 +25,8 @@ from m2st_core.rng import Streams
 from m2st_core.testing.permutation import permuted_mean_difference, permuted_mmd2
 from m2st_core.types import Progress
 
+TIE_BREAK = 1e-8
+
 Fit = Callable[[Any, Preset, Sequence[Streams], Progress | None], Any]
 """Learns from a TwoSample of training rows, or, where nothing is split off, from the pooled rows without labels."""
 
@@ -56,8 +58,12 @@ def mmd2(kernel: Kernel, pooled: Tensor, members: Tensor, n: int, progress: Prog
 def label_difference(
     classifier: RowClassifier, pooled: Tensor, members: Tensor, n: int, progress: Progress | None
 ) -> tuple[Tensor, Tensor]:
-    """|Difference of the mean predicted label|: the MMD of k(x, y) = 1[f(x)>0]·1[f(y)>0]."""
-    return permuted_mean_difference((classifier(pooled) > 0).to(torch.float64), members, n)
+    """|Difference of the mean predicted label|: the MMD of k(x, y) = 1[f(x)>0]·1[f(y)>0].
+
+    Counts of labels tie often, which would make the test conservative; C2ST-L's statistic breaks the ties.
+    """
+    logits = classifier(pooled)
+    return permuted_mean_difference((logits > 0) + TIE_BREAK * logits.sigmoid(), members, n)
 
 
 @torch.no_grad()
