@@ -92,16 +92,9 @@ def main(arguments: Sequence[str] = ()) -> None:
                 rate = rejection_rate(name, null, n, m, runs)
                 say(f"| {name} | {null} | {n}, {m} | {rate:.4f} | {verdict(rate, runs)} |")
     say("")
-    say(
-        "C2ST-S compares counts of predicted labels. They tie often, and ties count against rejecting, so with few test"
-    )
-    say("rows its rate lies below 0.05, never above.")
-    say("")
     say("## ME and SCF with few rows")
     say("")
-    say(
-        "Their p-values are asymptotic. `recommended` refers the statistic to Hotelling's F, `paper` to the published χ²."
-    )
+    say("Their p-values are asymptotic. `recommended` refers the statistic to Hotelling's F, `paper` to χ².")
     say("")
     say("| method | rows n=m per sample | tested | rate with F (`recommended`) | rate with χ² (`paper`) |")
     say("|---|---|---|---|---|")

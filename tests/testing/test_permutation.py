@@ -156,9 +156,9 @@ def test_random_permutations_give_uniform_p_values():
     """The observed labelling drawn uniformly, B=9 random ones: p is uniform on {1/10, …, 1} (ties have no room)."""
     draws, pooled = 4000, rows(7, 2)
     members = random_memberships(3, 4, 10 * draws, [np.random.default_rng(2)])[0, 1:].reshape(draws, 10, 7)
-    values, rounding = permuted_mmd2(gaussian(), pooled, members.reshape(-1, 7), 3)
+    values, _ = permuted_mmd2(gaussian(), pooled, members.reshape(-1, 7), 3)
     statistics = values.reshape(draws, 10) + 1e-4 * torch.rand(draws, 10, dtype=float64)  # break ties at random
-    p = permutation_p_value(statistics, 0 * rounding, "(1+b)/(1+B)")
+    p = permutation_p_value(statistics, torch.zeros(draws, dtype=float64), "(1+b)/(1+B)")
     counts = np.bincount((10 * p).round().long().numpy(), minlength=11)[1:]
     assert stats.chisquare(counts).pvalue > 1e-3
 
