@@ -108,8 +108,13 @@ def _paired_rows(train: TwoSample, streams: Sequence[Streams]) -> tuple[Units, T
 
 
 def _like(rows: Tensor, count: int, generators: Sequence[torch.Generator]) -> Tensor:
-    """New rows from a Gaussian with the mean and covariance of these: (R, n, d) → (R, count, d)."""
-    n = rows.shape[-2]
+    """New rows from a Gaussian with the mean and covariance of the inner half of these: (R, n, d) → (R, count, d).
+
+    The half nearest to the median, so that a few outliers do not send the points where there are no rows.
+    """
+    n = rows.shape[-2] // 2 + 1
+    far = (rows - rows.median(dim=-2, keepdim=True).values).square().sum(dim=-1)
+    rows = rows.take_along_dim(far.argsort(dim=-1)[..., :n, None], dim=-2)
     normal = torch.stack([torch.randn(count, n, generator=g, dtype=rows.dtype) for g in generators]).to(rows.device)
     mean = rows.mean(dim=-2, keepdim=True)
     return mean + normal @ (rows - mean) / (n - 1) ** 0.5

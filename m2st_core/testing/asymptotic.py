@@ -10,6 +10,8 @@ from m2st_core.learners import PointFeatures, hotelling
 from m2st_core.presets import Preset
 from m2st_core.types import TwoSample
 
+ALIVE_VARIANCE = 1e-4  # below it, a feature is non-zero for a few rows only and its mean is far from normal
+
 
 @torch.no_grad()
 def hotelling_test(
@@ -18,15 +20,18 @@ def hotelling_test(
     """Statistic n·WᵀΣ⁻¹W of J features, its p-value, and quantiles of the reference: → (R,), (R,), (R, n_quantiles).
 
     "chi2" is the limit χ²_J of the papers. "F" is Hotelling's J(n−1)/(n−J)·F(J, n−J), which has the same limit and is
-    right for Gaussian features at every n: it takes the uncertainty of Σ into account. Needs n=m.
+    right for Gaussian features at every n: it takes the uncertainty of Σ into account. Features that hardly vary, for
+    instance at a point far from all rows, do not count. Needs n=m.
     """
     x_features, y_features = features(sample.x), features(sample.y)
-    n, count = x_features.shape[-2:]
-    statistic = hotelling(x_features, y_features).cpu().numpy()
+    alive = (x_features - y_features).var(dim=-2, keepdim=True) > ALIVE_VARIANCE  # R x 1 x J
+    statistic = hotelling(x_features * alive, y_features * alive).cpu().numpy()
+    n = sample.sizes[0]
+    count = alive.sum(dim=-1).clamp(min=1).cpu().numpy()  # R x 1
     if preset.embedding.reference == "chi2":
-        reference, scale = stats.chi2(count), 1.0
+        reference, scale = stats.chi2(count), np.ones_like(count)
     else:
         reference, scale = stats.f(count, n - count), count * (n - 1) / (n - count)
     levels = (np.arange(n_quantiles) + 0.5) / n_quantiles
-    quantiles = scale * reference.ppf(levels)
-    return statistic, reference.sf(statistic / scale), np.tile(quantiles, (len(statistic), 1))
+    p_value = reference.sf(statistic[:, None] / scale)[:, 0]
+    return statistic, p_value, scale * reference.ppf(levels)

@@ -164,3 +164,11 @@ def test_released_frequencies_are_not_optimised():
     features = fit_smooth_characteristic(train, PRESETS["released"], streams())
     first = [torch.randn(5, 2, generator=s.torch("first points"), dtype=float64) for s in streams()]
     assert torch.equal(features.points.detach(), torch.stack(first))
+
+
+def test_outliers_do_not_send_the_points_away():
+    train = batch("mean_shift", 40)
+    train.x[:, 0] = 1e6
+    features = fit_mean_embedding(train, RECOMMENDED, streams())
+    inside = features.units(train.x[:, 1:])
+    assert (features.points.abs().amax(dim=(-2, -1)) < 3 * inside.abs().amax(dim=(-2, -1))).all()
