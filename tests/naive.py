@@ -69,6 +69,18 @@ def power_criterion(k, x, y, regularisation):
     return mmd2_paired(k, x, y) / math.sqrt(variance(k, x, y) + regularisation)
 
 
+def fuse(kernels, weights, x, y):
+    """(1/λ)·log Σ_k π_k·exp(λ·MMD²_u,k/√N_k), λ = √(c(c−1)), c the smaller sample size."""
+    count = min(len(x), len(y))
+    scale = math.sqrt(count * (count - 1))
+    pooled = [*x, *y]
+    total = 0.0
+    for k, weight in zip(kernels, weights, strict=True):
+        square = sum(k(a, b) ** 2 for i, a in enumerate(pooled) for j, b in enumerate(pooled) if i != j)
+        total += weight * math.exp(scale * mmd2_unbiased(k, x, y) / math.sqrt(square / (count * (count - 1))))
+    return math.log(total) / scale
+
+
 def labellings(n, m):
     """All n-subsets of n+m rows as 0/1 rows, the observed one first."""
     return np.array([[i in chosen for i in range(n + m)] for chosen in itertools.combinations(range(n + m), n)])

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from m2st_core.kernels import Kernel
 from m2st_core.learners import (
+    KernelBank,
     RowClassifier,
+    fit_bank,
     fit_classifier,
     fit_deep,
     fit_gaussian,
@@ -19,10 +21,11 @@ from m2st_core.learners import (
     fit_median,
     fit_smooth_characteristic,
 )
+from m2st_core.learners.bank import WIDTHS
 from m2st_core.presets import Preset
 from m2st_core.registry import Registry
 from m2st_core.rng import Streams
-from m2st_core.testing.permutation import permuted_mean_difference, permuted_mmd2
+from m2st_core.testing.permutation import permuted_fuse, permuted_mean_difference, permuted_mmd2
 from m2st_core.types import Progress
 
 TIE_BREAK = 1e-8
@@ -45,6 +48,7 @@ class Method:
     needs_split: bool  # some target rows teach the kernel and are not tested
     needs_meta: bool = False  # learns from related tasks
     min_test_rows: int = 2  # of each sample
+    kernels_at_once: int = 1  # how many Gram matrices are held at the same time
     fit: Fit | None = None
     statistics: Statistics | None = None  # what an exact test permutes
 
@@ -52,6 +56,11 @@ class Method:
 def mmd2(kernel: Kernel, pooled: Tensor, members: Tensor, n: int, progress: Progress | None) -> tuple[Tensor, Tensor]:
     """MMD²_u of a kernel."""
     return permuted_mmd2(kernel, pooled, members, n, progress=progress)
+
+
+def fuse(bank: KernelBank, pooled: Tensor, members: Tensor, n: int, progress: Progress | None) -> tuple[Tensor, Tensor]:
+    """MMD-FUSE of a bank of kernels."""
+    return permuted_fuse(bank.families.values(), pooled, members, n, progress)
 
 
 @torch.no_grad()
@@ -80,6 +89,7 @@ GRETTON_2012 = "Gretton, Borgwardt, Rasch, Schölkopf, Smola (2012), A kernel tw
 SUTHERLAND_2017 = "Sutherland et al. (2017), Generative models and model criticism via optimized MMD"
 JITKRITTUM_2016 = "Jitkrittum, Szabó, Chwialkowski, Gretton (2016), Interpretable distribution features"
 CHWIALKOWSKI_2015 = "Chwialkowski, Ramdas, Sejdinovic, Gretton (2015), Fast two-sample testing"
+BIGGS_2023 = "Biggs, Schrab, Gretton (2023), MMD-FUSE: learning and combining kernels for two-sample testing"
 LOPEZ_2017 = "Lopez-Paz, Oquab (2017), Revisiting classifier two-sample tests"
 CHENG_2019 = "Cheng, Cloninger (2019), Classification logit two-sample testing by neural networks"
 KUEBLER_2020 = "Kübler, Jitkrittum, Schölkopf, Muandet (2020), Learning kernel tests without data splitting"
@@ -103,6 +113,16 @@ METHODS: Registry[Method] = Registry(
                 needs_split=False,
                 fit=fit_median,
                 statistics=mmd2,
+            ),
+            Method(
+                "MMD-FUSE",
+                "Gaussian and Laplace kernels of twenty widths, fused into one statistic; every row is tested.",
+                BIGGS_2023,
+                exact=True,
+                needs_split=False,
+                kernels_at_once=WIDTHS,
+                fit=fit_bank,
+                statistics=fuse,
             ),
             Method(
                 "MMD-O",

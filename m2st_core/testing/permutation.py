@@ -6,7 +6,8 @@ the labelling that was observed, so the observed statistic takes the same arithm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -56,7 +57,8 @@ def permuted_mmd2(
     u_i + u_j may be taken off K_ij without changing an MMD: we take the mean kernel value of row i with the first
     block, and float32 sums stay accurate.
 
-    Shapes: pooled (…, N, d), members (…, P, N) with n ones per row → (…, P), (…).
+    Shapes: pooled (…, N, d), members (…, P, N) with n ones per row → (…, P), (…); leading dimensions broadcast, so
+    several kernels share one set of labellings.
     """
     size = pooled.shape[-2]
     m = size - n
@@ -75,11 +77,11 @@ def permuted_mmd2(
         within = torch.linalg.vecdot(z[..., start:stop], z[..., start:] @ upper.mT)  # … x P
         return within, upper.sum(dim=-1), upper.sum(dim=-2)
 
-    a = torch.zeros(members.shape[:-1], dtype=torch.float64, device=pooled.device)
-    r = torch.zeros(pooled.shape[:-1], dtype=torch.float64, device=pooled.device)
+    a = torch.zeros((), dtype=torch.float64, device=pooled.device)
+    r = torch.zeros((*first.shape[:-2], size), dtype=torch.float64, device=pooled.device)
     starts = range(0, size, BLOCK_ROWS)
     for start, (within, across, down) in zip(starts, map_threads(block, starts), strict=True):
-        a += 2 * within
+        a = a + 2 * within
         r[..., start : start + BLOCK_ROWS] += across
         r[..., start:] += down
         if progress is not None:
@@ -89,6 +91,43 @@ def permuted_mmd2(
     statistics = a / (n * (n - 1)) + (total - 2 * zr + a) / (m * (m - 1)) - 2 * (zr - a) / (n * m)
     rounding = torch.finfo(torch.float32).eps * largest * (1 / n + 1 / m)
     return statistics, rounding + 1e-5 * statistics.std(dim=-1, correction=0)
+
+
+@torch.no_grad()
+def mean_square(kernel: Kernel, pooled: Tensor, count: int) -> Tensor:
+    """Σ_{i≠j}k(z_i,z_j)²/(count·(count−1)) over the pooled rows: (…, N, d) → (…). No relabelling changes it."""
+    embedded = kernel.embed(pooled)
+    total = torch.zeros((), dtype=torch.float64, device=pooled.device)
+    for start in range(0, pooled.shape[-2], BLOCK_ROWS):
+        gram = kernel.gram(take(embedded, start, start + BLOCK_ROWS), embedded, torch.float32)
+        gram.diagonal(offset=start, dim1=-2, dim2=-1).zero_()
+        total = total + gram.square_().sum(dim=(-2, -1))
+    return total / (count * (count - 1))
+
+
+@torch.no_grad()
+def permuted_fuse(
+    families: Iterable[tuple[Kernel, float]],
+    pooled: Tensor,
+    members: Tensor,
+    n: int,
+    progress: Progress | None = None,
+) -> tuple[Tensor, Tensor]:
+    """MMD-FUSE under every labelling: (1/λ)·log Σ_k π_k·exp(λ·MMD²_u,k/√N_k), λ = √(c(c−1)), c = min(n, m).
+
+    N_k = Σ_{i≠j}k(z_i,z_j)²/(c(c−1)) makes kernels of different widths comparable. Each family is a kernel of batch
+    shape (R, kernels) with its prior weight π. Shapes: pooled (R, N, d), members (R, P, N) → (R, P), (R,).
+    """
+    count = min(n, pooled.shape[-2] - n)
+    scale = math.sqrt(count * (count - 1))
+    scores, errors = [], []
+    for kernel, weight in families:
+        mmd2, rounding = permuted_mmd2(kernel, pooled[:, None], members[:, None], n, progress=progress)
+        spread = mean_square(kernel, pooled[:, None], count).sqrt().clamp(min=torch.finfo(torch.float32).tiny)
+        scores.append(scale * mmd2 / spread[..., None] + math.log(weight))  # R x kernels x P
+        errors.append(rounding / spread)
+    statistics = torch.cat(scores, dim=1).logsumexp(dim=1) / scale
+    return statistics, torch.cat(errors, dim=1).amax(dim=1)
 
 
 @torch.no_grad()

@@ -108,7 +108,8 @@ def run_tests(
     _check_settings(alpha, n_permutations, train_fraction)
     n_train, n_test = split_sizes(sample.sizes, method, train_fraction)
     rows = sum(n_test)
-    elements = max(rows * (n_permutations + 1 + min(rows, BLOCK_ROWS)), sum(n_train) ** 2)
+    gram_elements = method.kernels_at_once * (n_permutations + 1 + rows) * min(rows, BLOCK_ROWS)
+    elements = max(rows * (n_permutations + 1), gram_elements, sum(n_train) ** 2)
     at_once = max(1, BATCH_ELEMENTS // elements)
     place = resolve_device(device)
     results: list[TestResult] = []

@@ -10,6 +10,7 @@ import m2st_core as m2st
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.kernels import GaussianKernel
 from m2st_core.learners import (
+    fit_bank,
     fit_classifier,
     fit_deep,
     fit_gaussian,
@@ -90,6 +91,22 @@ def test_gaussian_width_is_near_the_best_of_a_grid():
         ]
         reached = power_criterion(h_matrix(GaussianKernel(kernel.width[run : run + 1].detach()), *pair), lam).item()
         assert reached > max(grid) - 0.02 * abs(max(grid))
+
+
+def test_the_bank_spans_the_distances():
+    pooled = batch("hdgm", 25, 15).pooled
+    bank = fit_bank(pooled, RECOMMENDED, streams())
+    (gaussian, weight), (laplace, _) = bank.families["Gaussian"], bank.families["Laplace"]
+    assert 20 * weight == pytest.approx(1)
+    for run, part in enumerate(pooled.numpy()):
+        gaps = part[:, None] - part[None]
+        for kernel, distances, scale in (
+            (gaussian, np.sqrt((gaps**2).sum(-1)), lambda width: (width / 2) ** 0.5),
+            (laplace, abs(gaps).sum(-1), lambda width: width),
+        ):
+            low, high = np.quantile(distances[np.triu_indices(40, 1)], [0.05, 0.95])
+            sigmas = scale(kernel.log_width[run].exp().detach().numpy())
+            assert sigmas == pytest.approx(np.linspace(low / 2, 2 * high, 10))
 
 
 @pytest.mark.parametrize("fit", [fit_gaussian, fit_deep])

@@ -12,6 +12,7 @@ from m2st_core.kernels import GaussianKernel, LaplaceKernel, MixtureKernel
 from m2st_core.testing import permutation
 from m2st_core.testing.permutation import (
     permutation_p_value,
+    permuted_fuse,
     permuted_mean_difference,
     permuted_mmd2,
     random_memberships,
@@ -65,6 +66,21 @@ def test_a_batch_equals_a_loop():
     assert together.shape == (4, 51) and rounding.shape == (4,)
     for index, width in enumerate([0.5, 1.0, 2.0, 4.0]):
         assert torch.allclose(together[index], direct(gaussian(width), pooled[index], members[index]), atol=1e-12)
+
+
+def test_fuse_equals_the_double_loop():
+    n, m = 4, 6
+    pooled = rows(2, n + m, 2)
+    members = torch.from_numpy(naive.labellings(n, m)[:30]).expand(2, -1, -1)
+    widths = torch.tensor([[0.5, 2.0], [1.0, 3.0]], dtype=float64)
+    families = [(GaussianKernel(widths), 0.2), (LaplaceKernel(widths), 0.3)]
+    found, rounding = permuted_fuse(families, pooled, members, n)
+    assert found.shape == (2, 30) and rounding.shape == (2,)
+    for run in range(2):
+        kernels = [make(width) for make in (naive.gaussian, naive.laplace) for width in widths[run].tolist()]
+        for p, z in enumerate(members[run]):
+            x, y = pooled[run][z].tolist(), pooled[run][~z].tolist()
+            assert found[run, p].item() == pytest.approx(naive.fuse(kernels, [0.2, 0.2, 0.3, 0.3], x, y), abs=1e-5)
 
 
 def test_float32_and_float64_give_the_same_p_values():

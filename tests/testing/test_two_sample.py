@@ -109,9 +109,8 @@ def test_same_seed_same_result(method):
     torch.manual_seed(123)
     np.random.default_rng(5)
     assert m2st.two_sample_test(x, y, method=method, seed=9, n_permutations=99) == first
-    assert m2st.two_sample_test(x, y, method=method, seed=10, n_permutations=99).statistic != first.statistic or (
-        method == "MMD-M"
-    )
+    other = m2st.two_sample_test(x, y, method=method, seed=10, n_permutations=99)
+    assert other.statistic != first.statistic or (other.null != first.null).any()
 
 
 def test_a_batch_gives_what_single_runs_give():
