@@ -3,8 +3,22 @@
 from m2st_core.types import Cancelled, TestResult, TwoSample  # isort: skip
 from m2st_core.presets import PRESETS  # isort: skip
 from m2st_core.tasks import TASKS, make_task  # isort: skip
-from m2st_core.testing import METHODS, two_sample_test  # isort: skip
+from m2st_core.tasks.meta import hdgm_meta_tasks  # isort: skip
+from m2st_core.testing import METHODS, MetaLearner, load_learner, meta_train, two_sample_test  # isort: skip
 
 __version__ = "0.1.0"
 
-__all__ = ["METHODS", "PRESETS", "TASKS", "Cancelled", "TestResult", "TwoSample", "make_task", "two_sample_test"]
+__all__ = [
+    "METHODS",
+    "PRESETS",
+    "TASKS",
+    "Cancelled",
+    "MetaLearner",
+    "TestResult",
+    "TwoSample",
+    "hdgm_meta_tasks",
+    "load_learner",
+    "make_task",
+    "meta_train",
+    "two_sample_test",
+]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -49,6 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
 def run_test(options: argparse.Namespace) -> None:
     """Read, test, print."""
     x, y = read_csv_pair(options.p, options.q)
+    columns = ", ".join(map(str, x.columns)) if isinstance(x.columns[0], str) else f"{x.shape[1]} (no header)"
     result = two_sample_test(
         x,
         y,
@@ -60,13 +63,13 @@ def run_test(options: argparse.Namespace) -> None:
         seed=options.seed,
         device=options.device,
     )
-    print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else describe(result))
+    print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else describe(result, columns))
 
 
-def describe(result: TestResult) -> str:
+def describe(result: TestResult, columns: str) -> str:
     """The result for people."""
     lines = [result.sentence, ""]
-    if result.exact:
+    if result.by_permutation:
         how = f"± {result.p_value_se:.2g} (Monte-Carlo error of {result.n_permutations} permutations)"
     else:
         how = "(asymptotic: trust it for large samples only)"
@@ -76,6 +79,7 @@ def describe(result: TestResult) -> str:
         lines.append(f"criterion  {result.criterion:.4g} (Ĵ on the test rows: signal over noise)")
     learned = f"learned on {result.n_train[0]} + {result.n_train[1]} rows, " if any(result.n_train) else ""
     lines.append(f"rows       {learned}tested on {result.n_test[0]} + {result.n_test[1]}")
+    lines.append(f"columns    {columns}")
     lines.append(f"settings   {result.method}, preset {result.preset}, seed {result.seed}, {result.device}")
     lines.append(f"time       {result.seconds:.2f} s")
     return "\n".join(lines + [f"note       {note}" for note in result.notes])
@@ -96,9 +100,15 @@ def run_bench(options: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0 when the command ran, 2 for bad input."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Greek letters shows question marks
     options = build_parser().parse_args(arguments)
     try:
         {"test": run_test, "bench": run_bench}[options.command](options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except ValueError as error:
         print(f"m2st_core: {error}", file=sys.stderr)
         return 2

@@ -17,6 +17,7 @@ class Ascent:
     steps: int
     learning_rate: float
     regularisation: float  # λ
+    largest_batch: int | None = None  # rows of each sample in a step, drawn anew; None: all
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,21 @@ class Embedding:
     points: int = 5
     steps: int = 300
     learning_rate: float = 0.02
+    robust_start: bool = True  # ME's first locations follow the inner half of the rows, not all
     optimise_frequencies: bool = True  # False: SCF keeps its first frequencies and its grid width
     reference: Literal["F", "chi2"] = "F"  # the distribution the statistic is compared with
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """How features are learned from meta-tasks: K networks d→H→H→H→F, a linear head per task, Adam, cosine decay."""
+
+    starts: int = 3  # K
+    hidden: int = 30  # H
+    features: int = 6  # F
+    tasks_per_step: int = 20
+    steps: int = 400
+    learning_rate: float = 0.01
 
 
 @dataclass(frozen=True)
@@ -59,6 +73,7 @@ class Preset:
     network: Network
     classifier: Classifier
     embedding: Embedding
+    warm_start: WarmStart | None = None  # None: methods that need it are not part of the preset
 
 
 PRESETS: Registry[Preset] = Registry(
@@ -70,11 +85,12 @@ PRESETS: Registry[Preset] = Registry(
                 name="recommended",
                 p_value="(1+b)/(1+B)",
                 median_start=True,
-                mmd_o=Ascent(steps=150, learning_rate=0.05, regularisation=1e-3),
-                mmd_d=Ascent(steps=100, learning_rate=5e-3, regularisation=1e-3),
+                mmd_o=Ascent(steps=150, learning_rate=0.05, regularisation=1e-3, largest_batch=500),
+                mmd_d=Ascent(steps=100, learning_rate=5e-3, regularisation=1e-3, largest_batch=500),
                 network=Network(hidden=None, standardise=True),
                 classifier=Classifier(epochs=200, learning_rate=0.01, weight_decay=1e-4),
                 embedding=Embedding(steps=100),
+                warm_start=WarmStart(),
             ),
             Preset(
                 name="paper",
@@ -84,7 +100,7 @@ PRESETS: Registry[Preset] = Registry(
                 mmd_d=Ascent(steps=1000, learning_rate=5e-5, regularisation=1e-8),
                 network=Network(),
                 classifier=Classifier(epochs=1000, learning_rate=1e-3),
-                embedding=Embedding(reference="chi2"),
+                embedding=Embedding(robust_start=False, reference="chi2"),
             ),
             Preset(
                 name="released",
@@ -94,7 +110,7 @@ PRESETS: Registry[Preset] = Registry(
                 mmd_d=Ascent(steps=1000, learning_rate=5e-5, regularisation=1e-8),
                 network=Network(),
                 classifier=Classifier(epochs=1000, learning_rate=1e-3),
-                embedding=Embedding(optimise_frequencies=False, reference="chi2"),
+                embedding=Embedding(robust_start=False, optimise_frequencies=False, reference="chi2"),
             ),
         )
     },

@@ -83,11 +83,21 @@ class TestResult:
     n_permutations: int
     train_fraction: float
     preset: str
-    exact: bool
+    rule: str  # how p follows from the statistic: "(1+b)/(1+B)", "b/B, ≥", "b/B, >" or "asymptotic"
     seed: int
     device: str
     seconds: float = field(compare=False)
     notes: tuple[str, ...] = ()
+
+    @property
+    def by_permutation(self) -> bool:
+        """Whether the p-value comes from permutations; only then has it a Monte-Carlo error."""
+        return self.rule != "asymptotic"
+
+    @property
+    def exact(self) -> bool:
+        """Whether P(p ≤ α) ≤ α at every sample size, if rows are exchangeable under the null hypothesis."""
+        return self.rule == "(1+b)/(1+B)"
 
     @property
     def sentence(self) -> str:
@@ -96,7 +106,7 @@ class TestResult:
         found = "Evidence of a difference" if self.rejected else "No evidence of a difference"
         return (
             f"{found} at α={self.alpha:g}: {self.method} gives p={self.p_value:.4g} "
-            f"on {n} and {m} test rows{'' if self.exact else ' (asymptotic)'}."
+            f"on {n} and {m} test rows{'' if self.by_permutation else ' (asymptotic)'}."
         )
 
     def to_dict(self, include_null: bool = False) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def show(job: Job, key: Hashable) -> None:
     (st.warning if result.rejected else st.info)(p_value_in_words(result))
     columns = st.columns(4)
     columns[0].metric("p-value", f"{result.p_value:.3g}", help="Share of labellings that look at least this different.")
-    error = f"± {result.p_value_se:.1g}" if result.exact else "none"
+    error = f"± {result.p_value_se:.1g}" if result.by_permutation else "none"
     columns[1].metric("Monte-Carlo error", error, help="How much p would vary with other random permutations.")
     learned, tested = (f"{n} + {m}" if n else "none" for n, m in (result.n_train, result.n_test))
     columns[2].metric("Rows learned from", learned, help="Rows of x + rows of y that taught the kernel. Never tested.")

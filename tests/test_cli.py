@@ -56,6 +56,18 @@ def test_bad_settings_give_one_line_and_code_2(files, capsys, change, message):
     assert captured.out == "" and message in captured.err and captured.err.count("\n") == 1
 
 
+def test_awkward_readers_do_no_harm(files):
+    """A stdout that knows no Greek, and one that is closed early, as by ``head``."""
+    command = [sys.executable, "-m", "m2st_core", "test", *files, "--method", "MMD-M"]
+    run = subprocess.run(command, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, check=False)
+    assert run.returncode == 0 and b"Evidence of a difference at ?=0.05" in run.stdout and run.stderr == b""
+    reader, writer = os.pipe()
+    os.close(reader)
+    closed = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert closed.returncode == 0 and closed.stderr == b""
+
+
 def test_bad_usage_gives_one_line_and_code_2(capsys):
     for arguments in ([], ["test"], ["test", "a", "b", "--alpha", "x"], ["tset", "a", "b"]):
         with pytest.raises(SystemExit) as caught:

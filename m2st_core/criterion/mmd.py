@@ -19,7 +19,12 @@ def mmd2_unbiased(kxx: Tensor, kyy: Tensor, kxy: Tensor) -> Tensor:
     MMD²_u = Σ_{i≠j}k(x_i,x_j)/(n(n−1)) + Σ_{i≠j}k(y_i,y_j)/(m(m−1)) − 2·Σ_{ij}k(x_i,y_j)/(nm).
     """
     n, m = kxy.shape[-2:]
-    return off_diagonal_sum(kxx) / (n * (n - 1)) + off_diagonal_sum(kyy) / (m * (m - 1)) - 2 * kxy.mean(dim=(-2, -1))
+    return mmd2_from_sums(off_diagonal_sum(kxx), off_diagonal_sum(kyy), kxy.sum(dim=(-2, -1)), n, m)
+
+
+def mmd2_from_sums(within_x: Tensor, within_y: Tensor, between: Tensor, n: int, m: int) -> Tensor:
+    """MMD²_u from Σ_{i≠j}k(x_i,x_j), Σ_{i≠j}k(y_i,y_j) and Σ_{ij}k(x_i,y_j)."""
+    return within_x / (n * (n - 1)) + within_y / (m * (m - 1)) - 2 * between / (n * m)
 
 
 def h_matrix(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:

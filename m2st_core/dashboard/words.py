@@ -8,12 +8,19 @@ from m2st_core.types import TestResult
 def p_value_in_words(result: TestResult) -> str:
     """What this p-value means, without saying more than it does."""
     p, level = result.p_value, f"α = {result.alpha:g}"
+    arbitrary = "If P and Q were the same, the labels would be arbitrary."
     if result.exact:
         reached = round(p * (result.n_permutations + 1))
         meaning = (
-            f"If P and Q were the same, the labels would be arbitrary. Among {result.n_permutations + 1:,} labellings "
-            f"(the observed one and {result.n_permutations:,} random ones), {reached:,} gave a statistic at least as "
-            f"large as the observed one: p = {p:.3g}."
+            f"{arbitrary} Among {result.n_permutations + 1:,} labellings (the observed one and "
+            f"{result.n_permutations:,} random ones), {reached:,} gave a statistic at least as large as the observed "
+            f"one: p = {p:.3g}."
+        )
+    elif result.by_permutation:
+        reached = round(p * result.n_permutations)
+        meaning = (
+            f"{arbitrary} Of {result.n_permutations:,} random labellings, {reached:,} reached the observed statistic: "
+            f"p = {p:.3g}. Leaving the observed labelling out, as this preset does, makes p slightly too small."
         )
     else:
         meaning = (

@@ -10,7 +10,7 @@ from m2st_core.types import TestResult
 
 def null_figure(result: TestResult) -> go.Figure:
     """Histogram of the null statistics with the observed one as a line."""
-    kind = "random relabellings" if result.exact else "quantiles of the reference distribution"
+    kind = "random relabellings" if result.by_permutation else "quantiles of the reference distribution"
     figure = go.Figure()
     figure.add_histogram(
         x=result.null,

@@ -41,10 +41,10 @@ class Kernel(nn.Module, ABC):
 def negative_squared_distances(a: Tensor, b: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """−‖a_i−b_j‖², (…, n, m), as one matrix product of the rows extended by their squared lengths.
 
-    Both are first shifted by b's mean, which leaves distances alone and keeps a large common offset from eating the
-    digits. Rounding can not make a distance negative.
+    Both are first shifted by b's median, which leaves distances alone and keeps a large common offset, or one huge
+    row, from eating the digits. Rounding can not make a distance negative.
     """
-    centre = b.mean(dim=-2, keepdim=True).detach()
+    centre = b.detach().median(dim=-2, keepdim=True).values
     a, b = a - centre, b - centre
     a_length, b_length = (rows.square().sum(dim=-1, keepdim=True) for rows in (a, b))
     left = torch.cat([a, a_length, torch.ones_like(a_length)], dim=-1)  # (…, n, d+2)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from m2st_core.kernels.base import Kernel, Rows, negative_squared_distances
-
-ROUNDING = 1e-12  # a squared distance this small beside the largest one is the distance of equal rows
 
 
 class GaussianKernel(Kernel):
@@ -43,11 +43,17 @@ def median_squared_distance(x: Tensor) -> Tensor:
     Rows that are all the same give 1.
     """
     n = x.shape[-2]
-    pairs = np.triu(np.ones((n, n), dtype=bool), 1)
-    distances = -negative_squared_distances(x, x).cpu().numpy()[..., pairs]  # … x n(n-1)/2
-    zero = distances <= ROUNDING * distances.max(axis=-1, keepdims=True)
-    if zero.mean(axis=-1).max() < 0.5:
-        medians = np.median(distances, axis=-1)
-    else:
-        medians = np.ma.median(np.ma.array(distances, mask=zero), axis=-1)
-    return torch.as_tensor(np.ma.filled(medians, 1.0), dtype=x.dtype, device=x.device)
+    i, j = torch.triu_indices(n, n, offset=1, device=x.device)
+    distances = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")[..., i, j]  # … x n(n-1)/2
+    medians = _median(distances)
+    if not bool((medians > 0).all()):
+        positive = distances.where(distances > 0, torch.nan)
+        medians = medians.where(medians > 0, _median(positive).nan_to_num(nan=1.0))
+    return medians.square()
+
+
+def _median(values: Tensor) -> Tensor:
+    """The median over the last dimension, without nan: the mean of the two middle ones if their number is even."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of runs without a value, whose median is nan
+        return torch.as_tensor(np.nanmedian(values.cpu().numpy(), axis=-1)).to(values)

@@ -79,7 +79,8 @@ def fit_mean_embedding(
     units, rows = _paired_rows(train, streams)
     generators = [stream.torch("first points") for stream in streams]
     per_sample = (preset.embedding.points // 2, preset.embedding.points - preset.embedding.points // 2)
-    drawn = [_like(sample, count, generators) for sample, count in zip(rows, per_sample, strict=True)]
+    like = [_inner_half(sample) if preset.embedding.robust_start else sample for sample in rows]
+    drawn = [_like(sample, count, generators) for sample, count in zip(like, per_sample, strict=True)]
     widths = torch.linspace(-3, 4, 30)
     return _optimise(MeanEmbedding, torch.cat(drawn, dim=-2), widths, units, rows, preset, True, progress)
 
@@ -107,14 +108,15 @@ def _paired_rows(train: TwoSample, streams: Sequence[Streams]) -> tuple[Units, T
     return units, TwoSample(x, y)
 
 
-def _like(rows: Tensor, count: int, generators: Sequence[torch.Generator]) -> Tensor:
-    """New rows from a Gaussian with the mean and covariance of the inner half of these: (R, n, d) → (R, count, d).
-
-    The half nearest to the median, so that a few outliers do not send the points where there are no rows.
-    """
-    n = rows.shape[-2] // 2 + 1
+def _inner_half(rows: Tensor) -> Tensor:
+    """The half nearest to the median, without the outliers that would send points where there are no rows."""
     far = (rows - rows.median(dim=-2, keepdim=True).values).square().sum(dim=-1)
-    rows = rows.take_along_dim(far.argsort(dim=-1)[..., :n, None], dim=-2)
+    return rows.take_along_dim(far.argsort(dim=-1)[..., : rows.shape[-2] // 2 + 1, None], dim=-2)
+
+
+def _like(rows: Tensor, count: int, generators: Sequence[torch.Generator]) -> Tensor:
+    """New rows from a Gaussian with the mean and covariance of these: (R, n, d) → (R, count, d)."""
+    n = rows.shape[-2]
     normal = torch.stack([torch.randn(count, n, generator=g, dtype=rows.dtype) for g in generators]).to(rows.device)
     mean = rows.mean(dim=-2, keepdim=True)
     return mean + normal @ (rows - mean) / (n - 1) ** 0.5

@@ -66,8 +66,8 @@ def fit_deep(train: TwoSample, preset: Preset, streams: Sequence[Streams], progr
 def maximise_criterion(
     kernel: Kernel, train: TwoSample, ascent: Ascent, streams: Sequence[Streams], progress: Progress | None
 ) -> Tensor:
-    """Climb Ĵ_λ of each run's training rows; of unequal samples, min(n, m) rows are drawn anew each step."""
-    count = min(train.sizes)
+    """Climb Ĵ_λ of each run's training rows; of unequal or large samples, rows are drawn anew each step."""
+    count = min(*train.sizes, ascent.largest_batch or max(train.sizes))
     generators = [stream.torch("training rows") for stream in streams]
 
     def criterion() -> Tensor:

@@ -21,6 +21,8 @@ def as_two_sample(x: Any, y: Any) -> TwoSample:
     >>> as_two_sample([1, 2, 3], [4, 5]).sizes
     (3, 2)
     """
+    if isinstance(x, pd.DataFrame) and isinstance(y, pd.DataFrame):
+        y = match_columns(x, y, "x", "y")
     first, second = as_rows(x, "x"), as_rows(y, "y")
     if first.shape[1] != second.shape[1]:
         raise ValueError(
@@ -37,6 +39,21 @@ def as_two_sample(x: Any, y: Any) -> TwoSample:
     if not SMALLEST_SPREAD <= spread <= LARGEST_SPREAD:
         raise ValueError(f"The values of x and y spread over {spread:.1e}, too wide or too narrow. Rescale them.")
     return TwoSample(torch.from_numpy(first), torch.from_numpy(second))
+
+
+def match_columns(x: pd.DataFrame, y: pd.DataFrame, x_name: str, y_name: str) -> pd.DataFrame:
+    """Y with its columns in x's order, if both have names; columns that only one of them has are an error."""
+    if not all(isinstance(name, str) for name in (*x.columns, *y.columns)):
+        return y
+    for table, name in ((x, x_name), (y, y_name)):
+        if not table.columns.is_unique:
+            twice = table.columns[table.columns.duplicated()][0]
+            raise ValueError(f"{name}: two columns are called {twice!r}. Rename one.")
+    only_x, only_y = [c for c in x if c not in y], [c for c in y if c not in x]
+    if only_x or only_y:
+        sides = [f"only in {name}: {', '.join(c)}" for name, c in ((x_name, only_x), (y_name, only_y)) if c]
+        raise ValueError(f"The samples have different columns ({'; '.join(sides)}). Give both the same columns.")
+    return y[x.columns]
 
 
 def constant_column_notes(sample: TwoSample) -> tuple[str, ...]:
@@ -60,12 +77,9 @@ def as_rows(values: Any, name: str) -> np.ndarray:
     array = array[:, None] if array.ndim == 1 else array
     if 0 in array.shape:
         raise ValueError(f"{name} is empty (shape {array.shape}). Pass at least 2 rows and 1 column.")
-    if array.dtype.kind in "iu" and (array.max() > LARGEST_WHOLE or array.min() < -LARGEST_WHOLE):
-        row, column = np.argwhere((array > LARGEST_WHOLE) | (array < -LARGEST_WHOLE))[0]
-        raise ValueError(
-            f"{name} has the whole number {array[row, column]} at row {row + 1}, column {column + 1}, more than "
-            "float precision can hold (2^53). Subtract an offset, or leave that column out."
-        )
+    if array.dtype.kind in "iu":
+        for column in range(array.shape[1]):
+            _check_whole(array[:, column], name, column)
     rows = np.array(array, dtype=np.float64, order="C")
     if not np.isfinite(rows).all():
         row, column = np.argwhere(~np.isfinite(rows))[0]
@@ -83,22 +97,33 @@ def _as_array(values: Any, name: str) -> np.ndarray:
         for column, dtype in values.dtypes.items():
             if not pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_complex_dtype(dtype):
                 raise ValueError(f"Column {str(column)!r} of {name} is {dtype}, not numbers. Convert or drop it.")
-        if any(pd.api.types.is_extension_array_dtype(dtype) for dtype in values.dtypes):
-            values = values.astype("float64")
-        return values.to_numpy()
+        for index, column in enumerate(values.columns):
+            if pd.api.types.is_integer_dtype(values.dtypes.iloc[index]):
+                _check_whole(values.iloc[:, index].dropna().to_numpy(), f"{name} (column {str(column)!r})", index)
+        return values.astype("float64").to_numpy()
     if isinstance(values, torch.Tensor):
         if values.layout != torch.strided or values.is_quantized:
             raise ValueError(f"{name} is a {values.layout} tensor. Pass a dense one.")
-        values = values.detach().cpu()
+        values = values.detach().cpu().resolve_conj().resolve_neg()
         values = values.to(torch.float64) if values.is_floating_point() else values
         return _of_numbers(values.numpy(), name)
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} is a masked array with missing values. Remove or fill them in.")
     try:
         array = np.asarray(values)
-    except (ValueError, TypeError):
-        raise ValueError(f"{name} is not a table: its rows differ in length. Pass rows of equal length.") from None
+    except (ValueError, TypeError, RuntimeError):
+        raise ValueError(f"{name} is not a table of numbers with rows of equal length. Pass one.") from None
     return _of_numbers(array, name)
+
+
+def _check_whole(column: np.ndarray, name: str, index: int) -> None:
+    """Refuse whole numbers that float64 would round."""
+    beyond = np.flatnonzero((column > LARGEST_WHOLE) | (column < -LARGEST_WHOLE))
+    if beyond.size:
+        raise ValueError(
+            f"{name} has the whole number {column[beyond[0]]} at row {beyond[0] + 1}, column {index + 1}, more than "
+            "float precision can hold (2^53). Subtract an offset, or leave that column out."
+        )
 
 
 def _of_numbers(array: np.ndarray, name: str) -> np.ndarray:

@@ -31,6 +31,20 @@ class HDGM(IndependentTask):
         """Rows of Q(Δ): (n, d)."""
         return self._draw(n, self.settings["delta"], generator)
 
+    def log_likelihood_ratio(self, x: np.ndarray) -> np.ndarray:
+        """log p(x)/q(x), the best possible witness: (…, d) → (…)."""
+        return self._log_density(x, 0.0) - self._log_density(x, float(self.settings["delta"]))
+
+    def _log_density(self, x: np.ndarray, delta: float) -> np.ndarray:
+        """Up to a constant that P and Q share."""
+        free = 1 - delta**2
+        exponents = []
+        for shift, correlation in ((0.0, -delta), (0.5, delta)):
+            u = x - shift
+            pair = (u[..., 0] ** 2 - 2 * correlation * u[..., 0] * u[..., 1] + u[..., 1] ** 2) / free
+            exponents.append(-0.5 * (pair + (u[..., 2:] ** 2).sum(axis=-1)))
+        return np.logaddexp(*exponents) - 0.5 * np.log(free)
+
     def _draw(self, n: int, delta: float, generator: np.random.Generator) -> np.ndarray:
         mode = self._modes(n, generator)
         rows = generator.standard_normal((n, int(self.settings["dimension"])))

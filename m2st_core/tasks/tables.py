@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pandas as pd
 
+from m2st_core.tasks.arrays import match_columns
+
+MISSING = {"", "na", "n/a", "nan", "null", "none"}
+
 
 def read_csv_pair(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows of two CSV files with the same columns; named columns are matched by name, others by position."""
     p, q = read_csv(first), read_csv(second)
-    if _has_names(p) and _has_names(q):
-        only_p, only_q = [c for c in p if c not in q], [c for c in q if c not in p]
-        if only_p or only_q:
-            sides = [f"only in {path}: {', '.join(c)}" for path, c in ((first, only_p), (second, only_q)) if c]
-            raise ValueError(f"The files have different columns ({'; '.join(sides)}). Give both the same columns.")
-        q = q[p.columns]
-    elif p.shape[1] != q.shape[1]:
+    q = match_columns(p, q, str(first), str(second))
+    if p.shape[1] != q.shape[1]:
         raise ValueError(
             f"{first} has {p.shape[1]} columns and {second} has {q.shape[1]}. Give both files the same columns."
         )
@@ -25,7 +24,7 @@ def read_csv_pair(first: str | os.PathLike[str], second: str | os.PathLike[str])
 
 
 def read_csv(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """A comma-separated file of numbers as float64; the first row is a header if any of its cells is not a number."""
+    """A comma-separated file of numbers; the first row is a header if any cell has words."""
     if not Path(path).is_file():
         raise ValueError(f"{path}: there is no such file.")
     try:
@@ -36,7 +35,7 @@ def read_csv(path: str | os.PathLike[str]) -> pd.DataFrame:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"{path}: not readable as comma-separated UTF-8 text ({reason}).") from None
     header = cells.iloc[0].str.strip()
-    named = bool(pd.to_numeric(header, errors="coerce").isna().any())
+    named = bool((pd.to_numeric(header, errors="coerce").isna() & ~header.str.lower().isin(MISSING)).any())
     body = cells.iloc[1:] if named else cells
     if body.empty:
         raise ValueError(f"{path}: there is a header but no row of numbers.")
@@ -46,12 +45,8 @@ def read_csv(path: str | os.PathLike[str]) -> pd.DataFrame:
         cell, name = str(cells.loc[row, column]), f"{header[column]!r}" if named else f"{column + 1}"
         found = f"{cell!r} is not a number" if cell.strip() else "the cell is empty"
         raise ValueError(f"{path}: row {row + 1}, column {name}: {found}. Correct it or remove the row.")
-    numbers.columns = header if named else range(cells.shape[1])
-    if named and not numbers.columns.is_unique:
+    numbers.columns = pd.Index(header) if named else range(cells.shape[1])
+    if not numbers.columns.is_unique:
         twice = numbers.columns[numbers.columns.duplicated()][0]
         raise ValueError(f"{path}: two columns are called {twice!r}. Rename one.")
-    return numbers.astype("float64").reset_index(drop=True)
-
-
-def _has_names(table: pd.DataFrame) -> bool:
-    return not isinstance(table.columns, pd.RangeIndex)
+    return numbers.reset_index(drop=True)

@@ -1,6 +1,8 @@
 """Room 5: sample + kernel → p-value."""
 
+from m2st_core.testing.meta import MetaLearner, load_learner, meta_train
 from m2st_core.testing.methods import METHODS, Method
-from m2st_core.testing.two_sample import run_tests, two_sample_test
+from m2st_core.testing.run import run_tests
+from m2st_core.testing.two_sample import two_sample_test
 
-__all__ = ["METHODS", "Method", "run_tests", "two_sample_test"]
+__all__ = ["METHODS", "MetaLearner", "Method", "load_learner", "meta_train", "run_tests", "two_sample_test"]

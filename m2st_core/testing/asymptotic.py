@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 from scipy import stats
+from torch import Tensor
 
 from m2st_core.learners import PointFeatures, hotelling
 from m2st_core.presets import Preset
 from m2st_core.types import TwoSample
 
-ALIVE_VARIANCE = 1e-4  # below it, a feature is non-zero for a few rows only and its mean is far from normal
+ALIVE_VARIANCE = 1e-4  # below it, a direction is non-zero for a few rows only and its mean is far from normal
 
 
 @torch.no_grad()
@@ -20,14 +21,17 @@ def hotelling_test(
     """Statistic n·WᵀΣ⁻¹W of J features, its p-value, and quantiles of the reference: → (R,), (R,), (R, n_quantiles).
 
     "chi2" is the limit χ²_J of the papers. "F" is Hotelling's J(n−1)/(n−J)·F(J, n−J), which has the same limit and is
-    right for Gaussian features at every n: it takes the uncertainty of Σ into account. Features that hardly vary, for
-    instance at a point far from all rows, do not count. Needs n=m.
+    right for Gaussian features at every n: it takes the uncertainty of Σ into account. J counts the directions in which
+    the pooled, unlabelled features vary: points far from all rows, or features that repeat each other, add none.
+    Needs n=m.
     """
-    x_features, y_features = features(sample.x), features(sample.y)
-    alive = (x_features - y_features).var(dim=-2, keepdim=True) > ALIVE_VARIANCE  # R x 1 x J
-    statistic = hotelling(x_features * alive, y_features * alive).cpu().numpy()
     n = sample.sizes[0]
-    count = alive.sum(dim=-1).clamp(min=1).cpu().numpy()  # R x 1
+    pooled = features(sample.pooled)
+    values, directions = torch.linalg.eigh(_covariance(pooled))
+    alive = values > ALIVE_VARIANCE  # R x J
+    aligned = (pooled @ directions) * alive[:, None]
+    statistic = hotelling(aligned[:, :n], aligned[:, n:]).cpu().numpy()
+    count = alive.sum(dim=-1, keepdim=True).clamp(min=1).cpu().numpy()  # R x 1
     if preset.embedding.reference == "chi2":
         reference, scale = stats.chi2(count), np.ones_like(count)
     else:
@@ -35,3 +39,9 @@ def hotelling_test(
     levels = (np.arange(n_quantiles) + 0.5) / n_quantiles
     p_value = reference.sf(statistic[:, None] / scale)[:, 0]
     return statistic, p_value, scale * reference.ppf(levels)
+
+
+def _covariance(rows: Tensor) -> Tensor:
+    """(R, N, J) → (R, J, J)."""
+    centred = rows - rows.mean(dim=-2, keepdim=True)
+    return centred.mT @ centred / (rows.shape[-2] - 1)

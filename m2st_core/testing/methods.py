@@ -22,6 +22,8 @@ from m2st_core.learners import (
     fit_smooth_characteristic,
 )
 from m2st_core.learners.bank import WIDTHS
+from m2st_core.learners.meta_witness import Witness, fit_witness, meta_bank, witness_kernel
+from m2st_core.learners.warm_start import MetaFeatures
 from m2st_core.presets import Preset
 from m2st_core.registry import Registry
 from m2st_core.rng import Streams
@@ -32,6 +34,9 @@ TIE_BREAK = 1e-8
 
 Fit = Callable[[Any, Preset, Sequence[Streams], Progress | None], Any]
 """Learns from a TwoSample of training rows, or, where nothing is split off, from the pooled rows without labels."""
+
+Adapt = Callable[[MetaFeatures, Any, Preset, Sequence[Streams], Progress | None], Any]
+"""A Fit whose first argument is what the meta-tasks taught."""
 
 Statistics = Callable[[Any, Tensor, Tensor, int, Progress | None], tuple[Tensor, Tensor]]
 """(what was learned, pooled test rows, memberships, n) → the statistic under every labelling, its rounding error."""
@@ -50,6 +55,7 @@ class Method:
     min_test_rows: int = 2  # of each sample
     kernels_at_once: int = 1  # how many Gram matrices are held at the same time
     fit: Fit | None = None
+    adapt: Adapt | None = None  # how a method with meta-tasks turns what it learned from them into a fit
     statistics: Statistics | None = None  # what an exact test permutes
 
 
@@ -72,7 +78,7 @@ def label_difference(
     Counts of labels tie often, which would make the test conservative; C2ST-L's statistic breaks the ties.
     """
     logits = classifier(pooled)
-    return permuted_mean_difference((logits > 0) + TIE_BREAK * logits.sigmoid(), members, n)
+    return permuted_mean_difference(torch.lerp((logits > 0).to(logits), logits.sigmoid(), TIE_BREAK), members, n)
 
 
 @torch.no_grad()
@@ -81,6 +87,14 @@ def probability_difference(
 ) -> tuple[Tensor, Tensor]:
     """|Difference of the mean class probability|: the MMD of k(x, y) = p(x)·p(y), p the classifier's probability."""
     return permuted_mean_difference(classifier(pooled).sigmoid(), members, n)
+
+
+@torch.no_grad()
+def witness_difference(
+    witness: Witness, pooled: Tensor, members: Tensor, n: int, progress: Progress | None
+) -> tuple[Tensor, Tensor]:
+    """Difference of the mean witness, one-sided: the training rows have told its sign."""
+    return permuted_mean_difference(witness(pooled), members, n, two_sided=False)
 
 
 LIU_2020 = "Liu, Xu, Lu, Zhang, Gretton, Sutherland (2020), Learning deep kernels for non-parametric two-sample tests"
@@ -92,6 +106,8 @@ CHWIALKOWSKI_2015 = "Chwialkowski, Ramdas, Sejdinovic, Gretton (2015), Fast two-
 BIGGS_2023 = "Biggs, Schrab, Gretton (2023), MMD-FUSE: learning and combining kernels for two-sample testing"
 LOPEZ_2017 = "Lopez-Paz, Oquab (2017), Revisiting classifier two-sample tests"
 CHENG_2019 = "Cheng, Cloninger (2019), Classification logit two-sample testing by neural networks"
+KUEBLER_2022 = "Kübler, Stimper, Buchholz, Muandet, Schölkopf (2022), A witness two-sample test; with a learned prior"
+OURS = "this project: features from multi-task classification, weighted by how tasks have differed before"
 KUEBLER_2020 = "Kübler, Jitkrittum, Schölkopf, Muandet (2020), Learning kernel tests without data splitting"
 
 
@@ -177,6 +193,37 @@ METHODS: Registry[Method] = Registry(
                 needs_split=True,
                 min_test_rows=12,
                 fit=fit_smooth_characteristic,
+            ),
+            Method(
+                "Meta-Witness",
+                "The kernel of the differences seen in the meta-tasks; nothing is split off.",
+                OURS,
+                exact=True,
+                needs_split=False,
+                needs_meta=True,
+                adapt=witness_kernel,
+                statistics=mmd2,
+            ),
+            Method(
+                "Meta-WiTS",
+                "Training rows tell the direction and sign of the difference, with the meta-tasks as prior.",
+                KUEBLER_2022,
+                exact=True,
+                needs_split=True,
+                needs_meta=True,
+                adapt=fit_witness,
+                statistics=witness_difference,
+            ),
+            Method(
+                "Meta-FUSE",
+                "The meta-tasks' kernels and generic ones, fused: for when nobody knows how related the tasks are.",
+                OURS,
+                exact=True,
+                needs_split=False,
+                needs_meta=True,
+                kernels_at_once=WIDTHS,
+                adapt=meta_bank,
+                statistics=fuse,
             ),
             _from_meta_tasks("AGT-KL", "One deep kernel for all meta-tasks together."),
             _from_meta_tasks("Meta-KL", "A deep kernel that adapts to the target in a few steps."),

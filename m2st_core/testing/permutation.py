@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from m2st_core.criterion.mmd import mmd2_from_sums
 from m2st_core.device import map_threads
 from m2st_core.kernels.base import Kernel, take
 from m2st_core.presets import PValueRule
@@ -88,7 +89,7 @@ def permuted_mmd2(
             progress(min(start + BLOCK_ROWS, size), size, 0.0)
     zr = (z.to(torch.float64) @ r[..., None])[..., 0]
     total = r.sum(dim=-1, keepdim=True)
-    statistics = a / (n * (n - 1)) + (total - 2 * zr + a) / (m * (m - 1)) - 2 * (zr - a) / (n * m)
+    statistics = mmd2_from_sums(a, total - 2 * zr + a, zr - a, n, m)
     rounding = torch.finfo(torch.float32).eps * largest * (1 / n + 1 / m)
     return statistics, rounding + 1e-5 * statistics.std(dim=-1, correction=0)
 
@@ -131,17 +132,18 @@ def permuted_fuse(
 
 
 @torch.no_grad()
-def permuted_mean_difference(scores: Tensor, members: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """|mean score of the first sample − mean score of the second| under every labelling, and its rounding error.
+def permuted_mean_difference(scores: Tensor, members: Tensor, n: int, two_sided: bool = True) -> tuple[Tensor, Tensor]:
+    """Mean score of the first sample − mean score of the second, under every labelling, and its rounding error.
 
-    It is the MMD of the kernel f(x)·f(y). Shapes: scores (…, N), members (…, P, N) → (…, P), (…).
+    Two-sided, its absolute value is the MMD of the kernel f(x)·f(y). Shapes: scores (…, N), members (…, P, N) →
+    (…, P), (…).
     """
     m = scores.shape[-1] - n
     scores = scores.to(torch.float64)
     first = (members.to(torch.float64) @ scores[..., None])[..., 0]
     total = scores.sum(dim=-1, keepdim=True)
-    statistics = (first / n - (total - first) / m).abs()
-    return statistics, 1e-12 * scores.abs().amax(dim=-1)
+    difference = first / n - (total - first) / m
+    return difference.abs() if two_sided else difference, 1e-12 * scores.abs().amax(dim=-1)
 
 
 def permutation_p_value(statistics: Tensor, rounding: Tensor, rule: PValueRule) -> Tensor:

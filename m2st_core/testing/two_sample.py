@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from m2st_core.criterion import h_matrix, power_criterion
-from m2st_core.device import one_thread_per_operation, resolve_device
-from m2st_core.kernels import Kernel
-from m2st_core.learners import PointFeatures
-from m2st_core.learners.ascent import draw_rows
-from m2st_core.presets import PRESETS, Preset
-from m2st_core.rng import Streams
-from m2st_core.tasks.arrays import as_two_sample, constant_column_notes
-from m2st_core.testing.asymptotic import hotelling_test
-from m2st_core.testing.methods import METHODS, Method
-from m2st_core.testing.permutation import BLOCK_ROWS, permutation_p_value, random_memberships
-from m2st_core.types import Progress, TestResult, TwoSample
-
-CRITERION_ROWS = 500
-BATCH_ELEMENTS = 2**21  # numbers a batch of tests may hold in one tensor: small enough for the cache
+from m2st_core.presets import PRESETS
+from m2st_core.tasks.arrays import as_two_sample
+from m2st_core.testing.meta import meta_train
+from m2st_core.testing.methods import METHODS
+from m2st_core.testing.run import run_test
+from m2st_core.types import Progress, TestResult
 
 
 def two_sample_test(
@@ -35,6 +19,7 @@ def two_sample_test(
     y: Any,
     method: str = "MMD-D",
     *,
+    meta_tasks: Any = None,
     alpha: float = 0.05,
     n_permutations: int = 999,
     train_fraction: float = 0.5,
@@ -49,6 +34,8 @@ def two_sample_test(
         x: Rows of the first sample: (n, d), or n numbers. NumPy, torch, pandas or lists.
         y: Rows of the second sample: (m, d); n ≠ m is fine.
         method: A name in ``METHODS``.
+        meta_tasks: Related pairs of samples, as a list of (x, y) or a mapping of names to pairs, for methods that
+            learn from them. To test several targets, train once with ``meta_train``.
         alpha: The level; the test rejects when p ≤ alpha.
         n_permutations: B, the number of random relabellings.
         train_fraction: The share of each sample that teaches the kernel and is not tested, if the method learns.
@@ -66,217 +53,33 @@ def two_sample_test(
     """
     spec, settings = METHODS.find(method), PRESETS.find(preset)
     if spec.needs_meta:
-        raise ValueError(
-            f"{method} learns its kernel from meta-tasks, and none are given. "
-            f"Use a method that needs none: {', '.join(m.name for m in METHODS.values() if not m.needs_meta)}."
+        if meta_tasks is None:
+            raise ValueError(
+                f"{method} learns its kernel from meta-tasks, and none are given. Pass meta_tasks=[(x1, y1), …], "
+                f"or use a method that needs none: {', '.join(m.name for m in METHODS.values() if not m.needs_meta)}."
+            )
+        as_two_sample(x, y)  # a bad target is known before the training
+        learner = meta_train(method, meta_tasks, preset=preset, seed=seed, device=device, progress=progress)
+        return learner.test(
+            x,
+            y,
+            alpha=alpha,
+            n_permutations=n_permutations,
+            train_fraction=train_fraction,
+            seed=seed,
+            device=device,
+            progress=progress,
         )
-    sample = as_two_sample(x, y)
-    swap = _comes_second(sample)
-    batch = TwoSample(sample.x[None], sample.y[None])
-    result = run_tests(
-        batch.swapped() if swap else batch,
+    if meta_tasks is not None:
+        raise ValueError(f"{method} does not learn from meta-tasks. Leave meta_tasks out, or use Meta-FUSE.")
+    return run_test(
+        as_two_sample(x, y),
         spec,
-        seeds=[seed],
+        seed=seed,
         alpha=alpha,
         n_permutations=n_permutations,
         train_fraction=train_fraction,
         preset=settings,
         device=device,
         progress=progress,
-    )[0]
-    return replace(
-        result,
-        n_train=result.n_train[::-1] if swap else result.n_train,
-        n_test=result.n_test[::-1] if swap else result.n_test,
-        notes=result.notes + constant_column_notes(sample),
     )
-
-
-def run_tests(
-    sample: TwoSample,
-    method: Method,
-    *,
-    seeds: Sequence[int],
-    alpha: float = 0.05,
-    n_permutations: int = 999,
-    train_fraction: float = 0.5,
-    preset: Preset = PRESETS["recommended"],
-    device: str | torch.device = "auto",
-    progress: Progress | None = None,
-) -> list[TestResult]:
-    """The same test on R independent sample pairs at once, each with its own seed: x (R, n, d), y (R, m, d)."""
-    _check_settings(alpha, n_permutations, train_fraction)
-    n_train, n_test = split_sizes(sample.sizes, method, train_fraction)
-    rows = sum(n_test)
-    gram_elements = method.kernels_at_once * (n_permutations + 1 + rows) * min(rows, BLOCK_ROWS)
-    elements = max(rows * (n_permutations + 1), gram_elements, sum(n_train) ** 2)
-    at_once = max(1, BATCH_ELEMENTS // elements)
-    place = resolve_device(device)
-    results: list[TestResult] = []
-    with one_thread_per_operation():
-        for start in range(0, len(seeds), at_once):
-            began = time.perf_counter()
-            chunk = slice(start, start + at_once)
-            streams = [Streams(seed) for seed in seeds[chunk]]
-            outcome = _test_chunk(
-                TwoSample(sample.x[chunk], sample.y[chunk]).to(place),
-                method,
-                n_train,
-                n_permutations,
-                preset,
-                streams,
-                progress,
-            )
-            seconds = (time.perf_counter() - began) / len(streams)
-            results += [
-                TestResult(
-                    method=method.name,
-                    p_value=float(p),
-                    p_value_se=math.sqrt(p * (1 - p) / (n_permutations + 1)) if method.exact else 0.0,
-                    statistic=float(statistic),
-                    rejected=bool(p <= alpha),
-                    alpha=alpha,
-                    null=null,
-                    criterion=criterion,
-                    n_train=n_train,
-                    n_test=n_test,
-                    n_permutations=n_permutations,
-                    train_fraction=train_fraction if method.needs_split else 0.0,
-                    preset=preset.name,
-                    exact=method.exact,
-                    seed=int(stream.seed),
-                    device=str(place),
-                    seconds=seconds,
-                    notes=outcome.notes,
-                )
-                for stream, statistic, p, null, criterion in zip(
-                    streams, outcome.statistic, outcome.p_value, outcome.null, outcome.criterion, strict=True
-                )
-            ]
-    return results
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a chunk of R tests found: (R,), (R,), (R, B), R numbers."""
-
-    statistic: np.ndarray
-    p_value: np.ndarray
-    null: np.ndarray
-    criterion: Sequence[float | None]
-    notes: tuple[str, ...] = ()
-
-
-def _test_chunk(
-    sample: TwoSample,
-    method: Method,
-    n_train: tuple[int, int],
-    n_permutations: int,
-    preset: Preset,
-    streams: Sequence[Streams],
-    progress: Progress | None,
-) -> Outcome:
-    """Split, learn on one part, test on the other; a method that splits nothing sees the pooled rows unlabelled."""
-    assert method.fit is not None
-    if method.needs_split:
-        train, test = split(sample, n_train, streams)
-        learned = method.fit(train, preset, streams, progress)
-    else:
-        test = sample
-        learned = method.fit(test.pooled, preset, streams, progress)
-    if method.statistics is None:
-        return _asymptotic(learned, test, n_permutations, preset, streams)
-    n, m = test.sizes
-    members = random_memberships(n, m, n_permutations, [stream.numpy("permutations") for stream in streams])
-    statistics, rounding = method.statistics(learned, test.pooled, members.to(test.x.device), n, progress)
-    p_value = permutation_p_value(statistics, rounding, preset.p_value)
-    values = statistics.cpu().numpy()
-    return Outcome(values[:, 0], p_value.cpu().numpy(), values[:, 1:], _criterion(learned, test))
-
-
-def _asymptotic(
-    learned: PointFeatures, test: TwoSample, n_quantiles: int, preset: Preset, streams: Sequence[Streams]
-) -> Outcome:
-    """ME and SCF pair rows: of unequal samples the longer one loses rows at random."""
-    n, m = test.sizes
-    generators = [stream.torch("pairing of test rows") for stream in streams]
-    x, y = (draw_rows(rows, min(n, m), generators) for rows in test)
-    statistic, p_value, null = hotelling_test(learned, TwoSample(x, y), n_quantiles, preset)
-    notes = (
-        () if n == m else (f"This test pairs rows: {abs(n - m)} random test rows of the larger sample were left out.",)
-    )
-    return Outcome(statistic, p_value, null, [None] * len(streams), notes)
-
-
-def split(sample: TwoSample, n_train: tuple[int, int], streams: Sequence[Streams]) -> tuple[TwoSample, TwoSample]:
-    """Training and test rows of each run. Row i of x and row i of y go the same way, so x = y stays x = y."""
-    n, m = sample.sizes
-    orders = [torch.from_numpy(stream.numpy("split").permutation(max(n, m))) for stream in streams]
-
-    def part(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        size = rows.shape[-2]
-        order = torch.stack([order[order < size] for order in orders]).to(rows.device)
-        shuffled = rows.take_along_dim(order[..., None], dim=-2)
-        return shuffled[:, :count], shuffled[:, count:]
-
-    (x_train, x_test), (y_train, y_test) = part(sample.x, n_train[0]), part(sample.y, n_train[1])
-    return TwoSample(x_train, y_train), TwoSample(x_test, y_test)
-
-
-def split_sizes(
-    sizes: tuple[int, int], method: Method, train_fraction: float
-) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Rows of (x, y) to learn from and to test, or an error that says how many rows are needed."""
-    fraction = train_fraction if method.needs_split else 0.0
-    least_train = 2 if method.needs_split else 0
-    train = (int(sizes[0] * fraction), int(sizes[1] * fraction))
-    test = (sizes[0] - train[0], sizes[1] - train[1])
-    if min(train) >= least_train and min(test) >= method.min_test_rows:
-        return train, test
-    needed = method.min_test_rows
-    if method.needs_split:
-        needed = next(
-            size
-            for size in itertools.count(4)
-            if int(size * fraction) >= 2 and size - int(size * fraction) >= method.min_test_rows
-        )
-    split_words = f" with train_fraction={train_fraction:g}" if method.needs_split else ""
-    remedy = "Bring more rows, or use MMD-M, which needs no split." if method.needs_split else "Bring more rows."
-    raise ValueError(
-        f"{method.name} needs at least {needed} rows in each sample{split_words}. "
-        f"The smaller sample has {min(sizes)}. {remedy}"
-    )
-
-
-def _criterion(learned: Any, test: TwoSample) -> list[float | None]:
-    """Ĵ on at most 500 test rows of each sample, for kernels."""
-    count = min(*test.sizes, CRITERION_ROWS)
-    if not isinstance(learned, Kernel):
-        return [None] * test.x.shape[0]
-    with torch.no_grad():
-        h = h_matrix(learned, test.x[:, :count], test.y[:, :count])
-        return [float(value) for value in power_criterion(h, regularisation=1e-8)]
-
-
-def _comes_second(sample: TwoSample) -> bool:
-    """Whether x should be called y: the smaller sample is first, or the one whose first differing number is smaller."""
-    n, m = sample.sizes
-    if n != m:
-        return n > m
-    x, y = sample.x.flatten().numpy(), sample.y.flatten().numpy()
-    differs = np.flatnonzero(x != y)
-    return bool(differs.size and x[differs[0]] > y[differs[0]])
-
-
-def _check_settings(alpha: float, n_permutations: int, train_fraction: float) -> None:
-    for name, value in (("alpha", alpha), ("train_fraction", train_fraction)):
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < 1:
-            raise ValueError(f"{name} must be a number between 0 and 1, both excluded. Got {value!r}.")
-    whole = isinstance(n_permutations, (int, np.integer)) and not isinstance(n_permutations, bool)
-    if not whole or n_permutations < 1:
-        raise ValueError(f"n_permutations must be a whole number ≥ 1. Got {n_permutations!r}.")
-    if 1 / (n_permutations + 1) > alpha:
-        raise ValueError(
-            f"With n_permutations={n_permutations} no p-value can be as small as alpha={alpha:g}. "
-            f"Use at least {math.ceil(1 / alpha) - 1}."
-        )

@@ -155,3 +155,8 @@ def test_median_heuristic():
     positive = sorted([9.0] * 9 + [25.0] * 9 + [4.0])
     assert median_squared_distance(mostly_equal).item() == pytest.approx(positive[9])
     assert median_squared_distance(torch.zeros(3, 2, dtype=float64)).item() == 1
+    together = torch.stack([mostly_equal, rows(11, 1)])
+    assert median_squared_distance(together)[1] == median_squared_distance(together[1:])[0]
+    outlier = rows(50, 2)
+    outlier[0, 0] = 1e12
+    assert median_squared_distance(outlier) == pytest.approx(median_squared_distance(outlier[1:]).item(), rel=0.1)

@@ -73,7 +73,7 @@ BAD = {
     "no columns": (np.zeros((5, 0)), "x is empty"),
     "one row": (GOOD[:1], "x has 1 row"),
     "other columns": (np.zeros((5, 3)), "x has 3 columns and y has 2"),
-    "ragged": ([[1, 2], [3]], "rows differ in length"),
+    "ragged": ([[1, 2], [3]], "rows of equal length"),
     "large whole": (
         np.array([[2**53 + 1, 1], [2, 3]]),
         "9007199254740993 at row 1, column 1, more than float precision",
@@ -81,6 +81,9 @@ BAD = {
     "large negative": (np.array([[1, 1], [2, -(2**60)]]), "at row 2, column 2"),
     "unsigned": (np.array([[2**63 + 1, 1], [2, 3]], dtype=np.uint64), "more than float precision"),
     "huge": (GOOD * 1e200, "spread over"),
+    "large Int64": (pd.DataFrame({"a": [1, 2**53 + 1], "b": [1, 2]}).astype("Int64"), "column 'a'.* 9007199254740993"),
+    "large beside floats": (pd.DataFrame({"a": [0.5, 1.5], "b": [2, 2**60]}), "column 'b'.*at row 2, column 2"),
+    "graph tensors": ([torch.ones(2, requires_grad=True)] * 3, "not a table of numbers"),
     "masked": (np.ma.masked_equal(GOOD, 5.0), "masked array"),
     "sparse": (torch.tensor(GOOD).to_sparse(), "dense"),
     "none": (None, "x holds objects"),
@@ -116,3 +119,13 @@ def test_constant_columns_are_noted():
     assert (
         "column 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 5 more of 17" in constant_column_notes(as_two_sample(wide, wide))[0]
     )
+
+
+def test_named_columns_are_matched_by_name():
+    x = pd.DataFrame({"a": [1.0, 2, 3], "b": [10.0, 20, 30]})
+    sample = as_two_sample(x, x[["b", "a"]])
+    assert torch.equal(sample.x, sample.y)
+    with pytest.raises(ValueError, match="only in x: b; only in y: c"):
+        as_two_sample(x, x.rename(columns={"b": "c"}))
+    unnamed = as_two_sample(x, pd.DataFrame(x.to_numpy()))
+    assert torch.equal(unnamed.x, unnamed.y)

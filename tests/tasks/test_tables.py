@@ -32,6 +32,8 @@ BAD = {
     "header only": ("a,b\n", "a header but no row"),
     "text cell": ("a,b\n1,2\n3,dog\n", "row 3, column 'b': 'dog' is not a number"),
     "empty cell": ("a,b\n1,\n3,4\n", "row 2, column 'b': the cell is empty"),
+    "empty first cell": ("1,\n3,4\n", "row 1, column 2: the cell is empty"),
+    "missing first cell": ("NA,1\n3,4\n", "row 1, column 1"),
     "no header": ("1,2\n3,x\n", "row 2, column 2: 'x' is not a number"),
     "ragged": ("1,2\n3,4,5\n", "not readable as comma-separated"),
     "latin-1": ("größe,b\n1,2\n".encode("latin-1"), "not readable as comma-separated UTF-8"),

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 import m2st_core as m2st
+from m2st_core.rng import Streams
 from m2st_core.tasks.digits import load_digits_by_class
 
 N = 20_000
@@ -26,16 +27,21 @@ def test_a_task_draws_what_it_is_asked_for(name):
     assert len(task.description) < 100 and task.title
 
 
-@pytest.mark.parametrize("name", m2st.TASKS)
+@pytest.mark.parametrize("name", [name for name in m2st.TASKS if name != "digits"])
 def test_null_tasks_draw_both_samples_from_p(name):
-    """Under the null the first sample's mean can not be told from the second's; repeated rows never occur."""
-    task = m2st.make_task(name, null=True)
-    gaps = []
-    for seed in range(60):
-        x, y = task.sample(40, seed=seed)
-        gaps.append((x.mean() - y.mean()).item())
-        assert len(torch.cat([x, y]).unique(dim=0)) >= 79  # digits has one pair of equal images
-    near(gaps, 0.0)
+    """Y is what P's own sampler draws from Q's stream; it is not what Q's draws, and it is not x."""
+    null, alternative = m2st.make_task(name, null=True), m2st.make_task(name)
+    x, y = (part.numpy() for part in null.sample(40, 30, seed=7))
+    assert (y == null.draw_p(30, Streams(7).numpy("task Q"))).all()
+    assert not (y == alternative.sample(40, 30, seed=7).y.numpy()).all()
+    assert (x == alternative.sample(40, 30, seed=7).x.numpy()).all() and not (x[:30] == y).any()
+
+
+def test_null_digits_are_disjoint_images_of_one_digit():
+    x, y = (part.numpy() for part in m2st.make_task("digits", first=4, null=True).sample(80, 90, seed=7))
+    known = [image.tobytes() for image in load_digits_by_class()[4]]
+    dealt = [row.tobytes() for row in np.concatenate([x, y])]
+    assert set(dealt) <= set(known) and len(set(dealt)) >= min(170, len(set(known)))
 
 
 def test_hdgm_moments():
@@ -111,3 +117,11 @@ def test_digits_come_from_their_classes():
 def test_bad_settings_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_the_log_likelihood_ratio_has_mean_one_on_the_other_side():
+    """E_Q[p/q] = 1 and E_P[q/p] = 1: the ratio of two densities, whatever their constants."""
+    task = m2st.make_task("hdgm", delta=0.5, dimension=3)
+    x, y = (part.numpy() for part in task.sample(N, seed=6))
+    near(np.exp(task.log_likelihood_ratio(y)), 1.0)
+    near(np.exp(-task.log_likelihood_ratio(x)), 1.0)

@@ -169,14 +169,13 @@ def test_equal_sizes_tie_each_labelling_with_its_mirror():
 
 
 def test_random_permutations_give_uniform_p_values():
-    """The observed labelling drawn uniformly, B=9 random ones: p is uniform on {1/10, …, 1} (ties have no room)."""
-    draws, pooled = 4000, rows(7, 2)
-    members = random_memberships(3, 4, 10 * draws, [np.random.default_rng(2)])[0, 1:].reshape(draws, 10, 7)
-    values, _ = permuted_mmd2(gaussian(), pooled, members.reshape(-1, 7), 3)
-    statistics = values.reshape(draws, 10) + 1e-4 * torch.rand(draws, 10, dtype=float64)  # break ties at random
-    p = permutation_p_value(statistics, torch.zeros(draws, dtype=float64), "(1+b)/(1+B)")
+    """20+25 fresh null rows, B=9: p is uniform on {1/10, …, 1}; ties of C(45,20) labellings have no room."""
+    draws = 4000
+    pooled = rows(draws, 45, 2)
+    members = random_memberships(20, 25, 9, [np.random.default_rng(seed) for seed in range(draws)])
+    p = permutation_p_value(*permuted_mmd2(gaussian(), pooled, members, 20), "(1+b)/(1+B)")
     counts = np.bincount((10 * p).round().long().numpy(), minlength=11)[1:]
-    assert stats.chisquare(counts).pvalue > 1e-3
+    assert counts.sum() == draws and stats.chisquare(counts).pvalue > 1e-3
 
 
 def test_the_rules_of_the_p_value():

@@ -12,7 +12,7 @@ import m2st_core as m2st
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing import run_tests
-from m2st_core.testing.two_sample import split
+from m2st_core.testing.run import split
 from m2st_core.types import Cancelled, TwoSample
 
 METHODS = {name: method for name, method in m2st.METHODS.items() if not method.needs_meta}
@@ -107,7 +107,6 @@ def test_same_seed_same_result(method):
     first, second = (m2st.two_sample_test(x, y, method=method, seed=9, n_permutations=99) for _ in range(2))
     assert first == second and (first.null == second.null).all()
     torch.manual_seed(123)
-    np.random.default_rng(5)
     assert m2st.two_sample_test(x, y, method=method, seed=9, n_permutations=99) == first
     other = m2st.two_sample_test(x, y, method=method, seed=10, n_permutations=99)
     assert other.statistic != first.statistic or (other.null != first.null).any()
@@ -131,29 +130,63 @@ def test_no_row_that_teaches_is_tested():
         assert sorted(taught.flatten().tolist() + tested.flatten().tolist()) == before.flatten().tolist()
 
 
-def test_what_a_kernel_learns_does_not_see_the_test_rows():
-    """Changing every test row leaves the learned kernel, and so the statistic's kernel, as it was."""
-    x, y = pair(30, 30)
-    learned = []
-    spy = replace(
-        METHODS["MMD-O"], fit=lambda *arguments: learned.append(METHODS["MMD-O"].fit(*arguments)) or learned[-1]
-    )
-    sample = TwoSample(x[None], y[None])
-    _, test = split(sample, (15, 15), [Streams(0)])
-    touched = x.clone()
-    for row in test.x[0]:
-        touched[(x == row).all(dim=1)] += 50
-    for first in (x, touched):
-        run_tests(TwoSample(first[None], y[None]), spy, seeds=[0], n_permutations=19)
-    assert torch.equal(learned[0].log_width, learned[1].log_width)
-
-
-def test_unlabelled_fits_can_not_see_labels():
-    x, y = pair(20, 20)
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.needs_split])
+def test_no_test_row_has_a_say_in_what_is_learned(method):
+    """Every test row of both samples is changed, far enough to turn any order of the samples: the fit stays."""
+    sample = TwoSample(*(part[None] for part in pair(24, 24)))
+    _, test = split(sample, (12, 12), [Streams(0)])
+    touched = []
+    for rows, tested, move in zip(sample, test, (50.0, -50.0), strict=True):
+        is_test = (rows[0][:, None] == tested[0][None]).all(dim=-1).any(dim=-1)
+        assert is_test.sum() == 12
+        touched.append(rows + move * is_test[None, :, None])
     seen = []
-    spy = replace(METHODS["MMD-M"], fit=lambda rows, *rest: seen.append(rows) or METHODS["MMD-M"].fit(rows, *rest))
-    run_tests(TwoSample(x[None], y[None]), spy, seeds=[0], n_permutations=19)
-    assert isinstance(seen[0], torch.Tensor) and seen[0].shape == (1, 40, 3)
+
+    def fit(train, *rest):
+        seen.append(train)
+        return METHODS[method].fit(train, *rest)
+
+    for both in (sample, TwoSample(*touched)):
+        run_tests(both, replace(METHODS[method], fit=fit), seeds=[0], preset=SHORT, n_permutations=19)
+    assert torch.equal(seen[0].x, seen[1].x) and torch.equal(seen[0].y, seen[1].y)
+
+
+def test_unlabelled_fits_do_not_depend_on_the_labels():
+    """MMD-M and MMD-FUSE choose the same kernels whichever rows are called x."""
+    x, y = pair(20, 20)
+    pooled = torch.cat([x, y])[None]
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(0))
+    for method in ("MMD-M", "MMD-FUSE"):
+        fits = [METHODS[method].fit(rows, SHORT, [Streams(0)], None) for rows in (pooled, pooled[:, order])]
+        first, second = ([fit] if method == "MMD-M" else [k for k, _ in fit.families.values()] for fit in fits)
+        for a, b in zip(first, second, strict=True):
+            assert torch.allclose(a.log_width, b.log_width, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("shift", [100.0, 1e5])
+def test_samples_far_apart_are_told_apart(method, shift):
+    x, y = pair(60, 60, shift=0)
+    assert m2st.two_sample_test(x, y + shift, method=method).p_value <= 0.002
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("outlier", [1e4, 1e8, 1e12])
+def test_one_absurd_value_does_not_blind_a_test(method, outlier):
+    """A sentinel such as 99999999 in one cell, beside a difference of three standard deviations in all columns."""
+    x, y = (part.numpy() for part in pair(60, 60, shift=0))
+    x[0, 0] = outlier
+    result = m2st.two_sample_test(x, y + 3, method=method)
+    assert result.p_value <= 0.05 or method in ("MMD-D", "C2ST-S", "C2ST-L")  # these scale columns by their deviation
+
+
+@pytest.mark.parametrize("method", ["ME", "SCF"])
+def test_asymptotic_tests_count_the_directions_there_are(method):
+    """Counts with few values: features repeat each other, and the level must not fall to nothing."""
+    g = np.random.default_rng(13)
+    found = rejections(method, *(g.poisson(0.5, size=(400, 300, 1)).astype(float) for _ in range(2)))
+    low, high = stats.binom.interval(0.999, 400, 0.05)
+    assert low <= found <= high
 
 
 def test_the_report():
@@ -173,12 +206,16 @@ def test_the_report():
 def test_presets_change_the_p_value_rule():
     x, y = pair(30, 30, shift=3.0)
     assert m2st.two_sample_test(x, y, "MMD-M", preset="recommended").p_value == 0.001
-    assert m2st.two_sample_test(x, y, "MMD-M", preset="released").p_value == 0
+    released = m2st.two_sample_test(x, y, "MMD-M", preset="released")
+    assert released.p_value == 0 and not released.exact and released.by_permutation
+    assert released.notes == ("The p-value b/B, > rejects slightly too often.",)
+    assert m2st.two_sample_test(x, y, "ME", alpha=1e-4, n_permutations=9).by_permutation is False
 
 
 def test_pairing_tests_say_which_rows_they_drop():
     result = m2st.two_sample_test(*pair(40, 30), method="ME")
     assert result.notes == ("This test pairs rows: 5 random test rows of the larger sample were left out.",)
+    assert result.n_train == (20, 15) and result.n_test == (15, 15)
 
 
 def test_single_columns_series_and_constant_columns():
@@ -231,6 +268,7 @@ GOOD = np.random.default_rng(0).standard_normal((20, 2))
         ({"alpha": float("nan")}, "alpha must be"),
         ({"alpha": "0.05"}, "alpha must be"),
         ({"train_fraction": 1.5}, "train_fraction must be"),
+        ({"train_fraction": 1e-12}, "train_fraction must be a number from 0.01 to 0.99"),
         ({"n_permutations": 0}, "n_permutations must be a whole number"),
         ({"n_permutations": 10.5}, "n_permutations must be a whole number"),
         ({"n_permutations": 10}, "Use at least 19"),

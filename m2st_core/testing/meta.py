@@ -1,0 +1,206 @@
+"""Train once on meta-tasks, test any number of targets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from m2st_core.device import one_thread_per_operation, resolve_device
+from m2st_core.kernels.features import MLP
+from m2st_core.learners.warm_start import MetaFeatures, fit_features
+from m2st_core.presets import PRESETS
+from m2st_core.rng import Streams
+from m2st_core.tasks.arrays import as_two_sample
+from m2st_core.tasks.meta import as_meta_sample
+from m2st_core.testing.methods import METHODS, Method
+from m2st_core.testing.run import run_test
+from m2st_core.types import Progress, TestResult
+
+FORMAT = 1
+TENSORS, ABOUT = "learner.safetensors", "learner.json"
+
+
+@dataclass(frozen=True)
+class MetaLearner:
+    """What the meta-tasks taught, ready to test targets.
+
+    ``course`` is the training curve, the cross-entropy of each step; ``prior`` says how strongly the meta-tasks
+    differed along each feature, in within-sample standard deviations squared.
+    """
+
+    method: str
+    preset: str
+    seed: int
+    task_names: tuple[str, ...]
+    columns: int
+    features: MetaFeatures
+    course: np.ndarray
+    row_hashes: np.ndarray
+
+    @property
+    def prior(self) -> np.ndarray:
+        """Largest first."""
+        return self.features.prior[0].flip(0).cpu().numpy()
+
+    def bound(self, device: torch.device) -> Method:
+        """The method with what was learned built in."""
+        method = METHODS[self.method]
+        assert method.adapt is not None
+        return replace(method, fit=partial(method.adapt, self.features.to(device)))
+
+    def test(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        alpha: float = 0.05,
+        n_permutations: int = 999,
+        train_fraction: float = 0.5,
+        seed: int = 0,
+        device: str | torch.device = "auto",
+        progress: Progress | None = None,
+    ) -> TestResult:
+        """Test a target; arguments and result as in ``two_sample_test``."""
+        sample = as_two_sample(x, y)
+        if sample.x.shape[1] != self.columns:
+            raise ValueError(f"The meta-tasks have {self.columns} columns and x and y have {sample.x.shape[1]}.")
+        result = run_test(
+            sample,
+            self.bound(resolve_device(device)),
+            alpha=alpha,
+            n_permutations=n_permutations,
+            train_fraction=train_fraction,
+            preset=PRESETS.find(self.preset),
+            seed=seed,
+            device=device,
+            progress=progress,
+        )
+        known = int(np.isin(hash_rows(sample.pooled.numpy()), self.row_hashes).sum())
+        if known:
+            note = f"{known} rows of x and y are also in the meta-tasks: the p-value is too optimistic if they match."
+            result = replace(result, notes=(*result.notes, note))
+        return result
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write ``learner.safetensors`` and ``learner.json`` into a folder, which is made if need be."""
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {f"features.{name}": value.contiguous().cpu() for name, value in self.features.state_dict().items()}
+        tensors |= {"course": torch.from_numpy(self.course), "row_hashes": torch.from_numpy(self.row_hashes)}
+        save_file(tensors, folder / TENSORS)
+        about = {
+            "format": FORMAT,
+            "method": self.method,
+            "preset": self.preset,
+            "seed": self.seed,
+            "task_names": self.task_names,
+            "columns": self.columns,
+            "sha256": _sha256(folder / TENSORS),
+        }
+        (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=1), encoding="utf-8")
+
+
+def meta_train(
+    method: str,
+    meta_tasks: Any,
+    *,
+    preset: str = "recommended",
+    seed: int = 0,
+    device: str | torch.device = "auto",
+    progress: Progress | None = None,
+) -> MetaLearner:
+    """Learn from related tasks: a list of (x, y) pairs, or a mapping of names to pairs, of any sizes.
+
+    >>> import m2st_core as m2st
+    >>> learner = m2st.meta_train("Meta-WiTS", m2st.hdgm_meta_tasks(n_tasks=2, rows=10))
+    >>> learner.task_names
+    ('Δ=0.350', 'Δ=0.400')
+    """
+    spec, settings = METHODS.find(method), PRESETS.find(preset)
+    if not spec.needs_meta:
+        raise ValueError(f"{method} does not learn from meta-tasks. Use two_sample_test.")
+    if spec.adapt is None:
+        available = ", ".join(name for name, known in METHODS.items() if known.adapt is not None)
+        raise ValueError(f"{method} is not available in this version. Use one of: {available}.")
+    if settings.warm_start is None:
+        raise ValueError(f"{method} is not part of the preset {preset!r}. Use preset='recommended'.")
+    meta = as_meta_sample(meta_tasks)
+    inside = (meta.x_weight + meta.y_weight > 0)[0]
+    with one_thread_per_operation():
+        features, course = fit_features(
+            meta.to(resolve_device(device)), settings.warm_start, [Streams(seed).child("meta-training")], progress
+        )
+    return MetaLearner(
+        method=method,
+        preset=preset,
+        seed=seed,
+        task_names=meta.names,
+        columns=meta.rows.shape[-1],
+        features=features,
+        course=course[:, 0].cpu().numpy(),
+        row_hashes=np.unique(hash_rows(meta.rows[0][inside].numpy())),
+    )
+
+
+def load_learner(path: str | os.PathLike[str]) -> MetaLearner:
+    """A learner as it was saved, to the bit; a damaged or foreign file gives a ValueError."""
+    folder = Path(path)
+    for name in (ABOUT, TENSORS):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder} holds no learner: {name} is missing.")
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        found = about["format"]
+        if found != FORMAT:
+            raise ValueError(f"{folder} has learner format {found}, and this version reads {FORMAT}.")
+        if about["sha256"] != _sha256(folder / TENSORS):
+            raise ValueError(f"{folder / TENSORS} is damaged: it is not the file that was saved. Train again.")
+        method = METHODS.find(about["method"])
+        warm_start = PRESETS.find(about["preset"]).warm_start
+        if method.adapt is None or warm_start is None:
+            raise ValueError(f"{folder} holds a learner for {method.name}, which this version can not use.")
+        tensors = load_file(folder / TENSORS)
+        features = _rebuild({k.removeprefix("features."): v for k, v in tensors.items() if k.startswith("features.")})
+        return MetaLearner(
+            method=method.name,
+            preset=str(about["preset"]),
+            seed=int(about["seed"]),
+            task_names=tuple(str(name) for name in about["task_names"]),
+            columns=int(about["columns"]),
+            features=features,
+            course=tensors["course"].numpy(),
+            row_hashes=tensors["row_hashes"].numpy(),
+        )
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SafetensorError, RuntimeError) as error:
+        raise ValueError(f"{folder} holds a damaged learner ({type(error).__name__}). Train again.") from None
+
+
+def hash_rows(rows: np.ndarray) -> np.ndarray:
+    """A 64-bit fingerprint of each row (n, d) → (n,), to find the same row again."""
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(rows)]
+    return np.frombuffer(b"".join(digests), dtype=np.int64)
+
+
+def _rebuild(state: dict[str, Tensor]) -> MetaFeatures:
+    """The module that has this state; its sizes are those of the tensors."""
+    weights = [state[f"network.weights.{layer}"] for layer in range(sum(".weights." in name for name in state))]
+    sizes = [weights[0].shape[1], *(weight.shape[2] for weight in weights)]
+    network = MLP(sizes, [torch.Generator() for _ in range(weights[0].shape[0])])
+    features = MetaFeatures(network, state["centre"].shape[0], state["centre"].shape[-1])
+    features.load_state_dict(state)
+    return features
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
