@@ -1,4 +1,4 @@
-"""The command line: ``python -m m2st_core test | bench``."""
+"""The command line: ``python -m m2st_core test | meta-train | bench``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from m2st_core import METHODS, PRESETS, two_sample_test
-from m2st_core.tasks.tables import read_csv_pair
+from m2st_core import METHODS, PRESETS, load_learner, meta_train, two_sample_test
+from m2st_core.tasks.tables import read_csv_pair, read_meta_csv
 from m2st_core.types import TestResult
 
 
@@ -27,7 +27,7 @@ class OneLineParser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """All commands and their options."""
     parser = OneLineParser(prog="m2st_core", description="Two-sample tests with learned kernels.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="test|bench")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="test|meta-train|bench")
 
     test = commands.add_parser("test", help="test whether the rows of two CSV files come from the same distribution")
     test.add_argument("p", metavar="P.csv", help="rows of the first sample")
@@ -42,6 +42,16 @@ def build_parser() -> argparse.ArgumentParser:
     test.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     test.add_argument("--json", action="store_true", help="print one JSON object")
 
+    test.add_argument("--learner", help="folder of a learner made by meta-train; it brings its method and preset")
+
+    train = commands.add_parser("meta-train", help="learn from related tasks, to test targets with --learner")
+    train.add_argument("meta", metavar="META.csv", help="columns task, group (two values per task) and the features")
+    meta_names = ", ".join(name for name, method in METHODS.items() if method.adapt)
+    train.add_argument("--method", default="Meta-FUSE", help=f"one of {meta_names} (default Meta-FUSE)")
+    train.add_argument("--out", required=True, help="folder for the learner")
+    train.add_argument("--seed", type=int, default=0, help="fixes the learning (default 0)")
+    train.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+
     bench = commands.add_parser("bench", help="time or study the engine: permutation, calibration", add_help=False)
     bench.add_argument("name", help="module in benchmarks/")
     bench.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -52,18 +62,26 @@ def run_test(options: argparse.Namespace) -> None:
     """Read, test, print."""
     x, y = read_csv_pair(options.p, options.q)
     columns = ", ".join(map(str, x.columns)) if isinstance(x.columns[0], str) else f"{x.shape[1]} (no header)"
-    result = two_sample_test(
-        x,
-        y,
-        method=options.method,
-        alpha=options.alpha,
-        n_permutations=options.permutations,
-        train_fraction=options.train_fraction,
-        preset=options.preset,
-        seed=options.seed,
-        device=options.device,
-    )
+    settings = {
+        "alpha": options.alpha,
+        "n_permutations": options.permutations,
+        "train_fraction": options.train_fraction,
+        "seed": options.seed,
+        "device": options.device,
+    }
+    if options.learner:
+        result = load_learner(options.learner).test(x, y, **settings)
+    else:
+        result = two_sample_test(x, y, method=options.method, preset=options.preset, **settings)
     print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else describe(result, columns))
+
+
+def run_meta_train(options: argparse.Namespace) -> None:
+    """Read, learn, save."""
+    tasks = read_meta_csv(options.meta)
+    learner = meta_train(options.method, tasks, seed=options.seed, device=options.device)
+    learner.save(options.out)
+    print(f"{options.method} learned from {len(tasks)} tasks with {learner.columns} columns; saved in {options.out}")
 
 
 def describe(result: TestResult, columns: str) -> str:
@@ -105,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal without Greek letters shows question marks
     options = build_parser().parse_args(arguments)
     try:
-        {"test": run_test, "bench": run_bench}[options.command](options)
+        {"test": run_test, "meta-train": run_meta_train, "bench": run_bench}[options.command](options)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever reads has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -59,6 +59,8 @@ class WarmStart:
     tasks_per_step: int = 20
     steps: int = 400
     learning_rate: float = 0.01
+    held_out: float = 0.25  # share of each task's rows that decides when to stop, and checks what was learned
+    check_every: int = 20  # steps
 
 
 @dataclass(frozen=True)

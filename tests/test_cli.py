@@ -92,3 +92,25 @@ def test_a_fresh_process_and_other_threads_give_the_same_bits(files):
         del result["seconds"]
         outputs.append(result)
     assert outputs[0] == outputs[1]
+
+
+def test_meta_train_then_test(files, tmp_path, capsys):
+    generator = np.random.default_rng(1)
+    lines = ["task,a,group,b"]
+    for task in ("north", "south"):
+        for group, shift in (("old", 0), ("new", 1)):
+            lines += [f"{task},{a},{group},{b}" for a, b in generator.standard_normal((15, 2)) + shift]
+    meta = tmp_path / "META.csv"
+    meta.write_text("\n".join(lines))
+    out = str(tmp_path / "learner")
+    assert main(["meta-train", str(meta), "--method", "Meta-WiTS", "--out", out]) == 0
+    assert "Meta-WiTS learned from 2 tasks with 2 columns" in capsys.readouterr().out
+    assert main(["test", *files, "--learner", out, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["method"] == "Meta-WiTS" and result["rejected"]
+    meta.write_text("\n".join(line for line in lines if ",old," not in line or "south" in line))
+    assert main(["meta-train", str(meta), "--out", out]) == 2
+    assert "task 'north' has 1 groups (new). It needs two." in capsys.readouterr().err
+    meta.write_text("task,a\nx,1\n")
+    assert main(["meta-train", str(meta), "--out", out]) == 2
+    assert "a column called 'group' is needed" in capsys.readouterr().err

@@ -2,16 +2,18 @@
 
 Ĵ from a hundred rows is mostly noise, and so is its gradient; the cross-entropy's is not. So φ is learned as a
 multi-task classifier with one linear head per task. In the learned features, whitened by their covariance within
-samples, each task's difference of means d_i is a vector δ_i plus noise of variance (1/n_i + 1/m_i)·I. The second
-moment of the d_i, less that noise, estimates the prior E[δδᵀ] of differences like those seen before; its
-eigenvectors are the features' coordinates, its eigenvalues say how much difference to expect along each.
+samples, each task's difference of means is a vector δ_i plus noise. The second moment E[δδᵀ] is the prior of
+differences like those seen before; its eigenvectors become the features' coordinates, its eigenvalues say how much
+difference to expect along each.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -58,72 +60,117 @@ class MetaFeatures(nn.Module):
         return features.reshape(*x.shape[:-1], -1)
 
 
+@dataclass(frozen=True)
+class Course:
+    """The training curve: cross-entropy of the training rows at each check, and of the held-out rows, (checks, R)."""
+
+    step: np.ndarray
+    train: np.ndarray
+    held_out: np.ndarray
+
+
 def fit_features(
     meta: MetaSample, settings: WarmStart, streams: Sequence[Streams], progress: Progress | None = None
-) -> tuple[MetaFeatures, Tensor]:
-    """Train φ on the meta-tasks, then whiten and align it; also the course of the cross-entropy, (steps, R)."""
+) -> tuple[MetaFeatures, Course]:
+    """Train φ on the meta-tasks, keep each network as it was when held-out rows were told apart best, and align it."""
     repeats, tasks, longest, dimension = meta.rows.shape
-    starts, outputs = settings.starts, settings.features
-    streams_by_network = [stream.child(f"start {k}") for stream in streams for k in range(starts)]
-    sizes = (dimension, settings.hidden, settings.hidden, settings.hidden, outputs)
-    network = MLP(sizes, [stream.torch("first weights") for stream in streams_by_network]).to(meta.rows)
-    network.measure_in(_units(meta, starts))
-    batches = [stream.torch("meta-batches") for stream in streams_by_network]
-    rows = network.normalise(meta.rows.repeat_interleave(starts, dim=0).flatten(1, 2)).float()
-    rows = rows.reshape(repeats * starts, tasks, longest, dimension)
+    networks = repeats * settings.starts
+    train, held_out = meta.hold_out(settings.held_out, [stream.torch("held-out rows") for stream in streams])
+    network_streams = [stream.child(f"start {k}") for stream in streams for k in range(settings.starts)]
+    sizes = (dimension, settings.hidden, settings.hidden, settings.hidden, settings.features)
+    network = MLP(sizes, [stream.torch("first weights") for stream in network_streams]).to(meta.rows)
+    network.measure_in(_units(meta, settings.starts))
+    rows = network.normalise(meta.rows.repeat_interleave(settings.starts, dim=0).flatten(1, 2)).float()
+    rows = rows.reshape(networks, tasks, longest, dimension)
     network = network.float()
-    x_weight, y_weight = (w.repeat_interleave(starts, dim=0).float() for w in (meta.x_weight, meta.y_weight))
-    heads = torch.zeros(repeats * starts, tasks, outputs + 1, device=rows.device, requires_grad=True)
-    optimiser = torch.optim.Adam([*network.parameters(), heads], lr=settings.learning_rate)
-    which = torch.arange(repeats * starts, device=rows.device)[:, None]
+    heads = nn.Parameter(torch.zeros(networks, tasks, settings.features + 1, device=rows.device))
+    weights = [_per_network(part, settings.starts) for part in (train, held_out)]
+    everything = torch.arange(tasks, device=rows.device).expand(networks, -1)
+
+    def loss(chosen: Tensor, x_weight: Tensor, y_weight: Tensor) -> Tensor:
+        """Cross-entropy of the chosen tasks (networks, ·), both samples of a task weighing the same: (networks,)."""
+        which = torch.arange(networks, device=rows.device)[:, None]
+        features = network(rows[which, chosen].flatten(1, 2)).reshape(networks, -1, longest, settings.features)
+        head = heads[which, chosen]
+        logits = (features @ head[..., :-1, None])[..., 0] + head[..., -1:]
+        as_x = (x_weight[which, chosen] * functional.softplus(-logits)).sum(dim=-1)
+        as_y = (y_weight[which, chosen] * functional.softplus(logits)).sum(dim=-1)
+        return 0.5 * (as_x + as_y).mean(dim=-1)
+
+    parameters = [*network.parameters(), heads]
+    best = [parameter.detach().clone() for parameter in parameters]
+    lowest = torch.full((networks,), torch.inf, device=rows.device)
+    optimiser = torch.optim.Adam(parameters, lr=settings.learning_rate)
+    batches = [stream.torch("meta-batches") for stream in network_streams]
     count = min(settings.tasks_per_step, tasks)
-    course = []
-    for step in range(settings.steps):
+    checked: list[int] = []
+    curves: tuple[list[Tensor], list[Tensor]] = ([], [])  # of the training rows, of the held-out rows
+    for step in range(settings.steps + 1):
+        if step % settings.check_every == 0:
+            with torch.no_grad():
+                values = [loss(everything, *part) for part in weights]
+            better = values[1] < lowest
+            lowest = lowest.where(~better, values[1])
+            for kept, parameter in zip(best, parameters, strict=True):
+                kept[better] = parameter.detach()[better]
+            checked.append(step)
+            for curve, value in zip(curves, values, strict=True):
+                curve.append(value.reshape(repeats, -1).mean(dim=-1))
+        if step == settings.steps:
+            break
         for group in optimiser.param_groups:
             group["lr"] = settings.learning_rate * 0.5 * (1 + math.cos(math.pi * step / settings.steps))
         chosen = torch.stack([torch.randperm(tasks, generator=g)[:count] for g in batches]).to(rows.device)
-        features = network(rows[which, chosen].flatten(1, 2)).reshape(repeats * starts, count, longest, outputs)
-        head = heads[which, chosen]
-        logits = (features @ head[..., :-1, None])[..., 0] + head[..., -1:]
-        terms = x_weight[which, chosen] * functional.softplus(-logits) + y_weight[which, chosen] * functional.softplus(
-            logits
-        )
-        loss = 0.5 * terms.sum(dim=-1).mean(dim=-1)  # R·K
         optimiser.zero_grad()
-        loss.sum().backward()
+        loss(chosen, *weights[0]).sum().backward()
         optimiser.step()
-        course.append(loss.detach().reshape(repeats, starts).mean(dim=-1))
         if progress is not None:
-            progress(step + 1, settings.steps, float(course[-1].mean()))
-    features_module = MetaFeatures(network.double(), repeats, starts * outputs).to(rows.device)
-    align(features_module, meta)
-    return features_module, torch.stack(course)
+            progress(step + 1, settings.steps, float(curves[1][-1].mean()))
+    with torch.no_grad():
+        for kept, parameter in zip(best, parameters, strict=True):
+            parameter.copy_(kept)
+    features = MetaFeatures(network.double(), repeats, settings.starts * settings.features).to(rows.device)
+    align(features, train, held_out)
+    return features, Course(np.array(checked), *(torch.stack(curve).cpu().numpy() for curve in curves))
+
+
+def _per_network(meta: MetaSample, starts: int) -> tuple[Tensor, Tensor]:
+    """The weights of each repeat, once for each of its networks."""
+    x_weight, y_weight = (w.repeat_interleave(starts, dim=0).float() for w in (meta.x_weight, meta.y_weight))
+    return x_weight, y_weight
 
 
 @torch.no_grad()
-def align(features: MetaFeatures, meta: MetaSample) -> None:
-    """Whiten φ by its covariance within samples, rotate it to the prior's eigenvectors, and store the eigenvalues."""
-    repeats, tasks = meta.rows.shape[:2]
-    raw = features.raw(meta.rows.flatten(1, 2)).double().reshape(repeats, tasks, meta.rows.shape[2], -1)
-    means = [torch.einsum("rtl,rtlq->rtq", weight, raw) for weight in (meta.x_weight, meta.y_weight)]
+def align(features: MetaFeatures, train: MetaSample, held_out: MetaSample) -> None:
+    """Whiten φ by its covariance within samples, rotate it to the prior's eigenvectors, and store the eigenvalues.
+
+    φ was made to see differences between the training rows, so their d_i exaggerate. Held-out rows do not: with d_i
+    from the one and d'_i from the other, the mean of d_i d'_iᵀ has no noise term and no such bias.
+    """
+    repeats, tasks, longest = train.rows.shape[:3]
+    raw = features.raw(train.rows.flatten(1, 2)).double().reshape(repeats, tasks, longest, -1)
     covariance = torch.zeros_like(features.transform)
     freedom = raw.new_zeros(repeats)
-    for weight, mean in zip((meta.x_weight, meta.y_weight), means, strict=True):
-        inside = (weight > 0).to(raw)
+    for first, second in ((train.x_weight, held_out.x_weight), (train.y_weight, held_out.y_weight)):
+        inside = ((first > 0) | (second > 0)).to(raw)  # … x L: all rows of one sample of each task
+        mean = torch.einsum("rtl,rtlq->rtq", inside, raw) / inside.sum(dim=-1, keepdim=True)
         centred = (raw - mean[:, :, None]) * inside[..., None]
         covariance += torch.einsum("rtlp,rtlq->rpq", centred, centred)
         freedom += inside.sum(dim=(1, 2)) - tasks
-    covariance /= freedom[:, None, None]
+        features.centre = features.centre + 0.5 * mean.mean(dim=1, keepdim=True)
+    covariance /= freedom.clamp(min=1)[:, None, None]
     diagonal = covariance.diagonal(dim1=-2, dim2=-1)
-    ridge = RIDGE * diagonal + torch.finfo(torch.float32).eps * diagonal.mean(dim=-1, keepdim=True)
+    ridge = RIDGE * diagonal + torch.finfo(torch.float32).eps * (diagonal.mean(dim=-1, keepdim=True) + 1)
     factor = torch.linalg.cholesky(covariance + torch.diag_embed(ridge))
     whiten = torch.linalg.inv(factor).mT  # φ @ whiten has covariance I within samples
-    differences = (means[0] - means[1]) @ whiten  # R x T x Q
-    noise = meta.noise.mean(dim=-1)[:, None]
-    moments, directions = torch.linalg.eigh(differences.mT @ differences / tasks)
-    features.centre = 0.5 * (means[0] + means[1]).mean(dim=1, keepdim=True)
+    d, d_held = (
+        (torch.einsum("rtl,rtlq->rtq", part.x_weight - part.y_weight, raw)) @ whiten for part in (train, held_out)
+    )
+    complete = (held_out.x_weight.any(dim=-1) & held_out.y_weight.any(dim=-1)).to(raw)[..., None]  # R x T x 1
+    moment = (d * complete).mT @ d_held / complete.sum(dim=1, keepdim=True).clamp(min=1)
+    values, directions = torch.linalg.eigh(0.5 * (moment + moment.mT))
     features.transform = whiten @ directions
-    features.prior = (moments - noise).clamp(min=0)
+    features.prior = values.clamp(min=0)
 
 
 def _units(meta: MetaSample, starts: int) -> Units:

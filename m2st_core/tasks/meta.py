@@ -38,9 +38,34 @@ class MetaSample:
         """1/n_i + 1/m_i: the variance of a difference of means of unit-variance rows, (R, T)."""
         return self.x_weight.square().sum(dim=-1) + self.y_weight.square().sum(dim=-1)
 
+    def hold_out(self, share: float, generators: Sequence[torch.Generator]) -> tuple[MetaSample, MetaSample]:
+        """The same tasks with this share of each sample's rows set aside, and with only those, at random.
+
+        A sample too small to give a row keeps all of them.
+        """
+        keys = torch.stack([torch.rand(self.rows.shape[1:3], generator=g, dtype=torch.float64) for g in generators])
+        keys = keys.to(self.rows.device)
+
+        def parts(weight: Tensor) -> tuple[Tensor, Tensor]:
+            inside = weight > 0
+            count = (inside.sum(dim=-1, keepdim=True) * share).long()
+            rank = keys.where(inside, 2.0).argsort(dim=-1).argsort(dim=-1)
+            held = inside & (rank < count)
+            return _means(inside & ~held), _means(held)
+
+        (x_kept, x_aside), (y_kept, y_aside) = parts(self.x_weight), parts(self.y_weight)
+        kept = MetaSample(self.rows, x_kept, y_kept, self.names)
+        return kept, MetaSample(self.rows, x_aside, y_aside, self.names)
+
     def to(self, device: torch.device) -> MetaSample:
         """The same tasks on another device."""
         return MetaSample(self.rows.to(device), self.x_weight.to(device), self.y_weight.to(device), self.names)
+
+
+def _means(inside: Tensor) -> Tensor:
+    """Weights that take the mean over the marked rows of each task; 0 where none is marked."""
+    count = inside.sum(dim=-1, keepdim=True)
+    return inside.to(torch.float64) / count.clamp(min=1)
 
 
 def as_meta_sample(meta_tasks: Any) -> MetaSample:

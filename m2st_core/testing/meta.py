@@ -18,7 +18,7 @@ from torch import Tensor
 
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.kernels.features import MLP
-from m2st_core.learners.warm_start import MetaFeatures, fit_features
+from m2st_core.learners.warm_start import Course, MetaFeatures, fit_features
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.tasks.arrays import as_two_sample
@@ -35,7 +35,7 @@ TENSORS, ABOUT = "learner.safetensors", "learner.json"
 class MetaLearner:
     """What the meta-tasks taught, ready to test targets.
 
-    ``course`` is the training curve, the cross-entropy of each step; ``prior`` says how strongly the meta-tasks
+    ``course`` is the training curve; ``prior`` says how strongly the meta-tasks
     differed along each feature, in within-sample standard deviations squared.
     """
 
@@ -45,7 +45,7 @@ class MetaLearner:
     task_names: tuple[str, ...]
     columns: int
     features: MetaFeatures
-    course: np.ndarray
+    course: Course
     row_hashes: np.ndarray
 
     @property
@@ -88,7 +88,7 @@ class MetaLearner:
         )
         known = int(np.isin(hash_rows(sample.pooled.numpy()), self.row_hashes).sum())
         if known:
-            note = f"{known} rows of x and y are also in the meta-tasks: the p-value is too optimistic if they match."
+            note = f"{known} rows of x and y are also in the meta-tasks: leave them out of either, or distrust p."
             result = replace(result, notes=(*result.notes, note))
         return result
 
@@ -97,7 +97,8 @@ class MetaLearner:
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {f"features.{name}": value.contiguous().cpu() for name, value in self.features.state_dict().items()}
-        tensors |= {"course": torch.from_numpy(self.course), "row_hashes": torch.from_numpy(self.row_hashes)}
+        tensors |= {f"course.{name}": torch.from_numpy(values) for name, values in vars(self.course).items()}
+        tensors["row_hashes"] = torch.from_numpy(self.row_hashes)
         save_file(tensors, folder / TENSORS)
         about = {
             "format": FORMAT,
@@ -148,7 +149,7 @@ def meta_train(
         task_names=meta.names,
         columns=meta.rows.shape[-1],
         features=features,
-        course=course[:, 0].cpu().numpy(),
+        course=course,
         row_hashes=np.unique(hash_rows(meta.rows[0][inside].numpy())),
     )
 
@@ -179,7 +180,7 @@ def load_learner(path: str | os.PathLike[str]) -> MetaLearner:
             task_names=tuple(str(name) for name in about["task_names"]),
             columns=int(about["columns"]),
             features=features,
-            course=tensors["course"].numpy(),
+            course=Course(*(tensors[f"course.{name}"].numpy() for name in ("step", "train", "held_out"))),
             row_hashes=tensors["row_hashes"].numpy(),
         )
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SafetensorError, RuntimeError) as error:

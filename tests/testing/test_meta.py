@@ -1,0 +1,255 @@
+"""Learning from meta-tasks: what is learned, what is kept, what is refused."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import m2st_core as m2st
+from m2st_core.kernels import MLP
+from m2st_core.kernels.linear import FeatureKernel
+from m2st_core.learners.meta_witness import fit_witness, prior_weights
+from m2st_core.learners.warm_start import MetaFeatures, align
+from m2st_core.presets import PRESETS
+from m2st_core.tasks.meta import as_meta_sample
+from m2st_core.testing import run_tests
+from m2st_core.types import Cancelled, TwoSample
+
+OURS = [name for name, method in m2st.METHODS.items() if method.adapt]
+CPU = torch.device("cpu")
+
+
+def tasks(count=6, seed=1):
+    """Mean shifts of either sign along the first column, with sizes that differ between tasks and samples."""
+    return {
+        f"shift {index}": m2st.make_task("mean_shift", shift=(-1) ** index * 0.8).sample(
+            20 + 3 * index, 35 - 2 * index, seed=seed + index
+        )
+        for index in range(count)
+    }
+
+
+@pytest.fixture(scope="module")
+def learner():
+    return m2st.meta_train("Meta-WiTS", tasks(), seed=3)
+
+
+def target(n=40, m=30, shift=0.8, seed=50):
+    return m2st.make_task("mean_shift", shift=shift).sample(n, m, seed=seed)
+
+
+def test_padding_holding_out_and_alignment_equal_plain_loops():
+    """ψ has unit covariance within samples, and the prior holds the eigenvalues of the mean of d_i d'_iᵀ."""
+    meta = as_meta_sample(tasks(4))
+    train, held = meta.hold_out(0.25, [torch.Generator().manual_seed(5)])
+    features = MetaFeatures(MLP((2, 2), [torch.Generator().manual_seed(5)]), 1, 2)
+    align(features, train, held)
+    inside, moment, freedom = np.zeros((2, 2)), np.zeros((2, 2)), 0
+    for index, (x, y) in enumerate(tasks(4).values()):
+        n, m = len(x), len(y)
+        kept, aside = (set(torch.nonzero(part.x_weight[0, index]).flatten().tolist()) for part in (train, held))
+        assert len(aside) == n // 4 and kept | aside == set(range(n)) and not kept & aside
+        kept_y, aside_y = (set(torch.nonzero(part.y_weight[0, index]).flatten().tolist()) for part in (train, held))
+        assert len(aside_y) == m // 4 and kept_y | aside_y == set(range(n, n + m)) and not kept_y & aside_y
+        f = features(torch.cat([x, y])[None])[0].detach().numpy()
+        differences = [
+            f[sorted(rows)].mean(0) - f[sorted(other)].mean(0) for rows, other in ((kept, kept_y), (aside, aside_y))
+        ]
+        moment += np.outer(*differences) / 4
+        for part in (f[:n], f[n:]):
+            inside += (len(part) - 1) * np.cov(part.T)
+            freedom += len(part) - 1
+    assert inside / freedom == pytest.approx(np.eye(2), abs=0.01)  # but for the ridge
+    symmetric = (moment + moment.T) / 2
+    assert symmetric - np.diag(np.diag(symmetric)) == pytest.approx(np.zeros((2, 2)), abs=1e-10)
+    assert features.prior[0].numpy() == pytest.approx(np.clip(np.diag(symmetric), 0, None), abs=1e-10)
+
+
+def test_what_is_learned_is_what_differed(learner):
+    """Along the leading feature the meta-tasks differ; it follows the column that was shifted, not the other."""
+    assert learner.prior[0] > 2 * learner.prior[1] and learner.prior[0] > 0.2
+    grid = torch.randn(1, 500, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    leading = learner.features(grid)[0, :, -1].detach().numpy()
+    correlations = [abs(np.corrcoef(leading, grid[0, :, column])[0, 1]) for column in range(2)]
+    assert correlations[0] > 0.8 > 0.3 > correlations[1]
+    assert learner.task_names == tuple(tasks())
+
+
+def test_training_stops_where_held_out_rows_say(learner):
+    """With 300 rows the networks overfit: training error goes on falling, held-out error rises again, and is heeded."""
+    course = learner.course
+    assert course.step.tolist() == list(range(0, 401, 20))
+    assert course.train[-1, 0] < course.train[5, 0] < course.train[0, 0] == pytest.approx(np.log(2))
+    assert course.held_out[-1, 0] > course.held_out.min() + 0.05
+
+
+def test_the_kernel_and_the_witness_equal_their_formulas(learner):
+    x, y = target(9, 7)
+    psi_x, psi_y = (learner.features(rows[None])[0].detach() for rows in (x, y))
+    s = learner.features.prior[0]
+    weights = s / (s + 4 / 16)
+    assert torch.allclose(prior_weights(learner.features, 16)[0], weights)
+    gram = FeatureKernel(learner.features, weights[None])(x[None], y[None])[0]
+    assert torch.allclose(gram, (psi_x * weights) @ psi_y.T / weights.sum(), atol=1e-12)
+    witness = fit_witness(learner.features, TwoSample(x[None], y[None]), PRESETS["recommended"], [])
+    direction = s / (s + 1 / 9 + 1 / 7) * (psi_x.mean(0) - psi_y.mean(0))
+    assert torch.allclose(witness(x[None])[0], psi_x @ direction, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", OURS)
+def test_meta_tests_keep_their_level(learner, method):
+    """1,000 null targets of unequal sizes: rejections in the binomial 99 % band."""
+    g = np.random.default_rng(21)
+    x, y = (torch.from_numpy(g.standard_t(3, size=(1000, n, 2))) for n in (16, 24))
+    bound = replace(learner, method=method).bound(CPU)
+    results = run_tests(TwoSample(x, y), bound, seeds=range(1000), n_permutations=99)
+    low, high = stats.binom.interval(0.99, 1000, 0.05)
+    assert low <= sum(result.rejected for result in results) <= high
+
+
+@pytest.mark.parametrize("method", OURS)
+def test_related_tasks_find_what_they_know(learner, method):
+    """A shift of 0.8 in 100 targets of 20 test rows a sample: more power than MMD-M, which knows nothing."""
+    pairs = [target(40, 40, seed=seed) for seed in range(100)]
+    batch = TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]))
+    half = TwoSample(batch.x[:, :20], batch.y[:, :20])
+    bound = replace(learner, method=method).bound(CPU)
+    found = run_tests(batch if bound.needs_split else half, bound, seeds=range(100), n_permutations=99)
+    known = run_tests(half, m2st.METHODS["MMD-M"], seeds=range(100), n_permutations=99)
+    gain = sum(r.rejected for r in found) - sum(r.rejected for r in known)
+    assert gain > (-5 if method == "Meta-FUSE" else 5)
+
+
+@pytest.mark.parametrize("method", OURS)
+def test_swapping_and_repeating_change_nothing(learner, method):
+    mine = replace(learner, method=method)
+    for sizes in ((30, 30), (24, 32)):
+        x, y = target(*sizes)
+        there, back = mine.test(x, y, n_permutations=99), mine.test(y, x, n_permutations=99)
+        assert there.p_value == back.p_value and there.statistic == pytest.approx(back.statistic, rel=1e-6)
+    assert mine.test(x, y, n_permutations=99) == there
+
+
+@pytest.mark.parametrize("method", OURS)
+def test_separated_and_identical_targets(learner, method):
+    x, _ = target(30, 30)
+    mine = replace(learner, method=method)
+    assert mine.test(x, x + 100).p_value == 0.001
+    if method != "Meta-WiTS":  # one-sided: without a difference its sign is a guess
+        assert mine.test(x, x.clone()).p_value == 1
+
+
+def test_one_call_trains_and_tests():
+    x, y = target()
+    few = list(tasks(2).values())
+    once = m2st.two_sample_test(x, y, method="Meta-Witness", meta_tasks=few, seed=4)
+    learner = m2st.meta_train("Meta-Witness", few, seed=4)
+    assert once == learner.test(x, y, seed=4)
+    assert learner.task_names == ("task 1", "task 2")
+
+
+def test_a_saved_learner_gives_the_same_bits_in_a_new_process(learner, tmp_path):
+    x, y = target()
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    learner.save(tmp_path / "learner")
+    script = (
+        "import sys, json, numpy as np, m2st_core as m2st\n"
+        "r = m2st.load_learner('learner').test(np.load('x.npy'), np.load('y.npy'), seed=8)\n"
+        "print(json.dumps([r.p_value, r.statistic.hex(), [v.hex() for v in r.null.tolist()]]))"
+    )
+    environment = {"PYTHONPATH": ":".join(sys.path), "PATH": ""}
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    here = learner.test(x, y, seed=8)
+    assert json.loads(run.stdout) == [here.p_value, here.statistic.hex(), [v.hex() for v in here.null.tolist()]]
+
+
+def test_damaged_learners_are_refused(learner, tmp_path):
+    with pytest.raises(ValueError, match="learner.json is missing"):
+        m2st.load_learner(tmp_path)
+
+    def damaged(name, change):
+        folder = tmp_path / name
+        learner.save(folder)
+        change(folder)
+        with pytest.raises(ValueError) as caught:
+            m2st.load_learner(folder)
+        return str(caught.value)
+
+    tensors = "learner.safetensors"
+    flip = lambda f: (f / tensors).write_bytes((f / tensors).read_bytes()[:-1] + b"?")  # noqa: E731
+    assert "is damaged" in damaged("flipped", flip)
+    assert "is damaged" in damaged("cut", lambda f: (f / tensors).write_bytes((f / tensors).read_bytes()[:100]))
+    assert "damaged learner" in damaged("no json", lambda f: (f / "learner.json").write_text("{"))
+    assert "missing" in damaged("half", lambda f: (f / tensors).unlink())
+
+    def edit(**changes):
+        def change(folder):
+            about = json.loads((folder / "learner.json").read_text())
+            (folder / "learner.json").write_text(json.dumps(about | changes))
+
+        return change
+
+    assert "format 99" in damaged("newer", edit(format=99))
+    assert "Unknown method" in damaged("foreign", edit(method="Meta-X"))
+    assert "can not use" in damaged("other", edit(method="MMD-D"))
+
+
+X, Y = np.random.default_rng(0).standard_normal((2, 12, 2))
+
+
+@pytest.mark.parametrize(
+    ("meta", "message"),
+    [
+        ([], "meta_tasks is empty"),
+        (None, "none are given"),
+        (7, "must be a list of"),
+        ([X], "Meta-task 'task 1' is not a pair"),
+        ([(X, Y), (X, Y[:1])], "Meta-task 'task 2': y has 1 row"),
+        ({"a": (X, Y), "b": (X[:, :1], Y[:, :1])}, "Meta-task 'b' has 1 columns and 'a' has 2"),
+        ({"a": (X, Y), "b": (np.ones((5, 2)), np.ones((5, 2)))}, "Meta-task 'b': All rows of x and y are identical"),
+        ([(X, Y * np.nan)], "Meta-task 'task 1': y has nan"),
+        ([(X[:, :1], Y[:, :1])], "The meta-tasks have 1 columns and x and y have 2"),
+    ],
+)
+def test_bad_meta_tasks_are_named(meta, message, monkeypatch):
+    with pytest.raises(ValueError, match=message):
+        m2st.two_sample_test(X, Y, method="Meta-Witness", meta_tasks=meta)
+
+
+def test_methods_and_presets_that_do_not_fit_are_named():
+    with pytest.raises(ValueError, match="MMD-D does not learn from meta-tasks"):
+        m2st.two_sample_test(X, Y, method="MMD-D", meta_tasks=[(X, Y)])
+    with pytest.raises(ValueError, match="Use two_sample_test"):
+        m2st.meta_train("MMD-D", [(X, Y)])
+    with pytest.raises(ValueError, match="not part of the preset 'paper'"):
+        m2st.meta_train("Meta-WiTS", [(X, Y)], preset="paper")
+    with pytest.raises(ValueError, match="not available in this version"):
+        m2st.meta_train("Meta-KL", [(X, Y)])
+
+
+def test_one_task_is_enough_to_learn_from():
+    assert m2st.meta_train("Meta-Witness", [(X, Y + 2)]).test(X, Y + 3).rejected
+
+
+def test_target_rows_among_the_meta_rows_are_reported(learner):
+    x, y = target()
+    x[:3] = tasks()["shift 2"].x[:3]
+    assert any(note.startswith("3 rows of x and y are also in the meta-tasks") for note in learner.test(x, y).notes)
+    assert not learner.test(*target()).notes
+
+
+def test_training_can_be_cancelled():
+    def stop(step, total, value):
+        assert total == 400
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        m2st.meta_train("Meta-WiTS", tasks(), progress=stop)
