@@ -87,7 +87,9 @@ def show(job: Job, key: Hashable) -> None:
     if job.state == "failed":
         st.error(job.error)
     if job.state != "done":
-        st.button("Run again", on_click=job_manager().drop, args=(key,), help="Start this test anew.")
+        if st.button("Run again", help="Start this test anew."):
+            job_manager().drop(key)
+            st.rerun()
         return
     result = job.result
     (st.warning if result.rejected else st.info)(p_value_in_words(result))
