@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -62,7 +63,7 @@ class MetaFeatures(nn.Module):
 
 @dataclass(frozen=True)
 class Course:
-    """The training curve: cross-entropy of the training rows at each check, and of the held-out rows, (checks, R)."""
+    """The training curve, (checks, R): the training rows' cross-entropy, and the gain on held-out rows."""
 
     step: np.ndarray
     train: np.ndarray
@@ -72,7 +73,7 @@ class Course:
 def fit_features(
     meta: MetaSample, settings: WarmStart, streams: Sequence[Streams], progress: Progress | None = None
 ) -> tuple[MetaFeatures, Course]:
-    """Train φ on the meta-tasks, keep each network as it was when held-out rows were told apart best, and align it."""
+    """Train φ on the meta-tasks, keep each network as it was when held-out rows differed most, and align it."""
     repeats, tasks, longest, dimension = meta.rows.shape
     networks = repeats * settings.starts
     train, held_out = meta.hold_out(settings.held_out, [stream.torch("held-out rows") for stream in streams])
@@ -99,22 +100,24 @@ def fit_features(
 
     parameters = [*network.parameters(), heads]
     best = [parameter.detach().clone() for parameter in parameters]
-    lowest = torch.full((networks,), torch.inf, device=rows.device)
+    highest = torch.full((networks,), -torch.inf, dtype=torch.float64, device=rows.device)
     optimiser = torch.optim.Adam(parameters, lr=settings.learning_rate)
     batches = [stream.torch("meta-batches") for stream in network_streams]
     count = min(settings.tasks_per_step, tasks)
     checked: list[int] = []
-    curves: tuple[list[Tensor], list[Tensor]] = ([], [])  # of the training rows, of the held-out rows
+    curves: tuple[list[Tensor], list[Tensor]] = ([], [])
     for step in range(settings.steps + 1):
         if step % settings.check_every == 0:
             with torch.no_grad():
-                values = [loss(everything, *part) for part in weights]
-            better = values[1] < lowest
-            lowest = lowest.where(~better, values[1])
+                trained = loss(everything, *weights[0])
+                raw = network(rows.flatten(1, 2)).double().reshape(networks, tasks, longest, -1)
+                found = prior_alignment(raw, *weights).gain
+            better = found > highest
+            highest = highest.where(~better, found)
             for kept, parameter in zip(best, parameters, strict=True):
                 kept[better] = parameter.detach()[better]
             checked.append(step)
-            for curve, value in zip(curves, values, strict=True):
+            for curve, value in zip(curves, (trained, found), strict=True):
                 curve.append(value.reshape(repeats, -1).mean(dim=-1))
         if step == settings.steps:
             break
@@ -136,41 +139,67 @@ def fit_features(
 
 def _per_network(meta: MetaSample, starts: int) -> tuple[Tensor, Tensor]:
     """The weights of each repeat, once for each of its networks."""
-    x_weight, y_weight = (w.repeat_interleave(starts, dim=0).float() for w in (meta.x_weight, meta.y_weight))
+    x_weight, y_weight = (w.repeat_interleave(starts, dim=0) for w in (meta.x_weight, meta.y_weight))
     return x_weight, y_weight
 
 
 @torch.no_grad()
 def align(features: MetaFeatures, train: MetaSample, held_out: MetaSample) -> None:
-    """Whiten φ by its covariance within samples, rotate it to the prior's eigenvectors, and store the eigenvalues.
-
-    φ was made to see differences between the training rows, so their d_i exaggerate. Held-out rows do not: with d_i
-    from the one and d'_i from the other, the mean of d_i d'_iᵀ has no noise term and no such bias.
-    """
+    """Whiten φ by its covariance within samples, rotate it to the prior's eigenvectors, and store the eigenvalues."""
     repeats, tasks, longest = train.rows.shape[:3]
     raw = features.raw(train.rows.flatten(1, 2)).double().reshape(repeats, tasks, longest, -1)
-    covariance = torch.zeros_like(features.transform)
-    freedom = raw.new_zeros(repeats)
-    for first, second in ((train.x_weight, held_out.x_weight), (train.y_weight, held_out.y_weight)):
-        inside = ((first > 0) | (second > 0)).to(raw)  # … x L: all rows of one sample of each task
+    weights = [(part.x_weight, part.y_weight) for part in (train, held_out)]
+    features.centre, features.transform, features.prior, _ = prior_alignment(raw, weights[0], weights[1])
+
+
+class Alignment(NamedTuple):
+    """Centre (R, 1, Q), transform (R, Q, Q) and prior (R, Q), rising, of raw features; and how good they are.
+
+    ``gain`` (R,) is the difference of held-out rows along each task's witness, learned on its training rows, in
+    within-sample standard deviations.
+    """
+
+    centre: Tensor
+    transform: Tensor
+    prior: Tensor
+    gain: Tensor
+
+
+def prior_alignment(raw: Tensor, train: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor]) -> Alignment:
+    """How to whiten and rotate raw features (R, T, L, Q), with the rows' weights for x and y.
+
+    The directions are the eigenvectors of the mean of d_i d_iᵀ over all rows. But φ was made to see differences between
+    the training rows, so their d_i exaggerate; held-out rows' d'_i do not. The prior along a direction u is therefore
+    the mean of (u·d_i)(u·d'_i), d_i from the one and d'_i from the other, which has neither noise term nor bias.
+    """
+    tasks = raw.shape[1]
+    covariance = raw.new_zeros(raw.shape[0], raw.shape[-1], raw.shape[-1])
+    freedom, means = raw.new_zeros(raw.shape[0]), []
+    for first, second in zip(train, held_out, strict=True):  # the rows of x, then those of y
+        inside = ((first > 0) | (second > 0)).to(raw)
         mean = torch.einsum("rtl,rtlq->rtq", inside, raw) / inside.sum(dim=-1, keepdim=True)
-        centred = (raw - mean[:, :, None]) * inside[..., None]
-        covariance += torch.einsum("rtlp,rtlq->rpq", centred, centred)
+        centred = ((raw - mean[:, :, None]) * inside[..., None]).flatten(1, 2)
+        covariance += centred.mT @ centred
         freedom += inside.sum(dim=(1, 2)) - tasks
-        features.centre = features.centre + 0.5 * mean.mean(dim=1, keepdim=True)
+        means.append(mean)
     covariance /= freedom.clamp(min=1)[:, None, None]
     diagonal = covariance.diagonal(dim1=-2, dim2=-1)
     ridge = RIDGE * diagonal + torch.finfo(torch.float32).eps * (diagonal.mean(dim=-1, keepdim=True) + 1)
     factor = torch.linalg.cholesky(covariance + torch.diag_embed(ridge))
     whiten = torch.linalg.inv(factor).mT  # φ @ whiten has covariance I within samples
-    d, d_held = (
-        (torch.einsum("rtl,rtlq->rtq", part.x_weight - part.y_weight, raw)) @ whiten for part in (train, held_out)
-    )
-    complete = (held_out.x_weight.any(dim=-1) & held_out.y_weight.any(dim=-1)).to(raw)[..., None]  # R x T x 1
-    moment = (d * complete).mT @ d_held / complete.sum(dim=1, keepdim=True).clamp(min=1)
-    values, directions = torch.linalg.eigh(0.5 * (moment + moment.mT))
-    features.transform = whiten @ directions
-    features.prior = values.clamp(min=0)
+    overall = (means[0] - means[1]) @ whiten
+    transform = whiten @ torch.linalg.eigh(overall.mT @ overall).eigenvectors
+    d, d_held = (torch.einsum("rtl,rtlq->rtq", x - y, raw) @ transform for x, y in (train, held_out))
+    complete = ((held_out[0] > 0).any(dim=-1) & (held_out[1] > 0).any(dim=-1)).to(raw)[..., None]  # R x T x 1
+    count = complete.sum(dim=1).clamp(min=1)
+    prior, order = ((d * d_held * complete).sum(dim=1) / count).clamp(min=0).sort(dim=-1)
+    noise = (train[0].square() + train[1].square()).sum(dim=-1)[..., None]  # R x T x 1: 1/n + 1/m
+    expected = (d.square() - noise).mean(dim=1, keepdim=True).clamp(min=0)
+    witness = complete * d * expected / (expected + noise)
+    length = witness.square().sum(dim=(1, 2)).sqrt().clamp(min=torch.finfo(raw.dtype).tiny)
+    gain = (witness * d_held).sum(dim=(1, 2)) / (length * count[:, 0].sqrt())
+    centre = 0.5 * (means[0] + means[1]).mean(dim=1, keepdim=True)
+    return Alignment(centre, transform.take_along_dim(order[:, None], dim=-1), prior, gain)
 
 
 def _units(meta: MetaSample, starts: int) -> Units:

@@ -27,7 +27,7 @@ CPU = torch.device("cpu")
 def tasks(count=6, seed=1):
     """Mean shifts of either sign along the first column, with sizes that differ between tasks and samples."""
     return {
-        f"shift {index}": m2st.make_task("mean_shift", shift=(-1) ** index * 0.8).sample(
+        f"shift {index}": m2st.make_task("mean_shift", shift=(-1) ** index * 0.8, dimension=6).sample(
             20 + 3 * index, 35 - 2 * index, seed=seed + index
         )
         for index in range(count)
@@ -40,16 +40,16 @@ def learner():
 
 
 def target(n=40, m=30, shift=0.8, seed=50):
-    return m2st.make_task("mean_shift", shift=shift).sample(n, m, seed=seed)
+    return m2st.make_task("mean_shift", shift=shift, dimension=6).sample(n, m, seed=seed)
 
 
 def test_padding_holding_out_and_alignment_equal_plain_loops():
-    """ψ has unit covariance within samples, and the prior holds the eigenvalues of the mean of d_i d'_iᵀ."""
+    """ψ has unit covariance within samples and uncorrelated d_i; the prior is the mean of d_i·d'_i, held out."""
     meta = as_meta_sample(tasks(4))
     train, held = meta.hold_out(0.25, [torch.Generator().manual_seed(5)])
-    features = MetaFeatures(MLP((2, 2), [torch.Generator().manual_seed(5)]), 1, 2)
+    features = MetaFeatures(MLP((6, 2), [torch.Generator().manual_seed(5)]), 1, 2)
     align(features, train, held)
-    inside, moment, freedom = np.zeros((2, 2)), np.zeros((2, 2)), 0
+    inside, overall, prior, freedom = np.zeros((2, 2)), np.zeros((2, 2)), np.zeros(2), 0
     for index, (x, y) in enumerate(tasks(4).values()):
         n, m = len(x), len(y)
         kept, aside = (set(torch.nonzero(part.x_weight[0, index]).flatten().tolist()) for part in (train, held))
@@ -57,35 +57,36 @@ def test_padding_holding_out_and_alignment_equal_plain_loops():
         kept_y, aside_y = (set(torch.nonzero(part.y_weight[0, index]).flatten().tolist()) for part in (train, held))
         assert len(aside_y) == m // 4 and kept_y | aside_y == set(range(n, n + m)) and not kept_y & aside_y
         f = features(torch.cat([x, y])[None])[0].detach().numpy()
-        differences = [
+        d, d_held = (
             f[sorted(rows)].mean(0) - f[sorted(other)].mean(0) for rows, other in ((kept, kept_y), (aside, aside_y))
-        ]
-        moment += np.outer(*differences) / 4
+        )
+        prior += d * d_held / 4
+        overall += np.outer(*[f[:n].mean(0) - f[n:].mean(0)] * 2) / 4
         for part in (f[:n], f[n:]):
             inside += (len(part) - 1) * np.cov(part.T)
             freedom += len(part) - 1
     assert inside / freedom == pytest.approx(np.eye(2), abs=0.01)  # but for the ridge
-    symmetric = (moment + moment.T) / 2
-    assert symmetric - np.diag(np.diag(symmetric)) == pytest.approx(np.zeros((2, 2)), abs=1e-10)
-    assert features.prior[0].numpy() == pytest.approx(np.clip(np.diag(symmetric), 0, None), abs=1e-10)
+    assert overall[0, 1] == pytest.approx(0, abs=1e-12)
+    assert features.prior[0].numpy() == pytest.approx(np.clip(prior, 0, None), abs=1e-12)
+    assert features.prior[0, 0] <= features.prior[0, 1]
 
 
 def test_what_is_learned_is_what_differed(learner):
     """Along the leading feature the meta-tasks differ; it follows the column that was shifted, not the other."""
     assert learner.prior[0] > 2 * learner.prior[1] and learner.prior[0] > 0.2
-    grid = torch.randn(1, 500, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    grid = torch.randn(1, 500, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     leading = learner.features(grid)[0, :, -1].detach().numpy()
-    correlations = [abs(np.corrcoef(leading, grid[0, :, column])[0, 1]) for column in range(2)]
-    assert correlations[0] > 0.8 > 0.3 > correlations[1]
+    correlations = [abs(np.corrcoef(leading, grid[0, :, column])[0, 1]) for column in range(6)]
+    assert correlations[0] > 0.8 and max(correlations[1:]) < 0.5
     assert learner.task_names == tuple(tasks())
 
 
 def test_training_stops_where_held_out_rows_say(learner):
-    """With 300 rows the networks overfit: training error goes on falling, held-out error rises again, and is heeded."""
+    """With 300 rows the networks overfit: the training error goes on falling, the held-out gain falls back."""
     course = learner.course
     assert course.step.tolist() == list(range(0, 401, 20))
     assert course.train[-1, 0] < course.train[5, 0] < course.train[0, 0] == pytest.approx(np.log(2))
-    assert course.held_out[-1, 0] > course.held_out.min() + 0.05
+    assert course.held_out[-1, 0] < course.held_out.max() - 0.05
 
 
 def test_the_kernel_and_the_witness_equal_their_formulas(learner):
@@ -105,7 +106,7 @@ def test_the_kernel_and_the_witness_equal_their_formulas(learner):
 def test_meta_tests_keep_their_level(learner, method):
     """1,000 null targets of unequal sizes: rejections in the binomial 99 % band."""
     g = np.random.default_rng(21)
-    x, y = (torch.from_numpy(g.standard_t(3, size=(1000, n, 2))) for n in (16, 24))
+    x, y = (torch.from_numpy(g.standard_t(3, size=(1000, n, 6))) for n in (16, 24))
     bound = replace(learner, method=method).bound(CPU)
     results = run_tests(TwoSample(x, y), bound, seeds=range(1000), n_permutations=99)
     low, high = stats.binom.interval(0.99, 1000, 0.05)
@@ -122,7 +123,7 @@ def test_related_tasks_find_what_they_know(learner, method):
     found = run_tests(batch if bound.needs_split else half, bound, seeds=range(100), n_permutations=99)
     known = run_tests(half, m2st.METHODS["MMD-M"], seeds=range(100), n_permutations=99)
     gain = sum(r.rejected for r in found) - sum(r.rejected for r in known)
-    assert gain > (-5 if method == "Meta-FUSE" else 5)
+    assert gain > 5  # two standard errors of a paired comparison of 100
 
 
 @pytest.mark.parametrize("method", OURS)
@@ -184,7 +185,12 @@ def test_damaged_learners_are_refused(learner, tmp_path):
         return str(caught.value)
 
     tensors = "learner.safetensors"
-    flip = lambda f: (f / tensors).write_bytes((f / tensors).read_bytes()[:-1] + b"?")  # noqa: E731
+
+    def flip(folder):
+        saved = bytearray((folder / tensors).read_bytes())
+        saved[-1] ^= 1
+        (folder / tensors).write_bytes(saved)
+
     assert "is damaged" in damaged("flipped", flip)
     assert "is damaged" in damaged("cut", lambda f: (f / tensors).write_bytes((f / tensors).read_bytes()[:100]))
     assert "damaged learner" in damaged("no json", lambda f: (f / "learner.json").write_text("{"))
