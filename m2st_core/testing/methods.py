@@ -6,13 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from m2st_core.kernels import Kernel
 from m2st_core.learners import (
-    KernelBank,
-    RowClassifier,
     fit_bank,
     fit_classifier,
     fit_deep,
@@ -22,15 +18,13 @@ from m2st_core.learners import (
     fit_smooth_characteristic,
 )
 from m2st_core.learners.bank import WIDTHS
-from m2st_core.learners.meta_witness import Witness, fit_witness, meta_bank, witness_kernel
+from m2st_core.learners.meta_witness import fit_witness, meta_bank, witness_kernel
 from m2st_core.learners.warm_start import MetaFeatures
 from m2st_core.presets import Preset
 from m2st_core.registry import Registry
 from m2st_core.rng import Streams
-from m2st_core.testing.permutation import permuted_fuse, permuted_mean_difference, permuted_mmd2
+from m2st_core.testing.statistics import fuse, label_difference, mmd2, probability_difference, witness_difference
 from m2st_core.types import Progress
-
-TIE_BREAK = 1e-8
 
 Fit = Callable[[Any, Preset, Sequence[Streams], Progress | None], Any]
 """Learns from a TwoSample of training rows, or, where nothing is split off, from the pooled rows without labels."""
@@ -57,44 +51,6 @@ class Method:
     fit: Fit | None = None
     adapt: Adapt | None = None  # how a method with meta-tasks turns what it learned from them into a fit
     statistics: Statistics | None = None  # what an exact test permutes
-
-
-def mmd2(kernel: Kernel, pooled: Tensor, members: Tensor, n: int, progress: Progress | None) -> tuple[Tensor, Tensor]:
-    """MMD²_u of a kernel."""
-    return permuted_mmd2(kernel, pooled, members, n, progress=progress)
-
-
-def fuse(bank: KernelBank, pooled: Tensor, members: Tensor, n: int, progress: Progress | None) -> tuple[Tensor, Tensor]:
-    """MMD-FUSE of a bank of kernels."""
-    return permuted_fuse(bank.families.values(), pooled, members, n, progress)
-
-
-@torch.no_grad()
-def label_difference(
-    classifier: RowClassifier, pooled: Tensor, members: Tensor, n: int, progress: Progress | None
-) -> tuple[Tensor, Tensor]:
-    """|Difference of the mean predicted label|: the MMD of k(x, y) = 1[f(x)>0]·1[f(y)>0].
-
-    Counts of labels tie often, which would make the test conservative; C2ST-L's statistic breaks the ties.
-    """
-    logits = classifier(pooled)
-    return permuted_mean_difference(torch.lerp((logits > 0).to(logits), logits.sigmoid(), TIE_BREAK), members, n)
-
-
-@torch.no_grad()
-def probability_difference(
-    classifier: RowClassifier, pooled: Tensor, members: Tensor, n: int, progress: Progress | None
-) -> tuple[Tensor, Tensor]:
-    """|Difference of the mean class probability|: the MMD of k(x, y) = p(x)·p(y), p the classifier's probability."""
-    return permuted_mean_difference(classifier(pooled).sigmoid(), members, n)
-
-
-@torch.no_grad()
-def witness_difference(
-    witness: Witness, pooled: Tensor, members: Tensor, n: int, progress: Progress | None
-) -> tuple[Tensor, Tensor]:
-    """Difference of the mean witness, one-sided: the training rows have told its sign."""
-    return permuted_mean_difference(witness(pooled), members, n, two_sided=False)
 
 
 LIU_2020 = "Liu, Xu, Lu, Zhang, Gretton, Sutherland (2020), Learning deep kernels for non-parametric two-sample tests"

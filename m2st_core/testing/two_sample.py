@@ -51,35 +51,24 @@ def two_sample_test(
     >>> m2st.two_sample_test(x, y, method="MMD-M").p_value
     0.001
     """
-    spec, settings = METHODS.find(method), PRESETS.find(preset)
-    if spec.needs_meta:
-        if meta_tasks is None:
-            raise ValueError(
-                f"{method} learns its kernel from meta-tasks, and none are given. Pass meta_tasks=[(x1, y1), …], "
-                f"or use a method that needs none: {', '.join(m.name for m in METHODS.values() if not m.needs_meta)}."
-            )
-        as_two_sample(x, y)  # a bad target is known before the training
-        learner = meta_train(method, meta_tasks, preset=preset, seed=seed, device=device, progress=progress)
-        return learner.test(
-            x,
-            y,
-            alpha=alpha,
-            n_permutations=n_permutations,
-            train_fraction=train_fraction,
-            seed=seed,
-            device=device,
-            progress=progress,
+    spec, values = METHODS.find(method), PRESETS.find(preset)
+    settings: dict[str, Any] = {
+        "alpha": alpha,
+        "n_permutations": n_permutations,
+        "train_fraction": train_fraction,
+        "seed": seed,
+        "device": device,
+        "progress": progress,
+    }
+    if not spec.needs_meta:
+        if meta_tasks is not None:
+            raise ValueError(f"{method} does not learn from meta-tasks. Leave meta_tasks out, or use Meta-FUSE.")
+        return run_test(as_two_sample(x, y), spec, preset=values, **settings)
+    if meta_tasks is None:
+        raise ValueError(
+            f"{method} learns its kernel from meta-tasks, and none are given. Pass meta_tasks=[(x1, y1), …], "
+            f"or use a method that needs none: {', '.join(m.name for m in METHODS.values() if not m.needs_meta)}."
         )
-    if meta_tasks is not None:
-        raise ValueError(f"{method} does not learn from meta-tasks. Leave meta_tasks out, or use Meta-FUSE.")
-    return run_test(
-        as_two_sample(x, y),
-        spec,
-        seed=seed,
-        alpha=alpha,
-        n_permutations=n_permutations,
-        train_fraction=train_fraction,
-        preset=settings,
-        device=device,
-        progress=progress,
-    )
+    as_two_sample(x, y)  # a bad target is known before the training
+    learner = meta_train(method, meta_tasks, preset=preset, seed=seed, device=device, progress=progress)
+    return learner.test(x, y, **settings)

@@ -12,7 +12,7 @@ import m2st_core as m2st
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing import run_tests
-from m2st_core.testing.run import split
+from m2st_core.testing.split import split
 from m2st_core.types import Cancelled, TwoSample
 
 METHODS = {name: method for name, method in m2st.METHODS.items() if not method.needs_meta}
