@@ -10,6 +10,7 @@ from m2st_core.dashboard.single_test import SingleTest
 from m2st_core.dashboard.words import p_value_in_words
 from m2st_core.figures import null_figure, samples_figure
 from m2st_core.presets import PRESETS
+from m2st_core.types import TwoSample
 
 LARGEST_SAMPLE = 2000
 POLL_SECONDS = 0.4
@@ -94,7 +95,7 @@ def show(job: Job, key: Hashable) -> None:
     result = job.result
     (st.warning if result.rejected else st.info)(p_value_in_words(result))
     columns = st.columns(4)
-    columns[0].metric("p-value", f"{result.p_value:.3g}", help="Share of labellings that look at least this different.")
+    columns[0].metric("p-value", f"{result.p_value:.3g}", help="How often so large a difference appears if P = Q.")
     error = f"± {result.p_value_se:.1g}" if result.by_permutation else "none"
     columns[1].metric("Monte-Carlo error", error, help="How much p would vary with other random permutations.")
     learned, tested = (f"{n} + {m}" if n else "none" for n, m in (result.n_train, result.n_test))
@@ -104,13 +105,13 @@ def show(job: Job, key: Hashable) -> None:
         st.caption(note)
 
 
-def show_charts(settings: SingleTest, job: Job) -> None:
+def show_charts(sample: TwoSample, job: Job) -> None:
     """Step 4: what went in, and what the statistic does when nothing is going on."""
     left, right = st.columns(2, gap="large")
     with left:
         st.subheader("The two samples")
-        x, y = (part.numpy() for part in settings.sample())
-        alt = f"Scatter plot of {settings.n} rows of x and {settings.m} rows of y."
+        x, y = (part.numpy() for part in sample)
+        alt = f"Scatter plot of {len(x)} rows of x and {len(y)} rows of y."
         st.plotly_chart(samples_figure(x, y), width="stretch", key="samples_chart", alt=alt)
     with right:
         st.subheader("The statistic, if P = Q")
@@ -128,11 +129,11 @@ def main() -> None:
     with st.sidebar:
         settings = ask()
     try:
-        settings.sample()
+        sample = settings.sample()
     except ValueError as error:
         st.error(str(error))
         return
-    show_charts(settings, watch(settings))
+    show_charts(sample, watch(settings))
     with st.expander("Repeat this in Python"):
         st.code(settings.as_python(), language="python")
 

@@ -28,16 +28,6 @@ class MetaSample:
     y_weight: Tensor
     names: tuple[str, ...]
 
-    @property
-    def n_tasks(self) -> int:
-        """T."""
-        return self.rows.shape[1]
-
-    @property
-    def noise(self) -> Tensor:
-        """1/n_i + 1/m_i: the variance of a difference of means of unit-variance rows, (R, T)."""
-        return self.x_weight.square().sum(dim=-1) + self.y_weight.square().sum(dim=-1)
-
     def hold_out(self, share: float, generators: Sequence[torch.Generator]) -> tuple[MetaSample, MetaSample]:
         """The same tasks with this share of each sample's rows set aside, and with only those, at random.
 

@@ -126,11 +126,11 @@ def _test_chunk(
     assert method.fit is not None
     if method.needs_split:
         train, test = split(sample, n_train, streams)
-        swap = comes_second(train)  # by training rows alone: no test row has a say in what is learned
+        swap = comes_second(train, sample.sizes)  # by training rows alone: no test row has a say in what is learned
         train, test = exchanged(train, swap), exchanged(test, swap)
         learned = method.fit(train, preset, streams, progress)
     else:
-        test = exchanged(sample, comes_second(sample))
+        test = exchanged(sample, comes_second(sample, sample.sizes))
         learned = method.fit(test.pooled, preset, streams, progress)
     if method.statistics is None:
         return _asymptotic(learned, test, n_permutations, preset, streams)

@@ -53,12 +53,13 @@ def split_sizes(
     )
 
 
-def comes_second(sample: TwoSample) -> Tensor:
+def comes_second(sample: TwoSample, sizes: tuple[int, int]) -> Tensor:
     """Whether x should be called y, in each run: the smaller sample is first, or the one that starts lower: (R,).
 
-    A test gives the same result when x and y are exchanged, because it puts them into one order first.
+    A test gives the same result when x and y are exchanged, because it puts them into one order first. ``sizes`` are
+    those of the whole samples: parts of unequal samples may be equally long, and still all must swap or none.
     """
-    n, m = sample.sizes
+    n, m = sizes
     if n != m:
         return torch.full(sample.x.shape[:1], n > m)
     x, y = sample.x.flatten(1), sample.y.flatten(1)

@@ -225,7 +225,7 @@ X, Y = np.random.default_rng(0).standard_normal((2, 12, 2))
         ([(X[:, :1], Y[:, :1])], "The meta-tasks have 1 columns and x and y have 2"),
     ],
 )
-def test_bad_meta_tasks_are_named(meta, message, monkeypatch):
+def test_bad_meta_tasks_are_named(meta, message):
     with pytest.raises(ValueError, match=message):
         m2st.two_sample_test(X, Y, method="Meta-Witness", meta_tasks=meta)
 

@@ -122,6 +122,18 @@ def test_a_batch_gives_what_single_runs_give():
         assert batch[seed].statistic == pytest.approx(single.statistic, abs=1e-6)
 
 
+@pytest.mark.parametrize("sizes", [(21, 20), (20, 21)])
+def test_a_batch_of_unequal_samples_with_equal_training_parts(sizes):
+    """Of 21 and 20 rows ten teach in each sample: every run is put into the same order, by size."""
+    pairs = [pair(*sizes, seed=seed) for seed in range(8)]
+    together = TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]))
+    settings = {"seeds": range(8), "n_permutations": 99, "preset": SHORT}
+    there = run_tests(together, METHODS["MMD-O"], **settings)
+    back = run_tests(together.swapped(), METHODS["MMD-O"], **settings)
+    assert there[0].n_train == (10, 10) and there[0].n_test == (sizes[0] - 10, sizes[1] - 10)
+    assert [result.p_value for result in there] == [result.p_value for result in back]
+
+
 def test_no_row_that_teaches_is_tested():
     sample = TwoSample(torch.arange(10.0)[None, :, None], 100 + torch.arange(14.0)[None, :, None])
     train, test = split(sample, (5, 7), [Streams(0)])
