@@ -4,6 +4,7 @@ from m2st_core.types import Cancelled, TestResult, TwoSample  # isort: skip
 from m2st_core.presets import PRESETS  # isort: skip
 from m2st_core.tasks import TASKS, make_task  # isort: skip
 from m2st_core.tasks.meta import hdgm_meta_tasks  # isort: skip
+from m2st_core.learners.relatedness import Relatedness, relatedness  # isort: skip
 from m2st_core.testing import METHODS, MetaLearner, load_learner, meta_train, two_sample_test  # isort: skip
 
 __version__ = "0.1.0"
@@ -14,11 +15,13 @@ __all__ = [
     "TASKS",
     "Cancelled",
     "MetaLearner",
+    "Relatedness",
     "TestResult",
     "TwoSample",
     "hdgm_meta_tasks",
     "load_learner",
     "make_task",
     "meta_train",
+    "relatedness",
     "two_sample_test",
 ]

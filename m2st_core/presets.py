@@ -26,6 +26,8 @@ class Network:
 
     hidden: int | None = None
     standardise: bool = False  # scale the inputs by the training rows' mean and standard deviation
+    kaiming: bool = False  # first weights normal with variance 2/fan_in, no biases
+    as_published: bool = False  # σ_q²=0.3u, σ_φ²=0.02u, ε=(1e−8u)² at the start, u uniform; steps act on σ and √ε
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,58 @@ class Embedding:
 class WarmStart:
     """How features are learned from meta-tasks: K networks d→H→H→H→F, a linear head per task, Adam, cosine decay."""
 
-    starts: int = 3  # K
-    hidden: int = 30  # H
+    starts: int = 2  # K
+    hidden: int = 16  # H
     features: int = 6  # F
+    fourier: int = 40  # random Fourier features beside the networks, at most one per task
+    leading: int = 3  # directions that each network, and the Fourier features, contribute
     tasks_per_step: int = 20
-    steps: int = 400
-    learning_rate: float = 0.01
+    steps: int = 200
+    learning_rate: float = 0.015
     held_out: float = 0.25  # share of each task's rows that decides when to stop, and checks what was learned
     check_every: int = 20  # steps
+
+
+@dataclass(frozen=True)
+class MetaAscent:
+    """How one kernel is learned for all tasks: Algorithm 1, or AGT-KL where there are no inner steps."""
+
+    outer_steps: int
+    outer_rate: float  # Adam
+    tasks_per_step: int
+    inner_steps: int  # of gradient ascent on a task's support rows
+    inner_rate: float  # η
+    regularisation: float  # λ
+    second_order: bool = False  # differentiate through the inner steps
+    restart: bool = False  # every inner step starts again from θ, as the published code does
+    adapts: Literal["all", "network"] = "network"  # what the inner steps change; the rest changes in outer steps only
+    ratio_of_means: bool = False  # mean MMD²/√(mean σ̂²+λ) rather than the mean of the tasks' ratios
+    pooled_tasks: int = 1  # tasks that are put together to one
+    task_share: float = 1.0  # share of the tasks used, the first ones
+    support_share: float = 0.5  # share of a task's rows that adapts; the rest scores
+    held_out_tasks: float = 0.0  # share of the tasks that decide when to stop, and how far to adapt
+    check_every: int = 10  # outer steps
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """What happens to Meta-KL's and AGT-KL's kernel on the target's training rows."""
+
+    optimiser: Literal["gradient", "Adam"]
+    steps: tuple[int, ...]  # more than one: held-out tasks choose
+    learning_rate: float
+    row_share: float = 1.0  # of the rows, drawn anew each step
+
+
+@dataclass(frozen=True)
+class BaseKernels:
+    """Meta-MKL's base kernels, and how β is found."""
+
+    tasks: int  # drawn at random
+    ascent: Ascent | None  # of each task's kernel, from Meta-KL's start; None: the task's shrunk head
+    generic: bool  # Gaussian and Laplace kernels stand beside the tasks'
+    regularisations: tuple[float, ...]  # λ of the QP for β; more than one: held-out tasks choose
+    agt_starts: int  # AGT-MKL's independent initialisations
 
 
 @dataclass(frozen=True)
@@ -75,6 +121,10 @@ class Preset:
     network: Network
     classifier: Classifier
     embedding: Embedding
+    meta_network: Network
+    meta_kl: MetaAscent
+    adaptation: Adaptation
+    base_kernels: BaseKernels
     warm_start: WarmStart | None = None  # None: methods that need it are not part of the preset
 
 
@@ -92,6 +142,21 @@ PRESETS: Registry[Preset] = Registry(
                 network=Network(hidden=None, standardise=True),
                 classifier=Classifier(epochs=200, learning_rate=0.01, weight_decay=1e-4),
                 embedding=Embedding(steps=100),
+                meta_network=Network(),
+                meta_kl=MetaAscent(
+                    outer_steps=30,
+                    outer_rate=0.02,
+                    tasks_per_step=20,
+                    inner_steps=2,
+                    inner_rate=0.8,
+                    regularisation=1e-3,
+                    ratio_of_means=True,
+                    held_out_tasks=0.25,
+                ),
+                adaptation=Adaptation("gradient", steps=(0, 2, 10), learning_rate=0.8),
+                base_kernels=BaseKernels(
+                    tasks=10, ascent=None, generic=True, regularisations=(0.1, 1.0, 10.0), agt_starts=1
+                ),
                 warm_start=WarmStart(),
             ),
             Preset(
@@ -103,6 +168,25 @@ PRESETS: Registry[Preset] = Registry(
                 network=Network(),
                 classifier=Classifier(epochs=1000, learning_rate=1e-3),
                 embedding=Embedding(robust_start=False, reference="chi2"),
+                meta_network=Network(),
+                meta_kl=MetaAscent(
+                    outer_steps=1000,
+                    outer_rate=0.01,
+                    tasks_per_step=10,
+                    inner_steps=10,
+                    inner_rate=0.8,
+                    regularisation=1e-8,
+                    second_order=True,
+                    adapts="all",
+                ),
+                adaptation=Adaptation("gradient", steps=(10,), learning_rate=0.8),
+                base_kernels=BaseKernels(
+                    tasks=10,
+                    ascent=Ascent(steps=20, learning_rate=0.01, regularisation=1e-8),
+                    generic=False,
+                    regularisations=(1e-8,),
+                    agt_starts=10,
+                ),
             ),
             Preset(
                 name="released",
@@ -113,6 +197,27 @@ PRESETS: Registry[Preset] = Registry(
                 network=Network(),
                 classifier=Classifier(epochs=1000, learning_rate=1e-3),
                 embedding=Embedding(robust_start=False, optimise_frequencies=False, reference="chi2"),
+                meta_network=Network(hidden=30, kaiming=True, as_published=True),
+                meta_kl=MetaAscent(
+                    outer_steps=1000,
+                    outer_rate=0.01,
+                    tasks_per_step=10,
+                    inner_steps=10,
+                    inner_rate=0.8,
+                    regularisation=1e-8,
+                    restart=True,
+                    pooled_tasks=2,
+                    task_share=0.8,
+                    support_share=0.25,
+                ),
+                adaptation=Adaptation("Adam", steps=(50,), learning_rate=5e-5 / 3, row_share=0.2),
+                base_kernels=BaseKernels(
+                    tasks=10,
+                    ascent=Ascent(steps=20, learning_rate=0.01, regularisation=1e-8),
+                    generic=False,
+                    regularisations=(1e-8,),
+                    agt_starts=10,
+                ),
             ),
         )
     },

@@ -65,7 +65,9 @@ class TestResult:
     ``null`` is the statistic under B random relabellings of the test rows; for an asymptotic test it is B quantiles
     of the reference distribution. ``p_value_se`` is the Monte-Carlo standard error of the p-value (0 if asymptotic).
     ``n_train`` and ``n_test`` count the rows of (x, y) that taught the kernel and that were tested.
-    ``criterion`` is the power criterion Ĵ on the test rows, for kernel tests.
+    ``criterion`` is the power criterion Ĵ on the test rows, for kernel tests. ``weights`` are β of a mixture by the
+    name of each kernel, which is the name of the meta-task it came from; ``diagnostics`` is what else the learning has
+    to say, such as each kernel's Ĵ on the training rows.
     """
 
     __test__ = False  # not a pytest class
@@ -88,6 +90,8 @@ class TestResult:
     device: str
     seconds: float = field(compare=False)
     notes: tuple[str, ...] = ()
+    weights: dict[str, float] = field(default_factory=dict)
+    diagnostics: dict[str, Any] = field(default_factory=dict)
 
     @property
     def by_permutation(self) -> bool:

@@ -1,18 +1,22 @@
 """Room 2: k(x, y), batched by leading dimensions."""
 
 from m2st_core.kernels.base import Kernel
-from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
 from m2st_core.kernels.features import MLP
 from m2st_core.kernels.gaussian import GaussianKernel, median_squared_distance
 from m2st_core.kernels.laplace import LaplaceKernel
+from m2st_core.kernels.linear import ComposedKernel, LinearKernel
 from m2st_core.kernels.mixture import MixtureKernel
 
 __all__ = [
     "MLP",
+    "ComposedKernel",
     "DeepKernel",
     "GaussianKernel",
     "Kernel",
     "LaplaceKernel",
+    "LinearKernel",
     "MixtureKernel",
+    "RootDeepKernel",
     "median_squared_distance",
 ]

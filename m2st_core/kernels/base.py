@@ -11,6 +11,9 @@ Rows = tuple[Tensor, ...]
 """Embedded rows: tensors (…, n, ·) that share their leading dimensions."""
 
 
+SMALLEST_EXPONENT = -80.0  # exp of anything below is a denormal float32, which is 0 for us and slow for processors
+
+
 def take(rows: Rows, start: int, stop: int | None = None) -> Rows:
     """Rows start…stop of an embedding."""
     return tuple(part[..., start:stop, :] for part in rows)
@@ -33,20 +36,27 @@ class Kernel(nn.Module, ABC):
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """Kernel values (…, n, m); distances are taken in the rows' dtype, then rounded to ``dtype``."""
 
+    def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """Σ_i w_i·k_i over the last batch dimension: rows (…, k, n, ·), weights (…, k) → (…, n, m)."""
+        gram = self.gram(first, second, dtype)
+        return (gram * weights[..., None, None].to(gram.dtype)).sum(dim=-3)
+
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """The Gram matrix k(x_i, y_j): (…, n, m)."""
         return self.gram(self.embed(x), self.embed(y))
 
 
-def negative_squared_distances(a: Tensor, b: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+def negative_squared_distances(
+    a: Tensor, b: Tensor, dtype: torch.dtype | None = None, smallest: float | None = None
+) -> Tensor:
     """−‖a_i−b_j‖², (…, n, m), as one matrix product of the rows extended by their squared lengths.
 
     Both are first shifted by b's median, which leaves distances alone and keeps a large common offset, or one huge
-    row, from eating the digits. Rounding can not make a distance negative.
+    row, from eating the digits. Rounding can not make a distance negative; values below ``smallest`` become that.
     """
     centre = b.detach().median(dim=-2, keepdim=True).values
     a, b = a - centre, b - centre
     a_length, b_length = (rows.square().sum(dim=-1, keepdim=True) for rows in (a, b))
     left = torch.cat([a, a_length, torch.ones_like(a_length)], dim=-1)  # (…, n, d+2)
     right = torch.cat([2 * b, -torch.ones_like(b_length), -b_length], dim=-1)  # (…, m, d+2)
-    return (left @ right.mT).to(dtype or a.dtype).clamp_(max=0)
+    return (left @ right.mT).to(dtype or a.dtype).clamp_(min=smallest, max=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from m2st_core.kernels.base import Kernel, Rows, negative_squared_distances
+from m2st_core.kernels.base import SMALLEST_EXPONENT, Kernel, Rows, negative_squared_distances
 from m2st_core.kernels.features import MLP
 
 
@@ -21,20 +21,64 @@ class DeepKernel(Kernel):
     def __init__(self, network: MLP, feature_width: Tensor, input_width: Tensor, mixing: Tensor) -> None:
         super().__init__()
         self.network = network
+        self.start_at(feature_width, input_width, mixing)
+
+    def start_at(self, feature_width: Tensor, input_width: Tensor, mixing: Tensor) -> None:
+        """Make the parameters that have these values."""
         self.log_feature_width = nn.Parameter(feature_width.log())
         self.log_input_width = nn.Parameter(input_width.log())
         self.logit_mixing = nn.Parameter(mixing.logit())
 
+    @property
+    def feature_width(self) -> Tensor:
+        """σ_φ²."""
+        return self.log_feature_width.exp()
+
+    @property
+    def input_width(self) -> Tensor:
+        """σ_q²."""
+        return self.log_input_width.exp()
+
+    @property
+    def mixing(self) -> Tensor:
+        """ε."""
+        return self.logit_mixing.sigmoid()
+
     def embed(self, x: Tensor) -> Rows:
         """(φ(x)/σ_φ, x/σ_q) side by side, and x/σ_q alone."""
         x = self.network.normalise(x)
-        features = self.network(x) * torch.exp(-0.5 * self.log_feature_width)[..., None, None]
-        inputs = x * torch.exp(-0.5 * self.log_input_width)[..., None, None]
+        features = self.network(x) * self.feature_width.rsqrt()[..., None, None]
+        inputs = x * self.input_width.rsqrt()[..., None, None]
         return torch.cat([features, inputs], dim=-1), inputs
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """(1−ε)·exp(−D_φ−D_q) + ε·exp(−D_q): the product of the definition, multiplied out."""
-        both = negative_squared_distances(first[0], second[0], dtype).exp_()
-        inputs = negative_squared_distances(first[1], second[1], dtype).exp_()
-        mixing = self.logit_mixing.sigmoid()[..., None, None].to(both.dtype)
+        both = negative_squared_distances(first[0], second[0], dtype, SMALLEST_EXPONENT).exp_()
+        inputs = negative_squared_distances(first[1], second[1], dtype, SMALLEST_EXPONENT).exp_()
+        mixing = self.mixing[..., None, None].to(both.dtype)
         return torch.lerp(both, inputs, mixing)
+
+
+class RootDeepKernel(DeepKernel):
+    """The same kernel with σ_φ, σ_q and √ε as its parameters, as published: optimisers take other steps."""
+
+    def start_at(self, feature_width: Tensor, input_width: Tensor, mixing: Tensor) -> None:
+        """Make the parameters that have these values."""
+        self.root_feature_width = nn.Parameter(feature_width.sqrt())
+        self.root_input_width = nn.Parameter(input_width.sqrt())
+        self.root_mixing = nn.Parameter(mixing.sqrt())
+
+    @property
+    def feature_width(self) -> Tensor:
+        """σ_φ²."""
+        return self.root_feature_width.square()
+
+    @property
+    def input_width(self) -> Tensor:
+        """σ_q²."""
+        return self.root_input_width.square()
+
+    @property
+    def mixing(self) -> Tensor:
+        """ε."""
+        return self.root_mixing.square()

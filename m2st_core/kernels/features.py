@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -25,7 +25,7 @@ class Units:
 
 
 class MLP(nn.Module):
-    """Linear layers with softplus between, one independent network per generator.
+    """Linear layers with softplus (or another ``activation``) between, one independent network per generator.
 
     ``sizes`` = (d, H, H, H, 3d) is the paper's φ. The batch dimension is the number of generators:
     (R, n, d) → (R, n, 3d). Weights start uniform in ±1/√fan_in, as in torch's Linear. The units of the inputs are
@@ -35,8 +35,14 @@ class MLP(nn.Module):
     centre: Tensor
     scale: Tensor
 
-    def __init__(self, sizes: Sequence[int], generators: Sequence[torch.Generator]) -> None:
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        generators: Sequence[torch.Generator],
+        activation: Callable[[Tensor], Tensor] = functional.softplus,
+    ) -> None:
         super().__init__()
+        self.activation = activation
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
         for fan_in, fan_out in pairwise(sizes):
@@ -48,6 +54,14 @@ class MLP(nn.Module):
             self.biases.append(nn.Parameter(drawn[:, -1:].clone()))
         self.register_buffer("centre", torch.zeros(len(generators), 1, sizes[0], dtype=torch.float64))
         self.register_buffer("scale", torch.ones(len(generators), 1, sizes[0], dtype=torch.float64))
+
+    @torch.no_grad()
+    def start_as_kaiming(self, generators: Sequence[torch.Generator]) -> None:
+        """Normal weights with variance 2/fan_in and no biases, as in the published Meta-KL."""
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            drawn = torch.stack([torch.randn(weight.shape[1:], generator=g, dtype=torch.float64) for g in generators])
+            weight.copy_(drawn * math.sqrt(2 / weight.shape[1]))
+            bias.zero_()
 
     def measure_in(self, units: Units) -> None:
         """From now on inputs come raw and are brought into these units first."""
@@ -63,5 +77,5 @@ class MLP(nn.Module):
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = x @ weight + bias
             if layer < last:
-                x = functional.softplus(x)
+                x = self.activation(x)
         return x

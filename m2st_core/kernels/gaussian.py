@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from m2st_core.kernels.base import Kernel, Rows, negative_squared_distances
+from m2st_core.kernels.base import SMALLEST_EXPONENT, Kernel, Rows, negative_squared_distances
 
 
 class GaussianKernel(Kernel):
@@ -33,7 +33,7 @@ class GaussianKernel(Kernel):
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """exp(−distance²)."""
-        return negative_squared_distances(first[0], second[0], dtype).exp_()
+        return negative_squared_distances(first[0], second[0], dtype, SMALLEST_EXPONENT).exp_()
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Kernels that are inner products of given features."""
+"""Kernels that are inner products, and kernels on top of given features."""
 
 from __future__ import annotations
 
@@ -8,25 +8,48 @@ from torch import Tensor, nn
 from m2st_core.kernels.base import Kernel, Rows
 
 
-class FeatureKernel(Kernel):
-    """k(x, y) = Σ_q w_q·ψ_q(x)·ψ_q(y)/Σ_q w_q for a feature map ψ with coordinates of variance about 1.
+class LinearKernel(Kernel):
+    """k(x, y) = xᵀMMᵀy/‖M‖²_F; ``matrix`` M is (…, d, r), a parameter.
 
-    ``weights`` ≥ 0 is (…, Q); k(x, x) is about 1 on average. If all weights are 0 the kernel is 0.
+    For rows of unit variance k(x, x) is 1 on average, and without any M at all (M=0) the kernel is 0.
     """
 
-    weights: Tensor
-
-    def __init__(self, features: nn.Module, weights: Tensor) -> None:
+    def __init__(self, matrix: Tensor) -> None:
         super().__init__()
-        self.features = features
-        self.register_buffer("weights", weights)
+        self.matrix = nn.Parameter(matrix)
 
     def embed(self, x: Tensor) -> Rows:
-        """ψ(x), scaled by √w."""
-        total = self.weights.sum(dim=-1, keepdim=True)
-        scale = (self.weights / total.where(total > 0, 1.0)).sqrt()
-        return (self.features(x) * scale[..., None, :],)
+        """xᵀM/‖M‖."""
+        length = self.matrix.square().sum(dim=(-2, -1), keepdim=True).sqrt()
+        return (x @ (self.matrix / length.where(length > 0, 1.0)),)
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """Inner products."""
         return (first[0] @ second[0].mT).to(dtype or first[0].dtype)
+
+    def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """One inner product of all kernels' features side by side, those of the first weighted."""
+        left = (first[0] * weights[..., None, None].to(first[0])).movedim(-3, -2).flatten(-2)  # … x n x (k·r)
+        return self.gram((left,), (second[0].movedim(-3, -2).flatten(-2),), dtype)
+
+
+class ComposedKernel(Kernel):
+    """k(ψ(x), ψ(y)) for a kernel k and a feature map ψ: (…, n, d) → (…, n, Q)."""
+
+    def __init__(self, features: nn.Module, kernel: Kernel) -> None:
+        super().__init__()
+        self.features = features
+        self.kernel = kernel
+        self.parts = kernel.parts
+
+    def embed(self, x: Tensor) -> Rows:
+        """The kernel's embedding of ψ(x)."""
+        return self.kernel.embed(self.features(x))
+
+    def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
+        """The kernel's Gram matrix."""
+        return self.kernel.gram(first, second, dtype)
+
+    def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """The kernels' weighted sum."""
+        return self.kernel.weighted_gram(first, second, weights, dtype)

@@ -11,34 +11,39 @@ from m2st_core.kernels.base import Kernel, Rows
 
 
 class MixtureKernel(Kernel):
-    """k = Σ_i β_i k_i with β on the simplex; ``weights`` is (…, number of kernels)."""
+    """k = Σ_i β_i k_i with β on the simplex.
+
+    The kernels come in families, each one kernel object with batch shape (…, k_f); ``weights`` is (…, Σ_f k_f), in the
+    order of the families.
+    """
 
     weights: Tensor
 
-    def __init__(self, kernels: Sequence[Kernel], weights: Tensor) -> None:
+    def __init__(self, families: Sequence[Kernel], sizes: Sequence[int], weights: Tensor) -> None:
         super().__init__()
-        if weights.shape[-1] != len(kernels):
-            raise ValueError(f"One weight per kernel is needed. Got {weights.shape=} for {len(kernels)} kernels.")
+        if weights.shape[-1] != sum(sizes) or len(sizes) != len(families):
+            raise ValueError(f"One weight per kernel is needed. Got {weights.shape=} for families of {sizes=}.")
         if bool((weights < 0).any()) or not torch.allclose(weights.sum(-1), torch.ones_like(weights[..., 0])):
             raise ValueError(f"Weights must be ≥ 0 and sum to 1. Got {weights}.")
-        self.kernels = nn.ModuleList(kernels)
-        self.register_buffer("weights", weights)
-        self.parts = sum(kernel.parts for kernel in kernels)
+        used = [bool((part > 0).any()) for part in weights.split(list(sizes), dim=-1)]
+        self.families = nn.ModuleList(family for family, use in zip(families, used, strict=True) if use)
+        self.sizes = [size for size, use in zip(sizes, used, strict=True) if use]
+        kept = [part for part, use in zip(weights.split(list(sizes), dim=-1), used, strict=True) if use]
+        self.register_buffer("weights", torch.cat(kept, dim=-1))
+        self.parts = sum(family.parts for family in self._each())
 
     def embed(self, x: Tensor) -> Rows:
-        """All kernels' embeddings, one after another."""
-        return tuple(part for kernel in self._each() for part in kernel.embed(x))
+        """All families' embeddings, one after another."""
+        return tuple(part for family in self._each() for part in family.embed(x[..., None, :, :]))
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """Σ_i β_i·gram_i."""
-        terms = []
-        start = 0
-        for kernel, weight in zip(self._each(), self.weights.unbind(dim=-1), strict=True):
-            part = slice(start, start + kernel.parts)
-            term = kernel.gram(first[part], second[part], dtype)
-            terms.append(term * weight[..., None, None].to(term.dtype))
-            start += kernel.parts
+        terms, start = [], 0
+        for family, weights in zip(self._each(), self.weights.split(self.sizes, dim=-1), strict=True):
+            part = slice(start, start + family.parts)
+            terms.append(family.weighted_gram(first[part], second[part], weights, dtype))
+            start += family.parts
         return sum(terms[1:], start=terms[0])
 
     def _each(self) -> list[Kernel]:
-        return [kernel for kernel in self.kernels if isinstance(kernel, Kernel)]
+        return [family for family in self.families if isinstance(family, Kernel)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -43,3 +45,24 @@ def draw_rows(rows: Tensor, count: int, generators: Sequence[torch.Generator]) -
         return rows
     chosen = torch.stack([torch.randperm(n, generator=generator)[:count] for generator in generators])
     return rows.take_along_dim(chosen[..., None].to(rows.device), dim=-2)
+
+
+@dataclass(frozen=True)
+class Course:
+    """A training curve, (checks, R): what the training rows and what held-out rows say, at these steps."""
+
+    step: np.ndarray
+    train: np.ndarray
+    held_out: np.ndarray
+
+    @classmethod
+    def empty(cls) -> Course:
+        """Nothing was trained."""
+        return cls(np.zeros(0), np.zeros((0, 1)), np.zeros((0, 1)))
+
+
+def part_of(progress: Progress | None, start: float, end: float) -> Progress | None:
+    """A progress for one stage of several, in thousandths of the whole."""
+    if progress is None:
+        return None
+    return lambda step, total, value: progress(round(1000 * (start + (end - start) * step / total)), 1000, value)

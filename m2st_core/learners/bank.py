@@ -1,4 +1,4 @@
-"""A bank of kernels for tests that fuse many: chosen from the pooled rows, without their labels."""
+"""A bank of kernels for tests that combine many: generic ones are chosen from pooled rows, without their labels."""
 
 from __future__ import annotations
 
@@ -19,40 +19,56 @@ DISTANCE_ROWS = 500
 
 
 @dataclass(frozen=True)
+class Family:
+    """Kernels of one kind, batch shape (R, k), with their k names and the prior weight π of each."""
+
+    kernel: Kernel
+    names: tuple[str, ...]
+    share: float
+
+
+@dataclass(frozen=True)
 class KernelBank:
-    """Families of kernels, each with batch shape (R, kernels), and the prior weight of each kernel in its family.
+    """Families of kernels; the prior weights of all their kernels sum to 1."""
 
-    ``families`` maps a name to (kernel, weight); all weights of all kernels sum to 1.
-    """
+    families: tuple[Family, ...]
 
-    families: dict[str, tuple[Kernel, float]]
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One name per kernel."""
+        return tuple(name for family in self.families for name in family.names)
 
 
 def fit_bank(
     pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelBank:
-    """Gaussian and Laplace kernels at ten widths each, for pooled rows (R, N, d).
+    """MMD-FUSE's bank: Gaussian and Laplace kernels at ten widths each, for pooled rows (R, N, d)."""
+    return generic_bank(pooled, WIDTHS, streams)
+
+
+def generic_bank(pooled: Tensor, widths: int, streams: Sequence[Streams]) -> KernelBank:
+    """Gaussian and Laplace kernels at this many widths each, for pooled rows (R, N, d).
 
     The widths σ run evenly from half the 5 % to twice the 95 % quantile of the pooled distances, Euclidean for
     exp(−‖x−y‖²/(2σ²)) and ℓ₁ for exp(−‖x−y‖₁/σ).
     """
     generators = [stream.torch("kernel bank") for stream in streams]
     rows = draw_rows(pooled, min(pooled.shape[-2], DISTANCE_ROWS), generators)
-    weight = 1 / (2 * WIDTHS)
+    names = {kind: tuple(f"{kind} {i + 1}/{widths}" for i in range(widths)) for kind in ("Gaussian", "Laplace")}
     return KernelBank(
-        {
-            "Gaussian": (GaussianKernel(2 * _widths(rows, 2.0).square()), weight),
-            "Laplace": (LaplaceKernel(_widths(rows, 1.0)), weight),
-        }
+        (
+            Family(GaussianKernel(2 * _widths(rows, 2.0, widths).square()), names["Gaussian"], 1 / (2 * widths)),
+            Family(LaplaceKernel(_widths(rows, 1.0, widths)), names["Laplace"], 1 / (2 * widths)),
+        )
     )
 
 
-def _widths(rows: Tensor, norm: float) -> Tensor:
-    """Ten widths per run: (R, n, d) → (R, 10). Distances of equal rows do not count."""
+def _widths(rows: Tensor, norm: float, count: int) -> Tensor:
+    """``count`` widths per run: (R, n, d) → (R, count). Distances of equal rows do not count."""
     n = rows.shape[-2]
     i, j = torch.triu_indices(n, n, offset=1, device=rows.device)
     distances = torch.cdist(rows, rows, p=norm, compute_mode="donot_use_mm_for_euclid_dist")[..., i, j]
     positive = distances.where(distances > 0, torch.nan)
     low, high = (torch.nanquantile(positive, level, dim=-1).nan_to_num(1.0) for level in (0.05, 0.95))
-    steps = torch.linspace(0, 1, WIDTHS, dtype=rows.dtype, device=rows.device)
+    steps = torch.linspace(0, 1, count, dtype=rows.dtype, device=rows.device)
     return torch.lerp((low / 2)[..., None], (2 * high)[..., None], steps)

@@ -37,7 +37,7 @@ def fit_classifier(
     """Minimise the cross-entropy on the training rows (R, n, d), (R, m, d), both classes weighing the same."""
     rows = train.pooled
     (n, m), device = train.sizes, rows.device
-    network = make_network(rows, preset, streams)
+    network = make_network(rows, preset.network, streams)
     head = MLP((network.weights[-1].shape[-1], 1), [stream.torch("first head") for stream in streams])
     classifier = RowClassifier(network, head.to(rows))
     target = (torch.arange(n + m, device=device) < n).to(rows)

@@ -49,18 +49,23 @@ def fit_gaussian(
 
 def fit_deep(train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None) -> Kernel:
     """MMD-D: the deep kernel that maximises Ĵ on the training rows (R, n, d), (R, m, d)."""
-    network = make_network(train.pooled, preset, streams)
-    ones = torch.ones_like(train.x[:, 0, 0])
+    kernel = start_deep(train.pooled, preset, streams)
+    maximise_criterion(kernel, train, preset.mmd_d, streams, progress)
+    return kernel
+
+
+def start_deep(pooled: Tensor, preset: Preset, streams: Sequence[Streams]) -> DeepKernel:
+    """A fresh deep kernel for pooled rows (R, N, d), without their labels."""
+    network = make_network(pooled, preset.network, streams)
+    ones = torch.ones_like(pooled[:, 0, 0])
     if preset.median_start:
-        rows = network.normalise(train.pooled)
+        rows = network.normalise(pooled)
         input_width = median_width(rows, streams)
         feature_width = median_width(network(rows).detach(), streams)
         mixing = 0.5 * ones
     else:
-        input_width, feature_width, mixing = 2 * train.x.shape[-1] * ones, 0.1 * ones, 1e-10 * ones
-    kernel = DeepKernel(network, feature_width, input_width, mixing)
-    maximise_criterion(kernel, train, preset.mmd_d, streams, progress)
-    return kernel
+        input_width, feature_width, mixing = 2 * pooled.shape[-1] * ones, 0.1 * ones, 1e-10 * ones
+    return DeepKernel(network, feature_width, input_width, mixing)
 
 
 def maximise_criterion(

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from m2st_core.kernels import GaussianKernel, Kernel, MixtureKernel
-from m2st_core.kernels.linear import FeatureKernel
-from m2st_core.learners.bank import KernelBank, fit_bank
+from m2st_core.kernels import ComposedKernel, GaussianKernel, Kernel, LinearKernel, MixtureKernel
+from m2st_core.learners.bank import Family, KernelBank, fit_bank
 from m2st_core.learners.kernels import median_width
-from m2st_core.learners.warm_start import MetaFeatures
+from m2st_core.learners.knowledge import AGGREGATE, Knowledge
+from m2st_core.learners.warm_start import MetaFeatures, prior_weights
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
@@ -20,44 +20,47 @@ GAUSSIAN_SHARE = 0.05  # of a generic kernel, so that differences unlike those s
 LEADING = 2  # single directions in Meta-FUSE's bank, beside all together
 
 
-def prior_weights(features: MetaFeatures, rows: int) -> Tensor:
-    """s_q/(s_q + τ), τ = 4/rows: (R, Q).
-
-    For a difference of means d ~ N(0, s + τ) against N(0, τ), with τ the noise of two halves of that many pooled
-    rows, the likelihood ratio weighs d_q² by this (up to a constant).
-    """
-    noise = 4 / rows
-    return features.prior / (features.prior + noise)
-
-
 def witness_kernel(
-    features: MetaFeatures,
+    known: Knowledge,
     pooled: Tensor,
     preset: Preset,
     streams: Sequence[Streams],
     progress: Progress | None = None,
 ) -> Kernel:
     """Meta-Witness: the aggregate kernel Σ_q w_q ψ_q(x)ψ_q(y) with a little Gaussian, from pooled rows (R, N, d)."""
-    generic = GaussianKernel(median_width(pooled, streams))
-    aggregate = FeatureKernel(features, prior_weights(features, pooled.shape[-2]))
+    features = _features(known)
+    aggregate = LinearKernel(torch.diag_embed(prior_weights(features, pooled.shape[-2]).sqrt())[:, None])
+    return with_a_little_gaussian(ComposedKernel(features, aggregate), pooled, streams)
+
+
+def with_a_little_gaussian(kernel: Kernel, pooled: Tensor, streams: Sequence[Streams]) -> Kernel:
+    """95 % of a kernel with batch shape (R, 1) and 5 % of a Gaussian one: no difference stays invisible."""
+    generic = GaussianKernel(median_width(pooled, streams)[:, None])
     shares = torch.tensor([1 - GAUSSIAN_SHARE, GAUSSIAN_SHARE], dtype=pooled.dtype, device=pooled.device)
-    return MixtureKernel([aggregate, generic], shares)
+    return MixtureKernel([kernel, generic], [1, 1], shares)
+
+
+def _features(known: Knowledge) -> MetaFeatures:
+    assert known.features is not None
+    return known.features
 
 
 def meta_bank(
-    features: MetaFeatures,
+    known: Knowledge,
     pooled: Tensor,
     preset: Preset,
     streams: Sequence[Streams],
     progress: Progress | None = None,
 ) -> KernelBank:
     """Meta-FUSE: the aggregate and its leading directions beside the generic kernels, half of π on each side."""
+    features = _features(known)
     weights = prior_weights(features, pooled.shape[-2])  # R x Q, in rising order of the prior
     single = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)[-LEADING:]
     learned = torch.cat([weights[:, None], single.expand(weights.shape[0], -1, -1)], dim=1)  # R x (1+2) x Q
-    generic = fit_bank(pooled, preset, streams)
-    families = {name: (kernel, weight / 2) for name, (kernel, weight) in generic.families.items()}
-    return KernelBank({"meta": (FeatureKernel(features, learned), 0.5 / learned.shape[1]), **families})
+    kernel = ComposedKernel(features, LinearKernel(torch.diag_embed(learned.sqrt())))
+    names = (AGGREGATE, *(f"direction {index + 1}" for index in reversed(range(LEADING))))
+    generic = [Family(f.kernel, f.names, f.share / 2) for f in fit_bank(pooled, preset, streams).families]
+    return KernelBank((Family(kernel, names, 0.5 / len(names)), *generic))
 
 
 class Witness(nn.Module):
@@ -77,7 +80,7 @@ class Witness(nn.Module):
 
 @torch.no_grad()
 def fit_witness(
-    features: MetaFeatures,
+    known: Knowledge,
     train: TwoSample,
     preset: Preset,
     streams: Sequence[Streams],
@@ -87,6 +90,7 @@ def fit_witness(
 
     w = E[δ | d] = s/(s+τ)·d, with d the difference of means of ψ on the training rows and τ = 1/n + 1/m its noise.
     """
+    features = _features(known)
     difference = features(train.x).mean(dim=-2) - features(train.y).mean(dim=-2)
     n, m = train.sizes
     return Witness(features, features.prior / (features.prior + 1 / n + 1 / m) * difference)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -20,39 +19,65 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from m2st_core.kernels.features import MLP, Units
+from m2st_core.kernels.gaussian import median_squared_distance
+from m2st_core.learners.ascent import Course, draw_rows
 from m2st_core.presets import WarmStart
 from m2st_core.rng import Streams
 from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import Progress
 
-RIDGE = 1e-3  # of the features' covariance, relative to its diagonal
+SMOOTHED = 3  # checks whose mean decides when to stop: a single one is noisy
 
 
 class MetaFeatures(nn.Module):
-    """ψ(x): whitened, prior-aligned features of K networks, for R repeats: (R, …, n, d) → (R, …, n, Q), Q = K·F.
+    """ψ(x): whitened, prior-aligned features, for R repeats: (R, …, n, d) → (R, …, n, Q).
 
-    Within a sample each coordinate has variance about 1; between the samples of a related task its means differ by
-    about √``prior`` (R, Q).
+    They come from K trained networks, and from the columns themselves with random Fourier features sin(xᵀω), cos(xᵀω);
+    each of these K+1 starts gives its L leading directions, and Q = (K+1)·L. Within a sample each coordinate has
+    variance about 1; between the samples of a related task its means differ by about √``prior`` (R, Q).
     """
 
+    frequencies: Tensor
+    network_lead: Tensor
+    fourier_lead: Tensor
     centre: Tensor
     transform: Tensor
     prior: Tensor
 
-    def __init__(self, network: MLP, repeats: int, outputs: int) -> None:
+    def __init__(self, network: MLP, frequencies: Tensor, leading: int) -> None:
         super().__init__()
+        repeats, columns, half = frequencies.shape  # R x d x D/2
+        networks, features = network.biases[-1].shape[0], network.biases[-1].shape[-1]
+        outputs = (networks // repeats + 1) * leading
         self.network = network
-        self.register_buffer("centre", torch.zeros(repeats, 1, outputs, dtype=torch.float64))
-        self.register_buffer("transform", torch.eye(outputs, dtype=torch.float64).repeat(repeats, 1, 1))
-        self.register_buffer("prior", torch.zeros(repeats, outputs, dtype=torch.float64))
+        self.register_buffer("frequencies", frequencies)
+        self.register_buffer("network_lead", frequencies.new_zeros(networks, features, leading))
+        self.register_buffer("fourier_lead", frequencies.new_zeros(repeats, columns + 2 * half, leading))
+        self.register_buffer("centre", frequencies.new_zeros(repeats, 1, outputs))
+        self.register_buffer("transform", torch.eye(outputs).to(frequencies).repeat(repeats, 1, 1))
+        self.register_buffer("prior", frequencies.new_zeros(repeats, outputs))
+
+    def starts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs of the networks (R·K, n, F), and columns with Fourier features (R, n, d+D), of rows (R, n, d)."""
+        networks = self.network.centre.shape[0] // x.shape[0]
+        inputs = self.network.normalise(x.repeat_interleave(networks, dim=0).to(self.network.centre))
+        rows = inputs[::networks]
+        angles = rows @ self.frequencies
+        return self.network(inputs), torch.cat([rows, angles.sin(), angles.cos()], dim=-1)
 
     def raw(self, x: Tensor) -> Tensor:
-        """φ of all K networks side by side: (R, n, d) → (R, n, Q)."""
+        """The starts' leading directions side by side: (R, n, d) → (R, n, Q)."""
         repeats, n, _ = x.shape
-        starts = self.network.weights[0].shape[0] // repeats
-        inputs = x.repeat_interleave(starts, dim=0)  # (R·K) x n x d
-        outputs = self.network(self.network.normalise(inputs.to(self.network.centre)))
-        return outputs.reshape(repeats, starts, n, -1).transpose(1, 2).reshape(repeats, n, -1)
+        outputs, fourier = self.starts(x)
+        leading = (outputs @ self.network_lead).reshape(repeats, -1, n, self.network_lead.shape[-1])
+        return torch.cat([leading.transpose(1, 2).flatten(2), fourier @ self.fourier_lead], dim=-1)
+
+    @torch.no_grad()
+    def view(self, meta: MetaSample, settings: WarmStart, streams: Sequence[Streams]) -> tuple[MetaSample, MetaSample]:
+        """The meta-tasks as ψ sees them: the rows that ψ was trained on, and those held out."""
+        kept, aside = meta.hold_out(settings.held_out, [stream.torch("held-out rows") for stream in streams])
+        psi = self(meta.rows)
+        return kept.with_rows(psi), aside.with_rows(psi)
 
     def forward(self, x: Tensor) -> Tensor:
         """ψ of each row; a single repeat's features serve any number of leading dimensions."""
@@ -61,25 +86,19 @@ class MetaFeatures(nn.Module):
         return features.reshape(*x.shape[:-1], -1)
 
 
-@dataclass(frozen=True)
-class Course:
-    """The training curve, (checks, R): the training rows' cross-entropy, and the gain on held-out rows."""
-
-    step: np.ndarray
-    train: np.ndarray
-    held_out: np.ndarray
-
-
 def fit_features(
     meta: MetaSample, settings: WarmStart, streams: Sequence[Streams], progress: Progress | None = None
 ) -> tuple[MetaFeatures, Course]:
-    """Train φ on the meta-tasks, keep each network as it was when held-out rows differed most, and align it."""
+    """Train φ on the meta-tasks, keep each network as it was when held-out rows differed most, and align it.
+
+    The course shows the training rows' cross-entropy and the gain on held-out rows.
+    """
     repeats, tasks, longest, dimension = meta.rows.shape
     networks = repeats * settings.starts
     train, held_out = meta.hold_out(settings.held_out, [stream.torch("held-out rows") for stream in streams])
     network_streams = [stream.child(f"start {k}") for stream in streams for k in range(settings.starts)]
     sizes = (dimension, settings.hidden, settings.hidden, settings.hidden, settings.features)
-    network = MLP(sizes, [stream.torch("first weights") for stream in network_streams]).to(meta.rows)
+    network = MLP(sizes, [stream.torch("first weights") for stream in network_streams], functional.silu).to(meta.rows)
     network.measure_in(_units(meta, settings.starts))
     rows = network.normalise(meta.rows.repeat_interleave(settings.starts, dim=0).flatten(1, 2)).float()
     rows = rows.reshape(networks, tasks, longest, dimension)
@@ -105,6 +124,7 @@ def fit_features(
     batches = [stream.torch("meta-batches") for stream in network_streams]
     count = min(settings.tasks_per_step, tasks)
     checked: list[int] = []
+    recent: list[Tensor] = []
     curves: tuple[list[Tensor], list[Tensor]] = ([], [])
     for step in range(settings.steps + 1):
         if step % settings.check_every == 0:
@@ -112,8 +132,10 @@ def fit_features(
                 trained = loss(everything, *weights[0])
                 raw = network(rows.flatten(1, 2)).double().reshape(networks, tasks, longest, -1)
                 found = prior_alignment(raw, *weights).gain
-            better = found > highest
-            highest = highest.where(~better, found)
+            recent = [*recent, found][-SMOOTHED:]
+            smooth = torch.stack(recent).mean(dim=0)
+            better = smooth > highest
+            highest = highest.where(~better, smooth)
             for kept, parameter in zip(best, parameters, strict=True):
                 kept[better] = parameter.detach()[better]
             checked.append(step)
@@ -132,9 +154,19 @@ def fit_features(
     with torch.no_grad():
         for kept, parameter in zip(best, parameters, strict=True):
             parameter.copy_(kept)
-    features = MetaFeatures(network.double(), repeats, settings.starts * settings.features).to(rows.device)
+    frequencies = _frequencies(rows[:: settings.starts].double(), min(settings.fourier, tasks), streams)
+    features = MetaFeatures(network.double(), frequencies, settings.leading)
     align(features, train, held_out)
     return features, Course(np.array(checked), *(torch.stack(curve).cpu().numpy() for curve in curves))
+
+
+def _frequencies(rows: Tensor, count: int, streams: Sequence[Streams]) -> Tensor:
+    """Frequencies ω of a Gaussian kernel with the median heuristic: rows (R, T, L, d) → (R, d, count/2)."""
+    generators = [stream.torch("median heuristic") for stream in streams]
+    width = median_squared_distance(draw_rows(rows.flatten(1, 2), min(rows.shape[1] * rows.shape[2], 500), generators))
+    shape = (rows.shape[-1], count // 2)
+    drawn = [torch.randn(shape, generator=stream.torch("frequencies"), dtype=torch.float64) for stream in streams]
+    return torch.stack(drawn).to(rows) * (2 / width).sqrt()[:, None, None]
 
 
 def _per_network(meta: MetaSample, starts: int) -> tuple[Tensor, Tensor]:
@@ -145,11 +177,51 @@ def _per_network(meta: MetaSample, starts: int) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def align(features: MetaFeatures, train: MetaSample, held_out: MetaSample) -> None:
-    """Whiten φ by its covariance within samples, rotate it to the prior's eigenvectors, and store the eigenvalues."""
+    """Reduce each start to its leading directions, whiten all together, rotate to the prior's axes, store the prior.
+
+    A start's leading directions come from training rows alone: held-out rows must not have had a say in them.
+    """
     repeats, tasks, longest = train.rows.shape[:3]
-    raw = features.raw(train.rows.flatten(1, 2)).double().reshape(repeats, tasks, longest, -1)
+    outputs, fourier = (
+        part.double().unflatten(1, (tasks, longest)) for part in features.starts(train.rows.flatten(1, 2))
+    )
+    leading = features.network_lead.shape[-1]
+    networks = _per_network(train, outputs.shape[0] // repeats)
+    features.network_lead = _directions(outputs, networks).transform[..., -leading:]
+    features.fourier_lead = _directions(fourier, (train.x_weight, train.y_weight)).transform[..., -leading:]
+    raw = features.raw(train.rows.flatten(1, 2)).double().unflatten(1, (tasks, longest))
     weights = [(part.x_weight, part.y_weight) for part in (train, held_out)]
     features.centre, features.transform, features.prior, _ = prior_alignment(raw, weights[0], weights[1])
+
+
+class Directions(NamedTuple):
+    """Centre (R, 1, Q) of raw features, and the transform (R, Q, Q) that whitens them and sorts by difference."""
+
+    centre: Tensor
+    transform: Tensor
+
+
+def _directions(raw: Tensor, weights: tuple[Tensor, Tensor]) -> Directions:
+    """Whiten raw features (R, T, L, Q) within samples, and rotate them to the eigenvectors of mean d_i d_iᵀ, rising."""
+    tasks = raw.shape[1]
+    covariance = raw.new_zeros(raw.shape[0], raw.shape[-1], raw.shape[-1])
+    freedom, means = raw.new_zeros(raw.shape[0]), []
+    for weight in weights:  # the rows of x, then those of y
+        inside = (weight > 0).to(raw)
+        mean = torch.einsum("rtl,rtlq->rtq", inside, raw) / inside.sum(dim=-1, keepdim=True).clamp(min=1)
+        centred = ((raw - mean[:, :, None]) * inside[..., None]).flatten(1, 2)
+        covariance += centred.mT @ centred
+        freedom += inside.sum(dim=(1, 2)) - tasks
+        means.append(mean)
+    covariance /= freedom.clamp(min=1)[:, None, None]
+    diagonal = covariance.diagonal(dim1=-2, dim2=-1)
+    strength = raw.shape[-1] / freedom.clamp(min=1)[:, None]  # as many features as rows: the covariance is half made up
+    ridge = strength * diagonal + torch.finfo(torch.float32).eps * (diagonal.mean(dim=-1, keepdim=True) + 1)
+    factor = torch.linalg.cholesky(covariance + torch.diag_embed(ridge))
+    whiten = torch.linalg.inv(factor).mT  # φ @ whiten has covariance I within samples
+    difference = (means[0] - means[1]) @ whiten
+    rotation = torch.linalg.eigh(difference.mT @ difference).eigenvectors
+    return Directions(0.5 * (means[0] + means[1]).mean(dim=1, keepdim=True), whiten @ rotation)
 
 
 class Alignment(NamedTuple):
@@ -172,34 +244,54 @@ def prior_alignment(raw: Tensor, train: tuple[Tensor, Tensor], held_out: tuple[T
     the training rows, so their d_i exaggerate; held-out rows' d'_i do not. The prior along a direction u is therefore
     the mean of (u·d_i)(u·d'_i), d_i from the one and d'_i from the other, which has neither noise term nor bias.
     """
-    tasks = raw.shape[1]
-    covariance = raw.new_zeros(raw.shape[0], raw.shape[-1], raw.shape[-1])
-    freedom, means = raw.new_zeros(raw.shape[0]), []
-    for first, second in zip(train, held_out, strict=True):  # the rows of x, then those of y
-        inside = ((first > 0) | (second > 0)).to(raw)
-        mean = torch.einsum("rtl,rtlq->rtq", inside, raw) / inside.sum(dim=-1, keepdim=True)
-        centred = ((raw - mean[:, :, None]) * inside[..., None]).flatten(1, 2)
-        covariance += centred.mT @ centred
-        freedom += inside.sum(dim=(1, 2)) - tasks
-        means.append(mean)
-    covariance /= freedom.clamp(min=1)[:, None, None]
-    diagonal = covariance.diagonal(dim1=-2, dim2=-1)
-    ridge = RIDGE * diagonal + torch.finfo(torch.float32).eps * (diagonal.mean(dim=-1, keepdim=True) + 1)
-    factor = torch.linalg.cholesky(covariance + torch.diag_embed(ridge))
-    whiten = torch.linalg.inv(factor).mT  # φ @ whiten has covariance I within samples
-    overall = (means[0] - means[1]) @ whiten
-    transform = whiten @ torch.linalg.eigh(overall.mT @ overall).eigenvectors
+    centre, transform = _directions(raw, (train[0] + held_out[0], train[1] + held_out[1]))
     d, d_held = (torch.einsum("rtl,rtlq->rtq", x - y, raw) @ transform for x, y in (train, held_out))
     complete = ((held_out[0] > 0).any(dim=-1) & (held_out[1] > 0).any(dim=-1)).to(raw)[..., None]  # R x T x 1
     count = complete.sum(dim=1).clamp(min=1)
-    prior, order = ((d * d_held * complete).sum(dim=1) / count).clamp(min=0).sort(dim=-1)
-    noise = (train[0].square() + train[1].square()).sum(dim=-1)[..., None]  # R x T x 1: 1/n + 1/m
+    noise, noise_held = (  # R x T x 1: 1/n + 1/m
+        (x.square() + y.square()).sum(dim=-1)[..., None] for x, y in (train, held_out)
+    )
+    prior, order = _shrunk(d * d_held, (noise * noise_held).sqrt(), complete).sort(dim=-1)
     expected = (d.square() - noise).mean(dim=1, keepdim=True).clamp(min=0)
     witness = complete * d * expected / (expected + noise)
     length = witness.square().sum(dim=(1, 2)).sqrt().clamp(min=torch.finfo(raw.dtype).tiny)
     gain = (witness * d_held).sum(dim=(1, 2)) / (length * count[:, 0].sqrt())
-    centre = 0.5 * (means[0] + means[1]).mean(dim=1, keepdim=True)
     return Alignment(centre, transform.take_along_dim(order[:, None], dim=-1), prior, gain)
+
+
+def _shrunk(products: Tensor, noise: Tensor, complete: Tensor) -> Tensor:
+    """The mean over tasks of products (R, T, Q) whose noise has deviation ``noise`` (R, T, 1), shrunk: (R, Q).
+
+    mean − 3 standard errors: directions in which the tasks do not differ for certain cost power. If that leaves none,
+    all positive means are kept as they are.
+    """
+    count = complete.sum(dim=1).clamp(min=1)  # R x 1
+    mean = (products * complete).sum(dim=1) / count
+    spread = ((products - mean[:, None]) * complete).square().sum(dim=1) / (count - 1).clamp(min=1)
+    least = (noise * complete).square().sum(dim=1) / count
+    error = (torch.maximum(spread, least) / count).sqrt()
+    certain = mean - 3 * error > 0
+    return mean.clamp(min=0).where(certain | ~certain.any(dim=-1, keepdim=True), 0.0)
+
+
+def prior_weights(features: MetaFeatures, rows: int) -> Tensor:
+    """s_q/(s_q + τ), τ = 4/rows: (R, Q).
+
+    For a difference of means d ~ N(0, s + τ) against N(0, τ), with τ the noise of two halves of that many pooled
+    rows, the likelihood ratio weighs d_q² by this (up to a constant).
+    """
+    noise = 4 / rows
+    return features.prior / (features.prior + noise)
+
+
+@torch.no_grad()
+def shrunk_heads(features: MetaFeatures, meta: MetaSample) -> Tensor:
+    """E[δ_i | d_i] = s/(s+τ_i)·d_i of every task, from all its rows: (R, T, Q)."""
+    psi = features(meta.rows)
+    d = torch.einsum("rtl,rtlq->rtq", meta.x_weight - meta.y_weight, psi)
+    noise = (meta.x_weight.square() + meta.y_weight.square()).sum(dim=-1)[..., None]
+    prior = features.prior[:, None]
+    return prior / (prior + noise) * d
 
 
 def _units(meta: MetaSample, starts: int) -> Units:

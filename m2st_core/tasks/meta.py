@@ -16,6 +16,15 @@ from m2st_core.types import TwoSample
 
 
 @dataclass(frozen=True)
+class PairedRows:
+    """As many rows of x as of y for each run, padded: x and y are (runs, c, d); ``inside`` (runs, c) is 1 or 0."""
+
+    x: Tensor
+    y: Tensor
+    inside: Tensor
+
+
+@dataclass(frozen=True)
 class MetaSample:
     """T tasks of R repeats. Each task's rows are those of x, then those of y, then padding.
 
@@ -46,6 +55,60 @@ class MetaSample:
         (x_kept, x_aside), (y_kept, y_aside) = parts(self.x_weight), parts(self.y_weight)
         kept = MetaSample(self.rows, x_kept, y_kept, self.names)
         return kept, MetaSample(self.rows, x_aside, y_aside, self.names)
+
+    def draw_pairs(
+        self,
+        which: Tensor,
+        support_share: float,
+        generators: Sequence[torch.Generator],
+        pooled: int = 1,
+        largest: int | None = None,
+    ) -> tuple[PairedRows, PairedRows]:
+        """Support and query rows of the chosen tasks ``which`` (R, T·pooled), as (R·T) runs; no row is in both.
+
+        A task gives min(n_i, m_i) rows of each sample, at most ``largest``, drawn at random: this share of them to the
+        support, the others to the query. ``pooled`` tasks in a row make one run.
+        """
+        repeats, count = which.shape
+        keys = torch.stack([torch.rand(count, self.rows.shape[2], generator=g) for g in generators]).to(which.device)
+        sides, sizes = [], []
+        for weight in (self.x_weight, self.y_weight):
+            inside = weight.take_along_dim(which[..., None], dim=1) > 0  # R x T x L
+            sides.append(keys.where(inside, 2.0).argsort(dim=-1))
+            sizes.append(inside.sum(dim=-1))
+        size = torch.minimum(*sizes).clamp(max=largest or self.rows.shape[2])  # R x T
+        support = (size * support_share).long()
+        rows = self.rows.take_along_dim(which[..., None, None], dim=1)
+
+        def pick(start: Tensor, length: Tensor) -> PairedRows:
+            positions = torch.arange(int(length.max()), device=which.device)
+            inside = (positions < length[..., None]).to(rows)  # R x T x c
+            ranks = (start[..., None] + positions).clamp(max=rows.shape[2] - 1)
+            x, y = (
+                rows.take_along_dim(side.take_along_dim(ranks, dim=-1)[..., None], dim=-2).reshape(
+                    repeats * count // pooled, -1, rows.shape[-1]
+                )
+                for side in sides
+            )
+            return PairedRows(x, y, inside.reshape(repeats * count // pooled, -1))
+
+        return pick(torch.zeros_like(support), support), pick(support, size - support)
+
+    @property
+    def sizes(self) -> Tensor:
+        """Rows of each task, both samples together: (R, T)."""
+        return ((self.x_weight > 0) | (self.y_weight > 0)).sum(dim=-1)
+
+    def repeated(self, times: int) -> MetaSample:
+        """Every repeat this many times, one after another."""
+        rows, x_weight, y_weight = (
+            part.repeat_interleave(times, dim=0) for part in (self.rows, self.x_weight, self.y_weight)
+        )
+        return MetaSample(rows, x_weight, y_weight, self.names)
+
+    def with_rows(self, rows: Tensor) -> MetaSample:
+        """The same tasks described by other numbers: rows (R, T, L, ·)."""
+        return MetaSample(rows, self.x_weight, self.y_weight, self.names)
 
     def to(self, device: torch.device) -> MetaSample:
         """The same tasks on another device."""

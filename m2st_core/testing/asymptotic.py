@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from scipy import stats
@@ -9,6 +11,7 @@ from torch import Tensor
 
 from m2st_core.learners import PointFeatures, hotelling
 from m2st_core.presets import Preset
+from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
 ALIVE_VARIANCE = 1e-4  # below it, a direction is non-zero for a few rows only and its mean is far from normal
@@ -16,7 +19,7 @@ ALIVE_VARIANCE = 1e-4  # below it, a direction is non-zero for a few rows only a
 
 @torch.no_grad()
 def hotelling_test(
-    features: PointFeatures, sample: TwoSample, n_quantiles: int, preset: Preset
+    features: PointFeatures, sample: TwoSample, n_quantiles: int, preset: Preset, streams: Sequence[Streams]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Statistic n·WᵀΣ⁻¹W of J features, its p-value, and quantiles of the reference: → (R,), (R,), (R, n_quantiles).
 

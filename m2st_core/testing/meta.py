@@ -14,20 +14,19 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from m2st_core.device import one_thread_per_operation, resolve_device
-from m2st_core.kernels.features import MLP
-from m2st_core.learners.warm_start import Course, MetaFeatures, fit_features
+from m2st_core.learners.ascent import Course
+from m2st_core.learners.knowledge import Knowledge, rebuild
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.tasks.arrays import as_two_sample
 from m2st_core.tasks.meta import as_meta_sample
-from m2st_core.testing.methods import METHODS, Method
+from m2st_core.testing.methods import METHODS, Method, check_preset
 from m2st_core.testing.run import run_test
 from m2st_core.types import Progress, TestResult
 
-FORMAT = 1
+FORMAT = 2
 TENSORS, ABOUT = "learner.safetensors", "learner.json"
 
 
@@ -35,8 +34,8 @@ TENSORS, ABOUT = "learner.safetensors", "learner.json"
 class MetaLearner:
     """What the meta-tasks taught, ready to test targets.
 
-    ``course`` is the training curve; ``prior`` says how strongly the meta-tasks
-    differed along each feature, in within-sample standard deviations squared.
+    ``course`` is the training curve, ``choices`` what held-out rows decided. ``prior`` says how strongly the meta-tasks
+    differ along each feature of the warm start, in within-sample standard deviations squared.
     """
 
     method: str
@@ -44,20 +43,30 @@ class MetaLearner:
     seed: int
     task_names: tuple[str, ...]
     columns: int
-    features: MetaFeatures
-    course: Course
+    knowledge: Knowledge
     row_hashes: np.ndarray
 
     @property
     def prior(self) -> np.ndarray:
-        """Largest first."""
-        return self.features.prior[0].flip(0).cpu().numpy()
+        """Largest first; empty if no features were learned."""
+        features = self.knowledge.features
+        return np.zeros(0) if features is None else features.prior[0].flip(0).cpu().numpy()
+
+    @property
+    def course(self) -> Course:
+        """The training curve."""
+        return self.knowledge.course
+
+    @property
+    def choices(self) -> dict[str, float]:
+        """What held-out rows decided."""
+        return self.knowledge.choices
 
     def bound(self, device: torch.device) -> Method:
         """The method with what was learned built in."""
         method = METHODS[self.method]
         assert method.adapt is not None
-        return replace(method, fit=partial(method.adapt, self.features.to(device)))
+        return replace(method, fit=partial(method.adapt, self.knowledge.to(device)))
 
     def test(
         self,
@@ -96,7 +105,7 @@ class MetaLearner:
         """Write ``learner.safetensors`` and ``learner.json`` into a folder, which is made if need be."""
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
-        tensors = {f"features.{name}": value.contiguous().cpu() for name, value in self.features.state_dict().items()}
+        tensors = {name: value.contiguous().cpu().clone() for name, value in self.knowledge.state_dict().items()}
         tensors |= {f"course.{name}": torch.from_numpy(values) for name, values in vars(self.course).items()}
         tensors["row_hashes"] = torch.from_numpy(self.row_hashes)
         save_file(tensors, folder / TENSORS)
@@ -107,6 +116,8 @@ class MetaLearner:
             "seed": self.seed,
             "task_names": self.task_names,
             "columns": self.columns,
+            "base_names": self.knowledge.base_names,
+            "choices": self.knowledge.choices,
             "sha256": _sha256(folder / TENSORS),
         }
         (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=1), encoding="utf-8")
@@ -131,25 +142,20 @@ def meta_train(
     spec, settings = METHODS.find(method), PRESETS.find(preset)
     if not spec.needs_meta:
         raise ValueError(f"{method} does not learn from meta-tasks. Use two_sample_test.")
-    if spec.adapt is None:
-        available = ", ".join(name for name, known in METHODS.items() if known.adapt is not None)
-        raise ValueError(f"{method} is not available in this version. Use one of: {available}.")
-    if settings.warm_start is None:
-        raise ValueError(f"{method} is not part of the preset {preset!r}. Use preset='recommended'.")
+    check_preset(spec, settings)
+    assert spec.learn is not None
     meta = as_meta_sample(meta_tasks)
     inside = (meta.x_weight + meta.y_weight > 0)[0]
     with one_thread_per_operation():
-        features, course = fit_features(
-            meta.to(resolve_device(device)), settings.warm_start, [Streams(seed).child("meta-training")], progress
-        )
+        streams = [Streams(seed).child("meta-training")]
+        knowledge = spec.learn(meta.to(resolve_device(device)), settings, streams, progress)
     return MetaLearner(
         method=method,
         preset=preset,
         seed=seed,
         task_names=meta.names,
         columns=meta.rows.shape[-1],
-        features=features,
-        course=course,
+        knowledge=knowledge,
         row_hashes=np.unique(hash_rows(meta.rows[0][inside].numpy())),
     )
 
@@ -167,21 +173,24 @@ def load_learner(path: str | os.PathLike[str]) -> MetaLearner:
             raise ValueError(f"{folder} has learner format {found}, and this version reads {FORMAT}.")
         if about["sha256"] != _sha256(folder / TENSORS):
             raise ValueError(f"{folder / TENSORS} is damaged: it is not the file that was saved. Train again.")
-        method = METHODS.find(about["method"])
-        warm_start = PRESETS.find(about["preset"]).warm_start
-        if method.adapt is None or warm_start is None:
+        method, preset = METHODS.find(about["method"]), PRESETS.find(about["preset"])
+        if method.adapt is None:
             raise ValueError(f"{folder} holds a learner for {method.name}, which this version can not use.")
         tensors = load_file(folder / TENSORS)
-        features = _rebuild({k.removeprefix("features."): v for k, v in tensors.items() if k.startswith("features.")})
+        course = Course(*(tensors.pop(f"course.{name}").numpy() for name in ("step", "train", "held_out")))
+        row_hashes = tensors.pop("row_hashes").numpy()
+        knowledge = rebuild(tensors)
+        knowledge.course = course
+        knowledge.base_names = tuple(str(name) for name in about["base_names"])
+        knowledge.choices = {str(name): float(value) for name, value in about["choices"].items()}
         return MetaLearner(
             method=method.name,
-            preset=str(about["preset"]),
+            preset=preset.name,
             seed=int(about["seed"]),
             task_names=tuple(str(name) for name in about["task_names"]),
             columns=int(about["columns"]),
-            features=features,
-            course=Course(*(tensors[f"course.{name}"].numpy() for name in ("step", "train", "held_out"))),
-            row_hashes=tensors["row_hashes"].numpy(),
+            knowledge=knowledge,
+            row_hashes=row_hashes,
         )
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SafetensorError, RuntimeError) as error:
         raise ValueError(f"{folder} holds a damaged learner ({type(error).__name__}). Train again.") from None
@@ -191,16 +200,6 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
     """A 64-bit fingerprint of each row (n, d) → (n,), to find the same row again."""
     digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(rows)]
     return np.frombuffer(b"".join(digests), dtype=np.int64)
-
-
-def _rebuild(state: dict[str, Tensor]) -> MetaFeatures:
-    """The module that has this state; its sizes are those of the tensors."""
-    weights = [state[f"network.weights.{layer}"] for layer in range(sum(".weights." in name for name in state))]
-    sizes = [weights[0].shape[1], *(weight.shape[2] for weight in weights)]
-    network = MLP(sizes, [torch.Generator() for _ in range(weights[0].shape[0])])
-    features = MetaFeatures(network, state["centre"].shape[0], state["centre"].shape[-1])
-    features.load_state_dict(state)
-    return features
 
 
 def _sha256(path: Path) -> str:

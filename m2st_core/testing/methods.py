@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from m2st_core.learners import (
@@ -18,22 +19,37 @@ from m2st_core.learners import (
     fit_smooth_characteristic,
 )
 from m2st_core.learners.bank import WIDTHS
+from m2st_core.learners.knowledge import Knowledge, Learn, learn_agt_kl, learn_features, learn_meta_kl, learn_rows
+from m2st_core.learners.meta_mkl import (
+    base_kernels,
+    fit_adapted,
+    fit_best,
+    fit_deep_with_rows,
+    fit_mixture,
+    learn_agt_mixture,
+    learn_meta_mixture,
+    uniform_mixture,
+)
 from m2st_core.learners.meta_witness import fit_witness, meta_bank, witness_kernel
-from m2st_core.learners.warm_start import MetaFeatures
 from m2st_core.presets import Preset
 from m2st_core.registry import Registry
 from m2st_core.rng import Streams
+from m2st_core.testing.asymptotic import hotelling_test
+from m2st_core.testing.selective import selective_test
 from m2st_core.testing.statistics import fuse, label_difference, mmd2, probability_difference, witness_difference
-from m2st_core.types import Progress
+from m2st_core.types import Progress, TwoSample
 
 Fit = Callable[[Any, Preset, Sequence[Streams], Progress | None], Any]
 """Learns from a TwoSample of training rows, or, where nothing is split off, from the pooled rows without labels."""
 
-Adapt = Callable[[MetaFeatures, Any, Preset, Sequence[Streams], Progress | None], Any]
+Adapt = Callable[[Knowledge, Any, Preset, Sequence[Streams], Progress | None], Any]
 """A Fit whose first argument is what the meta-tasks taught."""
 
 Statistics = Callable[[Any, Tensor, Tensor, int, Progress | None], tuple[Tensor, Tensor]]
 """(what was learned, pooled test rows, memberships, n) → the statistic under every labelling, its rounding error."""
+
+Asymptotic = Callable[[Any, TwoSample, int, Preset, Sequence[Streams]], tuple[np.ndarray, np.ndarray, np.ndarray]]
+"""(what was learned, paired test rows, B, …) → statistics, p-values, B quantiles of the reference distribution."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +62,14 @@ class Method:
     exact: bool  # the p-value comes from permutations; otherwise from an asymptotic distribution
     needs_split: bool  # some target rows teach the kernel and are not tested
     needs_meta: bool = False  # learns from related tasks
+    only_recommended: bool = False  # not part of the presets that follow the paper
     min_test_rows: int = 2  # of each sample
     kernels_at_once: int = 1  # how many Gram matrices are held at the same time
     fit: Fit | None = None
-    adapt: Adapt | None = None  # how a method with meta-tasks turns what it learned from them into a fit
+    learn: Learn | None = None  # how a method with meta-tasks learns from them
+    adapt: Adapt | None = None  # how it turns what it learned into a fit
     statistics: Statistics | None = None  # what an exact test permutes
+    asymptotic: Asymptotic | None = None  # how another test finds its p-value
 
 
 LIU_2020 = "Liu, Xu, Lu, Zhang, Gretton, Sutherland (2020), Learning deep kernels for non-parametric two-sample tests"
@@ -65,11 +84,6 @@ CHENG_2019 = "Cheng, Cloninger (2019), Classification logit two-sample testing b
 KUEBLER_2022 = "Kübler, Stimper, Buchholz, Muandet, Schölkopf (2022), A witness two-sample test; with a learned prior"
 OURS = "this project: features from multi-task classification, weighted by how tasks have differed before"
 KUEBLER_2020 = "Kübler, Jitkrittum, Schölkopf, Muandet (2020), Learning kernel tests without data splitting"
-
-
-def _from_meta_tasks(name: str, description: str, needs_split: bool = True, exact: bool = True) -> Method:
-    reference = LIU_2021 if exact else KUEBLER_2020
-    return Method(name, description, reference, exact=exact, needs_split=needs_split, needs_meta=True)
 
 
 METHODS: Registry[Method] = Registry(
@@ -92,6 +106,7 @@ METHODS: Registry[Method] = Registry(
                 BIGGS_2023,
                 exact=True,
                 needs_split=False,
+                only_recommended=True,
                 kernels_at_once=WIDTHS,
                 fit=fit_bank,
                 statistics=fuse,
@@ -140,6 +155,7 @@ METHODS: Registry[Method] = Registry(
                 needs_split=True,
                 min_test_rows=7,
                 fit=fit_mean_embedding,
+                asymptotic=hotelling_test,
             ),
             Method(
                 "SCF",
@@ -149,6 +165,7 @@ METHODS: Registry[Method] = Registry(
                 needs_split=True,
                 min_test_rows=12,
                 fit=fit_smooth_characteristic,
+                asymptotic=hotelling_test,
             ),
             Method(
                 "Meta-Witness",
@@ -157,6 +174,8 @@ METHODS: Registry[Method] = Registry(
                 exact=True,
                 needs_split=False,
                 needs_meta=True,
+                only_recommended=True,
+                learn=learn_features,
                 adapt=witness_kernel,
                 statistics=mmd2,
             ),
@@ -167,6 +186,8 @@ METHODS: Registry[Method] = Registry(
                 exact=True,
                 needs_split=True,
                 needs_meta=True,
+                only_recommended=True,
+                learn=learn_features,
                 adapt=fit_witness,
                 statistics=witness_difference,
             ),
@@ -178,18 +199,123 @@ METHODS: Registry[Method] = Registry(
                 needs_split=False,
                 needs_meta=True,
                 kernels_at_once=WIDTHS,
+                only_recommended=True,
+                learn=learn_features,
                 adapt=meta_bank,
                 statistics=fuse,
             ),
-            _from_meta_tasks("AGT-KL", "One deep kernel for all meta-tasks together."),
-            _from_meta_tasks("Meta-KL", "A deep kernel that adapts to the target in a few steps."),
-            _from_meta_tasks("Meta-MKL", "A learned mixture of the meta-tasks' kernels."),
-            _from_meta_tasks("Meta-MKL-A", "The uniform mixture of the meta-tasks' kernels.", needs_split=False),
-            _from_meta_tasks("Meta-Best1", "The single best of the meta-tasks' kernels."),
-            _from_meta_tasks("AGT-MKL", "A learned mixture of kernels that start from AGT-KL."),
-            _from_meta_tasks("AGT-MKL-A", "The uniform mixture of kernels from AGT-KL.", needs_split=False),
-            _from_meta_tasks("Meta-MKL-SI", "Selective inference on the mixture.", needs_split=False, exact=False),
-            _from_meta_tasks("MMD-D w/ AC", "MMD-D whose training rows include the meta-tasks' rows."),
+            Method(
+                "AGT-KL",
+                "One deep kernel for all meta-tasks together, then adapted to the target.",
+                LIU_2021,
+                exact=True,
+                needs_split=True,
+                needs_meta=True,
+                learn=learn_agt_kl,
+                adapt=fit_adapted,
+                statistics=mmd2,
+            ),
+            Method(
+                "Meta-KL",
+                "A deep kernel that adapts to the target in a few steps.",
+                LIU_2021,
+                exact=True,
+                needs_split=True,
+                needs_meta=True,
+                learn=learn_meta_kl,
+                adapt=fit_adapted,
+                statistics=mmd2,
+            ),
+            Method(
+                "Meta-MKL",
+                "A learned mixture of the meta-tasks' kernels.",
+                LIU_2021,
+                exact=True,
+                needs_split=True,
+                needs_meta=True,
+                kernels_at_once=WIDTHS,
+                learn=learn_meta_mixture,
+                adapt=fit_mixture,
+                statistics=mmd2,
+            ),
+            Method(
+                "Meta-MKL-A",
+                "The uniform mixture of the meta-tasks' kernels; nothing is split off.",
+                LIU_2021,
+                exact=True,
+                needs_split=False,
+                needs_meta=True,
+                kernels_at_once=WIDTHS,
+                learn=learn_meta_mixture,
+                adapt=uniform_mixture,
+                statistics=mmd2,
+            ),
+            Method(
+                "Meta-Best1",
+                "The single best of the meta-tasks' kernels.",
+                LIU_2021,
+                exact=True,
+                needs_split=True,
+                needs_meta=True,
+                kernels_at_once=WIDTHS,
+                learn=learn_meta_mixture,
+                adapt=fit_best,
+                statistics=mmd2,
+            ),
+            Method(
+                "AGT-MKL",
+                "A learned mixture of kernels that start from AGT-KL.",
+                LIU_2021,
+                exact=True,
+                needs_split=True,
+                needs_meta=True,
+                kernels_at_once=WIDTHS,
+                learn=learn_agt_mixture,
+                adapt=fit_mixture,
+                statistics=mmd2,
+            ),
+            Method(
+                "AGT-MKL-A",
+                "The uniform mixture of kernels that start from AGT-KL; nothing is split off.",
+                LIU_2021,
+                exact=True,
+                needs_split=False,
+                needs_meta=True,
+                kernels_at_once=WIDTHS,
+                learn=learn_agt_mixture,
+                adapt=uniform_mixture,
+                statistics=mmd2,
+            ),
+            Method(
+                "Meta-MKL-SI",
+                "The weights of the mixture are learned on the tested rows, and selective inference accounts for it.",
+                KUEBLER_2020,
+                exact=False,
+                needs_split=False,
+                needs_meta=True,
+                kernels_at_once=WIDTHS,
+                min_test_rows=12,
+                learn=learn_meta_mixture,
+                adapt=base_kernels,
+                asymptotic=selective_test,
+            ),
+            Method(
+                "MMD-D w/ AC",
+                "MMD-D whose training rows of P include the meta-tasks' rows, without their labels.",
+                LIU_2021,
+                exact=True,
+                needs_split=True,
+                needs_meta=True,
+                learn=learn_rows,
+                adapt=fit_deep_with_rows,
+                statistics=mmd2,
+            ),
         )
     },
 )
+
+
+def check_preset(method: Method, preset: Preset) -> None:
+    """The presets that follow the paper have the paper's methods only."""
+    if method.only_recommended and preset.warm_start is None:
+        raise ValueError(f"{method.name} is not part of the preset {preset.name!r}. Use preset='recommended'.")

@@ -14,12 +14,11 @@ import torch
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.kernels import Kernel
-from m2st_core.learners import PointFeatures
 from m2st_core.learners.ascent import draw_rows
+from m2st_core.learners.meta_mkl import Adapted
 from m2st_core.presets import PRESETS, Preset
 from m2st_core.rng import Streams
 from m2st_core.tasks.arrays import constant_column_notes
-from m2st_core.testing.asymptotic import hotelling_test
 from m2st_core.testing.methods import Method
 from m2st_core.testing.permutation import BLOCK_ROWS, permutation_p_value, random_memberships
 from m2st_core.testing.split import comes_second, exchanged, split, split_sizes
@@ -94,9 +93,18 @@ def run_tests(
                     device=str(place),
                     seconds=seconds,
                     notes=outcome.notes,
+                    weights=weights,
+                    diagnostics=diagnostics,
                 )
-                for stream, statistic, p, null, criterion in zip(
-                    streams, outcome.statistic, outcome.p_value, outcome.null, outcome.criterion, strict=True
+                for stream, statistic, p, null, criterion, weights, diagnostics in zip(
+                    streams,
+                    outcome.statistic,
+                    outcome.p_value,
+                    outcome.null,
+                    outcome.criterion,
+                    outcome.weights,
+                    outcome.diagnostics,
+                    strict=True,
                 )
             ]
     return results
@@ -104,12 +112,14 @@ def run_tests(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a chunk of R tests found: (R,), (R,), (R, B), R numbers."""
+    """What a chunk of R tests found: (R,), (R,), (R, B), R numbers; and what each has to say about its kernel."""
 
     statistic: np.ndarray
     p_value: np.ndarray
     null: np.ndarray
     criterion: Sequence[float | None]
+    weights: Sequence[dict[str, float]]
+    diagnostics: Sequence[dict[str, Any]]
     notes: tuple[str, ...] = ()
 
 
@@ -133,7 +143,10 @@ def _test_chunk(
         test = exchanged(sample, comes_second(sample, sample.sizes))
         learned = method.fit(test.pooled, preset, streams, progress)
     if method.statistics is None:
-        return _asymptotic(learned, test, n_permutations, preset, streams)
+        return _asymptotic(method, learned, test, n_permutations, preset, streams)
+    empty: list[dict[str, Any]] = [{} for _ in streams]
+    adapted = learned if isinstance(learned, Adapted) else Adapted(learned, empty, empty)
+    learned = adapted.kernel
     n, m = test.sizes
     members = random_memberships(n, m, n_permutations, [stream.numpy("permutations") for stream in streams])
     still_cancel = _at_the_end(progress) if method.needs_split else progress
@@ -141,7 +154,10 @@ def _test_chunk(
     p_value = permutation_p_value(statistics, rounding, preset.p_value)
     values = statistics.cpu().numpy()
     notes = () if preset.p_value == "(1+b)/(1+B)" else (f"The p-value {preset.p_value} rejects slightly too often.",)
-    return Outcome(values[:, 0], p_value.cpu().numpy(), values[:, 1:], _criterion(learned, test), notes)
+    criterion = _criterion(learned, test)
+    return Outcome(
+        values[:, 0], p_value.cpu().numpy(), values[:, 1:], criterion, adapted.weights, adapted.diagnostics, notes
+    )
 
 
 def _at_the_end(progress: Progress | None) -> Progress | None:
@@ -150,17 +166,19 @@ def _at_the_end(progress: Progress | None) -> Progress | None:
 
 
 def _asymptotic(
-    learned: PointFeatures, test: TwoSample, n_quantiles: int, preset: Preset, streams: Sequence[Streams]
+    method: Method, learned: Any, test: TwoSample, n_quantiles: int, preset: Preset, streams: Sequence[Streams]
 ) -> Outcome:
-    """ME and SCF pair rows: of unequal samples the longer one loses rows at random."""
+    """Asymptotic tests pair rows: of unequal samples the longer one loses rows at random."""
+    assert method.asymptotic is not None
     n, m = test.sizes
     generators = [stream.torch("pairing of test rows") for stream in streams]
     x, y = (draw_rows(rows, min(n, m), generators) for rows in test)
-    statistic, p_value, null = hotelling_test(learned, TwoSample(x, y), n_quantiles, preset)
+    statistic, p_value, null = method.asymptotic(learned, TwoSample(x, y), n_quantiles, preset, streams)
     notes = (
         () if n == m else (f"This test pairs rows: {abs(n - m)} random test rows of the larger sample were left out.",)
     )
-    return Outcome(statistic, p_value, null, [None] * len(streams), notes)
+    empty: list[dict[str, Any]] = [{} for _ in streams]
+    return Outcome(statistic, p_value, null, [None] * len(streams), empty, empty, notes)
 
 
 def _criterion(learned: Any, test: TwoSample) -> list[float | None]:

@@ -21,7 +21,8 @@ def mmd2(kernel: Kernel, pooled: Tensor, members: Tensor, n: int, progress: Prog
 
 def fuse(bank: KernelBank, pooled: Tensor, members: Tensor, n: int, progress: Progress | None) -> tuple[Tensor, Tensor]:
     """MMD-FUSE of a bank of kernels."""
-    return permuted_fuse(bank.families.values(), pooled, members, n, progress)
+    families = [(family.kernel, family.share) for family in bank.families]
+    return permuted_fuse(families, pooled, members, n, progress)
 
 
 @torch.no_grad()

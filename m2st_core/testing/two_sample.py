@@ -9,7 +9,7 @@ import torch
 from m2st_core.presets import PRESETS
 from m2st_core.tasks.arrays import as_two_sample
 from m2st_core.testing.meta import meta_train
-from m2st_core.testing.methods import METHODS
+from m2st_core.testing.methods import METHODS, check_preset
 from m2st_core.testing.run import run_test
 from m2st_core.types import Progress, TestResult
 
@@ -52,6 +52,7 @@ def two_sample_test(
     0.001
     """
     spec, values = METHODS.find(method), PRESETS.find(preset)
+    check_preset(spec, values)
     settings: dict[str, Any] = {
         "alpha": alpha,
         "n_permutations": n_permutations,

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from m2st_core.kernels import MLP, DeepKernel, GaussianKernel, LaplaceKernel, MixtureKernel, median_squared_distance
+from m2st_core.kernels import (
+    MLP,
+    ComposedKernel,
+    DeepKernel,
+    GaussianKernel,
+    LaplaceKernel,
+    LinearKernel,
+    MixtureKernel,
+    median_squared_distance,
+)
 from m2st_core.kernels.base import negative_squared_distances, take
 from m2st_core.kernels.features import Units
 from tests import naive
@@ -33,13 +42,19 @@ def deep_kernel(count=BATCH):
     return kernel
 
 
+def mixture_kernel(weights, gaussian_widths):
+    """A family of one Laplace kernel beside a family of two Gaussian ones."""
+    count = len(weights)
+    families = [LaplaceKernel(widths(*[1.5] * count)[:, None]), GaussianKernel(torch.tensor(gaussian_widths).double())]
+    return MixtureKernel(families, [1, 2], torch.tensor(weights, dtype=float64))
+
+
 KERNELS = {
     "gaussian": lambda: GaussianKernel(widths(0.5, 1.0, 2.0)),
     "laplace": lambda: LaplaceKernel(widths(0.5, 1.0, 2.0)),
     "deep": deep_kernel,
-    "mixture": lambda: MixtureKernel(
-        [deep_kernel(), GaussianKernel(widths(1.0, 2.0, 3.0))],
-        torch.tensor([[0.3, 0.7], [0.5, 0.5], [1, 0]]).to(float64),
+    "mixture": lambda: mixture_kernel(
+        [[0.3, 0.2, 0.5], [0.5, 0.0, 0.5], [1.0, 0.0, 0.0]], [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
     ),
 }
 
@@ -51,9 +66,7 @@ def alone(kernel, index):
         GaussianKernel: lambda: GaussianKernel(widths(1.0)),
         LaplaceKernel: lambda: LaplaceKernel(widths(1.0)),
         DeepKernel: lambda: deep_kernel(1),
-        MixtureKernel: lambda: MixtureKernel(
-            [deep_kernel(1), GaussianKernel(widths(1.0))], torch.ones(1, 2).to(float64) / 2
-        ),
+        MixtureKernel: lambda: mixture_kernel([[0.5, 0.25, 0.25]], [[1.0, 2.0]]),
     }[type(kernel)]()
     single.load_state_dict(state)
     return single
@@ -125,9 +138,35 @@ def test_mixture_weights_lie_on_the_simplex():
     kernels = [GaussianKernel(widths(1.0)), LaplaceKernel(widths(1.0))]
     for weights in ([0.5, 0.6], [-0.1, 1.1]):
         with pytest.raises(ValueError, match="sum to 1"):
-            MixtureKernel(kernels, torch.tensor(weights))
+            MixtureKernel(kernels, [1, 1], torch.tensor(weights))
     with pytest.raises(ValueError, match="One weight per kernel"):
-        MixtureKernel(kernels, torch.tensor([1.0]))
+        MixtureKernel(kernels, [1, 1], torch.tensor([1.0]))
+
+
+def test_a_mixture_is_the_weighted_sum_of_its_kernels():
+    """Linear kernels take a shortcut of their own; families without weight are left out."""
+    x, y = rows(2, 5, 3), rows(2, 4, 3, seed=1)
+    matrices = rows(2, 3, 3, 2, seed=2)  # three linear kernels for each of two runs
+    linear, gaussian = LinearKernel(matrices), GaussianKernel(widths(0.5, 2.0).expand(2, 2))
+    weights = torch.tensor([[0.1, 0.2, 0.3, 0.4, 0.0], [0.5, 0.0, 0.0, 0.25, 0.25]], dtype=float64)
+    found = MixtureKernel([linear, gaussian], [3, 2], weights)(x, y)
+    for run in range(2):
+        expected = sum(
+            weights[run, k]
+            * x[run]
+            @ matrices[run, k]
+            @ matrices[run, k].T
+            @ y[run].T
+            / matrices[run, k].square().sum()
+            for k in range(3)
+        )
+        for k, width in enumerate((0.5, 2.0)):
+            expected = expected + weights[run, 3 + k] * loop(naive.gaussian(width), x[run], y[run])
+        assert torch.allclose(found[run], expected, atol=1e-13)
+    only = MixtureKernel([linear, gaussian], [3, 2], torch.tensor([[1.0, 0, 0, 0, 0]] * 2, dtype=float64))
+    assert len(only.families) == 1
+    composed = ComposedKernel(torch.nn.Softplus(), LinearKernel(matrices[:, 0]))
+    assert torch.allclose(composed(x, y), LinearKernel(matrices[:, 0])(x.exp().log1p(), y.exp().log1p()))
 
 
 def test_distances_survive_offsets_and_very_different_scales():

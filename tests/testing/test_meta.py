@@ -11,10 +11,9 @@ import torch
 from scipy import stats
 
 import m2st_core as m2st
-from m2st_core.kernels import MLP
-from m2st_core.kernels.linear import FeatureKernel
-from m2st_core.learners.meta_witness import fit_witness, prior_weights
-from m2st_core.learners.warm_start import MetaFeatures, align
+from m2st_core.kernels import MLP, LinearKernel
+from m2st_core.learners.meta_witness import fit_witness
+from m2st_core.learners.warm_start import MetaFeatures, _shrunk, align, prior_weights, shrunk_heads
 from m2st_core.presets import PRESETS
 from m2st_core.tasks.meta import as_meta_sample
 from m2st_core.testing import run_tests
@@ -39,6 +38,19 @@ def learner():
     return m2st.meta_train("Meta-WiTS", tasks(), seed=3)
 
 
+@pytest.fixture(scope="module")
+def learners(learner):
+    """A learner for every method; those that learn in the same way share it. Meta-KL and AGT-KL do adapt."""
+    trained = {m2st.METHODS["Meta-WiTS"].learn: learner}
+    for name in OURS:
+        learn = m2st.METHODS[name].learn
+        if learn not in trained:
+            trained[learn] = m2st.meta_train(name, tasks(), seed=3)
+            if "adaptation steps" in trained[learn].choices:
+                trained[learn].choices["adaptation steps"] = 3
+    return {name: replace(trained[m2st.METHODS[name].learn], method=name) for name in OURS}
+
+
 def target(n=40, m=30, shift=0.8, seed=50):
     return m2st.make_task("mean_shift", shift=shift, dimension=6).sample(n, m, seed=seed)
 
@@ -47,9 +59,10 @@ def test_padding_holding_out_and_alignment_equal_plain_loops():
     """ψ has unit covariance within samples and uncorrelated d_i; the prior is the mean of d_i·d'_i, held out."""
     meta = as_meta_sample(tasks(4))
     train, held = meta.hold_out(0.25, [torch.Generator().manual_seed(5)])
-    features = MetaFeatures(MLP((6, 2), [torch.Generator().manual_seed(5)]), 1, 2)
+    g = torch.Generator().manual_seed(5)
+    features = MetaFeatures(MLP((6, 2), [g]), torch.randn(1, 6, 3, generator=g, dtype=torch.float64), leading=1)
     align(features, train, held)
-    inside, overall, prior, freedom = np.zeros((2, 2)), np.zeros((2, 2)), np.zeros(2), 0
+    inside, overall, products, freedom = np.zeros((2, 2)), np.zeros((2, 2)), [], 0
     for index, (x, y) in enumerate(tasks(4).values()):
         n, m = len(x), len(y)
         kept, aside = (set(torch.nonzero(part.x_weight[0, index]).flatten().tolist()) for part in (train, held))
@@ -60,66 +73,87 @@ def test_padding_holding_out_and_alignment_equal_plain_loops():
         d, d_held = (
             f[sorted(rows)].mean(0) - f[sorted(other)].mean(0) for rows, other in ((kept, kept_y), (aside, aside_y))
         )
-        prior += d * d_held / 4
+        products.append(d * d_held)
         overall += np.outer(*[f[:n].mean(0) - f[n:].mean(0)] * 2) / 4
         for part in (f[:n], f[n:]):
             inside += (len(part) - 1) * np.cov(part.T)
             freedom += len(part) - 1
     assert inside / freedom == pytest.approx(np.eye(2), abs=0.01)  # but for the ridge
     assert overall[0, 1] == pytest.approx(0, abs=1e-12)
-    assert features.prior[0].numpy() == pytest.approx(np.clip(prior, 0, None), abs=1e-12)
+    mean, error = np.mean(products, axis=0), np.std(products, axis=0, ddof=1) / 2
+    assert (mean < 3 * error).all()  # nothing is certain from 4 tasks, so all positive means are kept
+    assert features.prior[0].numpy() == pytest.approx(np.clip(mean, 0, None), abs=1e-12)
     assert features.prior[0, 0] <= features.prior[0, 1]
+
+
+def test_directions_that_are_not_certain_are_dropped_when_others_are():
+    """Of three directions only the one beyond three standard errors keeps its mean; padding and gaps do not count."""
+    g = torch.Generator().manual_seed(1)
+    products = torch.randn(1, 50, 3, generator=g, dtype=torch.float64) + torch.tensor([1.0, 0.1, -1.0])
+    complete = torch.ones(1, 50, 1, dtype=torch.float64)
+    complete[0, 40:] = 0
+    found = _shrunk(products, 0.1 * complete, complete)[0]
+    assert found.tolist() == pytest.approx([products[0, :40, 0].mean().item(), 0, 0])
+    assert _shrunk(products, 100 * complete, complete)[0, 1:].tolist() == pytest.approx(
+        [max(0, products[0, :40, 1].mean().item()), 0]  # with so much noise nothing is certain: all positive means stay
+    )
 
 
 def test_what_is_learned_is_what_differed(learner):
     """Along the leading feature the meta-tasks differ; it follows the column that was shifted, not the other."""
     assert learner.prior[0] > 2 * learner.prior[1] and learner.prior[0] > 0.2
+    features = learner.knowledge.features
     grid = torch.randn(1, 500, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    leading = learner.features(grid)[0, :, -1].detach().numpy()
+    leading = features(grid)[0, :, -1].detach().numpy()
     correlations = [abs(np.corrcoef(leading, grid[0, :, column])[0, 1]) for column in range(6)]
-    assert correlations[0] > 0.8 and max(correlations[1:]) < 0.5
+    assert correlations[0] > 0.6 and max(correlations[1:]) < 0.3
     assert learner.task_names == tuple(tasks())
 
 
 def test_training_stops_where_held_out_rows_say(learner):
     """With 300 rows the networks overfit: the training error goes on falling, the held-out gain falls back."""
     course = learner.course
-    assert course.step.tolist() == list(range(0, 401, 20))
+    assert course.step.tolist() == list(range(0, 201, 20))
     assert course.train[-1, 0] < course.train[5, 0] < course.train[0, 0] == pytest.approx(np.log(2))
-    assert course.held_out[-1, 0] < course.held_out.max() - 0.05
+    assert course.held_out[-1, 0] < course.held_out.max() - 0.02
 
 
 def test_the_kernel_and_the_witness_equal_their_formulas(learner):
     x, y = target(9, 7)
-    psi_x, psi_y = (learner.features(rows[None])[0].detach() for rows in (x, y))
-    s = learner.features.prior[0]
+    features = learner.knowledge.features
+    psi_x, psi_y = (features(rows[None])[0].detach() for rows in (x, y))
+    s = features.prior[0]
     weights = s / (s + 4 / 16)
-    assert torch.allclose(prior_weights(learner.features, 16)[0], weights)
-    gram = FeatureKernel(learner.features, weights[None])(x[None], y[None])[0]
+    assert torch.allclose(prior_weights(features, 16)[0], weights)
+    gram = LinearKernel(torch.diag_embed(weights.sqrt()))(psi_x, psi_y)
     assert torch.allclose(gram, (psi_x * weights) @ psi_y.T / weights.sum(), atol=1e-12)
-    witness = fit_witness(learner.features, TwoSample(x[None], y[None]), PRESETS["recommended"], [])
+    first = tasks()["shift 0"]
+    means = [features(rows[None])[0].detach().mean(0) for rows in first]
+    head = shrunk_heads(features, as_meta_sample(tasks()))[0, 0]
+    assert torch.allclose(head, s / (s + 1 / len(first.x) + 1 / len(first.y)) * (means[0] - means[1]), atol=1e-10)
+    witness = fit_witness(learner.knowledge, TwoSample(x[None], y[None]), PRESETS["recommended"], [])
     direction = s / (s + 1 / 9 + 1 / 7) * (psi_x.mean(0) - psi_y.mean(0))
     assert torch.allclose(witness(x[None])[0], psi_x @ direction, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", OURS)
-def test_meta_tests_keep_their_level(learner, method):
-    """1,000 null targets of unequal sizes: rejections in the binomial 99 % band."""
+def test_meta_tests_keep_their_level(learners, method):
+    """1,000 null targets of unequal sizes: rejections in the binomial 99 % band; asymptotic tests need more rows."""
     g = np.random.default_rng(21)
-    x, y = (torch.from_numpy(g.standard_t(3, size=(1000, n, 6))) for n in (16, 24))
-    bound = replace(learner, method=method).bound(CPU)
-    results = run_tests(TwoSample(x, y), bound, seeds=range(1000), n_permutations=99)
+    exact = m2st.METHODS[method].exact
+    x, y = (torch.from_numpy(g.standard_t(3, size=(1000, n, 6))) for n in ((16, 24) if exact else (160, 200)))
+    results = run_tests(TwoSample(x, y), learners[method].bound(CPU), seeds=range(1000), n_permutations=99)
     low, high = stats.binom.interval(0.99, 1000, 0.05)
     assert low <= sum(result.rejected for result in results) <= high
 
 
-@pytest.mark.parametrize("method", OURS)
-def test_related_tasks_find_what_they_know(learner, method):
+@pytest.mark.parametrize("method", [name for name in OURS if name not in ("Meta-MKL-SI", "MMD-D w/ AC")])
+def test_related_tasks_find_what_they_know(learners, method):
     """A shift of 0.8 in 100 targets of 20 test rows a sample: more power than MMD-M, which knows nothing."""
     pairs = [target(40, 40, seed=seed) for seed in range(100)]
     batch = TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]))
     half = TwoSample(batch.x[:, :20], batch.y[:, :20])
-    bound = replace(learner, method=method).bound(CPU)
+    bound = learners[method].bound(CPU)
     found = run_tests(batch if bound.needs_split else half, bound, seeds=range(100), n_permutations=99)
     known = run_tests(half, m2st.METHODS["MMD-M"], seeds=range(100), n_permutations=99)
     gain = sum(r.rejected for r in found) - sum(r.rejected for r in known)
@@ -127,8 +161,8 @@ def test_related_tasks_find_what_they_know(learner, method):
 
 
 @pytest.mark.parametrize("method", OURS)
-def test_swapping_and_repeating_change_nothing(learner, method):
-    mine = replace(learner, method=method)
+def test_swapping_and_repeating_change_nothing(learners, method):
+    mine = learners[method]
     for sizes in ((30, 30), (24, 32)):
         x, y = target(*sizes)
         there, back = mine.test(x, y, n_permutations=99), mine.test(y, x, n_permutations=99)
@@ -137,11 +171,12 @@ def test_swapping_and_repeating_change_nothing(learner, method):
 
 
 @pytest.mark.parametrize("method", OURS)
-def test_separated_and_identical_targets(learner, method):
+def test_separated_and_identical_targets(learners, method):
     x, _ = target(30, 30)
-    mine = replace(learner, method=method)
-    assert mine.test(x, x + 100).p_value == 0.001
-    if method != "Meta-WiTS":  # one-sided: without a difference its sign is a guess
+    mine = learners[method]
+    apart = mine.test(x, x + 100)
+    assert apart.p_value == 0.001 if mine.bound(CPU).exact else apart.rejected
+    if not mine.bound(CPU).needs_split and mine.bound(CPU).exact:  # a split makes two different samples of one
         assert mine.test(x, x.clone()).p_value == 1
 
 
@@ -237,8 +272,8 @@ def test_methods_and_presets_that_do_not_fit_are_named():
         m2st.meta_train("MMD-D", [(X, Y)])
     with pytest.raises(ValueError, match="not part of the preset 'paper'"):
         m2st.meta_train("Meta-WiTS", [(X, Y)], preset="paper")
-    with pytest.raises(ValueError, match="not available in this version"):
-        m2st.meta_train("Meta-KL", [(X, Y)])
+    with pytest.raises(ValueError, match="MMD-FUSE is not part of the preset 'released'"):
+        m2st.two_sample_test(X, Y, method="MMD-FUSE", preset="released")
 
 
 def test_one_task_is_enough_to_learn_from():
@@ -254,8 +289,10 @@ def test_target_rows_among_the_meta_rows_are_reported(learner):
 
 def test_training_can_be_cancelled():
     def stop(step, total, value):
-        assert total == 400
-        raise Cancelled
+        if step > 0.85 * total:  # in Algorithm 1, after the warm start
+            raise Cancelled
 
     with pytest.raises(Cancelled):
-        m2st.meta_train("Meta-WiTS", tasks(), progress=stop)
+        m2st.meta_train("Meta-MKL", tasks(3), progress=stop)
+    with pytest.raises(Cancelled):
+        m2st.meta_train("Meta-KL", tasks(3), preset="paper", progress=lambda *_: (_ for _ in ()).throw(Cancelled()))

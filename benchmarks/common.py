@@ -1,0 +1,80 @@
+"""What the power studies share: batches of targets, learners that share their training, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+import torch
+
+import m2st_core as m2st
+from m2st_core.rng import Streams
+from m2st_core.testing import Method, run_tests
+from m2st_core.types import TwoSample
+
+CPU = torch.device("cpu")
+
+
+def batch(draw: Callable[[int], TwoSample], count: int, streams: Streams) -> TwoSample:
+    """``count`` sample pairs, each from a seed of its own: x (count, n, d), y (count, m, d)."""
+    pairs = [draw(streams.child(f"target {index}").seed) for index in range(count)]
+    return TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]))
+
+
+def bound_methods(names: Iterable[str], meta: Any, preset: str, seed: int) -> dict[str, Method]:
+    """Methods ready to test; those that learn from meta-tasks in the same way are trained once."""
+    learners: dict[Any, m2st.MetaLearner] = {}
+    ready = {}
+    for name in names:
+        method = m2st.METHODS[name]
+        if method.needs_meta:
+            if method.learn not in learners:
+                learners[method.learn] = m2st.meta_train(name, meta, preset=preset, seed=seed, device="cpu")
+            method = replace(learners[method.learn], method=name).bound(CPU)
+        ready[name] = method
+    return ready
+
+
+def rejection_rate(
+    sample: TwoSample, method: Method, n_train: int, n_permutations: int, preset: str, streams: Streams
+) -> float:
+    """The share of pairs rejected at 5 %; methods that split nothing get only the rows after the first n_train."""
+    rest = TwoSample(sample.x[:, n_train:], sample.y[:, n_train:])
+    results = run_tests(
+        sample if method.needs_split else rest,
+        method,
+        seeds=[streams.child(f"test {index}").seed for index in range(sample.x.shape[0])],
+        n_permutations=n_permutations,
+        train_fraction=(n_train + 0.5) / sample.x.shape[1],
+        preset=m2st.PRESETS[preset],
+        device="cpu",
+    )
+    return float(np.mean([result.rejected for result in results]))
+
+
+def over_repeats(function: Callable[[int], Mapping[str, list[float]]], repeats: int, workers: int) -> dict[str, Any]:
+    """One call per repeat, in parallel processes of one thread each: name → (repeats, columns)."""
+    if workers == 1:
+        rows = [function(repeat) for repeat in range(repeats)]
+    else:
+        with ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+            rows = list(pool.map(function, range(repeats)))
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def print_table(head: Sequence[str], rows: Mapping[str, Any]) -> None:
+    """Mean ± standard error between repeats, as Markdown; rows that are plain numbers are printed as they are."""
+    print("| " + " | ".join(head) + " |")
+    print("|---" * len(head) + "|")
+    for name, values in rows.items():
+        values = np.asarray(values)
+        if values.ndim == 1:
+            cells = [f"{value:.3f}" for value in values]
+        else:
+            error = values.std(axis=0, ddof=min(1, len(values) - 1)) / np.sqrt(len(values))
+            cells = [f"{v:.3f} ± {e:.3f}" for v, e in zip(values.mean(axis=0), error, strict=True)]
+        print(f"| {name} | " + " | ".join(cells) + " |")

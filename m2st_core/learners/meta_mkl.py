@@ -1,0 +1,202 @@
+"""Mixtures of kernels learned from meta-tasks: weights β from the target's training rows, uniform, or one best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from m2st_core.kernels import ComposedKernel, Kernel, MixtureKernel
+from m2st_core.learners.ascent import draw_rows
+from m2st_core.learners.bank import Family, KernelBank, generic_bank
+from m2st_core.learners.kernels import fit_deep
+from m2st_core.learners.knowledge import AGGREGATE, Knowledge, learn_agt_mkl, learn_meta_mkl
+from m2st_core.learners.meta_kl import adapt_to_target
+from m2st_core.learners.meta_witness import with_a_little_gaussian
+from m2st_core.learners.weights import KernelTerms, kernel_terms, solve_weights
+from m2st_core.presets import Preset
+from m2st_core.rng import Streams
+from m2st_core.tasks.meta import MetaSample, PairedRows
+from m2st_core.types import Progress, TwoSample
+
+GENERIC_WIDTHS = 3  # of Gaussian and of Laplace kernels, beside the tasks' kernels
+THRESHOLD = 1.0  # null deviations that a kernel's MMD² must exceed to join the aggregate
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A kernel for R runs, and what each run has to say about it."""
+
+    kernel: Kernel
+    weights: list[dict[str, float]]  # β by kernel
+    diagnostics: list[dict[str, Any]]
+
+
+def base_bank(
+    known: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], generic: bool
+) -> KernelBank:
+    """The base kernels, batch (R, K), and generic ones for pooled rows (R, N, d) where the preset wants them."""
+    assert known.base is not None
+    kernel = known.base if known.features is None else ComposedKernel(known.features, known.base)
+    names = known.base_names
+    if not (generic and preset.base_kernels.generic):
+        return KernelBank((Family(kernel, names, 1 / len(names)),))
+    beside = generic_bank(pooled, GENERIC_WIDTHS, streams).families
+    halved = [Family(family.kernel, family.names, family.share / 2) for family in beside]
+    return KernelBank((Family(kernel, names, 0.5 / len(names)), *halved))
+
+
+def mixture(bank: KernelBank, weights: Tensor) -> Kernel:
+    """Σ β_i k_i, weights (R, k)."""
+    return MixtureKernel([f.kernel for f in bank.families], [len(f.names) for f in bank.families], weights)
+
+
+def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float) -> Tensor:
+    """β of each run: (R, k).
+
+    Without an aggregate, the QP of the paper. With one, kernels are measured in null deviations, all but the aggregate
+    must exceed one to join, λ is relative to the mean variance, and if nothing shows an effect the aggregate stands
+    alone, which needs no adaptation.
+    """
+    if AGGREGATE not in names:
+        return solve_weights(terms.eta, terms.sigma, regularisation)
+    known = [name == AGGREGATE for name in names]
+    joining = torch.tensor([0.0 if is_known else THRESHOLD for is_known in known]).to(terms.eta)
+    scaled = terms.in_null_deviations()
+    effect = scaled.eta - joining
+    ridge = regularisation * scaled.sigma.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
+    weights = solve_weights(effect, scaled.sigma, ridge.cpu()) / terms.null_deviation
+    nothing = (effect <= 0).all(dim=-1, keepdim=True)
+    weights = torch.tensor(known).to(weights).expand_as(weights).where(nothing, weights)
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def _paired(train: TwoSample, streams: Sequence[Streams]) -> PairedRows:
+    """As many rows of x as of y, at random."""
+    generators = [stream.torch("rows for the weights") for stream in streams]
+    x, y = (draw_rows(rows, min(train.sizes), generators) for rows in train)
+    return PairedRows(x, y, torch.ones_like(x[..., 0]))
+
+
+def _explained(bank: KernelBank, weights: Tensor, terms: KernelTerms | None, known: Knowledge) -> Adapted:
+    """The mixture with β, each kernel's Ĵ on the training rows, and what was decided before the target came."""
+    names = bank.names
+    betas = [dict(zip(names, row.tolist(), strict=True)) for row in weights]
+    about: list[dict[str, Any]] = [dict(known.choices) for _ in betas]
+    if terms is not None:
+        for entry, row in zip(about, terms.criterion(1e-8), strict=True):
+            entry["criterion by kernel"] = dict(zip(names, row.tolist(), strict=True))
+    return Adapted(mixture(bank, weights), betas, about)
+
+
+def fit_mixture(
+    known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> Adapted:
+    """Meta-MKL, AGT-MKL: β that maximises Ĵ on the training rows (R, n, d), (R, m, d)."""
+    bank = base_bank(known, train.pooled, preset, streams, generic=True)
+    terms = kernel_terms(bank, _paired(train, streams))
+    weights = find_weights(terms, bank.names, known.choices["λ of β"])
+    return _explained(bank, weights, terms, known)
+
+
+def fit_best(
+    known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> Adapted:
+    """Meta-Best1: the base kernel with the highest Ĵ on the training rows."""
+    bank = base_bank(known, train.pooled, preset, streams, generic=True)
+    terms = kernel_terms(bank, _paired(train, streams))
+    best = terms.criterion(preset.meta_kl.regularisation).argmax(dim=-1)
+    weights = torch.nn.functional.one_hot(best, len(bank.names)).to(terms.eta)
+    return _explained(bank, weights, terms, known)
+
+
+def uniform_mixture(
+    known: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> Adapted:
+    """Meta-MKL-A, AGT-MKL-A: β=1/K over the meta-tasks' kernels; nothing is split off."""
+    bank = base_bank(known, pooled, preset, streams, generic=False)
+    count = len(bank.names)
+    weights = torch.full((pooled.shape[0], count), 1 / count, dtype=pooled.dtype, device=pooled.device)
+    return _explained(bank, weights, None, known)
+
+
+def base_kernels(
+    known: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> KernelBank:
+    """Meta-MKL-SI: the meta-tasks' kernels as they are."""
+    return base_bank(known, pooled, preset, streams, generic=False)
+
+
+def fit_adapted(
+    known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> Adapted:
+    """Meta-KL, AGT-KL: the kernel after its steps on the training rows; ‖ω−θ‖/‖θ‖ is in the diagnostics."""
+    assert known.kernel is not None
+    steps = int(known.choices["adaptation steps"])
+    kernel, moved = adapt_to_target(
+        known.kernel, known.view(train), preset.meta_kl, preset.adaptation, steps, streams, progress
+    )
+    if known.features is not None:
+        kernel.get_parameter("matrix").data.unsqueeze_(1)  # R x 1 x Q x Q
+        kernel = with_a_little_gaussian(ComposedKernel(known.features, kernel), train.pooled, streams)
+    runs = [dict(known.choices) | {"moved": float(distance)} for distance in moved]
+    return Adapted(kernel, [{} for _ in runs], runs)
+
+
+def fit_deep_with_rows(
+    known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> Kernel:
+    """MMD-D w/ AC: MMD-D whose P training rows also include the meta-tasks' rows."""
+    assert known.rows is not None
+    more = known.rows.expand(train.x.shape[0], -1, -1)
+    return fit_deep(TwoSample(torch.cat([train.x, more], dim=1), train.y), preset, streams, progress)
+
+
+def choose_regularisation(known: Knowledge, meta: MetaSample, preset: Preset, streams: Sequence[Streams]) -> Knowledge:
+    """λ of β: the one whose mixtures, learned on the tasks' training rows, do best on their held-out rows.
+
+    The score is the ratio of means, mean MMD²/√(mean σ̂²), over all tasks, each a target of its own.
+    """
+    candidates = preset.base_kernels.regularisations
+    known.choices["λ of β"] = candidates[0]
+    if len(candidates) == 1 or preset.warm_start is None:
+        return known
+    kept, aside = meta.hold_out(preset.warm_start.held_out, [stream.torch("held-out rows") for stream in streams])
+    tasks = meta.rows.shape[1]
+    which = torch.arange(tasks, device=meta.rows.device)[None]
+    generators = [stream.torch("choice of λ") for stream in streams]
+    learning, _ = kept.draw_pairs(which, 1.0, generators)
+    _, judging = aside.draw_pairs(which, 0.0, generators)
+    children = [stream.child(f"task {task}") for stream in streams for task in range(tasks)]
+    bank = base_bank(known, torch.cat([learning.x, learning.y], dim=1), preset, children, generic=True)
+    seen, fresh = (kernel_terms(bank, rows) for rows in (learning, judging))
+    complete = judging.inside.sum(dim=-1) > 1
+
+    def score(weights: Tensor) -> float:
+        effect = (fresh.eta * weights).sum(dim=-1)[complete]
+        variance = torch.einsum("tk,tkl,tl->t", weights, fresh.sigma, weights)[complete]
+        return float(effect.mean() / (variance.mean() + preset.meta_kl.regularisation).sqrt())
+
+    scores = {value: score(find_weights(seen, bank.names, value)) for value in candidates}
+    alone = torch.tensor([[float(name == AGGREGATE) for name in bank.names]]).to(seen.eta)
+    known.choices["λ of β"] = max(scores, key=lambda value: scores[value])
+    known.choices |= {f"held-out criterion, λ={value:g}": score for value, score in scores.items()}
+    known.choices["held-out criterion, no adaptation"] = score(alone.expand_as(seen.eta))
+    return known
+
+
+def learn_meta_mixture(
+    meta: MetaSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> Knowledge:
+    """Meta-MKL's base kernels and λ."""
+    return choose_regularisation(learn_meta_mkl(meta, preset, streams, progress), meta, preset, streams)
+
+
+def learn_agt_mixture(
+    meta: MetaSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> Knowledge:
+    """AGT-MKL's base kernels and λ."""
+    return choose_regularisation(learn_agt_mkl(meta, preset, streams, progress), meta, preset, streams)

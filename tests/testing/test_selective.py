@@ -1,0 +1,65 @@
+"""Selective inference on linear-time terms."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from m2st_core.kernels import GaussianKernel
+from m2st_core.learners.bank import Family, KernelBank
+from m2st_core.presets import PRESETS
+from m2st_core.rng import Streams
+from m2st_core.testing.selective import _one, linear_time_terms, selective_test
+from m2st_core.types import TwoSample
+from tests import naive
+
+
+def bank(*widths):
+    kernel = GaussianKernel(torch.tensor([widths], dtype=torch.float64))
+    return KernelBank((Family(kernel, tuple(map(str, widths)), 1 / len(widths)),))
+
+
+def test_terms_pair_the_first_half_with_the_second_after_shuffling():
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(2, 1, 11, 2, generator=g, dtype=torch.float64)
+    h = linear_time_terms(bank(0.5, 2.0), TwoSample(x, y), [Streams(3)])
+    assert h.shape == (1, 2, 5)
+    orders = [torch.randperm(11, generator=Streams(3).torch(f"pairing of {side}")) for side in "xy"]
+    a, b = (rows[0][order].tolist() for rows, order in zip((x, y), orders, strict=True))
+    for index, width in enumerate((0.5, 2.0)):
+        k = naive.gaussian(width)
+        for i in range(5):
+            expected = k(a[i], a[i + 5]) + k(b[i], b[i + 5]) - k(a[i], b[i + 5]) - k(a[i + 5], b[i])
+            assert h[0, index, i].item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_one_kernel_is_a_normal_truncated_to_the_positive_numbers():
+    h = np.random.default_rng(0).standard_normal((1, 40)) + 0.4
+    t = math.sqrt(40) * h.mean() / h.std(ddof=1)
+    statistic, p, rank = _one(h)
+    assert (statistic, rank) == (pytest.approx(t), 1)
+    assert p == pytest.approx(2 * stats.norm.sf(t))
+
+
+def test_no_positive_effect_and_no_variance_give_p_one():
+    g = np.random.default_rng(1)
+    assert _one(g.standard_normal((1, 30)) - 2)[1] == 1
+    assert _one(np.ones((3, 30)))[1] == 1
+
+
+def test_many_alike_kernels_cost_no_level():
+    """2,000 null draws of 8 strongly correlated kernels: rejections in the 99 % band of 5 %."""
+    g = np.random.default_rng(2)
+    shared = g.standard_normal((2000, 1, 200))
+    h = shared + 0.3 * g.standard_normal((2000, 8, 200))
+    rejected = sum(_one(run)[1] <= 0.05 for run in h)
+    low, high = stats.binom.interval(0.99, 2000, 0.05)
+    assert low <= rejected <= high
+
+
+def test_separated_samples_are_told_apart():
+    x = torch.randn(1, 60, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    _, p, null = selective_test(bank(1.0, 4.0), TwoSample(x, x + 3), 99, PRESETS["recommended"], [Streams(0)])
+    assert p[0] < 1e-6 and null.shape == (1, 99)
