@@ -144,9 +144,9 @@ PRESETS: Registry[Preset] = Registry(
                 embedding=Embedding(steps=100),
                 meta_network=Network(),
                 meta_kl=MetaAscent(
-                    outer_steps=30,
-                    outer_rate=0.02,
-                    tasks_per_step=20,
+                    outer_steps=20,
+                    outer_rate=0.005,
+                    tasks_per_step=10,
                     inner_steps=2,
                     inner_rate=0.8,
                     regularisation=1e-3,

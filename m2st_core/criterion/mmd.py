@@ -32,6 +32,9 @@ def h_matrix(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
     n = x.shape[-2]
     if y.shape[-2] != n:
         raise ValueError(f"The one-sample form pairs rows and needs n=m. Got {x.shape=} and {y.shape=}.")
+    if kernel.inner_product:  # H_ij = (x_i − y_i)·(x_j − y_j)
+        differences = tuple(a - b for a, b in zip(kernel.embed(x), kernel.embed(y), strict=True))
+        return kernel.gram(differences, differences)
     rows = kernel.embed(torch.cat([x, y], dim=-2))
     gram = kernel.gram(rows, rows)
     kxy = gram[..., :n, n:]

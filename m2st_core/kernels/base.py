@@ -27,6 +27,7 @@ class Kernel(nn.Module, ABC):
     """
 
     parts: int = 1  # how many tensors an embedding has
+    inner_product: bool = False  # whether gram is linear in either embedding
 
     @abstractmethod
     def embed(self, x: Tensor) -> Rows:
@@ -39,7 +40,9 @@ class Kernel(nn.Module, ABC):
     def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """Σ_i w_i·k_i over the last batch dimension: rows (…, k, n, ·), weights (…, k) → (…, n, m)."""
         gram = self.gram(first, second, dtype)
-        return (gram * weights[..., None, None].to(gram.dtype)).sum(dim=-3)
+        scale = weights[..., None, None].to(gram.dtype)
+        scaled = gram * scale if torch.is_grad_enabled() else gram.mul_(scale)
+        return scaled.squeeze(-3) if scaled.shape[-3] == 1 else scaled.sum(dim=-3)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """The Gram matrix k(x_i, y_j): (…, n, m)."""

@@ -14,6 +14,8 @@ class LinearKernel(Kernel):
     For rows of unit variance k(x, x) is 1 on average, and without any M at all (M=0) the kernel is 0.
     """
 
+    inner_product = True
+
     def __init__(self, matrix: Tensor) -> None:
         super().__init__()
         self.matrix = nn.Parameter(matrix)
@@ -41,6 +43,7 @@ class ComposedKernel(Kernel):
         self.features = features
         self.kernel = kernel
         self.parts = kernel.parts
+        self.inner_product = kernel.inner_product
 
     def embed(self, x: Tensor) -> Rows:
         """The kernel's embedding of ψ(x)."""

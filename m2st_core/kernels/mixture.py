@@ -38,12 +38,15 @@ class MixtureKernel(Kernel):
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """Σ_i β_i·gram_i."""
-        terms, start = [], 0
+        total: Tensor | None = None
+        start = 0
         for family, weights in zip(self._each(), self.weights.split(self.sizes, dim=-1), strict=True):
             part = slice(start, start + family.parts)
-            terms.append(family.weighted_gram(first[part], second[part], weights, dtype))
+            term = family.weighted_gram(first[part], second[part], weights, dtype)
+            total = term if total is None else total.add_(term)
             start += family.parts
-        return sum(terms[1:], start=terms[0])
+        assert total is not None
+        return total
 
     def _each(self) -> list[Kernel]:
         return [family for family in self.families if isinstance(family, Kernel)]

@@ -23,6 +23,7 @@ from m2st_core.rng import Streams
 from m2st_core.tasks.meta import MetaSample, PairedRows
 from m2st_core.types import Progress, TwoSample
 
+JUDGES = 50  # tasks that decide how far to adapt
 State = dict[str, Tensor]
 AnyKernel = TypeVar("AnyKernel", bound=Kernel)
 
@@ -176,10 +177,11 @@ def adaptation_scores(
     steps: Sequence[int],
     streams: Sequence[Streams],
 ) -> dict[int, float]:
-    """The mean criterion of all tasks' query rows, after this many steps on their support rows, for each number."""
-    repeats, tasks = support.rows.shape[:2]
-    which = torch.arange(tasks, device=support.rows.device).expand(repeats, -1)
+    """The criterion of at most 50 tasks' query rows, after each of these numbers of steps on their support rows."""
     generators = [stream.torch("choice of adaptation") for stream in streams]
+    repeats, tasks = support.rows.shape[0], min(support.rows.shape[1], JUDGES)
+    orders = [torch.randperm(support.rows.shape[1], generator=generator)[:tasks] for generator in generators]
+    which = torch.stack(orders).to(support.rows.device)
     learning, _ = support.draw_pairs(which, 1.0, generators)
     _, judging = query.draw_pairs(which, 0.0, generators)
     paired = Paired(kernel)

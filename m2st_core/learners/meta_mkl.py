@@ -23,6 +23,7 @@ from m2st_core.tasks.meta import MetaSample, PairedRows
 from m2st_core.types import Progress, TwoSample
 
 GENERIC_WIDTHS = 3  # of Gaussian and of Laplace kernels, beside the tasks' kernels
+LEAST_SHARE = 1 / 3  # of the aggregate
 THRESHOLD = 1.0  # null deviations that a kernel's MMD² must exceed to join the aggregate
 
 
@@ -58,8 +59,8 @@ def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float
     """β of each run: (R, k).
 
     Without an aggregate, the QP of the paper. With one, kernels are measured in null deviations, all but the aggregate
-    must exceed one to join, λ is relative to the mean variance, and if nothing shows an effect the aggregate stands
-    alone, which needs no adaptation.
+    must exceed one to join, λ is relative to the mean variance, and the aggregate, which needs no adaptation, keeps a
+    third: a training sample that happens not to show the difference does not undo what the meta-tasks taught.
     """
     if AGGREGATE not in names:
         return solve_weights(terms.eta, terms.sigma, regularisation)
@@ -68,9 +69,12 @@ def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float
     scaled = terms.in_null_deviations()
     effect = scaled.eta - joining
     ridge = regularisation * scaled.sigma.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
-    weights = solve_weights(effect, scaled.sigma, ridge.cpu()) / terms.null_deviation
-    nothing = (effect <= 0).all(dim=-1, keepdim=True)
-    weights = torch.tensor(known).to(weights).expand_as(weights).where(nothing, weights)
+    weights = solve_weights(effect, scaled.sigma, ridge.cpu())
+    others = weights.where(~torch.tensor(known, device=weights.device) & (effect > 0), 0.0)
+    most = others.sum(dim=-1, keepdim=True).clamp(min=1 - LEAST_SHARE)  # of 1: the others may take 1 − LEAST_SHARE
+    others = others * (1 - LEAST_SHARE) / most
+    aggregate = 1 - others.sum(dim=-1, keepdim=True)
+    weights = torch.where(torch.tensor(known, device=weights.device), aggregate, others) / terms.null_deviation
     return weights / weights.sum(dim=-1, keepdim=True)
 
 

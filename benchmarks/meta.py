@@ -1,0 +1,136 @@
+"""What a whole repeat of Meta-KL and Meta-MKL costs, against the published procedure counted in a common unit.
+
+The unit U is one evaluation of Ĵ and its gradient for 10 deep kernels (H=30) with n=m=100, one kernel after another.
+The published Meta-KL takes 1000 outer steps × 10 tasks × (10 inner + 1) evaluations = 11,000 U, and then its tests,
+for which we charge it our own time. One core, everything measured in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+import m2st_core as m2st
+from benchmarks.common import CPU, batch
+from m2st_core.criterion import h_matrix, power_criterion
+from m2st_core.kernels import MLP, DeepKernel
+from m2st_core.rng import Streams
+from m2st_core.testing import run_tests
+from m2st_core.types import TwoSample
+
+SIZES = (50, 80, 100, 120, 150, 200, 250)  # per mode
+EVALUATIONS = 1000 * 10 * (10 + 1)
+GEMM = ("mm", "bmm", "addmm", "baddbmm", "_addmm_activation", "linalg_vector_norm")
+TRANSCENDENTAL = (
+    "exp",
+    "exp_",
+    "softplus",
+    "silu",
+    "silu_backward",
+    "softplus_backward",
+    "sin",
+    "cos",
+    "log",
+    "sigmoid",
+)
+
+
+def seconds(function: Callable[[], object], repeats: int) -> float:
+    """The fastest of several runs."""
+    found = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        function()
+        found.append(time.perf_counter() - began)
+    return min(found)
+
+
+def unit() -> float:
+    """U, in seconds."""
+    generators = [torch.Generator().manual_seed(seed) for seed in range(10)]
+    rows = torch.randn(10, 2, 1, 100, 2, generator=generators[0])
+    one = torch.ones(1)
+    kernels = [DeepKernel(MLP((2, 30, 30, 30, 6), [g]).float(), 0.1 * one, 4 * one, 0.1 * one) for g in generators]
+
+    def evaluate() -> None:
+        for kernel, (x, y) in zip(kernels, rows, strict=True):
+            kernel.zero_grad()
+            power_criterion(h_matrix(kernel, x, y), 1e-8).sum().backward()
+
+    evaluate()
+    return seconds(evaluate, 20)
+
+
+def one_repeat(name: str, tests: int) -> dict[str, float]:
+    """Seconds of each part of a repeat: one training set, 7 sizes × ``tests`` test sets, 200 permutations."""
+    meta = m2st.hdgm_meta_tasks(seed=1)
+    task = m2st.make_task("hdgm")
+    began = time.perf_counter()
+    learner = m2st.meta_train(name, meta, seed=1, device="cpu")
+    trained = time.perf_counter()
+    method = learner.bound(CPU)
+    assert method.fit is not None
+    target = task.sample(100, seed=2)
+    fitted = method.fit(TwoSample(target.x[None], target.y[None]), m2st.PRESETS["recommended"], [Streams(3)], None)
+    adapted = time.perf_counter()
+
+    def same_kernel(pooled: Any, preset: Any, streams: Sequence[Streams], progress: Any) -> Any:
+        nothing: list[dict[str, Any]] = [{} for _ in streams]
+        return replace(fitted, weights=nothing, diagnostics=nothing)
+
+    fixed = replace(method, needs_split=False, fit=same_kernel)
+    spent = 0.0
+    for m_te in SIZES:
+        sample = batch(lambda seed, n=2 * m_te: task.sample(n, seed=seed), tests, Streams(4).child(str(m_te)))
+        start = time.perf_counter()
+        run_tests(sample, fixed, seeds=range(tests), n_permutations=200, device="cpu")
+        spent += time.perf_counter() - start
+    return {"meta-training": trained - began, "adaptation": adapted - trained, "tests": spent}
+
+
+def print_profile(name: str) -> None:
+    """Where the time of a repeat goes."""
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        one_repeat(name, 20)
+    shares = {"GEMM": 0.0, "exp and the like": 0.0, "everything else in torch": 0.0}
+    for event in found.key_averages():
+        operation = event.key.removeprefix("aten::")
+        if operation in GEMM:
+            kind = "GEMM"
+        else:
+            kind = "exp and the like" if operation in TRANSCENDENTAL else "everything else in torch"
+        shares[kind] += event.self_cpu_time_total
+    total = sum(shares.values())
+    print(f"{name}, profile: " + ", ".join(f"{kind} {value / total:.0%}" for kind, value in shares.items()))
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Print the ratios and the profile."""
+    parser = argparse.ArgumentParser(prog="m2st_core bench meta", description=__doc__)
+    parser.add_argument("--tests", type=int, default=100)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    u = unit()
+    published = EVALUATIONS / 10 * u
+    print(f"U = {1000 * u:.1f} ms; the published training is {EVALUATIONS // 10:,} U = {published:.0f} s\n")
+    print("| method | meta-training | adaptation | 7×100 tests | whole repeat | published / ours | goal |")
+    print("|---|---|---|---|---|---|---|")
+    for name, goal in (("Meta-KL", 100), ("Meta-MKL", 50)):
+        parts = one_repeat(name, options.tests)
+        whole = sum(parts.values())
+        cells = [f"{value:.2f} s" for value in (*parts.values(), whole)]
+        ratio = (published + parts["tests"]) / whole
+        print(f"| {name} | " + " | ".join(cells) + f" | {ratio:.0f}× | {goal}× |")
+    print()
+    for name in ("Meta-KL", "Meta-MKL"):
+        print_profile(name)
+
+
+if __name__ == "__main__":
+    main()
