@@ -40,16 +40,16 @@ def bound_methods(names: Iterable[str], meta: Any, preset: str, seed: int) -> di
 
 
 def rejection_rate(
-    sample: TwoSample, method: Method, n_train: int, n_permutations: int, preset: str, streams: Streams
+    sample: TwoSample, method: Method, n_permutations: int, preset: str, streams: Streams, n_train: int = 0
 ) -> float:
-    """The share of pairs rejected at 5 %; methods that split nothing get only the rows after the first n_train."""
+    """The share of pairs rejected at 5 %; of each pair the first n_train rows teach."""
     rest = TwoSample(sample.x[:, n_train:], sample.y[:, n_train:])
     results = run_tests(
         sample if method.needs_split else rest,
         method,
         seeds=[streams.child(f"test {index}").seed for index in range(sample.x.shape[0])],
         n_permutations=n_permutations,
-        train_fraction=(n_train + 0.5) / sample.x.shape[1],
+        train_fraction=(n_train + 0.5) / sample.x.shape[1] if n_train else 0.5,
         preset=m2st.PRESETS[preset],
         device="cpu",
     )

@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -21,8 +19,7 @@ from benchmarks.common import CPU, batch
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.kernels import MLP, DeepKernel
 from m2st_core.rng import Streams
-from m2st_core.testing import run_tests
-from m2st_core.types import TwoSample
+from m2st_core.testing import learn_once, run_tests
 
 SIZES = (50, 80, 100, 120, 150, 200, 250)  # per mode
 EVALUATIONS = 1000 * 10 * (10 + 1)
@@ -75,16 +72,8 @@ def one_repeat(name: str, tests: int) -> dict[str, float]:
     learner = m2st.meta_train(name, meta, seed=1, device="cpu")
     trained = time.perf_counter()
     method = learner.bound(CPU)
-    assert method.fit is not None
-    target = task.sample(100, seed=2)
-    fitted = method.fit(TwoSample(target.x[None], target.y[None]), m2st.PRESETS["recommended"], [Streams(3)], None)
+    fixed = learn_once(method, task.sample(100, seed=2), seed=3)
     adapted = time.perf_counter()
-
-    def same_kernel(pooled: Any, preset: Any, streams: Sequence[Streams], progress: Any) -> Any:
-        nothing: list[dict[str, Any]] = [{} for _ in streams]
-        return replace(fitted, weights=nothing, diagnostics=nothing)
-
-    fixed = replace(method, needs_split=False, fit=same_kernel)
     spent = 0.0
     for m_te in SIZES:
         sample = batch(lambda seed, n=2 * m_te: task.sample(n, seed=seed), tests, Streams(4).child(str(m_te)))

@@ -101,7 +101,7 @@ def one_repeat(options: argparse.Namespace, repeat: int) -> dict[str, list[float
             rows = setting.n_train + setting.n_test
             sample = batch(lambda seed, s=setting, n=null, k=rows: s.target(k, n, seed), options.tests, here)
             for name, method in methods.items():
-                rate = rejection_rate(sample, method, setting.n_train, options.permutations, "recommended", here)
+                rate = rejection_rate(sample, method, options.permutations, "recommended", here, setting.n_train)
                 rates[name].append(rate)
     return rates
 

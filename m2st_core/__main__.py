@@ -15,6 +15,8 @@ from m2st_core import METHODS, PRESETS, load_learner, meta_train, two_sample_tes
 from m2st_core.tasks.tables import read_csv_pair, read_meta_csv
 from m2st_core.types import TestResult
 
+BENCHMARKS = "permutation, calibration, power, transfer, relatedness, meta"
+
 
 class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line on stderr."""
@@ -48,11 +50,12 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("meta", metavar="META.csv", help="columns task, group (two values per task) and the features")
     meta_names = ", ".join(name for name, method in METHODS.items() if method.adapt)
     train.add_argument("--method", default="Meta-FUSE", help=f"one of {meta_names} (default Meta-FUSE)")
+    train.add_argument("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
     train.add_argument("--out", required=True, help="folder for the learner")
     train.add_argument("--seed", type=int, default=0, help="fixes the learning (default 0)")
     train.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
 
-    bench = commands.add_parser("bench", help="time or study the engine: permutation, calibration", add_help=False)
+    bench = commands.add_parser("bench", help=f"time or study the engine: {BENCHMARKS}", add_help=False)
     bench.add_argument("name", help="module in benchmarks/")
     bench.add_argument("arguments", nargs=argparse.REMAINDER)
     return parser
@@ -79,7 +82,7 @@ def run_test(options: argparse.Namespace) -> None:
 def run_meta_train(options: argparse.Namespace) -> None:
     """Read, learn, save."""
     tasks = read_meta_csv(options.meta)
-    learner = meta_train(options.method, tasks, seed=options.seed, device=options.device)
+    learner = meta_train(options.method, tasks, preset=options.preset, seed=options.seed, device=options.device)
     learner.save(options.out)
     print(f"{options.method} learned from {len(tasks)} tasks with {learner.columns} columns; saved in {options.out}")
 
@@ -99,6 +102,9 @@ def describe(result: TestResult, columns: str) -> str:
     lines.append(f"rows       {learned}tested on {result.n_test[0]} + {result.n_test[1]}")
     lines.append(f"columns    {columns}")
     lines.append(f"settings   {result.method}, preset {result.preset}, seed {result.seed}, {result.device}")
+    heavy = sorted(result.weights.items(), key=lambda item: -item[1])[:5]
+    if heavy:
+        lines.append("weights β  " + ", ".join(f"{name} {weight:.2f}" for name, weight in heavy if weight > 0.005))
     lines.append(f"time       {result.seconds:.2f} s")
     return "\n".join(lines + [f"note       {note}" for note in result.notes])
 
@@ -111,7 +117,7 @@ def run_bench(options: argparse.Namespace) -> None:
         if not (error.name or "").startswith("benchmarks"):
             raise
         raise ValueError(
-            f"there is no benchmark {options.name!r} here; run from the repository, which has permutation, calibration"
+            f"there is no benchmark {options.name!r} here; run from the repository, which has {BENCHMARKS}"
         ) from None
     module.main(options.arguments)
 

@@ -70,6 +70,7 @@ class Method:
     adapt: Adapt | None = None  # how it turns what it learned into a fit
     statistics: Statistics | None = None  # what an exact test permutes
     asymptotic: Asymptotic | None = None  # how another test finds its p-value
+    learned: Any = None  # what was learned once, from rows that are not tested
 
 
 LIU_2020 = "Liu, Xu, Lu, Zhang, Gretton, Sutherland (2020), Learning deep kernels for non-parametric two-sample tests"

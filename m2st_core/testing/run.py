@@ -34,6 +34,26 @@ def run_test(sample: TwoSample, method: Method, *, seed: int, **settings: Any) -
     return replace(result, notes=result.notes + constant_column_notes(sample))
 
 
+def learn_once(
+    method: Method,
+    train: TwoSample,
+    seed: int,
+    preset: Preset = PRESETS["recommended"],
+    progress: Progress | None = None,
+) -> Method:
+    """The method as learned on these rows, x (n, d) and y (m, d): it then tests every row it is given.
+
+    This is how the paper measures power: one training sample, many test samples. Methods that learn nothing from the
+    target's labels are left as they are.
+    """
+    if not method.needs_split:
+        return method
+    assert method.fit is not None
+    with one_thread_per_operation():
+        learned = method.fit(TwoSample(train.x[None], train.y[None]), preset, [Streams(seed)], progress)
+    return replace(method, needs_split=False, learned=learned)
+
+
 def run_tests(
     sample: TwoSample,
     method: Method,
@@ -134,7 +154,9 @@ def _test_chunk(
 ) -> Outcome:
     """Split, learn on one part, test on the other; a method that splits nothing sees the pooled rows unlabelled."""
     assert method.fit is not None
-    if method.needs_split:
+    if method.learned is not None:
+        test, learned = sample, method.learned
+    elif method.needs_split:
         train, test = split(sample, n_train, streams)
         swap = comes_second(train, sample.sizes)  # by training rows alone: no test row has a say in what is learned
         train, test = exchanged(train, swap), exchanged(test, swap)
@@ -144,9 +166,11 @@ def _test_chunk(
         learned = method.fit(test.pooled, preset, streams, progress)
     if method.statistics is None:
         return _asymptotic(method, learned, test, n_permutations, preset, streams)
-    empty: list[dict[str, Any]] = [{} for _ in streams]
-    adapted = learned if isinstance(learned, Adapted) else Adapted(learned, empty, empty)
+    adapted = learned if isinstance(learned, Adapted) else Adapted(learned, [{}], [{}])
     learned = adapted.kernel
+    weights, diagnostics = (  # what was learned once for all runs is said of each
+        part if len(part) == len(streams) else part * len(streams) for part in (adapted.weights, adapted.diagnostics)
+    )
     n, m = test.sizes
     members = random_memberships(n, m, n_permutations, [stream.numpy("permutations") for stream in streams])
     still_cancel = _at_the_end(progress) if method.needs_split else progress
@@ -155,9 +179,7 @@ def _test_chunk(
     values = statistics.cpu().numpy()
     notes = () if preset.p_value == "(1+b)/(1+B)" else (f"The p-value {preset.p_value} rejects slightly too often.",)
     criterion = _criterion(learned, test)
-    return Outcome(
-        values[:, 0], p_value.cpu().numpy(), values[:, 1:], criterion, adapted.weights, adapted.diagnostics, notes
-    )
+    return Outcome(values[:, 0], p_value.cpu().numpy(), values[:, 1:], criterion, weights, diagnostics, notes)
 
 
 def _at_the_end(progress: Progress | None) -> Progress | None:

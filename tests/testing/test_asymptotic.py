@@ -18,7 +18,7 @@ def normal_pair(runs, n, columns, seed):
 def test_with_gaussian_features_the_f_reference_is_exact_and_chi2_is_not():
     """12 rows, 4 Gaussian features, 2,000 runs: F gives uniform p-values; χ² rejects several times too often."""
     sample = normal_pair(2000, 12, 4, seed=1)
-    p = {name: hotelling_test(lambda rows: rows, sample, 9, PRESETS[name])[1] for name in ("recommended", "paper")}
+    p = {name: hotelling_test(lambda rows: rows, sample, 9, PRESETS[name], [])[1] for name in ("recommended", "paper")}
     assert stats.kstest(p["recommended"], "uniform").pvalue > 1e-3
     assert (p["paper"] <= 0.05).mean() > 0.15
 
@@ -27,15 +27,17 @@ def test_features_that_hardly_vary_do_not_count():
     sample = normal_pair(5, 40, 3, seed=2)
     dead = TwoSample(sample.x * torch.tensor([1, 1, 1e-9]), sample.y * torch.tensor([1, 1, 1e-9]))
     alive = TwoSample(sample.x[..., :2], sample.y[..., :2])
-    for a, b in zip(*(hotelling_test(lambda rows: rows, s, 9, PRESETS["paper"]) for s in (dead, alive)), strict=True):
+    for a, b in zip(
+        *(hotelling_test(lambda rows: rows, s, 9, PRESETS["paper"], []) for s in (dead, alive)), strict=True
+    ):
         assert a == pytest.approx(b)
     nothing = TwoSample(0 * sample.x, 0 * sample.y)
-    assert (hotelling_test(lambda rows: rows, nothing, 9, PRESETS["paper"])[1] == 1).all()
+    assert (hotelling_test(lambda rows: rows, nothing, 9, PRESETS["paper"], [])[1] == 1).all()
 
 
 def test_the_quantiles_are_those_of_the_reference():
     sample = normal_pair(3, 30, 4, seed=3)
-    statistic, p, null = hotelling_test(lambda rows: rows, sample, 4999, PRESETS["recommended"])
+    statistic, p, null = hotelling_test(lambda rows: rows, sample, 4999, PRESETS["recommended"], [])
     assert statistic == pytest.approx(hotelling(*sample).numpy())
     assert p == pytest.approx((null >= statistic[:, None]).mean(axis=1), abs=1e-3)
     assert (np.diff(null) > 0).all()

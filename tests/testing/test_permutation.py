@@ -51,7 +51,8 @@ def test_all_labellings_equal_the_double_loop(n, m):
 @pytest.mark.parametrize("block_rows", [1, 3, 7, 256])
 def test_blocks_do_not_change_the_statistic(block_rows, monkeypatch):
     monkeypatch.setattr(permutation, "BLOCK_ROWS", block_rows)
-    kernel = MixtureKernel([gaussian(), LaplaceKernel(torch.tensor(0.7, dtype=float64))], torch.tensor([0.4, 0.6]))
+    families = [GaussianKernel(torch.ones(1, dtype=float64)), LaplaceKernel(torch.full((1,), 0.7, dtype=float64))]
+    kernel = MixtureKernel(families, [1, 1], torch.tensor([0.4, 0.6]))
     pooled = rows(17, 2)
     members = random_memberships(7, 10, 30, [np.random.default_rng(0)])[0]
     found, _ = permuted_mmd2(kernel, pooled, members, 7, float64)
