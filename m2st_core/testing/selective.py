@@ -62,29 +62,34 @@ def selective_test(
 
     τ = √n·h̄ and Σ = cov(h) are turned into Σ⁺τ and Σ⁺; β solves min βᵀΣβ s.t. βᵀτ=1, β≥0; with l the rank of Σ on
     β's support, βᵀτ/√(βᵀΣβ) is compared with χ_l. For l=1 that is the normal truncated to the positive numbers,
-    where it must lie to be selected; if no kernel has τ > 0, p = 1.
+    where it must lie to be selected; if no kernel has τ > 0, p = 1. ``recommended`` refers the square to Hotelling's
+    l(n−1)/(n−l)·F(l, n−l) instead, which allows for Σ being an estimate.
     """
     h = linear_time_terms(bank, sample, streams).double().cpu().numpy()
-    results = [_one(run) for run in h]
+    statistic, rank = (np.array(values) for values in zip(*(_one(run) for run in h), strict=True))
+    if preset.embedding.reference == "chi2":
+        reference, scale = stats.chi2(rank[:, None]), np.ones((len(rank), 1))
+    else:
+        free = h.shape[-1] - rank[:, None]
+        reference, scale = stats.f(rank[:, None], free), rank[:, None] * (h.shape[-1] - 1) / free
     levels = (np.arange(n_quantiles) + 0.5) / n_quantiles
-    null = np.stack([stats.chi.ppf(levels, df=rank) for _, _, rank in results])
-    return np.array([r[0] for r in results]), np.array([r[1] for r in results]), null
+    p_value = reference.sf(statistic[:, None] ** 2 / scale)[:, 0]
+    return statistic, p_value, np.sqrt(scale * reference.ppf(levels))
 
 
-def _one(h: np.ndarray) -> tuple[float, float, int]:
-    """Statistic, p-value and rank from h (k, n)."""
+def _one(h: np.ndarray) -> tuple[float, int]:
+    """Statistic and rank from h (k, n)."""
     h = h[h.var(axis=1) >= SMALLEST_VARIANCE]
     if not len(h):
-        return 0.0, 1.0, 1
+        return 0.0, 1
     sigma = np.atleast_2d(np.cov(h))
     inverse = np.linalg.pinv(sigma, rcond=CONDITION, hermitian=True)
     tau = inverse @ (math.sqrt(h.shape[1]) * h.mean(axis=1))
     if tau.max() <= 0:
-        return 0.0, 1.0, 1
+        return 0.0, 1
     beta = solve_weights(torch.from_numpy(tau)[None], torch.from_numpy(inverse)[None], 0.0)[0].numpy()
     active = beta > 1e-6 * beta.max()
     values = np.linalg.eigvalsh(inverse[np.ix_(active, active)])
     rank = int((values > CONDITION * values.max()).sum())
     beta = np.where(active, beta, 0.0)
-    statistic = float(beta @ tau / math.sqrt(beta @ inverse @ beta))
-    return statistic, float(stats.chi.sf(statistic, df=rank)), rank
+    return float(beta @ tau / math.sqrt(beta @ inverse @ beta)), rank
