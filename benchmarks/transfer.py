@@ -27,7 +27,7 @@ from m2st_core.rng import Streams
 from m2st_core.tasks.digits import load_digits_by_class
 from m2st_core.types import TwoSample
 
-WITHOUT_META_TASKS = ["MMD-M", "MMD-O", "MMD-FUSE", "MMD-D", "C2ST-L"]
+WITHOUT_META_TASKS = ["MMD-M", "MMD-O", "MMD-FUSE"]
 WITH_META_TASKS = ["AGT-KL", "Meta-KL", "Meta-MKL", "Meta-Witness", "Meta-WiTS", "Meta-FUSE"]
 
 

@@ -58,7 +58,7 @@ class WarmStart:
     starts: int = 2  # K
     hidden: int = 16  # H
     features: int = 6  # F
-    fourier: int = 40  # random Fourier features beside the networks, at most one per task
+    fourier: int = 100  # random Fourier features beside the networks, at most five per task
     leading: int = 3  # directions that each network, and the Fourier features, contribute
     tasks_per_step: int = 20
     steps: int = 200

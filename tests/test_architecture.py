@@ -17,6 +17,7 @@ ROOMS = {
     "criterion": 3,
     "learners": 4,
     "testing": 5,
+    "experiments": 6,
     "figures": 7,
     "dashboard": 8,
 }

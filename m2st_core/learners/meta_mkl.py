@@ -23,8 +23,8 @@ from m2st_core.tasks.meta import MetaSample, PairedRows
 from m2st_core.types import Progress, TwoSample
 
 GENERIC_WIDTHS = 3  # of Gaussian and of Laplace kernels, beside the tasks' kernels
-LEAST_SHARE = 1 / 3  # of the aggregate
-THRESHOLD = 1.0  # null deviations that a kernel's MMD² must exceed to join the aggregate
+LEAST_SHARE = 0.3  # of the aggregate
+THRESHOLD = 0.5  # null deviations that another kernel's MMD² must exceed to join it
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,9 @@ def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float
     """β of each run: (R, k).
 
     Without an aggregate, the QP of the paper. With one, kernels are measured in null deviations, all but the aggregate
-    must exceed one to join, λ is relative to the mean variance, and the aggregate, which needs no adaptation, keeps a
-    third: a training sample that happens not to show the difference does not undo what the meta-tasks taught.
+    must exceed half of one to join, λ is relative to the mean variance, and the aggregate, which needs no adaptation,
+    keeps a share of 0.3: a training sample that happens not to show the difference does not undo what the meta-tasks
+    taught.
     """
     if AGGREGATE not in names:
         return solve_weights(terms.eta, terms.sigma, regularisation)

@@ -26,6 +26,8 @@ from m2st_core.rng import Streams
 from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import Progress
 
+RIDGE = 0.2  # of the features' covariance, times features per row: the same for all, so smooth features count more
+WIDTHS = (4.0, 0.25, 0.02)  # of the Fourier features, times the median squared distance
 SMOOTHED = 3  # checks whose mean decides when to stop: a single one is noisy
 
 
@@ -61,9 +63,7 @@ class MetaFeatures(nn.Module):
         """Outputs of the networks (R·K, n, F), and columns with Fourier features (R, n, d+D), of rows (R, n, d)."""
         networks = self.network.centre.shape[0] // x.shape[0]
         inputs = self.network.normalise(x.repeat_interleave(networks, dim=0).to(self.network.centre))
-        rows = inputs[::networks]
-        angles = rows @ self.frequencies
-        return self.network(inputs), torch.cat([rows, angles.sin(), angles.cos()], dim=-1)
+        return self.network(inputs), fourier_features(inputs[::networks], self.frequencies)
 
     def raw(self, x: Tensor) -> Tensor:
         """The starts' leading directions side by side: (R, n, d) → (R, n, Q)."""
@@ -154,19 +154,47 @@ def fit_features(
     with torch.no_grad():
         for kept, parameter in zip(best, parameters, strict=True):
             parameter.copy_(kept)
-    frequencies = _frequencies(rows[:: settings.starts].double(), min(settings.fourier, tasks), streams)
+    count = min(settings.fourier, 5 * tasks)
+    frequencies = _frequencies(rows[:: settings.starts].double(), train, held_out, count, streams)
     features = MetaFeatures(network.double(), frequencies, settings.leading)
     align(features, train, held_out)
     return features, Course(np.array(checked), *(torch.stack(curve).cpu().numpy() for curve in curves))
 
 
-def _frequencies(rows: Tensor, count: int, streams: Sequence[Streams]) -> Tensor:
-    """Frequencies ω of a Gaussian kernel with the median heuristic: rows (R, T, L, d) → (R, d, count/2)."""
+def _frequencies(
+    rows: Tensor, train: MetaSample, held_out: MetaSample, count: int, streams: Sequence[Streams]
+) -> Tensor:
+    """Frequencies ω of a Gaussian kernel, for normalised rows (R, T, L, d) → (R, d, count/2).
+
+    Its width is the widest of WIDTHS times the median, unless held-out rows gain more with a narrower one, by more than
+    the standard error of that gain.
+    """
     generators = [stream.torch("median heuristic") for stream in streams]
-    width = median_squared_distance(draw_rows(rows.flatten(1, 2), min(rows.shape[1] * rows.shape[2], 500), generators))
+    median = median_squared_distance(draw_rows(rows.flatten(1, 2), min(rows.shape[1] * rows.shape[2], 500), generators))
     shape = (rows.shape[-1], count // 2)
-    drawn = [torch.randn(shape, generator=stream.torch("frequencies"), dtype=torch.float64) for stream in streams]
-    return torch.stack(drawn).to(rows) * (2 / width).sqrt()[:, None, None]
+    drawn = torch.stack([torch.randn(shape, generator=s.torch("frequencies"), dtype=torch.float64) for s in streams])
+    seen, fresh = ((part.x_weight, part.y_weight) for part in (train, held_out))
+    noise = (fresh[0].square() + fresh[1].square()).sum(dim=-1)  # R x T
+    error = noise.mean(dim=-1).sqrt() / noise.shape[-1] ** 0.5
+    best = highest = None
+    for width in WIDTHS:
+        frequencies = drawn.to(rows) * (2 / (width * median)).sqrt()[:, None, None]
+        block = fourier_features(rows, frequencies[:, None])
+        gain = _gain(block @ _directions(block, seen).transform[:, None], seen, fresh)
+        if best is None or highest is None:
+            best, highest = frequencies, gain
+        else:
+            better = gain > highest + error
+            best = frequencies.where(better[:, None, None], best)
+            highest = gain.where(better, highest)
+    assert best is not None
+    return best
+
+
+def fourier_features(rows: Tensor, frequencies: Tensor) -> Tensor:
+    """The columns themselves, sin(xᵀω) and cos(xᵀω): (…, n, d) → (…, n, d+D)."""
+    angles = rows @ frequencies
+    return torch.cat([rows, angles.sin(), angles.cos()], dim=-1)
 
 
 def _per_network(meta: MetaSample, starts: int) -> tuple[Tensor, Tensor]:
@@ -179,19 +207,25 @@ def _per_network(meta: MetaSample, starts: int) -> tuple[Tensor, Tensor]:
 def align(features: MetaFeatures, train: MetaSample, held_out: MetaSample) -> None:
     """Reduce each start to its leading directions, whiten all together, rotate to the prior's axes, store the prior.
 
-    A start's leading directions come from training rows alone: held-out rows must not have had a say in them.
+    Held-out rows say which networks are any good: one that gains less than the Fourier features, which nobody trained,
+    is left out. So the networks' leading directions come from training rows alone.
     """
     repeats, tasks, longest = train.rows.shape[:3]
     outputs, fourier = (
         part.double().unflatten(1, (tasks, longest)) for part in features.starts(train.rows.flatten(1, 2))
     )
     leading = features.network_lead.shape[-1]
-    networks = _per_network(train, outputs.shape[0] // repeats)
-    features.network_lead = _directions(outputs, networks).transform[..., -leading:]
-    features.fourier_lead = _directions(fourier, (train.x_weight, train.y_weight)).transform[..., -leading:]
+    starts = outputs.shape[0] // repeats
+    seen, fresh = ((part.x_weight, part.y_weight) for part in (train, held_out))
+    networks = _per_network(train, starts)
+    network_axes, fourier_axes = _directions(outputs, networks).transform, _directions(fourier, seen).transform
+    found = _gain(outputs @ network_axes[:, None], networks, _per_network(held_out, starts))
+    least = _gain(fourier @ fourier_axes[:, None], seen, fresh).repeat_interleave(starts)
+    features.network_lead = network_axes[..., -leading:] * (found >= least)[:, None, None]
+    everything = (seen[0] + fresh[0], seen[1] + fresh[1])
+    features.fourier_lead = _directions(fourier, everything).transform[..., -leading:]
     raw = features.raw(train.rows.flatten(1, 2)).double().unflatten(1, (tasks, longest))
-    weights = [(part.x_weight, part.y_weight) for part in (train, held_out)]
-    features.centre, features.transform, features.prior, _ = prior_alignment(raw, weights[0], weights[1])
+    features.centre, features.transform, features.prior, _ = prior_alignment(raw, seen, fresh)
 
 
 class Directions(NamedTuple):
@@ -215,9 +249,9 @@ def _directions(raw: Tensor, weights: tuple[Tensor, Tensor]) -> Directions:
         means.append(mean)
     covariance /= freedom.clamp(min=1)[:, None, None]
     diagonal = covariance.diagonal(dim1=-2, dim2=-1)
-    strength = raw.shape[-1] / freedom.clamp(min=1)[:, None]  # as many features as rows: the covariance is half made up
-    ridge = strength * diagonal + torch.finfo(torch.float32).eps * (diagonal.mean(dim=-1, keepdim=True) + 1)
-    factor = torch.linalg.cholesky(covariance + torch.diag_embed(ridge))
+    strength = RIDGE * raw.shape[-1] / freedom.clamp(min=1)[:, None] + torch.finfo(torch.float32).eps
+    ridge = strength * (diagonal.mean(dim=-1, keepdim=True) + torch.finfo(torch.float32).eps)
+    factor = torch.linalg.cholesky(covariance + torch.diag_embed(ridge.expand_as(diagonal)))
     whiten = torch.linalg.inv(factor).mT  # φ @ whiten has covariance I within samples
     difference = (means[0] - means[1]) @ whiten
     rotation = torch.linalg.eigh(difference.mT @ difference).eigenvectors
@@ -227,8 +261,7 @@ def _directions(raw: Tensor, weights: tuple[Tensor, Tensor]) -> Directions:
 class Alignment(NamedTuple):
     """Centre (R, 1, Q), transform (R, Q, Q) and prior (R, Q), rising, of raw features; and how good they are.
 
-    ``gain`` (R,) is the difference of held-out rows along each task's witness, learned on its training rows, in
-    within-sample standard deviations.
+    ``gain`` (R,) is explained at ``_gain``.
     """
 
     centre: Tensor
@@ -247,16 +280,26 @@ def prior_alignment(raw: Tensor, train: tuple[Tensor, Tensor], held_out: tuple[T
     centre, transform = _directions(raw, (train[0] + held_out[0], train[1] + held_out[1]))
     d, d_held = (torch.einsum("rtl,rtlq->rtq", x - y, raw) @ transform for x, y in (train, held_out))
     complete = ((held_out[0] > 0).any(dim=-1) & (held_out[1] > 0).any(dim=-1)).to(raw)[..., None]  # R x T x 1
-    count = complete.sum(dim=1).clamp(min=1)
     noise, noise_held = (  # R x T x 1: 1/n + 1/m
         (x.square() + y.square()).sum(dim=-1)[..., None] for x, y in (train, held_out)
     )
     prior, order = _shrunk(d * d_held, (noise * noise_held).sqrt(), complete).sort(dim=-1)
+    gain = _gain(raw @ transform[:, None], train, held_out)
+    return Alignment(centre, transform.take_along_dim(order[:, None], dim=-1), prior, gain)
+
+
+def _gain(psi: Tensor, train: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor]) -> Tensor:
+    """How much held-out rows differ along each task's witness, learned on its training rows: (R,).
+
+    ψ (R, T, L, Q) is white within samples; the unit is its standard deviation.
+    """
+    d, d_held = (torch.einsum("rtl,rtlq->rtq", x - y, psi) for x, y in (train, held_out))
+    complete = ((held_out[0] > 0).any(dim=-1) & (held_out[1] > 0).any(dim=-1)).to(psi)[..., None]  # R x T x 1
+    noise = (train[0].square() + train[1].square()).sum(dim=-1)[..., None]
     expected = (d.square() - noise).mean(dim=1, keepdim=True).clamp(min=0)
     witness = complete * d * expected / (expected + noise)
-    length = witness.square().sum(dim=(1, 2)).sqrt().clamp(min=torch.finfo(raw.dtype).tiny)
-    gain = (witness * d_held).sum(dim=(1, 2)) / (length * count[:, 0].sqrt())
-    return Alignment(centre, transform.take_along_dim(order[:, None], dim=-1), prior, gain)
+    length = witness.square().sum(dim=(1, 2)).sqrt().clamp(min=torch.finfo(psi.dtype).tiny)
+    return (witness * d_held).sum(dim=(1, 2)) / (length * complete.sum(dim=1)[:, 0].clamp(min=1).sqrt())
 
 
 def _shrunk(products: Tensor, noise: Tensor, complete: Tensor) -> Tensor:

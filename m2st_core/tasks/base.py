@@ -49,6 +49,8 @@ class Task(ABC):
     title: ClassVar[str]
     description: ClassVar[str]
     parameters: ClassVar[tuple[Parameter, ...]]
+    rows_per_size: ClassVar[int] = 1  # a size counts this many rows of a sample: 2 where sizes are "per mode"
+    strength: ClassVar[str] = ""  # the parameter by which related tasks differ
 
     def __init__(self, null: bool = False, **settings: Setting) -> None:
         known = {parameter.name: parameter for parameter in self.parameters}

@@ -15,6 +15,7 @@ class Blobs(IndependentTask):
     name = "blobs"
     title = "Blobs"
     description = "A 3×3 grid of small Gaussians: round in P, correlated in Q. Wide kernels see nothing."
+    strength = "correlation"
     parameters = (
         Parameter("correlation", "correlation ρ", 0.7, "Tilt of Q's blobs; P's are round.", -0.95, 0.95, 0.05),
     )

@@ -17,6 +17,8 @@ class HDGM(IndependentTask):
     name = "hdgm"
     title = "HDGM"
     description = "The paper's synthetic task: two Gaussian modes, in Q with correlated columns."
+    rows_per_size = 2
+    strength = "delta"
     parameters = (
         Parameter("delta", "correlation Δ", 0.7, "How strongly Q's first two columns are correlated.", 0.0, 0.95, 0.05),
         DIMENSION,

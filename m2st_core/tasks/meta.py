@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from m2st_core.rng import Streams
 from m2st_core.tasks.arrays import as_two_sample
+from m2st_core.tasks.base import Task
+from m2st_core.tasks.digits import Digits
 from m2st_core.tasks.hdgm import HDGM
 from m2st_core.types import TwoSample
 
@@ -163,18 +166,46 @@ def stack_repeats(repeats: Sequence[Sequence[TwoSample]], names: tuple[str, ...]
     return MetaSample(rows, x_weight, y_weight, names)
 
 
-def hdgm_meta_tasks(
-    closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, *, seed: int = 0
+def related_tasks(
+    task: Task, *, closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, seed: int = 0
 ) -> dict[str, TwoSample]:
-    """The paper's synthetic meta-tasks: HDGM(Δ_i), Δ_i = (0.6−C) + 0.1·i/N, with this many rows per sample.
+    """Meta-tasks like a target: its strength θ is replaced by θ_i = (θ − 0.1 − C) + 0.1·i/N, i = 1 … N.
 
-    >>> list(hdgm_meta_tasks(closeness=0.3, n_tasks=2, rows=10))
+    For HDGM with Δ=0.7 these are the paper's. For digits they are pairs of the digits that the target does not show, as
+    many as there are, in random order. ``rows`` counts rows per sample.
+
+    >>> list(related_tasks(HDGM(delta=0.7), closeness=0.3, n_tasks=2, rows=10))
     ['Δ=0.350', 'Δ=0.400']
     """
     streams = Streams(seed)
+    if isinstance(task, Digits):
+        return _digit_pairs(task, n_tasks, rows, streams)
+    parameter = next(p for p in type(task).parameters if p.name == type(task).strength)
+    symbol = "Δ" if parameter.name == "delta" else parameter.name
     tasks = {}
     for index in range(1, n_tasks + 1):
-        delta = 0.6 - closeness + 0.1 * index / n_tasks
-        name = f"Δ={delta:.3f}" if n_tasks <= 100 else f"Δ={delta:.4f}"
-        tasks[name] = HDGM(delta=delta).sample(rows, seed=streams.child(f"meta-task {index}").seed)
+        value = float(task.settings[parameter.name]) - 0.1 - closeness + 0.1 * index / n_tasks
+        value = min(max(value, parameter.minimum), parameter.maximum)
+        name = f"{symbol}={value:.3f}" if n_tasks <= 100 else f"{symbol}={value:.4f}"
+        settings: dict[str, Any] = dict(task.settings) | {parameter.name: value}
+        made = type(task)(**settings)
+        name = name if name not in tasks else f"{name} ({index})"
+        tasks[name] = made.sample(rows, seed=streams.child(f"meta-task {index}").seed)
     return tasks
+
+
+def _digit_pairs(task: Digits, n_tasks: int, rows: int, streams: Streams) -> dict[str, TwoSample]:
+    shown = {task.settings["first"], task.settings["second"]}
+    pairs = list(combinations([digit for digit in range(10) if digit not in shown], 2))
+    order = streams.numpy("order of pairs").permutation(len(pairs))[:n_tasks]
+    return {
+        f"{a} or {b}": Digits(first=a, second=b).sample(rows, seed=streams.child(f"pair {a} {b}").seed)
+        for a, b in (pairs[index] for index in order)
+    }
+
+
+def hdgm_meta_tasks(
+    closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, *, seed: int = 0
+) -> dict[str, TwoSample]:
+    """The paper's synthetic meta-tasks: HDGM(Δ_i), Δ_i = (0.6−C) + 0.1·i/N, with this many rows per sample."""
+    return related_tasks(HDGM(delta=0.7), closeness=closeness, n_tasks=n_tasks, rows=rows, seed=seed)

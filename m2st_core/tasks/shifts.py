@@ -13,6 +13,7 @@ class MeanShift(IndependentTask):
     name = "mean_shift"
     title = "Mean shift"
     description = "Standard Gaussians; the first column of Q has another mean."
+    strength = "shift"
     parameters = (
         Parameter("shift", "shift of the mean", 0.5, "Difference of the first column's means.", -5.0, 5.0, 0.1),
         DIMENSION,
@@ -35,6 +36,7 @@ class VarianceShift(MeanShift):
     name = "variance_shift"
     title = "Variance shift"
     description = "Standard Gaussians; the first column of Q has another standard deviation."
+    strength = "scale"
     parameters = (
         Parameter("scale", "standard deviation in Q", 1.5, "Of Q's first column; P's is 1.", 0.1, 5.0, 0.1),
         DIMENSION,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.learners.ascent import Course
@@ -105,10 +105,16 @@ class MetaLearner:
         """Write ``learner.safetensors`` and ``learner.json`` into a folder, which is made if need be."""
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
+        about, tensors = self.parts()
+        (folder / TENSORS).write_bytes(tensors)
+        (folder / ABOUT).write_text(about, encoding="utf-8")
+
+    def parts(self) -> tuple[str, bytes]:
+        """What ``save`` writes: JSON, with the hash of the tensors, and the tensors in safetensors format."""
         tensors = {name: value.contiguous().cpu().clone() for name, value in self.knowledge.state_dict().items()}
         tensors |= {f"course.{name}": torch.from_numpy(values) for name, values in vars(self.course).items()}
         tensors["row_hashes"] = torch.from_numpy(self.row_hashes)
-        save_file(tensors, folder / TENSORS)
+        packed = save(tensors)
         about = {
             "format": FORMAT,
             "method": self.method,
@@ -118,9 +124,9 @@ class MetaLearner:
             "columns": self.columns,
             "base_names": self.knowledge.base_names,
             "choices": self.knowledge.choices,
-            "sha256": _sha256(folder / TENSORS),
+            "sha256": hashlib.sha256(packed).hexdigest(),
         }
-        (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=1), encoding="utf-8")
+        return json.dumps(about, ensure_ascii=False, indent=1), packed
 
 
 def meta_train(
@@ -167,16 +173,25 @@ def load_learner(path: str | os.PathLike[str]) -> MetaLearner:
         if not (folder / name).is_file():
             raise ValueError(f"{folder} holds no learner: {name} is missing.")
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        about = (folder / ABOUT).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{folder} holds a damaged learner (its JSON is no text). Train again.") from None
+    return learner_from_parts(about, (folder / TENSORS).read_bytes(), str(folder))
+
+
+def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> MetaLearner:
+    """The learner that has these parts; ``where`` they come from is for the error messages."""
+    try:
+        about = json.loads(about_json)
         found = about["format"]
         if found != FORMAT:
-            raise ValueError(f"{folder} has learner format {found}, and this version reads {FORMAT}.")
-        if about["sha256"] != _sha256(folder / TENSORS):
-            raise ValueError(f"{folder / TENSORS} is damaged: it is not the file that was saved. Train again.")
+            raise ValueError(f"{where} has learner format {found}, and this version reads {FORMAT}.")
+        if about["sha256"] != hashlib.sha256(packed).hexdigest():
+            raise ValueError(f"{where}: {TENSORS} is damaged: it is not the file that was saved. Train again.")
         method, preset = METHODS.find(about["method"]), PRESETS.find(about["preset"])
         if method.adapt is None:
-            raise ValueError(f"{folder} holds a learner for {method.name}, which this version can not use.")
-        tensors = load_file(folder / TENSORS)
+            raise ValueError(f"{where} holds a learner for {method.name}, which this version can not use.")
+        tensors = load(packed)
         course = Course(*(tensors.pop(f"course.{name}").numpy() for name in ("step", "train", "held_out")))
         row_hashes = tensors.pop("row_hashes").numpy()
         knowledge = rebuild(tensors)
@@ -192,15 +207,11 @@ def load_learner(path: str | os.PathLike[str]) -> MetaLearner:
             knowledge=knowledge,
             row_hashes=row_hashes,
         )
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{folder} holds a damaged learner ({type(error).__name__}). Train again.") from None
+    except (json.JSONDecodeError, KeyError, TypeError, SafetensorError, RuntimeError) as error:
+        raise ValueError(f"{where} holds a damaged learner ({type(error).__name__}). Train again.") from None
 
 
 def hash_rows(rows: np.ndarray) -> np.ndarray:
     """A 64-bit fingerprint of each row (n, d) → (n,), to find the same row again."""
     digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(rows)]
     return np.frombuffer(b"".join(digests), dtype=np.int64)
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

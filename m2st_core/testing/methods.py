@@ -36,7 +36,14 @@ from m2st_core.registry import Registry
 from m2st_core.rng import Streams
 from m2st_core.testing.asymptotic import hotelling_test
 from m2st_core.testing.selective import selective_test
-from m2st_core.testing.statistics import fuse, label_difference, mmd2, probability_difference, witness_difference
+from m2st_core.testing.statistics import (
+    fuse,
+    fuse_by_rank,
+    label_difference,
+    mmd2,
+    probability_difference,
+    witness_difference,
+)
 from m2st_core.types import Progress, TwoSample
 
 Fit = Callable[[Any, Preset, Sequence[Streams], Progress | None], Any]
@@ -203,7 +210,7 @@ METHODS: Registry[Method] = Registry(
                 only_recommended=True,
                 learn=learn_features,
                 adapt=meta_bank,
-                statistics=fuse,
+                statistics=fuse_by_rank,
             ),
             Method(
                 "AGT-KL",

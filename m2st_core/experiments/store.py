@@ -1,0 +1,227 @@
+"""What was ever computed: runs, cells and learners, addressed by what they depend on.
+
+SQLite in WAL mode and learner folders under ``M2ST_HOME``. Only the owner of a run writes; several owners may share a
+store. Every finished cell is one committed row, so a killed run loses the cells in flight and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+
+from m2st_core.experiments.spec import Cell, LearnerSpec, SweepSpec, canonical
+from m2st_core.experiments.trial import CellResult, LearnerParts
+from m2st_core.testing.meta import ABOUT, TENSORS, learner_from_parts
+
+SCHEMA = 1
+TABLES = """
+CREATE TABLE cells (key TEXT PRIMARY KEY, spec TEXT NOT NULL, rejections INTEGER NOT NULL, tests INTEGER NOT NULL,
+                    seconds REAL NOT NULL, created REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE learners (key TEXT PRIMARY KEY, spec TEXT NOT NULL, seconds REAL NOT NULL, created REAL NOT NULL)
+                    WITHOUT ROWID;
+CREATE TABLE runs (id TEXT PRIMARY KEY, name TEXT NOT NULL, spec TEXT NOT NULL, state TEXT NOT NULL,
+                   message TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL) WITHOUT ROWID;
+"""
+
+
+class StoreError(ValueError):
+    """The store can not be used, and why."""
+
+
+def default_home() -> Path:
+    """``M2ST_HOME``, or a folder in the user's home directory."""
+    return Path(os.environ.get("M2ST_HOME") or Path.home() / ".m2st")
+
+
+class Store:
+    """Results on disk; see the module's text."""
+
+    def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
+        self.home = Path(home) if home is not None else default_home()
+        try:
+            (self.home / "learners").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"The store {self.home} can not be made: {error.strerror}. Set M2ST_HOME.") from None
+        self._path = self.home / "store.sqlite"
+        with self._connect() as db:
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                self._make(db)
+            elif version != SCHEMA:
+                raise StoreError(
+                    f"The store {self.home} has schema {version}, and this version reads {SCHEMA}. "
+                    "Use the version that wrote it, or set M2ST_HOME to another folder."
+                )
+
+    def _make(self, db: sqlite3.Connection) -> None:
+        db.execute("BEGIN IMMEDIATE")  # two processes may open a new store at once
+        if db.execute("PRAGMA user_version").fetchone()[0] == 0:
+            if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                raise StoreError(f"{self._path} is a database of something else. Set M2ST_HOME to another folder.")
+            for statement in TABLES.split(";"):
+                if statement.strip():
+                    db.execute(statement)
+            db.execute(f"PRAGMA user_version = {SCHEMA}")
+
+    @contextmanager
+    def _connect(self) -> Iterator[sqlite3.Connection]:
+        """A connection for one transaction; each thread and process has its own."""
+        db = None
+        try:
+            db = sqlite3.connect(self._path, timeout=30)
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            with db:
+                yield db
+        except sqlite3.DatabaseError as error:
+            raise StoreError(
+                f"The store {self._path} can not be read or written: {error}. "
+                "Move it away, or set M2ST_HOME to another folder."
+            ) from None
+        finally:
+            if db is not None:
+                db.close()
+
+    def results(self, cells: Iterable[Cell]) -> dict[str, CellResult]:
+        """What is known of these cells, by key."""
+        keys = [cell.key for cell in cells]
+        found: dict[str, CellResult] = {}
+        with self._connect() as db:
+            for start in range(0, len(keys), 500):
+                part = keys[start : start + 500]
+                marks = ",".join("?" * len(part))
+                query = f"SELECT key, rejections, tests, seconds FROM cells WHERE key IN ({marks})"
+                found |= {key: CellResult(*values) for key, *values in db.execute(query, part)}
+        return found
+
+    def add_cell(self, cell: Cell, result: CellResult) -> None:
+        """Keep a cell's result; the first one stays."""
+        values = (cell.key, canonical(asdict(cell)), result.rejections, result.tests, result.seconds, time.time())
+        with self._connect() as db:
+            db.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def learner(self, spec: LearnerSpec) -> LearnerParts | None:
+        """A learner's parts; None if there is none, or if its files are not what was saved."""
+        folder = self._folder(spec)
+        try:
+            parts = (folder / ABOUT).read_text(encoding="utf-8"), (folder / TENSORS).read_bytes()
+            learner_from_parts(*parts)
+        except (OSError, ValueError):
+            return None
+        return parts
+
+    def add_learner(self, spec: LearnerSpec, parts: LearnerParts, seconds: float) -> None:
+        """Keep a learner; its folder appears whole or not at all, and replaces a damaged one."""
+        folder = self._folder(spec)
+        made = Path(tempfile.mkdtemp(dir=self.home / "learners"))
+        (made / TENSORS).write_bytes(parts[1])
+        (made / ABOUT).write_text(parts[0], encoding="utf-8")
+        if folder.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        try:
+            made.rename(folder)
+        except OSError:  # another owner was faster
+            shutil.rmtree(made, ignore_errors=True)
+        with self._connect() as db:
+            values = (spec.key, canonical(asdict(spec)), seconds, time.time())
+            db.execute("INSERT OR REPLACE INTO learners VALUES (?, ?, ?, ?)", values)
+
+    def _folder(self, spec: LearnerSpec) -> Path:
+        return self.home / "learners" / spec.key
+
+    def start_run(self, spec: SweepSpec, name: str = "") -> str:
+        """Register a run, or find the one with the same spec; its id."""
+        now, run = time.time(), spec.hash[:12]
+        with self._connect() as db:
+            values = (run, name or f"{spec.task}: {', '.join(spec.methods)}", spec.to_json(), "running", "", now, now)
+            db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        self.set_state(run, "running")
+        return run
+
+    def set_state(self, run: str, state: str, message: str = "") -> None:
+        """Where a run stands: running, done, cancelled or failed."""
+        with self._connect() as db:
+            db.execute(
+                "UPDATE runs SET state = ?, message = ?, updated = ? WHERE id = ?", (state, message, time.time(), run)
+            )
+
+    def spec(self, run: str) -> SweepSpec:
+        """The spec of a run; the start of its id is enough."""
+        with self._connect() as db:
+            found = db.execute("SELECT id, spec FROM runs WHERE id LIKE ? || '%'", (run,)).fetchall()
+        if len(found) != 1:
+            problem = "no run" if not found else f"{len(found)} runs"
+            raise StoreError(f"There is {problem} with an id that starts with {run!r}. See: python -m m2st_core runs")
+        return SweepSpec.from_json(found[0][1])
+
+    def runs(self) -> pd.DataFrame:
+        """All runs, the newest first, with how many of their cells are done."""
+        with self._connect() as db:
+            frame = pd.read_sql_query("SELECT * FROM runs ORDER BY updated DESC", db)
+        done, cells = [], []
+        for text in frame["spec"]:
+            wanted = list(SweepSpec.from_json(text).cells())
+            cells.append(len(wanted))
+            done.append(len(self.results(wanted)))
+        return frame.assign(done=done, cells=cells)
+
+    def delete_run(self, run: str) -> None:
+        """Forget a run, and those of its cells that no other run has. Learners stay: others may need them."""
+        spec = self.spec(run)
+        others: set[str] = set()
+        with self._connect() as db:
+            for other, text in db.execute("SELECT id, spec FROM runs").fetchall():
+                if other != spec.hash[:12]:
+                    others |= {cell.key for cell in SweepSpec.from_json(text).cells()}
+            own = [(cell.key,) for cell in spec.cells() if cell.key not in others]
+            db.executemany("DELETE FROM cells WHERE key = ?", own)
+            db.execute("DELETE FROM runs WHERE id = ?", (spec.hash[:12],))
+
+    def rows(self, spec: SweepSpec) -> pd.DataFrame:
+        """The spec's finished cells as a tidy table, one row each, in the order of the grid."""
+        cells = list(spec.cells())
+        known = self.results(cells)
+        rows = []
+        for cell in cells:
+            if cell.key in known:
+                result = known[cell.key]
+                values = asdict(cell)
+                values.pop("settings")
+                rows.append(
+                    values
+                    | {
+                        "rejections": result.rejections,
+                        "rate": result.rejections / result.tests,
+                        "seconds": result.seconds,
+                    }
+                )
+        columns = [name for name in Cell.__dataclass_fields__ if name != "settings"]
+        frame = pd.DataFrame(rows, columns=[*columns, "rejections", "rate", "seconds"])
+        return frame
+
+    def learner_course(self, spec: LearnerSpec) -> dict[str, list[float]] | None:
+        """A stored learner's training curve."""
+        parts = self.learner(spec)
+        if parts is None:
+            return None
+        course = learner_from_parts(*parts).course
+        return {
+            "step": course.step.tolist(),
+            "train": course.train[:, 0].tolist(),
+            "held_out": course.held_out[:, 0].tolist(),
+        }
+
+
+def settings_of(text: str) -> dict[str, object]:
+    """The settings in a stored cell's JSON."""
+    return dict(json.loads(text)["settings"])

@@ -1,0 +1,136 @@
+"""The work itself, as pure functions: train a learner, or measure one cell. Workers run nothing else."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from m2st_core.device import one_thread_per_operation
+from m2st_core.experiments.spec import LIMIT, Cell, LearnerSpec
+from m2st_core.presets import PRESETS
+from m2st_core.rng import Streams
+from m2st_core.tasks import HDGM, Task, make_task
+from m2st_core.tasks.meta import related_tasks
+from m2st_core.testing import METHODS, Method, learn_once, meta_train, run_tests
+from m2st_core.testing.meta import learner_from_parts
+from m2st_core.testing.permutation import permutation_p_value, permuted_mean_difference, random_memberships
+from m2st_core.types import Progress, TwoSample
+
+LearnerParts = tuple[str, bytes]
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """How many of the cell's test samples were rejected, and how long that took."""
+
+    rejections: int
+    tests: int
+    seconds: float
+
+
+def train_learner(spec: LearnerSpec, device: str, progress: Progress | None = None) -> LearnerParts:
+    """Meta-train what a repeat's cells share; as JSON and safetensors, which travel between processes."""
+    streams = _streams(spec)
+    tasks = related_tasks(
+        make_task(spec.task, **spec.settings),
+        closeness=spec.closeness,
+        n_tasks=spec.n_tasks,
+        rows=spec.rows_per_task * _rows_per_size(spec),
+        seed=streams.child("meta-tasks").seed,
+    )
+    method = next(name for name, m in METHODS.items() if m.learn is not None and m.learn.__name__ == spec.learn)
+    seed = streams.child("meta-training").seed
+    return meta_train(method, tasks, preset=spec.preset, seed=seed, device=device, progress=progress).parts()
+
+
+def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Progress | None = None) -> CellResult:
+    """Learn from one training sample of the target, test ``cell.tests`` others.
+
+    All methods of a repeat see the same samples, at every closeness, so that their differences are paired.
+    """
+    began = time.perf_counter()
+    task = make_task(cell.task, null=cell.null, **cell.settings)
+    streams = _streams(cell).child("null" if cell.null else "alternative")
+    rows = cell.m_te * _rows_per_size(cell)
+    sample = draw_targets(task, rows, cell.tests, streams.child(f"m_te={cell.m_te}"))
+    seeds = [streams.child(f"m_te={cell.m_te}, test {index}").seed for index in range(cell.tests)]
+    if cell.method == LIMIT:
+        rejections = _limit_rejections(task, sample, cell, seeds)
+    else:
+        method = _learned(replace(cell, m_te=2, tests=1), parts, device)
+        results = run_tests(
+            sample,
+            method,
+            seeds=seeds,
+            alpha=cell.alpha,
+            n_permutations=cell.n_permutations,
+            preset=PRESETS[cell.preset],
+            device=device,
+            progress=progress,
+        )
+        rejections = sum(result.rejected for result in results)
+    return CellResult(rejections, cell.tests, time.perf_counter() - began)
+
+
+def draw_targets(task: Task, rows: int, count: int, streams: Streams) -> TwoSample:
+    """``count`` sample pairs of this many rows each: x (count, rows, d), y (count, rows, d)."""
+    pairs = [task.sample(rows, seed=streams.child(f"target {index}").seed) for index in range(count)]
+    return TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]))
+
+
+class _ByKey:
+    """A cell with its learner, hashed by the cell's key: what the cache below goes by."""
+
+    def __init__(self, cell: Cell, parts: LearnerParts | None) -> None:
+        self.cell, self.parts, self.key = cell, parts, cell.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByKey) and other.key == self.key
+
+
+def _learned(cell: Cell, parts: LearnerParts | None, device: str) -> Method:
+    return _learned_by_key(_ByKey(cell, parts), device)
+
+
+@lru_cache(maxsize=32)
+def _learned_by_key(item: _ByKey, device: str) -> Method:
+    """The method, taught by its learner and by the repeat's training sample; cells that differ in m_te share it."""
+    cell, parts = item.cell, item.parts
+    method = METHODS[cell.method]
+    if parts is not None:
+        learner = learner_from_parts(*parts)
+        method = replace(learner, method=cell.method).bound(torch.device(device))
+    if cell.m_tr is None:
+        return method
+    streams = _streams(cell).child("null" if cell.null else "alternative").child(f"m_tr={cell.m_tr}")
+    task = make_task(cell.task, null=cell.null, **cell.settings)
+    train = task.sample(cell.m_tr * _rows_per_size(cell), seed=streams.child("training sample").seed)
+    return learn_once(method, train.to(torch.device(device)), streams.child("learning").seed, PRESETS[cell.preset])
+
+
+def _limit_rejections(task: Task, sample: TwoSample, cell: Cell, seeds: list[int]) -> int:
+    assert isinstance(task, HDGM)
+    n, m = sample.sizes
+    with one_thread_per_operation():
+        scores = torch.from_numpy(task.log_likelihood_ratio(sample.pooled.numpy()))
+        generators = [Streams(seed).numpy("permutations") for seed in seeds]
+        members = random_memberships(n, m, cell.n_permutations, generators)
+        statistics, rounding = permuted_mean_difference(scores, members, n, two_sided=False)
+        p = permutation_p_value(statistics, rounding, "(1+b)/(1+B)")
+    return int((p <= cell.alpha).sum())
+
+
+def _streams(spec: Any) -> Streams:
+    """A repeat's randomness: the same for all methods, sizes and closenesses."""
+    return Streams(spec.seed).child(f"{spec.task}, repeat {spec.repeat}")
+
+
+def _rows_per_size(spec: Any) -> int:
+    return type(make_task(spec.task, **spec.settings)).rows_per_size
