@@ -10,11 +10,13 @@ from torch import Tensor
 
 from m2st_core.kernels import GaussianKernel, Kernel, LaplaceKernel
 from m2st_core.learners.ascent import draw_rows
+from m2st_core.learners.kernels import median_width
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
 
 WIDTHS = 10  # of each family
+FACTORS = (0.0625, 0.25, 1.0, 4.0, 16.0)
 DISTANCE_ROWS = 500
 
 
@@ -42,33 +44,35 @@ class KernelBank:
 def fit_bank(
     pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelBank:
-    """MMD-FUSE's bank: Gaussian and Laplace kernels at ten widths each, for pooled rows (R, N, d)."""
-    return generic_bank(pooled, WIDTHS, streams)
-
-
-def generic_bank(pooled: Tensor, widths: int, streams: Sequence[Streams]) -> KernelBank:
-    """Gaussian and Laplace kernels at this many widths each, for pooled rows (R, N, d).
+    """MMD-FUSE's bank: Gaussian and Laplace kernels at ten widths each, for pooled rows (R, N, d).
 
     The widths σ run evenly from half the 5 % to twice the 95 % quantile of the pooled distances, Euclidean for
     exp(−‖x−y‖²/(2σ²)) and ℓ₁ for exp(−‖x−y‖₁/σ).
     """
     generators = [stream.torch("kernel bank") for stream in streams]
     rows = draw_rows(pooled, min(pooled.shape[-2], DISTANCE_ROWS), generators)
-    names = {kind: tuple(f"{kind} {i + 1}/{widths}" for i in range(widths)) for kind in ("Gaussian", "Laplace")}
+    names = {kind: tuple(f"{kind} {i + 1}/{WIDTHS}" for i in range(WIDTHS)) for kind in ("Gaussian", "Laplace")}
     return KernelBank(
         (
-            Family(GaussianKernel(2 * _widths(rows, 2.0, widths).square()), names["Gaussian"], 1 / (2 * widths)),
-            Family(LaplaceKernel(_widths(rows, 1.0, widths)), names["Laplace"], 1 / (2 * widths)),
+            Family(GaussianKernel(2 * _widths(rows, 2.0).square()), names["Gaussian"], 1 / (2 * WIDTHS)),
+            Family(LaplaceKernel(_widths(rows, 1.0)), names["Laplace"], 1 / (2 * WIDTHS)),
         )
     )
 
 
-def _widths(rows: Tensor, norm: float, count: int) -> Tensor:
-    """``count`` widths per run: (R, n, d) → (R, count). Distances of equal rows do not count."""
+def generic_family(pooled: Tensor, share: float, streams: Sequence[Streams]) -> Family:
+    """What stands beside learned kernels: Gaussian ones from σ²/16 to 16σ², σ² the median of pooled rows (R, N, d)."""
+    width = median_width(pooled, streams)[:, None] * torch.tensor(FACTORS).to(pooled)
+    names = tuple(f"Gaussian, {factor:g}·median" for factor in FACTORS)
+    return Family(GaussianKernel(width), names, share / len(FACTORS))
+
+
+def _widths(rows: Tensor, norm: float) -> Tensor:
+    """Ten widths per run: (R, n, d) → (R, 10). Distances of equal rows do not count."""
     n = rows.shape[-2]
     i, j = torch.triu_indices(n, n, offset=1, device=rows.device)
     distances = torch.cdist(rows, rows, p=norm, compute_mode="donot_use_mm_for_euclid_dist")[..., i, j]
     positive = distances.where(distances > 0, torch.nan)
     low, high = (torch.nanquantile(positive, level, dim=-1).nan_to_num(1.0) for level in (0.05, 0.95))
-    steps = torch.linspace(0, 1, count, dtype=rows.dtype, device=rows.device)
+    steps = torch.linspace(0, 1, WIDTHS, dtype=rows.dtype, device=rows.device)
     return torch.lerp((low / 2)[..., None], (2 * high)[..., None], steps)

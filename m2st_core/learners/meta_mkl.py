@@ -11,7 +11,7 @@ from torch import Tensor
 
 from m2st_core.kernels import ComposedKernel, Kernel, MixtureKernel
 from m2st_core.learners.ascent import draw_rows
-from m2st_core.learners.bank import Family, KernelBank, generic_bank
+from m2st_core.learners.bank import Family, KernelBank, generic_family
 from m2st_core.learners.kernels import fit_deep
 from m2st_core.learners.knowledge import AGGREGATE, Knowledge, learn_agt_mkl, learn_meta_mkl
 from m2st_core.learners.meta_kl import adapt_to_target
@@ -22,8 +22,7 @@ from m2st_core.rng import Streams
 from m2st_core.tasks.meta import MetaSample, PairedRows
 from m2st_core.types import Progress, TwoSample
 
-GENERIC_WIDTHS = 3  # of Gaussian and of Laplace kernels, beside the tasks' kernels
-LEAST_SHARE = 0.3  # of the aggregate
+LEAST_SHARE = 0.2  # of the aggregate
 THRESHOLD = 0.5  # null deviations that another kernel's MMD² must exceed to join it
 
 
@@ -45,9 +44,7 @@ def base_bank(
     names = known.base_names
     if not (generic and preset.base_kernels.generic):
         return KernelBank((Family(kernel, names, 1 / len(names)),))
-    beside = generic_bank(pooled, GENERIC_WIDTHS, streams).families
-    halved = [Family(family.kernel, family.names, family.share / 2) for family in beside]
-    return KernelBank((Family(kernel, names, 0.5 / len(names)), *halved))
+    return KernelBank((Family(kernel, names, 0.5 / len(names)), generic_family(pooled, 0.5, streams)))
 
 
 def mixture(bank: KernelBank, weights: Tensor) -> Kernel:
@@ -60,7 +57,7 @@ def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float
 
     Without an aggregate, the QP of the paper. With one, kernels are measured in null deviations, all but the aggregate
     must exceed half of one to join, λ is relative to the mean variance, and the aggregate, which needs no adaptation,
-    keeps a share of 0.3: a training sample that happens not to show the difference does not undo what the meta-tasks
+    keeps a fifth: a training sample that happens not to show the difference does not undo what the meta-tasks
     taught.
     """
     if AGGREGATE not in names:

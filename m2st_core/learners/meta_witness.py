@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from m2st_core.kernels import ComposedKernel, GaussianKernel, Kernel, LinearKernel, MixtureKernel
-from m2st_core.learners.bank import Family, KernelBank, fit_bank
+from m2st_core.learners.bank import Family, KernelBank, generic_family
 from m2st_core.learners.kernels import median_width
 from m2st_core.learners.knowledge import AGGREGATE, Knowledge
 from m2st_core.learners.warm_start import MetaFeatures, prior_weights
@@ -17,6 +17,7 @@ from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
 GAUSSIAN_SHARE = 0.05  # of a generic kernel, so that differences unlike those seen before are not invisible
+META_SHARE = 0.4  # of Meta-FUSE's weight; the generic kernels have the rest
 LEADING = 2  # single directions in Meta-FUSE's bank, beside all together
 
 
@@ -52,15 +53,15 @@ def meta_bank(
     streams: Sequence[Streams],
     progress: Progress | None = None,
 ) -> KernelBank:
-    """Meta-FUSE: the aggregate and its leading directions beside the generic kernels, half of π on each side."""
+    """Meta-FUSE: the aggregate and its leading directions, with 0.4 of π, beside generic kernels."""
     features = _features(known)
     weights = prior_weights(features, pooled.shape[-2])  # R x Q, in rising order of the prior
     single = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)[-LEADING:]
     learned = torch.cat([weights[:, None], single.expand(weights.shape[0], -1, -1)], dim=1)  # R x (1+2) x Q
     kernel = ComposedKernel(features, LinearKernel(torch.diag_embed(learned.sqrt())))
     names = (AGGREGATE, *(f"direction {index + 1}" for index in reversed(range(LEADING))))
-    generic = [Family(f.kernel, f.names, f.share / 2) for f in fit_bank(pooled, preset, streams).families]
-    return KernelBank((Family(kernel, names, 0.5 / len(names)), *generic))
+    meta = Family(kernel, names, META_SHARE / len(names))
+    return KernelBank((meta, generic_family(pooled, 1 - META_SHARE, streams)))
 
 
 class Witness(nn.Module):

@@ -103,5 +103,5 @@ def test_beside_an_aggregate_other_kernels_must_show_an_effect():
 
     assert weights(0.5, 0.4).tolist() == [1, 0]
     assert weights(0.5, 1.0).tolist() == pytest.approx([0.5, 0.5])
-    assert weights(0.5, 9.0).tolist() == pytest.approx([0.3, 0.7])  # the aggregate keeps its share
+    assert weights(0.5, 9.0).tolist() == pytest.approx([0.2, 0.8])  # the aggregate keeps its share
     assert weights(-0.5, 0.5).tolist() == [1, 0]
