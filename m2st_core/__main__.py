@@ -1,4 +1,4 @@
-"""The command line: ``python -m m2st_core test | meta-train | bench``."""
+"""The command line: ``python -m m2st_core test | meta-train | sweep | paper | runs | bench``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,32 @@ import io
 import json
 import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
-from m2st_core import METHODS, PRESETS, load_learner, meta_train, two_sample_test
-from m2st_core.tasks.tables import read_csv_pair, read_meta_csv
-from m2st_core.types import TestResult
+import pandas as pd
+import plotly.graph_objects as go
+from scipy import stats
 
+from m2st_core import METHODS, PRESETS, load_learner, meta_train, two_sample_test
+from m2st_core.experiments.executors import make_executor
+from m2st_core.experiments.paper import PAPER
+from m2st_core.experiments.spec import SweepSpec
+from m2st_core.experiments.store import Store
+from m2st_core.experiments.summary import as_text, summarise
+from m2st_core.experiments.sweep import SweepFailed, SweepProgress, run_sweep
+from m2st_core.figures import ablation_figure, power_figure, tasks_figure, type_1_figure
+from m2st_core.tasks.tables import read_csv_pair, read_meta_csv
+from m2st_core.types import Cancelled, TestResult
+
+FIGURES: dict[str, Callable[[pd.DataFrame], go.Figure]] = {
+    "power": power_figure,
+    "closeness": power_figure,
+    "tasks": tasks_figure,
+    "ablation": ablation_figure,
+}
 BENCHMARKS = "permutation, calibration, power, transfer, relatedness, meta"
 
 
@@ -29,7 +48,7 @@ class OneLineParser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """All commands and their options."""
     parser = OneLineParser(prog="m2st_core", description="Two-sample tests with learned kernels.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="test|meta-train|bench")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="test|meta-train|sweep|paper|runs|bench")
 
     test = commands.add_parser("test", help="test whether the rows of two CSV files come from the same distribution")
     test.add_argument("p", metavar="P.csv", help="rows of the first sample")
@@ -54,6 +73,22 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("--out", required=True, help="folder for the learner")
     train.add_argument("--seed", type=int, default=0, help="fixes the learning (default 0)")
     train.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+
+    sweep = commands.add_parser("sweep", help="run a grid of tests described by a TOML file")
+    sweep.add_argument("spec", metavar="SPEC.toml")
+    paper = commands.add_parser("paper", help="run a table or figure of the paper")
+    paper.add_argument("experiment", help=f"one of {', '.join(PAPER)}")
+    paper.add_argument("--scale", choices=("quick", "full"), default="quick", help="the paper's scale is full")
+    paper.add_argument("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
+    runs = commands.add_parser("runs", help="what was computed before")
+    runs.add_argument("action", nargs="?", default="list", choices=("list", "show", "resume", "delete", "export"))
+    runs.add_argument("run", nargs="?", help="the id of a run, or its start")
+    for command in (sweep, paper, runs):
+        command.add_argument("--out", help="write the rows as CSV")
+        command.add_argument("--figure", help="write the figure as HTML")
+        command.add_argument("--executor", default="pool", choices=("inline", "pool", "dask"))
+        command.add_argument("--address", help="of a Dask scheduler")
+        command.add_argument("--workers", type=int, help="processes of the pool (default: one per core)")
 
     bench = commands.add_parser("bench", help=f"time or study the engine: {BENCHMARKS}", add_help=False)
     bench.add_argument("name", help="module in benchmarks/")
@@ -109,6 +144,97 @@ def describe(result: TestResult, columns: str) -> str:
     return "\n".join(lines + [f"note       {note}" for note in result.notes])
 
 
+def run_sweep_command(options: argparse.Namespace) -> None:
+    """A sweep from a file."""
+    try:
+        text = Path(options.spec).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{options.spec} can not be read: {error}.") from None
+    compute(SweepSpec.from_toml(text), options)
+
+
+def run_paper(options: argparse.Namespace) -> None:
+    """A table or figure of the paper."""
+    experiment = PAPER.find(options.experiment)
+    spec = experiment.spec(options.scale)
+    if options.preset != spec.preset:
+        only = PRESETS.find(options.preset).warm_start is None
+        methods = tuple(m for m in spec.methods if m not in METHODS or not (only and METHODS[m].only_recommended))
+        spec = spec.with_(preset=options.preset, methods=methods)
+    print(f"{experiment.title} ({options.scale}, {spec.preset})")
+    compute(spec, options, kind=experiment.kind, name=f"{experiment.title}, {options.scale}")
+
+
+def run_runs(options: argparse.Namespace) -> None:
+    """What the store has."""
+    store = Store()
+    if options.action == "list":
+        frame = store.runs()
+        if frame.empty:
+            print(f"There are no runs in {store.home} yet.")
+        for row in frame.itertuples():
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.updated))
+            print(f"{row.id}  {when}  {row.state:9}  {row.done}/{row.cells} cells  {row.name}")
+        return
+    if not options.run:
+        raise ValueError(f"runs {options.action} needs the id of a run. See: python -m m2st_core runs")
+    spec = store.spec(options.run)
+    if options.action == "resume":
+        compute(spec, options)
+    elif options.action == "delete":
+        store.delete_run(options.run)
+        print(f"Deleted run {options.run}.")
+    elif options.action == "export":
+        print(spec.to_toml(), end="")
+        present(store.rows(spec), spec, options)
+    else:
+        print(spec.to_toml())
+        print(as_text(summarise(store.rows(spec))))
+
+
+def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", name: str = "") -> None:
+    """Run a sweep with a progress bar, then show it."""
+    store = Store()
+    executor = make_executor(options.executor, options.address, options.workers)
+    try:
+        rows = run_sweep(spec, store, executor, name=name, progress=show_progress)
+    except KeyboardInterrupt:
+        executor.cancel()
+        raise ValueError("Stopped. Finished cells are kept; the same command goes on from here.") from None
+    except (Cancelled, SweepFailed) as error:
+        raise ValueError(str(error) or "Stopped.") from None
+    finally:
+        print(file=sys.stderr)
+        executor.close()
+    present(rows, spec, options, kind)
+
+
+def show_progress(at: SweepProgress) -> None:
+    """One line that keeps changing."""
+    if sys.stderr.isatty():
+        bar = "█" * round(30 * at.share)
+        left = "" if at.seconds_left is None else f", about {at.seconds_left:.0f} s left"
+        text = f"\r{bar:30} {at.done}/{at.cells} cells, {at.learners} learners trained{left}   "
+        print(text, end="", file=sys.stderr, flush=True)
+
+
+def present(rows: pd.DataFrame, spec: SweepSpec, options: argparse.Namespace, kind: str = "power") -> None:
+    """The summary on the terminal, the rows as CSV, the figure as HTML."""
+    table = summarise(rows)
+    if options.action != "export" if hasattr(options, "action") else True:
+        print(as_text(table))
+    if options.out:
+        rows.to_csv(options.out, index=False)
+    if options.figure:
+        if spec.null:
+            tests = spec.repeats * spec.tests
+            low, high = stats.binom.interval(0.99, tests, spec.alpha)
+            figure = type_1_figure(table, spec.alpha, (low / tests, high / tests))
+        else:
+            figure = FIGURES.get(kind, power_figure)(table)
+        figure.write_html(options.figure, include_plotlyjs=True)
+
+
 def run_bench(options: argparse.Namespace) -> None:
     """Hand over to benchmarks/NAME.py."""
     try:
@@ -122,6 +248,16 @@ def run_bench(options: argparse.Namespace) -> None:
     module.main(options.arguments)
 
 
+COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "test": run_test,
+    "meta-train": run_meta_train,
+    "sweep": run_sweep_command,
+    "paper": run_paper,
+    "runs": run_runs,
+    "bench": run_bench,
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0 when the command ran, 2 for bad input."""
     for stream in (sys.stdout, sys.stderr):
@@ -129,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal without Greek letters shows question marks
     options = build_parser().parse_args(arguments)
     try:
-        {"test": run_test, "meta-train": run_meta_train, "bench": run_bench}[options.command](options)
+        COMMANDS[options.command](options)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever reads has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

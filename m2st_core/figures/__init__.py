@@ -1,6 +1,23 @@
 """Room 7: numbers → plotly figures."""
 
 from m2st_core.figures.null import null_figure
+from m2st_core.figures.power import (
+    ablation_figure,
+    closeness_figure,
+    power_figure,
+    tasks_figure,
+    training_figure,
+    type_1_figure,
+)
 from m2st_core.figures.samples import samples_figure
 
-__all__ = ["null_figure", "samples_figure"]
+__all__ = [
+    "ablation_figure",
+    "closeness_figure",
+    "null_figure",
+    "power_figure",
+    "samples_figure",
+    "tasks_figure",
+    "training_figure",
+    "type_1_figure",
+]

@@ -8,6 +8,22 @@ P_COLOUR, P_MARKER = "#0072B2", "circle"
 Q_COLOUR, Q_MARKER = "#E69F00", "diamond"
 NULL_COLOUR = "#8C8C8C"
 OBSERVED_COLOUR = "#D55E00"
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800")
+DASHES = ("solid", "dash", "dot", "dashdot")
+ORDER = (
+    "Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D", "MMD-O", "C2ST-L", "C2ST-S", "Meta-WiTS", "Meta-Witness", "Meta-FUSE",
+    "MMD-FUSE", "MMD-M", "ME", "SCF", "Meta-MKL-A", "Meta-Best1", "AGT-MKL", "AGT-MKL-A", "Meta-MKL-SI", "MMD-D w/ AC",
+)  # fmt: skip
+
+
+def colour_of(method: str) -> str:
+    """A method has the same colour everywhere; others, such as the limit, are grey."""
+    return COLOURS[ORDER.index(method) % len(COLOURS)] if method in ORDER else NULL_COLOUR
+
+
+def dash_of(method: str) -> str:
+    """Methods that share a colour differ in their lines."""
+    return DASHES[ORDER.index(method) // len(COLOURS) % len(DASHES)] if method in ORDER else "dot"
 
 
 def laid_out(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380) -> go.Figure:

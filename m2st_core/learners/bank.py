@@ -17,6 +17,7 @@ from m2st_core.types import Progress
 
 WIDTHS = 10  # of each family
 FACTORS = (0.0625, 0.25, 1.0, 4.0, 16.0)
+GENERIC_NAMES = tuple(f"Gaussian, {factor:g}·median" for factor in FACTORS)
 DISTANCE_ROWS = 500
 
 
@@ -63,8 +64,7 @@ def fit_bank(
 def generic_family(pooled: Tensor, share: float, streams: Sequence[Streams]) -> Family:
     """What stands beside learned kernels: Gaussian ones from σ²/16 to 16σ², σ² the median of pooled rows (R, N, d)."""
     width = median_width(pooled, streams)[:, None] * torch.tensor(FACTORS).to(pooled)
-    names = tuple(f"Gaussian, {factor:g}·median" for factor in FACTORS)
-    return Family(GaussianKernel(width), names, share / len(FACTORS))
+    return Family(GaussianKernel(width), GENERIC_NAMES, share / len(FACTORS))
 
 
 def _widths(rows: Tensor, norm: float) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from m2st_core.kernels import ComposedKernel, Kernel, MixtureKernel
 from m2st_core.learners.ascent import draw_rows
-from m2st_core.learners.bank import Family, KernelBank, generic_family
+from m2st_core.learners.bank import GENERIC_NAMES, Family, KernelBank, generic_family
 from m2st_core.learners.kernels import fit_deep
 from m2st_core.learners.knowledge import AGGREGATE, Knowledge, learn_agt_mkl, learn_meta_mkl
 from m2st_core.learners.meta_kl import adapt_to_target
@@ -23,7 +23,8 @@ from m2st_core.tasks.meta import MetaSample, PairedRows
 from m2st_core.types import Progress, TwoSample
 
 LEAST_SHARE = 0.2  # of the aggregate
-THRESHOLD = 0.5  # null deviations that another kernel's MMD² must exceed to join it
+GENERIC_THRESHOLD = 0.5  # null deviations that a generic kernel's MMD² must exceed to join it
+TASK_THRESHOLD = 2.0  # the same for a single task's kernel: there are many, and the aggregate has their common part
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,14 @@ def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float
     """β of each run: (R, k).
 
     Without an aggregate, the QP of the paper. With one, kernels are measured in null deviations, all but the aggregate
-    must exceed half of one to join, λ is relative to the mean variance, and the aggregate, which needs no adaptation,
+    must exceed a threshold to join, λ is relative to the mean variance, and the aggregate, which needs no adaptation,
     keeps a fifth: a training sample that happens not to show the difference does not undo what the meta-tasks
     taught.
     """
     if AGGREGATE not in names:
         return solve_weights(terms.eta, terms.sigma, regularisation)
     known = [name == AGGREGATE for name in names]
-    joining = torch.tensor([0.0 if is_known else THRESHOLD for is_known in known]).to(terms.eta)
+    joining = torch.tensor([_threshold(name) for name in names]).to(terms.eta)
     scaled = terms.in_null_deviations()
     effect = scaled.eta - joining
     ridge = regularisation * scaled.sigma.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
@@ -74,6 +75,12 @@ def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float
     aggregate = 1 - others.sum(dim=-1, keepdim=True)
     weights = torch.where(torch.tensor(known, device=weights.device), aggregate, others) / terms.null_deviation
     return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def _threshold(name: str) -> float:
+    if name == AGGREGATE:
+        return 0.0
+    return GENERIC_THRESHOLD if name in GENERIC_NAMES else TASK_THRESHOLD
 
 
 def _paired(train: TwoSample, streams: Sequence[Streams]) -> PairedRows:

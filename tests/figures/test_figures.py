@@ -1,8 +1,18 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 import m2st_core as m2st
-from m2st_core.figures import null_figure, samples_figure
+from m2st_core.figures import (
+    ablation_figure,
+    closeness_figure,
+    null_figure,
+    power_figure,
+    samples_figure,
+    tasks_figure,
+    training_figure,
+    type_1_figure,
+)
 
 
 def test_samples_show_every_row_in_two_colours_and_two_shapes():
@@ -33,3 +43,49 @@ def test_the_null_figure_holds_null_and_observation(method, kind):
     assert list(figure.data[0].x) == list(result.null) and kind in figure.data[0].name
     assert figure.layout.shapes[0].x0 == figure.layout.shapes[0].x1 == result.statistic
     assert f"{result.statistic:.4g}" in figure.data[1].name
+
+
+def summary(**changes):
+    base = {
+        "task": "hdgm", "null": False, "method": "Meta-KL", "preset": "recommended", "closeness": 0.3, "n_tasks": 100.0,
+        "m_tr": 50.0, "m_te": 50, "rate": 0.5, "error": 0.1, "repeats": 2, "published": np.nan,
+        "published_error": np.nan, "doubt": "",
+    }  # fmt: skip
+    return [base | changes]
+
+
+def test_power_curves_have_bands_and_published_points():
+    table = pd.DataFrame(
+        summary(m_te=100, rate=0.7, published=0.4, published_error=0.02) + summary() + summary(method="limit")
+    )
+    figure = power_figure(table)
+    curve, band, points = figure.data[:3]
+    assert (list(curve.x), list(curve.y)) == ([50, 100], [0.5, 0.7])
+    assert list(band.y) == pytest.approx([0.6, 0.8, 0.6, 0.4])
+    assert (list(points.x), list(points.y), points.marker.symbol) == ([100], [0.4], "diamond-open")
+    assert not any("published" in (trace.name or "") for trace in power_figure(table, published=False).data)
+    assert figure.data[3].name == "limit" and figure.data[3].line.color != curve.line.color
+
+
+def test_sweeps_over_tasks_and_closeness_make_a_curve_per_size():
+    table = pd.DataFrame(
+        [row for n in (20, 100) for m in (50, 100) for row in summary(n_tasks=float(n), m_te=m, rate=n / 200)]
+    )
+    names = [trace.name for trace in tasks_figure(table).data if trace.showlegend is not False]
+    assert names == ["Meta-KL, m_te=50", "Meta-KL, m_te=100"]
+    assert list(tasks_figure(table).data[0].x) == [20, 100]
+    near_and_far = pd.DataFrame(summary(closeness=0.5, rate=0.2) + summary(closeness=0.1, rate=0.9))
+    assert list(closeness_figure(near_and_far).data[0].y) == [0.9, 0.2]
+
+
+def test_type_one_ablation_and_training_figures_show_their_numbers():
+    table = pd.DataFrame(summary(rate=0.06) + summary(method="MMD-M", rate=0.04, published=0.05))
+    figure = type_1_figure(table, 0.05, (0.03, 0.07))
+    assert list(figure.data[0].y) == [0.06, 0.04] and (figure.layout.shapes[0].y0, figure.layout.shapes[0].y1) == (
+        0.03,
+        0.07,
+    )
+    bars, points = ablation_figure(table).data
+    assert list(bars.y) == [0.06, 0.04] and list(points.x) == ["MMD-M"]
+    curves = training_figure({"step": [0, 10], "train": [0.1, 0.2], "held_out": [float("nan")] * 2}).data
+    assert [curve.name for curve in curves] == ["training rows"] and list(curves[0].y) == [0.1, 0.2]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from m2st_core.kernels import GaussianKernel, LaplaceKernel
-from m2st_core.learners.bank import Family, KernelBank
+from m2st_core.learners.bank import GENERIC_NAMES, Family, KernelBank
 from m2st_core.learners.knowledge import AGGREGATE
 from m2st_core.learners.meta_mkl import find_weights
 from m2st_core.learners.weights import KernelTerms, kernel_terms, solve_weights
@@ -95,7 +95,7 @@ def test_without_any_effect_the_best_single_kernel_takes_all():
 
 def test_beside_an_aggregate_other_kernels_must_show_an_effect():
     """In null deviations: aggregate 0.5; another at 0.4 stays out, at 1 and 9 it joins."""
-    names = (AGGREGATE, "other")
+    names = (AGGREGATE, GENERIC_NAMES[0])
 
     def weights(*eta):
         one = torch.ones(1, 2, dtype=torch.float64)

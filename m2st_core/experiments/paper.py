@@ -1,0 +1,121 @@
+"""Every table and figure of the paper, as sweeps at two scales."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from m2st_core.experiments.spec import LIMIT, SweepSpec
+from m2st_core.registry import Registry
+from m2st_core.testing import METHODS
+
+Scale = Literal["quick", "full"]
+Kind = Literal["power", "closeness", "tasks", "ablation", "type-I", "relatedness", "images"]
+FIGURE_2 = ("Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D", "MMD-O", "C2ST-L", "C2ST-S", "ME", "SCF")
+TABLE_3 = ("Meta-MKL", "Meta-MKL-A", "Meta-KL", "AGT-MKL", "AGT-MKL-A", "AGT-KL", "Meta-MKL-SI")
+SIZES = (50, 80, 100, 120, 150, 200, 250)
+QUICK_SIZES = (50, 100, 200)
+
+
+@dataclass(frozen=True)
+class PaperExperiment:
+    """One table or figure; ``quick`` and ``full`` are None where the sweep engine can not run it."""
+
+    name: str
+    title: str
+    kind: Kind
+    quick: SweepSpec | None
+    full: SweepSpec | None
+    note: str = ""
+
+    def spec(self, scale: Scale) -> SweepSpec:
+        """The sweep of this scale; an experiment that has none says why."""
+        found = self.quick if scale == "quick" else self.full
+        if found is None:
+            raise ValueError(f"{self.title} can not be run here: {self.note}")
+        return found
+
+
+def _pair(**settings: object) -> tuple[SweepSpec, SweepSpec]:
+    """The same sweep at both scales."""
+    full = SweepSpec(**({"m_te": SIZES, "repeats": 20, "tests": 100} | settings))  # type: ignore[arg-type]
+    small = full.with_(
+        repeats=2, tests=20, n_permutations=99, m_te=tuple(m for m in full.m_te if m in QUICK_SIZES) or full.m_te
+    )
+    return small, full
+
+
+def _sweep(name: str, title: str, kind: Kind, note: str = "", **settings: object) -> PaperExperiment:
+    return PaperExperiment(name, title, kind, *_pair(**settings), note=note)
+
+
+def _images(number: int, title: str) -> PaperExperiment:
+    note = "it needs the CIFAR images, which this version can not read yet; its published numbers are in the store."
+    return PaperExperiment(f"table{number}", f"Table {number}: {title}", "images", None, None, note)
+
+
+EVERY_METHOD = tuple(METHODS)
+PAPER: Registry[PaperExperiment] = Registry(
+    "experiment",
+    {
+        experiment.name: experiment
+        for experiment in (
+            *(
+                _sweep(
+                    f"fig2{letter}",
+                    f"Figure 2{letter}: power, m_tr={m_tr} per mode",
+                    "power",
+                    methods=(*FIGURE_2, LIMIT),
+                    m_tr=(m_tr,),
+                )
+                for letter, m_tr in (("a", 50), ("b", 100), ("c", 150))
+            ),
+            *(
+                _sweep(
+                    f"fig3{letter}",
+                    f"Figure 3{letter}: power, closeness C={c:g}",
+                    "closeness",
+                    methods=(*FIGURE_2[:3], LIMIT),
+                    closeness=(c,),
+                )
+                for letter, c in (("a", 0.1), ("b", 0.2), ("c", 0.3))
+            ),
+            _sweep(
+                "table3",
+                "Table 3: ablation, 10 rows to select, 200 to test",
+                "ablation",
+                methods=TABLE_3,
+                m_tr=(10,),
+                m_te=(200,),
+            ),
+            _sweep(
+                "table5",
+                "Table 5: Meta-KL for N meta-tasks",
+                "tasks",
+                methods=("Meta-KL",),
+                n_tasks=(20, 50, 80, 100, 120, 150),
+            ),
+            _sweep(
+                "table6",
+                "Table 6: Meta-MKL for N meta-tasks",
+                "tasks",
+                methods=("Meta-MKL",),
+                n_tasks=(20, 50, 80, 100, 120, 150),
+            ),
+            _sweep("type1", "Type-I error of every method", "type-I", methods=EVERY_METHOD, null=True, m_te=(100,)),
+            PaperExperiment(
+                "gamma",
+                "γ̂ against the closeness C",
+                "relatedness",
+                None,
+                None,
+                "it is no sweep; run: python -m m2st_core bench relatedness.",
+            ),
+            _images(1, "CIFAR-10 against CIFAR-10.1"),
+            _images(2, "CIFAR-100 against CIFAR-10.1"),
+            _images(4, "the labels of the meta-samples matter"),
+            _images(7, "CIFAR, more sizes"),
+            _images(8, "CIFAR, more sizes"),
+        )
+    },
+)

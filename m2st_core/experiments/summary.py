@@ -1,0 +1,88 @@
+"""From cells to what people read: means, standard errors between repeats, and the published numbers beside them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+KEYS = ["task", "null", "method", "preset", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te"]
+HERE = Path(__file__).parent
+
+
+@cache
+def published_power() -> pd.DataFrame:
+    """The paper's tables; ``doubt`` says why a number is no target."""
+    return pd.read_csv(HERE / "published_power.csv").fillna({"doubt": ""})
+
+
+@cache
+def published_gamma() -> pd.DataFrame:
+    """The paper's γ̂ for each closeness."""
+    return pd.read_csv(HERE / "published_gamma.csv")
+
+
+def summarise(rows: pd.DataFrame) -> pd.DataFrame:
+    """Mean rejection rate and its standard error between repeats, for each point of the grid.
+
+    With one repeat the error is that of the binomial. Where the paper has the same point, its number stands beside
+    ours, with the difference in standard errors of both.
+    """
+    if rows.empty:
+        return pd.DataFrame(columns=[*KEYS, "rate", "error", "repeats", "tests", "published", "difference", "doubt"])
+    rows = rows.assign(
+        **{key: rows[key].astype("Float64") for key in ("closeness", "n_tasks", "rows_per_task", "m_tr")}
+    )
+    grouped = rows.groupby(KEYS, dropna=False, sort=False)
+    table = grouped.agg(
+        rate=("rate", "mean"), spread=("rate", "std"), repeats=("repeat", "nunique"), tests=("tests", "sum")
+    ).reset_index()
+    binomial = np.sqrt(table["rate"] * (1 - table["rate"]) / table["tests"])
+    between = table["spread"] / np.sqrt(table["repeats"])
+    table["error"] = between.where(table["repeats"] > 1, binomial)
+    return _beside_published(table.drop(columns="spread"))
+
+
+def _beside_published(table: pd.DataFrame) -> pd.DataFrame:
+    known = published_power()
+    known = known[known["target"].str.startswith("HDGM") & known["table"].isin(["Table 5", "Table 6"])]
+    lookup = {
+        (r.method, float(r.n_tasks), float(r.closeness), float(r.m_tr), int(r.m_te)): (r.power, r.std_error, r.doubt)
+        for r in known.itertuples()
+    }
+    found = [
+        lookup.get((r.method, r.n_tasks, r.closeness, r.m_tr, r.m_te), (np.nan, np.nan, ""))
+        if r.task == "hdgm" and not r.null and not pd.isna(r.n_tasks) and not pd.isna(r.m_tr)
+        else (np.nan, np.nan, "")
+        for r in table.itertuples()
+    ]
+    published, error, doubt = (list(part) for part in zip(*found, strict=True))
+    table = table.assign(published=published, published_error=error, doubt=doubt)
+    both = np.sqrt(table["error"].astype(float) ** 2 + table["published_error"] ** 2)
+    return table.assign(difference=(table["rate"] - table["published"]) / both.where(both > 0))
+
+
+def as_text(table: pd.DataFrame) -> str:
+    """The summary for a terminal: one row per method, one column per size."""
+    if table.empty:
+        return "Nothing has been computed yet."
+    lines = []
+    varying = [key for key in ("preset", "closeness", "n_tasks", "m_tr") if table[key].nunique() > 1]
+    sizes = sorted(table["m_te"].unique())
+    heads = ["method", *varying, *(f"m_te={size}" for size in sizes)]
+    for labels, group in table.groupby(["method", *varying], dropna=False, sort=False):
+        by_size = {r.m_te: r for r in group.itertuples()}
+        cells = []
+        for size in sizes:
+            r = by_size.get(size)
+            cell = "" if r is None else f"{r.rate:.3f} ± {r.error:.3f}"
+            if r is not None and not np.isnan(r.published):
+                cell += f" (published {r.published:.3f}, {r.difference:+.1f} SE{', doubtful' if r.doubt else ''})"
+            cells.append(cell)
+        lines.append(["–" if pd.isna(label) else str(label) for label in labels] + cells)
+    widths = [max(len(row[i]) for row in [heads, *lines]) for i in range(len(heads))]
+    return "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in [heads, *lines]
+    )

@@ -1,0 +1,112 @@
+"""Power and type-I error: tidy summary tables → figures. Columns as the experiments' summaries have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from m2st_core.figures.theme import NULL_COLOUR, colour_of, dash_of, laid_out
+
+BAND = 0.2  # opacity
+
+
+def power_figure(table: pd.DataFrame, *, published: bool = True, size_unit: str = "per mode") -> go.Figure:
+    """Power against m_te with bands of ± one standard error; published points as open diamonds."""
+    return _curves(table, "m_te", f"test rows m_te {size_unit}", published)
+
+
+def tasks_figure(table: pd.DataFrame, *, published: bool = True) -> go.Figure:
+    """Power against the number of meta-tasks N, one curve for each method and size."""
+    return _curves(table, "n_tasks", "number of meta-tasks N", published, also=("m_te",))
+
+
+def closeness_figure(table: pd.DataFrame, *, published: bool = True) -> go.Figure:
+    """Power against the closeness C, one curve for each method and size."""
+    return _curves(table, "closeness", "closeness C (small: meta-tasks like the target)", published, also=("m_te",))
+
+
+def _curves(table: pd.DataFrame, x: str, x_title: str, published: bool, also: Sequence[str] = ()) -> go.Figure:
+    figure = go.Figure()
+    keys = [
+        "method",
+        *also,
+        *(k for k in ("preset", "closeness", "n_tasks", "m_tr") if k != x and table[k].nunique() > 1),
+    ]
+    for labels, group in table.groupby(keys, dropna=False, sort=False):
+        group = group.sort_values(x)
+        method = str(labels[0])
+        name = ", ".join(
+            [
+                method,
+                *(
+                    f"{k}={v:g}" if isinstance(v, (int, float)) else str(v)
+                    for k, v in zip(keys[1:], labels[1:], strict=True)
+                    if not pd.isna(v)
+                ),
+            ]
+        )
+        xs, rate, error = (group[column].astype(float) for column in (x, "rate", "error"))
+        colour = colour_of(method)
+        figure.add_scatter(
+            x=xs, y=rate, mode="lines+markers", name=name, legendgroup=name,
+            line={"color": colour, "dash": dash_of(method)},
+            customdata=np.c_[error, group["repeats"]],
+            hovertemplate="%{y:.3f} ± %{customdata[0]:.3f} (%{customdata[1]} repeats)<extra>" + name + "</extra>",
+        )  # fmt: skip
+        figure.add_scatter(
+            x=[*xs, *xs[::-1]], y=[*(rate + error), *(rate - error)[::-1]], fill="toself", mode="lines",
+            line={"width": 0}, fillcolor=colour, opacity=BAND, legendgroup=name, showlegend=False, hoverinfo="skip",
+        )  # fmt: skip
+        known = group.dropna(subset=["published"]) if published else group.iloc[:0]
+        if len(known):
+            figure.add_scatter(
+                x=known[x].astype(float), y=known["published"], mode="markers", name=f"{name}, published",
+                marker={"symbol": "diamond-open", "size": 10, "color": colour},
+                error_y={"array": known["published_error"], "color": colour},
+                customdata=known["doubt"].where(known["doubt"] != "", "published"),
+                hovertemplate="%{y:.3f}: %{customdata}<extra></extra>",
+            )  # fmt: skip
+    figure.update_yaxes(range=[-0.02, 1.02])
+    return laid_out(figure, x_title=x_title, y_title="share of test samples rejected")
+
+
+def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) -> go.Figure:
+    """Rejection rates under the null, with α and the band in which a valid test's rate lies 99 times of 100."""
+    figure = go.Figure()
+    figure.add_hrect(y0=band[0], y1=band[1], fillcolor=NULL_COLOUR, opacity=BAND, line_width=0)
+    figure.add_hline(y=alpha, line={"color": NULL_COLOUR, "dash": "dash"})
+    figure.add_scatter(
+        x=table["method"], y=table["rate"], mode="markers", name="type-I error",
+        marker={"size": 11, "color": [colour_of(str(method)) for method in table["method"]]},
+        hovertemplate="%{x}: %{y:.3f}<extra></extra>",
+    )  # fmt: skip
+    return laid_out(figure, x_title="", y_title=f"share rejected at α={alpha:g}, no difference")
+
+
+def ablation_figure(table: pd.DataFrame) -> go.Figure:
+    """Bars of power with errors, in the order of the table, published values as open diamonds."""
+    figure = go.Figure()
+    figure.add_bar(
+        x=table["method"], y=table["rate"], error_y={"array": table["error"]}, name="ours",
+        marker={"color": [colour_of(str(method)) for method in table["method"]]},
+    )  # fmt: skip
+    known = table.dropna(subset=["published"])
+    if len(known):
+        figure.add_scatter(
+            x=known["method"], y=known["published"], mode="markers", name="published",
+            marker={"symbol": "diamond-open", "size": 12, "color": NULL_COLOUR},
+        )  # fmt: skip
+    figure.update_yaxes(range=[0, 1.02])
+    return laid_out(figure, x_title="", y_title="power")
+
+
+def training_figure(course: dict[str, list[float]]) -> go.Figure:
+    """A learner's training curve: what it climbed, and what held-out rows said."""
+    figure = go.Figure()
+    for key, name, colour in (("train", "training rows", "#0072B2"), ("held_out", "held-out rows", "#D55E00")):
+        if any(not np.isnan(value) for value in course[key]):
+            figure.add_scatter(x=course["step"], y=course[key], mode="lines+markers", name=name, line={"color": colour})
+    return laid_out(figure, x_title="step", y_title="criterion")

@@ -1,0 +1,82 @@
+import pytest
+
+from m2st_core.experiments.paper import PAPER
+from m2st_core.experiments.spec import LIMIT, SpecError, SweepSpec
+from m2st_core.experiments.summary import published_gamma, published_power
+from m2st_core.testing import METHODS
+
+
+def test_json_and_toml_give_the_same_spec_and_hash():
+    spec = SweepSpec(task="blobs", settings={"correlation": 0.5}, methods=("MMD-M", "MMD-D"), closeness=(0.1, 0.2))
+    for again in (SweepSpec.from_json(spec.to_json()), SweepSpec.from_toml(spec.to_toml())):
+        assert again == spec and again.hash == spec.hash
+    assert spec.with_(seed=1).hash != spec.hash
+    assert SweepSpec(settings={"delta": 0.7}).hash == SweepSpec().hash  # a default that is written out changes nothing
+
+
+def test_every_mistake_is_named_at_once():
+    bad = """
+    task = "hdgn"
+    preset = "best"
+    methods = ["MMD-M", "MMD-X", "MMD-M"]
+    m_te = []
+    m_tr = [1]
+    repeats = 0
+    alpha = 1.5
+    tests = "many"
+    colour = "red"
+    """
+    with pytest.raises(SpecError) as caught:
+        SweepSpec.from_toml(bad)
+    text = str(caught.value)
+    for part in ("'hdgn'", "'best'", "'MMD-X'", "m_te must list", "m_tr must be", "repeats must be", "alpha must be",
+                 "tests must be", "'colour'", "methods lists a value twice"):  # fmt: skip
+        assert part in text, part
+    assert len(text.splitlines()) == 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"settings": {"delta": 7}}, "settings: delta must be"),
+        ({"methods": ("MMD-FUSE",), "preset": "paper"}, "MMD-FUSE is not part of the preset"),
+        ({"task": "blobs", "methods": (LIMIT,)}, "no known likelihood ratio"),
+        ({"n_permutations": 9}, "too few for alpha"),
+        ({"methods": "MMD-M"}, "methods must list"),
+        ({"repeats": 10**9}, "repeats must be a whole number from 1 to"),
+    ],
+)
+def test_what_does_not_fit_together(changes, message):
+    with pytest.raises(SpecError, match=message):
+        SweepSpec(**changes)
+
+
+def test_cells_share_what_does_not_differ():
+    spec = SweepSpec(methods=("MMD-M", "MMD-D", "Meta-KL", LIMIT), closeness=(0.1, 0.3), m_tr=(10, 20), repeats=2)
+    cells = list(spec.cells())
+    count = {m: sum(cell.method == m for cell in cells) for m in spec.methods}
+    assert count == {"MMD-M": 14, "MMD-D": 28, "Meta-KL": 56, LIMIT: 14}  # 7 sizes × 2 repeats × what they depend on
+    learners = {cell.learner.key for cell in cells if cell.learner}
+    assert len(learners) == 4  # 2 closenesses × 2 repeats: m_tr and m_te share
+    null = {cell.learner.key for cell in spec.with_(null=True, m_te=(33,)).cells() if cell.learner}
+    assert null == learners
+    kinds = {cell.learner.learn for cell in spec.with_(methods=("Meta-MKL", "Meta-MKL-A")).cells()}
+    assert kinds == {METHODS["Meta-MKL"].learn.__name__}
+
+
+def test_the_paper_is_registered_with_its_numbers():
+    for name, experiment in PAPER.items():
+        if experiment.kind not in ("images", "relatedness"):
+            assert experiment.spec("full").repeats == 20 and experiment.spec("quick").repeats == 2
+            assert len(list(experiment.spec("quick").cells())) < len(list(experiment.spec("full").cells()))
+        else:
+            with pytest.raises(ValueError, match="can not be run here"):
+                experiment.spec("full")
+        assert name in experiment.title.lower().replace("ure ", "").replace(" ", "") or experiment.kind in (
+            "type-I", "relatedness")  # fmt: skip
+    assert len(PAPER["fig2a"].spec("full").methods) == 10  # nine, and the limit
+    table = published_power()
+    row = table.query("table == 'Table 6' and n_tasks == 100 and m_te == 200").iloc[0]
+    assert (row["power"], row["doubt"]) == (0.759, "")
+    assert "misprint" in table.query("table == 'Table 6' and n_tasks == 120 and m_te == 150")["doubt"].iloc[0]
+    assert published_gamma()["gamma_hat"].tolist() == [0.035, 0.067, 0.076, 0.104, 0.134]

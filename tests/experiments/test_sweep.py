@@ -1,0 +1,237 @@
+"""Runs that stream, stop, die and go on."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from m2st_core.experiments import sweep as sweep_module
+from m2st_core.experiments.executors import DaskExecutor, InlineExecutor, PoolExecutor, make_executor
+from m2st_core.experiments.spec import LIMIT, SweepSpec
+from m2st_core.experiments.store import Store, StoreError
+from m2st_core.experiments.summary import as_text, summarise
+from m2st_core.experiments.sweep import SweepFailed, run_sweep
+from m2st_core.types import Cancelled
+
+ROOT = Path(__file__).parents[2]
+SPEC = SweepSpec(
+    methods=("MMD-M", "Meta-WiTS", LIMIT), m_te=(10, 20), n_tasks=(4,), rows_per_task=8, m_tr=(8,), repeats=2, tests=8,
+    n_permutations=39,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """The rows of an undisturbed run, and its store."""
+    store = Store(tmp_path_factory.mktemp("reference"))
+    executor = InlineExecutor()
+    rows = run_sweep(SPEC, store, executor)
+    executor.close()
+    return rows.drop(columns="seconds"), store
+
+
+def same(rows, reference):
+    return rows.drop(columns="seconds").equals(reference[0])
+
+
+def run(spec, store, **settings):
+    executor = InlineExecutor()
+    try:
+        return run_sweep(spec, store, executor, **settings)
+    finally:
+        executor.close()
+
+
+def count_calls(monkeypatch, name):
+    calls = []
+    original = getattr(sweep_module, name)
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return original(*arguments)
+
+    monkeypatch.setattr(sweep_module, name, counted)
+    return calls
+
+
+def test_rows_are_tidy_and_complete(reference):
+    rows, _ = reference
+    assert len(rows) == len(list(SPEC.cells())) == 12
+    assert set(rows["method"]) == set(SPEC.methods) and rows["rate"].between(0, 1).all()
+    assert rows.query("method == 'MMD-M'")["closeness"].isna().all()
+
+
+def test_nothing_is_computed_twice(reference, monkeypatch):
+    _, store = reference
+    cells, learners = count_calls(monkeypatch, "run_cell"), count_calls(monkeypatch, "train_learner")
+    assert same(run(SPEC, store), reference) and not cells and not learners
+    run(SPEC.with_(m_te=(10, 30), methods=(*SPEC.methods, "Meta-Witness")), store)
+    assert not learners  # another size, and a method that learns in the same way
+    assert len(cells) == 2 * (3 + 2)  # m_te=30 for three methods, and the new method at both sizes; two repeats
+
+
+def test_a_pool_gives_the_same_rows_and_survives_the_death_of_a_worker(reference, tmp_path):
+    executor = PoolExecutor(workers=2)
+    killed = []
+
+    def kill_one(progress):
+        workers = list(executor._pool._processes or {})
+        if not killed and workers:
+            killed.append(workers[0])
+            os.kill(workers[0], signal.SIGKILL)
+
+    try:
+        rows = run_sweep(SPEC, Store(tmp_path), executor, progress=kill_one)
+    finally:
+        executor.close()
+    assert killed and same(rows, reference)
+
+
+def test_cancelling_keeps_what_is_done_and_the_run_goes_on(reference, tmp_path):
+    store = Store(tmp_path)
+
+    def stop(progress):
+        if progress.done >= 3:
+            raise Cancelled
+
+    began = time.monotonic()
+    with pytest.raises(Cancelled):
+        run(SPEC, store, progress=stop)
+    assert time.monotonic() - began < 30
+    assert store.runs()["state"].item() == "cancelled" and 3 <= len(store.rows(SPEC)) < 12
+    assert same(run(SPEC, store), reference) and store.runs()["state"].item() == "done"
+
+
+def test_a_killed_owner_loses_only_cells_in_flight(reference, tmp_path):
+    script = f"""
+    from m2st_core.experiments.executors import InlineExecutor
+    from m2st_core.experiments.spec import SweepSpec
+    from m2st_core.experiments.store import Store
+    from m2st_core.experiments.sweep import run_sweep
+    def tell(progress):
+        print(progress.done, flush=True)
+    run_sweep(SweepSpec.from_json({SPEC.to_json()!r}), Store({str(tmp_path)!r}), InlineExecutor(), progress=tell)
+    """
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    owner = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    for line in owner.stdout:
+        if int(line) >= 2:
+            break
+    owner.kill()
+    owner.wait()
+    store = Store(tmp_path)
+    assert len(store.rows(SPEC)) >= 2
+    assert same(run(SPEC, store), reference)
+
+
+def test_two_owners_share_a_store(reference, tmp_path):
+    script = f"""
+    from m2st_core.experiments.executors import InlineExecutor
+    from m2st_core.experiments.spec import SweepSpec
+    from m2st_core.experiments.store import Store
+    from m2st_core.experiments.sweep import run_sweep
+    run_sweep(SweepSpec.from_json({SPEC.to_json()!r}), Store({str(tmp_path)!r}), InlineExecutor())
+    """
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    owners = [subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], env=environment) for _ in range(2)]
+    assert [owner.wait(timeout=120) for owner in owners] == [0, 0]
+    assert same(Store(tmp_path).rows(SPEC), reference)
+
+
+def test_a_damaged_learner_is_trained_again(reference, tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    run(SPEC, store)
+    for file in tmp_path.glob("learners/*/learner.safetensors"):
+        file.write_bytes(file.read_bytes()[:-7])
+    learners = count_calls(monkeypatch, "train_learner")
+    rows = run(SPEC.with_(m_te=(10, 20, 30)), store)
+    assert len(learners) == 2
+    assert same(rows.query("m_te < 30").reset_index(drop=True), reference)
+
+
+def test_a_failing_cell_is_reported_and_the_others_are_kept(tmp_path, monkeypatch):
+    original = sweep_module.run_cell
+
+    def sometimes(cell, *rest):
+        if cell.method == "MMD-M":
+            raise RuntimeError("no luck")
+        return original(cell, *rest)
+
+    monkeypatch.setattr(sweep_module, "run_cell", sometimes)
+    store = Store(tmp_path)
+    with pytest.raises(SweepFailed, match="4 jobs of 12 cells failed: RuntimeError: no luck"):
+        run(SPEC, store)
+    assert len(store.rows(SPEC)) == 8 and store.runs()["state"].item() == "failed"
+
+
+def test_progress_rises_to_one(tmp_path):
+    seen = []
+    run(SPEC.with_(methods=("MMD-M",)), Store(tmp_path), progress=seen.append)
+    shares = [progress.share for progress in seen]
+    assert shares == sorted(shares) and shares[-1] == 1 and seen[-1].done == seen[-1].cells == 4
+
+
+def test_dask_gives_the_same_rows(reference, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        executor = DaskExecutor(cluster.scheduler_address)
+        rows = run_sweep(SPEC, Store(tmp_path), executor)
+        executor.close()
+    assert same(rows, reference)
+
+
+def test_executors_that_can_not_be_are_named():
+    with pytest.raises(ValueError, match="Unknown executor 'cloud'"):
+        make_executor("cloud")
+    with pytest.raises(ValueError, match="needs the address"):
+        make_executor("dask")
+
+
+def test_stores_that_can_not_be_used_are_named(tmp_path):
+    Store(tmp_path)
+    with sqlite3.connect(tmp_path / "store.sqlite") as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="has schema 99"):
+        Store(tmp_path)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "store.sqlite").write_bytes(b"this is no database" * 100)
+    with pytest.raises(StoreError, match="can not be read"):
+        Store(tmp_path / "b")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="can not be made"):
+        Store(tmp_path / "file")
+
+
+def test_runs_are_listed_found_and_deleted(reference, tmp_path):
+    store = Store(tmp_path)
+    first, second = SPEC.with_(methods=("MMD-M",)), SPEC.with_(methods=("MMD-M", LIMIT))
+    for spec in (first, second):
+        run(spec, store)
+    assert store.runs()["done"].tolist() == [8, 4]
+    assert store.spec(second.hash[:5]) == second
+    with pytest.raises(StoreError, match="There is no run"):
+        store.spec("zzz")
+    store.delete_run(second.hash[:12])
+    assert len(store.rows(first)) == 4 and len(store.rows(second)) == 4  # what the first run has, stays
+
+
+def test_summaries_have_errors_between_repeats_and_published_numbers(reference):
+    rows, _ = reference
+    table = summarise(rows)
+    one = table.query("method == 'MMD-M' and m_te == 10").iloc[0]
+    rates = rows.query("method == 'MMD-M' and m_te == 10")["rate"]
+    assert one["rate"] == rates.mean() and one["error"] == pytest.approx(rates.std() / 2**0.5)
+    known = rows.assign(method="Meta-MKL", n_tasks=100, closeness=0.3, m_tr=50, m_te=200, rate=0.859).head(1)
+    found = summarise(known).iloc[0]
+    assert found["published"] == 0.759 and found["difference"] > 0
+    assert "published 0.759" in as_text(summarise(known)) and "Nothing" in as_text(summarise(rows.head(0)))
