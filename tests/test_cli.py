@@ -114,3 +114,59 @@ def test_meta_train_then_test(files, tmp_path, capsys):
     meta.write_text("task,a\nx,1\n")
     assert main(["meta-train", str(meta), "--out", out]) == 2
     assert "a column called 'group' is needed" in capsys.readouterr().err
+
+
+TINY = """
+methods = ["MMD-M", "limit"]
+m_te = [10]
+repeats = 2
+tests = 5
+n_permutations = 39
+"""
+
+
+def test_a_sweep_is_run_listed_shown_exported_and_deleted(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("M2ST_HOME", str(tmp_path / "home"))
+    (tmp_path / "spec.toml").write_text(TINY)
+    out, figure = tmp_path / "rows.csv", tmp_path / "power.html"
+    arguments = [
+        "sweep",
+        str(tmp_path / "spec.toml"),
+        "--executor",
+        "inline",
+        "--out",
+        str(out),
+        "--figure",
+        str(figure),
+    ]
+    assert main(arguments) == 0
+    assert "limit" in capsys.readouterr().out
+    assert len(out.read_text().splitlines()) == 5 and "plotly" in figure.read_text()
+    assert main(["runs"]) == 0
+    line = capsys.readouterr().out
+    assert "4/4 cells" in line and "done" in line
+    run = line.split()[0]
+    assert main(["runs", "show", run]) == 0 and "m_te=10" in capsys.readouterr().out
+    assert main(["runs", "export", run]) == 0
+    (tmp_path / "again.toml").write_text(capsys.readouterr().out)
+    assert main(["sweep", str(tmp_path / "again.toml"), "--executor", "inline"]) == 0
+    assert main(["runs", "resume", run, "--executor", "inline"]) == 0
+    assert main(["runs", "delete", run]) == 0
+    capsys.readouterr()
+    assert main(["runs"]) == 0 and "no runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["paper", "fig9"], "Unknown experiment 'fig9'"),
+        (["paper", "table1"], "can not be run here"),
+        (["runs", "show"], "needs the id of a run"),
+        (["runs", "show", "zzz"], "There is no run"),
+        (["sweep", "missing.toml"], "can not be read"),
+    ],
+)
+def test_bad_experiments_are_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("M2ST_HOME", str(tmp_path))
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -44,9 +46,24 @@ class Kernel(nn.Module, ABC):
         scaled = gram * scale if torch.is_grad_enabled() else gram.mul_(scale)
         return scaled.squeeze(-3) if scaled.shape[-3] == 1 else scaled.sum(dim=-3)
 
+    def some(self, which: Tensor) -> Kernel:
+        """Only these kernels of a family with batch shape (R, k): a boolean mask (k,)."""
+        chosen = copy.deepcopy(self)
+        map_tensors(chosen, lambda tensor: tensor[:, which])
+        return chosen
+
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """The Gram matrix k(x_i, y_j): (…, n, m)."""
         return self.gram(self.embed(x), self.embed(y))
+
+
+def map_tensors(module: nn.Module, change: Callable[[Tensor], Tensor]) -> None:
+    """Replace every parameter and buffer."""
+    for part in module.modules():
+        for name, parameter in list(part.named_parameters(recurse=False)):
+            setattr(part, name, nn.Parameter(change(parameter.detach())))
+        for name, buffer in list(part.named_buffers(recurse=False)):
+            setattr(part, name, change(buffer))
 
 
 def negative_squared_distances(

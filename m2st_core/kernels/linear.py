@@ -53,6 +53,10 @@ class ComposedKernel(Kernel):
         """The kernel's Gram matrix."""
         return self.kernel.gram(first, second, dtype)
 
+    def some(self, which: Tensor) -> Kernel:
+        """Only these kernels, on the same features."""
+        return ComposedKernel(self.features, self.kernel.some(which))
+
     def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """The kernels' weighted sum."""
         return self.kernel.weighted_gram(first, second, weights, dtype)

@@ -14,7 +14,7 @@ class MixtureKernel(Kernel):
     """k = Σ_i β_i k_i with β on the simplex.
 
     The kernels come in families, each one kernel object with batch shape (…, k_f); ``weights`` is (…, Σ_f k_f), in the
-    order of the families.
+    order of the families. Kernels that have no weight in any run are left out.
     """
 
     weights: Tensor
@@ -25,11 +25,15 @@ class MixtureKernel(Kernel):
             raise ValueError(f"One weight per kernel is needed. Got {weights.shape=} for families of {sizes=}.")
         if bool((weights < 0).any()) or not torch.allclose(weights.sum(-1), torch.ones_like(weights[..., 0])):
             raise ValueError(f"Weights must be ≥ 0 and sum to 1. Got {weights}.")
-        used = [bool((part > 0).any()) for part in weights.split(list(sizes), dim=-1)]
-        self.families = nn.ModuleList(family for family, use in zip(families, used, strict=True) if use)
-        self.sizes = [size for size, use in zip(sizes, used, strict=True) if use]
-        kept = [part for part, use in zip(weights.split(list(sizes), dim=-1), used, strict=True) if use]
-        self.register_buffer("weights", torch.cat(kept, dim=-1))
+        kept, columns = [], []
+        for family, part in zip(families, weights.split(list(sizes), dim=-1), strict=True):
+            used = (part > 0).flatten(0, -2).any(dim=0) if part.ndim > 1 else part > 0
+            if bool(used.any()):
+                kept.append(family if bool(used.all()) else family.some(used))
+                columns.append(part[..., used])
+        self.families = nn.ModuleList(kept)
+        self.sizes = [part.shape[-1] for part in columns]
+        self.register_buffer("weights", torch.cat(columns, dim=-1))
         self.parts = sum(family.parts for family in self._each())
 
     def embed(self, x: Tensor) -> Rows:

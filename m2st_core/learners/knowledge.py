@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from m2st_core.kernels import MLP, DeepKernel, Kernel, LinearKernel, RootDeepKernel
+from m2st_core.kernels.base import map_tensors
 from m2st_core.learners.ascent import Course, part_of
 from m2st_core.learners.kernels import maximise_criterion
-from m2st_core.learners.meta_kl import adaptation_scores, fit_meta_kernel, for_runs, map_tensors, reshape_runs
+from m2st_core.learners.meta_kl import adaptation_scores, fit_meta_kernel, for_runs, reshape_runs
 from m2st_core.learners.network import make_network
 from m2st_core.learners.warm_start import MetaFeatures, fit_features, prior_weights, shrunk_heads
 from m2st_core.presets import MetaAscent, Preset

@@ -17,6 +17,7 @@ from torch.func import functional_call, grad
 
 from m2st_core.criterion import h_matrix, masked_terms
 from m2st_core.kernels import Kernel
+from m2st_core.kernels.base import map_tensors
 from m2st_core.learners.ascent import Course, draw_rows
 from m2st_core.presets import Adaptation, MetaAscent
 from m2st_core.rng import Streams
@@ -191,15 +192,6 @@ def adaptation_scores(
         mmd2, variance = (part.reshape(repeats, tasks).mean(dim=1) for part in terms(paired, state, judging))
         scores[count] = float((mmd2 / (variance + settings.regularisation).sqrt()).mean())
     return scores
-
-
-def map_tensors(kernel: nn.Module, change: Callable[[Tensor], Tensor]) -> None:
-    """Replace every parameter and buffer."""
-    for module in kernel.modules():
-        for name, parameter in list(module.named_parameters(recurse=False)):
-            setattr(module, name, nn.Parameter(change(parameter.detach())))
-        for name, buffer in list(module.named_buffers(recurse=False)):
-            setattr(module, name, change(buffer))
 
 
 def copy_with(kernel: AnyKernel, change: Callable[[Tensor], Tensor]) -> AnyKernel:
