@@ -18,6 +18,7 @@ import plotly.graph_objects as go
 from scipy import stats
 
 from m2st_core import METHODS, PRESETS, load_learner, meta_train, two_sample_test
+from m2st_core.experiments.cost import predict
 from m2st_core.experiments.executors import make_executor
 from m2st_core.experiments.paper import PAPER
 from m2st_core.experiments.spec import SweepSpec
@@ -195,6 +196,9 @@ def run_runs(options: argparse.Namespace) -> None:
 def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", name: str = "") -> None:
     """Run a sweep with a progress bar, then show it."""
     store = Store()
+    cost = predict(spec, frozenset(store.results(spec.cells())))
+    if cost.cells:
+        print(f"{cost.cells} cells to compute, about {cost.seconds:.0f} s of one core.", file=sys.stderr)
     executor = make_executor(options.executor, options.address, options.workers)
     try:
         rows = run_sweep(spec, store, executor, name=name, progress=show_progress)

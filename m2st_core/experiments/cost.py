@@ -1,0 +1,80 @@
+"""What a sweep will cost, before it is run: cells, seconds and memory, from a quick measurement of this machine."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cache
+
+from m2st_core.device import one_thread_per_operation
+from m2st_core.experiments.spec import LIMIT, Cell, LearnerSpec, SweepSpec
+from m2st_core.experiments.trial import draw_targets
+from m2st_core.presets import PRESETS
+from m2st_core.rng import Streams
+from m2st_core.tasks import make_task
+from m2st_core.testing import METHODS, run_tests
+
+REFERENCE_SECONDS = 0.05  # of the measurement below, on the machine where the other numbers were taken
+OVERHEAD = 0.3  # seconds per cell for drawing samples and passing results
+PER_TEST = 2.3e-3  # seconds of MMD-M at 200 pooled rows and 199 permutations; grows with the square of the rows
+# How much more than MMD-M a test costs, and seconds to learn from 200 pooled training rows.
+TEST_FACTOR = {"MMD-FUSE": 14.0, "Meta-FUSE": 6.0, "Meta-MKL": 2.5, "AGT-MKL": 2.5, "MMD-D": 2.0, "MMD-D w/ AC": 2.0}
+CHEAP_FACTOR = 0.15  # tests that compare one number per row
+CHEAP = {"C2ST-S", "C2ST-L", "ME", "SCF", "Meta-WiTS", "Meta-MKL-SI", LIMIT}
+FIT_SECONDS = {"MMD-O": 0.4, "MMD-D": 1.2, "C2ST-S": 1.2, "C2ST-L": 1.2, "ME": 0.8, "SCF": 0.8, "MMD-D w/ AC": 1.5}
+LEARNER_SECONDS = {"learn_features": 3.0, "learn_rows": 0.1}  # N=100 tasks of 200 pooled rows
+OTHER_LEARNER_SECONDS = 4.5
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A prediction, right within a factor of two for sizes like the paper's."""
+
+    cells: int
+    learners: int
+    seconds: float  # of one core
+    memory_bytes: int  # of one worker
+
+
+@cache
+def machine_factor() -> float:
+    """How much slower than the reference this machine is: the best of three small batches of MMD-M."""
+    sample = draw_targets(make_task("hdgm"), 100, 20, Streams(0))
+    times = []
+    with one_thread_per_operation():
+        for _ in range(3):
+            began = time.perf_counter()
+            run_tests(sample, METHODS["MMD-M"], seeds=range(20), n_permutations=199, device="cpu")
+            times.append(time.perf_counter() - began)
+    return min(times) / REFERENCE_SECONDS
+
+
+def predict(spec: SweepSpec, known: frozenset[str] = frozenset()) -> Cost:
+    """The cost of the cells whose keys are not known yet."""
+    cells = [cell for cell in spec.cells() if cell.key not in known]
+    learners = {cell.learner.key: cell.learner for cell in cells if cell.learner is not None}
+    fits = {(cell.method, cell.closeness, cell.n_tasks, cell.m_tr, cell.repeat) for cell in cells if cell.m_tr}
+    long = spec.preset != "recommended"
+    seconds = sum(_cell_seconds(cell) for cell in cells) + sum(_learner_seconds(one) for one in learners.values())
+    seconds += sum(FIT_SECONDS.get(fit[0], 0.05) * (6 if long else 1) for fit in fits)
+    rows = 2 * max(spec.m_te) * type(make_task(spec.task, **spec.settings)).rows_per_size
+    dimension = 64 if spec.task == "digits" else int(spec.settings.get("dimension", 2))
+    memory = 350 * 2**20 + 8 * spec.tests * rows * (dimension + 4) + 64 * 2**20
+    return Cost(len(cells), len(learners), seconds * machine_factor(), memory)
+
+
+def _cell_seconds(cell: Cell) -> float:
+    rows = 2 * cell.m_te * type(make_task(cell.task, **cell.settings)).rows_per_size
+    factor = CHEAP_FACTOR if cell.method in CHEAP else TEST_FACTOR.get(cell.method, 1.4)
+    size = (rows / 200) ** 2 * (0.4 + 0.6 * cell.n_permutations / 199) if cell.method not in CHEAP else rows / 200
+    return OVERHEAD + cell.tests * PER_TEST * factor * size
+
+
+def _learner_seconds(spec: LearnerSpec) -> float:
+    rows = spec.n_tasks * spec.rows_per_task * type(make_task(spec.task, **spec.settings)).rows_per_size / 10_000
+    preset = PRESETS[spec.preset]
+    if preset.warm_start is None:
+        steps = preset.meta_kl.outer_steps * (1 + preset.meta_kl.inner_steps if "agt" not in spec.learn else 1)
+        starts = preset.base_kernels.agt_starts if spec.learn == "learn_agt_mixture" else 1
+        return 0.015 * steps * starts * (spec.rows_per_task / 50) ** 2
+    return LEARNER_SECONDS.get(spec.learn, OTHER_LEARNER_SECONDS) * (0.3 + 0.7 * rows)
