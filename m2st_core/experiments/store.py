@@ -6,7 +6,6 @@ store. Every finished cell is one committed row, so a killed run loses the cells
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
@@ -208,20 +207,3 @@ class Store:
         columns = [name for name in Cell.__dataclass_fields__ if name != "settings"]
         frame = pd.DataFrame(rows, columns=[*columns, "rejections", "rate", "seconds"])
         return frame
-
-    def learner_course(self, spec: LearnerSpec) -> dict[str, list[float]] | None:
-        """A stored learner's training curve."""
-        parts = self.learner(spec)
-        if parts is None:
-            return None
-        course = learner_from_parts(*parts).course
-        return {
-            "step": course.step.tolist(),
-            "train": course.train[:, 0].tolist(),
-            "held_out": course.held_out[:, 0].tolist(),
-        }
-
-
-def settings_of(text: str) -> dict[str, object]:
-    """The settings in a stored cell's JSON."""
-    return dict(json.loads(text)["settings"])
