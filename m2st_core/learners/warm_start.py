@@ -26,7 +26,7 @@ from m2st_core.rng import Streams
 from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import Progress
 
-RIDGE = 0.2  # of the features' covariance, times features per row: the same for all, so smooth features count more
+RIDGE = 2.0  # of the features' covariance, times features per row: the same for all, so smooth features count more
 WIDTHS = (4.0, 0.25, 0.02)  # of the Fourier features, times the median squared distance
 SMOOTHED = 3  # checks whose mean decides when to stop: a single one is noisy
 
@@ -167,15 +167,14 @@ def _frequencies(
     """Frequencies ω of a Gaussian kernel, for normalised rows (R, T, L, d) → (R, d, count/2).
 
     Its width is the widest of WIDTHS times the median, unless held-out rows gain more with a narrower one, by more than
-    the standard error of that gain.
+    two standard errors of that gain.
     """
     generators = [stream.torch("median heuristic") for stream in streams]
     median = median_squared_distance(draw_rows(rows.flatten(1, 2), min(rows.shape[1] * rows.shape[2], 500), generators))
     shape = (rows.shape[-1], count // 2)
     drawn = torch.stack([torch.randn(shape, generator=s.torch("frequencies"), dtype=torch.float64) for s in streams])
     seen, fresh = ((part.x_weight, part.y_weight) for part in (train, held_out))
-    noise = (fresh[0].square() + fresh[1].square()).sum(dim=-1)  # R x T
-    error = noise.mean(dim=-1).sqrt() / noise.shape[-1] ** 0.5
+    error = _gain_error(fresh)
     best = highest = None
     for width in WIDTHS:
         frequencies = drawn.to(rows) * (2 / (width * median)).sqrt()[:, None, None]
@@ -184,7 +183,7 @@ def _frequencies(
         if best is None or highest is None:
             best, highest = frequencies, gain
         else:
-            better = gain > highest + error
+            better = gain > highest + 2 * error
             best = frequencies.where(better[:, None, None], best)
             highest = gain.where(better, highest)
     assert best is not None
@@ -207,8 +206,9 @@ def _per_network(meta: MetaSample, starts: int) -> tuple[Tensor, Tensor]:
 def align(features: MetaFeatures, train: MetaSample, held_out: MetaSample) -> None:
     """Reduce each start to its leading directions, whiten all together, rotate to the prior's axes, store the prior.
 
-    Held-out rows say which networks are any good: one that gains less than the Fourier features, which nobody trained,
-    is left out. So the networks' leading directions come from training rows alone.
+    Held-out rows say which networks are any good: one that does not gain more than the Fourier features, which nobody
+    trained, by more than a standard error, is left out. So the networks' leading directions come from training rows
+    alone.
     """
     repeats, tasks, longest = train.rows.shape[:3]
     outputs, fourier = (
@@ -221,7 +221,8 @@ def align(features: MetaFeatures, train: MetaSample, held_out: MetaSample) -> No
     network_axes, fourier_axes = _directions(outputs, networks).transform, _directions(fourier, seen).transform
     found = _gain(outputs @ network_axes[:, None], networks, _per_network(held_out, starts))
     least = _gain(fourier @ fourier_axes[:, None], seen, fresh).repeat_interleave(starts)
-    features.network_lead = network_axes[..., -leading:] * (found >= least)[:, None, None]
+    margin = _gain_error(fresh).repeat_interleave(starts)
+    features.network_lead = network_axes[..., -leading:] * (found >= least + margin)[:, None, None]
     everything = (seen[0] + fresh[0], seen[1] + fresh[1])
     features.fourier_lead = _directions(fourier, everything).transform[..., -leading:]
     raw = features.raw(train.rows.flatten(1, 2)).double().unflatten(1, (tasks, longest))
@@ -302,19 +303,26 @@ def _gain(psi: Tensor, train: tuple[Tensor, Tensor], held_out: tuple[Tensor, Ten
     return (witness * d_held).sum(dim=(1, 2)) / (length * complete.sum(dim=1)[:, 0].clamp(min=1).sqrt())
 
 
+def _gain_error(held_out: tuple[Tensor, Tensor]) -> Tensor:
+    """The standard error of a gain: (R,)."""
+    noise = (held_out[0].square() + held_out[1].square()).sum(dim=-1)  # R x T
+    return noise.mean(dim=-1).sqrt() / noise.shape[-1] ** 0.5
+
+
 def _shrunk(products: Tensor, noise: Tensor, complete: Tensor) -> Tensor:
     """The mean over tasks of products (R, T, Q) whose noise has deviation ``noise`` (R, T, 1), shrunk: (R, Q).
 
-    mean − 3 standard errors: directions in which the tasks do not differ for certain cost power. If that leaves none,
-    all positive means are kept as they are.
+    mean·(1 − (2·error/mean)²), and 0 where the mean does not exceed two standard errors: directions in which the tasks
+    may not differ at all cost power. If that leaves none, all positive means are kept as they are.
     """
     count = complete.sum(dim=1).clamp(min=1)  # R x 1
     mean = (products * complete).sum(dim=1) / count
     spread = ((products - mean[:, None]) * complete).square().sum(dim=1) / (count - 1).clamp(min=1)
     least = (noise * complete).square().sum(dim=1) / count
     error = (torch.maximum(spread, least) / count).sqrt()
-    certain = mean - 3 * error > 0
-    return mean.clamp(min=0).where(certain | ~certain.any(dim=-1, keepdim=True), 0.0)
+    positive = mean.clamp(min=torch.finfo(mean.dtype).tiny)
+    shrunk = (positive - (2 * error).square() / positive).clamp(min=0).where(mean > 0, 0.0)
+    return shrunk.where((shrunk > 0).any(dim=-1, keepdim=True), mean.clamp(min=0))
 
 
 def prior_weights(features: MetaFeatures, rows: int) -> Tensor:
