@@ -98,7 +98,8 @@ class MetaLearner:
         known = int(np.isin(hash_rows(sample.pooled.numpy()), self.row_hashes).sum())
         if known:
             note = f"{known} rows of x and y are also in the meta-tasks: leave them out of either, or distrust p."
-            result = replace(result, notes=(*result.notes, note))
+            diagnostics = result.diagnostics | {"target rows among the meta-rows": known}
+            result = replace(result, notes=(*result.notes, note), diagnostics=diagnostics)
         return result
 
     def save(self, path: str | os.PathLike[str]) -> None:

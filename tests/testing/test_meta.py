@@ -285,7 +285,9 @@ def test_one_task_is_enough_to_learn_from():
 def test_target_rows_among_the_meta_rows_are_reported(learner):
     x, y = target()
     x[:3] = tasks()["shift 2"].x[:3]
-    assert any(note.startswith("3 rows of x and y are also in the meta-tasks") for note in learner.test(x, y).notes)
+    result = learner.test(x, y)
+    assert any(note.startswith("3 rows of x and y are also in the meta-tasks") for note in result.notes)
+    assert result.diagnostics["target rows among the meta-rows"] == 3
     assert not learner.test(*target()).notes
 
 
