@@ -187,7 +187,7 @@ def run_runs(options: argparse.Namespace) -> None:
         print(f"Deleted run {options.run}.")
     elif options.action == "export":
         print(spec.to_toml(), end="")
-        present(store.rows(spec), spec, options)
+        write(store.rows(spec), spec, options)
     else:
         print(spec.to_toml())
         print(as_text(summarise(store.rows(spec))))
@@ -210,7 +210,8 @@ def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", n
     finally:
         print(file=sys.stderr)
         executor.close()
-    present(rows, spec, options, kind)
+    print(as_text(summarise(rows)))
+    write(rows, spec, options, kind)
 
 
 def show_progress(at: SweepProgress) -> None:
@@ -222,11 +223,9 @@ def show_progress(at: SweepProgress) -> None:
         print(text, end="", file=sys.stderr, flush=True)
 
 
-def present(rows: pd.DataFrame, spec: SweepSpec, options: argparse.Namespace, kind: str = "power") -> None:
-    """The summary on the terminal, the rows as CSV, the figure as HTML."""
+def write(rows: pd.DataFrame, spec: SweepSpec, options: argparse.Namespace, kind: str = "power") -> None:
+    """The rows as CSV and the figure as HTML, where they are wanted."""
     table = summarise(rows)
-    if options.action != "export" if hasattr(options, "action") else True:
-        print(as_text(table))
     if options.out:
         rows.to_csv(options.out, index=False)
     if options.figure:

@@ -237,7 +237,7 @@ class DaskExecutor:
                 outcome.set_exception(WorkerLost() if type(error).__name__ == "KilledWorker" else error)
             else:
                 outcome.set_exception(Cancelled())
-        except Exception as error:  # noqa: BLE001 - the connection may be gone by now
+        except Exception as error:  # the connection may be gone by now: whoever waits must hear of it
             if not outcome.done():
                 outcome.set_exception(error)
 

@@ -38,7 +38,7 @@ class PaperExperiment:
 
 def _pair(**settings: object) -> tuple[SweepSpec, SweepSpec]:
     """The same sweep at both scales."""
-    full = SweepSpec(**({"m_te": SIZES, "repeats": 20, "tests": 100} | settings))  # type: ignore[arg-type]
+    full = SweepSpec(m_te=SIZES, repeats=20, tests=100).with_(**settings)
     small = full.with_(
         repeats=2, tests=20, n_permutations=99, m_te=tuple(m for m in full.m_te if m in QUICK_SIZES) or full.m_te
     )

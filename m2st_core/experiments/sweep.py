@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections import deque
 from collections.abc import Callable
@@ -93,7 +94,8 @@ class _Owner:
         known = store.results(self.cells)
         missing = [cell for cell in self.cells if cell.key not in known]
         self.done, self.computed = len(self.cells) - len(missing), 0
-        self.ready: deque[Cell] = deque(cell for cell in missing if cell.learner is None)
+        self.place = {cell.key: index for index, cell in enumerate(self.cells)}
+        self.ready = [(self.place[cell.key], cell) for cell in missing if cell.learner is None]  # a heap, by place
         self.waiting: dict[str, list[Cell]] = {}  # by learner
         self.to_train: deque[LearnerSpec] = deque()
         self.parts: dict[str, LearnerParts] = {}
@@ -132,7 +134,7 @@ class _Owner:
                 self._submit(Job(f"learner-{spec.key}", spec, time.monotonic()))
             return True
         if self.ready:
-            cell = self.ready.popleft()
+            _, cell = heapq.heappop(self.ready)
             self._submit(Job(f"cell-{cell.key}", cell, time.monotonic()))
             return True
         return False
@@ -147,9 +149,10 @@ class _Owner:
         self.jobs[future] = job
 
     def _release(self, spec: LearnerSpec, parts: LearnerParts) -> None:
-        """A learner is there: its cells can run, before those of repeats that are further on."""
+        """A learner is there: its cells take their place in the grid's order, repeat by repeat."""
         self.parts[spec.key] = parts
-        self.ready.extendleft(reversed(self.waiting[spec.key]))
+        for cell in self.waiting[spec.key]:
+            heapq.heappush(self.ready, (self.place[cell.key], cell))
 
     def _finish(self, future: Future[Any], job: Job) -> None:
         error = future.exception()
@@ -189,9 +192,8 @@ class _Owner:
         if self.progress is None:
             return
         seconds = time.monotonic() - self.began
-        open_ = len(self.waiting and self.to_train or ())
         partial = sum(job.share for job in self.jobs.values())
-        total = max(1, len(self.cells) - (self.done - self.computed) + open_)
+        total = max(1, len(self.cells) - (self.done - self.computed) + len(self.to_train))
         share = min(1.0, (self.computed + 0.5 * partial) / total) if self.jobs or self.ready or self.to_train else 1.0
         left = seconds * (1 - share) / share if self.computed and share > 0 else None
         self.progress(SweepProgress(len(self.cells), self.done, self.computed, self.learners, share, seconds, left))

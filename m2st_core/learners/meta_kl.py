@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -234,12 +235,13 @@ def adapt_to_target(
     count = max(2, int(min(train.sizes) * adaptation.row_share))
     generators = [stream.torch("adaptation rows") for stream in streams]
     adam = torch.optim.Adam(parameters.values(), lr=adaptation.learning_rate)
+    inner = replace(settings, inner_rate=adaptation.learning_rate)
     for step in range(steps):
         x, y = (draw_rows(rows, count, generators) for rows in train)
         rows = PairedRows(x, y, torch.ones_like(x[..., 0]))
         state = paired.state_dict(keep_vars=True)
         if adaptation.optimiser == "gradient":
-            changed = adapt_state(paired, {k: v.detach() for k, v in state.items()}, rows, settings, 1)
+            changed = adapt_state(paired, {k: v.detach() for k, v in state.items()}, rows, inner, 1)
             with torch.no_grad():
                 for name, parameter in parameters.items():
                     parameter.copy_(changed[name])

@@ -276,7 +276,8 @@ def prior_alignment(raw: Tensor, train: tuple[Tensor, Tensor], held_out: tuple[T
 
     The directions are the eigenvectors of the mean of d_i d_iᵀ over all rows. But φ was made to see differences between
     the training rows, so their d_i exaggerate; held-out rows' d'_i do not. The prior along a direction u is therefore
-    the mean of (u·d_i)(u·d'_i), d_i from the one and d'_i from the other, which has neither noise term nor bias.
+    the mean of (u·d_i)(u·d'_i), d_i from the one and d'_i from the other, which has no noise term; what bias is left
+    comes from directions in which held-out rows had a say.
     """
     centre, transform = _directions(raw, (train[0] + held_out[0], train[1] + held_out[1]))
     d, d_held = (torch.einsum("rtl,rtlq->rtq", x - y, raw) @ transform for x, y in (train, held_out))

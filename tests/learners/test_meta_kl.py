@@ -89,6 +89,22 @@ def test_second_order_differentiates_through_the_steps_and_first_order_does_not(
     assert not torch.allclose(exact, first_order, rtol=1e-3)
 
 
+def test_first_order_steps_inside_torch_func_are_constants():
+    """The outer gradient, taken with torch.func as in training, is that of Ĵ at the adapted parameters."""
+    theta, support, query = kernel(), rows(1, 8), rows(1, 9, seed=2)
+    paired, name = Paired(theta), "kernel.network.weights.1"
+    state = {key: value.detach() for key, value in paired.state(1).items()}
+
+    def outer(matrix):
+        adapted = adapt_state(paired, state | {name: matrix}, support, SETTINGS, 3)
+        return criterion(paired, adapted, query, 1e-3).sum()
+
+    adapted = adapt_state(paired, state, support, SETTINGS, 3)
+    end = adapted[name].clone().requires_grad_()
+    (expected,) = torch.autograd.grad(criterion(paired, adapted | {name: end}, query, 1e-3).sum(), end)
+    assert torch.allclose(torch.func.grad(outer)(state[name]), expected, atol=1e-12)
+
+
 def test_paper_adapts_everything_and_the_others_only_the_network():
     paired, data = Paired(kernel()), rows(1)
     for adapts, moves in (("all", True), ("network", False)):
@@ -151,7 +167,7 @@ def test_held_out_tasks_decide_which_kernel_is_kept():
 def test_adaptation_to_a_target_says_how_far_it_went(optimiser):
     theta, data = kernel(), rows(2, 20)
     target = TwoSample(data.x, data.y)
-    how = Adaptation(optimiser, steps=(4,), learning_rate=0.05, row_share=1.0)
+    how = Adaptation(optimiser, steps=(4,), learning_rate=0.05, row_share=1.0)  # not the inner steps' 0.5
     streams = [Streams(0), Streams(1)]
     adapted, moved = adapt_to_target(theta, target, SETTINGS, how, 4, streams)
     before, after = (power_criterion(h_matrix(k, *target), 1e-3) for k in (for_runs(theta, 2), adapted))
@@ -159,6 +175,8 @@ def test_adaptation_to_a_target_says_how_far_it_went(optimiser):
     start = torch.cat([p.detach().flatten() for p in theta.parameters()])
     end = torch.cat([p.detach()[1].flatten() for p in adapted.parameters()])
     assert moved[1].item() == pytest.approx(((end - start).norm() / start.norm()).item(), rel=1e-9)
+    _, further = adapt_to_target(theta, target, SETTINGS, replace(how, learning_rate=0.1), 4, streams)
+    assert (further > 1.5 * moved).all()
     _, still = adapt_to_target(theta, target, SETTINGS, how, 0, streams)
     assert still.tolist() == [0, 0]
 
