@@ -326,4 +326,4 @@ METHODS: Registry[Method] = Registry(
 def check_preset(method: Method, preset: Preset) -> None:
     """The presets that follow the paper have the paper's methods only."""
     if method.only_recommended and preset.warm_start is None:
-        raise ValueError(f"{method.name} is not part of the preset {preset.name!r}. Use preset='recommended'.")
+        raise ValueError(f"{method.name} is not part of the preset {preset.name!r}. Choose the preset 'recommended'.")
