@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,18 +54,16 @@ class Embedding:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """How features are learned from meta-tasks: K networks d→H→H→H→F, a linear head per task, Adam, cosine decay."""
+    """How features are learned from meta-tasks: discriminants in random Fourier features, in closed form."""
 
-    starts: int = 2  # K
-    hidden: int = 16  # H
-    features: int = 6  # F
-    fourier: int = 100  # random Fourier features beside the networks, at most five per task
-    leading: int = 3  # directions that each network, and the Fourier features, contribute
-    tasks_per_step: int = 20
-    steps: int = 200
-    learning_rate: float = 0.015
-    held_out: float = 0.25  # share of each task's rows that decides when to stop, and checks what was learned
-    check_every: int = 20  # steps
+    widths: tuple[float, ...] = (4.0, math.inf, 1.0, 0.25, 0.06, 0.02)  # times the median squared distance; ∞: linear
+    margins: tuple[float, ...] = (0.0, 2.0, 8.0, 8.0, 8.0, 8.0)  # log-likelihood on tasks left out that each must gain
+    fourier_per_column: int = 50
+    fewest_fourier: int = 200
+    most_fourier: int = 600
+    ridge: float = 1.0  # of the features' covariance, times features per row
+    leading: int = 3  # directions kept
+    held_out: float = 0.25  # share of each task's rows that judges what is learned in these features
 
 
 @dataclass(frozen=True)

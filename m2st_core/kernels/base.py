@@ -46,6 +46,14 @@ class Kernel(nn.Module, ABC):
         scaled = gram * scale if torch.is_grad_enabled() else gram.mul_(scale)
         return scaled.squeeze(-3) if scaled.shape[-3] == 1 else scaled.sum(dim=-3)
 
+    def inner_features(self, rows: Rows) -> Tensor:
+        """f with k(x, y) = f(x)·f(y), of embedded rows, where k is an inner product: (…, n, q)."""
+        raise ValueError(f"{type(self).__name__} is not an inner product of finitely many features.")
+
+    def summands(self) -> list[tuple[Tensor | float, Kernel]]:
+        """k as a weighted sum: at most one inner product, at most one other kernel; weights are numbers or (…)."""
+        return [(1.0, self)]
+
     def some(self, which: Tensor) -> Kernel:
         """Only these kernels of a family with batch shape (R, k): a boolean mask (k,)."""
         chosen = copy.deepcopy(self)

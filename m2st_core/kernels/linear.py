@@ -29,6 +29,10 @@ class LinearKernel(Kernel):
         """Inner products."""
         return (first[0] @ second[0].mT).to(dtype or first[0].dtype)
 
+    def inner_features(self, rows: Rows) -> Tensor:
+        """The embedding itself."""
+        return rows[0]
+
     def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """One inner product of all kernels' features side by side, those of the first weighted."""
         left = (first[0] * weights[..., None, None].to(first[0])).movedim(-3, -2).flatten(-2)  # … x n x (k·r)
@@ -52,6 +56,10 @@ class ComposedKernel(Kernel):
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """The kernel's Gram matrix."""
         return self.kernel.gram(first, second, dtype)
+
+    def inner_features(self, rows: Rows) -> Tensor:
+        """The kernel's features."""
+        return self.kernel.inner_features(rows)
 
     def some(self, which: Tensor) -> Kernel:
         """Only these kernels, on the same features."""

@@ -35,6 +35,29 @@ class MixtureKernel(Kernel):
         self.sizes = [part.shape[-1] for part in columns]
         self.register_buffer("weights", torch.cat(columns, dim=-1))
         self.parts = sum(family.parts for family in self._each())
+        self.inner_product = all(family.inner_product for family in self._each())
+
+    def inner_features(self, rows: Rows) -> Tensor:
+        """All families' features side by side, each times √β."""
+        found = [
+            family.inner_features((part,)) * weights.sqrt()[..., None, None]  # … x k x n x q
+            for family, part, weights in zip(self._each(), rows, self.weights.split(self.sizes, dim=-1), strict=True)
+        ]
+        return torch.cat([features.movedim(-3, -2).flatten(-2) for features in found], dim=-1)
+
+    def summands(self) -> list[tuple[Tensor | float, Kernel]]:
+        """The mixture of the families that are inner products, and that of the others."""
+        columns = self.weights.split(self.sizes, dim=-1)
+        found: list[tuple[Tensor | float, Kernel]] = []
+        for linear in (True, False):
+            chosen = [index for index, family in enumerate(self._each()) if family.inner_product is linear]
+            if chosen:
+                weights = torch.cat([columns[index] for index in chosen], dim=-1)
+                total = weights.sum(dim=-1, keepdim=True)
+                shares = torch.where(total > 0, weights / total, 1 / weights.shape[-1])
+                families = [self._each()[index] for index in chosen]
+                found.append((total[..., 0], MixtureKernel(families, [self.sizes[i] for i in chosen], shares)))
+        return found
 
     def embed(self, x: Tensor) -> Rows:
         """All families' embeddings, one after another."""

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from m2st_core.kernels import MLP, DeepKernel, Kernel, LinearKernel, RootDeepKernel
 from m2st_core.kernels.base import map_tensors
+from m2st_core.kernels.features import Units
 from m2st_core.learners.ascent import Course, part_of
 from m2st_core.learners.kernels import maximise_criterion
 from m2st_core.learners.meta_kl import adaptation_scores, fit_meta_kernel, for_runs, reshape_runs
@@ -72,8 +72,8 @@ def learn_features(
 ) -> Knowledge:
     """The warm start alone: what Meta-Witness, Meta-WiTS and Meta-FUSE need."""
     assert preset.warm_start is not None
-    features, course = fit_features(meta, preset.warm_start, streams, progress)
-    return Knowledge(features=features, course=course)
+    features, choices = fit_features(meta, preset.warm_start, streams, progress)
+    return Knowledge(features=features, choices=choices)
 
 
 def learn_rows(
@@ -129,14 +129,16 @@ def _learn_kernel(
         course = fit_meta_kernel(deep, meta.with_rows(meta.rows.float()), None, settings, streams, progress)
         steps = preset.adaptation.steps[0]
         return Knowledge(kernel=deep.double(), choices={"adaptation steps": steps}, course=course)
-    features, _ = fit_features(meta, preset.warm_start, streams, part_of(progress, 0, 0.8))
+    features, chosen = fit_features(meta, preset.warm_start, streams, part_of(progress, 0, 0.5))
     support, query = features.view(meta, preset.warm_start, streams)
     rows = int(meta.sizes.double().mean())
     kernel = LinearKernel(torch.diag_embed(prior_weights(features, rows).sqrt()))
-    course = fit_meta_kernel(kernel, support, query, settings, streams, part_of(progress, 0.8, 1))
+    course = fit_meta_kernel(kernel, support, query, settings, streams, part_of(progress, 0.5, 1))
     scores = adaptation_scores(kernel, support, query, settings, preset.adaptation.steps, streams)
     best = max(scores, key=lambda steps: scores[steps])
-    choices = {"adaptation steps": best} | {f"held-out criterion, {n} steps": value for n, value in scores.items()}
+    choices = (
+        chosen | {"adaptation steps": best} | {f"held-out criterion, {n} steps": value for n, value in scores.items()}
+    )
     return Knowledge(features=features, kernel=kernel, choices=choices, course=course)
 
 
@@ -209,14 +211,14 @@ def rebuild(state: dict[str, Tensor]) -> Knowledge:
 
 
 def _features(state: dict[str, Tensor]) -> MetaFeatures:
-    return MetaFeatures(_network(state, functional.silu), state["frequencies"], state["fourier_lead"].shape[-1])
+    return MetaFeatures(Units(state["centre"], state["scale"]), state["frequencies"], state["prior"].shape[-1])
 
 
-def _network(state: dict[str, Tensor], activation: Callable[[Tensor], Tensor] = functional.softplus) -> MLP:
+def _network(state: dict[str, Tensor]) -> MLP:
     """An MLP with the sizes, and batch shape, of these tensors."""
     prefix = "network.weights."
     weights = [state[f"{prefix}{layer}"] for layer in range(sum(name.startswith(prefix) for name in state))]
     sizes = [weights[0].shape[-2], *(weight.shape[-1] for weight in weights)]
-    network = MLP(sizes, [torch.Generator() for _ in range(weights[0].shape[:-2].numel())], activation)
+    network = MLP(sizes, [torch.Generator() for _ in range(weights[0].shape[:-2].numel())])
     map_tensors(network, lambda tensor: tensor.reshape(*weights[0].shape[:-2], *tensor.shape[1:]))
     return network

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,20 +12,21 @@ from torch import Tensor
 
 from m2st_core.kernels import ComposedKernel, Kernel, MixtureKernel
 from m2st_core.learners.ascent import draw_rows
-from m2st_core.learners.bank import GENERIC_NAMES, Family, KernelBank, generic_family
+from m2st_core.learners.bank import Family, KernelBank, generic_family
 from m2st_core.learners.kernels import fit_deep
 from m2st_core.learners.knowledge import AGGREGATE, Knowledge, learn_agt_mkl, learn_meta_mkl
 from m2st_core.learners.meta_kl import adapt_to_target
 from m2st_core.learners.meta_witness import with_a_little_gaussian
+from m2st_core.learners.warm_start import evidence_related, view_target
 from m2st_core.learners.weights import KernelTerms, kernel_terms, solve_weights
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.tasks.meta import MetaSample, PairedRows
 from m2st_core.types import Progress, TwoSample
 
-LEAST_SHARE = 0.2  # of the aggregate
-GENERIC_THRESHOLD = 0.5  # null deviations that a generic kernel's MMD² must exceed to join it
-TASK_THRESHOLD = 2.0  # the same for a single task's kernel: there are many, and the aggregate has their common part
+LEAST_SHARE = 0.2  # of the aggregate, among the meta-tasks' kernels
+TASK_THRESHOLD = 2.0  # null deviations that a single task's MMD² must exceed: the aggregate has their common part
+RELATED_ODDS = 2.0  # that a target is like its meta-tasks, before any of its rows is seen
 
 
 @dataclass(frozen=True)
@@ -56,31 +58,40 @@ def mixture(bank: KernelBank, weights: Tensor) -> Kernel:
 def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float) -> Tensor:
     """β of each run: (R, k).
 
-    Without an aggregate, the QP of the paper. With one, kernels are measured in null deviations, all but the aggregate
-    must exceed a threshold to join, λ is relative to the mean variance, and the aggregate, which needs no adaptation,
-    keeps a fifth: a training sample that happens not to show the difference does not undo what the meta-tasks
-    taught.
+    Without an aggregate, the QP of the paper. With one, kernels are measured in null deviations, a single task's must
+    exceed a threshold to join, λ is relative to the mean variance, and the aggregate, which needs no adaptation, keeps
+    a fifth: a training sample that happens not to show the difference does not undo what the meta-tasks taught.
     """
     if AGGREGATE not in names:
         return solve_weights(terms.eta, terms.sigma, regularisation)
-    known = [name == AGGREGATE for name in names]
-    joining = torch.tensor([_threshold(name) for name in names]).to(terms.eta)
+    known = torch.tensor([name == AGGREGATE for name in names], device=terms.eta.device)
     scaled = terms.in_null_deviations()
-    effect = scaled.eta - joining
+    effect = scaled.eta - TASK_THRESHOLD * ~known
     ridge = regularisation * scaled.sigma.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
     weights = solve_weights(effect, scaled.sigma, ridge.cpu())
-    others = weights.where(~torch.tensor(known, device=weights.device) & (effect > 0), 0.0)
+    others = weights.where(~known & (effect > 0), 0.0)
     most = others.sum(dim=-1, keepdim=True).clamp(min=1 - LEAST_SHARE)  # of 1: the others may take 1 − LEAST_SHARE
     others = others * (1 - LEAST_SHARE) / most
     aggregate = 1 - others.sum(dim=-1, keepdim=True)
-    weights = torch.where(torch.tensor(known, device=weights.device), aggregate, others) / terms.null_deviation
+    weights = torch.where(known, aggregate, others) / terms.null_deviation
     return weights / weights.sum(dim=-1, keepdim=True)
 
 
-def _threshold(name: str) -> float:
-    if name == AGGREGATE:
-        return 0.0
-    return GENERIC_THRESHOLD if name in GENERIC_NAMES else TASK_THRESHOLD
+def with_generic(meta_weights: Tensor, terms: KernelTerms, related: Tensor) -> tuple[Tensor, Tensor]:
+    """β of the meta kernels, which are first in ``terms``, and the generic ones (R, k); and the former's share (R,).
+
+    The training rows speak for the meta-tasks with odds RELATED_ODDS·exp(``related``), and for each generic kernel
+    with exp(z)/5, z its MMD² in null deviations: where they show a difference unlike those seen before, or none where
+    the meta-tasks promise a large one, the generic kernels take over. Shares are of null deviations.
+    """
+    count = meta_weights.shape[-1]
+    z = terms.eta[:, count:] / terms.null_deviation[:, count:]
+    evidence = torch.cat([related[:, None] + math.log(RELATED_ODDS), z - math.log(z.shape[-1])], dim=-1)
+    shares = evidence.softmax(dim=-1)
+    deviation = (meta_weights * terms.null_deviation[:, :count]).sum(dim=-1, keepdim=True)
+    meta = shares[:, :1] * meta_weights / deviation
+    weights = torch.cat([meta, shares[:, 1:] / terms.null_deviation[:, count:]], dim=-1)
+    return weights / weights.sum(dim=-1, keepdim=True), shares[:, 0]
 
 
 def _paired(train: TwoSample, streams: Sequence[Streams]) -> PairedRows:
@@ -107,8 +118,16 @@ def fit_mixture(
     """Meta-MKL, AGT-MKL: β that maximises Ĵ on the training rows (R, n, d), (R, m, d)."""
     bank = base_bank(known, train.pooled, preset, streams, generic=True)
     terms = kernel_terms(bank, _paired(train, streams))
-    weights = find_weights(terms, bank.names, known.choices["λ of β"])
-    return _explained(bank, weights, terms, known)
+    count = len(known.base_names)
+    weights = find_weights(terms.first(count), known.base_names, known.choices["λ of β"])
+    if known.features is None:
+        return _explained(bank, weights, terms, known)
+    related = evidence_related(known.features, view_target(known.features, train))
+    weights, share = with_generic(weights, terms, related)
+    adapted = _explained(bank, weights, terms, known)
+    for entry, value, part in zip(adapted.diagnostics, related.tolist(), share.tolist(), strict=True):
+        entry |= {"evidence that the target is related, in nats": value, "share of the meta-tasks' kernels": part}
+    return adapted
 
 
 def fit_best(
@@ -180,7 +199,7 @@ def choose_regularisation(known: Knowledge, meta: MetaSample, preset: Preset, st
     learning, _ = kept.draw_pairs(which, 1.0, generators)
     _, judging = aside.draw_pairs(which, 0.0, generators)
     children = [stream.child(f"task {task}") for stream in streams for task in range(tasks)]
-    bank = base_bank(known, torch.cat([learning.x, learning.y], dim=1), preset, children, generic=True)
+    bank = base_bank(known, torch.cat([learning.x, learning.y], dim=1), preset, children, generic=False)
     seen, fresh = (kernel_terms(bank, rows) for rows in (learning, judging))
     complete = judging.inside.sum(dim=-1) > 1
 

@@ -11,7 +11,7 @@ from m2st_core.kernels import ComposedKernel, GaussianKernel, Kernel, LinearKern
 from m2st_core.learners.bank import Family, KernelBank, generic_family
 from m2st_core.learners.kernels import median_width
 from m2st_core.learners.knowledge import AGGREGATE, Knowledge
-from m2st_core.learners.warm_start import MetaFeatures, prior_weights
+from m2st_core.learners.warm_start import MetaFeatures, prior_weights, view_target
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
@@ -89,9 +89,9 @@ def fit_witness(
 ) -> Witness:
     """Meta-WiTS: the direction and the sign of the difference, from the target's training rows and the prior.
 
-    w = E[δ | d] = s/(s+τ)·d, with d the difference of means of ψ on the training rows and τ = 1/n + 1/m its noise.
+    The discriminant w_q = E[δ_q | d_q]/v_q, E[δ | d] = s/(s+τ)·d, with d the difference of means of ψ on the training
+    rows, v its variance within samples and τ its noise.
     """
     features = _features(known)
-    difference = features(train.x).mean(dim=-2) - features(train.y).mean(dim=-2)
-    n, m = train.sizes
-    return Witness(features, features.prior / (features.prior + 1 / n + 1 / m) * difference)
+    difference, variance, noise = view_target(features, train)
+    return Witness(features, features.prior / (features.prior + noise) * difference / variance)

@@ -29,6 +29,10 @@ class KernelTerms:
         """Ĵ_λ of each kernel alone: (R, k)."""
         return self.eta / (self.sigma.diagonal(dim1=-2, dim2=-1) + regularisation).sqrt()
 
+    def first(self, count: int) -> KernelTerms:
+        """Of the first kernels only."""
+        return KernelTerms(self.eta[:, :count], self.sigma[:, :count, :count], self.null_deviation[:, :count])
+
     def in_null_deviations(self) -> KernelTerms:
         """The same kernels, each scaled so that its MMD² has deviation 1 under the null."""
         scale = self.null_deviation

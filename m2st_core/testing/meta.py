@@ -26,7 +26,7 @@ from m2st_core.testing.methods import METHODS, Method, check_preset
 from m2st_core.testing.run import run_test
 from m2st_core.types import Progress, TestResult
 
-FORMAT = 2
+FORMAT = 3
 TENSORS, ABOUT = "learner.safetensors", "learner.json"
 
 

@@ -52,14 +52,49 @@ def permuted_mmd2(
 ) -> tuple[Tensor, Tensor]:
     """MMD²_u under every labelling, and the rounding error within which two of them are equal.
 
+    Shapes: pooled (…, N, d), members (…, P, N) with n ones per row → (…, P), (…); leading dimensions broadcast, so
+    several kernels share one set of labellings. Inner products are permuted through sums of their features, which costs
+    next to nothing; other kernels need their Gram matrix.
+    """
+    statistics, rounding = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    for weight, part in kernel.summands():
+        found, error = (
+            _through_features(part, pooled, members, n)
+            if part.inner_product
+            else _through_gram(part, pooled, members, n, dtype, progress)
+        )
+        scale = torch.as_tensor(weight, dtype=torch.float64, device=found.device)
+        statistics = statistics.to(found) + scale[..., None] * found
+        rounding = rounding.to(found) + scale * error
+    return statistics, rounding
+
+
+def _through_features(kernel: Kernel, pooled: Tensor, members: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The same for k(x, y) = f(x)·f(y), through the sums s = zᵀf and zᵀq, q_i = ‖f_i‖².
+
+    Taking the mean off f leaves MMDs alone and makes 1ᵀf = 0; then the sums over pairs of different rows are ‖s‖²−zᵀq,
+    ‖s‖²−(1−z)ᵀq and −‖s‖².
+    """
+    size = pooled.shape[-2]
+    features = kernel.inner_features(kernel.embed(pooled)).to(torch.float64)  # … x N x q
+    features = features - features.mean(dim=-2, keepdim=True)
+    squares = features.square().sum(dim=-1, keepdim=True)
+    sums = members.to(torch.float64) @ torch.cat([features, squares], dim=-1)  # … x P x (q+1)
+    length, own = sums[..., :-1].square().sum(dim=-1), sums[..., -1]
+    statistics = mmd2_from_sums(length - own, length - (squares.sum(dim=-2) - own), -length, n, size - n)
+    return statistics, 1e-5 * statistics.std(dim=-1, correction=0)
+
+
+def _through_gram(
+    kernel: Kernel, pooled: Tensor, members: Tensor, n: int, dtype: torch.dtype, progress: Progress | None
+) -> tuple[Tensor, Tensor]:
+    """The same for any kernel.
+
     With K₀ the Gram matrix without its diagonal, z a labelling and r = K₀1, the three sums of the U-statistic are
     a = zᵀK₀z, 1ᵀr−2zᵀr+a and zᵀr−a. K₀ is symmetric, so only its upper triangle is computed, BLOCK_ROWS rows at a
     time, and multiplied with all labellings at once: half the arithmetic, and memory linear in N. Any
     u_i + u_j may be taken off K_ij without changing an MMD: we take the mean kernel value of row i with the first
     block, and float32 sums stay accurate.
-
-    Shapes: pooled (…, N, d), members (…, P, N) with n ones per row → (…, P), (…); leading dimensions broadcast, so
-    several kernels share one set of labellings.
     """
     size = pooled.shape[-2]
     m = size - n

@@ -30,7 +30,7 @@ BATCH_ELEMENTS = 2**19  # numbers a batch of tests may hold in one tensor: small
 
 def run_test(sample: TwoSample, method: Method, *, seed: int, **settings: Any) -> TestResult:
     """One test on one checked pair, x (n, d) and y (m, d), with what it has to say about their columns."""
-    result = run_tests(TwoSample(sample.x[None], sample.y[None]), method, seeds=[seed], **settings)[0]
+    result = run_tests(TwoSample(sample.x[None], sample.y[None]), method, seeds=[seed], criterion=True, **settings)[0]
     return replace(result, notes=result.notes + constant_column_notes(sample))
 
 
@@ -64,11 +64,13 @@ def run_tests(
     train_fraction: float = 0.5,
     preset: Preset = PRESETS["recommended"],
     device: str | torch.device = "auto",
+    criterion: bool = False,
     progress: Progress | None = None,
 ) -> list[TestResult]:
     """The same test on R independent sample pairs at once, each with its own seed: x (R, n, d), y (R, m, d).
 
-    It does not matter which sample is called x.
+    It does not matter which sample is called x. Ĵ on the test rows, which no decision needs and which costs as much as
+    the test, is found only if ``criterion`` asks for it.
     """
     _check_settings(alpha, n_permutations, train_fraction, method.exact)
     n_train, n_test = split_sizes(sample.sizes, method, train_fraction)
@@ -90,6 +92,7 @@ def run_tests(
                 n_permutations,
                 preset,
                 streams,
+                criterion,
                 progress,
             )
             seconds = (time.perf_counter() - began) / len(streams)
@@ -102,7 +105,7 @@ def run_tests(
                     rejected=bool(p <= alpha),
                     alpha=float(alpha),
                     null=null,
-                    criterion=criterion,
+                    criterion=value,
                     n_train=n_train,
                     n_test=n_test if method.exact else (min(n_test), min(n_test)),
                     n_permutations=n_permutations,
@@ -116,7 +119,7 @@ def run_tests(
                     weights=weights,
                     diagnostics=diagnostics,
                 )
-                for stream, statistic, p, null, criterion, weights, diagnostics in zip(
+                for stream, statistic, p, null, value, weights, diagnostics in zip(
                     streams,
                     outcome.statistic,
                     outcome.p_value,
@@ -150,6 +153,7 @@ def _test_chunk(
     n_permutations: int,
     preset: Preset,
     streams: Sequence[Streams],
+    criterion: bool,
     progress: Progress | None,
 ) -> Outcome:
     """Split, learn on one part, test on the other; a method that splits nothing sees the pooled rows unlabelled."""
@@ -178,8 +182,8 @@ def _test_chunk(
     p_value = permutation_p_value(statistics, rounding, preset.p_value)
     values = statistics.cpu().numpy()
     notes = () if preset.p_value == "(1+b)/(1+B)" else (f"The p-value {preset.p_value} rejects slightly too often.",)
-    criterion = _criterion(learned, test)
-    return Outcome(values[:, 0], p_value.cpu().numpy(), values[:, 1:], criterion, weights, diagnostics, notes)
+    found = _criterion(learned, test) if criterion else [None] * len(streams)
+    return Outcome(values[:, 0], p_value.cpu().numpy(), values[:, 1:], found, weights, diagnostics, notes)
 
 
 def _at_the_end(progress: Progress | None) -> Progress | None:

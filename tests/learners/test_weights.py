@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from m2st_core.kernels import GaussianKernel, LaplaceKernel
-from m2st_core.learners.bank import GENERIC_NAMES, Family, KernelBank
+from m2st_core.learners.bank import Family, KernelBank
 from m2st_core.learners.knowledge import AGGREGATE
-from m2st_core.learners.meta_mkl import find_weights
+from m2st_core.learners.meta_mkl import RELATED_ODDS, find_weights, with_generic
 from m2st_core.learners.weights import KernelTerms, kernel_terms, solve_weights
 from m2st_core.tasks.meta import PairedRows
 from tests import naive
@@ -93,15 +93,35 @@ def test_without_any_effect_the_best_single_kernel_takes_all():
     assert solve_weights(eta, sigma, 0.0).tolist() == [[0, 0, 1]]  # Ĵ = −1, −1, −0.5
 
 
+def of_kernels(*eta, deviation=1.0):
+    count = len(eta)
+    spread = torch.full((1, count), deviation, dtype=torch.float64)
+    return KernelTerms(torch.tensor([eta]).double(), torch.eye(count).double()[None], spread)
+
+
 def test_beside_an_aggregate_other_kernels_must_show_an_effect():
-    """In null deviations: aggregate 0.5; another at 0.4 stays out, at 1 and 9 it joins."""
-    names = (AGGREGATE, GENERIC_NAMES[0])
+    """In null deviations: aggregate 0.5; a single task's at 1.9 stays out, at 2.5 and 11 it joins."""
 
     def weights(*eta):
-        one = torch.ones(1, 2, dtype=torch.float64)
-        return find_weights(KernelTerms(torch.tensor([eta]).double(), torch.eye(2).double()[None], one), names, 1.0)[0]
+        return find_weights(of_kernels(*eta), (AGGREGATE, "a task"), 1.0)[0]
 
-    assert weights(0.5, 0.4).tolist() == [1, 0]
-    assert weights(0.5, 1.0).tolist() == pytest.approx([0.5, 0.5])
-    assert weights(0.5, 9.0).tolist() == pytest.approx([0.2, 0.8])  # the aggregate keeps its share
-    assert weights(-0.5, 0.5).tolist() == [1, 0]
+    assert weights(0.5, 1.9).tolist() == [1, 0]
+    assert weights(0.5, 2.5).tolist() == pytest.approx([0.5, 0.5])
+    assert weights(0.5, 11.0).tolist() == pytest.approx([0.2, 0.8])  # the aggregate keeps its share
+    assert weights(-0.5, 2.0).tolist() == [1, 0]
+
+
+def test_generic_kernels_take_over_where_the_training_rows_speak_for_them():
+    """Shares are of null deviations: odds·e^evidence for the meta-tasks, e^z/2 for each of two generic kernels."""
+    meta = torch.tensor([[1.0]], dtype=torch.float64)
+    terms = of_kernels(0.0, 2.0, 6.0, deviation=2.0)  # z = 0, 1, 3
+    weights, share = with_generic(meta, terms, torch.tensor([1.5], dtype=torch.float64))
+    odds = np.array([RELATED_ODDS * np.exp(1.5), np.e / 2, np.e**3 / 2])
+    assert weights[0].tolist() == pytest.approx(odds / odds.sum()) and share.item() == pytest.approx(
+        odds[0] / odds.sum()
+    )
+    unequal = KernelTerms(terms.eta, terms.sigma, torch.tensor([[4.0, 2.0, 2.0]], dtype=torch.float64))
+    weights, share = with_generic(meta, unequal, torch.tensor([-40.0], dtype=torch.float64))
+    assert share.item() < 1e-15 and weights[0, 0].item() < 1e-15
+    weights, _ = with_generic(meta, unequal, torch.tensor([1.5], dtype=torch.float64))
+    assert weights[0, 0] / weights[0, 1] == pytest.approx(odds[0] / odds[1] / 2)  # twice the deviation, half the weight

@@ -13,7 +13,7 @@ from scipy import stats
 import m2st_core as m2st
 from m2st_core.kernels import LinearKernel
 from m2st_core.learners.meta_witness import fit_witness
-from m2st_core.learners.warm_start import RIDGE, _shrunk, prior_alignment, prior_weights, shrunk_heads
+from m2st_core.learners.warm_start import prior_weights, shrunk_heads
 from m2st_core.presets import PRESETS
 from m2st_core.tasks.meta import as_meta_sample
 from m2st_core.testing import run_tests
@@ -23,11 +23,11 @@ OURS = [name for name, method in m2st.METHODS.items() if method.adapt]
 CPU = torch.device("cpu")
 
 
-def tasks(count=6, seed=1):
+def tasks(count=12, seed=1):
     """Mean shifts of either sign along the first column, with sizes that differ between tasks and samples."""
     return {
         f"shift {index}": m2st.make_task("mean_shift", shift=(-1) ** index * 0.8, dimension=6).sample(
-            20 + 3 * index, 35 - 2 * index, seed=seed + index
+            20 + 3 * (index % 6), 35 - 2 * (index % 6), seed=seed + index
         )
         for index in range(count)
     }
@@ -55,52 +55,6 @@ def target(n=40, m=30, shift=0.8, seed=50):
     return m2st.make_task("mean_shift", shift=shift, dimension=6).sample(n, m, seed=seed)
 
 
-def test_padding_holding_out_and_alignment_equal_plain_loops():
-    """ψ is white within samples, but for a ridge, with uncorrelated d_i; the prior comes from d_i·d'_i, held out."""
-    meta = as_meta_sample(tasks(4))
-    train, held = meta.hold_out(0.25, [torch.Generator().manual_seed(5)])
-    raw = meta.rows @ torch.randn(6, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-    centre, transform, prior, _ = prior_alignment(raw, *((p.x_weight, p.y_weight) for p in (train, held)))
-    inside, overall, products, noise, freedom = np.zeros((2, 2)), np.zeros((2, 2)), [], [], 0
-    for index, (x, y) in enumerate(tasks(4).values()):
-        n, m = len(x), len(y)
-        kept, aside = (set(torch.nonzero(part.x_weight[0, index]).flatten().tolist()) for part in (train, held))
-        assert len(aside) == n // 4 and kept | aside == set(range(n)) and not kept & aside
-        kept_y, aside_y = (set(torch.nonzero(part.y_weight[0, index]).flatten().tolist()) for part in (train, held))
-        assert len(aside_y) == m // 4 and kept_y | aside_y == set(range(n, n + m)) and not kept_y & aside_y
-        f = raw[0, index].numpy()
-        d, d_held = (
-            f[sorted(rows)].mean(0) - f[sorted(other)].mean(0) for rows, other in ((kept, kept_y), (aside, aside_y))
-        )
-        products.append((d @ transform[0].numpy()) * (d_held @ transform[0].numpy()))
-        noise.append((1 / len(kept) + 1 / len(kept_y)) * (1 / len(aside) + 1 / len(aside_y)))
-        overall += np.outer(*[f[:n].mean(0) - f[n : n + m].mean(0)] * 2)
-        for part in (f[:n], f[n : n + m]):
-            inside += (len(part) - 1) * np.cov(part.T)
-            freedom += len(part) - 1
-    covariance = inside / freedom
-    ridged = covariance + RIDGE * 2 / freedom * np.diag(covariance).mean() * np.eye(2)
-    axes = transform[0].numpy()
-    assert axes.T @ ridged @ axes == pytest.approx(np.eye(2), abs=1e-5)
-    assert (axes.T @ overall @ axes)[0, 1] == pytest.approx(0, abs=1e-10)
-    mean, error = np.mean(products, axis=0), np.sqrt(np.maximum(np.var(products, axis=0, ddof=1), np.mean(noise))) / 2
-    assert (mean < 2 * error).all()  # nothing is certain from 4 tasks, so all positive means are kept
-    assert prior[0].numpy() == pytest.approx(np.clip(mean, 0, None), abs=1e-12) and prior[0, 1] > 0.1
-
-
-def test_directions_that_are_not_certain_are_shrunk_or_dropped():
-    """mean·(1 − (2·error/mean)²), 0 below two standard errors; padding and gaps do not count."""
-    g = torch.Generator().manual_seed(1)
-    products = torch.randn(1, 50, 3, generator=g, dtype=torch.float64) + torch.tensor([1.0, 0.1, -1.0])
-    complete = torch.ones(1, 50, 1, dtype=torch.float64)
-    complete[0, 40:] = 0
-    found = _shrunk(products, 0.1 * complete, complete)[0]
-    mean, error = products[0, :40, 0].mean().item(), products[0, :40, 0].std().item() / 40**0.5
-    assert found.tolist() == pytest.approx([mean * (1 - (2 * error / mean) ** 2), 0, 0])
-    noisy = _shrunk(products, 100 * complete, complete)[0]  # nothing is certain: all positive means stay
-    assert noisy.tolist() == pytest.approx([max(0, value) for value in products[0, :40].mean(0).tolist()])
-
-
 def test_what_is_learned_is_what_differed(learner):
     """Along the leading feature the meta-tasks differ; it follows the column that was shifted, not the other."""
     assert learner.prior[0] > 1.5 * learner.prior[1] and learner.prior[0] > 0.1
@@ -110,14 +64,6 @@ def test_what_is_learned_is_what_differed(learner):
     correlations = [abs(np.corrcoef(leading, grid[0, :, column])[0, 1]) for column in range(6)]
     assert correlations[0] > 0.8 and max(correlations[1:]) < 0.4
     assert learner.task_names == tuple(tasks())
-
-
-def test_training_stops_where_held_out_rows_say(learner):
-    """With 300 rows the networks overfit: the training error goes on falling, the held-out gain falls back."""
-    course = learner.course
-    assert course.step.tolist() == list(range(0, 201, 20))
-    assert course.train[-1, 0] < course.train[5, 0] < course.train[0, 0] == pytest.approx(np.log(2))
-    assert course.held_out[-1, 0] < course.held_out.max() - 0.02
 
 
 def test_the_kernel_and_the_witness_equal_their_formulas(learner):
@@ -134,7 +80,8 @@ def test_the_kernel_and_the_witness_equal_their_formulas(learner):
     head = shrunk_heads(features, as_meta_sample(tasks()))[0, 0]
     assert torch.allclose(head, s / (s + 1 / len(first.x) + 1 / len(first.y)) * (means[0] - means[1]), atol=1e-10)
     witness = fit_witness(learner.knowledge, TwoSample(x[None], y[None]), PRESETS["recommended"], [])
-    direction = s / (s + 1 / 9 + 1 / 7) * (psi_x.mean(0) - psi_y.mean(0))
+    variance = (8 * psi_x.var(0) + 6 * psi_y.var(0)) / 14
+    direction = s / (s + variance * (1 / 9 + 1 / 7)) * (psi_x.mean(0) - psi_y.mean(0)) / variance
     assert torch.allclose(witness(x[None])[0], psi_x @ direction, atol=1e-12)
 
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 from m2st_core.criterion import mmd2_unbiased
 from m2st_core.device import one_thread_per_operation
-from m2st_core.kernels import GaussianKernel, LaplaceKernel, MixtureKernel
+from m2st_core.kernels import GaussianKernel, LaplaceKernel, LinearKernel, MixtureKernel
 from m2st_core.testing import permutation
 from m2st_core.testing.permutation import (
     permutation_p_value,
@@ -57,6 +57,26 @@ def test_blocks_do_not_change_the_statistic(block_rows, monkeypatch):
     members = random_memberships(7, 10, 30, [np.random.default_rng(0)])[0]
     found, _ = permuted_mmd2(kernel, pooled, members, 7, float64)
     assert torch.allclose(found, direct(kernel, pooled, members), atol=1e-12)
+
+
+@pytest.mark.parametrize("gaussian_share", [0.0, 0.3])
+def test_inner_products_permuted_through_sums_equal_their_gram_matrices(gaussian_share):
+    """Far from the origin, where sums lose digits; with and without a kernel that needs its Gram matrix."""
+    linear = LinearKernel(rows(2, 3, 3, 2, seed=4))  # two runs, three kernels
+    generic = GaussianKernel(torch.tensor([[0.8], [2.0]], dtype=float64))
+    shares = torch.tensor([0.5, 0.2, 0.3]).double() * (1 - gaussian_share)
+    weights = torch.cat([shares, torch.tensor([gaussian_share]).double()]).expand(2, -1)
+    mixed = MixtureKernel([linear, generic], [3, 1], weights)
+    assert mixed.inner_product is (gaussian_share == 0)
+    pooled = rows(2, 17, 3) + 100
+    members = random_memberships(7, 10, 30, [np.random.default_rng(seed) for seed in range(2)])
+    found, _ = permuted_mmd2(mixed, pooled, members, 7, float64)
+    for run in range(2):
+        expected = gaussian_share * direct(gaussian([0.8, 2.0][run]), pooled[run], members[run])
+        for index, share in enumerate(shares):
+            own = LinearKernel(linear.matrix[run, index].detach())
+            expected = expected + share * direct(own, pooled[run] - 100, members[run])
+        assert torch.allclose(found[run], expected, atol=1e-9)
 
 
 def test_a_batch_equals_a_loop():

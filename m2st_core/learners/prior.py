@@ -1,0 +1,133 @@
+"""How related tasks differ: the directions that help with a task they were not learned from, and how much to expect.
+
+In features whitened within samples, task i's difference of means is d_i = δ_i + noise of variance τ_i = 1/n_i + 1/m_i.
+A direction is worth something if it shows differences in tasks that had no say in it, so tasks are left out in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from m2st_core.rng import Streams
+
+FOLDS = 10
+FEWEST_TASKS = 5  # with fewer, halves of the rows are left out in turn instead of tasks
+PRICE = 4.0  # log-likelihood that a direction must gain on tasks left out to be more likely real than not
+SHARED_PRICE = 2.0  # the same for the tasks' common direction, of which there is but one
+LEAST = 1e-3  # of the noise: the prior of a direction for which nothing speaks
+
+
+@dataclass(frozen=True)
+class Differences:
+    """d (R, T, Q) of T tasks, their noise τ (R, T), and the raw features' covariance within samples (R, Q, Q)."""
+
+    means: Tensor
+    noise: Tensor
+    covariance: Tensor
+
+    def whitened(self, ridge: Tensor | float) -> tuple[Differences, Tensor]:
+        """The same in whitened features, and the transform (R, Q, Q) that whitens.
+
+        The covariance gets ``ridge``, a number or (R, 1), times its mean diagonal: features that vary little are
+        trusted little.
+        """
+        diagonal = self.covariance.diagonal(dim1=-2, dim2=-1)
+        level = ridge * diagonal.mean(dim=-1, keepdim=True) + torch.finfo(torch.float32).tiny
+        factor = torch.linalg.cholesky(self.covariance + torch.diag_embed(level.expand_as(diagonal)))
+        whiten = torch.linalg.inv(factor).mT
+        return Differences(self.means @ whiten, self.noise, whiten.mT @ self.covariance @ whiten), whiten
+
+    def tasks(self, which: Tensor) -> Differences:
+        """Some of the tasks: indices (R, ·)."""
+        means = self.means.take_along_dim(which[..., None], dim=1)
+        return Differences(means, self.noise.take_along_dim(which, dim=1), self.covariance)
+
+
+def leading_directions(found: Differences, count: int, shared: bool) -> Tensor:
+    """The directions along which the tasks differ most, of unit variance within samples: (R, Q, count).
+
+    With ``shared`` the first is that of the tasks' mean difference, which is strong where every task's samples stand in
+    the same order (reference first, changed second), and the others are orthogonal to it. Larger tasks weigh more.
+    Directions that the tasks do not have are 0.
+    """
+    weighted = found.means * found.noise.rsqrt()[..., None]  # R x T x Q
+    energy = weighted.square().sum(dim=(1, 2))[:, None]
+    chosen = []
+    if shared:
+        mean = (weighted * found.noise.rsqrt()[..., None]).sum(dim=1)
+        mean = mean / mean.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(mean.dtype).tiny)
+        weighted = weighted - (weighted @ mean[..., None]) * mean[:, None]
+        chosen.append(mean[..., None])
+    more = count - len(chosen)
+    if weighted.shape[1] <= weighted.shape[2]:
+        values, vectors = torch.linalg.eigh(weighted @ weighted.mT)
+        values, vectors = values[:, -more:].flip(-1), vectors[..., -more:].flip(-1)
+        real = values > 1e-12 * energy
+        length = values.where(real, 1.0).sqrt()
+        axes = weighted.mT @ vectors * (real / length)[:, None]
+    else:
+        axes = torch.linalg.eigh(weighted.mT @ weighted).eigenvectors[..., -more:].flip(-1)
+    axes = torch.cat([*chosen, axes], dim=-1)
+    axes = torch.nn.functional.pad(axes, (0, count - axes.shape[-1]))
+    variance = (axes * (found.covariance @ axes)).sum(dim=1, keepdim=True)
+    return axes * variance.clamp(min=torch.finfo(axes.dtype).tiny).rsqrt()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What tasks say about directions that others chose: the prior (R, count), and the evidence for them all (R,)."""
+
+    prior: Tensor
+    evidence: Tensor
+
+
+def judge(folds: Sequence[tuple[Differences, Differences]], count: int, shared: bool) -> Verdict:
+    """The size s of the differences along each leading direction, found on tasks left out, times P(it is real).
+
+    t_i = u·d_i of a task left out is N(0, τ_i) if the direction u means nothing, N(0, s+τ_i) if tasks differ along it
+    in either sense, and N(μ, τ_i), s = μ², if all do in the same sense, which is asked of the shared direction only.
+    """
+    views = [(fresh.means @ leading_directions(seen, count, shared), fresh.noise) for seen, fresh in folds]
+    t = torch.cat([view for view, _ in views], dim=1)  # R x T x count
+    precision = torch.cat([noise for _, noise in views], dim=1)[..., None].reciprocal()
+    size, gain = _either_sense(t, precision)
+    prior, evidence = size * (gain - PRICE).sigmoid(), gain - PRICE
+    if shared:
+        size, gain = _same_sense(t[..., :1], precision)
+        prior[:, :1] = torch.maximum(prior[:, :1], size * (gain - SHARED_PRICE).sigmoid())
+        evidence[:, :1] = torch.maximum(evidence[:, :1], gain - SHARED_PRICE)
+    least = LEAST / precision.mean(dim=1)
+    return Verdict(torch.maximum(prior, least), evidence.clamp(min=0).sum(dim=-1))
+
+
+def _either_sense(t: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
+    """s and its log-likelihood ratio, for t (R, T, k) of precision 1/τ (R, T, 1): (R, k), (R, k)."""
+    square = t.square() * precision  # t²/τ
+    size = ((square - 1) * precision).sum(dim=1) / precision.square().sum(dim=1)
+    size = size.clamp(min=0)
+    ratio = size[:, None] * precision  # s/τ
+    gain = 0.5 * (square * ratio / (1 + ratio) - ratio.log1p()).sum(dim=1)
+    return size, gain.clamp(min=0)
+
+
+def _same_sense(t: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
+    """μ² (without its noise) and the log-likelihood ratio of a common mean μ > 0: (R, k), (R, k)."""
+    total = precision.sum(dim=1)
+    mean = (t * precision).sum(dim=1) / total
+    size = (mean.square() - 1 / total).clamp(min=0).where(mean > 0, 0.0)
+    return size, (0.5 * mean.square() * total).where(mean > 0, 0.0)
+
+
+def task_folds(found: Differences, streams: Sequence[Streams]) -> Iterator[tuple[Differences, Differences]]:
+    """The tasks without a tenth of them, and that tenth, ten times."""
+    tasks = found.means.shape[1]
+    folds = min(FOLDS, tasks)
+    orders = [torch.randperm(tasks, generator=stream.torch("tasks left out")) for stream in streams]
+    order = torch.stack(orders).to(found.means.device)
+    place = torch.arange(tasks, device=order.device) % folds
+    for fold in range(folds):
+        yield found.tasks(order[:, place != fold]), found.tasks(order[:, place == fold])
