@@ -35,7 +35,7 @@ FIGURES: dict[str, Callable[[pd.DataFrame], go.Figure]] = {
     "tasks": tasks_figure,
     "ablation": ablation_figure,
 }
-BENCHMARKS = "permutation, calibration, power, transfer, relatedness, meta"
+BENCHMARKS = "permutation, calibration, power, adaptation, transfer, relatedness, meta"
 
 
 class OneLineParser(argparse.ArgumentParser):
