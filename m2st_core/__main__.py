@@ -36,7 +36,7 @@ FIGURES: dict[str, Callable[[pd.DataFrame], go.Figure]] = {
     "tasks": tasks_figure,
     "ablation": ablation_figure,
 }
-BENCHMARKS = "permutation, calibration, power, adaptation, transfer, meta"
+BENCHMARKS = "permutation, calibration, power, adaptation, transfer, meta, sweep"
 
 
 class OneLineParser(argparse.ArgumentParser):
