@@ -2,9 +2,13 @@
 
 import streamlit as st
 
+from m2st_core.dashboard.guard import run_guarded
 from m2st_core.dashboard.status import show_status
 
-PAGES = {"pages/one_test.py": ("One test", "🔬")}
+PAGES = {
+    "pages/one_test.py": ("One test", "🔬"),
+    "pages/power_lab.py": ("Power lab", "📈"),
+}
 
 
 def main() -> None:
@@ -12,7 +16,7 @@ def main() -> None:
     st.set_page_config(page_title="Meta two-sample testing", page_icon="🔬", layout="wide")
     pages = [st.Page(path, title=title, icon=icon) for path, (title, icon) in PAGES.items()]
     page = st.navigation(pages, position="top")
-    page.run()
+    run_guarded(page.run)
     show_status()
 
 

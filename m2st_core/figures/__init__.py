@@ -2,6 +2,7 @@
 
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import (
+    FIGURES,
     ablation_figure,
     closeness_figure,
     power_figure,
@@ -12,6 +13,7 @@ from m2st_core.figures.power import (
 from m2st_core.figures.samples import samples_figure
 
 __all__ = [
+    "FIGURES",
     "ablation_figure",
     "closeness_figure",
     "null_figure",
