@@ -2,12 +2,13 @@
 
 import streamlit as st
 
-from m2st_core.dashboard.guard import run_guarded
 from m2st_core.dashboard.status import show_status
 
 PAGES = {
     "pages/one_test.py": ("One test", "🔬"),
     "pages/power_lab.py": ("Power lab", "📈"),
+    "pages/reproduce.py": ("Reproduce the paper", "📄"),
+    "pages/runs.py": ("Runs", "🗂️"),
 }
 
 
@@ -16,7 +17,7 @@ def main() -> None:
     st.set_page_config(page_title="Meta two-sample testing", page_icon="🔬", layout="wide")
     pages = [st.Page(path, title=title, icon=icon) for path, (title, icon) in PAGES.items()]
     page = st.navigation(pages, position="top")
-    run_guarded(page.run)
+    page.run()
     show_status()
 
 

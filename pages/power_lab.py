@@ -4,6 +4,7 @@ import re
 
 import streamlit as st
 
+from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.sweep_controls import ask_sweep, load_controls
 from m2st_core.dashboard.sweep_queue import RunStatus
 from m2st_core.dashboard.sweep_results import show_code, show_results, show_training
@@ -93,4 +94,4 @@ def show_foreign(run: str) -> None:
     show_code(found.spec)
 
 
-main()
+run_page(main)

@@ -1,4 +1,4 @@
-"""No user ever sees a traceback."""
+"""What every page runs in: the app around it, and no traceback for any user."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ import uuid
 from collections.abc import Callable
 
 import streamlit as st
+from streamlit import config
+from streamlit.runtime.pages_manager import PagesManager
 
 log = logging.getLogger(__name__)
 
 
-def run_guarded(page: Callable[[], None]) -> None:
+def run_page(page: Callable[[], None]) -> None:
     """Run a page. Bad input is said in its own words; surprises get a reference, under which the log has the rest."""
+    if PagesManager.uses_pages_directory and not config.get_option("global.appTest"):
+        # A link straight to a page of a server that has just started: streamlit has not run app.py yet, and would
+        # show the page without it.
+        PagesManager.uses_pages_directory = False
+        st.rerun()
     try:
         page()
     except ValueError as error:

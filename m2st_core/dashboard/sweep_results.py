@@ -24,20 +24,17 @@ COLUMNS = {
     "m_te": "m_te",
     "rate": "rejected",
     "error": "± SE",
-    "low": "Wilson low",
-    "high": "Wilson high",
+    "interval": "95 % interval",
     "repeats": "repeats",
     "tests": "tests",
     "published": "published",
-    "published_error": "published ± SE",
     "difference": "difference in SE",
     "doubt": "doubt",
 }
 HELPS = {
     "rejected": "Share of the test samples that were rejected: power, or type-I error when there is no difference.",
     "± SE": "Standard error between repeats; with one repeat, that of the binomial.",
-    "Wilson low": "Lower end of Wilson's 95 % interval for all tests together, without the spread between repeats.",
-    "Wilson high": "Upper end of Wilson's 95 % interval for all tests together, without the spread between repeats.",
+    "95 % interval": "Wilson's interval for all tests together, which leaves the spread between repeats out.",
     "published": "The paper's number for the same setting.",
     "difference in SE": "Ours minus published, in standard errors of both.",
     "doubt": "Why a published number is no target.",
@@ -69,21 +66,19 @@ def show_figure(spec: SweepSpec, table: pd.DataFrame, key: str, kind: str = "pow
 
 def show_table(table: pd.DataFrame, key: str) -> None:
     """The numbers; columns that say nothing here are left out."""
-    shown = table[[name for name in COLUMNS if name in table]].rename(columns=COLUMNS)
+    interval = [f"{low:.3f} – {high:.3f}" for low, high in zip(table["low"], table["high"], strict=True)]
+    shown = table.assign(interval=interval)[list(COLUMNS)].rename(columns=COLUMNS)
     for name in ("preset", "C", "N", "m_tr"):
         if shown[name].nunique() <= 1:
             shown = shown.drop(columns=name)
     if shown["published"].isna().all():
-        shown = shown.drop(columns=["published", "published ± SE", "difference in SE", "doubt"])
-    elif not shown["doubt"].astype(bool).any():
+        shown = shown.drop(columns=["published", "difference in SE"])
+    if not shown["doubt"].astype(bool).any():
         shown = shown.drop(columns="doubt")
-    numbers = [name for name in shown if name in HELPS or name == "published ± SE"]
-    config = {
-        name: st.column_config.NumberColumn(format="%+.1f" if "difference" in name else "%.3f", help=HELPS.get(name))
-        for name in numbers
-        if name != "doubt"
-    }
-    st.dataframe(shown, hide_index=True, width="stretch", key=f"{key}_table", column_config=config)
+    formats = {"rejected": "%.3f", "± SE": "%.3f", "published": "%.3f", "difference in SE": "%+.1f"}
+    config = {name: st.column_config.Column(help=help_) for name, help_ in HELPS.items()}
+    config |= {name: st.column_config.NumberColumn(format=f, help=HELPS[name]) for name, f in formats.items()}
+    st.dataframe(shown, hide_index=True, width="stretch", key=f"{key}_table", column_config=config, placeholder="–")
 
 
 def show_results(spec: SweepSpec, rows: pd.DataFrame, key: str, kind: str = "power") -> None:

@@ -20,6 +20,14 @@ def published_power() -> pd.DataFrame:
     return pd.read_csv(HERE / "published_power.csv").fillna({"doubt": ""})
 
 
+def published_table(experiment: str) -> pd.DataFrame:
+    """The published numbers of one figure or table; a figure has those that the tables print for its setting."""
+    known = published_power()
+    if experiment in ("fig2a", "fig3c"):  # C=0.3, N=100, m_tr=50 per mode
+        return known[known["table"].isin(["Table 5", "Table 6"]) & (known["n_tasks"] == 100)]
+    return known[known["table"] == f"Table {experiment.removeprefix('table')}"]
+
+
 @cache
 def published_gamma() -> pd.DataFrame:
     """The paper's γ̂ for each closeness."""

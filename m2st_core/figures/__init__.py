@@ -1,5 +1,6 @@
 """Room 7: numbers → plotly figures."""
 
+from m2st_core.figures.compare import compare_figure
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import (
     FIGURES,
@@ -16,6 +17,7 @@ __all__ = [
     "FIGURES",
     "ablation_figure",
     "closeness_figure",
+    "compare_figure",
     "null_figure",
     "power_figure",
     "samples_figure",

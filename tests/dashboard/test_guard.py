@@ -5,7 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 def test_bad_input_is_said_and_surprises_get_a_reference(caplog):
     def page():
-        from m2st_core.dashboard.guard import run_guarded
+        from m2st_core.dashboard.guard import run_page
 
         def bad():
             raise ValueError("The store can not be made.")
@@ -13,8 +13,8 @@ def test_bad_input_is_said_and_surprises_get_a_reference(caplog):
         def surprise():
             raise KeyError("secret detail")
 
-        run_guarded(bad)
-        run_guarded(surprise)
+        run_page(bad)
+        run_page(surprise)
 
     app = AppTest.from_function(page).run()
     assert not app.exception and app.error[0].value == "The store can not be made."

@@ -46,7 +46,6 @@ def open_page():
 
     def open_(path, **query):
         app = AppTest.from_file(APP, default_timeout=60)
-        app.run()
         app.switch_page(path)
         for name, value in query.items():
             app.query_params[name] = value

@@ -44,7 +44,7 @@ def test_a_link_with_settings_trains_and_shows_curves(store, open_page, until, c
     names = [trace.get("name") for trace in charts(app)[0]["data"]]
     assert "MMD-M" in names and "limit" in names
     table = app.dataframe[0].value
-    assert len(table) == 4 and (table["Wilson low"] <= table["rejected"]).all()
+    assert len(table) == 4 and all(" – " in interval for interval in table["95 % interval"])
     assert app.query_params["run"] == spec_of(app).hash[:12]
 
 
@@ -95,3 +95,9 @@ def test_a_larger_grid_is_shown_as_it_was_run(store, finished, open_page):
     store.set_state(run, "done")
     app = open_page(PAGE, run=run)
     assert "larger grid than the controls" in words(app) and len(app.dataframe) == 1
+
+
+def test_a_store_that_can_not_be_used_is_a_sentence(store, open_page, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("M2ST_HOME", str(tmp_path / "file"))
+    assert "can not be made" in words(open_page(PAGE))
