@@ -55,20 +55,17 @@ def show_one(run: Run) -> None:
     show_code(run.spec)
     with st.container(horizontal=True):
         st.page_link("pages/power_lab.py", label="Open in Power lab", icon="📈", query_params={"run": run.id})
-        if st.button(
-            "Delete…", key="runs_delete", help="Forget this run and those of its cells that no other run has."
-        ):
+        with st.popover("Delete…", help="Forget this run. You are asked before anything is lost."):
             confirm_delete(run)
 
 
-@st.dialog("Delete this run?")
 def confirm_delete(run: Run) -> None:
     """Ask before anything is lost."""
     st.write(
         f"**{run.name}** ({run.id}) will be gone, with those of its results that no other run has. "
         "This can not be undone."
     )
-    if st.button("Delete", type="primary", key="runs_delete_sure", help="Delete it now."):
+    if st.button("Delete it", type="primary", key="runs_delete", help="Delete this run now."):
         try:
             sweep_queue().delete(run.id)
         except ValueError as error:
