@@ -10,7 +10,7 @@ from m2st_core.experiments.committed import committed_rows
 from m2st_core.experiments.paper import PAPER, PaperExperiment
 from m2st_core.experiments.summary import published_gamma, published_table
 
-SCALES = {"quick": "Quick: 2 repeats × 20 test samples", "full": "Full: the paper's 20 repeats × 100"}
+SCALES = {"Quick": "quick", "Full": "full"}
 
 
 def pick_experiment() -> PaperExperiment:
@@ -62,15 +62,17 @@ def show_committed(experiment: PaperExperiment) -> None:
 def show_own(experiment: PaperExperiment) -> None:
     """Step 2: run it here, through the same queue as every other sweep."""
     st.subheader("Ours, computed here")
-    scale = st.segmented_control(
+    chosen = st.segmented_control(
         "Scale",
         list(SCALES),
-        default="quick",
+        default="Quick",
         required=True,
         key="paper_scale",
-        format_func=lambda scale: SCALES[scale],
-        help="Quick shows the shape with wide bands; full has the paper's precision and may take an hour.",
+        bind="query-params",
+        help="Quick: 2 repeats × 20 test samples, which show the shape with wide bands. Full: the paper's 20 × 100, "
+        "which may take an hour.",
     )
+    scale = SCALES[chosen]
     spec = experiment.spec(scale)
     run = spec.hash[:12]
     if sweep_queue().status(run) is None:

@@ -96,7 +96,7 @@ class SweepQueue:
             else:
                 self._counter += 1
                 self._jobs[run] = SweepJob(run, spec, name, self._counter, {session})
-            self._change.notify()
+            self._change.notify_all()
             return run
 
     def cancel(self, run: str, session: str | None = None) -> None:
@@ -112,6 +112,11 @@ class SweepQueue:
             if job.state == "waiting":
                 del self._jobs[run]
                 self.store.set_state(run, "cancelled", STOPPED)
+
+    def wait(self, run: str, seconds: float) -> None:
+        """Return when nobody computes this run, or after this long."""
+        with self._change:
+            self._change.wait_for(lambda: run not in self._jobs, seconds)
 
     def delete(self, run: str) -> None:
         """Forget a run that nobody computes."""
@@ -210,6 +215,7 @@ class SweepQueue:
             else:
                 del self._jobs[job.run]
             self.store.set_state(job.run, "running" if again else state, "" if again else message)
+            self._change.notify_all()
 
     def _others_wait(self, job: SweepJob) -> bool:
         with self._change:

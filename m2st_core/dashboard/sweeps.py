@@ -17,6 +17,7 @@ from m2st_core.experiments.spec import SweepSpec
 from m2st_core.experiments.store import Store
 
 POLL_SECONDS = 1.0
+STOP_SECONDS = 2.5  # a cancelled sweep stops within two
 STATE_ICONS = {
     "waiting": "⏳",
     "running": "▶️",
@@ -159,4 +160,6 @@ def _cancel_button(run: str, status: RunStatus, key: str) -> None:
         help_ = "Stop this run and no other. What was computed is kept, and Resume goes on from there."
     if st.button("Cancel", key=f"{key}_cancel", help=help_):
         sweep_queue().cancel(run, session if own else None)
+        if not (own and others):
+            sweep_queue().wait(run, STOP_SECONDS)
         st.rerun()

@@ -182,6 +182,8 @@ _worker: dict[str, Any] = {}
 
 def _start_worker(reports: Any, stopped: Any, turn: Any, device: str, threads: int, owner: int) -> None:
     """Once per process: its threads, its device, and a watch that ends it when its owner is gone."""
+    if hasattr(os, "nice"):
+        os.nice(10)  # whoever started the work comes first: a server stays responsive
     torch.set_num_threads(threads)
     if device.startswith("cuda"):
         with turn.get_lock():
