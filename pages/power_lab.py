@@ -6,7 +6,7 @@ import streamlit as st
 
 from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.sweep_controls import ask_sweep, load_controls
-from m2st_core.dashboard.sweep_queue import RunStatus
+from m2st_core.dashboard.sweep_jobs import RunStatus
 from m2st_core.dashboard.sweep_results import show_code, show_results, show_training
 from m2st_core.dashboard.sweeps import cost_in_words, start, sweep_queue, watch
 from m2st_core.experiments.spec import SpecError, SweepSpec
@@ -57,6 +57,7 @@ def main() -> None:
         if sweep_queue().store.run(linked) is None:
             st.warning(f"There is no run {linked!r} here. It may have been deleted; **Runs** lists what there is.")
         st.query_params.pop("run", None)
+        st.session_state.pop("lab_run", None)
     known = sweep_queue().status(run)
     if known is None:
         st.write(cost_in_words(spec))

@@ -30,10 +30,11 @@ def show_history() -> list[Run]:
     }
     st.dataframe(history, hide_index=True, width="stretch", key="runs_table", column_config=config)
     labels = {row.run: f"{row.run} · {row.state} · {row.name}" for row in history.itertuples()}
-    linked = [run for run in st.query_params.get_all("run") if run in labels]
-    if "runs_shown" not in st.session_state:
-        st.session_state["runs_shown"] = linked[:MOST_COMPARED] or [history["run"].iloc[0]]
-    st.session_state["runs_shown"] = [run for run in st.session_state["runs_shown"] if run in labels]
+    linked = [run for run in st.query_params.get_all("run") if run in labels][:MOST_COMPARED]
+    if linked and linked != st.session_state.get("runs_linked"):  # a link, rather than what this page wrote itself
+        st.session_state["runs_shown"] = linked
+    shown = [run for run in st.session_state.get("runs_shown", [history["run"].iloc[0]]) if run in labels]
+    st.session_state["runs_shown"] = shown
     chosen = st.multiselect(
         "Runs to look at",
         list(labels),
@@ -42,7 +43,7 @@ def show_history() -> list[Run]:
         max_selections=MOST_COMPARED,
         help="One run is shown in full; two to six are compared. The link in the address bar keeps the choice.",
     )
-    st.query_params["run"] = chosen
+    st.query_params["run"] = st.session_state["runs_linked"] = chosen
     found = [sweep_queue().store.run(run) for run in chosen]
     return [run for run in found if run is not None]
 

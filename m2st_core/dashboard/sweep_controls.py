@@ -27,6 +27,16 @@ KEYS = {
     "n_permutations": "lab_permutations",
     "seed": "seed",
 }
+BOUNDS: dict[str, tuple[float, float]] = {
+    "lab_closeness": (0.0, 0.6),
+    "lab_tasks": (1, 500),
+    "lab_rows": (4, 1000),
+    "lab_train": (2, 2000),
+    "lab_repeats": (1, 100),
+    "lab_tests": (1, 1000),
+    "lab_alpha": (0.01, 0.2),
+    "seed": (0, 2**31 - 1),
+}
 SINGLE = {"closeness": "lab_closeness", "n_tasks": "lab_tasks", "m_tr": "lab_train"}
 SEVERAL = {"methods": "lab_methods", "m_te": "lab_test"}
 
@@ -64,7 +74,7 @@ def ask_sweep() -> dict[str, Any]:
         )
     )
     help_ = "Target rows that methods with a split learn from. They are never tested; more teach a better kernel."
-    values["m_tr"] = (_whole(f"Training rows m_tr, {unit}", "lab_train", 2, 2000, 50, help_),)
+    values["m_tr"] = (_whole(f"Training rows m_tr, {unit}", "lab_train", 50, help_),)
     with st.expander("Meta-tasks"):
         values |= _ask_meta_tasks(unit)
     with st.expander("How exactly to measure"):
@@ -74,11 +84,10 @@ def ask_sweep() -> dict[str, Any]:
 
 
 def _ask_meta_tasks(unit: str) -> dict[str, Any]:
-    tasks = _whole("Meta-tasks N", "lab_tasks", 1, 500, 100, "Related tasks to learn from. More teach a better kernel.")
+    tasks = _whole("Meta-tasks N", "lab_tasks", 100, "Related tasks to learn from. More teach a better kernel.")
     closeness = st.slider(
         "Closeness C",
-        0.0,
-        0.6,
+        *BOUNDS["lab_closeness"],
         0.3,
         0.05,
         key="lab_closeness",
@@ -86,7 +95,7 @@ def _ask_meta_tasks(unit: str) -> dict[str, Any]:
         help="How far the meta-tasks are from the target: 0 is nearly the target itself, 0.6 is hardly related. "
         "Digits have no closeness: their meta-tasks are the other pairs of digits.",
     )
-    rows = _whole(f"Rows per meta-task, {unit}", "lab_rows", 4, 1000, 50, "Rows of each meta-task's two samples.")
+    rows = _whole(f"Rows per meta-task, {unit}", "lab_rows", 50, "Rows of each meta-task's two samples.")
     return {"n_tasks": (tasks,), "closeness": (float(closeness),), "rows_per_task": rows}
 
 
@@ -99,12 +108,11 @@ def _ask_precision() -> dict[str, Any]:
         help="recommended: our best settings. paper: the text, literally, which trains much longer. "
         "released: the published code's settings.",
     )
-    repeats = _whole("Repeats", "lab_repeats", 1, 100, 4, "Fresh meta-tasks and training rows each. More narrow bands.")
-    tests = _whole("Test samples per repeat", "lab_tests", 1, 1000, 50, "Fresh test samples per repeat and size.")
+    repeats = _whole("Repeats", "lab_repeats", 4, "Fresh meta-tasks and training rows each. More narrow bands.")
+    tests = _whole("Test samples per repeat", "lab_tests", 50, "Fresh test samples per repeat and size.")
     alpha = st.slider(
         "Level α",
-        0.01,
-        0.2,
+        *BOUNDS["lab_alpha"],
         0.05,
         0.01,
         key="lab_alpha",
@@ -128,7 +136,8 @@ def _ask_precision() -> dict[str, Any]:
     }
 
 
-def _whole(label: str, key: str, least: int, most: int, default: int, help_: str) -> int:
+def _whole(label: str, key: str, default: int, help_: str) -> int:
+    least, most = (int(bound) for bound in BOUNDS[key])
     return int(st.number_input(label, least, most, default, 1, key=key, bind="query-params", help=help_))
 
 
@@ -136,14 +145,12 @@ def load_controls(spec: SweepSpec) -> bool:
     """Set the controls to a spec, before they are drawn; False, and nothing changes, where they can not show it."""
     if any(len(getattr(spec, name)) != 1 for name in SINGLE) or not set(spec.m_te) <= set(SIZES):
         return False
-    if spec.n_permutations not in PERMUTATIONS or not all(0.01 <= a <= 0.2 for a in (spec.alpha,)):
-        return False
     state: dict[str, Any] = {key: getattr(spec, name) for name, key in KEYS.items()}
     state |= {key: getattr(spec, name)[0] for name, key in SINGLE.items()}
     state |= {key: list(getattr(spec, name)) for name, key in SEVERAL.items()}
-    state |= {"task": TASKS[spec.task].title}
-    state |= {f"{spec.task}_{name}": value for name, value in spec.settings.items()}
-    if state["lab_closeness"] > 0.6 or state["lab_tasks"] > 500 or spec.repeats > 100 or spec.tests > 1000:
+    if spec.n_permutations not in PERMUTATIONS or any(not a <= state[key] <= b for key, (a, b) in BOUNDS.items()):
         return False
+    state["task"] = TASKS[spec.task].title
+    state |= {f"{spec.task}_{name}": value for name, value in spec.settings.items()}
     st.session_state.update(state)
     return True

@@ -8,10 +8,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
 
+from m2st_core.dashboard.sweep_jobs import RunState, RunStatus, SweepJob, in_turns
 from m2st_core.experiments.cost import machine_factor
 from m2st_core.experiments.executors import Executor
 from m2st_core.experiments.spec import SweepSpec
@@ -19,7 +18,6 @@ from m2st_core.experiments.store import Store
 from m2st_core.experiments.sweep import SweepFailed, SweepProgress, run_sweep, warm_up
 from m2st_core.types import Cancelled
 
-RunState = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
 PER_SESSION = 3  # sweeps that wait or run
 IN_ALL = 30
 TURN_SECONDS = 60.0  # after this long, a sweep makes room for another session's and goes on in its next turn
@@ -33,36 +31,6 @@ class QueueFull(ValueError):
 
 class _Yield(Cancelled):
     """Another session's turn has come."""
-
-
-@dataclass
-class SweepJob:
-    """A sweep that waits or runs. It stops when every session that asked for it has cancelled."""
-
-    run: str
-    spec: SweepSpec
-    name: str
-    number: int
-    sessions: set[str]
-    state: Literal["waiting", "running"] = "waiting"
-    progress: SweepProgress | None = None
-    stop: bool = False
-
-
-@dataclass(frozen=True)
-class RunStatus:
-    """What a page says of a run; ``place`` counts the sweeps that come before it."""
-
-    state: RunState
-    message: str = ""
-    progress: SweepProgress | None = None
-    place: int = 0
-    sessions: frozenset[str] = field(default_factory=frozenset)
-
-    @property
-    def active(self) -> bool:
-        """Whether there is something to wait for."""
-        return self.state in ("waiting", "running")
 
 
 class SweepQueue:
@@ -151,16 +119,8 @@ class SweepQueue:
             return running, len(self._jobs) - running
 
     def _order(self) -> list[SweepJob]:
-        """The waiting sweeps as they will start: sessions take turns, each session's sweeps in the order it asked."""
         waiting = [job for job in self._jobs.values() if job.state == "waiting"]
-        served, clock, order = dict(self._served), self._counter, []
-        while waiting:
-            job = min(waiting, key=lambda job: (min(served.get(s, 0) for s in job.sessions), job.number))
-            clock += 1
-            served |= dict.fromkeys(job.sessions, clock)
-            waiting.remove(job)
-            order.append(job)
-        return order
+        return in_turns(waiting, self._served)
 
     def _work(self) -> None:
         """The thread that owns the workers."""

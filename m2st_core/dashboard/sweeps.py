@@ -10,7 +10,8 @@ import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from m2st_core.dashboard.sweep_queue import QueueFull, RunStatus, SweepQueue
+from m2st_core.dashboard.sweep_jobs import RunStatus
+from m2st_core.dashboard.sweep_queue import QueueFull, SweepQueue
 from m2st_core.experiments.cost import predict
 from m2st_core.experiments.executors import Executor, make_executor
 from m2st_core.experiments.spec import SweepSpec

@@ -21,11 +21,19 @@ SMALL = SweepSpec(
 )  # fmt: skip
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_real_server(tmp_path_factory):
+    """No test touches the user's store or starts processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("M2ST_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setattr(sweeps, "start_executor", InlineExecutor)
+        yield
+
+
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     """The server's store, empty."""
     monkeypatch.setenv("M2ST_HOME", str(tmp_path))
-    monkeypatch.setattr(sweeps, "start_executor", InlineExecutor)
     st.cache_resource.clear()
     yield Store(tmp_path)
     st.cache_resource.clear()
