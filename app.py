@@ -4,7 +4,12 @@ import streamlit as st
 
 from m2st_core.dashboard.status import show_status
 
-PAGES = {"pages/one_test.py": ("One test", "🔬")}
+PAGES = {
+    "pages/one_test.py": ("One test", "🔬"),
+    "pages/power_lab.py": ("Power lab", "📈"),
+    "pages/reproduce.py": ("Reproduce the paper", "📄"),
+    "pages/runs.py": ("Runs", "🗂️"),
+}
 
 
 def main() -> None:

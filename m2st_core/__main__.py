@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import pandas as pd
-import plotly.graph_objects as go
-from scipy import stats
 
 from m2st_core import METHODS, PRESETS, load_learner, meta_train, two_sample_test
 from m2st_core.experiments.cost import predict
@@ -24,18 +22,12 @@ from m2st_core.experiments.gamma import GAMMA, GammaSpec, run_gamma, summarise_g
 from m2st_core.experiments.paper import PAPER
 from m2st_core.experiments.spec import SweepSpec
 from m2st_core.experiments.store import Store
-from m2st_core.experiments.summary import as_text, summarise
+from m2st_core.experiments.summary import as_text, null_band, summarise
 from m2st_core.experiments.sweep import SweepFailed, SweepProgress, run_sweep
-from m2st_core.figures import ablation_figure, power_figure, tasks_figure, type_1_figure
+from m2st_core.figures import FIGURES, power_figure, type_1_figure
 from m2st_core.tasks.tables import read_csv_pair, read_meta_csv
 from m2st_core.types import Cancelled, TestResult
 
-FIGURES: dict[str, Callable[[pd.DataFrame], go.Figure]] = {
-    "power": power_figure,
-    "closeness": power_figure,
-    "tasks": tasks_figure,
-    "ablation": ablation_figure,
-}
 BENCHMARKS = "permutation, calibration, power, adaptation, transfer, meta, sweep"
 
 
@@ -254,9 +246,7 @@ def write(rows: pd.DataFrame, spec: SweepSpec, options: argparse.Namespace, kind
         rows.to_csv(options.out, index=False)
     if options.figure:
         if spec.null:
-            tests = spec.repeats * spec.tests
-            low, high = stats.binom.interval(0.99, tests, spec.alpha)
-            figure = type_1_figure(table, spec.alpha, (low / tests, high / tests))
+            figure = type_1_figure(table, spec.alpha, null_band(spec.alpha, spec.repeats * spec.tests))
         else:
             figure = FIGURES.get(kind, power_figure)(table)
         figure.write_html(options.figure, include_plotlyjs=True)

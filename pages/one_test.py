@@ -5,6 +5,7 @@ from collections.abc import Hashable
 import streamlit as st
 
 from m2st_core.dashboard import controls
+from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.jobs import Job, job_manager
 from m2st_core.dashboard.single_test import SingleTest
 from m2st_core.dashboard.words import p_value_in_words
@@ -159,4 +160,4 @@ def watch(settings: SingleTest) -> Job:
     return job
 
 
-main()
+run_page(main)

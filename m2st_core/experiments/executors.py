@@ -1,7 +1,7 @@
 """Where cells run: in this process, in a pool of processes, or on a Dask cluster. One small interface for all three.
 
 ``submit`` returns a Future. The function gets a ``progress`` that reports to ``executor.reports`` and raises Cancelled
-once ``cancel`` was called.
+once ``cancel`` was called. What is submitted after a cancel runs: an executor may serve one sweep after another.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from m2st_core.device import resolve_device
 from m2st_core.types import Cancelled, Progress
 
 REPORT_SECONDS = 0.25
+GRACE_SECONDS = 1.0  # for running jobs to reach their next step after a cancel, before their processes are ended
 Report = tuple[str, int, int]
 """(job, step, total)."""
 
@@ -43,7 +44,7 @@ class Executor(Protocol):
         """The progress that came in since the last call."""
 
     def cancel(self) -> None:
-        """Stop running jobs at their next step, and start no more."""
+        """Stop running jobs at their next step, and forget those that wait."""
 
     def close(self) -> None:
         """Let go of the workers."""
@@ -80,18 +81,17 @@ class InlineExecutor:
     def __init__(self, device: str = "auto") -> None:
         self._device = str(resolve_device(device))
         self._threads = ThreadPoolExecutor(1)
-        self._stop = threading.Event()
+        self._stop = threading.Event()  # of the jobs submitted since the last cancel
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
 
     def submit(self, job: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Run on the thread."""
-        progress = _progress(job, self._stop.is_set, self._reports.put)
-        return self._threads.submit(self._run, function, arguments, progress)
+        return self._threads.submit(self._run, job, function, arguments, self._stop)
 
-    def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...], progress: Progress) -> Any:
-        if self._stop.is_set():
+    def _run(self, job: str, function: Callable[..., Any], arguments: tuple[Any, ...], stop: threading.Event) -> Any:
+        if stop.is_set():
             raise Cancelled
-        return function(*arguments, self._device, progress)
+        return function(*arguments, self._device, _progress(job, stop.is_set, self._reports.put))
 
     def reports(self) -> Iterator[Report]:
         """The progress that came in since the last call."""
@@ -100,6 +100,7 @@ class InlineExecutor:
     def cancel(self) -> None:
         """Stop at the next step."""
         self._stop.set()
+        self._stop = threading.Event()
 
     def close(self) -> None:
         """Wait for the thread."""
@@ -112,37 +113,51 @@ class PoolExecutor:
     def __init__(self, workers: int | None = None, device: str = "auto") -> None:
         self.workers = workers or os.cpu_count() or 1
         self._context = multiprocessing.get_context("spawn")
-        self._stop = self._context.Event()
-        self._reports = self._context.Queue()
-        self._turn = self._context.Value("i", 0)
         self._device = str(resolve_device(device))
+        self._batch = 1  # what is submitted between two cancels
+        self._running: set[Future[Any]] = set()
         self._pool = self._start()
 
     def _start(self) -> ProcessPoolExecutor:
+        """New processes with a queue and a flag of their own: an ended process may hold a lock of the old ones."""
         threads = max(1, (os.cpu_count() or 1) // self.workers)
-        arguments = (self._reports, self._stop, self._turn, self._device, threads, os.getpid())
+        self._reports = self._context.Queue()
+        self._stopped = self._context.RawValue("i", self._batch - 1)  # batches up to this one are to stop
+        turn = self._context.Value("i", 0)
+        arguments = (self._reports, self._stopped, turn, self._device, threads, os.getpid())
         return ProcessPoolExecutor(self.workers, self._context, _start_worker, arguments)
 
     def submit(self, job: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Run in a process; when one was lost, the pool is made anew."""
         outcome: Future[Any] = Future()
         try:
-            inner = self._pool.submit(_run_in_worker, job, function, arguments)
+            inner = self._pool.submit(_run_in_worker, self._batch, job, function, arguments)
         except BrokenProcessPool:
             self._pool.shutdown(wait=False)
             self._pool = self._start()
-            inner = self._pool.submit(_run_in_worker, job, function, arguments)
-        inner.add_done_callback(lambda done: _copy(done, outcome))
+            inner = self._pool.submit(_run_in_worker, self._batch, job, function, arguments)
+        self._running.add(inner)
+        inner.add_done_callback(lambda done: self._finish(done, outcome))
         return outcome
+
+    def _finish(self, done: Future[Any], outcome: Future[Any]) -> None:
+        self._running.discard(done)
+        _copy(done, outcome)
 
     def reports(self) -> Iterator[Report]:
         """The progress that came in since the last call."""
         return _drain(self._reports)
 
     def cancel(self) -> None:
-        """Stop at the next step."""
-        self._stop.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Stop at the next step; processes whose next step is far are ended, and others take their place."""
+        self._stopped.value = self._batch
+        self._batch += 1
+        left = [future for future in tuple(self._running) if not future.cancel()]
+        if wait(left, GRACE_SECONDS).not_done:
+            for process in list((self._pool._processes or {}).values()):
+                process.kill()
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = self._start()
 
     def close(self) -> None:
         """End the processes."""
@@ -165,14 +180,16 @@ def _copy(done: Future[Any], outcome: Future[Any]) -> None:
 _worker: dict[str, Any] = {}
 
 
-def _start_worker(reports: Any, stop: Any, turn: Any, device: str, threads: int, owner: int) -> None:
+def _start_worker(reports: Any, stopped: Any, turn: Any, device: str, threads: int, owner: int) -> None:
     """Once per process: its threads, its device, and a watch that ends it when its owner is gone."""
+    if hasattr(os, "nice"):
+        os.nice(10)  # whoever started the work comes first: a server stays responsive
     torch.set_num_threads(threads)
     if device.startswith("cuda"):
         with turn.get_lock():
             device = f"cuda:{turn.value % torch.cuda.device_count()}"
             turn.value += 1
-    _worker.update(reports=reports, stop=stop, device=device)
+    _worker.update(reports=reports, stopped=stopped, device=device)
 
     def watch() -> None:
         while os.getppid() == owner:
@@ -182,10 +199,13 @@ def _start_worker(reports: Any, stop: Any, turn: Any, device: str, threads: int,
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _run_in_worker(job: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    if _worker["stop"].is_set():
+def _run_in_worker(batch: int, job: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    def stopped() -> bool:
+        return bool(_worker["stopped"].value >= batch)
+
+    if stopped():
         raise Cancelled
-    return function(*arguments, _worker["device"], _progress(job, _worker["stop"].is_set, _worker["reports"].put))
+    return function(*arguments, _worker["device"], _progress(job, stopped, _worker["reports"].put))
 
 
 class DaskExecutor:
@@ -202,7 +222,8 @@ class DaskExecutor:
             raise ValueError(f"There is no Dask scheduler at {address!r} ({type(error).__name__}).") from None
         self._device, self._resources = device, resources
         self._topic = f"m2st-{uuid.uuid4().hex}"
-        self._event = distributed.Event(self._topic, client=self._client)
+        self._new_event = lambda: distributed.Event(f"m2st-{uuid.uuid4().hex}", client=self._client)
+        self._event = self._new_event()  # of the jobs submitted since the last cancel
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
         self._client.subscribe_topic(self._topic, lambda event: self._reports.put(tuple(event[1])))
         self._futures: set[Any] = set()
@@ -214,6 +235,7 @@ class DaskExecutor:
         task = self._client.submit(
             _run_on_cluster,
             self._topic,
+            self._event.name,
             job,
             function,
             arguments,
@@ -248,6 +270,7 @@ class DaskExecutor:
     def cancel(self) -> None:
         """Tasks that wait are forgotten; those that run look at the event. Dask itself can not stop them."""
         self._event.set()
+        self._event = self._new_event()
         self._client.cancel(list(self._futures))
 
     def close(self) -> None:
@@ -255,11 +278,11 @@ class DaskExecutor:
         self._client.close()
 
 
-def _run_on_cluster(topic: str, job: str, function: Callable[..., Any], arguments: Any, device: str) -> Any:
+def _run_on_cluster(topic: str, event: str, job: str, function: Callable[..., Any], arguments: Any, device: str) -> Any:
     import distributed
 
     worker = distributed.get_worker()
-    stop = distributed.Event(topic, client=distributed.get_client())
+    stop = distributed.Event(event, client=distributed.get_client())
     progress = _progress(job, stop.is_set, lambda report: worker.log_event(topic, report))
     return function(*arguments, str(resolve_device(device)), progress)
 

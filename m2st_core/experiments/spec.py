@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -139,6 +140,12 @@ class SweepSpec:
     def hash(self) -> str:
         """The same for the same spec, on every machine."""
         return digest(self.to_dict())
+
+    @property
+    def size(self) -> int:
+        """At most this many cells, known without listing them."""
+        grid = (self.closeness, self.n_tasks, self.m_tr, self.m_te, self.methods)
+        return self.repeats * math.prod(len(values) for values in grid)
 
     def cells(self) -> Iterator[Cell]:
         """Every cell once, repeat by repeat, so that whole curves appear early and then get smoother."""

@@ -12,9 +12,10 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,25 @@ CREATE TABLE measurements (key TEXT PRIMARY KEY, spec TEXT NOT NULL, rows TEXT N
 
 class StoreError(ValueError):
     """The store can not be used, and why."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A sweep that somebody asked for, and where it stood when its owner last said."""
+
+    id: str
+    name: str
+    spec: SweepSpec
+    state: str
+    message: str
+    created: float
+    updated: float
+
+
+@lru_cache(maxsize=128)
+def _cells(spec_json: str) -> dict[str, Cell]:
+    """The cells of a spec by key; hashing a large grid is worth doing once."""
+    return {cell.key: cell for cell in SweepSpec.from_json(spec_json).cells()}
 
 
 def default_home() -> Path:
@@ -102,7 +122,9 @@ class Store:
 
     def results(self, cells: Iterable[Cell]) -> dict[str, CellResult]:
         """What is known of these cells, by key."""
-        keys = [cell.key for cell in cells]
+        return self._results([cell.key for cell in cells])
+
+    def _results(self, keys: Sequence[str]) -> dict[str, CellResult]:
         found: dict[str, CellResult] = {}
         with self._connect() as db:
             for start in range(0, len(keys), 500):
@@ -175,6 +197,12 @@ class Store:
                 "UPDATE runs SET state = ?, message = ?, updated = ? WHERE id = ?", (state, message, time.time(), run)
             )
 
+    def run(self, run: str) -> Run | None:
+        """The run with exactly this id."""
+        with self._connect() as db:
+            found = db.execute("SELECT * FROM runs WHERE id = ?", (run,)).fetchone()
+        return None if found is None else Run(found[0], found[1], SweepSpec.from_json(found[2]), *found[3:])
+
     def spec(self, run: str) -> SweepSpec:
         """The spec of a run; the start of its id is enough."""
         with self._connect() as db:
@@ -190,9 +218,9 @@ class Store:
             frame = pd.read_sql_query("SELECT * FROM runs ORDER BY updated DESC", db)
         done, cells = [], []
         for text in frame["spec"]:
-            wanted = list(SweepSpec.from_json(text).cells())
+            wanted = _cells(text)
             cells.append(len(wanted))
-            done.append(len(self.results(wanted)))
+            done.append(len(self._results(list(wanted))))
         return frame.assign(done=done, cells=cells)
 
     def delete_run(self, run: str) -> None:
@@ -202,19 +230,19 @@ class Store:
         with self._connect() as db:
             for other, text in db.execute("SELECT id, spec FROM runs").fetchall():
                 if other != spec.hash[:12]:
-                    others |= {cell.key for cell in SweepSpec.from_json(text).cells()}
-            own = [(cell.key,) for cell in spec.cells() if cell.key not in others]
+                    others |= set(_cells(text))
+            own = [(key,) for key in _cells(spec.to_json()) if key not in others]
             db.executemany("DELETE FROM cells WHERE key = ?", own)
             db.execute("DELETE FROM runs WHERE id = ?", (spec.hash[:12],))
 
     def rows(self, spec: SweepSpec) -> pd.DataFrame:
         """The spec's finished cells as a tidy table, one row each, in the order of the grid."""
-        cells = list(spec.cells())
-        known = self.results(cells)
+        cells = _cells(spec.to_json())
+        known = self._results(list(cells))
         rows = []
-        for cell in cells:
-            if cell.key in known:
-                result = known[cell.key]
+        for key, cell in cells.items():
+            if key in known:
+                result = known[key]
                 values = asdict(cell)
                 values.pop("settings")
                 rows.append(

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 KEYS = ["task", "null", "method", "preset", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te"]
+MEASURED = ["rate", "error", "low", "high", "repeats", "tests", "published", "published_error", "difference", "doubt"]
 HERE = Path(__file__).parent
 
 
@@ -16,6 +18,14 @@ HERE = Path(__file__).parent
 def published_power() -> pd.DataFrame:
     """The paper's tables; ``doubt`` says why a number is no target."""
     return pd.read_csv(HERE / "published_power.csv").fillna({"doubt": ""})
+
+
+def published_table(experiment: str) -> pd.DataFrame:
+    """The published numbers of one figure or table; a figure has those that the tables print for its setting."""
+    known = published_power()
+    if experiment in ("fig2a", "fig3c"):  # C=0.3, N=100, m_tr=50 per mode
+        return known[known["table"].isin(["Table 5", "Table 6"]) & (known["n_tasks"] == 100)]
+    return known[known["table"] == f"Table {experiment.removeprefix('table')}"]
 
 
 @cache
@@ -27,27 +37,51 @@ def published_gamma() -> pd.DataFrame:
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean rejection rate and its standard error between repeats, for each point of the grid.
 
-    With one repeat the error is that of the binomial. Where the paper has the same point, its number stands beside
+    With one repeat the error is that of the binomial. ``low`` and ``high`` are Wilson's 95 % interval for all tests
+    together, which leaves the spread between repeats out. Where the paper has the same point, its number stands beside
     ours, with the difference in standard errors of both.
     """
     if rows.empty:
-        return pd.DataFrame(columns=[*KEYS, "rate", "error", "repeats", "tests", "published", "difference", "doubt"])
+        return pd.DataFrame(columns=[*KEYS, *MEASURED])
     rows = rows.assign(
         **{key: rows[key].astype("Float64") for key in ("closeness", "n_tasks", "rows_per_task", "m_tr")}
     )
     grouped = rows.groupby(KEYS, dropna=False, sort=False)
     table = grouped.agg(
-        rate=("rate", "mean"), spread=("rate", "std"), repeats=("repeat", "nunique"), tests=("tests", "sum")
+        rate=("rate", "mean"),
+        spread=("rate", "std"),
+        repeats=("repeat", "nunique"),
+        tests=("tests", "sum"),
+        rejections=("rejections", "sum"),
     ).reset_index()
+    table["low"], table["high"] = wilson(table.pop("rejections"), table["tests"])
     binomial = np.sqrt(table["rate"] * (1 - table["rate"]) / table["tests"])
     between = table["spread"] / np.sqrt(table["repeats"])
     table["error"] = between.where(table["repeats"] > 1, binomial)
     return _beside_published(table.drop(columns="spread"))
 
 
+def wilson(rejections: pd.Series, tests: pd.Series, z: float = 1.96) -> tuple[pd.Series, pd.Series]:
+    """Wilson's interval for a share: (lower, upper).
+
+    >>> [round(float(end[0]), 3) for end in wilson(pd.Series([0]), pd.Series([100]))]
+    [0.0, 0.037]
+    """
+    share = rejections / tests
+    centre = (share + z**2 / (2 * tests)) / (1 + z**2 / tests)
+    half = z * np.sqrt(share * (1 - share) / tests + z**2 / (4 * tests**2)) / (1 + z**2 / tests)
+    return (centre - half).clip(lower=0), (centre + half).clip(upper=1)
+
+
+def null_band(alpha: float, tests: int) -> tuple[float, float]:
+    """Where the rejection rate of a test of level α lies 99 times of 100 if nothing differs."""
+    low, high = stats.binom.interval(0.99, tests, alpha)
+    return low / tests, high / tests
+
+
 def _beside_published(table: pd.DataFrame) -> pd.DataFrame:
     known = published_power()
-    known = known[known["target"].str.startswith("HDGM") & known["table"].isin(["Table 5", "Table 6"])]
+    known = known[known["target"].str.startswith("HDGM") & known["table"].isin(["Table 3", "Table 5", "Table 6"])]
     lookup = {
         (r.method, float(r.n_tasks), float(r.closeness), float(r.m_tr), int(r.m_te)): (r.power, r.std_error, r.doubt)
         for r in known.itertuples()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +47,11 @@ class Job:
 
 
 class SweepFailed(RuntimeError):
-    """Some cells could not be computed; the others are in the store."""
+    """Some cells could not be computed; the others are in the store. ``sentences``: what a user can do about it."""
+
+    def __init__(self, message: str, sentences: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.sentences = tuple(sentences)
 
 
 def run_sweep(
@@ -76,11 +80,22 @@ def run_sweep(
         store.set_state(run, "failed", f"{type(error).__name__}: {error}")
         raise
     if owner.errors:
-        message = "; ".join(sorted(set(owner.errors)))
+        message = "; ".join(sorted({_in_words(error) for error in owner.errors}))
         store.set_state(run, "failed", message)
-        raise SweepFailed(f"{len(owner.errors)} jobs of {len(owner.cells)} cells failed: {message}")
+        sentences = sorted({str(error) for error in owner.errors if isinstance(error, ValueError)})
+        raise SweepFailed(f"{len(owner.errors)} jobs of {len(owner.cells)} cells failed: {message}", sentences)
     store.set_state(run, "done")
     return store.rows(spec)
+
+
+def warm_up(executor: Executor) -> None:
+    """Have every worker start and load what cells need, so that the first sweep does not wait for it."""
+    spec = SweepSpec(methods=("MMD-M",), m_te=(4,), repeats=executor.workers, tests=1, n_permutations=19)
+    wait([executor.submit("warm-up", run_cell, cell, None) for cell in spec.cells()])
+
+
+def _in_words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 class _Owner:
@@ -100,7 +115,7 @@ class _Owner:
         self.to_train: deque[LearnerSpec] = deque()
         self.parts: dict[str, LearnerParts] = {}
         self.jobs: dict[Future[Any], Job] = {}
-        self.errors: list[str] = []
+        self.errors: list[BaseException] = []
         self.learners = 0
         self.began = time.monotonic()
         for cell in missing:
@@ -163,7 +178,7 @@ class _Owner:
             self._submit(job)
             return
         if error is not None:
-            self.errors.append(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+            self.errors.append(error)
             if isinstance(job.what, LearnerSpec):
                 del self.waiting[job.what.key]
             return

@@ -110,3 +110,7 @@ def training_figure(course: dict[str, list[float]]) -> go.Figure:
         if any(not np.isnan(value) for value in course[key]):
             figure.add_scatter(x=course["step"], y=course[key], mode="lines+markers", name=name, line={"color": colour})
     return laid_out(figure, x_title="step", y_title="criterion")
+
+
+FIGURES = {"power": power_figure, "closeness": power_figure, "tasks": tasks_figure, "ablation": ablation_figure}
+"""The figure of each kind of experiment."""

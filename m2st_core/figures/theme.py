@@ -11,8 +11,8 @@ OBSERVED_COLOUR = "#D55E00"
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800")
 DASHES = ("solid", "dash", "dot", "dashdot")
 ORDER = (
-    "Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D", "MMD-O", "C2ST-L", "C2ST-S", "Meta-WiTS", "Meta-Witness", "Meta-FUSE",
-    "MMD-FUSE", "MMD-M", "ME", "SCF", "Meta-MKL-A", "Meta-Best1", "AGT-MKL", "AGT-MKL-A", "Meta-MKL-SI", "MMD-D w/ AC",
+    "Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D", "MMD-O", "C2ST-L", "C2ST-S", "MMD-FUSE", "Meta-Witness", "Meta-FUSE",
+    "Meta-WiTS", "MMD-M", "ME", "SCF", "Meta-MKL-A", "Meta-Best1", "AGT-MKL", "AGT-MKL-A", "Meta-MKL-SI", "MMD-D w/ AC",
 )  # fmt: skip
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from m2st_core.experiments import sweep as sweep_module
-from m2st_core.experiments.executors import DaskExecutor, InlineExecutor, PoolExecutor, make_executor
+from m2st_core.experiments.executors import DaskExecutor, InlineExecutor, PoolExecutor, WorkerLost, make_executor
 from m2st_core.experiments.spec import LIMIT, SweepSpec
 from m2st_core.experiments.store import Store, StoreError
-from m2st_core.experiments.summary import as_text, summarise
-from m2st_core.experiments.sweep import SweepFailed, run_sweep
+from m2st_core.experiments.summary import as_text, null_band, published_table, summarise
+from m2st_core.experiments.sweep import SweepFailed, run_sweep, warm_up
 from m2st_core.types import Cancelled
 
 ROOT = Path(__file__).parents[2]
@@ -108,6 +108,52 @@ def test_cancelling_keeps_what_is_done_and_the_run_goes_on(reference, tmp_path):
     assert same(run(SPEC, store), reference) and store.runs()["state"].item() == "done"
 
 
+def hang(device, progress):
+    """A job whose next step is far away."""
+    progress(0, 1, 0.0)
+    time.sleep(60)
+
+
+def steps(device, progress):
+    """A job of many short steps."""
+    for step in range(6000):
+        progress(step, 6000, 0.0)
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("work", [steps, hang])
+def test_a_pool_stops_within_two_seconds_and_serves_the_next(work):
+    executor = PoolExecutor(workers=1)
+    try:
+        warm_up(executor)
+        running, waiting = executor.submit("a", work), executor.submit("b", work)
+        while not list(executor.reports()):
+            time.sleep(0.05)
+        began = time.monotonic()
+        executor.cancel()
+        for future in (running, waiting):
+            assert isinstance(future.exception(timeout=2), Cancelled | WorkerLost)
+        assert time.monotonic() - began < 2
+        assert executor.submit("c", answer).result(timeout=60) == 42
+    finally:
+        executor.close()
+
+
+def answer(device, progress):
+    progress(1, 1, 0.0)
+    return 42
+
+
+def test_an_inline_executor_serves_the_next_after_a_cancel():
+    executor = InlineExecutor()
+    stopped = executor.submit("a", steps)
+    time.sleep(0.1)
+    executor.cancel()
+    assert executor.submit("b", answer).result(timeout=5) == 42
+    assert isinstance(stopped.exception(), Cancelled)
+    executor.close()
+
+
 def test_a_killed_owner_loses_only_cells_in_flight(reference, tmp_path):
     script = f"""
     from m2st_core.experiments.executors import InlineExecutor
@@ -167,8 +213,9 @@ def test_a_failing_cell_is_reported_and_the_others_are_kept(tmp_path, monkeypatc
 
     monkeypatch.setattr(sweep_module, "run_cell", sometimes)
     store = Store(tmp_path)
-    with pytest.raises(SweepFailed, match="4 jobs of 12 cells failed: RuntimeError: no luck"):
+    with pytest.raises(SweepFailed, match="4 jobs of 12 cells failed: RuntimeError: no luck") as failed:
         run(SPEC, store)
+    assert failed.value.sentences == ()  # for users are only the messages of bad input
     assert len(store.rows(SPEC)) == 8 and store.runs()["state"].item() == "failed"
 
 
@@ -185,6 +232,11 @@ def test_dask_gives_the_same_rows(reference, tmp_path):
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
     ) as cluster:
         executor = DaskExecutor(cluster.scheduler_address)
+        stopped = executor.submit("stopped", steps)
+        while not list(executor.reports()):
+            time.sleep(0.05)
+        executor.cancel()
+        assert isinstance(stopped.exception(timeout=5), Cancelled)
         rows = run_sweep(SPEC, Store(tmp_path), executor)
         executor.close()
     assert same(rows, reference)
@@ -219,6 +271,7 @@ def test_runs_are_listed_found_and_deleted(reference, tmp_path):
         run(spec, store)
     assert store.runs()["done"].tolist() == [8, 4]
     assert store.spec(second.hash[:5]) == second
+    assert store.run(second.hash[:12]).spec == second and store.run(second.hash[:5]) is None
     with pytest.raises(StoreError, match="There is no run"):
         store.spec("zzz")
     store.delete_run(second.hash[:12])
@@ -235,3 +288,12 @@ def test_summaries_have_errors_between_repeats_and_published_numbers(reference):
     found = summarise(known).iloc[0]
     assert found["published"] == 0.759 and found["difference"] > 0
     assert "published 0.759" in as_text(summarise(known)) and "Nothing" in as_text(summarise(rows.head(0)))
+    assert found["low"] < rows.head(1)["rate"].item() < found["high"]
+    ablation = rows.assign(method="Meta-KL", n_tasks=100, closeness=0.3, m_tr=10, m_te=200).head(1)
+    assert summarise(ablation)["published"].item() == 0.509  # Table 3
+
+
+def test_a_valid_test_lies_in_the_band_and_tables_are_found():
+    low, high = null_band(0.05, 2000)
+    assert 0.035 < low < 0.05 < high < 0.065
+    assert [len(published_table(name)) for name in ("table3", "table1", "fig2a", "fig2b")] == [7, 54, 14, 0]

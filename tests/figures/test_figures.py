@@ -6,6 +6,7 @@ import m2st_core as m2st
 from m2st_core.figures import (
     ablation_figure,
     closeness_figure,
+    compare_figure,
     null_figure,
     power_figure,
     samples_figure,
@@ -89,3 +90,11 @@ def test_type_one_ablation_and_training_figures_show_their_numbers():
     assert list(bars.y) == [0.06, 0.04] and list(points.x) == ["MMD-M"]
     curves = training_figure({"step": [0, 10], "train": [0.1, 0.2], "held_out": [float("nan")] * 2}).data
     assert [curve.name for curve in curves] == ["training rows"] and list(curves[0].y) == [0.1, 0.2]
+
+
+def test_compared_runs_share_a_colour_and_differ_in_line_and_marker():
+    rows = [row | {"run": run} for run in ("aaaaaa", "bbbbbb") for row in summary() + summary(m_te=100, rate=0.8)]
+    first, second = compare_figure(pd.DataFrame(rows), size_unit="per mode").data
+    assert list(first.x) == [50, 100] and list(first.y) == [0.5, 0.8] and first.name == "Meta-KL, aaaaaa"
+    assert first.line.color == second.line.color
+    assert first.line.dash != second.line.dash and first.marker.symbol != second.marker.symbol

@@ -1,0 +1,59 @@
+"""The store's runs as tables: what there is, and how some of them differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from m2st_core.dashboard.sweep_queue import SweepQueue
+from m2st_core.dashboard.sweeps import STATE_ICONS
+from m2st_core.experiments.spec import SweepSpec
+from m2st_core.experiments.store import Run
+from m2st_core.experiments.summary import summarise
+
+
+def run_history(queue: SweepQueue) -> pd.DataFrame:
+    """Every run, the newest first: id, state (as the queue knows it), name, how much is done, when."""
+    frame = queue.store.runs()
+    states = []
+    for run in frame["id"]:
+        status = queue.status(run)
+        state = "deleted" if status is None else status.state
+        states.append(f"{STATE_ICONS.get(state, '')} {state}")
+    return pd.DataFrame(
+        {
+            "run": frame["id"],
+            "state": states,
+            "name": frame["name"],
+            "done": (frame["done"] / frame["cells"].clip(lower=1)).astype(float),
+            "cells": frame["cells"],
+            "started": pd.to_datetime(frame["created"], unit="s", utc=True),
+            "last change": pd.to_datetime(frame["updated"], unit="s", utc=True),
+        }
+    )
+
+
+def spec_differences(specs: dict[str, SweepSpec]) -> pd.DataFrame:
+    """One row per entry, one column per run, and whether the runs differ there; differing entries first."""
+    entries = {name: _flat(spec) for name, spec in specs.items()}
+    keys = list(dict.fromkeys(key for values in entries.values() for key in values))
+    table = pd.DataFrame({name: [values.get(key, "–") for key in keys] for name, values in entries.items()}, index=keys)
+    differs = table.nunique(axis=1) > 1
+    return table.assign(differs=differs).sort_values("differs", ascending=False, kind="stable")
+
+
+def _flat(spec: SweepSpec) -> dict[str, str]:
+    values: dict[str, Any] = spec.to_dict()
+    settings = {f"settings.{name}": value for name, value in values.pop("settings").items()}
+    return {
+        name: ", ".join(f"{v}" for v in value) if isinstance(value, list) else f"{value}"
+        for name, value in (values | settings).items()
+    }
+
+
+def overlaid(runs: Sequence[Run], rows: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """One summary of several runs, each named in the column ``run``."""
+    tables = [summarise(part).assign(run=run.id[:6]) for run, part in zip(runs, rows, strict=True) if len(part)]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()

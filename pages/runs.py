@@ -1,0 +1,141 @@
+"""Runs: everything that was ever computed here; reopen, compare, go on, take away, delete."""
+
+import streamlit as st
+
+from m2st_core.dashboard.guard import run_page
+from m2st_core.dashboard.run_list import overlaid, run_history, spec_differences
+from m2st_core.dashboard.sweep_results import show_code, show_results, show_training, size_unit
+from m2st_core.dashboard.sweeps import cost_in_words, start, sweep_queue, watch
+from m2st_core.experiments.spec import SpecError, SweepSpec
+from m2st_core.experiments.store import Run
+from m2st_core.figures import compare_figure
+
+LARGEST_UPLOAD = 64 * 1024
+LARGEST_GRID = 20_000
+MOST_COMPARED = 6
+
+
+def show_history() -> list[Run]:
+    """Step 1: the list, and a choice from it that is also in the link."""
+    history = run_history(sweep_queue())
+    if history.empty:
+        st.info(
+            "There are no runs yet. Start one in **Power lab** or in **Reproduce the paper**, or import a spec below."
+        )
+        return []
+    config = {
+        "done": st.column_config.ProgressColumn(format="percent", help="Share of the cells that are computed."),
+        "started": st.column_config.DatetimeColumn(format="D MMM YYYY, HH:mm"),
+        "last change": st.column_config.DatetimeColumn(format="D MMM YYYY, HH:mm"),
+    }
+    st.dataframe(history, hide_index=True, width="stretch", key="runs_table", column_config=config)
+    labels = {row.run: f"{row.run} · {row.state} · {row.name}" for row in history.itertuples()}
+    linked = [run for run in st.query_params.get_all("run") if run in labels][:MOST_COMPARED]
+    if linked and linked != st.session_state.get("runs_linked"):  # a link, rather than what this page wrote itself
+        st.session_state["runs_shown"] = linked
+    shown = [run for run in st.session_state.get("runs_shown", [history["run"].iloc[0]]) if run in labels]
+    st.session_state["runs_shown"] = shown
+    chosen = st.multiselect(
+        "Runs to look at",
+        list(labels),
+        key="runs_shown",
+        format_func=lambda run: labels[run],
+        max_selections=MOST_COMPARED,
+        help="One run is shown in full; two to six are compared. The link in the address bar keeps the choice.",
+    )
+    st.query_params["run"] = st.session_state["runs_linked"] = chosen
+    found = [sweep_queue().store.run(run) for run in chosen]
+    return [run for run in found if run is not None]
+
+
+def show_one(run: Run) -> None:
+    """Step 2: one run, as its own page shows it, and what can be done with it."""
+    st.subheader(run.name)
+    watch(run.id, lambda status: show_results(run.spec, sweep_queue().store.rows(run.spec), "runs"), "runs")
+    show_training(run.spec)
+    show_code(run.spec)
+    with st.container(horizontal=True):
+        st.page_link("pages/power_lab.py", label="Open in Power lab", icon="📈", query_params={"run": run.id})
+        with st.popover("Delete…", help="Forget this run. You are asked before anything is lost."):
+            confirm_delete(run)
+
+
+def confirm_delete(run: Run) -> None:
+    """Ask before anything is lost."""
+    st.write(
+        f"**{run.name}** ({run.id}) will be gone, with those of its results that no other run has. "
+        "This can not be undone."
+    )
+    if st.button("Delete it", type="primary", key="runs_delete", help="Delete this run now."):
+        try:
+            sweep_queue().delete(run.id)
+        except ValueError as error:
+            st.error(str(error))
+        else:
+            st.rerun()
+
+
+def compare(runs: list[Run]) -> None:
+    """Step 2, for several: where their settings differ, and their curves in one chart."""
+    st.subheader("Where the settings differ")
+    table = spec_differences({f"{run.id[:6]}": run.spec for run in runs})
+    marks = table.pop("differs")
+    highlight = "background-color: rgba(230, 159, 0, 0.3); font-weight: bold"
+    styled = table.style.apply(lambda row: [highlight if marks[row.name] else ""] * len(row), axis=1)
+    st.dataframe(styled, width="stretch", key="runs_differences")
+    st.subheader("Their curves")
+    summary = overlaid(runs, [sweep_queue().store.rows(run.spec) for run in runs])
+    if summary.empty:
+        st.caption("None of these runs has results yet.")
+        return
+    units = {size_unit(run.spec.task) for run in runs}
+    figure = compare_figure(summary, size_unit=units.pop() if len(units) == 1 else "(unit of each run)")
+    alt = f"Rejection rates of {len(runs)} runs against the number of test rows, {len(figure.data)} curves."
+    st.plotly_chart(figure, width="stretch", key="runs_compare", alt=alt)
+
+
+def import_spec() -> None:
+    """Step 3: a spec from a file, checked before anything runs."""
+    with st.expander("Import a spec"):
+        file = st.file_uploader(
+            "Spec (TOML)", "toml", key="runs_upload", help="A file saved with Settings (TOML), at most 64 kB."
+        )
+        if file is None:
+            return
+        if file.size > LARGEST_UPLOAD:
+            st.error("This file has more than 64 kB, and a spec has a few lines. Choose another file.")
+            return
+        try:
+            spec = SweepSpec.from_toml(file.getvalue().decode("utf-8"))
+            if spec.size > LARGEST_GRID:
+                raise SpecError(
+                    f"This grid has {spec.size:,} points, and {LARGEST_GRID:,} is the most that is run here."
+                )
+        except UnicodeDecodeError:
+            st.error("This file is not text. A spec is a TOML file in UTF-8.")
+        except SpecError as error:
+            st.error("This spec can not be run:\n" + "".join(f"\n- {line}" for line in str(error).split("\n")))
+        else:
+            st.write(cost_in_words(spec))
+            if st.button("Run it", type="primary", key="runs_import", help="Put this sweep in the queue.") and (
+                run := start(spec)
+            ):
+                st.session_state["runs_next"] = [run]
+                st.rerun()
+
+
+def main() -> None:
+    """The page."""
+    st.title("Runs")
+    st.write("Every run is kept, with all that was computed. Reopen one, or choose several to compare them.")
+    if "runs_next" in st.session_state:
+        st.session_state["runs_shown"] = st.session_state.pop("runs_next")
+    chosen = show_history()
+    if len(chosen) == 1:
+        show_one(chosen[0])
+    elif chosen:
+        compare(chosen)
+    import_spec()
+
+
+run_page(main)

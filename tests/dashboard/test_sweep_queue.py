@@ -1,0 +1,177 @@
+"""The queue: fair, bounded, stopped one by one, and never losing what was computed."""
+
+import threading
+import time
+
+import pytest
+
+from m2st_core.dashboard import sweep_queue as module
+from m2st_core.dashboard.sweep_queue import PER_SESSION, QueueFull, SweepQueue
+from m2st_core.experiments.executors import InlineExecutor
+from m2st_core.experiments.spec import SweepSpec
+from m2st_core.experiments.store import Store
+from m2st_core.experiments.sweep import SweepFailed, SweepProgress
+
+SPEC = SweepSpec(methods=("MMD-M",), m_te=(10,), repeats=2, tests=4, n_permutations=39)
+
+
+def spec(seed):
+    return SPEC.with_(seed=seed)
+
+
+def wait_for(holds, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert holds()
+
+
+class Sweeps:
+    """Stands in for run_sweep: each sweep runs until it is let go, and notes when it began."""
+
+    def __init__(self, home):
+        self.home, self.began, self.release, self.errors = home, [], threading.Event(), {}
+
+    def __call__(self, spec, store, executor, *, name="", progress=None):
+        if store.home != self.home:  # what another test left in its queue
+            return
+        self.began.append(spec.seed)
+        while not self.release.wait(0.01):
+            progress(SweepProgress(2, 1, 1, 0, 0.5, 1.0, 1.0))
+        if spec.seed in self.errors:
+            raise self.errors[spec.seed]
+
+
+@pytest.fixture
+def sweeps(monkeypatch, tmp_path):
+    stand_in = Sweeps(tmp_path)
+    monkeypatch.setattr(module, "run_sweep", stand_in)
+    monkeypatch.setattr(module, "machine_factor", lambda: 1.0)
+    yield stand_in
+    stand_in.release.set()
+
+
+@pytest.fixture
+def queue(tmp_path, sweeps):
+    return SweepQueue(Store(tmp_path), InlineExecutor)
+
+
+def submit(queue, *jobs):
+    """Put (seed, session) pairs in the queue; the first is running when this returns."""
+    runs = []
+    for seed, session in jobs:
+        runs.append(queue.submit(spec(seed), session))
+        if len(runs) == 1:
+            wait_for(lambda: queue.status(runs[0]).state == "running")
+    return runs
+
+
+def test_sessions_take_turns_and_see_their_place(queue, sweeps):
+    runs = submit(queue, (0, "a"), (1, "a"), (2, "a"), (3, "b"), (4, "c"))
+    assert [queue.status(run).place for run in runs] == [0, 3, 4, 1, 2] and queue.counts() == (1, 4)
+    sweeps.release.set()
+    wait_for(lambda: queue.counts() == (0, 0))
+    assert sweeps.began == [0, 3, 4, 1, 2] and {queue.status(run).state for run in runs} == {"done"}
+
+
+def test_a_session_has_a_cap_of_its_own(queue):
+    submit(queue, *((seed, "a") for seed in range(PER_SESSION)))
+    with pytest.raises(QueueFull, match="You have 3 sweeps"):
+        queue.submit(spec(9), "a")
+    assert queue.submit(spec(0), "a") == spec(0).hash[:12]  # asking again for the same is no more
+    queue.submit(spec(9), "b")
+
+
+def test_cancelling_stops_one_job_and_no_other(queue, sweeps):
+    first, second, third = submit(queue, (0, "a"), (1, "b"), (2, "b"))
+    queue.cancel(second, "b")
+    assert queue.status(second).state == "cancelled" and queue.status(first).state == "running"
+    began = time.monotonic()
+    queue.cancel(first, "a")
+    wait_for(lambda: queue.status(first).state == "cancelled")
+    assert time.monotonic() - began < 2
+    wait_for(lambda: queue.status(third).state == "running")
+    queue.cancel("unknown", "a")
+
+
+def test_who_shares_a_run_withdraws_alone(queue):
+    (run,) = submit(queue, (0, "a"))
+    assert queue.submit(spec(0), "b") == run
+    queue.cancel(run, "a")
+    time.sleep(0.1)
+    assert queue.status(run).state == "running" and queue.status(run).sessions == {"b"}
+    queue.cancel(run)
+    wait_for(lambda: queue.status(run).state == "cancelled")
+
+
+def test_a_long_sweep_makes_room_and_goes_on(queue, sweeps, monkeypatch):
+    monkeypatch.setattr(module, "TURN_SECONDS", 0.05)
+    long, short = submit(queue, (0, "a"), (1, "b"))
+    wait_for(lambda: len(sweeps.began) >= 3)
+    assert sweeps.began[:3] == [0, 1, 0]
+    sweeps.release.set()
+    wait_for(lambda: queue.counts() == (0, 0))
+    assert queue.status(long).state == queue.status(short).state == "done"
+
+
+def test_failures_are_sentences_with_a_reference(queue, sweeps, caplog):
+    sweeps.errors = {0: KeyError("secret"), 1: SweepFailed("1 failed", ["There are 183 images."]), 2: SweepFailed("x")}
+    runs = submit(queue, (0, "a"), (1, "b"), (2, "c"))
+    sweeps.release.set()
+    wait_for(lambda: queue.counts() == (0, 0))
+    messages = [queue.status(run).message for run in runs]
+    assert all(
+        queue.status(run).state == "failed" and "kept" in message for run, message in zip(runs, messages, strict=True)
+    )
+    assert "secret" not in messages[0] and messages[1].startswith("There are 183 images.")
+    assert all(message.rstrip(".").split()[-1] in caplog.text for message in messages)
+    sweeps.errors = {}
+    queue.submit(spec(0), "a")
+    wait_for(lambda: queue.status(runs[0]).state == "done")
+
+
+def test_a_run_that_nobody_owns_is_interrupted_and_goes_on(queue, sweeps):
+    run = queue.store.start_run(spec(5))
+    assert queue.status(run).state == "interrupted" and queue.status("0" * 12) is None
+    sweeps.release.set()
+    queue.submit(queue.store.run(run).spec, "a")
+    wait_for(lambda: queue.status(run).state == "done")
+
+
+def test_what_runs_can_not_be_deleted(queue, sweeps):
+    (run,) = submit(queue, (0, "a"))
+    with pytest.raises(ValueError, match="Cancel it first"):
+        queue.delete(run)
+    sweeps.release.set()
+    wait_for(lambda: queue.counts() == (0, 0))
+    queue.delete(run)
+    assert queue.status(run) is None
+
+
+def test_workers_that_can_not_start_fail_the_job_and_are_tried_again(tmp_path, sweeps):
+    tries = []
+
+    def start():
+        tries.append(1)
+        if len(tries) < 3:  # when the queue starts, and for the first job
+            raise ValueError("There is no Dask scheduler at 'tcp://nowhere:1'.")
+        return InlineExecutor()
+
+    queue = SweepQueue(Store(tmp_path), start)
+    run = queue.submit(spec(0), "a")
+    wait_for(lambda: queue.status(run).state == "failed")
+    assert "no Dask scheduler" in queue.status(run).message
+    sweeps.release.set()
+    queue.submit(spec(0), "a")
+    wait_for(lambda: queue.status(run).state == "done")
+
+
+def test_real_sweeps_share_the_workers_after_a_cancel(tmp_path):
+    queue = SweepQueue(Store(tmp_path), InlineExecutor)
+    long = queue.submit(SPEC.with_(repeats=500), "a")
+    wait_for(lambda: queue.status(long).progress is not None and queue.status(long).progress.done >= 1)
+    queue.cancel(long, "a")
+    wait_for(lambda: queue.status(long).state == "cancelled", seconds=2)
+    short = queue.submit(spec(7), "b")
+    wait_for(lambda: queue.status(short).state == "done")
+    assert len(queue.store.rows(spec(7))) == 2 and 1 <= len(queue.store.rows(SPEC.with_(repeats=500))) < 500

@@ -1,0 +1,86 @@
+"""Pages with an empty store of their own, and sweeps in this process."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from m2st_core.dashboard import sweeps
+from m2st_core.experiments.executors import InlineExecutor
+from m2st_core.experiments.spec import SweepSpec
+from m2st_core.experiments.store import Store
+from m2st_core.experiments.sweep import run_sweep
+
+APP = Path(__file__).parents[2] / "app.py"
+SMALL = SweepSpec(
+    methods=("MMD-M", "limit"), m_te=(10, 20), m_tr=(8,), n_tasks=(4,), rows_per_task=8, repeats=2, tests=8,
+    n_permutations=99,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_real_server(tmp_path_factory):
+    """No test touches the user's store or starts processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("M2ST_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setattr(sweeps, "start_executor", InlineExecutor)
+        yield
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """The server's store, empty."""
+    monkeypatch.setenv("M2ST_HOME", str(tmp_path))
+    st.cache_resource.clear()
+    yield Store(tmp_path)
+    st.cache_resource.clear()
+
+
+@pytest.fixture
+def finished(store):
+    """A run that is done: its spec."""
+    executor = InlineExecutor()
+    run_sweep(SMALL, store, executor, name="A small run")
+    executor.close()
+    return SMALL
+
+
+@pytest.fixture
+def open_page():
+    """Open a page of the app with a URL; later runs go to the same page."""
+
+    def open_(path, **query):
+        app = AppTest.from_file(APP, default_timeout=60)
+        app.switch_page(path)
+        for name, value in query.items():
+            app.query_params[name] = value
+        app.run()
+        assert not app.exception
+        return app
+
+    return open_
+
+
+@pytest.fixture
+def until():
+    """Run a page until something holds (there are no timers here)."""
+
+    def until_(app, holds, seconds=60):
+        deadline = time.monotonic() + seconds
+        while not holds(app) and time.monotonic() < deadline:
+            time.sleep(0.2)
+            app.run()
+            assert not app.exception
+        assert holds(app)
+        return app
+
+    return until_
+
+
+@pytest.fixture
+def charts():
+    """The charts of a page, as plotly's JSON."""
+    return lambda app: [json.loads(chart.proto.spec) for chart in app.get("plotly_chart")]

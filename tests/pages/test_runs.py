@@ -1,0 +1,65 @@
+"""Runs: the history, one run, several runs, and a spec from a file."""
+
+PAGE = "pages/runs.py"
+
+
+def words(app):
+    return " ".join(element.value for element in [*app.info, *app.warning, *app.error, *app.markdown])
+
+
+def upload(app, data):
+    app.file_uploader[0].upload("spec.toml", data, "application/toml")
+    return app.run()
+
+
+def test_an_empty_store_says_what_to_do(store, open_page):
+    app = open_page(PAGE)
+    assert "There are no runs yet" in words(app) and not app.dataframe
+
+
+def test_the_newest_run_is_shown(finished, open_page, charts):
+    app = open_page(PAGE)
+    history, table = (frame.value for frame in app.dataframe)
+    assert history["name"].tolist() == ["A small run"] and history["state"].tolist() == ["✅ done"]
+    assert len(table) == 4 and len(charts(app)) == 1
+
+
+def test_two_runs_are_compared(store, finished, open_page, charts):
+    other = store.start_run(finished.with_(repeats=1), "The first repeat")
+    app = open_page(PAGE, run=[finished.hash[:12], other])
+    assert sorted(app.dataframe[0].value["state"]) == ["⚠️ interrupted", "✅ done"]
+    differences = app.dataframe[1].value
+    assert differences.index[0] == "repeats" and set(differences.iloc[0]) == {"1", "2"}
+    names = [trace["name"] for trace in charts(app)[0]["data"]]
+    assert len(names) == 4 and f"MMD-M, {other[:6]}" in names
+
+
+def test_a_nonsense_link_shows_the_newest(finished, open_page):
+    assert open_page(PAGE, run=["%", "<script>"]).query_params["run"] == finished.hash[:12]
+
+
+def test_deleting_asks_first(store, finished, open_page):
+    app = open_page(PAGE)
+    assert "can not be undone" in words(app)
+    app.button(key="runs_delete").click().run()
+    assert store.runs().empty and "There are no runs yet" in words(app)
+
+
+def test_a_spec_is_imported_and_run(store, finished, open_page, until):
+    spec = finished.with_(methods=("limit",), repeats=3)
+    app = upload(open_page(PAGE), spec.to_toml().encode())
+    app.button(key="runs_import").click().run()
+    until(app, lambda app: store.run(spec.hash[:12]).state == "done")
+    app.run()
+    assert app.query_params["run"] == spec.hash[:12] and len(app.dataframe[1].value) == 2
+
+
+def test_bad_files_are_refused_with_all_their_problems(store, open_page):
+    app = upload(open_page(PAGE), b"methods = ['nothing']\nrepeats = -1\n")
+    assert "Unknown method 'nothing'" in app.error[0].value and "repeats must be" in app.error[0].value
+    assert "not TOML" in upload(open_page(PAGE), b"= = =").error[0].value
+    assert "not text" in upload(open_page(PAGE), b"\xff\xfe\x00").error[0].value
+    assert "64 kB" in upload(open_page(PAGE), b"#" * 70_000).error[0].value
+    many = ", ".join(str(n) for n in range(10, 110))
+    huge = upload(open_page(PAGE), f"repeats = 1000\nm_te = [{many}]".encode())
+    assert "grid has 300,000 points" in huge.error[0].value
