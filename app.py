@@ -4,7 +4,13 @@ import streamlit as st
 
 from m2st_core.dashboard.status import show_status
 
-PAGES = {"pages/one_test.py": ("One test", "🔬")}
+PAGES = {
+    "pages/start.py": ("Start", "🏠"),
+    "pages/learn.py": ("Learn", "🎓"),
+    "pages/one_test.py": ("One test", "🔬"),
+    "pages/weights.py": ("Weights", "⚖️"),
+    "pages/relatedness.py": ("Relatedness", "🧭"),
+}
 
 
 def main() -> None:

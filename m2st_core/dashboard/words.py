@@ -34,3 +34,8 @@ def p_value_in_words(result: TestResult) -> str:
         f"{meaning} That is more than {level}: **no evidence of a difference** with {n} and {m} test rows. "
         "It does not show that P and Q are the same."
     )
+
+
+def rate_in_words(share: float, interval: tuple[float, float]) -> str:
+    """A share of tests with its interval."""
+    return f"{share:.0%} ({interval[0]:.0%} – {interval[1]:.0%})"
