@@ -83,6 +83,7 @@ def show_runs() -> None:
 
 def main() -> None:
     """The page."""
+    st.set_page_config(initial_sidebar_state="collapsed")
     st.title("Are these two samples different?")
     show_problem()
     show_doors()

@@ -9,7 +9,7 @@ from m2st_core.dashboard.watching import watch_job
 from m2st_core.dashboard.weights_study import WeightsFound, WeightsStudy
 from m2st_core.figures import criterion_figure, heat_figure, share_figure, weight_spread_figure, weights_figure
 
-SIZES = (10, 25, 50, 100, 200)
+SIZES = (10, 25, 50, 100)
 
 
 def ask() -> WeightsStudy:
@@ -87,9 +87,10 @@ def show_weights(found: WeightsFound) -> int:
         bind="query-params",
         help="β multiplies the raw kernel, and narrow kernels have small values; the share says what each contributes.",
     )
-    table = found.table if view == views[0] else found.table.assign(learned=found.table["influence"])
+    shares = view == views[1]
+    table = found.table if not shares else found.table.assign(learned=found.table["influence"])
     alt = "Bars: learned weights, the best single kernel and uniform weights, for each base kernel."
-    figure = weights_figure(table, y_title="weight β" if view == views[0] else "share of the statistic's spread")
+    figure = weights_figure(table, y_title="share of the statistic's spread" if shares else "weight β")
     state = st.plotly_chart(
         figure, width="stretch", key="weights_bars", on_select="rerun", selection_mode="points", alt=alt
     )

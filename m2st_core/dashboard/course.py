@@ -9,6 +9,9 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
+from m2st_core.dashboard.lessons import Rate
+from m2st_core.dashboard.words import interval_in_words
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -25,7 +28,7 @@ class Choice:
         if isinstance(self.default, bool):
             return st.toggle(self.label, self.default, key=self.key, bind="query-params", help=self.help)
         if isinstance(self.default, str):
-            return st.segmented_control(
+            chosen = st.segmented_control(
                 self.label,
                 self.options,
                 default=self.default,
@@ -34,6 +37,7 @@ class Choice:
                 bind="query-params",
                 help=self.help,
             )
+            return chosen or self.default  # an address with an empty value selects none
         return st.select_slider(
             self.label, self.options, self.default, key=self.key, bind="query-params", help=self.help
         )
@@ -67,6 +71,12 @@ def size_choice(step: int, default: int, options: tuple[int, ...], label: str = 
     """A sample size per mode, for any step."""
     help = "Each sample has two modes, so twice as many rows. More rows show smaller differences."
     return Choice(f"learn{step}_size", label, default, options, help)
+
+
+def rate_metric(label: str, rate: Rate, help: str) -> None:
+    """A share of tests that reject, with its interval beneath."""
+    words = interval_in_words(rate.interval)
+    st.metric(label, f"{rate.share:.0%}", words, delta_color="off", delta_arrow="off", help=help)
 
 
 def chart(figure: go.Figure, key: str, alt: str) -> None:

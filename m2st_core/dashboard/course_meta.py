@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import streamlit as st
 
-from m2st_core.dashboard.course import Choice, Lesson, chart, size_choice
+from m2st_core.dashboard.course import Choice, Lesson, chart, rate_metric, size_choice
 from m2st_core.dashboard.course_tests import FIRST_HALF, TESTS
 from m2st_core.dashboard.lessons import AXIS, DELTA, KEPT, Rate, learn_deep, many_tests, repeated_tests, truth
 from m2st_core.dashboard.relatedness_study import witness_p_values
 from m2st_core.dashboard.theory import BoundSettings, bound_courses, bound_table
 from m2st_core.dashboard.weights_study import WeightsFound, WeightsStudy
-from m2st_core.dashboard.words import rate_in_words
 from m2st_core.device import resolve_device
 from m2st_core.experiments.summary import measured_gamma, published_gamma
 from m2st_core.figures import (
@@ -25,6 +24,7 @@ from m2st_core.figures import (
     training_figure,
     weights_figure,
 )
+from m2st_core.types import Progress
 
 ALPHA = 0.05
 CLOSENESSES = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -38,16 +38,13 @@ def show_learning(seed: int, size: int) -> None:
     learned = Rate(learning.p_values, ALPHA)
     median = Rate(repeated_tests(DELTA, 2 * TEST_SIZE, TESTS, seed, False), ALPHA)
     columns = st.columns(2)
-    columns[0].metric(
-        "Power, learned deep kernel",
-        rate_in_words(learned.share, learned.interval),
-        help=f"Share of {TESTS} fresh tests with {2 * TEST_SIZE} rows per mode that reject; 95 % interval.",
-    )
-    columns[1].metric(
-        "Power, nothing learned (MMD-M)",
-        rate_in_words(median.share, median.interval),
-        help="The same fresh tests with a Gaussian kernel of median width.",
-    )
+    with columns[0]:
+        tests = (
+            f"Share of {TESTS} fresh tests with {2 * TEST_SIZE} rows per mode that reject, with Wilson's 95 % interval."
+        )
+        rate_metric("Power, learned", learned, tests)
+    with columns[1]:
+        rate_metric("Power, MMD-M", median, "As many tests with a Gaussian kernel of median width: nothing is learned.")
     course = {"step": learning.step, "train": learning.train, "held_out": learning.fresh}
     alt = (
         f"While the kernel learns, Ĵ on its training rows goes to {learning.train[-1]:.2f} and on fresh rows to "
@@ -71,16 +68,13 @@ def show_related(seed: int, view: str, n_tasks: int, closeness: float) -> None:
     meta = Rate(p_values, ALPHA)
     median = Rate(repeated_tests(DELTA, TEST_SIZE, META_TESTS, seed, False), ALPHA)
     columns = st.columns(2)
-    columns[0].metric(
-        "Power with meta-tasks",
-        rate_in_words(meta.share, meta.interval),
-        help=f"Meta-Witness: share of {META_TESTS} tests with {TEST_SIZE} rows per mode that reject; 95 % interval.",
-    )
-    columns[1].metric(
-        "Power without (MMD-M)",
-        rate_in_words(median.share, median.interval),
-        help="Tests of the same size, no meta-tasks.",
-    )
+    with columns[0]:
+        tests = (
+            f"Meta-Witness: share of {META_TESTS} tests with {TEST_SIZE} rows per mode that reject, with its interval."
+        )
+        rate_metric("Power with meta-tasks", meta, tests)
+    with columns[1]:
+        rate_metric("Power without", median, "MMD-M: as many tests of the same size, no meta-tasks.")
     if view == VIEWS[1]:
         alt = "Bars of the learned weight β, the best single kernel and uniform weights, by base kernel."
         chart(weights_figure(found.table), "learn6_weights", alt)
@@ -138,7 +132,7 @@ SECOND_HALF = (
         "A learned kernel can see what a generic one does not. It climbs Ĵ on its **training rows**; with few of them "
         "it learns their noise: Ĵ there soars while Ĵ on **fresh rows**, which is what power follows, stays or falls.",
         (
-            r"\hat J_\lambda=\frac{\widehat{\mathrm{MMD}}{}^2_u}{\sqrt{\hat\sigma^2+\lambda}},\qquad"
+            r"\hat J_\lambda=\widehat{\mathrm{MMD}}{}^2_u\big/\sqrt{\hat\sigma^2+\lambda}",
             r"\hat k=\arg\max_{k\in\mathcal K}\hat J_\lambda(S^{tr}_P,S^{tr}_Q;k)",
             r"k_\omega(x,y)=[(1-\epsilon)\,\kappa(\phi(x),\phi(y))+\epsilon]\,q(x,y)",
         ),
@@ -152,8 +146,9 @@ SECOND_HALF = (
         "which P and Q tend to differ, and **base kernels**; the target's few rows only have to find the weights "
         "**β**.",
         (
-            r"k_\beta=\sum_i\beta_i k_i,\qquad\hat\beta=\arg\max_\beta \hat J_\lambda(S^{tr}_P,S^{tr}_Q;k_\beta)",
-            r"\Delta_i=(0.6-C)+0.1\,i/N,\quad i=1,\dots,N",
+            r"k_\beta=\sum_i\beta_i k_i",
+            r"\hat\beta=\arg\max_\beta \hat J_\lambda(S^{tr}_P,S^{tr}_Q;k_\beta)",
+            r"\Delta_i=(0.6-C)+0.1\,i/N",
         ),
         (
             Choice(
@@ -187,10 +182,9 @@ SECOND_HALF = (
         "The learned kernel's J is within 2(γ + ξₙ + …) of the best one's. Learning a deep kernel on the target pays "
         "for all its D parameters with m rows; with meta-tasks that price is paid with n rows, and m rows only find β.",
         (
-            r"J(k^*)-J(\hat k_\beta)\le 2(\gamma+\xi_n+\xi_m)\quad\text{(Meta-MKL)}",
-            r"J(k^*)-J(\hat k)\le 2(\gamma+\xi_n+\zeta_m)\quad\text{(choose one best)}",
-            r"\xi_m=O\!\Big(\tfrac{1}{s^2m^{1/3}}\big[\tfrac1s+"
-            r"\sqrt{D\log(R_\Omega m)+\log\tfrac1\delta}+L_k\big]\Big)",
+            r"J^*-J(\hat k_\beta)\le 2(\gamma+\xi_n+\xi_m)\ \text{(Meta-MKL)}",
+            r"J^*-J(\hat k)\le 2(\gamma+\xi_n+\zeta_m)\ \text{(one best)}",
+            r"\xi_m=O\!\Big(\tfrac{1}{s^2m^{1/3}}\big[\tfrac1s+\sqrt{D\log m}+L_k\big]\Big)",
         ),
         (
             Choice(
@@ -242,3 +236,12 @@ SECOND_HALF = (
 )
 
 LESSONS = FIRST_HALF + SECOND_HALF
+
+
+def prepare(progress: Progress) -> None:
+    """Compute what the slower steps show at first, so that who arrives there finds it."""
+    learn_deep(DELTA, 10, 2 * TEST_SIZE, TESTS, 0)
+    progress(1, 3, 0.0)
+    related_tasks_found(40, 0.3, 0)
+    progress(2, 3, 0.0)
+    closeness_rates(20, 0)

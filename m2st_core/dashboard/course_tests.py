@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from m2st_core.dashboard.course import Choice, Lesson, chart, delta_choice, size_choice
+from m2st_core.dashboard.course import Choice, Lesson, chart, delta_choice, rate_metric, size_choice
 from m2st_core.dashboard.lessons import (
     AXIS,
     Rate,
@@ -15,7 +15,6 @@ from m2st_core.dashboard.lessons import (
     truth,
     two_samples,
 )
-from m2st_core.dashboard.words import rate_in_words
 from m2st_core.figures import filling_figure, heat_figure, p_value_strip, samples_figure, settling_figure
 
 HEIGHT = 540
@@ -66,16 +65,10 @@ def show_power(seed: int, delta: float, size: int, alpha: float) -> None:
     """Step 4."""
     power, level = (Rate(repeated_tests(delta, size, TESTS, seed, null), alpha) for null in (False, True))
     columns = st.columns(2)
-    columns[0].metric(
-        "Power",
-        rate_in_words(power.share, power.interval),
-        help=f"Share of {TESTS} tests that reject, P ≠ Q; 95 % interval.",
-    )
-    columns[1].metric(
-        "Type-I error",
-        rate_in_words(level.share, level.interval),
-        help=f"Share of {TESTS} tests that reject although P = Q: about α or less.",
-    )
+    with columns[0]:
+        rate_metric("Power", power, f"Share of {TESTS} tests that reject, P ≠ Q, with Wilson's 95 % interval.")
+    with columns[1]:
+        rate_metric("Type-I error", level, f"Share of {TESTS} tests that reject although P = Q: about α or less.")
     groups = {"P = Q": level.p_values, "P ≠ Q": power.p_values}
     alt = (
         f"{TESTS} p-values with P different from Q, {power.share:.0%} rejected; {TESTS} with P = Q, {level.share:.0%}."
@@ -137,7 +130,7 @@ FIRST_HALF = (
         "The permutation null",
         "If P = Q, the labels mean nothing: shuffle them and compute MMD² again. The **p-value** is the share of "
         "labellings, the observed one among them, that reach the observed MMD². It is exact at every sample size.",
-        (r"p=\frac{1+\#\{b\le B:\ \mathrm{MMD}^2_{(b)}\ge \mathrm{MMD}^2\}}{1+B}",),
+        (r"p=\frac{1+b}{1+B},\quad b=\#\{\mathrm{MMD}^2_{\pi}\ge \mathrm{MMD}^2\}",),
         (
             Choice(
                 "learn3_shown",
@@ -157,7 +150,7 @@ FIRST_HALF = (
         f"Draw {TESTS} fresh pairs and test each. The share that rejects when P ≠ Q is the test's **power**; when P = "
         "Q it is the **type-I error**, at most α. Here the kernel is a Gaussian one of median width (MMD-M), with 199 "
         "permutations.",
-        (r"\text{power}=\Pr\nolimits_{P\ne Q}(p\le\alpha)\qquad \Pr\nolimits_{P=Q}(p\le\alpha)\le\alpha",),
+        (r"\text{power}=\Pr\nolimits_{P\ne Q}(p\le\alpha)", r"\Pr\nolimits_{P=Q}(p\le\alpha)\le\alpha"),
         (
             delta_choice(4),
             size_choice(4, 50, (10, 20, 50, 100, 200)),

@@ -31,8 +31,8 @@ PLACES = torch.from_numpy(np.stack(np.meshgrid(AXIS, AXIS), axis=-1).reshape(-1,
 DELTA = 0.7
 PERMUTATIONS = 199
 RECOMMENDED = PRESETS["recommended"]
-TRAINING_SAMPLES, TRAINING_STEPS, CHECK_EVERY = 3, 90, 9
-FRESH_ROWS = 250
+TRAINING_SAMPLES, TRAINING_STEPS, CHECK_EVERY = 3, 90, 15
+FRESH_ROWS = 300
 
 
 def on_plane(values: torch.Tensor) -> np.ndarray:

@@ -36,6 +36,6 @@ def p_value_in_words(result: TestResult) -> str:
     )
 
 
-def rate_in_words(share: float, interval: tuple[float, float]) -> str:
-    """A share of tests with its interval."""
-    return f"{share:.0%} ({interval[0]:.0%} – {interval[1]:.0%})"
+def interval_in_words(interval: tuple[float, float]) -> str:
+    """A 95 % interval of a share."""
+    return f"95 %: {interval[0]:.0%} – {interval[1]:.0%}"

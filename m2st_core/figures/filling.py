@@ -41,6 +41,6 @@ def settling_figure(p_values: np.ndarray, shown: int, alpha: float) -> go.Figure
         x=counts[:shown], y=p_values[:shown], mode="lines", name="p so far", line={"color": OBSERVED_COLOUR},
         hovertemplate="after %{x} permutations: p = %{y:.3f}<extra></extra>",
     )  # fmt: skip
-    figure.update_xaxes(range=[0, len(p_values)])
-    figure.update_yaxes(range=[0, 1.02])
-    return laid_out(figure, x_title="permutations", y_title=f"p so far (dashed: α={alpha:g})", height=240)
+    figure.update_xaxes(type="log", range=[0, np.log10(len(p_values))])
+    figure.update_yaxes(range=[0, 0.52])
+    return laid_out(figure, x_title="permutations B", y_title=f"p so far (dashed: α={alpha:g})", height=240)

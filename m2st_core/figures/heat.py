@@ -9,6 +9,7 @@ from m2st_core.figures.theme import DIVERGING, NULL_COLOUR, P_COLOUR, P_MARKER, 
 
 CLIPPED = 0.02  # of the places, those with the largest values, share the strongest colour
 SHOWN_ROWS = 300
+BELOW = {"y": -0.2, "yanchor": "top"}
 
 
 def heat_figure(
@@ -27,7 +28,7 @@ def heat_figure(
     figure = go.Figure()
     figure.add_heatmap(
         x=axis, y=axis, z=values, zmin=-limit, zmax=limit, colorscale=DIVERGING, zsmooth="best", name=name,
-        colorbar={"title": {"text": name, "side": "right"}, "thickness": 12, "outlinewidth": 0},
+        colorbar={"title": {"text": name, "side": "top"}, "orientation": "h", "thickness": 10} | BELOW,
         hovertemplate="%{x:.2f}, %{y:.2f}: %{z:.3g}<extra></extra>",
     )  # fmt: skip
     figure.add_contour(

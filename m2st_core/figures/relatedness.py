@@ -70,7 +70,7 @@ def gamma_power_figure(table: pd.DataFrame) -> go.Figure:
     figure = go.Figure()
     figure.add_scatter(
         x=table["gamma"], y=table["rate"], mode="markers+lines+text", text=[f"C={c:g}" for c in table["closeness"]],
-        textposition="top center", name="Meta-Witness", marker={"size": 10, "symbol": "diamond", "color": COLOURS[0]},
+        textposition="middle right", name="Meta-Witness", marker={"size": 10, "symbol": "diamond", "color": COLOURS[0]},
         line={"color": COLOURS[0], "dash": "dot"}, hovertemplate="γ̂ = %{x:.3f}: power %{y:.2f}<extra></extra>",
         error_y={"array": table["high"] - table["rate"], "arrayminus": table["rate"] - table["low"], "thickness": 1},
     )  # fmt: skip

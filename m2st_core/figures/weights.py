@@ -7,7 +7,11 @@ import plotly.graph_objects as go
 
 from m2st_core.figures.theme import NULL_COLOUR, colour_of, laid_out
 
-LOOKS = {"learned": ("Meta-MKL", ""), "best one": ("Meta-Best1", "x"), "uniform": ("Meta-MKL-A", "/")}
+LOOKS = {  # column: method, colour, pattern
+    "learned": ("Meta-MKL", colour_of("Meta-MKL"), ""),
+    "best one": ("Meta-Best1", colour_of("Meta-Best1"), "x"),
+    "uniform": ("Meta-MKL-A", NULL_COLOUR, "/"),
+}
 
 
 def weights_figure(table: pd.DataFrame, *, y_title: str = "weight β") -> go.Figure:
@@ -16,10 +20,10 @@ def weights_figure(table: pd.DataFrame, *, y_title: str = "weight β") -> go.Fig
     Each bar carries the row's number, so that a click on it says which kernel was meant.
     """
     figure = go.Figure()
-    for column, (method, pattern) in LOOKS.items():
+    for column, (method, colour, pattern) in LOOKS.items():
         figure.add_bar(
             x=table["kernel"], y=table[column], name=f"{column} ({method})", customdata=table.index,
-            marker={"color": colour_of(method), "pattern": {"shape": pattern}},
+            marker={"color": colour, "pattern": {"shape": pattern}},
             hovertemplate="%{x}: %{y:.3f}<extra>" + column + "</extra>",
         )  # fmt: skip
     laid_out(figure, x_title="", y_title=y_title, height=420)
