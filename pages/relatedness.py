@@ -3,7 +3,7 @@
 import streamlit as st
 
 from m2st_core.dashboard import controls
-from m2st_core.dashboard.course import chart
+from m2st_core.dashboard.charts import chart
 from m2st_core.dashboard.relatedness_study import RelatednessFound, RelatednessStudy
 from m2st_core.dashboard.watching import watch_job
 from m2st_core.experiments.summary import measured_gamma, published_gamma
@@ -47,9 +47,9 @@ def show_known() -> None:
         st.latex(r"\hat\gamma_{it}=\big\lvert\hat J(\text{target};k_{it})-\hat J(\text{task }i;k_{it})\big\rvert")
         st.latex(r"\hat\gamma=\min_i\max_t\hat\gamma_{it}")
         st.markdown(
-            "k_it is a deep kernel that tells target and task i apart as well as it can, from random start t. The "
+            "$k_{it}$ is a deep kernel that tells target and task i apart as well as it can, from random start t. The "
             "paper evaluates on the rows that chose the kernel (squares); on fresh rows (circles) the same kernels "
-            "differ less. Bars span the tasks' largest γ̂_it."
+            "differ less. Bars span the tasks' largest $\\hat\\gamma_{it}$."
         )
         st.caption(f"Ours: 1,000 rows per sample and half, 5 tasks, 5 restarts, 60 steps: `{COMMAND}`")
 

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from app import PAGES
-from m2st_core.dashboard.course import chart
+from m2st_core.dashboard.charts import chart
 from m2st_core.dashboard.history import last_runs
 from m2st_core.dashboard.lessons import median_test, two_samples
 from m2st_core.dashboard.words import p_value_in_words

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from m2st_core.dashboard import controls
-from m2st_core.dashboard.course import chart
+from m2st_core.dashboard.charts import chart, clickable_chart
 from m2st_core.dashboard.lessons import AXIS
 from m2st_core.dashboard.watching import watch_job
 from m2st_core.dashboard.weights_study import WeightsFound, WeightsStudy
@@ -68,14 +68,8 @@ def ask() -> WeightsStudy:
         return WeightsStudy(closeness, n_tasks, rows, delta, m_tr, repeats, SIZES, controls.pick_seed())
 
 
-def selected_kernel(found: WeightsFound, state: object) -> int:
-    """The row of the clicked bar, or the kernel with the largest Ĵ."""
-    points = state["selection"]["points"] if state else []  # type: ignore[index]
-    return int(points[0]["point_index"]) if points else int(found.table["criterion"].argmax())
-
-
 def show_weights(found: WeightsFound) -> int:
-    """β of the first training sample; the kernel that was clicked."""
+    """β of the first training sample; the kernel that was clicked, or else the one with the largest Ĵ."""
     st.subheader("The weights β")
     views = ("β", "share of the statistic")
     view = st.segmented_control(
@@ -91,16 +85,14 @@ def show_weights(found: WeightsFound) -> int:
     table = found.table if not shares else found.table.assign(learned=found.table["influence"])
     alt = "Bars: learned weights, the best single kernel and uniform weights, for each base kernel."
     figure = weights_figure(table, y_title="share of the statistic's spread" if shares else "weight β")
-    state = st.plotly_chart(
-        figure, width="stretch", key="weights_bars", on_select="rerun", selection_mode="points", alt=alt
-    )
+    clicked = clickable_chart(figure, "weights_bars", alt)
     st.caption(
         "Click a bar to see what its kernel sees. **Δ=…** are kernels of single meta-tasks, **all tasks** is their "
         "aggregate, and the **Gaussian** ones are generic: they stand by in case the target differs in another way "
         f"than the meta-tasks. The training rows give the meta-tasks' kernels a share of **{found.share:.0%}** here, "
         "measured by what each contributes to the statistic's spread if P = Q."
     )
-    return selected_kernel(found, state)
+    return int(found.table["criterion"].argmax()) if clicked is None else clicked
 
 
 def show_witnesses(found: WeightsFound, row: int) -> None:
@@ -135,10 +127,10 @@ def show_variation(found: WeightsFound, study: WeightsStudy) -> None:
 def main() -> None:
     """The page, as numbered steps."""
     st.title("Weights")
-    st.write(
-        "Meta-MKL tests with a mixture k_β = Σ β_i k_i of kernels that related tasks taught; β maximises Ĵ on a few "
-        "training rows of the target. Here the target is HDGM(Δ), and the preset is `recommended`: `paper` takes "
-        "minutes to train, so use the power lab or the shell for it."
+    st.markdown(
+        r"Meta-MKL tests with a mixture $k_\beta=\sum_i\beta_i k_i$ of kernels that related tasks taught; β maximises "
+        "Ĵ on a few training rows of the target. Here the target is HDGM(Δ). The preset is `recommended`; training in "
+        "the preset `paper` takes minutes, so it is left to sweeps."
     )
     study = ask()
     job = watch_job("weights", study, study.run, "Learning from the meta-tasks…")

@@ -6,11 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import plotly.graph_objects as go
 import streamlit as st
-
-from m2st_core.dashboard.lessons import Rate
-from m2st_core.dashboard.words import interval_in_words
 
 
 @dataclass(frozen=True)
@@ -71,14 +67,3 @@ def size_choice(step: int, default: int, options: tuple[int, ...], label: str = 
     """A sample size per mode, for any step."""
     help = "Each sample has two modes, so twice as many rows. More rows show smaller differences."
     return Choice(f"learn{step}_size", label, default, options, help)
-
-
-def rate_metric(label: str, rate: Rate, help: str) -> None:
-    """A share of tests that reject, with its interval beneath."""
-    words = interval_in_words(rate.interval)
-    st.metric(label, f"{rate.share:.0%}", words, delta_color="off", delta_arrow="off", help=help)
-
-
-def chart(figure: go.Figure, key: str, alt: str) -> None:
-    """A chart as wide as its column, with text for those who can not see it."""
-    st.plotly_chart(figure, width="stretch", key=key, alt=alt)

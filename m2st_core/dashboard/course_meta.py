@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import streamlit as st
 
-from m2st_core.dashboard.course import Choice, Lesson, chart, rate_metric, size_choice
+from m2st_core.dashboard.charts import chart, rate_metric
+from m2st_core.dashboard.course import Choice, Lesson, size_choice
 from m2st_core.dashboard.course_tests import FIRST_HALF, TESTS
 from m2st_core.dashboard.lessons import AXIS, DELTA, KEPT, Rate, learn_deep, many_tests, repeated_tests, truth
 from m2st_core.dashboard.relatedness_study import witness_p_values

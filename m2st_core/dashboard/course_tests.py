@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from m2st_core.dashboard.course import Choice, Lesson, chart, delta_choice, rate_metric, size_choice
+from m2st_core.dashboard.charts import chart, rate_metric
+from m2st_core.dashboard.course import Choice, Lesson, delta_choice, size_choice
 from m2st_core.dashboard.lessons import (
     AXIS,
     Rate,

@@ -68,11 +68,12 @@ class KernelView:
 
 
 @st.cache_data(max_entries=KEPT, show_spinner=False)
+@one_thread_per_operation()
 def gaussian_view(delta: float, size: int, width: float, seed: int) -> KernelView:
     """The Gaussian kernel of width σ²."""
     x, y = hdgm_pair(delta, size, seed)
     kernel = GaussianKernel(torch.tensor(width, dtype=torch.float64))
-    with torch.no_grad(), one_thread_per_operation():
+    with torch.no_grad():
         seen = witness(kernel, x, y, PLACES)
         mmd2 = mmd2_unbiased(kernel(x, x), kernel(y, y), kernel(x, y))
         criterion = power_criterion(h_matrix(kernel, x, y), 1e-8)
@@ -136,6 +137,7 @@ class Learning:
 
 
 @st.cache_data(max_entries=KEPT, show_spinner=False)
+@one_thread_per_operation()
 def learn_deep(delta: float, size: int, test_size: int, tests: int, seed: int) -> Learning:
     """A deep kernel learned by Ĵ from ``size`` rows per mode, three times; means over the three."""
     streams = Streams(seed).child("deep kernel")
@@ -155,8 +157,7 @@ def learn_deep(delta: float, size: int, test_size: int, tests: int, seed: int) -
         if step == 1 or step % CHECK_EVERY == 0:
             course.append((step, judge(train), judge(fresh)))
 
-    with one_thread_per_operation():
-        maximise_criterion(kernel, train, ascent, children, check)
+    maximise_criterion(kernel, train, ascent, children, check)
     kernel.requires_grad_(False)
     found = []
     for index in range(TRAINING_SAMPLES):

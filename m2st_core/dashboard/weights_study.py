@@ -74,6 +74,7 @@ class WeightsStudy:
         tasks = hdgm_meta_tasks(self.closeness, self.n_tasks, 2 * self.rows_per_task, seed=seed)
         return meta_train("Meta-MKL", tasks, seed=self.seed, device="cpu", progress=progress)
 
+    @one_thread_per_operation()
     def adapt(self, learner: MetaLearner, progress: Progress | None = None) -> WeightsFound:
         """β for each training sample, at m_tr and at the other sizes."""
         learned = {}
@@ -93,8 +94,7 @@ class WeightsStudy:
         sample, streams = self._sample(size)
         fit = replace(learner, method=method).bound(resolve_device("cpu")).fit
         assert fit is not None
-        with one_thread_per_operation():
-            adapted = fit(sample, PRESET, streams, None)
+        adapted = fit(sample, PRESET, streams, None)
         assert isinstance(adapted, Adapted)
         return adapted
 
