@@ -98,7 +98,10 @@ class Visit:
     def settle(self):
         """Wait until the page has a heading and nothing is running."""
         self.page.locator("h1, h2").first.wait_for()
-        self.page.wait_for_function("() => !document.querySelector('[data-testid=stStatusWidget]')")
+        self.page.wait_for_function(
+            "() => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"
+            " && !document.querySelector('[data-testid=stSkeleton]')"
+        )
 
     def assert_clean(self):
         assert self.errors == [] and self.outside == []
