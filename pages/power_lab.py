@@ -40,7 +40,7 @@ def show_run(run: str, spec: SweepSpec) -> None:
 def main() -> None:
     """The page, as numbered steps."""
     st.title("Power lab")
-    st.write("How often does a test find a difference that is there? Choose settings on the left, then train.")
+    st.write("How often does a test find a difference that is there? Choose settings in the sidebar, then train.")
     linked = linked_run()
     with st.sidebar:
         values = ask_sweep()

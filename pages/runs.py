@@ -135,6 +135,8 @@ def main() -> None:
         show_one(chosen[0])
     elif chosen:
         compare(chosen)
+    elif st.session_state.get("runs_linked") == []:
+        st.info("Choose a run above to look at it, or several to compare them.")
     import_spec()
 
 

@@ -114,8 +114,7 @@ def watch(run: str, show: Callable[[RunStatus], None], key: str) -> None:
 def show_state(run: str, status: RunStatus, key: str) -> None:
     """One line about a run, with a button where something can be done."""
     if status.state == "waiting":
-        before = "1 sweep comes" if status.place == 1 else f"{status.place} sweeps come"
-        st.progress(0.0, f"⏳ Waiting: {before} first. You may close this tab; the link brings you back.")
+        st.progress(0.0, f"⏳ {_place_in_words(status.place)} You may close this tab; the link brings you back.")
     elif status.state == "running":
         st.progress(status.progress.share if status.progress else 0.0, _progress_in_words(status))
     elif status.state == "failed":
@@ -135,6 +134,12 @@ def show_state(run: str, status: RunStatus, key: str) -> None:
             found = sweep_queue().store.run(run)
             if found is not None and start(found.spec, found.name):
                 st.rerun()
+
+
+def _place_in_words(place: int) -> str:
+    if place == 0:
+        return "Next: the workers are starting."
+    return "Waiting: 1 sweep comes first." if place == 1 else f"Waiting: {place} sweeps come first."
 
 
 def _progress_in_words(status: RunStatus) -> str:

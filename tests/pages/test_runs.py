@@ -38,6 +38,20 @@ def test_a_nonsense_link_shows_the_newest(finished, open_page):
     assert open_page(PAGE, run=["%", "<script>"]).query_params["run"] == finished.hash[:12]
 
 
+def test_an_empty_choice_says_what_to_do(finished, open_page):
+    app = open_page(PAGE)
+    app.multiselect(key="runs_shown").set_value([]).run()
+    assert not app.exception and "Choose a run above" in words(app) and "run" not in app.query_params
+
+
+def test_a_link_wins_over_the_last_choice(store, finished, open_page):
+    other = store.start_run(finished.with_(repeats=1))
+    app = open_page(PAGE, run=[finished.hash[:12]])
+    app.query_params["run"] = other
+    app.run()
+    assert app.multiselect(key="runs_shown").value == [other]
+
+
 def test_deleting_asks_first(store, finished, open_page):
     app = open_page(PAGE)
     assert "can not be undone" in words(app)
