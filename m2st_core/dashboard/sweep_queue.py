@@ -173,6 +173,8 @@ class SweepQueue:
             else:
                 state, message = "failed", self._explain(job, error)
         with self._change:
+            if job.stop and state == "waiting":
+                state, message = "cancelled", STOPPED
             again = not job.stop and (state == "waiting" or (state == "cancelled" and bool(job.sessions)))
             if again:
                 job.state = "waiting"

@@ -74,6 +74,8 @@ def test_bad_files_are_refused_with_all_their_problems(store, open_page):
     assert "not TOML" in upload(open_page(PAGE), b"= = =").error[0].value
     assert "not text" in upload(open_page(PAGE), b"\xff\xfe\x00").error[0].value
     assert "64 kB" in upload(open_page(PAGE), b"#" * 70_000).error[0].value
-    many = ", ".join(str(n) for n in range(10, 110))
-    huge = upload(open_page(PAGE), f"repeats = 1000\nm_te = [{many}]".encode())
-    assert "grid has 300,000 points" in huge.error[0].value
+    sizes = ", ".join(str(n) for n in range(10, 110))
+    huge = upload(open_page(PAGE), f"repeats = 1000\nm_te = [{sizes}, 100000]".encode()).error[0].value
+    assert "grid has 303,000 points" in huge and "m_te=100,000 is too large" in huge
+    heavy = upload(open_page(PAGE), b"tests = 10000\nm_te = [5000]\nmethods = ['MMD-M']").error[0].value
+    assert "A worker would need" in heavy and "hours of one core" in heavy
