@@ -5,8 +5,12 @@ import streamlit as st
 from m2st_core.dashboard.status import show_status
 
 PAGES = {
+    "pages/start.py": ("Start", "🏠"),
+    "pages/learn.py": ("Learn", "🎓"),
     "pages/one_test.py": ("One test", "🔬"),
     "pages/power_lab.py": ("Power lab", "📈"),
+    "pages/weights.py": ("Weights", "⚖️"),
+    "pages/relatedness.py": ("Relatedness", "🧭"),
     "pages/reproduce.py": ("Reproduce the paper", "📄"),
     "pages/runs.py": ("Runs", "🗂️"),
 }

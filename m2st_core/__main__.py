@@ -18,6 +18,7 @@ import pandas as pd
 from m2st_core import METHODS, PRESETS, load_learner, meta_train, two_sample_test
 from m2st_core.experiments.cost import predict
 from m2st_core.experiments.executors import make_executor
+from m2st_core.experiments.gamma import GAMMA, GammaSpec, run_gamma, summarise_gamma
 from m2st_core.experiments.paper import PAPER
 from m2st_core.experiments.spec import SweepSpec
 from m2st_core.experiments.store import Store
@@ -27,7 +28,7 @@ from m2st_core.figures import FIGURES, power_figure, type_1_figure
 from m2st_core.tasks.tables import read_csv_pair, read_meta_csv
 from m2st_core.types import Cancelled, TestResult
 
-BENCHMARKS = "permutation, calibration, power, transfer, relatedness, meta"
+BENCHMARKS = "permutation, calibration, power, adaptation, transfer, meta, sweep"
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -149,6 +150,10 @@ def run_sweep_command(options: argparse.Namespace) -> None:
 def run_paper(options: argparse.Namespace) -> None:
     """A table or figure of the paper."""
     experiment = PAPER.find(options.experiment)
+    if experiment.kind == "relatedness":
+        print(f"{experiment.title} ({options.scale})")
+        compute_gamma(GAMMA[options.scale], options)
+        return
     spec = experiment.spec(options.scale)
     if options.preset != spec.preset:
         only = PRESETS.find(options.preset).warm_start is None
@@ -206,13 +211,32 @@ def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", n
     write(rows, spec, options, kind)
 
 
+def compute_gamma(spec: GammaSpec, options: argparse.Namespace) -> None:
+    """γ̂ of every closeness, beside the published values."""
+    executor = make_executor(options.executor, options.address, options.workers)
+    try:
+        rows = run_gamma(spec, Store(), executor, lambda step, total: show_bar(step / total))
+    except KeyboardInterrupt:
+        raise ValueError("Stopped. What is finished is kept; the same command goes on from here.") from None
+    finally:
+        print(file=sys.stderr)
+        executor.close()
+    names = {"gamma_train": "training halves", "gamma_test": "test halves", "largest_task": "largest task"}
+    print(summarise_gamma(rows).rename(columns=names).round(3).to_string(index=False))
+    if options.out:
+        rows.to_csv(options.out, index=False)
+
+
 def show_progress(at: SweepProgress) -> None:
+    """How far a sweep is."""
+    left = "" if at.seconds_left is None else f", about {at.seconds_left:.0f} s left"
+    show_bar(at.share, f"{at.done}/{at.cells} cells, {at.learners} learners trained{left}   ")
+
+
+def show_bar(share: float, words: str = "") -> None:
     """One line that keeps changing."""
     if sys.stderr.isatty():
-        bar = "█" * round(30 * at.share)
-        left = "" if at.seconds_left is None else f", about {at.seconds_left:.0f} s left"
-        text = f"\r{bar:30} {at.done}/{at.cells} cells, {at.learners} learners trained{left}   "
-        print(text, end="", file=sys.stderr, flush=True)
+        print(f"\r{'█' * round(30 * share):30} {words}", end="", file=sys.stderr, flush=True)
 
 
 def write(rows: pd.DataFrame, spec: SweepSpec, options: argparse.Namespace, kind: str = "power") -> None:

@@ -2,5 +2,6 @@
 
 from m2st_core.criterion.mmd import h_matrix, mmd2_paired, mmd2_unbiased
 from m2st_core.criterion.power import masked_terms, power_criterion, variance
+from m2st_core.criterion.witness import witness
 
-__all__ = ["h_matrix", "masked_terms", "mmd2_paired", "mmd2_unbiased", "power_criterion", "variance"]
+__all__ = ["h_matrix", "masked_terms", "mmd2_paired", "mmd2_unbiased", "power_criterion", "variance", "witness"]

@@ -34,3 +34,8 @@ def p_value_in_words(result: TestResult) -> str:
         f"{meaning} That is more than {level}: **no evidence of a difference** with {n} and {m} test rows. "
         "It does not show that P and Q are the same."
     )
+
+
+def interval_in_words(interval: tuple[float, float]) -> str:
+    """A 95 % interval of a share."""
+    return f"95 %: {interval[0]:.0%} – {interval[1]:.0%}"

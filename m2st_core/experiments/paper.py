@@ -109,7 +109,7 @@ PAPER: Registry[PaperExperiment] = Registry(
                 "relatedness",
                 None,
                 None,
-                "it is no sweep; run: python -m m2st_core bench relatedness.",
+                "it is no sweep of tests; run: python -m m2st_core paper gamma.",
             ),
             _images(1, "CIFAR-10 against CIFAR-10.1"),
             _images(2, "CIFAR-100 against CIFAR-10.1"),

@@ -6,6 +6,7 @@ store. Every finished cell is one committed row, so a killed run loses the cells
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -23,7 +25,7 @@ from m2st_core.experiments.spec import Cell, LearnerSpec, SweepSpec, canonical
 from m2st_core.experiments.trial import CellResult, LearnerParts
 from m2st_core.testing.meta import ABOUT, TENSORS, learner_from_parts
 
-SCHEMA = 1
+SCHEMA = 2
 TABLES = """
 CREATE TABLE cells (key TEXT PRIMARY KEY, spec TEXT NOT NULL, rejections INTEGER NOT NULL, tests INTEGER NOT NULL,
                     seconds REAL NOT NULL, created REAL NOT NULL) WITHOUT ROWID;
@@ -32,6 +34,10 @@ CREATE TABLE learners (key TEXT PRIMARY KEY, spec TEXT NOT NULL, seconds REAL NO
 CREATE TABLE runs (id TEXT PRIMARY KEY, name TEXT NOT NULL, spec TEXT NOT NULL, state TEXT NOT NULL,
                    message TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL) WITHOUT ROWID;
 """
+MEASUREMENTS = """
+CREATE TABLE measurements (key TEXT PRIMARY KEY, spec TEXT NOT NULL, rows TEXT NOT NULL, created REAL NOT NULL)
+                   WITHOUT ROWID
+"""  # new in schema 2
 
 
 class StoreError(ValueError):
@@ -74,7 +80,7 @@ class Store:
         self._path = self.home / "store.sqlite"
         with self._connect() as db:
             version = db.execute("PRAGMA user_version").fetchone()[0]
-            if version == 0:
+            if version in (0, 1):
                 self._make(db)
             elif version != SCHEMA:
                 raise StoreError(
@@ -84,12 +90,15 @@ class Store:
 
     def _make(self, db: sqlite3.Connection) -> None:
         db.execute("BEGIN IMMEDIATE")  # two processes may open a new store at once
-        if db.execute("PRAGMA user_version").fetchone()[0] == 0:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
             if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise StoreError(f"{self._path} is a database of something else. Set M2ST_HOME to another folder.")
             for statement in TABLES.split(";"):
                 if statement.strip():
                     db.execute(statement)
+        if version < SCHEMA:
+            db.execute(MEASUREMENTS)
             db.execute(f"PRAGMA user_version = {SCHEMA}")
 
     @contextmanager
@@ -130,6 +139,18 @@ class Store:
         values = (cell.key, canonical(asdict(cell)), result.rejections, result.tests, result.seconds, time.time())
         with self._connect() as db:
             db.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def measurement(self, key: str) -> list[dict[str, Any]] | None:
+        """The rows of a measurement other than a cell's rejections; None if there is none."""
+        with self._connect() as db:
+            found = db.execute("SELECT rows FROM measurements WHERE key = ?", (key,)).fetchone()
+        return None if found is None else json.loads(found[0])
+
+    def add_measurement(self, key: str, spec: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        """Keep its rows; the first ones stay."""
+        with self._connect() as db:
+            values = (key, canonical(spec), canonical(rows), time.time())
+            db.execute("INSERT OR IGNORE INTO measurements VALUES (?, ?, ?, ?)", values)
 
     def learner(self, spec: LearnerSpec) -> LearnerParts | None:
         """A learner's parts; None if there is none, or if its files are not what was saved."""

@@ -34,6 +34,12 @@ def published_gamma() -> pd.DataFrame:
     return pd.read_csv(HERE / "published_gamma.csv")
 
 
+@cache
+def measured_gamma() -> pd.DataFrame:
+    """Our γ̂ for each closeness, as docs/power.md says how; ``lowest``, ``highest``: of the tasks' largest γ̂_it."""
+    return pd.read_csv(HERE / "measured_gamma.csv")
+
+
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean rejection rate and its standard error between repeats, for each point of the grid.
 

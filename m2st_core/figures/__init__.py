@@ -1,6 +1,9 @@
 """Room 7: numbers → plotly figures."""
 
+from m2st_core.figures.bounds import bound_course_figure, bound_terms_figure
 from m2st_core.figures.compare import compare_figure
+from m2st_core.figures.filling import filling_figure, settling_figure
+from m2st_core.figures.heat import heat_figure
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import (
     FIGURES,
@@ -11,17 +14,40 @@ from m2st_core.figures.power import (
     training_figure,
     type_1_figure,
 )
+from m2st_core.figures.relatedness import (
+    closeness_power_figure,
+    gamma_figure,
+    gamma_power_figure,
+    gamma_spread_figure,
+)
 from m2st_core.figures.samples import samples_figure
+from m2st_core.figures.strip import p_value_strip, rates_figure
+from m2st_core.figures.weights import criterion_figure, share_figure, weight_spread_figure, weights_figure
 
 __all__ = [
     "FIGURES",
     "ablation_figure",
+    "bound_course_figure",
+    "bound_terms_figure",
     "closeness_figure",
     "compare_figure",
+    "closeness_power_figure",
+    "criterion_figure",
+    "filling_figure",
+    "gamma_figure",
+    "gamma_power_figure",
+    "gamma_spread_figure",
+    "heat_figure",
     "null_figure",
+    "p_value_strip",
     "power_figure",
+    "rates_figure",
     "samples_figure",
+    "settling_figure",
+    "share_figure",
     "tasks_figure",
     "training_figure",
     "type_1_figure",
+    "weight_spread_figure",
+    "weights_figure",
 ]

@@ -8,6 +8,12 @@ P_COLOUR, P_MARKER = "#0072B2", "circle"
 Q_COLOUR, Q_MARKER = "#E69F00", "diamond"
 NULL_COLOUR = "#8C8C8C"
 OBSERVED_COLOUR = "#D55E00"
+DIVERGING = (  # Q's colour below zero, P's above, and nothing at zero, so that it fits light and dark
+    (0.0, "rgba(230,159,0,1)"),
+    (0.5, "rgba(230,159,0,0)"),
+    (0.5, "rgba(0,114,178,0)"),
+    (1.0, "rgba(0,114,178,1)"),
+)
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800")
 DASHES = ("solid", "dash", "dot", "dashdot")
 ORDER = (

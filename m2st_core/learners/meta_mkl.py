@@ -77,6 +77,11 @@ def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float
     return weights / weights.sum(dim=-1, keepdim=True)
 
 
+def aggregate_alone(names: Sequence[str]) -> Tensor:
+    """β of the aggregate and nothing else, which needs no training rows: (k,)."""
+    return torch.tensor([float(name == AGGREGATE) for name in names])
+
+
 def with_generic(meta_weights: Tensor, terms: KernelTerms, related: Tensor) -> tuple[Tensor, Tensor]:
     """β of the meta kernels, which are first in ``terms``, and the generic ones (R, k); and the former's share (R,).
 
@@ -119,7 +124,10 @@ def fit_mixture(
     bank = base_bank(known, train.pooled, preset, streams, generic=True)
     terms = kernel_terms(bank, _paired(train, streams))
     count = len(known.base_names)
-    weights = find_weights(terms.first(count), known.base_names, known.choices["λ of β"])
+    if known.choices["β is learned"]:
+        weights = find_weights(terms.first(count), known.base_names, known.choices["λ of β"])
+    else:
+        weights = aggregate_alone(known.base_names).to(terms.eta).expand(len(terms.eta), -1)
     if known.features is None:
         return _explained(bank, weights, terms, known)
     related = evidence_related(known.features, view_target(known.features, train))
@@ -186,10 +194,11 @@ def fit_deep_with_rows(
 def choose_regularisation(known: Knowledge, meta: MetaSample, preset: Preset, streams: Sequence[Streams]) -> Knowledge:
     """λ of β: the one whose mixtures, learned on the tasks' training rows, do best on their held-out rows.
 
-    The score is the ratio of means, mean MMD²/√(mean σ̂²), over all tasks, each a target of its own.
+    The score is the ratio of means, mean MMD²/√(mean σ̂²), over all tasks, each a target of its own. If the aggregate
+    alone does better than any, β is not learned.
     """
     candidates = preset.base_kernels.regularisations
-    known.choices["λ of β"] = candidates[0]
+    known.choices |= {"λ of β": candidates[0], "β is learned": 1.0}
     if len(candidates) == 1 or preset.warm_start is None:
         return known
     kept, aside = meta.hold_out(preset.warm_start.held_out, [stream.torch("held-out rows") for stream in streams])
@@ -209,10 +218,11 @@ def choose_regularisation(known: Knowledge, meta: MetaSample, preset: Preset, st
         return float(effect.mean() / (variance.mean() + preset.meta_kl.regularisation).sqrt())
 
     scores = {value: score(find_weights(seen, bank.names, value)) for value in candidates}
-    alone = torch.tensor([[float(name == AGGREGATE) for name in bank.names]]).to(seen.eta)
-    known.choices["λ of β"] = max(scores, key=lambda value: scores[value])
+    alone = score(aggregate_alone(bank.names).to(seen.eta).expand_as(seen.eta))
+    best = max(scores, key=lambda value: scores[value])
+    known.choices |= {"λ of β": best, "β is learned": float(scores[best] > alone)}
     known.choices |= {f"held-out criterion, λ={value:g}": score for value, score in scores.items()}
-    known.choices["held-out criterion, no adaptation"] = score(alone.expand_as(seen.eta))
+    known.choices["held-out criterion, no adaptation"] = alone
     return known
 
 

@@ -23,6 +23,7 @@ from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import Progress, TwoSample
 
 MEDIAN_ROWS = 500
+SHARED_FIRST = 3.0  # log-likelihood by which directions without a shared one must do better: they are easily confused
 CHUNK_ELEMENTS = 2**23  # numbers of features held at once
 
 
@@ -133,7 +134,7 @@ def _aligned(
                 "evidence": verdict.evidence,
             }
         )
-    return _better(offers[1], offers[0], 0.0)
+    return _better(offers[1], offers[0], SHARED_FIRST)
 
 
 def _better(new: dict[str, Tensor], old: dict[str, Tensor], margin: float) -> dict[str, Tensor]:

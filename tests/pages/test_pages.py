@@ -13,7 +13,7 @@ APP = Path(__file__).parents[2] / "app.py"
 
 
 def start(**query):
-    app = AppTest.from_file(APP, default_timeout=60)
+    app = AppTest.from_file(APP, default_timeout=60).switch_page("pages/one_test.py")
     for name, value in query.items():
         app.query_params[name] = value
     return settle(app)

@@ -12,6 +12,7 @@ from scipy import stats
 
 import m2st_core as m2st
 from m2st_core.kernels import LinearKernel
+from m2st_core.learners import meta_mkl
 from m2st_core.learners.meta_witness import fit_witness
 from m2st_core.learners.warm_start import prior_weights, shrunk_heads
 from m2st_core.presets import PRESETS
@@ -127,6 +128,23 @@ def test_separated_and_identical_targets(learners, method):
     assert apart.p_value == 0.001 if mine.bound(CPU).exact else apart.rejected
     if not mine.bound(CPU).needs_split and mine.bound(CPU).exact:  # a split makes two different samples of one
         assert mine.test(x, x.clone()).p_value == 1
+
+
+def test_meta_mkl_falls_back_to_what_needs_no_adaptation(learners, monkeypatch):
+    """Where held-out rows did not gain by learned weights, single tasks' kernels have none; generic ones may."""
+    monkeypatch.setattr(meta_mkl, "TASK_THRESHOLD", -5.0)  # otherwise they join only if they stand out
+    mine = learners["Meta-MKL"]
+    assert mine.choices["β is learned"] in (0.0, 1.0)
+    x, y = target(60, 60, shift=1.5)
+    before = mine.choices["β is learned"]
+    found = {}
+    for learned in (0.0, 1.0):
+        mine.choices["β is learned"] = learned
+        weights = mine.test(x, y, n_permutations=99).weights
+        found[learned] = sum(weights[name] for name in mine.task_names if name in weights)
+        assert weights["all tasks"] > 0 and sum(weights.values()) == pytest.approx(1)
+    mine.choices["β is learned"] = before
+    assert found[0.0] == 0 and found[1.0] > 0
 
 
 def test_one_call_trains_and_tests():

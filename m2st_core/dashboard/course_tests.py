@@ -1,0 +1,169 @@
+"""The first half of the course: samples, witness, permutations, power."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from m2st_core.dashboard.charts import chart, rate_metric
+from m2st_core.dashboard.course import Choice, Lesson, delta_choice, size_choice
+from m2st_core.dashboard.lessons import (
+    AXIS,
+    Rate,
+    gaussian_view,
+    median_test,
+    p_values_so_far,
+    repeated_tests,
+    truth,
+    two_samples,
+)
+from m2st_core.figures import filling_figure, heat_figure, p_value_strip, samples_figure, settling_figure
+
+HEIGHT = 540
+TESTS = 60
+ALPHA = 0.05
+
+
+def show_samples(seed: int, delta: float, size: int, revealed: bool) -> None:
+    """Step 1."""
+    x, y = two_samples(delta, size, seed)
+    alt = f"Scatter plot of two HDGM samples with Δ={delta:g}, {len(x)} rows each."
+    if revealed:
+        figure = heat_figure(truth(delta), AXIS, name="log p/q", sample=(x, y), height=HEIGHT)
+        chart(figure, "learn1_truth", alt + " Behind them, where P is denser than Q and where Q is denser than P.")
+    else:
+        chart(samples_figure(x, y).update_layout(height=HEIGHT), "learn1_samples", alt)
+
+
+def show_witness(seed: int, width: float, delta: float, size: int) -> None:
+    """Step 2."""
+    view = gaussian_view(delta, size, width, seed)
+    columns = st.columns(2)
+    columns[0].metric("MMD²", f"{view.mmd2:.4f}", help="The difference that this kernel sees; about 0 if P = Q.")
+    columns[1].metric(
+        "Ĵ", f"{view.criterion:.3f}", help="MMD² over its standard deviation: the larger, the more power."
+    )
+    figure = heat_figure(view.witness, AXIS, name="witness f̂", sample=two_samples(delta, size, seed), height=HEIGHT)
+    chart(figure, "learn2_witness", f"Heat map of the witness function of a Gaussian kernel with σ²={width:g}.")
+
+
+def show_permutations(seed: int, shown: int, delta: float, size: int) -> None:
+    """Step 3."""
+    result = median_test(delta, size, seed)
+    p_values = p_values_so_far(result)
+    columns = st.columns(2)
+    columns[0].metric("p-value so far", f"{p_values[shown - 1]:.3f}", help="(1 + relabellings that reach) / (1 + all).")
+    columns[1].metric(
+        "Smallest possible p", f"{1 / (1 + shown):.3f}", help="1/(B+1): few permutations can not say much."
+    )
+    figure = filling_figure(result.null, result.statistic, shown)
+    chart(
+        figure, "learn3_null", f"Histogram of MMD² under {shown} random relabellings; observed {result.statistic:.3g}."
+    )
+    chart(settling_figure(p_values, shown, ALPHA), "learn3_p", f"The p-value after 1 to {shown} permutations.")
+
+
+def show_power(seed: int, delta: float, size: int, alpha: float) -> None:
+    """Step 4."""
+    power, level = (Rate(repeated_tests(delta, size, TESTS, seed, null), alpha) for null in (False, True))
+    columns = st.columns(2)
+    with columns[0]:
+        rate_metric("Power", power, f"Share of {TESTS} tests that reject, P ≠ Q, with Wilson's 95 % interval.")
+    with columns[1]:
+        rate_metric("Type-I error", level, f"Share of {TESTS} tests that reject although P = Q: about α or less.")
+    groups = {"P = Q": level.p_values, "P ≠ Q": power.p_values}
+    alt = (
+        f"{TESTS} p-values with P different from Q, {power.share:.0%} rejected; {TESTS} with P = Q, {level.share:.0%}."
+    )
+    chart(p_value_strip(groups, alpha, height=HEIGHT), "learn4_strip", alt)
+
+
+WIDTHS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+SIZES = (10, 20, 50, 100, 200, 400)
+
+FIRST_HALF = (
+    Lesson(
+        "Two samples",
+        "Rows of **P** are circles, rows of **Q** diamonds. Were they drawn from the same distribution? Both have the "
+        "same means and spreads; only how the two columns go together differs, and in opposite ways in the two modes.",
+        (
+            r"P=\tfrac12\mathcal N(0,I)+\tfrac12\mathcal N(\tfrac12\mathbf 1,I)",
+            r"Q=\tfrac12\mathcal N\!\left(0,\begin{bmatrix}1&-\Delta\\-\Delta&1\end{bmatrix}\right)"
+            r"+\tfrac12\mathcal N\!\left(\tfrac12\mathbf 1,\begin{bmatrix}1&\Delta\\\Delta&1\end{bmatrix}\right)",
+        ),
+        (
+            delta_choice(1),
+            size_choice(1, 100, SIZES),
+            Choice(
+                "learn1_truth_shown",
+                "Reveal the truth",
+                False,
+                (False, True),
+                "Colour the plane by log p/q: where P is denser, and where Q is. In practice nobody knows it.",
+            ),
+        ),
+        show_samples,
+        "Set Δ to 0 and to 0.95. From which Δ on do *you* see a difference with 100 rows per mode?",
+    ),
+    Lesson(
+        "What a kernel sees",
+        "A kernel says how alike two rows are. Its **witness function** is high where it sees more of P and low where "
+        "it sees more of Q. A narrow kernel sees every row by itself, a wide one only the means: neither sees the "
+        "difference.",
+        (
+            r"k(x,y)=\exp\!\left(-\lVert x-y\rVert^2/\sigma^2\right)",
+            r"\hat f(\cdot)=\tfrac1m\sum_i k(\cdot,x_i)-\tfrac1m\sum_j k(\cdot,y_j)",
+        ),
+        (
+            Choice(
+                "learn2_width",
+                "Kernel width σ²",
+                1.0,
+                WIDTHS,
+                "How far rows still count as alike. Small: fine detail and noise. Large: only coarse differences.",
+            ),
+            delta_choice(2),
+            size_choice(2, 100, SIZES),
+        ),
+        show_witness,
+        "Find the width with the largest Ĵ, then re-seed: is it still the best?",
+    ),
+    Lesson(
+        "The permutation null",
+        "If P = Q, the labels mean nothing: shuffle them and compute MMD² again. The **p-value** is the share of "
+        "labellings, the observed one among them, that reach the observed MMD². It is exact at every sample size.",
+        (r"p=\frac{1+b}{1+B},\quad b=\#\{\mathrm{MMD}^2_{\pi}\ge \mathrm{MMD}^2\}",),
+        (
+            Choice(
+                "learn3_shown",
+                "Permutations shown B",
+                99,
+                (1, 2, 5, 9, 19, 49, 99, 199, 299, 499, 749, 999),
+                "How many random relabellings have been made so far. Move it to the right to fill the histogram.",
+            ),
+            delta_choice(3),
+            size_choice(3, 100, SIZES[:-1]),
+        ),
+        show_permutations,
+        "Start at B=1 and move right. When does the decision at α = 0.05 stop changing?",
+    ),
+    Lesson(
+        "Power is repeated testing",
+        f"Draw {TESTS} fresh pairs and test each. The share that rejects when P ≠ Q is the test's **power**; when P = "
+        "Q it is the **type-I error**, at most α. Here the kernel is a Gaussian one of median width (MMD-M), with 199 "
+        "permutations.",
+        (r"\text{power}=\Pr\nolimits_{P\ne Q}(p\le\alpha)", r"\Pr\nolimits_{P=Q}(p\le\alpha)\le\alpha"),
+        (
+            delta_choice(4),
+            size_choice(4, 50, (10, 20, 50, 100, 200)),
+            Choice(
+                "learn4_alpha",
+                "Level α",
+                0.05,
+                (0.01, 0.05, 0.1, 0.2),
+                "Reject when p ≤ α. A larger α gives more power and more false alarms.",
+            ),
+        ),
+        show_power,
+        "How many rows does power 80 % need at Δ = 0.7? Does the type-I error change with the number of rows?",
+    ),
+)

@@ -1,0 +1,167 @@
+"""Where β comes from: Meta-MKL learned from related tasks, then given several training samples of one target.
+
+Sizes are per mode. The preset is ``recommended``: the base kernels are those of at most ten meta-tasks, the aggregate
+of all tasks, and generic Gaussian ones beside them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import torch
+
+from m2st_core.criterion import witness
+from m2st_core.dashboard.lessons import AXIS, PLACES, on_plane
+from m2st_core.device import one_thread_per_operation, resolve_device
+from m2st_core.experiments.trial import draw_targets
+from m2st_core.learners.ascent import part_of
+from m2st_core.learners.bank import GENERIC_NAMES, KernelBank
+from m2st_core.learners.knowledge import AGGREGATE
+from m2st_core.learners.meta_mkl import Adapted, base_bank, mixture
+from m2st_core.learners.weights import kernel_terms
+from m2st_core.presets import PRESETS
+from m2st_core.rng import Streams
+from m2st_core.tasks import HDGM
+from m2st_core.tasks.meta import PairedRows, hdgm_meta_tasks
+from m2st_core.testing import MetaLearner, meta_train
+from m2st_core.types import Progress, TwoSample
+
+PRESET = PRESETS["recommended"]
+SHARE = "share of the meta-tasks' kernels"
+
+
+@dataclass(frozen=True)
+class WeightsFound:
+    """What a study found. The table has one row per kernel, tasks by their parameter, then all tasks, then generic.
+
+    ``repeats`` has a row per training sample and kernel, ``shares`` one per m_tr and training sample. ``witnesses``
+    (kernels, g, g) are in the order of the table; ``feature`` is ψ's leading coordinate, ``prior`` its sizes.
+    """
+
+    table: pd.DataFrame
+    repeats: pd.DataFrame
+    shares: pd.DataFrame
+    sample: tuple[np.ndarray, np.ndarray]
+    witnesses: np.ndarray
+    mixture: np.ndarray
+    feature: np.ndarray
+    prior: np.ndarray
+    share: float
+
+
+@dataclass(frozen=True)
+class WeightsStudy:
+    """The settings; hashable, so they are also the key of the job."""
+
+    closeness: float
+    n_tasks: int
+    rows_per_task: int
+    delta: float
+    m_tr: int
+    repeats: int
+    sizes: tuple[int, ...]
+    seed: int
+
+    def run(self, progress: Progress | None = None) -> WeightsFound:
+        """Learn once from the meta-tasks; then β for each training sample."""
+        return self.adapt(self.learn(part_of(progress, 0, 0.7)), part_of(progress, 0.7, 1))
+
+    def learn(self, progress: Progress | None = None) -> MetaLearner:
+        """What the meta-tasks teach."""
+        seed = Streams(self.seed).child("meta-tasks of the weights").seed
+        tasks = hdgm_meta_tasks(self.closeness, self.n_tasks, 2 * self.rows_per_task, seed=seed)
+        return meta_train("Meta-MKL", tasks, seed=self.seed, device="cpu", progress=progress)
+
+    @one_thread_per_operation()
+    def adapt(self, learner: MetaLearner, progress: Progress | None = None) -> WeightsFound:
+        """β for each training sample, at m_tr and at the other sizes."""
+        learned = {}
+        for index, size in enumerate(sorted({self.m_tr, *self.sizes})):
+            learned[size] = self._adapt(learner, size)
+            if progress is not None:
+                progress(index + 1, len(self.sizes) + 1, 0.0)
+        return self._explain(learner, learned)
+
+    def _sample(self, size: int) -> tuple[TwoSample, list[Streams]]:
+        """As many training samples of the target as there are repeats: (R, 2·size, 2)."""
+        streams = Streams(self.seed).child(f"weights, m_tr={size}")
+        sample = draw_targets(HDGM(delta=self.delta), 2 * size, self.repeats, streams)
+        return sample, [streams.child(f"learning {index}") for index in range(self.repeats)]
+
+    def _adapt(self, learner: MetaLearner, size: int, method: str = "Meta-MKL") -> Adapted:
+        sample, streams = self._sample(size)
+        fit = replace(learner, method=method).bound(resolve_device("cpu")).fit
+        assert fit is not None
+        adapted = fit(sample, PRESET, streams, None)
+        assert isinstance(adapted, Adapted)
+        return adapted
+
+    def _explain(self, learner: MetaLearner, learned: dict[int, Adapted]) -> WeightsFound:
+        samples, children = self._sample(self.m_tr)
+        first = TwoSample(samples.x[:1], samples.y[:1])
+        bank = base_bank(learner.knowledge, first.pooled, PRESET, children[:1], generic=True)
+        ours, best = learned[self.m_tr], self._adapt(learner, self.m_tr, "Meta-Best1")
+        table = _table(bank, first, ours, best)
+        order = [bank.names.index(name) for name in table["kernel"]]
+        with torch.no_grad():
+            single = [mixture(bank, row[None]) for row in torch.eye(len(order), dtype=torch.float64)[order]]
+            mixed = mixture(bank, torch.tensor([list(ours.weights[0].values())], dtype=torch.float64))
+            seen = [on_plane(witness(kernel, first.x, first.y, PLACES[None])[0]) for kernel in [*single, mixed]]
+            assert learner.knowledge.features is not None
+            leading = on_plane(learner.knowledge.features(PLACES[None])[0, :, -1])
+        agrees = np.sum(leading * np.tanh(HDGM(delta=self.delta).log_likelihood_ratio(_plane()))) >= 0
+        return WeightsFound(
+            table=table,
+            repeats=pd.DataFrame(
+                [
+                    {"repeat": repeat, "kernel": name, "weight": weights[name]}
+                    for name in table["kernel"]
+                    for repeat, weights in enumerate(ours.weights)
+                ]
+            ),
+            shares=pd.DataFrame(
+                [
+                    {"m_tr": size, "repeat": repeat, "share": about[SHARE]}
+                    for size, adapted in learned.items()
+                    for repeat, about in enumerate(adapted.diagnostics)
+                ]
+            ),
+            sample=(first.x[0].numpy(), first.y[0].numpy()),
+            witnesses=np.stack(seen[:-1]),
+            mixture=seen[-1],
+            feature=leading if agrees else -leading,
+            prior=learner.prior,
+            share=float(ours.diagnostics[0][SHARE]),
+        )
+
+
+def _plane() -> np.ndarray:
+    return PLACES.numpy().reshape(len(AXIS), len(AXIS), 2)
+
+
+def _table(bank: KernelBank, first: TwoSample, ours: Adapted, best: Adapted) -> pd.DataFrame:
+    """One row per kernel: its task's parameter, its weights, its influence on the statistic and its Ĵ."""
+    names = bank.names
+    beta = np.array([ours.weights[0][name] for name in names])
+    terms = kernel_terms(bank, PairedRows(first.x, first.y, torch.ones_like(first.x[..., 0])))
+    influence = beta * terms.null_deviation[0].numpy()
+    generic = np.isin(names, GENERIC_NAMES)
+    kind = np.where(generic, "generic", np.where(np.array(names) == AGGREGATE, "aggregate", "task"))
+    table = pd.DataFrame(
+        {
+            "kernel": names,
+            "kind": kind,
+            "parameter": [
+                float(n.split("=")[1].split()[0]) if k == "task" else np.nan for n, k in zip(names, kind, strict=True)
+            ],
+            "learned": beta,
+            "influence": influence / influence.sum(),
+            "best one": [best.weights[0][name] for name in names],
+            "uniform": np.where(generic, 0.0, 1 / (~generic).sum()),
+            "criterion": [ours.diagnostics[0]["criterion by kernel"][name] for name in names],
+        }
+    )
+    place = table["kind"].map({"task": 0, "aggregate": 1, "generic": 2})
+    return table.assign(place=place).sort_values(["place", "parameter"]).drop(columns="place").reset_index(drop=True)

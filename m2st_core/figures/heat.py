@@ -1,0 +1,46 @@
+"""A function on the plane, with the samples it came from."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from m2st_core.figures.theme import DIVERGING, NULL_COLOUR, P_COLOUR, P_MARKER, Q_COLOUR, Q_MARKER, laid_out
+
+CLIPPED = 0.02  # of the places, those with the largest values, share the strongest colour
+SHOWN_ROWS = 300
+BELOW = {"y": -0.2, "yanchor": "top"}
+
+
+def heat_figure(
+    values: np.ndarray,
+    axis: np.ndarray,
+    *,
+    name: str,
+    sample: tuple[np.ndarray, np.ndarray] | None = None,
+    height: int = 480,
+) -> go.Figure:
+    """Values (g, g) at places (axis[column], axis[row]): P's colour where positive, Q's where negative.
+
+    The dotted line is where the function is zero. Rows of the samples (n, 2), (m, 2), at most 300 each, lie on top.
+    """
+    limit = float(np.quantile(np.abs(values), 1 - CLIPPED)) or 1.0
+    figure = go.Figure()
+    figure.add_heatmap(
+        x=axis, y=axis, z=values, zmin=-limit, zmax=limit, colorscale=DIVERGING, zsmooth="best", name=name,
+        colorbar={"title": {"text": name, "side": "top"}, "orientation": "h", "thickness": 10} | BELOW,
+        hovertemplate="%{x:.2f}, %{y:.2f}: %{z:.3g}<extra></extra>",
+    )  # fmt: skip
+    figure.add_contour(
+        x=axis, y=axis, z=values, contours={"start": 0, "end": 0, "size": 1, "coloring": "none"}, name="zero",
+        line={"color": NULL_COLOUR, "dash": "dot", "width": 1.5}, showscale=False, hoverinfo="skip", showlegend=False,
+    )  # fmt: skip
+    looks = (("x ~ P", P_COLOUR, P_MARKER), ("y ~ Q", Q_COLOUR, Q_MARKER))
+    for rows, (label, colour, marker) in zip(sample or (), looks, strict=False):
+        figure.add_scatter(
+            x=rows[:SHOWN_ROWS, 0], y=rows[:SHOWN_ROWS, 1], mode="markers", name=label, hoverinfo="skip",
+            marker={"color": colour, "symbol": marker, "size": 6, "line": {"color": "white", "width": 0.7}},
+        )  # fmt: skip
+    figure.update_xaxes(range=[axis[0], axis[-1]], showgrid=False)
+    figure.update_yaxes(range=[axis[0], axis[-1]], showgrid=False)
+    return laid_out(figure, x_title="column 1", y_title="column 2", height=height)

@@ -1,0 +1,142 @@
+"""Weights: which base kernels Meta-MKL mixes for a target, why, and how steadily."""
+
+import streamlit as st
+
+from m2st_core.dashboard import controls
+from m2st_core.dashboard.charts import chart, clickable_chart
+from m2st_core.dashboard.lessons import AXIS
+from m2st_core.dashboard.watching import watch_job
+from m2st_core.dashboard.weights_study import WeightsFound, WeightsStudy
+from m2st_core.figures import criterion_figure, heat_figure, share_figure, weight_spread_figure, weights_figure
+
+SIZES = (10, 25, 50, 100)
+
+
+def ask() -> WeightsStudy:
+    """Step 1: the settings."""
+    with st.sidebar:
+        delta = st.slider(
+            "Target Δ",
+            0.0,
+            0.95,
+            0.7,
+            0.05,
+            key="weights_delta",
+            bind="query-params",
+            help="The target's difference. 0: P and Q are the same, and no kernel has anything to find.",
+        )
+        closeness = st.select_slider(
+            "Closeness C",
+            (0.1, 0.2, 0.3, 0.4, 0.5),
+            0.3,
+            key="weights_closeness",
+            bind="query-params",
+            help="Meta-tasks have Δ from 0.6−C to 0.7−C. Small C: much like the paper's target Δ=0.7.",
+        )
+        n_tasks = st.select_slider(
+            "Meta-tasks N",
+            (10, 20, 40, 100),
+            40,
+            key="weights_tasks",
+            bind="query-params",
+            help="How many related comparisons teach the kernels; ten of them, at random, give a base kernel each.",
+        )
+        rows = st.select_slider(
+            "Rows per meta-task, per mode",
+            (20, 50, 100, 200),
+            50,
+            key="weights_rows",
+            bind="query-params",
+            help="Each meta-task's samples have twice as many rows, as there are two modes.",
+        )
+        m_tr = st.select_slider(
+            "Training rows m_tr, per mode",
+            SIZES,
+            50,
+            key="weights_m_tr",
+            bind="query-params",
+            help="Target rows from which β is learned. Fewer: β is noisier, and the test leans on the meta-tasks.",
+        )
+        repeats = st.select_slider(
+            "Training samples",
+            (5, 10, 20, 40),
+            10,
+            key="weights_repeats",
+            bind="query-params",
+            help="How many times a training sample is drawn, to see how β varies.",
+        )
+        return WeightsStudy(closeness, n_tasks, rows, delta, m_tr, repeats, SIZES, controls.pick_seed())
+
+
+def show_weights(found: WeightsFound) -> int:
+    """β of the first training sample; the kernel that was clicked, or else the one with the largest Ĵ."""
+    st.subheader("The weights β")
+    views = ("β", "share of the statistic")
+    view = st.segmented_control(
+        "Show weights as",
+        views,
+        default=views[0],
+        required=True,
+        key="weights_view",
+        bind="query-params",
+        help="β multiplies the raw kernel, and narrow kernels have small values; the share says what each contributes.",
+    )
+    shares = view == views[1]
+    table = found.table if not shares else found.table.assign(learned=found.table["influence"])
+    alt = "Bars: learned weights, the best single kernel and uniform weights, for each base kernel."
+    figure = weights_figure(table, y_title="share of the statistic's spread" if shares else "weight β")
+    clicked = clickable_chart(figure, "weights_bars", alt)
+    st.caption(
+        "Click a bar to see what its kernel sees. **Δ=…** are kernels of single meta-tasks, **all tasks** is their "
+        "aggregate, and the **Gaussian** ones are generic: they stand by in case the target differs in another way "
+        f"than the meta-tasks. The training rows give the meta-tasks' kernels a share of **{found.share:.0%}** here, "
+        "measured by what each contributes to the statistic's spread if P = Q."
+    )
+    return int(found.table["criterion"].argmax()) if clicked is None else clicked
+
+
+def show_witnesses(found: WeightsFound, row: int) -> None:
+    """The chosen kernel beside the mixture."""
+    kernel = str(found.table["kernel"][row])
+    st.subheader(f"What “{kernel}” sees, and what the mixture sees")
+    left, right = st.columns(2)
+    with left:
+        figure = heat_figure(found.witnesses[row], AXIS, name=kernel, sample=found.sample, height=420)
+        chart(figure, "weights_kernel", f"Heat map of the witness function of the kernel {kernel}.")
+    with right:
+        figure = heat_figure(found.mixture, AXIS, name="mixture", sample=found.sample, height=420)
+        chart(figure, "weights_mixture", "Heat map of the witness function of the learned mixture.")
+
+
+def show_variation(found: WeightsFound, study: WeightsStudy) -> None:
+    """Over training samples, and with their size."""
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.subheader("Each kernel's Ĵ")
+        chart(criterion_figure(found.table), "weights_criterion", "Ĵ of each base kernel on the training rows.")
+    with right:
+        st.subheader("β over training samples")
+        alt = f"Box plots of each kernel's weight over {study.repeats} training samples."
+        chart(weight_spread_figure(found.repeats), "weights_spread", alt)
+    st.subheader("How far the meta-tasks are trusted")
+    chart(share_figure(found.shares), "weights_share", "Share of the meta-tasks' kernels against m_tr per mode.")
+    with st.expander("Table"):
+        st.dataframe(found.table, hide_index=True, width="stretch")
+
+
+def main() -> None:
+    """The page, as numbered steps."""
+    st.title("Weights")
+    st.markdown(
+        r"Meta-MKL tests with a mixture $k_\beta=\sum_i\beta_i k_i$ of kernels that related tasks taught; β maximises "
+        "Ĵ on a few training rows of the target. Here the target is HDGM(Δ). The preset is `recommended`; training in "
+        "the preset `paper` takes minutes, so it is left to sweeps."
+    )
+    study = ask()
+    job = watch_job("weights", study, study.run, "Learning from the meta-tasks…")
+    if job.state == "done":
+        show_witnesses(job.result, show_weights(job.result))
+        show_variation(job.result, study)
+
+
+main()

@@ -1,0 +1,107 @@
+"""A real server and a real browser. Without a browser these tests are skipped, unless M2ST_BROWSER=required."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--no-first-run",
+]  # fmt: skip
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """The dashboard with a store of its own; its address."""
+    port = free_port()
+    environment = os.environ | {"M2ST_HOME": str(tmp_path_factory.mktemp("store"))}
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    log = tmp_path_factory.mktemp("log") / "server.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [*command, "--server.headless", "true"], cwd=ROOT, env=environment, stdout=output, stderr=output
+        )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(120):
+            try:
+                urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)
+                break
+            except OSError:
+                time.sleep(0.5)
+        else:
+            pytest.fail(f"The server did not start:\n{log.read_text()}")
+        yield address
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    program = shutil.which("chromium")
+    try:
+        from playwright.sync_api import expect, sync_playwright
+    except ImportError:
+        program = None
+    if program is None:
+        if os.environ.get("M2ST_BROWSER") == "required":
+            pytest.fail("chromium and playwright are required here.")
+        pytest.skip("needs chromium and playwright")
+    expect.set_options(timeout=40_000)
+    home = {"HOME": str(tmp_path_factory.mktemp("home"))}
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=program, args=FLAGS, env=os.environ | home)
+        yield launched
+        launched.close()
+
+
+class Visit:
+    """A tab that remembers what went wrong in it."""
+
+    def __init__(self, browser, server, **context):
+        self.server = server
+        self.context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | context))
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(40_000)
+        self.errors, self.outside = [], []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        self.page.on("request", lambda r: None if self._inside(r.url) else self.outside.append(r.url))
+
+    def _inside(self, url):
+        return url.startswith((self.server, self.server.replace("http", "ws"), "data:", "blob:"))
+
+    def open(self, path=""):
+        self.page.goto(f"{self.server}/{path}")
+        self.settle()
+
+    def settle(self):
+        """Wait until the page has a title and nothing is running."""
+        self.page.locator("h1").first.wait_for()
+        self.page.wait_for_function("() => !document.querySelector('[data-testid=stStatusWidget]')")
+
+    def assert_clean(self):
+        assert self.errors == [] and self.outside == []
+        assert self.page.locator("[data-testid=stException]").count() == 0
+        self.context.close()
+
+
+@pytest.fixture
+def visit(browser, server):
+    """Open a tab: visit(), visit(color_scheme="dark"), visit(viewport=…)."""
+    return lambda **context: Visit(browser, server, **context)

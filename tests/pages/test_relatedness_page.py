@@ -1,0 +1,51 @@
+"""Relatedness: the published curve at once, a measurement on request."""
+
+from paging import charts, numbers, open_page, run, settle
+
+from m2st_core.experiments.summary import measured_gamma, published_gamma
+
+SMALL = {
+    "relatedness_rows": "50",
+    "relatedness_tasks": "2",
+    "relatedness_restarts": "2",
+    "relatedness_steps": "20",
+    "relatedness_n_tasks": "10",
+    "relatedness_m_te": "25",
+}
+
+
+def test_the_published_and_our_measured_curve_are_there_at_once():
+    app = open_page("relatedness")
+    assert len(charts(app)) == 1 and "Switch this on" in app.info[0].value
+    published, _, fresh = charts(app)[0]["data"]
+    assert numbers(published["y"]) == list(published_gamma()["gamma_hat"])
+    assert numbers(fresh["y"]) == list(measured_gamma()["on_test_rows"])
+
+
+def test_switching_it_on_measures():
+    app = open_page("relatedness", **SMALL)
+    app.toggle(key="relatedness_run").set_value(True)
+    run(app)
+    settle(app, 4)
+    curve = app.dataframe[0].value
+    assert list(curve["closeness"]) == [0.1, 0.2, 0.3, 0.4, 0.5]
+    assert numbers(charts(app)[1]["data"][2]["y"]) == list(curve["on_test_rows"])
+    assert all(chart.proto.alt for chart in app.get("plotly_chart"))
+
+
+def test_a_running_measurement_can_be_cancelled_and_run_again():
+    app = open_page("relatedness", relatedness_run="true", relatedness_rows="500", relatedness_steps="100")
+    cancel = next(b for b in app.button if b.label == "Cancel")
+    cancel.click()
+    run(app)
+    for _ in range(100):
+        if any(b.label == "Run again" for b in app.button):
+            break
+        run(app)
+    assert any("Cancelled" in info.value for info in app.info) and len(charts(app)) == 1
+
+
+def test_nonsense_in_the_address_is_ignored():
+    app = open_page("relatedness", relatedness_rows="7", relatedness_tasks="x", relatedness_run="maybe")
+    assert app.select_slider(key="relatedness_rows").value == 100 and len(charts(app)) == 1
+    assert all(control.proto.help for control in [*app.select_slider, *app.toggle, *app.number_input])

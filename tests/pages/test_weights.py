@@ -1,0 +1,48 @@
+"""Weights: bars, the chosen kernel beside the mixture, variation."""
+
+import pytest
+from paging import charts, numbers, open_page, run, settle
+
+from m2st_core.dashboard.weights_study import WeightsStudy
+
+SMALL = {"weights_tasks": "10", "weights_repeats": "5", "weights_m_tr": "25"}
+CHARTS = 6
+
+
+def test_the_page_shows_what_the_study_finds():
+    app = settle(open_page("weights", **SMALL, seed="3"), CHARTS)
+    found = WeightsStudy(0.3, 10, 50, 0.7, 25, 5, (10, 25, 50, 100), 3).run()
+    bars, kernel, mixture = charts(app)[:3]
+    assert numbers(bars["data"][0]["y"]) == pytest.approx(found.table["learned"].tolist())
+    best = found.table["kernel"][found.table["criterion"].argmax()]
+    assert kernel["data"][0]["name"] == best and mixture["data"][0]["name"] == "mixture"
+    assert any(f"**{found.share:.0%}**" in caption.value for caption in app.caption)
+    assert list(app.dataframe[0].value["kernel"]) == list(found.table["kernel"])
+
+
+def test_weights_can_be_seen_as_shares_of_the_statistic():
+    app = settle(open_page("weights", **SMALL), CHARTS)
+    before = numbers(charts(app)[0]["data"][0]["y"])
+    app = settle(open_page("weights", **SMALL, weights_view="share of the statistic"), CHARTS)
+    after = numbers(charts(app)[0]["data"][0]["y"])
+    assert sum(after) == pytest.approx(1) and after != pytest.approx(before)
+
+
+def test_an_edited_setting_starts_another_study():
+    app = settle(open_page("weights", **SMALL), CHARTS)
+    before = numbers(charts(app)[0]["data"][0]["y"])
+    app.select_slider(key="weights_closeness").set_value(0.1)
+    run(app)
+    settle(app, CHARTS)
+    assert numbers(charts(app)[0]["data"][0]["y"]) != before
+
+
+def test_nonsense_in_the_address_is_ignored():
+    app = open_page("weights", weights_tasks="0", weights_m_tr="x", weights_delta="7", weights_repeats="5")
+    assert app.select_slider(key="weights_tasks").value == 40 and app.slider(key="weights_delta").value == 0.7
+
+
+def test_every_control_and_chart_explains_itself():
+    app = settle(open_page("weights", **SMALL), CHARTS)
+    assert all(control.proto.help for control in [*app.select_slider, *app.slider, *app.get("button_group")])
+    assert all(chart.proto.alt for chart in app.get("plotly_chart"))
