@@ -77,5 +77,7 @@ def test_bad_files_are_refused_with_all_their_problems(store, open_page):
     sizes = ", ".join(str(n) for n in range(10, 110))
     huge = upload(open_page(PAGE), f"repeats = 1000\nm_te = [{sizes}, 100000]".encode()).error[0].value
     assert "grid has 303,000 points" in huge and "m_te=100,000 is too large" in huge
-    heavy = upload(open_page(PAGE), b"tests = 10000\nm_te = [5000]\nmethods = ['MMD-M']").error[0].value
+    heavy = (
+        upload(open_page(PAGE), b"tests = 10000\nm_te = [5000]\nrepeats = 1000\nmethods = ['MMD-FUSE']").error[0].value
+    )
     assert "A worker would need" in heavy and "hours of one core" in heavy
