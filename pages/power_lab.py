@@ -8,7 +8,7 @@ from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.sweep_controls import ask_sweep, load_controls
 from m2st_core.dashboard.sweep_jobs import RunStatus
 from m2st_core.dashboard.sweep_results import show_code, show_results, show_training
-from m2st_core.dashboard.sweeps import cost_in_words, start, sweep_queue, watch
+from m2st_core.dashboard.sweeps import cost_in_words, show_problems, start, sweep_queue, watch
 from m2st_core.experiments.spec import SpecError, SweepSpec
 
 
@@ -40,7 +40,7 @@ def show_run(run: str, spec: SweepSpec) -> None:
 def main() -> None:
     """The page, as numbered steps."""
     st.title("Power lab")
-    st.write("How often does a test find a difference that is there? Choose settings on the left, then train.")
+    st.write("How often does a test find a difference that is there? Choose settings in the sidebar, then train.")
     linked = linked_run()
     with st.sidebar:
         values = ask_sweep()
@@ -50,7 +50,7 @@ def main() -> None:
     try:
         spec = SweepSpec.from_dict(values)
     except SpecError as error:
-        st.error("These settings can not be run:\n" + "".join(f"\n- {line}" for line in str(error).split("\n")))
+        show_problems("These settings can not be run", error)
         return
     run = spec.hash[:12]
     if linked and linked != run:

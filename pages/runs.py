@@ -3,15 +3,15 @@
 import streamlit as st
 
 from m2st_core.dashboard.guard import run_page
+from m2st_core.dashboard.limits import check_limits
 from m2st_core.dashboard.run_list import overlaid, run_history, spec_differences
 from m2st_core.dashboard.sweep_results import show_code, show_results, show_training, size_unit
-from m2st_core.dashboard.sweeps import cost_in_words, start, sweep_queue, watch
+from m2st_core.dashboard.sweeps import cost_in_words, show_problems, start, sweep_queue, watch
 from m2st_core.experiments.spec import SpecError, SweepSpec
 from m2st_core.experiments.store import Run
 from m2st_core.figures import compare_figure
 
 LARGEST_UPLOAD = 64 * 1024
-LARGEST_GRID = 20_000
 MOST_COMPARED = 6
 
 
@@ -107,14 +107,11 @@ def import_spec() -> None:
             return
         try:
             spec = SweepSpec.from_toml(file.getvalue().decode("utf-8"))
-            if spec.size > LARGEST_GRID:
-                raise SpecError(
-                    f"This grid has {spec.size:,} points, and {LARGEST_GRID:,} is the most that is run here."
-                )
+            check_limits(spec)
         except UnicodeDecodeError:
             st.error("This file is not text. A spec is a TOML file in UTF-8.")
         except SpecError as error:
-            st.error("This spec can not be run:\n" + "".join(f"\n- {line}" for line in str(error).split("\n")))
+            show_problems("This spec can not be run", error)
         else:
             st.write(cost_in_words(spec))
             if st.button("Run it", type="primary", key="runs_import", help="Put this sweep in the queue.") and (
@@ -135,6 +132,8 @@ def main() -> None:
         show_one(chosen[0])
     elif chosen:
         compare(chosen)
+    elif st.session_state.get("runs_linked") == []:
+        st.info("Choose a run above to look at it, or several to compare them.")
     import_spec()
 
 

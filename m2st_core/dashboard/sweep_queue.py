@@ -146,8 +146,9 @@ class SweepQueue:
     def _guarded(self, function: Callable[[], object]) -> None:
         try:
             function()
-        except Exception:  # the thread must live on; a job that needs what failed will say so
-            log.exception("the queue of sweeps met an error")
+        except Exception as error:  # the thread must live on; a job that needs what failed will say so
+            if not _server_stops(error):
+                log.exception("the queue of sweeps met an error")
 
     def _run(self, job: SweepJob) -> None:
         began = time.monotonic()
@@ -167,8 +168,13 @@ class SweepQueue:
         except Cancelled:
             state, message = "cancelled", STOPPED
         except Exception as error:  # the user gets a sentence and a reference, the log gets the rest
-            state, message = "failed", self._explain(job, error)
+            if _server_stops(error):
+                state = "running"  # whoever starts it again finds the run interrupted
+            else:
+                state, message = "failed", self._explain(job, error)
         with self._change:
+            if job.stop and state == "waiting":
+                state, message = "cancelled", STOPPED
             again = not job.stop and (state == "waiting" or (state == "cancelled" and bool(job.sessions)))
             if again:
                 job.state = "waiting"
@@ -194,3 +200,8 @@ class SweepQueue:
             self._executor = None
         sentence = str(error) if isinstance(error, ValueError) else "Something went wrong on our side."
         return f"{sentence} What was computed is kept. The log has more under {reference}."
+
+
+def _server_stops(error: Exception) -> bool:
+    """Whether this comes from Python's own end, when executors take no more work."""
+    return isinstance(error, RuntimeError) and "cannot schedule new futures" in str(error)

@@ -49,10 +49,13 @@ def size_unit(task: str) -> str:
 def sweep_figure(spec: SweepSpec, table: pd.DataFrame, kind: str = "power") -> go.Figure:
     """The figure of a summary."""
     if spec.null:
-        return type_1_figure(table, spec.alpha, null_band(spec.alpha, max(1, int(table["tests"].max()))))
-    if FIGURES.get(kind, power_figure) is power_figure:
-        return power_figure(table, size_unit=size_unit(spec.task))
-    return FIGURES[kind](table)
+        ordered = table.sort_values(["method", "m_te"], kind="stable")
+        return type_1_figure(ordered, spec.alpha, null_band(spec.alpha, max(1, int(table["tests"].max()))))
+    if FIGURES.get(kind, power_figure) is not power_figure:
+        return FIGURES[kind](table)
+    figure = power_figure(table, size_unit=size_unit(spec.task))
+    margin = 0.05 * (max(spec.m_te) - min(spec.m_te)) or 1
+    return figure.update_xaxes(range=[min(spec.m_te) - margin, max(spec.m_te) + margin])  # still while points come in
 
 
 def show_figure(spec: SweepSpec, table: pd.DataFrame, key: str, kind: str = "power") -> None:
@@ -88,11 +91,13 @@ def show_results(spec: SweepSpec, rows: pd.DataFrame, key: str, kind: str = "pow
         return
     table = summarise(rows)
     show_figure(spec, table, key, kind)
-    unit = size_unit(spec.task)
-    st.caption(
-        f"Sizes count rows {unit}. Bands: ± one standard error between repeats. "
-        + ("Grey band: where 99 of 100 valid tests lie." if spec.null else "Open diamonds: published numbers.")
-    )
+    if spec.null:
+        notes = "Bars: Wilson's 95 % intervals. Grey band: where the rates of 99 of 100 valid tests lie."
+    else:
+        notes = "± is one standard error between repeats."
+    if table["published"].notna().any():
+        notes += " Open diamonds: published numbers."
+    st.caption(f"Sizes count rows {size_unit(spec.task)}. {notes}")
     show_table(table, key)
     name = spec.hash[:12]
     with st.container(horizontal=True):

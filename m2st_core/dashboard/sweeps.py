@@ -10,11 +10,12 @@ import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from m2st_core.dashboard.limits import check_limits
 from m2st_core.dashboard.sweep_jobs import RunStatus
 from m2st_core.dashboard.sweep_queue import QueueFull, SweepQueue
 from m2st_core.experiments.cost import predict
 from m2st_core.experiments.executors import Executor, make_executor
-from m2st_core.experiments.spec import SweepSpec
+from m2st_core.experiments.spec import SpecError, SweepSpec
 from m2st_core.experiments.store import Store
 
 POLL_SECONDS = 1.0
@@ -61,10 +62,16 @@ def _is_open(session: str) -> bool:
 def start(spec: SweepSpec, name: str = "") -> str | None:
     """Put a sweep in the queue; its run's id, or None after saying why not."""
     try:
+        check_limits(spec)
         return sweep_queue().submit(spec, session_name(), name)
-    except QueueFull as error:
-        st.warning(str(error))
+    except (QueueFull, SpecError) as error:
+        show_problems("This can not be run now", error)
         return None
+
+
+def show_problems(what: str, error: ValueError) -> None:
+    """Everything that is wrong, as a list."""
+    st.error(f"{what}:\n" + "".join(f"\n- {line}" for line in str(error).split("\n")))
 
 
 def cost_in_words(spec: SweepSpec) -> str:
@@ -114,8 +121,7 @@ def watch(run: str, show: Callable[[RunStatus], None], key: str) -> None:
 def show_state(run: str, status: RunStatus, key: str) -> None:
     """One line about a run, with a button where something can be done."""
     if status.state == "waiting":
-        before = "1 sweep comes" if status.place == 1 else f"{status.place} sweeps come"
-        st.progress(0.0, f"⏳ Waiting: {before} first. You may close this tab; the link brings you back.")
+        st.progress(0.0, f"⏳ {_place_in_words(status.place)} You may close this tab; the link brings you back.")
     elif status.state == "running":
         st.progress(status.progress.share if status.progress else 0.0, _progress_in_words(status))
     elif status.state == "failed":
@@ -135,6 +141,12 @@ def show_state(run: str, status: RunStatus, key: str) -> None:
             found = sweep_queue().store.run(run)
             if found is not None and start(found.spec, found.name):
                 st.rerun()
+
+
+def _place_in_words(place: int) -> str:
+    if place == 0:
+        return "Next: the workers are starting."
+    return "Waiting: 1 sweep comes first." if place == 1 else f"Waiting: {place} sweeps come first."
 
 
 def _progress_in_words(status: RunStatus) -> str:

@@ -23,6 +23,7 @@ from m2st_core.device import resolve_device
 from m2st_core.types import Cancelled, Progress
 
 REPORT_SECONDS = 0.25
+LOW_PRIORITY = 10  # of worker processes: whoever started them comes first, so that a server stays responsive
 GRACE_SECONDS = 1.0  # for running jobs to reach their next step after a cancel, before their processes are ended
 Report = tuple[str, int, int]
 """(job, step, total)."""
@@ -182,8 +183,6 @@ _worker: dict[str, Any] = {}
 
 def _start_worker(reports: Any, stopped: Any, turn: Any, device: str, threads: int, owner: int) -> None:
     """Once per process: its threads, its device, and a watch that ends it when its owner is gone."""
-    if hasattr(os, "nice"):
-        os.nice(10)  # whoever started the work comes first: a server stays responsive
     torch.set_num_threads(threads)
     if device.startswith("cuda"):
         with turn.get_lock():
@@ -205,6 +204,8 @@ def _run_in_worker(batch: int, job: str, function: Callable[..., Any], arguments
 
     if stopped():
         raise Cancelled
+    if hasattr(os, "setpriority"):
+        os.setpriority(os.PRIO_PROCESS, 0, LOW_PRIORITY)
     return function(*arguments, _worker["device"], _progress(job, stopped, _worker["reports"].put))
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from m2st_core.experiments.intervals import wilson_interval
+
 KEYS = ["task", "null", "method", "preset", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te"]
 MEASURED = ["rate", "error", "low", "high", "repeats", "tests", "published", "published_error", "difference", "doubt"]
 HERE = Path(__file__).parent
@@ -60,23 +62,12 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
         tests=("tests", "sum"),
         rejections=("rejections", "sum"),
     ).reset_index()
-    table["low"], table["high"] = wilson(table.pop("rejections"), table["tests"])
+    intervals = [wilson_interval(k, n) for k, n in zip(table.pop("rejections"), table["tests"], strict=True)]
+    table["low"], table["high"] = np.array(intervals).T
     binomial = np.sqrt(table["rate"] * (1 - table["rate"]) / table["tests"])
     between = table["spread"] / np.sqrt(table["repeats"])
     table["error"] = between.where(table["repeats"] > 1, binomial)
     return _beside_published(table.drop(columns="spread"))
-
-
-def wilson(rejections: pd.Series, tests: pd.Series, z: float = 1.96) -> tuple[pd.Series, pd.Series]:
-    """Wilson's interval for a share: (lower, upper).
-
-    >>> [round(float(end[0]), 3) for end in wilson(pd.Series([0]), pd.Series([100]))]
-    [0.0, 0.037]
-    """
-    share = rejections / tests
-    centre = (share + z**2 / (2 * tests)) / (1 + z**2 / tests)
-    half = z * np.sqrt(share * (1 - share) / tests + z**2 / (4 * tests**2)) / (1 + z**2 / tests)
-    return (centre - half).clip(lower=0), (centre + half).clip(upper=1)
 
 
 def null_band(alpha: float, tests: int) -> tuple[float, float]:

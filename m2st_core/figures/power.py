@@ -74,15 +74,26 @@ def _curves(table: pd.DataFrame, x: str, x_title: str, published: bool, also: Se
 
 
 def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) -> go.Figure:
-    """Rejection rates under the null, with α and the band in which a valid test's rate lies 99 times of 100."""
+    """Rejection rates under the null, with α and the band in which a valid test's rate lies 99 times of 100.
+
+    Bars are the intervals of the columns ``low`` and ``high``, where the table has them.
+    """
     figure = go.Figure()
     figure.add_hrect(y0=band[0], y1=band[1], fillcolor=NULL_COLOUR, opacity=BAND, line_width=0)
     figure.add_hline(y=alpha, line={"color": NULL_COLOUR, "dash": "dash"})
+    labels = [str(method) for method in table["method"]]
+    if "m_te" in table and table["m_te"].nunique() > 1:
+        labels = [f"{label}, m_te={size}" for label, size in zip(labels, table["m_te"], strict=True)]
+    bars = None
+    if "low" in table:
+        up, down = table["high"] - table["rate"], table["rate"] - table["low"]
+        bars = {"array": up, "arrayminus": down, "color": NULL_COLOUR, "thickness": 1.5}
     figure.add_scatter(
-        x=table["method"], y=table["rate"], mode="markers", name="type-I error",
+        x=labels, y=table["rate"], mode="markers", name="type-I error", error_y=bars,
         marker={"size": 11, "color": [colour_of(str(method)) for method in table["method"]]},
         hovertemplate="%{x}: %{y:.3f}<extra></extra>",
     )  # fmt: skip
+    figure.update_yaxes(rangemode="tozero")
     return laid_out(figure, x_title="", y_title=f"share rejected at α={alpha:g}, no difference")
 
 

@@ -138,6 +138,14 @@ def test_a_run_that_nobody_owns_is_interrupted_and_goes_on(queue, sweeps):
     wait_for(lambda: queue.status(run).state == "done")
 
 
+def test_a_server_that_stops_leaves_its_run_interrupted(queue, sweeps, caplog):
+    sweeps.errors = {0: RuntimeError("cannot schedule new futures after shutdown")}
+    (run,) = submit(queue, (0, "a"))
+    sweeps.release.set()
+    wait_for(lambda: queue.counts() == (0, 0))
+    assert queue.status(run).state == "interrupted" and not caplog.text
+
+
 def test_what_runs_can_not_be_deleted(queue, sweeps):
     (run,) = submit(queue, (0, "a"))
     with pytest.raises(ValueError, match="Cancel it first"):

@@ -79,6 +79,16 @@ def test_no_difference_gives_a_type_1_chart(store, open_page, until, charts):
     assert charts(app)[0]["layout"]["yaxis"]["title"]["text"].startswith("share rejected at α=0.05")
 
 
+def test_cancelling_keeps_what_is_done(store, open_page, until):
+    app = open_page(PAGE, **SMALL | {"lab_repeats": "100", "lab_tests": "300"})
+    app.button(key="lab_go").click().run()
+    until(app, lambda app: len(app.dataframe) == 1)
+    app.button(key="lab_cancel").click().run()
+    assert "finished cells are kept" in words(app) and len(app.dataframe) == 1
+    assert [button.label for button in app.button if button.key == "lab_resume"] == ["Resume"]
+    assert store.runs()["state"].tolist() == ["cancelled"]
+
+
 def test_an_interrupted_run_can_go_on(store, finished, open_page, until):
     spec = finished.with_(repeats=3)
     run = store.start_run(spec)  # as a server leaves it that was killed

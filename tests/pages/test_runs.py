@@ -38,6 +38,20 @@ def test_a_nonsense_link_shows_the_newest(finished, open_page):
     assert open_page(PAGE, run=["%", "<script>"]).query_params["run"] == finished.hash[:12]
 
 
+def test_an_empty_choice_says_what_to_do(finished, open_page):
+    app = open_page(PAGE)
+    app.multiselect(key="runs_shown").set_value([]).run()
+    assert not app.exception and "Choose a run above" in words(app) and "run" not in app.query_params
+
+
+def test_a_link_wins_over_the_last_choice(store, finished, open_page):
+    other = store.start_run(finished.with_(repeats=1))
+    app = open_page(PAGE, run=[finished.hash[:12]])
+    app.query_params["run"] = other
+    app.run()
+    assert app.multiselect(key="runs_shown").value == [other]
+
+
 def test_deleting_asks_first(store, finished, open_page):
     app = open_page(PAGE)
     assert "can not be undone" in words(app)
@@ -60,6 +74,10 @@ def test_bad_files_are_refused_with_all_their_problems(store, open_page):
     assert "not TOML" in upload(open_page(PAGE), b"= = =").error[0].value
     assert "not text" in upload(open_page(PAGE), b"\xff\xfe\x00").error[0].value
     assert "64 kB" in upload(open_page(PAGE), b"#" * 70_000).error[0].value
-    many = ", ".join(str(n) for n in range(10, 110))
-    huge = upload(open_page(PAGE), f"repeats = 1000\nm_te = [{many}]".encode())
-    assert "grid has 300,000 points" in huge.error[0].value
+    sizes = ", ".join(str(n) for n in range(10, 110))
+    huge = upload(open_page(PAGE), f"repeats = 1000\nm_te = [{sizes}, 100000]".encode()).error[0].value
+    assert "grid has 303,000 points" in huge and "m_te=100,000 is too large" in huge
+    heavy = (
+        upload(open_page(PAGE), b"tests = 10000\nm_te = [5000]\nrepeats = 1000\nmethods = ['MMD-FUSE']").error[0].value
+    )
+    assert "A worker would need" in heavy and "hours of one core" in heavy

@@ -1,0 +1,52 @@
+"""Where sweeps run, and what a page says of them."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from m2st_core.dashboard import sweeps
+from m2st_core.dashboard.sweep_jobs import RunStatus
+from m2st_core.experiments.sweep import SweepProgress
+
+
+def test_a_dask_address_is_used_where_there_is_one(monkeypatch):
+    made = []
+    monkeypatch.setattr(sweeps, "make_executor", lambda *arguments: made.append(arguments))
+    monkeypatch.delenv("M2ST_DASK", raising=False)
+    sweeps.start_executor()
+    monkeypatch.setenv("M2ST_DASK", "tcp://host:8786")
+    sweeps.start_executor()
+    assert made == [("pool",), ("dask", "tcp://host:8786")]
+
+
+HALF = SweepProgress(36, 18, 18, 4, 0.5, 10.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "buttons"),
+    [
+        (RunStatus("waiting", place=2, sessions=frozenset(["me"])), "2 sweeps come first", ["Cancel"]),
+        (RunStatus("waiting", place=0, sessions=frozenset(["me"])), "workers are starting", ["Cancel"]),
+        (RunStatus("waiting", place=1, sessions=frozenset(["me"])), "1 sweep comes first", ["Cancel"]),
+        (RunStatus("running", progress=HALF, sessions=frozenset(["me"])), "18 of 36 cells, 4 trainings", ["Cancel"]),
+        (RunStatus("running", progress=HALF, sessions=frozenset(["me"])), "about 10 s left", ["Cancel"]),
+        (RunStatus("running", progress=HALF, sessions=frozenset(["other"])), "Another browser session", []),
+        (RunStatus("running", progress=HALF), "Stopping", []),
+        (RunStatus("failed", "It broke; reference 1234."), "reference 1234", ["Retry"]),
+        (RunStatus("interrupted"), "was interrupted", ["Resume"]),
+        (RunStatus("cancelled", "Stopped on request."), "Stopped on request.", ["Resume"]),
+        (RunStatus("done"), "", []),
+    ],
+)
+def test_every_state_is_said_with_what_can_be_done(status, said, buttons):
+    def page(status):
+        import streamlit as st
+
+        from m2st_core.dashboard.sweeps import show_state
+
+        st.session_state.setdefault("session_name", "me")
+        show_state("0123456789ab", status, "test")
+
+    app = AppTest.from_function(page, args=(status,)).run()
+    assert not app.exception and [button.label for button in app.button] == buttons
+    text = [element.value for element in [*app.error, *app.warning, *app.info, *app.caption]]
+    assert said in " ".join([*text, *(bar.proto.text for bar in app.get("progress"))])
