@@ -149,12 +149,12 @@ FIRST_HALF = (
     Lesson(
         "Power is repeated testing",
         f"Draw {TESTS} fresh pairs and test each. The share that rejects when P ≠ Q is the test's **power**; when P = "
-        "Q it is the **type-I error**, at most α. Here the kernel is a Gaussian one of median width (MMD-M), with 199 "
+        "Q it is the **type-I error**, at most α. Here the kernel is a Gaussian one of median width (MMD-M), with 99 "
         "permutations.",
         (r"\text{power}=\Pr\nolimits_{P\ne Q}(p\le\alpha)", r"\Pr\nolimits_{P=Q}(p\le\alpha)\le\alpha"),
         (
             delta_choice(4),
-            size_choice(4, 50, (10, 20, 50, 100, 200)),
+            size_choice(4, 50, (10, 20, 50, 100, 150)),
             Choice(
                 "learn4_alpha",
                 "Level α",
