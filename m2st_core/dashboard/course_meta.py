@@ -15,13 +15,14 @@ from m2st_core.dashboard.relatedness_study import witness_p_values
 from m2st_core.dashboard.theory import BoundSettings, bound_courses, bound_table
 from m2st_core.dashboard.weights_study import WeightsFound, WeightsStudy
 from m2st_core.device import resolve_device
-from m2st_core.experiments.summary import measured_gamma, published_gamma
+from m2st_core.experiments.summary import measured_gamma, measured_learning, published_gamma
 from m2st_core.figures import (
     bound_course_figure,
     bound_terms_figure,
     closeness_power_figure,
     gamma_figure,
     heat_figure,
+    learning_size_figure,
     training_figure,
     weights_figure,
 )
@@ -31,6 +32,7 @@ ALPHA = 0.05
 CLOSENESSES = (0.1, 0.2, 0.3, 0.4, 0.5)
 MEASURED_NOW = (0.1, 0.3, 0.5)  # of them: a slower machine should keep up
 META_TESTS = 40
+MEDIAN_POWER = 0.225  # of MMD-M with 100 rows per mode, from docs/power.md
 TEST_SIZE = 50
 
 
@@ -52,7 +54,10 @@ def show_learning(seed: int, size: int) -> None:
         f"While the kernel learns, Ĵ on its training rows goes to {learning.train[-1]:.2f} and on fresh rows to "
         f"{learning.fresh[-1]:.2f}."
     )
-    chart(training_figure(course).update_layout(height=480), "learn5_course", alt)
+    chart(training_figure(course).update_layout(height=380), "learn5_course", alt)
+    alt = "Over m_tr: Ĵ on training rows falls, Ĵ on fresh rows and power rise; 30 training samples for each m_tr."
+    chart(learning_size_figure(measured_learning(), size, MEDIAN_POWER), "learn5_sizes", alt)
+    st.caption("Above: this seed, now, means of 3 training samples. Below: 30 training samples for each m_tr.")
 
 
 @st.cache_data(max_entries=KEPT, show_spinner=False)

@@ -3,6 +3,7 @@
 from m2st_core.figures.bounds import bound_course_figure, bound_terms_figure
 from m2st_core.figures.filling import filling_figure, settling_figure
 from m2st_core.figures.heat import heat_figure
+from m2st_core.figures.learning import learning_size_figure
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import (
     ablation_figure,
@@ -34,6 +35,7 @@ __all__ = [
     "gamma_power_figure",
     "gamma_spread_figure",
     "heat_figure",
+    "learning_size_figure",
     "null_figure",
     "p_value_strip",
     "power_figure",
