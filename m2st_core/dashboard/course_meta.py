@@ -54,7 +54,9 @@ def show_learning(seed: int, size: int) -> None:
         f"While the kernel learns, Ĵ on its training rows goes to {learning.train[-1]:.2f} and on fresh rows to "
         f"{learning.fresh[-1]:.2f}."
     )
-    chart(training_figure(course).update_layout(height=380), "learn5_course", alt)
+    figure = training_figure(course).update_layout(height=380, yaxis_title="Ĵ")
+    figure.data[1].update(name="fresh rows", line_dash="dot", marker_symbol="diamond", marker_size=8)
+    chart(figure, "learn5_course", alt)
     alt = "Over m_tr: Ĵ on training rows falls, Ĵ on fresh rows and power rise; 30 training samples for each m_tr."
     chart(learning_size_figure(measured_learning(), size, MEDIAN_POWER), "learn5_sizes", alt)
     st.caption("Above: this seed, now, means of 3 training samples. Below: 30 training samples for each m_tr.")
