@@ -4,7 +4,7 @@ import streamlit as st
 
 from m2st_core.dashboard import controls
 from m2st_core.dashboard.course import Lesson
-from m2st_core.dashboard.course_meta import LESSONS, prepare
+from m2st_core.dashboard.course_theory import LESSONS, prepare
 from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.jobs import job_manager
 

@@ -80,7 +80,7 @@ def show_power(seed: int, delta: float, size: int, alpha: float) -> None:
 WIDTHS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 SIZES = (10, 20, 50, 100, 200, 400)
 
-FIRST_HALF = (
+FIRST_STEPS = (
     Lesson(
         "Two samples",
         "Rows of **P** are circles, rows of **Q** diamonds. Were they drawn from the same distribution? Both have the "

@@ -14,7 +14,7 @@ def page():
     settings = st.number_input("n", 0, 10, 2, key="n")
 
     def work(progress):
-        calls = st.session_state_calls = getattr(st, "session_state_calls", 0) + 1
+        calls = st.test_calls = getattr(st, "test_calls", 0) + 1
         progress(1, 2, 0.0)
         if settings == 0:
             raise ValueError("n must be positive.")
@@ -29,7 +29,7 @@ def page():
 def app():
     import streamlit as st
 
-    st.session_state_calls = 0
+    st.test_calls = 0
     return settle(AppTest.from_function(page, default_timeout=30).run())
 
 
@@ -60,7 +60,7 @@ def test_bad_settings_are_a_sentence_and_can_be_tried_again(app):
     settle(app.run())
     import streamlit as st
 
-    assert app.error and st.session_state_calls == 3
+    assert app.error and st.test_calls == 3
 
 
 def test_two_sessions_do_not_share_a_job(app):
