@@ -20,7 +20,7 @@ from m2st_core.figures.relatedness import (
     gamma_spread_figure,
 )
 from m2st_core.figures.samples import samples_figure
-from m2st_core.figures.strip import p_value_strip, rates_figure
+from m2st_core.figures.strip import p_value_strip
 from m2st_core.figures.weights import criterion_figure, share_figure, weight_spread_figure, weights_figure
 
 __all__ = [
@@ -39,7 +39,6 @@ __all__ = [
     "null_figure",
     "p_value_strip",
     "power_figure",
-    "rates_figure",
     "samples_figure",
     "settling_figure",
     "share_figure",
