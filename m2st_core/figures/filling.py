@@ -42,5 +42,5 @@ def settling_figure(p_values: np.ndarray, shown: int, alpha: float) -> go.Figure
         hovertemplate="after %{x} permutations: p = %{y:.3f}<extra></extra>",
     )  # fmt: skip
     figure.update_xaxes(type="log", range=[0, np.log10(len(p_values))])
-    figure.update_yaxes(range=[0, 0.52])
+    figure.update_yaxes(range=[0, 1.05 * float(p_values.max())])
     return laid_out(figure, x_title="permutations B", y_title=f"p so far (dashed: α={alpha:g})", height=240)
