@@ -4,7 +4,8 @@ import streamlit as st
 
 from m2st_core.dashboard import controls
 from m2st_core.dashboard.course import Lesson
-from m2st_core.dashboard.course_meta import LESSONS, prepare
+from m2st_core.dashboard.course_theory import LESSONS, prepare
+from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.jobs import job_manager
 
 LARGEST_SEED = 2**31 - 1
@@ -65,4 +66,4 @@ def main() -> None:
     job_manager().submit("the course's first pictures", prepare)  # once per server
 
 
-main()
+run_page(main)

@@ -4,6 +4,7 @@ import streamlit as st
 
 from m2st_core.dashboard import controls
 from m2st_core.dashboard.charts import chart
+from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.relatedness_study import RelatednessFound, RelatednessStudy
 from m2st_core.dashboard.watching import watch_job
 from m2st_core.experiments.summary import measured_gamma, published_gamma
@@ -97,4 +98,4 @@ def main() -> None:
         show_found(job.result, study)
 
 
-main()
+run_page(main)

@@ -4,6 +4,7 @@ import streamlit as st
 
 from app import PAGES
 from m2st_core.dashboard.charts import chart
+from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.history import last_runs
 from m2st_core.dashboard.lessons import median_test, two_samples
 from m2st_core.dashboard.words import p_value_in_words
@@ -90,4 +91,4 @@ def main() -> None:
     show_runs()
 
 
-main()
+run_page(main)

@@ -4,6 +4,7 @@ import streamlit as st
 
 from m2st_core.dashboard import controls
 from m2st_core.dashboard.charts import chart, clickable_chart
+from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.lessons import AXIS
 from m2st_core.dashboard.watching import watch_job
 from m2st_core.dashboard.weights_study import WeightsFound, WeightsStudy
@@ -139,4 +140,4 @@ def main() -> None:
         show_variation(job.result, study)
 
 
-main()
+run_page(main)

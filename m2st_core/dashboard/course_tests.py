@@ -80,7 +80,7 @@ def show_power(seed: int, delta: float, size: int, alpha: float) -> None:
 WIDTHS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 SIZES = (10, 20, 50, 100, 200, 400)
 
-FIRST_HALF = (
+FIRST_STEPS = (
     Lesson(
         "Two samples",
         "Rows of **P** are circles, rows of **Q** diamonds. Were they drawn from the same distribution? Both have the "
@@ -149,12 +149,12 @@ FIRST_HALF = (
     Lesson(
         "Power is repeated testing",
         f"Draw {TESTS} fresh pairs and test each. The share that rejects when P ≠ Q is the test's **power**; when P = "
-        "Q it is the **type-I error**, at most α. Here the kernel is a Gaussian one of median width (MMD-M), with 199 "
+        "Q it is the **type-I error**, at most α. Here the kernel is a Gaussian one of median width (MMD-M), with 99 "
         "permutations.",
         (r"\text{power}=\Pr\nolimits_{P\ne Q}(p\le\alpha)", r"\Pr\nolimits_{P=Q}(p\le\alpha)\le\alpha"),
         (
             delta_choice(4),
-            size_choice(4, 50, (10, 20, 50, 100, 200)),
+            size_choice(4, 50, (10, 20, 50, 100, 150)),
             Choice(
                 "learn4_alpha",
                 "Level α",

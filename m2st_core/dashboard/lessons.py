@@ -29,10 +29,10 @@ KEPT = 64
 AXIS = np.linspace(-3.0, 3.5, 45)
 PLACES = torch.from_numpy(np.stack(np.meshgrid(AXIS, AXIS), axis=-1).reshape(-1, 2))
 DELTA = 0.7
-PERMUTATIONS = 199
+PERMUTATIONS = 99
 RECOMMENDED = PRESETS["recommended"]
-TRAINING_SAMPLES, TRAINING_STEPS, CHECK_EVERY = 3, 90, 15
-FRESH_ROWS = 300
+TRAINING_SAMPLES, TRAINING_STEPS, CHECK_EVERY = 3, 60, 10
+FRESH_ROWS = 200
 
 
 def on_plane(values: torch.Tensor) -> np.ndarray:
@@ -145,7 +145,7 @@ def learn_deep(delta: float, size: int, test_size: int, tests: int, seed: int) -
     fresh = draw_targets(HDGM(delta=delta), FRESH_ROWS, TRAINING_SAMPLES, streams.child("fresh rows"))
     children = [streams.child(f"learning {index}") for index in range(TRAINING_SAMPLES)]
     kernel = start_deep(train.pooled, RECOMMENDED, children)
-    ascent = replace(RECOMMENDED.mmd_d, steps=TRAINING_STEPS, learning_rate=0.02, largest_batch=60)
+    ascent = replace(RECOMMENDED.mmd_d, steps=TRAINING_STEPS, learning_rate=0.03, largest_batch=50)
     course: list[tuple[float, float, float]] = []
 
     def judge(sample: TwoSample) -> float:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from m2st_core.dashboard.lessons import DELTA, many_tests
+from m2st_core.dashboard.lessons import DELTA, Rate, many_tests
 from m2st_core.device import resolve_device
-from m2st_core.experiments.intervals import wilson_interval
 from m2st_core.learners.ascent import part_of
 from m2st_core.learners.relatedness import relatedness
 from m2st_core.rng import Streams
@@ -18,6 +17,7 @@ from m2st_core.tasks.meta import hdgm_meta_tasks
 from m2st_core.testing import meta_train
 from m2st_core.types import Progress
 
+ALPHA = 0.05
 ROWS_TO_LEARN = 100  # rows per sample of each meta-task that teaches the tests: 50 per mode
 
 
@@ -61,8 +61,8 @@ class RelatednessStudy:
                 progress=part_of(progress, start, end - 0.1 / len(self.closenesses)),
             )
             largest = found.on_test_rows.max(axis=1)
-            rejected, share = self._power(closeness, streams)
-            low, high = wilson_interval(rejected, self.tests)
+            p_values = witness_p_values(closeness, self.n_tasks, self.m_te, self.tests, streams.child("power").seed)
+            power = Rate(p_values, ALPHA)
             rows.append(
                 {
                     "closeness": closeness,
@@ -71,9 +71,9 @@ class RelatednessStudy:
                     "lowest": float(largest.min()),
                     "highest": float(largest.max()),
                     "gamma": found.gamma(),
-                    "rate": share,
-                    "low": low,
-                    "high": high,
+                    "rate": power.share,
+                    "low": power.interval[0],
+                    "high": power.interval[1],
                 }
             )
             values += [
@@ -84,11 +84,6 @@ class RelatednessStudy:
             if progress is not None:
                 progress(index + 1, len(self.closenesses), found.gamma())
         return RelatednessFound(pd.DataFrame(rows), pd.DataFrame(values))
-
-    def _power(self, closeness: float, streams: Streams) -> tuple[int, float]:
-        p = witness_p_values(closeness, self.n_tasks, self.m_te, self.tests, streams.child("power").seed)
-        rejected = int((p <= 0.05).sum())
-        return rejected, rejected / self.tests
 
 
 def witness_p_values(closeness: float, n_tasks: int, m_te: int, tests: int, seed: int) -> np.ndarray:

@@ -4,6 +4,7 @@ from m2st_core.figures.bounds import bound_course_figure, bound_terms_figure
 from m2st_core.figures.compare import compare_figure
 from m2st_core.figures.filling import filling_figure, settling_figure
 from m2st_core.figures.heat import heat_figure
+from m2st_core.figures.learning import learning_size_figure
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import (
     FIGURES,
@@ -21,7 +22,7 @@ from m2st_core.figures.relatedness import (
     gamma_spread_figure,
 )
 from m2st_core.figures.samples import samples_figure
-from m2st_core.figures.strip import p_value_strip, rates_figure
+from m2st_core.figures.strip import p_value_strip
 from m2st_core.figures.weights import criterion_figure, share_figure, weight_spread_figure, weights_figure
 
 __all__ = [
@@ -38,10 +39,10 @@ __all__ = [
     "gamma_power_figure",
     "gamma_spread_figure",
     "heat_figure",
+    "learning_size_figure",
     "null_figure",
     "p_value_strip",
     "power_figure",
-    "rates_figure",
     "samples_figure",
     "settling_figure",
     "share_figure",

@@ -32,15 +32,3 @@ def p_value_strip(groups: Mapping[str, np.ndarray], alpha: float, *, height: int
     figure.update_xaxes(range=[-0.02, 1.02])
     figure.update_yaxes(tickvals=list(range(len(groups))), ticktext=list(groups), range=[-0.5, len(groups) - 0.5])
     return figure
-
-
-def rates_figure(names: list[str], rates: np.ndarray, intervals: np.ndarray, *, y_title: str = "power") -> go.Figure:
-    """Bars with intervals (k, 2), such as the share of tests that rejected."""
-    figure = go.Figure()
-    figure.add_bar(
-        x=names, y=rates, marker={"color": OBSERVED_COLOUR, "pattern": {"shape": "/"}}, width=0.5, name=y_title,
-        error_y={"array": intervals[:, 1] - rates, "arrayminus": rates - intervals[:, 0], "color": NULL_COLOUR},
-        hovertemplate="%{x}: %{y:.2f}<extra></extra>",
-    )  # fmt: skip
-    figure.update_yaxes(range=[0, 1.02])
-    return laid_out(figure, x_title="", y_title=y_title, height=320)

@@ -80,8 +80,13 @@ class Visit:
         self.page.set_default_timeout(40_000)
         self.errors, self.outside = [], []
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        self.page.on("console", self._hear)
         self.page.on("request", lambda r: None if self._inside(r.url) else self.outside.append(r.url))
+
+    def _hear(self, message):
+        """Errors in the console, but for streamlit's search for its own address on a deep link (a 404)."""
+        if message.type == "error" and "/_stcore/" not in message.location.get("url", ""):
+            self.errors.append(message.text)
 
     def _inside(self, url):
         return url.startswith((self.server, self.server.replace("http", "ws"), "data:", "blob:"))
@@ -91,9 +96,12 @@ class Visit:
         self.settle()
 
     def settle(self):
-        """Wait until the page has a title and nothing is running."""
-        self.page.locator("h1").first.wait_for()
-        self.page.wait_for_function("() => !document.querySelector('[data-testid=stStatusWidget]')")
+        """Wait until the page has a heading and nothing is running."""
+        self.page.locator("h1, h2").first.wait_for()
+        self.page.wait_for_function(
+            "() => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"
+            " && !document.querySelector('[data-testid=stSkeleton]')"
+        )
 
     def assert_clean(self):
         assert self.errors == [] and self.outside == []

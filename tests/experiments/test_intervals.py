@@ -1,7 +1,7 @@
 import pytest
 
 from m2st_core.experiments.intervals import wilson_interval
-from m2st_core.experiments.summary import measured_gamma, published_gamma
+from m2st_core.experiments.summary import measured_gamma, measured_learning, published_gamma
 
 
 @pytest.mark.parametrize(("successes", "expected"), [(0, (0.0, 0.0602)), (30, (0.3774, 0.6226)), (60, (0.9398, 1.0))])
@@ -19,3 +19,11 @@ def test_our_gammas_stand_beside_the_published_ones():
     ours = measured_gamma()
     assert list(ours["closeness"]) == list(published_gamma()["closeness"])
     assert (ours["lowest"] <= ours["on_test_rows"]).all() and (ours["on_test_rows"] <= ours["highest"]).all()
+
+
+def test_what_few_rows_teach_does_not_hold_on_fresh_rows():
+    table = measured_learning()
+    assert table["train"].is_monotonic_decreasing and (table["train"] > table["fresh"]).all()
+    assert (
+        table["power"].between(table["low"], table["high"]).all() and table["power"].iloc[-1] > 0.3 > table["power"][0]
+    )

@@ -14,6 +14,7 @@ from m2st_core.figures import (
     gamma_power_figure,
     gamma_spread_figure,
     heat_figure,
+    learning_size_figure,
     p_value_strip,
     settling_figure,
     share_figure,
@@ -134,3 +135,20 @@ def test_bounds_are_stacked_by_term_and_drawn_against_m():
     assert [list(line.y) for line in lines.data] == [[5, 2], [4, 1]] and lines.data[0].line.dash != lines.data[
         1
     ].line.dash
+
+
+def test_learning_is_drawn_against_its_rows():
+    table = pd.DataFrame(
+        {
+            "m_tr": [5, 50],
+            "train": [0.6, 0.1],
+            "fresh": [0.0, 0.05],
+            "power": [0.2, 0.3],
+            "low": [0.1, 0.2],
+            "high": [0.4, 0.5],
+        }
+    )
+    figure = learning_size_figure(table, now=50, floor=0.25)
+    assert [list(curve.y) for curve in figure.data] == [[0.6, 0.1], [0.0, 0.05], [0.2, 0.3]]
+    assert list(figure.data[2].error_y.array) == pytest.approx([0.2, 0.2]) and figure.data[0].error_y.array is None
+    assert (figure.layout.shapes[0].x0, figure.layout.shapes[1].y0) == (50, 0.25)

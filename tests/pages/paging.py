@@ -1,9 +1,11 @@
 """Open a page of the app as a user would, with settings in its address."""
 
+import base64
 import json
 import time
 from pathlib import Path
 
+import numpy as np
 from streamlit.testing.v1 import AppTest
 
 APP = Path(__file__).parents[2] / "app.py"
@@ -42,10 +44,6 @@ def metrics(app):
 
 def numbers(values):
     """What plotly sends, as a list: small arrays as they are, larger ones packed."""
-    import base64
-
-    import numpy as np
-
     if isinstance(values, dict):
         return np.frombuffer(base64.b64decode(values["bdata"]), dtype=values["dtype"]).tolist()
     return list(values)

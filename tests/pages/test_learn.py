@@ -6,7 +6,7 @@ import pytest
 from paging import charts, metrics, open_page, run
 
 import m2st_core as m2st
-from m2st_core.dashboard.course_meta import LESSONS
+from m2st_core.dashboard.course_theory import LESSONS
 
 STEPS = range(1, len(LESSONS) + 1)
 
