@@ -1,0 +1,30 @@
+"""Sweeps in a real browser: progress, a reload in the middle, a second session, and a cancel that stops one run."""
+
+import re
+
+SETTINGS = "power_lab?lab_methods=MMD-M&lab_methods=limit&lab_repeats=40&lab_tests=100"
+
+
+def train(tab, seed):
+    tab.open(f"{SETTINGS}&seed={seed}")
+    tab.page.get_by_role("button", name="Train", exact=True).click()
+    tab.page.get_by_test_id("stProgress").wait_for()
+
+
+def test_a_run_survives_a_reload_and_stops_alone(visit):
+    first, second = visit(), visit()
+    train(first, 11)
+    first.page.locator(".js-plotly-plot").first.wait_for()
+    train(second, 12)
+    second.page.get_by_text("1 sweep comes first").wait_for()
+    first.page.reload()
+    first.page.get_by_text(re.compile(r"\d+ of 240 cells")).wait_for()
+    assert "run=" in first.page.url
+    first.page.get_by_role("button", name="Cancel", exact=True).click()
+    first.page.get_by_role("button", name="Resume", exact=True).wait_for()
+    second.page.get_by_text(re.compile(r"\d+ of 240 cells")).wait_for()
+    second.page.get_by_role("button", name="Cancel", exact=True).click()
+    second.page.get_by_role("button", name="Resume", exact=True).wait_for()
+    for tab in (first, second):
+        assert tab.outside == [] and tab.page.locator("[data-testid=stException]").count() == 0
+        tab.context.close()
