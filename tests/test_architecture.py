@@ -1,7 +1,6 @@
 """The house rules, checked on the source itself."""
 
 import ast
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -70,10 +69,3 @@ def test_nothing_depends_on_pickle():
     for path in CORE + FRONT:
         assert not imports(path) & {"pickle", "cloudpickle", "dill", "joblib", "shelve"}, path
         assert "torch.load" not in path.read_text(encoding="utf-8"), path
-
-
-def test_the_server_keeps_to_itself():
-    """Bound to this machine, no usage statistics, no e-mail prompt: one misspelt table would undo it all."""
-    config = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())
-    assert config["server"]["address"] == "127.0.0.1" and config["server"]["showEmailPrompt"] is False
-    assert config["browser"]["gatherUsageStats"] is False and config["client"]["showErrorDetails"] == "none"

@@ -47,7 +47,7 @@ def server(tmp_path_factory):
             pytest.fail(f"The server did not start:\n{log.read_text()}")
         yield address
     finally:
-        process.terminate()
+        process.kill()  # its workers end with it
         process.wait(20)
 
 
