@@ -1,11 +1,11 @@
 """The witness function against its definition, row by row."""
 
-import naive
 import pytest
 import torch
 
 from m2st_core.criterion import witness
 from m2st_core.kernels import GaussianKernel, MixtureKernel
+from tests import naive
 
 
 def rows(count, seed):

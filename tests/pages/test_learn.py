@@ -3,10 +3,10 @@
 import time
 
 import pytest
-from paging import charts, metrics, open_page, run
 
 import m2st_core as m2st
 from m2st_core.dashboard.course_theory import LESSONS
+from tests.pages.paging import charts, metrics, open_page, run
 
 STEPS = range(1, len(LESSONS) + 1)
 

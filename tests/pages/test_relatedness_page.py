@@ -1,8 +1,7 @@
 """Relatedness: the published curve at once, a measurement on request."""
 
-from paging import charts, numbers, open_page, run, settle
-
 from m2st_core.experiments.summary import measured_gamma, published_gamma
+from tests.pages.paging import charts, numbers, open_page, run, settle
 
 SMALL = {
     "relatedness_rows": "50",

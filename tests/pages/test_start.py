@@ -1,13 +1,13 @@
 """Start: the first page, the picture, the doors, the last runs."""
 
 import pytest
-from paging import charts, numbers, open_page, run
 from streamlit.testing.v1 import AppTest
 
 import app as front
 import m2st_core as m2st
 from m2st_core.experiments.spec import SweepSpec
 from m2st_core.experiments.store import Store
+from tests.pages.paging import charts, numbers, open_page, run
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,9 @@
 """Weights: bars, the chosen kernel beside the mixture, variation."""
 
 import pytest
-from paging import charts, numbers, open_page, run, settle
 
 from m2st_core.dashboard.weights_study import WeightsStudy
+from tests.pages.paging import charts, numbers, open_page, run, settle
 
 SMALL = {"weights_tasks": "10", "weights_repeats": "5", "weights_m_tr": "25"}
 CHARTS = 6
