@@ -1,4 +1,4 @@
-"""A real server and a real browser. Without a browser these tests are skipped, unless M2ST_BROWSER=required."""
+"""A real server and a real browser, gone before other tests start. Without a browser these tests are skipped, unless M2ST_BROWSER=required."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """The dashboard with a store of its own; its address."""
     port = free_port()
@@ -51,7 +51,7 @@ def server(tmp_path_factory):
         process.wait(20)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     program = shutil.which("chromium")
     try:
