@@ -1,21 +1,18 @@
 """One test: draw two samples, choose a method, see the p-value and where it comes from."""
 
-from collections.abc import Hashable
-
 import streamlit as st
 
 from m2st_core.dashboard import controls
 from m2st_core.dashboard.guard import run_page
-from m2st_core.dashboard.jobs import Job, job_manager
+from m2st_core.dashboard.jobs import Job
 from m2st_core.dashboard.single_test import SingleTest
+from m2st_core.dashboard.watching import watch_job
 from m2st_core.dashboard.words import p_value_in_words
 from m2st_core.figures import null_figure, samples_figure
 from m2st_core.presets import PRESETS
-from m2st_core.types import TwoSample
+from m2st_core.types import TestResult, TwoSample
 
 LARGEST_SAMPLE = 2000
-POLL_SECONDS = 0.4
-QUICK_SECONDS = 0.7  # most tests end within this, and are then shown without a progress bar
 
 
 def ask() -> SingleTest:
@@ -76,24 +73,8 @@ def ask() -> SingleTest:
     )
 
 
-def show(job: Job, key: Hashable) -> None:
-    """Step 3: the answer, or how far it is."""
-    if job.active:
-        left = job.seconds_left
-        st.progress(job.share, "Learning and testing…" + (f" about {left:.0f} s left" if left else ""))
-        if st.button("Cancel", help="Stop this test. Nothing else is affected."):
-            job.cancel()
-        return
-    if job.state == "cancelled":
-        st.info("Cancelled. Change a setting to run another test, or run this one again.")
-    if job.state == "failed":
-        st.error(job.error)
-    if job.state != "done":
-        if st.button("Run again", help="Start this test anew."):
-            job_manager().drop(key)
-            st.rerun()
-        return
-    result = job.result
+def show(result: TestResult) -> None:
+    """Step 3: the answer."""
     (st.warning if result.rejected else st.info)(p_value_in_words(result))
     columns = st.columns(4)
     columns[0].metric("p-value", f"{result.p_value:.3g}", help="How often so large a difference appears if P = Q.")
@@ -134,30 +115,12 @@ def main() -> None:
     except ValueError as error:
         st.error(str(error))
         return
-    show_charts(sample, watch(settings))
+    job = watch_job("one_test", settings, settings.run, "Learning and testing…")
+    if job.state == "done":
+        show(job.result)
+    show_charts(sample, job)
     with st.expander("Repeat this in Python"):
         st.code(settings.as_python(), language="python")
-
-
-def watch(settings: SingleTest) -> Job:
-    """Step 2: start the test, leave the previous one, and poll while it runs."""
-    key = (st.session_state.setdefault("session", object()), settings)
-    previous = st.session_state.get("one_test")
-    if previous not in (None, key):
-        job_manager().drop(previous)
-    st.session_state["one_test"] = key
-    job = job_manager().submit(key, settings.run)
-    job.wait(QUICK_SECONDS)
-    polling = job.active
-
-    @st.fragment(run_every=POLL_SECONDS if polling else None)
-    def answer() -> None:
-        if polling and not job.active:
-            st.rerun()  # the whole page once more, now without polling
-        show(job, key)
-
-    answer()
-    return job
 
 
 run_page(main)

@@ -1,4 +1,7 @@
-"""A real server and a real browser, gone before other tests start. Without a browser these tests are skipped, unless M2ST_BROWSER=required."""
+"""A real server and a real browser, gone before other tests start.
+
+Without a browser these tests are skipped, unless M2ST_BROWSER=required.
+"""
 
 import os
 import shutil
