@@ -11,7 +11,7 @@ from m2st_core.experiments.summary import measured_gamma, published_gamma
 from m2st_core.figures import gamma_figure, gamma_power_figure, gamma_spread_figure
 
 CLOSENESSES = (0.1, 0.2, 0.3, 0.4, 0.5)
-COMMAND = "python -m m2st_core bench relatedness --rows 1000 --tasks 5 --restarts 5 --steps 60"
+COMMAND = "python -m m2st_core paper gamma"
 
 
 def slider(label: str, key: str, options: tuple[int, ...], default: int, help: str) -> int:
@@ -52,7 +52,7 @@ def show_known() -> None:
             "paper evaluates on the rows that chose the kernel (squares); on fresh rows (circles) the same kernels "
             "differ less. Bars span the tasks' largest $\\hat\\gamma_{it}$."
         )
-        st.caption(f"Ours: 1,000 rows per sample and half, 5 tasks, 5 restarts, 60 steps: `{COMMAND}`")
+        st.caption(f"Ours: 1,000 rows per sample and half, 5 tasks, 5 restarts, 60 steps. In the shell: `{COMMAND}`")
 
 
 def show_found(found: RelatednessFound, study: RelatednessStudy) -> None:
