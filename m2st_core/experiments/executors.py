@@ -282,6 +282,7 @@ class DaskExecutor:
 def _run_on_cluster(topic: str, event: str, job: str, function: Callable[..., Any], arguments: Any, device: str) -> Any:
     import distributed
 
+    torch.set_num_threads(1)  # the cluster has as many of its own threads as it wants busy
     worker = distributed.get_worker()
     stop = distributed.Event(event, client=distributed.get_client())
     progress = _progress(job, stop.is_set, lambda report: worker.log_event(topic, report))
