@@ -52,7 +52,7 @@ def show_known() -> None:
             "paper evaluates on the rows that chose the kernel (squares); on fresh rows (circles) the same kernels "
             "differ less. Bars span the tasks' largest $\\hat\\gamma_{it}$."
         )
-        st.caption(f"Ours: 1,000 rows per sample and half, 5 tasks, 5 restarts, 60 steps. In the shell: `{COMMAND}`")
+        st.caption(f"Ours: 2,000 rows per sample and half, 10 tasks, 10 restarts, 100 steps. In the shell: `{COMMAND}`")
 
 
 def show_found(found: RelatednessFound, study: RelatednessStudy) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ Rows = tuple[Tensor, ...]
 
 
 SMALLEST_EXPONENT = -80.0  # exp of anything below is a denormal float32, which is 0 for us and slow for processors
+CENTRE_ROWS = 64
 
 
 def take(rows: Rows, start: int, stop: int | None = None) -> Rows:
@@ -79,10 +81,12 @@ def negative_squared_distances(
 ) -> Tensor:
     """−‖a_i−b_j‖², (…, n, m), as one matrix product of the rows extended by their squared lengths.
 
-    Both are first shifted by b's median, which leaves distances alone and keeps a large common offset, or one huge
-    row, from eating the digits. Rounding can not make a distance negative; values below ``smallest`` become that.
+    Both are first shifted by the median of some of b, which leaves distances alone and keeps a large common offset, or
+    one huge row, from eating the digits. Rounding can not make a distance negative; values below ``smallest`` become
+    that.
     """
-    centre = b.detach().median(dim=-2, keepdim=True).values
+    every = math.ceil(b.shape[-2] / CENTRE_ROWS)
+    centre = b.detach()[..., ::every, :].median(dim=-2, keepdim=True).values
     a, b = a - centre, b - centre
     a_length, b_length = (rows.square().sum(dim=-1, keepdim=True) for rows in (a, b))
     left = torch.cat([a, a_length, torch.ones_like(a_length)], dim=-1)  # (…, n, d+2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from m2st_core.kernels.base import SMALLEST_EXPONENT, Kernel, Rows, negative_squared_distances
+
+SMALLEST_ROOT = 1e-9  # its fourth power is still a normal float32
 
 
 class GaussianKernel(Kernel):
@@ -34,6 +37,29 @@ class GaussianKernel(Kernel):
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """exp(−distance²)."""
         return negative_squared_distances(first[0], second[0], dtype, SMALLEST_EXPONENT).exp_()
+
+    def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """Σ_i w_i·k_i; of widths that are powers of 4 apart only the widest is computed: exp(−4D) = exp(−D)⁴."""
+        powers = self._powers_of_4()
+        if powers is None or torch.is_grad_enabled():
+            return super().weighted_gram(first, second, weights, dtype)
+        widest = slice(powers.index(0), powers.index(0) + 1)
+        value = self.gram((first[0][..., widest, :, :],), (second[0][..., widest, :, :],), dtype)[..., 0, :, :]
+        total, power = torch.zeros_like(value), 0
+        for index in sorted(range(len(powers)), key=powers.__getitem__):
+            for _ in range(powers[index] - power):
+                value.clamp_(min=SMALLEST_ROOT).square_().square_()
+            total.addcmul_(value, weights[..., index, None, None].to(value))
+            power = powers[index]
+        return total
+
+    def _powers_of_4(self) -> list[int] | None:
+        """p with σ_i² = 4^(−p_i)·σ²_max, the same in all runs, if the widths of a family (…, k) are like that."""
+        exponents = (self.log_width.amax(dim=-1, keepdim=True) - self.log_width).detach() / math.log(4)
+        whole = exponents.round()
+        same = whole.flatten(0, -2)[0] if whole.ndim > 1 else whole
+        alike = bool(((exponents - same).abs() < 1e-6).all())
+        return [int(power) for power in same.tolist()] if alike else None
 
 
 @torch.no_grad()

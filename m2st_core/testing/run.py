@@ -25,7 +25,7 @@ from m2st_core.testing.split import comes_second, exchanged, split, split_sizes
 from m2st_core.types import Progress, TestResult, TwoSample
 
 CRITERION_ROWS = 500
-BATCH_ELEMENTS = 2**19  # numbers a batch of tests may hold in one tensor: small enough for the cache
+BATCH_ELEMENTS = 2**21  # numbers a batch of tests may hold in one tensor: small enough for the cache
 
 
 def run_test(sample: TwoSample, method: Method, *, seed: int, **settings: Any) -> TestResult:

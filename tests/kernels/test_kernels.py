@@ -1,5 +1,7 @@
 """The contract every kernel passes, and each kernel against its double loop."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -199,3 +201,21 @@ def test_median_heuristic():
     outlier = rows(50, 2)
     outlier[0, 0] = 1e12
     assert median_squared_distance(outlier) == pytest.approx(median_squared_distance(outlier[1:]).item(), rel=0.1)
+
+
+@pytest.mark.parametrize("factors", [(0.0625, 0.25, 1.0, 4.0, 16.0), (16.0, 0.25), (0.5, 1.0, 3.0)])
+def test_a_weighted_family_equals_its_kernels_one_by_one(factors):
+    """Widths that are powers of 4 apart are powers of one another; those that are not take another path."""
+    x, y = rows(2, 1, 7, 3, seed=1), rows(2, 1, 6, 3, seed=2)
+    width = widths(0.3, 2.0)[:, None] * torch.tensor(factors, dtype=float64)
+    weights = rows(2, len(factors), seed=3).abs()
+    kernel = GaussianKernel(width)
+    with torch.no_grad():
+        found = kernel.weighted_gram(kernel.embed(x), kernel.embed(y), weights)
+    for run in range(2):
+        for i in range(7):
+            for j in range(6):
+                distance = float(((x[run, 0, i] - y[run, 0, j]) ** 2).sum())
+                terms = zip(weights[run].tolist(), width[run].tolist(), strict=True)
+                naive = sum(w * math.exp(-distance / s) for w, s in terms)
+                assert float(found[run, i, j]) == pytest.approx(naive, rel=1e-9, abs=1e-30)
