@@ -7,7 +7,7 @@ import threading
 
 import torch
 
-from m2st_core.experiments import executors
+from m2st_core.experiments import pool
 
 
 def test_gpus_are_dealt_out_in_turn(monkeypatch):
@@ -18,8 +18,8 @@ def test_gpus_are_dealt_out_in_turn(monkeypatch):
     try:
         for device in ("cuda",) * 5 + ("cpu",):
             worker = {}
-            monkeypatch.setattr(executors, "_worker", worker)
-            executors._start_worker(queue.SimpleQueue(), threading.Event(), turn, device, 1, os.getppid())
+            monkeypatch.setattr(pool, "_worker", worker)
+            pool._start_worker(queue.SimpleQueue(), threading.Event(), turn, device, 1, os.getppid())
             dealt.append(worker["device"])
     finally:
         torch.set_num_threads(threads)
