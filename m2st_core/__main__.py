@@ -22,9 +22,9 @@ from m2st_core.experiments.gamma import GAMMA, GammaSpec, run_gamma, summarise_g
 from m2st_core.experiments.paper import PAPER
 from m2st_core.experiments.spec import SweepSpec
 from m2st_core.experiments.store import Store
-from m2st_core.experiments.summary import as_text, null_band, summarise
+from m2st_core.experiments.summary import as_text, null_band, published_gamma, summarise
 from m2st_core.experiments.sweep import SweepFailed, SweepProgress, run_sweep
-from m2st_core.figures import FIGURES, power_figure, type_1_figure
+from m2st_core.figures import FIGURES, gamma_figure, power_figure, type_1_figure
 from m2st_core.tasks.tables import read_csv_pair, read_meta_csv
 from m2st_core.types import Cancelled, TestResult
 
@@ -221,10 +221,13 @@ def compute_gamma(spec: GammaSpec, options: argparse.Namespace) -> None:
     finally:
         print(file=sys.stderr)
         executor.close()
-    names = {"gamma_train": "training halves", "gamma_test": "test halves", "largest_task": "largest task"}
-    print(summarise_gamma(rows).rename(columns=names).round(3).to_string(index=False))
+    table = summarise_gamma(rows)
+    names = {"on_training_rows": "training halves", "on_test_rows": "test halves", "highest": "largest task"}
+    print(table.drop(columns="lowest").rename(columns=names).round(3).to_string(index=False))
     if options.out:
         rows.to_csv(options.out, index=False)
+    if options.figure:
+        gamma_figure(published_gamma(), table).write_html(options.figure, include_plotlyjs=True)
 
 
 def show_progress(at: SweepProgress) -> None:

@@ -132,9 +132,10 @@ def summarise_gamma(rows: pd.DataFrame) -> pd.DataFrame:
             {
                 "closeness": closeness,
                 "published": published.get(closeness, float("nan")),
-                "gamma_train": worst["on_training_rows"].min(),
-                "gamma_test": worst["on_test_rows"].min(),
-                "largest_task": worst["on_test_rows"].max(),
+                "on_training_rows": worst["on_training_rows"].min(),
+                "on_test_rows": worst["on_test_rows"].min(),
+                "lowest": worst["on_test_rows"].min(),
+                "highest": worst["on_test_rows"].max(),
                 "seconds": group["seconds"].iloc[0],
             }
         )

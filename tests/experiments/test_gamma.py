@@ -43,8 +43,8 @@ def test_rows_equal_a_direct_call(tmp_path):
     )  # fmt: skip
     assert rows["on_test_rows"].tolist() == pytest.approx(found.on_test_rows.flatten().tolist())
     table = summarise_gamma(rows)
-    assert table["gamma_test"].item() == pytest.approx(found.gamma())
-    assert table["gamma_train"].item() == pytest.approx(found.gamma(on_training_rows=True))
+    assert table["on_test_rows"].item() == pytest.approx(found.gamma())
+    assert table["on_training_rows"].item() == pytest.approx(found.gamma(on_training_rows=True))
     assert table["published"].item() == 0.134
 
 
@@ -57,7 +57,7 @@ def test_the_summary_takes_the_smallest_of_the_tasks_largest():
         ]
     )
     row = summarise_gamma(rows).iloc[0]
-    assert (row["gamma_train"], row["gamma_test"], row["largest_task"]) == (0.3, 0.6, 0.8)
+    assert (row["on_training_rows"], row["on_test_rows"], row["highest"]) == (0.3, 0.6, 0.8)
 
 
 def test_a_cancelled_curve_keeps_what_is_done(tmp_path):
@@ -77,10 +77,12 @@ def test_a_cancelled_curve_keeps_what_is_done(tmp_path):
 def test_the_command_prints_both_halves(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("M2ST_HOME", str(tmp_path))
     monkeypatch.setitem(GAMMA, "quick", SMALL)
-    assert main(["paper", "gamma", "--executor", "inline", "--out", str(tmp_path / "rows.csv")]) == 0
+    files = ["--out", str(tmp_path / "rows.csv"), "--figure", str(tmp_path / "gamma.html")]
+    assert main(["paper", "gamma", "--executor", "inline", *files]) == 0
     printed = capsys.readouterr().out
     assert "training halves" in printed and "test halves" in printed and "0.134" in printed
     assert len(pd.read_csv(tmp_path / "rows.csv")) == 8
+    assert "ours, on fresh rows" in (tmp_path / "gamma.html").read_text(encoding="utf-8")
 
 
 def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path):
