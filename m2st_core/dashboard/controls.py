@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import streamlit as st
 
 from m2st_core.tasks import TASKS, Parameter, Setting
 from m2st_core.testing import METHODS
+
+Number = TypeVar("Number", int, float)
 
 
 def pick_task() -> str:
@@ -43,6 +47,11 @@ def _pick(task: str, parameter: Parameter) -> Setting:
 def pick_size(label: str, key: str, maximum: int, help: str) -> int:
     """A number of rows."""
     return int(st.number_input(label, 4, maximum, 100, 10, key=key, bind="query-params", help=help))
+
+
+def pick_from(label: str, key: str, options: tuple[Number, ...], default: Number, help: str) -> Number:
+    """One of a few numbers."""
+    return st.select_slider(label, options, default, key=key, bind="query-params", help=help)
 
 
 def pick_method() -> str:
