@@ -25,7 +25,17 @@ from m2st_core.experiments.store import Store
 from m2st_core.experiments.summary import as_text, null_band, published_gamma, summarise
 from m2st_core.experiments.sweep import SweepFailed, SweepProgress, run_sweep
 from m2st_core.figures import FIGURES, gamma_figure, power_figure, type_1_figure
-from m2st_core.tasks.tables import read_csv_pair, read_meta_csv
+from m2st_core.tasks.tables import (
+    MISSING_CHOICES,
+    SCALING_CHOICES,
+    CleanData,
+    Cleaning,
+    Upload,
+    load_encoding,
+    prepare,
+    read_files,
+    save_encoding,
+)
 from m2st_core.types import Cancelled, TestResult
 
 BENCHMARKS = "permutation, calibration, power, adaptation, transfer, meta, sweep"
@@ -44,11 +54,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="m2st_core", description="Two-sample tests with learned kernels.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="test|meta-train|sweep|paper|runs|bench")
 
-    test = commands.add_parser("test", help="test whether the rows of two CSV files come from the same distribution")
-    test.add_argument("p", metavar="P.csv", help="rows of the first sample")
-    test.add_argument("q", metavar="Q.csv", help="rows of the second sample")
-    names = ", ".join(name for name, method in METHODS.items() if not method.needs_meta)
-    test.add_argument("--method", default="MMD-D", help=f"one of {names} (default MMD-D)")
+    test = commands.add_parser("test", help="test whether the rows of two tables come from the same distribution")
+    test.add_argument("files", metavar="P.csv Q.csv", nargs="+", help="the two samples, or one file and --group-column")
+    test.add_argument("--group-column", help="the column of the one file whose two values say the group")
+    test.add_argument("--meta", nargs="+", metavar="META.csv", help="related tasks, for methods that learn from them")
+    test.add_argument("--method", default="MMD-D", help=f"one of {', '.join(METHODS)} (default MMD-D)")
     test.add_argument("--alpha", type=float, default=0.05, help="level of the test (default 0.05)")
     test.add_argument("--permutations", type=int, default=999, help="number of random relabellings (default 999)")
     test.add_argument("--train-fraction", type=float, default=0.5, help="share of rows to learn from (default 0.5)")
@@ -56,17 +66,23 @@ def build_parser() -> argparse.ArgumentParser:
     test.add_argument("--seed", type=int, default=0, help="fixes split, learning and permutations (default 0)")
     test.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     test.add_argument("--json", action="store_true", help="print one JSON object")
-
     test.add_argument("--learner", help="folder of a learner made by meta-train; it brings its method and preset")
 
     train = commands.add_parser("meta-train", help="learn from related tasks, to test targets with --learner")
-    train.add_argument("meta", metavar="META.csv", help="columns task, group (two values per task) and the features")
+    help_meta = "columns task, group (two values per task) and the features; or one file per task, or a ZIP of them"
+    train.add_argument("meta", metavar="META.csv", nargs="+", help=help_meta)
     meta_names = ", ".join(name for name, method in METHODS.items() if method.adapt)
     train.add_argument("--method", default="Meta-FUSE", help=f"one of {meta_names} (default Meta-FUSE)")
     train.add_argument("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
     train.add_argument("--out", required=True, help="folder for the learner")
     train.add_argument("--seed", type=int, default=0, help="fixes the learning (default 0)")
     train.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+
+    for command in (test, train):
+        command.add_argument(
+            "--missing", default="refuse", help=f"one of {', '.join(MISSING_CHOICES)} (default refuse)"
+        )
+        command.add_argument("--scaling", default="standard", help=f"one of {', '.join(SCALING_CHOICES)}")
 
     sweep = commands.add_parser("sweep", help="run a grid of tests described by a TOML file")
     sweep.add_argument("spec", metavar="SPEC.toml")
@@ -92,8 +108,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run_test(options: argparse.Namespace) -> None:
     """Read, test, print."""
-    x, y = read_csv_pair(options.p, options.q)
-    columns = ", ".join(map(str, x.columns)) if isinstance(x.columns[0], str) else f"{x.shape[1]} (no header)"
+    encoding = load_encoding(options.learner) if options.learner else None
+    trained_on_arrays = bool(options.learner) and encoding is None
+    cleaning = Cleaning(options.missing, "none" if trained_on_arrays else options.scaling)
+    target, related = read_files(options.files), read_files(options.meta or ())
+    if len(target) != (1 if options.group_column else 2):
+        wanted = "one file with --group-column" if options.group_column else "two files, or one with --group-column"
+        raise ValueError(f"test needs {wanted}. Got {len(target)}.")
+    data = prepare(Upload(target, related, options.group_column), cleaning, encoding)
     settings = {
         "alpha": options.alpha,
         "n_permutations": options.permutations,
@@ -102,21 +124,29 @@ def run_test(options: argparse.Namespace) -> None:
         "device": options.device,
     }
     if options.learner:
-        result = load_learner(options.learner).test(x, y, **settings)
+        result = load_learner(options.learner).test(data.x, data.y, **settings)
     else:
-        result = two_sample_test(x, y, method=options.method, preset=options.preset, **settings)
-    print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else describe(result, columns))
+        meta_tasks = data.tasks or None
+        result = two_sample_test(
+            data.x, data.y, options.method, meta_tasks=meta_tasks, preset=options.preset, **settings
+        )
+    print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else describe(result, data))
 
 
 def run_meta_train(options: argparse.Namespace) -> None:
     """Read, learn, save."""
-    tasks = read_meta_csv(options.meta)
-    learner = meta_train(options.method, tasks, preset=options.preset, seed=options.seed, device=options.device)
+    data = prepare(Upload((), read_files(options.meta)), Cleaning(options.missing, options.scaling))
+    learner = meta_train(options.method, data.tasks, preset=options.preset, seed=options.seed, device=options.device)
     learner.save(options.out)
-    print(f"{options.method} learned from {len(tasks)} tasks with {learner.columns} columns; saved in {options.out}")
+    save_encoding(data.encoding, options.out)
+    print(
+        f"{options.method} learned from {len(data.tasks)} tasks with {learner.columns} columns; saved in {options.out}"
+    )
+    for note in data.decisions:
+        print(f"note: {note}")
 
 
-def describe(result: TestResult, columns: str) -> str:
+def describe(result: TestResult, data: CleanData) -> str:
     """The result for people."""
     lines = [result.sentence, ""]
     if result.by_permutation:
@@ -129,13 +159,13 @@ def describe(result: TestResult, columns: str) -> str:
         lines.append(f"criterion  {result.criterion:.4g} (Ĵ on the test rows: signal over noise)")
     learned = f"learned on {result.n_train[0]} + {result.n_train[1]} rows, " if any(result.n_train) else ""
     lines.append(f"rows       {learned}tested on {result.n_test[0]} + {result.n_test[1]}")
-    lines.append(f"columns    {columns}")
+    lines.append(f"columns    {', '.join(data.features)}")
     lines.append(f"settings   {result.method}, preset {result.preset}, seed {result.seed}, {result.device}")
     heavy = sorted(result.weights.items(), key=lambda item: -item[1])[:5]
     if heavy:
         lines.append("weights β  " + ", ".join(f"{name} {weight:.2f}" for name, weight in heavy if weight > 0.005))
     lines.append(f"time       {result.seconds:.2f} s")
-    return "\n".join(lines + [f"note       {note}" for note in result.notes])
+    return "\n".join(lines + [f"note       {note}" for note in (*data.decisions, *result.notes)])
 
 
 def run_sweep_command(options: argparse.Namespace) -> None:

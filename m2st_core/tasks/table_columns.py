@@ -1,0 +1,59 @@
+"""What a column is: numbers, categories, or something that a test can not use, and why."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from m2st_core.tasks.table_limits import Limits
+
+NUMERIC, CATEGORICAL, DATE, TEXT = "numeric", "categorical", "date", "free text"
+CONSTANT, EMPTY = "constant", "all missing"
+MOSTLY = 0.8  # a column is of numbers, or of dates, if this share of its cells is
+DATES = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?"
+    r"|\d{1,2}[. -]+[^\W\d]{3,9}[., -]+\d{2,4}|[^\W\d]{3,9} \d{1,2},? \d{4}",
+)
+LONG_NUMBER = re.compile(r"[+-]?\d{16,}")
+FEW_WORDS = 5
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column was found to be over all rows; ``why`` it is set aside, if it is."""
+
+    name: str
+    kind: str
+    why: str = ""
+
+    @property
+    def used(self) -> bool:
+        """Whether a test can use it."""
+        return self.kind in (NUMERIC, CATEGORICAL)
+
+
+def classify(name: str, cells: pd.Series, values: np.ndarray, limits: Limits) -> Column:
+    """The column of these cells, whose numbers are ``values``; no row's label has a say in what it is."""
+    count = int(cells.notna().sum())
+    found = values[~np.isnan(values)]
+    if not count:
+        return Column(name, EMPTY, "it has no value")
+    if len(found) >= MOSTLY * count:
+        if found.min() == found.max():
+            return Column(name, CONSTANT, f"it is always {found[0]:g}")
+        if np.abs(found).max() > 2**53 and any(LONG_NUMBER.fullmatch(str(cell)) for cell in cells.dropna()):
+            return Column(name, TEXT, "its whole numbers have too many digits, as identifiers do")
+        return Column(name, NUMERIC)
+    levels = [str(level) for level in cells.dropna().unique()]
+    if len(levels) == 1:
+        return Column(name, CONSTANT, f"it is always {levels[0][:40]!r}")
+    if sum(bool(DATES.fullmatch(level)) for level in levels) >= MOSTLY * len(levels):
+        return Column(name, DATE, "dates and times are not compared; bring them as numbers, such as days since a start")
+    if len(levels) > limits.levels:
+        return Column(name, TEXT, f"it has {len(levels):,} different words, more than {limits.levels:,}")
+    if len(levels) > max(FEW_WORDS, count / 2):
+        return Column(name, TEXT, f"{len(levels):,} of its {count:,} cells are different words")
+    return Column(name, CATEGORICAL)
