@@ -38,7 +38,7 @@ class Examined:
 
 
 def run_examined(
-    sample: TwoSample, method: Method, *, seed: int, blocks: tuple[Any, Any] | None = None, **settings: Any
+    sample: TwoSample, method: Method, *, seed: int = 0, blocks: tuple[Any, Any] | None = None, **settings: Any
 ) -> Examined:
     """One test on one checked pair, x (n, d) and y (m, d), and what is needed to explain its answer.
 
