@@ -134,7 +134,7 @@ def _sentences(
 ) -> tuple[str, ...]:
     ours, plain = best[True], best[False]
     meaning = {
-        "helps": "So this history helps for tasks like itself. Whether the target is one of them, nobody has looked yet.",
+        "helps": "So this history helps for tasks like itself. Whether the target is one of them is not known yet.",
         "harms": "So this history misleads even for tasks like itself.",
         "unclear": "At these sizes that is no clear difference.",
     }
