@@ -7,6 +7,9 @@ from m2st_core.tasks.meta import hdgm_meta_tasks  # isort: skip
 from m2st_core.tasks.tables import Cleaning, CleanData, Encoding, Upload, prepare, read_table, read_tables  # isort: skip
 from m2st_core.learners.relatedness import Relatedness, relatedness  # isort: skip
 from m2st_core.testing import METHODS, MetaLearner, load_learner, meta_train, two_sample_test  # isort: skip
+from m2st_core.testing import Analysis, Answer, Explanation, Verdict, analyse, answer, examine, explain, holm  # isort: skip
+from m2st_core.experiments.history_check import HistoryCheck, history_check  # isort: skip
+from m2st_core.experiments.recommend import Recommendation, recommend  # isort: skip
 
 __version__ = "0.1.0"
 
@@ -14,22 +17,35 @@ __all__ = [
     "METHODS",
     "PRESETS",
     "TASKS",
+    "Analysis",
+    "Answer",
     "Cancelled",
     "CleanData",
     "Cleaning",
     "Encoding",
+    "Explanation",
+    "HistoryCheck",
     "MetaLearner",
+    "Recommendation",
     "Relatedness",
     "TestResult",
     "TwoSample",
     "Upload",
+    "Verdict",
+    "analyse",
+    "answer",
+    "examine",
+    "explain",
     "hdgm_meta_tasks",
+    "history_check",
+    "holm",
     "load_learner",
     "make_task",
     "meta_train",
     "prepare",
     "read_table",
     "read_tables",
+    "recommend",
     "relatedness",
     "two_sample_test",
 ]

@@ -38,7 +38,7 @@ from m2st_core.tasks.tables import (
 )
 from m2st_core.types import Cancelled, TestResult
 
-BENCHMARKS = "permutation, calibration, power, adaptation, transfer, meta, sweep"
+BENCHMARKS = "permutation, calibration, power, adaptation, transfer, recommend, meta, sweep"
 
 
 class OneLineParser(argparse.ArgumentParser):

@@ -1,0 +1,156 @@
+"""Does the history help? Each related task is left out in turn and tested with what the others taught.
+
+No row of the target is looked at, so whatever is decided from this keeps the test of the target exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+
+from m2st_core.device import resolve_device
+from m2st_core.experiments.intervals import wilson_interval
+from m2st_core.learners.ascent import part_of
+from m2st_core.rng import Streams
+from m2st_core.tasks.meta import as_named_samples
+from m2st_core.testing import METHODS, MetaLearner, meta_train, run_tests
+from m2st_core.types import Progress, TwoSample
+
+WITH_HISTORY = ("Meta-FUSE", "Meta-WiTS")
+WITHOUT_HISTORY = ("MMD-FUSE", "MMD-M")
+MOST_LEFT_OUT = 6
+REPEATS = 12
+CLEAR_GAIN = 0.1  # of power, either way
+PERMUTATIONS = 199
+SHARE_OF_ROWS = 0.8  # of a task's rows used in one test at most, so that its tests differ
+
+Verdict = Literal["helps", "harms", "unclear"]
+
+
+@dataclass(frozen=True)
+class HistoryCheck:
+    """Power on tasks left out, with and without what the others taught.
+
+    ``table`` has a row per method: method, uses_history, power, low, high (Wilson's 95 % interval, for as many tests as
+    the left-out rows could give without sharing rows), tests. ``sizes`` are the rows of (x, y) in these tests. The
+    history helps, or harms, if the best method with it is at least 0.1 better, or worse, than the best without.
+    """
+
+    table: pd.DataFrame
+    left_out: tuple[str, ...]
+    sizes: tuple[int, int]
+    verdict: Verdict
+    sentences: tuple[str, ...]
+
+    def power(self, method: str) -> float:
+        """The share of left-out tests in which this method found the difference."""
+        return float(self.table.set_index("method")["power"][method])
+
+
+def history_check(
+    tasks: Any,
+    sizes: tuple[int, int],
+    *,
+    with_history: Sequence[str] = WITH_HISTORY,
+    without_history: Sequence[str] = WITHOUT_HISTORY,
+    most_left_out: int = MOST_LEFT_OUT,
+    repeats: int = REPEATS,
+    alpha: float = 0.05,
+    train_fraction: float = 0.5,
+    seed: int = 0,
+    device: str | torch.device = "auto",
+    progress: Progress | None = None,
+) -> HistoryCheck:
+    """Leave-one-task-out power at about the target's sizes (n, m).
+
+    Each of at most ``most_left_out`` tasks, drawn at random, is tested ``repeats`` times on random parts of its rows,
+    by methods taught by the other tasks and by methods that need none.
+    """
+    samples = as_named_samples(tasks)
+    if len(samples) < 2:
+        raise ValueError(f"Leaving a task out needs at least 2 related tasks. There is {len(samples)}.")
+    streams = Streams(seed).child("history check")
+    names = list(samples)
+    chosen = [names[i] for i in streams.numpy("left out").permutation(len(names))[:most_left_out]]
+    used = tuple(
+        max(4, min(size, int(SHARE_OF_ROWS * min(samples[name].sizes[side] for name in chosen))))
+        for side, size in enumerate(sizes)
+    )
+    rejections: dict[str, list[bool]] = {name: [] for name in (*with_history, *without_history)}
+    apart = 0
+    for index, name in enumerate(chosen):
+        own, here = samples[name], streams.child(f"task {name}")
+        apart += max(1, min(rows // part for rows, part in zip(own.sizes, used, strict=True)))
+        batch = _parts(own, used, repeats, here)
+        others = {other: pair for other, pair in samples.items() if other != name}
+        stage = part_of(progress, index / len(chosen), (index + 1) / len(chosen))
+        learners: dict[Any, MetaLearner] = {}
+        for method in rejections:
+            bound = METHODS.find(method)
+            if bound.needs_meta:
+                if bound.learn not in learners:
+                    learners[bound.learn] = meta_train(method, others, seed=here.seed, device=device, progress=stage)
+                bound = replace(learners[bound.learn], method=method).bound(resolve_device(device))
+            results = run_tests(
+                batch,
+                bound,
+                seeds=[here.child(f"test {repeat}").seed for repeat in range(repeats)],
+                alpha=alpha,
+                n_permutations=PERMUTATIONS,
+                train_fraction=train_fraction,
+                device=device,
+            )
+            rejections[method] += [result.rejected for result in results]
+        if progress is not None:
+            progress(1000 * (index + 1) // len(chosen), 1000, 0.0)
+    rows = []
+    for method, found in rejections.items():
+        share = float(np.mean(found))
+        low, high = wilson_interval(round(share * apart), apart)
+        rows.append(
+            {
+                "method": method,
+                "uses_history": method in with_history,
+                "power": share,
+                "low": min(low, share),
+                "high": max(high, share),
+                "tests": len(found),
+            }
+        )
+    table = pd.DataFrame(rows)
+    best = {uses: group.loc[group["power"].idxmax()] for uses, group in table.groupby("uses_history")}
+    gain = float(best[True]["power"] - best[False]["power"])
+    verdict: Verdict = "helps" if gain >= CLEAR_GAIN else "harms" if gain <= -CLEAR_GAIN else "unclear"
+    return HistoryCheck(table, tuple(chosen), (used[0], used[1]), verdict, _sentences(best, verdict, chosen, used))
+
+
+def _sentences(
+    best: Mapping[bool, pd.Series], verdict: Verdict, chosen: Sequence[str], used: Sequence[int]
+) -> tuple[str, ...]:
+    ours, plain = best[True], best[False]
+    meaning = {
+        "helps": "So this history helps for tasks like itself. Whether the target is one of them is not known yet.",
+        "harms": "So this history misleads even for tasks like itself.",
+        "unclear": "At these sizes that is no clear difference.",
+    }
+    return (
+        f"Of {len(chosen)} related tasks left out in turn, tested with {used[0]} and {used[1]} rows, {ours['method']} "
+        f"found the difference in {ours['power']:.0%} of the tests with what the others taught, and {plain['method']} "
+        f"in {plain['power']:.0%} without.",
+        meaning[verdict],
+    )
+
+
+def _parts(sample: TwoSample, sizes: Sequence[int], repeats: int, streams: Streams) -> TwoSample:
+    """Random parts of a task's rows: x (repeats, n, d), y (repeats, m, d)."""
+    parts = []
+    for side, rows, size in zip("xy", sample, sizes, strict=True):
+        generator = streams.numpy(f"rows of {side}")
+        index = np.stack([generator.permutation(rows.shape[0])[:size] for _ in range(repeats)])
+        parts.append(rows[torch.from_numpy(index)])
+    return TwoSample(*parts)

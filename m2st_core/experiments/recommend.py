@@ -1,0 +1,62 @@
+"""Which test to use, from what is known before any label of the target is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from m2st_core.experiments.history_check import HistoryCheck
+
+MANY_ROWS = 20_000  # both samples together
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A method, and why, in plain words."""
+
+    method: str
+    reasons: tuple[str, ...]
+
+
+def recommend(
+    n: int, m: int, d: int, *, n_tasks: int = 0, blocks: bool = False, history: HistoryCheck | None = None
+) -> Recommendation:
+    """The method for samples of n and m rows with d columns, with this many related tasks.
+
+    ``history`` is the leave-one-task-out check, if it was made. Nothing here may depend on the target's labels.
+    docs/recommendation.md has the measured powers behind this.
+
+    >>> recommend(30, 30, 5, n_tasks=20).method
+    'Meta-FUSE'
+    """
+    for name, value in (("n", n), ("m", m)):
+        if value < 2:
+            raise ValueError(f"{name} must be at least 2 rows. Got {value}.")
+    reasons = []
+    if n + m > MANY_ROWS:
+        method = "MMD-M"
+        reasons.append(f"With {n + m:,} rows one kernel of the usual width finds small differences, and it is fast.")
+        if n_tasks:
+            reasons.append("With this many rows of your own, related tasks are not needed.")
+    elif n_tasks and (history is None or history.verdict != "harms"):
+        method = "Meta-FUSE"
+        reasons.append(
+            "It looks where the related tasks differed and, with generic kernels, everywhere else: much stronger "
+            "where they are related to your data, hardly weaker where they are not."
+        )
+        reasons.append("It tests every row: none is spent on learning.")
+        if history is not None:
+            reasons.append(history.sentences[0])
+    else:
+        method = "MMD-FUSE"
+        reasons.append("It compares the samples with twenty kernels at once, and tests every row.")
+        if n_tasks:
+            reasons.append(
+                "Left-out tasks were not found more often with what the others taught, so history is left aside."
+            )
+    if min(n, m) < 10:
+        reasons.append(f"With {min(n, m)} rows in the smaller sample only large differences can be found.")
+    if max(n, m) > 3 * min(n, m):
+        reasons.append(f"The samples are unequal: power is nearly that of the smaller one, {min(n, m)} rows.")
+    if blocks:
+        reasons.append("Its p-value comes from permutations, which are made within your blocks.")
+    return Recommendation(method, tuple(reasons))
