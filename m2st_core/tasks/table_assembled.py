@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 
-from m2st_core.tasks.table_columns import Column, classify
+from m2st_core.tasks.table_columns import NUMERIC, RUNNING, Column, classify, is_running
 from m2st_core.tasks.table_files import Table
 from m2st_core.tasks.table_limits import Limits, TableError
 from m2st_core.tasks.table_upload import Pair, Upload, make_pairs, missing_columns
@@ -29,9 +29,10 @@ class Assembled:
     order: np.ndarray = field(repr=False, compare=False)
     rows: np.ndarray = field(repr=False, compare=False)
     source: np.ndarray = field(repr=False, compare=False)
-    columns: Mapping[str, Column]
-    notes: tuple[str, ...]
     limits: Limits
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    values: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+    notes: tuple[str, ...] = ()
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -55,7 +56,9 @@ class Assembled:
         return self.spans[0][1].stop if self.target else 0
 
     def numbers(self, name: str) -> np.ndarray:
-        """A column as float64, NaN where a cell is missing or no number."""
+        """A column as float64, NaN where a cell is missing or no number; those of numeric columns are kept."""
+        if name in self.values:
+            return self.values[name]
         return np.concatenate([table.numbers(name) for table in self.tables])[self.order]
 
     def words(self, name: str) -> pd.Series:
@@ -112,18 +115,23 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
         order=order,
         rows=np.concatenate([table.frame.index.to_numpy() for table in tables])[order],
         source=np.repeat(np.arange(len(tables)), [len(t.frame) for t in tables])[order],
-        columns={},
-        notes=(),
         limits=limits,
     )
-    columns = {name: _classified(made, name) for name in names}
-    commas = [f"{t.name}: {note}" for t in tables for note in t.notes]
-    return Assembled(**{**vars(made), "columns": columns, "notes": (*commas, *notes, *lacking)})
+    columns, values = {}, {}
+    for name in names:
+        found = made.numbers(name)
+        columns[name] = _classified(made, name, found)
+        if columns[name].kind == NUMERIC:
+            values[name] = found
+    said = [f"{table.name}: {note}" for table in tables for note in table.notes]
+    return replace(made, columns=columns, values=values, notes=(*said, *notes, *lacking))
 
 
-def _classified(made: Assembled, name: str) -> Column:
+def _classified(made: Assembled, name: str, values: np.ndarray) -> Column:
     pieces = [table.frame[name] for table in made.tables]
     alike = len({piece.dtype for piece in pieces}) == 1
     cells = pd.concat([piece if alike else piece.astype("str") for piece in pieces], ignore_index=True)
     used = cells.iloc[made.order] if len(made.order) < len(cells) else cells
-    return classify(name, used, made.numbers(name), made.limits)
+    if all(table.named for table in made.tables) and is_running(name, (table.numbers(name) for table in made.tables)):
+        return Column(name, RUNNING, "it only counts the rows")
+    return classify(name, used, values, made.limits)

@@ -14,6 +14,7 @@ from m2st_core.tasks.table_columns import NUMERIC
 
 FAR = 3.0  # interquartile ranges beyond the quartiles
 TOP_LEVELS = 5
+NO_LEVELS = pd.Series(dtype=int)
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,18 @@ def check(made: Assembled) -> Check:
     fingerprint = np.zeros(len(made.rows), dtype=np.uint64)
     columns = []
     for column in made.columns.values():
-        values, words = made.numbers(column.name), made.words(column.name)
-        gone = words.isna().to_numpy()
-        odd = np.flatnonzero(np.isnan(values) & ~gone) if column.kind == NUMERIC else np.zeros(0, dtype=int)
-        found = values[~np.isnan(values)] if column.kind == NUMERIC else np.zeros(0)
-        counts = words.value_counts() if column.kind != NUMERIC else pd.Series(dtype=int)
+        numeric = column.kind == NUMERIC
+        values = made.numbers(column.name) if numeric else np.zeros(0)
+        gone = np.isnan(values)
+        found, odd, counts = values[~gone], np.zeros(0, dtype=int), NO_LEVELS
+        if not numeric or gone.any():
+            words = made.words(column.name)
+            unfilled = words.isna().to_numpy()
+            odd = np.flatnonzero(gone & ~unfilled) if numeric else odd
+            counts = counts if numeric else words.value_counts()
+            gone = unfilled
         if column.used:
-            key = np.where(np.isnan(values), np.inf, values) + 0.0 if column.kind == NUMERIC else pd.factorize(words)[0]
+            key = np.where(np.isnan(values), np.inf, values) + 0.0 if numeric else pd.factorize(words)[0]
             fingerprint = fingerprint * np.uint64(1_000_003) + pd.util.hash_array(key, categorize=False)
         columns.append(
             ColumnReport(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,8 @@ import pandas as pd
 from m2st_core.tasks.table_limits import Limits
 
 NUMERIC, CATEGORICAL, DATE, TEXT = "numeric", "categorical", "date", "free text"
-CONSTANT, EMPTY = "constant", "all missing"
+CONSTANT, EMPTY, RUNNING = "constant", "all missing", "row number"
+RUNNING_NAMES = re.compile(r"column \d+|unnamed: \d+|index|id|row|nr|no|number", re.IGNORECASE)
 MOSTLY = 0.8  # a column is of numbers, or of dates, if this share of its cells is
 DATES = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?"
@@ -33,6 +35,11 @@ class Column:
     def used(self) -> bool:
         """Whether a test can use it."""
         return self.kind in (NUMERIC, CATEGORICAL)
+
+
+def is_running(name: str, pieces: Iterable[np.ndarray]) -> bool:
+    """Whether a column only counts the rows of each table; order of entry would be taken for a difference."""
+    return bool(RUNNING_NAMES.fullmatch(name)) and all(len(v) > 1 and bool((np.diff(v) == 1).all()) for v in pieces)
 
 
 def classify(name: str, cells: pd.Series, values: np.ndarray, limits: Limits) -> Column:

@@ -101,7 +101,7 @@ EXAMPLES: dict[str, Example] = {
             "diabetes",
             "Diabetes: slow against fast progression in older patients",
             "P are patients of 65 and over whose diabetes progressed slowly within a year, Q those in whom it "
-            "progressed fast, compared by their measurements at the start; the related tasks are the same comparison in eight "
+            "progressed fast, compared by their measurements at the start; the related tasks are the same in eight "
             "younger age bands (442 patients in all, each in one band).",
             True,
             _diabetes,

@@ -24,7 +24,7 @@ class Limits:
     unpacked: int = 60 * 2**20
     rows: int = 300_000
     columns: int = 5_000
-    cells: int = 10_000_000
+    cells: int = 6_000_000
     tasks: int = 200
     levels: int = 200
 

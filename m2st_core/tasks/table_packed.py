@@ -15,6 +15,7 @@ from m2st_core.tasks.table_limits import Limits, TableError
 from m2st_core.tasks.table_numbers import LARGEST_WHOLE
 
 MOST_PARTS = 1_000
+MOST_BLANK = 2_000_000
 
 
 def read_parquet(name: str, data: bytes, limits: Limits) -> pd.DataFrame:
@@ -86,7 +87,12 @@ def read_workbook(name: str, data: bytes, limits: Limits) -> Iterator[tuple[int,
     try:
         book = load_workbook(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
         sheet = book.worksheets[0]
-        for number, row in enumerate(sheet.iter_rows(values_only=True, max_col=limits.columns + 1), start=1):
+        sheet.reset_dimensions()  # what the sheet says of its size need not be so
+        looked_at = 0
+        for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
+            looked_at += 1 + len(row)
+            if looked_at > MOST_BLANK + limits.cells:
+                raise TableError(f"{name}: row {number}: the sheet is mostly blank cells. Save the used part as CSV.")
             cells = [_cell(value) for value in row]
             while cells and not cells[-1]:
                 del cells[-1]

@@ -90,7 +90,7 @@ def read_rows(name: str, text: str, separator: str, start: int, limits: Limits) 
         for row in reader:
             if len(row) > limits.columns and any(cell.strip() for cell in row[limits.columns :]):
                 limits.check_size(f"{name}: row {reader.line_num + before}", 1, len(row))
-            if any(cell and not cell.isspace() for cell in row):
+            if row and (row[0].strip() or "".join(row).strip()):
                 yield reader.line_num + before, row
     except csv.Error:
         raise TableError(
