@@ -33,14 +33,14 @@ def to_safe_csv(frame: pd.DataFrame) -> str:
     return safe.to_csv(index=False)
 
 
-def plain(text: str) -> str:
+def plain(text: str, longest: int = LONGEST_SHOWN) -> str:
     r"""Words from a file, shown by Streamlit as they are: no Markdown, HTML, formula, link or emoji.
 
     >>> plain("**a** <b>")
     '\\*\\*a\\*\\* \\<b\\>'
     """
     short = " ".join(str(text).split())
-    short = short if len(short) <= LONGEST_SHOWN else short[: LONGEST_SHOWN - 1] + "…"
+    short = short if len(short) <= longest else short[: longest - 1] + "…"
     escaped = PUNCTUATION.sub(r"\\\1", short)
     for start in ("\\:", "\\@", "www"):  # emoji codes and bare addresses are looked for after the escapes are gone
         escaped = escaped.replace(start, f"{start}\u2060")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from m2st_core.learners.ascent import part_of
 from m2st_core.testing.answer import Answer, answer
 from m2st_core.testing.examined import Examined
 from m2st_core.testing.meta import MetaLearner
@@ -100,11 +101,12 @@ def analyse(
         if METHODS[name].needs_meta and name not in known:
             raise ValueError(f"{name} learns from related tasks, and no learner is given for it. Train one first.")
     own = {key: value for key, value in settings.items() if key != "preset"}
+    stages = [part_of(progress, index / len(names), (index + 1) / len(names)) for index in range(len(names))]
     found = [
-        known[name].examine(x, y, progress=progress, **own)
+        known[name].examine(x, y, progress=stage, **own)
         if name in known
-        else examine(x, y, name, progress=progress, **settings)
-        for name in names
+        else examine(x, y, name, progress=stage, **settings)
+        for name, stage in zip(names, stages, strict=True)
     ]
     adjusted = holm([examined.result.p_value for examined in found[1:]])
     seen = what_was_seen(found[0])
