@@ -15,30 +15,33 @@ from typing import NoReturn
 
 import pandas as pd
 
-from m2st_core import METHODS, PRESETS, load_learner, meta_train, two_sample_test
+from m2st_core import METHODS, PRESETS, meta_train
 from m2st_core.experiments.cost import predict
 from m2st_core.experiments.executors import make_executor
 from m2st_core.experiments.gamma import GAMMA, GammaSpec, run_gamma, summarise_gamma
+from m2st_core.experiments.own_data import Plan, carry_out
 from m2st_core.experiments.paper import PAPER
 from m2st_core.experiments.spec import SweepSpec
 from m2st_core.experiments.store import Store
 from m2st_core.experiments.summary import as_text, null_band, published_gamma, summarise
 from m2st_core.experiments.sweep import SweepFailed, SweepProgress, run_sweep
 from m2st_core.figures import FIGURES, gamma_figure, power_figure, type_1_figure
+from m2st_core.reports import Origin, as_command, as_python, html_report
 from m2st_core.tasks.tables import (
+    EXAMPLES,
     MISSING_CHOICES,
     SCALING_CHOICES,
     CleanData,
     Cleaning,
     Upload,
-    load_encoding,
     prepare,
     read_files,
     save_encoding,
 )
+from m2st_core.testing.learner_zip import open_learner
 from m2st_core.types import Cancelled, TestResult
 
-BENCHMARKS = "permutation, calibration, power, adaptation, transfer, recommend, meta, sweep"
+BENCHMARKS = "permutation, calibration, power, adaptation, transfer, recommend, uploads, meta, sweep"
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -55,9 +58,12 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="test|meta-train|sweep|paper|runs|bench")
 
     test = commands.add_parser("test", help="test whether the rows of two tables come from the same distribution")
-    test.add_argument("files", metavar="P.csv Q.csv", nargs="+", help="the two samples, or one file and --group-column")
+    test.add_argument("files", metavar="P.csv Q.csv", nargs="*", help="the two samples, or one file and --group-column")
+    test.add_argument("--example", default="", help=f"instead of files, one of {', '.join(EXAMPLES)}")
     test.add_argument("--group-column", help="the column of the one file whose two values say the group")
     test.add_argument("--meta", nargs="+", metavar="META.csv", help="related tasks, for methods that learn from them")
+    test.add_argument("--task-column", default="task", help="the column of META.csv that names the task")
+    test.add_argument("--meta-group-column", help="the group column of META.csv (default: as in the target, or group)")
     test.add_argument("--method", default="MMD-D", help=f"one of {', '.join(METHODS)} (default MMD-D)")
     test.add_argument("--alpha", type=float, default=0.05, help="level of the test (default 0.05)")
     test.add_argument("--permutations", type=int, default=999, help="number of random relabellings (default 999)")
@@ -66,7 +72,10 @@ def build_parser() -> argparse.ArgumentParser:
     test.add_argument("--seed", type=int, default=0, help="fixes split, learning and permutations (default 0)")
     test.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     test.add_argument("--json", action="store_true", help="print one JSON object")
-    test.add_argument("--learner", help="folder of a learner made by meta-train; it brings its method and preset")
+    test.add_argument("--learner", default="", help="folder or ZIP of a learner; it brings its method and preset")
+    test.add_argument("--secondary", nargs="+", default=(), metavar="METHOD", help="further tests, corrected by Holm")
+    test.add_argument("--block-column", help="labels are permuted within the values of this column only")
+    test.add_argument("--report", metavar="REPORT.html", help="write everything into one HTML file")
 
     train = commands.add_parser("meta-train", help="learn from related tasks, to test targets with --learner")
     help_meta = "columns task, group (two values per task) and the features; or one file per task, or a ZIP of them"
@@ -83,6 +92,8 @@ def build_parser() -> argparse.ArgumentParser:
             "--missing", default="refuse", help=f"one of {', '.join(MISSING_CHOICES)} (default refuse)"
         )
         command.add_argument("--scaling", default="standard", help=f"one of {', '.join(SCALING_CHOICES)}")
+        command.add_argument("--levels", type=int, default=20, help="categories of a column that get an indicator each")
+        command.add_argument("--leave-out", nargs="+", default=(), metavar="COLUMN", help="columns not to compare")
 
     sweep = commands.add_parser("sweep", help="run a grid of tests described by a TOML file")
     sweep.add_argument("spec", metavar="SPEC.toml")
@@ -107,35 +118,49 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run_test(options: argparse.Namespace) -> None:
-    """Read, test, print."""
-    encoding = load_encoding(options.learner) if options.learner else None
-    trained_on_arrays = bool(options.learner) and encoding is None
-    cleaning = Cleaning(options.missing, "none" if trained_on_arrays else options.scaling)
-    target, related = read_files(options.files), read_files(options.meta or ())
-    if len(target) != (1 if options.group_column else 2):
-        wanted = "one file with --group-column" if options.group_column else "two files, or one with --group-column"
-        raise ValueError(f"test needs {wanted}. Got {len(target)}.")
-    data = prepare(Upload(target, related, options.group_column), cleaning, encoding)
-    settings = {
-        "alpha": options.alpha,
-        "n_permutations": options.permutations,
-        "train_fraction": options.train_fraction,
-        "seed": options.seed,
-        "device": options.device,
-    }
-    if options.learner:
-        result = load_learner(options.learner).test(data.x, data.y, **settings)
-    else:
-        meta_tasks = data.tasks or None
-        result = two_sample_test(
-            data.x, data.y, options.method, meta_tasks=meta_tasks, preset=options.preset, **settings
-        )
-    print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else describe(result, data))
+    """Read, test, print; write the report where one is wanted."""
+    learner, encoding = open_learner(options.learner) if options.learner else (None, None)
+    scaling = "none" if learner is not None and encoding is None else options.scaling
+    cleaning = Cleaning(options.missing, scaling, options.levels, tuple(options.leave_out), options.block_column)
+    roles = (options.group_column, options.task_column, options.meta_group_column)
+    origin = Origin(tuple(options.files), tuple(options.meta or ()), options.example, *roles, options.learner)
+    data = prepare(origin.upload(), cleaning, encoding)
+    plan = Plan(
+        primary=options.method if learner is None else learner.method,
+        secondary=tuple(options.secondary),
+        alpha=options.alpha,
+        n_permutations=options.permutations,
+        train_fraction=options.train_fraction,
+        seed=options.seed,
+        preset=options.preset if learner is None else learner.preset,
+    )
+    outcome = carry_out(data, plan, learner=learner, explained=bool(options.report), device=options.device)
+    if options.report:
+        python, command = as_python(origin, cleaning, plan), as_command(origin, cleaning, plan, options.report)
+        write_text(options.report, html_report(outcome, python=python, command=command))
+    secondary = outcome.analysis.secondary
+    if options.json:
+        found = outcome.analysis.primary.to_dict()
+        more = [{"method": v.result.method, "p_value": v.result.p_value, "holm": v.adjusted_p_value} for v in secondary]
+        print(json.dumps(found | ({"secondary": more} if more else {}), ensure_ascii=False))
+        return
+    print("\n".join([describe(outcome.analysis.primary, data), *(f"secondary  {v.sentence}" for v in secondary)]))
+    if options.report:
+        print(f"report     {options.report}")
+
+
+def write_text(path: str, text: str) -> None:
+    """A file, or a ValueError that says why it can not be written."""
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{path} can not be written: {error.strerror}.") from None
 
 
 def run_meta_train(options: argparse.Namespace) -> None:
     """Read, learn, save."""
-    data = prepare(Upload((), read_files(options.meta)), Cleaning(options.missing, options.scaling))
+    cleaning = Cleaning(options.missing, options.scaling, options.levels, tuple(options.leave_out))
+    data = prepare(Upload((), read_files(options.meta)), cleaning)
     learner = meta_train(options.method, data.tasks, preset=options.preset, seed=options.seed, device=options.device)
     learner.save(options.out)
     save_encoding(data.encoding, options.out)

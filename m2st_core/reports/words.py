@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from m2st_core.experiments.own_data import Outcome, Plan
-from m2st_core.tasks.table_encoding import Cleaning
+from m2st_core.tasks.tables import EXAMPLES, Cleaning, Upload, read_files
 from m2st_core.testing import METHODS
 from m2st_core.version import VERSION
 
@@ -43,6 +43,18 @@ class Origin:
     task: str = "task"
     related_group: str | None = None
     learner: str = ""
+
+    def upload(self) -> Upload:
+        """Read it."""
+        if self.example:
+            if self.target or self.related:
+                raise ValueError("Bring files or take an example, not both.")
+            return EXAMPLES.find(self.example).load()
+        target = read_files(self.target)
+        if len(target) != (1 if self.group else 2):
+            wanted = "one file with a group column" if self.group else "two files, or one with --group-column"
+            raise ValueError(f"test needs {wanted}. Got {len(target)}.")
+        return Upload(target, read_files(self.related), self.group, self.task, self.related_group)
 
 
 def versions() -> dict[str, str]:

@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from m2st_core.registry import Registry
 from m2st_core.rng import Streams
 from m2st_core.tasks.digits import load_digits_by_class
 from m2st_core.tasks.hdgm import HDGM
@@ -86,33 +87,36 @@ def _table(name: str, *frames: pd.DataFrame) -> Table:
     return read_table(name, pd.concat(frames).to_csv(index=False).encode())
 
 
-EXAMPLES: dict[str, Example] = {
-    example.name: example
-    for example in (
-        Example(
-            "digits",
-            "Digits: has another digit slipped in?",
-            "P is 30 scanned images of the digit 3 and Q is 30 images of which 12 show an 8; "
-            "the 28 related tasks are the same change between every two of the other eight digits (64 pixels).",
-            True,
-            _digits,
-        ),
-        Example(
-            "diabetes",
-            "Diabetes: slow against fast progression in older patients",
-            "P are patients of 65 and over whose diabetes progressed slowly within a year, Q those in whom it "
-            "progressed fast, compared by their measurements at the start; the related tasks are the same in eight "
-            "younger age bands (442 patients in all, each in one band).",
-            True,
-            _diabetes,
-        ),
-        Example(
-            "hdgm",
-            "HDGM: the paper's synthetic task",
-            "P is a mixture of two round Gaussians and Q has the same means with correlated columns (Δ = 0.7), 100 "
-            "simulated rows each; the 20 related tasks have weaker correlations (Δ from 0.305 to 0.4).",
-            False,
-            _hdgm,
-        ),
-    )
-}
+EXAMPLES: Registry[Example] = Registry(
+    "example",
+    {
+        example.name: example
+        for example in (
+            Example(
+                "digits",
+                "Digits: has another digit slipped in?",
+                "P is 30 scanned images of the digit 3 and Q is 30 images of which 12 show an 8; "
+                "the 28 related tasks are the same change between every two of the other eight digits (64 pixels).",
+                True,
+                _digits,
+            ),
+            Example(
+                "diabetes",
+                "Diabetes: slow against fast progression in older patients",
+                "P are patients of 65 and over whose diabetes progressed slowly within a year, Q those in whom it "
+                "progressed fast, compared by their measurements at the start; the related tasks are the same in eight "
+                "younger age bands (442 patients in all, each in one band).",
+                True,
+                _diabetes,
+            ),
+            Example(
+                "hdgm",
+                "HDGM: the paper's synthetic task",
+                "P is a mixture of two round Gaussians and Q has the same means with correlated columns (Δ = 0.7), 100 "
+                "simulated rows each; the 20 related tasks have weaker correlations (Δ from 0.305 to 0.4).",
+                False,
+                _hdgm,
+            ),
+        )
+    },
+)
