@@ -51,6 +51,11 @@ class Assembled:
         return found
 
     @property
+    def related_spans(self) -> list[tuple[slice, slice]]:
+        """Where the rows of the related tasks are."""
+        return self.spans[1:] if self.target else self.spans
+
+    @property
     def target_rows(self) -> int:
         """How many rows the target has; they come first."""
         return self.spans[0][1].stop if self.target else 0

@@ -13,7 +13,7 @@ from m2st_core.tasks.table_limits import Limits
 
 NUMERIC, CATEGORICAL, DATE, TEXT = "numeric", "categorical", "date", "free text"
 CONSTANT, EMPTY, RUNNING = "constant", "all missing", "row number"
-RUNNING_NAMES = re.compile(r"column \d+|unnamed: \d+|index|id|row|nr|no|number", re.IGNORECASE)
+RUNNING_NAMES = re.compile(r"column \d+|unnamed: \d+|__index_level_\d+__|index|id|row|nr|no|number", re.IGNORECASE)
 MOSTLY = 0.8  # a column is of numbers, or of dates, if this share of its cells is
 DATES = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?"
