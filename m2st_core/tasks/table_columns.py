@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from m2st_core.tasks.arrays import LARGEST_WHOLE
 from m2st_core.tasks.table_limits import Limits
 
 NUMERIC, CATEGORICAL, DATE, TEXT = "numeric", "categorical", "date", "free text"
@@ -49,10 +50,10 @@ def classify(name: str, cells: pd.Series, values: np.ndarray, limits: Limits) ->
     if not count:
         return Column(name, EMPTY, "it has no value")
     if len(found) >= MOSTLY * count:
+        if np.abs(found).max() > LARGEST_WHOLE and any(LONG_NUMBER.fullmatch(str(cell)) for cell in cells.dropna()):
+            return Column(name, TEXT, "its whole numbers have too many digits, as identifiers do")
         if found.min() == found.max():
             return Column(name, CONSTANT, f"it is always {found[0]:g}")
-        if np.abs(found).max() > 2**53 and any(LONG_NUMBER.fullmatch(str(cell)) for cell in cells.dropna()):
-            return Column(name, TEXT, "its whole numbers have too many digits, as identifiers do")
         return Column(name, NUMERIC)
     levels = [str(level) for level in cells.dropna().unique()]
     if len(levels) == 1:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from m2st_core.tasks.arrays import LARGEST_WHOLE
 from m2st_core.tasks.table_limits import Limits, TableError
-from m2st_core.tasks.table_numbers import LARGEST_WHOLE
 
 MOST_PARTS = 1_000
 MOST_BLANK = 2_000_000
