@@ -51,6 +51,11 @@ class Assembled:
         return found
 
     @property
+    def related_spans(self) -> list[tuple[slice, slice]]:
+        """Where the rows of the related tasks are."""
+        return self.spans[1:] if self.target else self.spans
+
+    @property
     def target_rows(self) -> int:
         """How many rows the target has; they come first."""
         return self.spans[0][1].stop if self.target else 0
@@ -90,7 +95,8 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     if not pairs:
         raise TableError("There is no table. Bring P and Q, or one table with a group column.")
     tables = tuple({id(side.table): side.table for pair in pairs for side in (pair.p, pair.q)}.values())
-    names, lacking = missing_columns(tables, roles)
+    history = [side.table for pair in related for side in (pair.p, pair.q)]
+    names, lacking = missing_columns([*history, *tables], roles)  # a learner knows its columns by their order
     for first, second in zip(tables, tables[1:], strict=False):
         if not (first.named and second.named) and (lacking or first.named != second.named):
             bare = first if not first.named else second

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,9 +12,9 @@ import pandas as pd
 
 from m2st_core.tasks.arrays import as_two_sample
 from m2st_core.tasks.table_assembled import Assembled, assemble
-from m2st_core.tasks.table_columns import NUMERIC
-from m2st_core.tasks.table_encoding import Categorical, Cleaning, Encoding, Numeric, learn_categorical, learn_numeric
+from m2st_core.tasks.table_encoding import Cleaning, Encoding
 from m2st_core.tasks.table_export import to_safe_csv
+from m2st_core.tasks.table_learn import encode, learn
 from m2st_core.tasks.table_limits import Limits, TableError
 from m2st_core.tasks.table_rows import FEWEST_ROWS, choose_columns, find_blocks, keep_rows
 from m2st_core.tasks.table_upload import Upload
@@ -100,41 +101,23 @@ def prepare(
     if encoding:
         cleaning = replace(encoding.cleaning, block=cleaning.block)
     notes = list(made.notes)
+    _check_rows(made, np.ones(len(made.rows), dtype=bool))
     chosen = choose_columns(made, cleaning, encoding, notes)
     keep = keep_rows(made, chosen, cleaning, notes)
-    codes: np.ndarray = np.zeros(0, dtype=int)
+    blocks: np.ndarray | None = None
     block_names: tuple[str, ...] = ()
     if cleaning.block and made.target:
-        codes, block_names = find_blocks(made, cleaning, keep, notes)
-    usable = _usable_tasks(made, keep, notes)
+        blocks, block_names = find_blocks(made, cleaning, keep, notes)
+    _check_rows(made, keep)
+    _drop_small_tasks(made, keep, notes)
     if encoding is None:
-        encoding = _learn(made, chosen, cleaning, keep, notes)
-    matrix = _encode(made, encoding, keep, notes)
-    ends = np.concatenate([[0], np.cumsum(keep)])
-    spans = [tuple(matrix[ends[side.start] : ends[side.stop]] for side in pair) for pair in made.spans]
-    tasks = {}
-    for pair, (x, y), good in zip(
-        made.related, spans[-len(made.related) :] if made.related else [], usable, strict=True
-    ):
-        if good and (x.min(axis=0) != x.max(axis=0)).any() | (x[0] != y).any():
-            tasks[pair.name] = (x, y)
-        elif good:
-            notes.append(f"The task {pair.name!r} was left out: all its rows are identical.")
-    if made.related and not tasks:
-        raise TableError("No related task is left after cleaning. See what is missing, or go on without them.")
-    empty = matrix[:0]
-    x, y = spans[0] if made.target else (empty, empty)
+        encoding = learn(made, chosen, cleaning, keep, notes)
+    matrix = encode(made, encoding, keep, notes)
+    x, y, tasks = _arrays(made, matrix, keep, notes)
+    if made.target:
+        as_two_sample(x, y)
     labels = (made.target.p.label, made.target.q.label) if made.target else ("P", "Q")
     p, q = made.spans[0] if made.target else (slice(0, 0), slice(0, 0))
-    if made.target:
-        for rows, side in ((x, made.target.p), (y, made.target.q)):
-            if len(rows) < FEWEST_ROWS:
-                raise TableError(
-                    f"{side.table.name}: {side.label} has {len(rows)} row{'' if len(rows) == 1 else 's'}. "
-                    "Bring at least 2 rows in each sample."
-                )
-        as_two_sample(x, y)
-    blocked = bool(block_names)
     return CleanData(
         x=x,
         y=y,
@@ -144,98 +127,53 @@ def prepare(
         encoding=encoding,
         x_rows=made.rows[p][keep[p]],
         y_rows=made.rows[q][keep[q]],
-        x_blocks=codes[p][keep[p]] if blocked else None,
-        y_blocks=codes[q][keep[q]] if blocked else None,
+        x_blocks=None if blocks is None else blocks[p][keep[p]],
+        y_blocks=None if blocks is None else blocks[q][keep[q]],
         block_names=block_names,
         decisions=tuple(notes),
         record=_record(made, cleaning, encoding, notes, (x, y), tasks),
     )
 
 
-def _usable_tasks(made: Assembled, keep: np.ndarray, notes: list[str]) -> list[bool]:
-    """Which tasks have rows enough; the rows of the others leave ``keep``."""
-    usable = []
-    for pair, (p, q) in zip(made.related, made.spans[-len(made.related) :] if made.related else [], strict=True):
-        fewest = min(keep[p].sum(), keep[q].sum())
-        usable.append(bool(fewest >= FEWEST_ROWS))
-        if not usable[-1]:
+def _check_rows(made: Assembled, keep: np.ndarray) -> None:
+    """Refuse a target sample with fewer than two rows."""
+    if made.target:
+        for span, side in zip(made.spans[0], (made.target.p, made.target.q), strict=True):
+            if (rows := int(keep[span].sum())) < FEWEST_ROWS:
+                raise TableError(
+                    f"{side.table.name}: {side.label} has {rows} row{'' if rows == 1 else 's'}. "
+                    "Bring at least 2 rows in each sample."
+                )
+
+
+def _drop_small_tasks(made: Assembled, keep: np.ndarray, notes: list[str]) -> None:
+    """Tasks with too few rows leave ``keep``."""
+    for pair, (p, q) in zip(made.related, made.related_spans, strict=True):
+        fewest = int(min(keep[p].sum(), keep[q].sum()))
+        if fewest < FEWEST_ROWS:
             keep[p.start : q.stop] = False
             notes.append(f"The task {pair.name!r} was left out: one of its samples has {fewest} usable rows.")
-    return usable
-
-
-def _learn(
-    made: Assembled, chosen: list[tuple[str, str]], cleaning: Cleaning, keep: np.ndarray, notes: list[str]
-) -> Encoding:
-    """Levels, medians, centres and scales from pooled rows."""
-    teachers = keep.copy()
-    if made.related:
-        teachers[: made.target_rows] = False
-    source = f"{len(made.related):,} related tasks" if made.related else "both samples"
-    columns: list[Numeric | Categorical] = []
-    flat = []
-    for name, kind in chosen:
-        found: Numeric | Categorical | None
-        if kind == NUMERIC:
-            found = learn_numeric(name, made.numbers(name)[teachers], cleaning)
-        else:
-            found = learn_categorical(name, made.words(name)[teachers], cleaning, other=bool(made.related))
-        if found is None:
-            flat.append(name)
-        else:
-            columns.append(found)
-    if flat:
-        named = ", ".join(map(repr, flat[:20]))
-        notes.append(f"Set aside because they do not vary in the pooled rows of {source}: {named}.")
-    if not columns:
-        raise TableError(f"{made.tables[0].name}: no column varies in the rows of {source}. Bring rows that vary.")
-    learned_from = f"{int(teachers.sum()):,} pooled rows of {source}, without their labels"
-    _say_encoding(columns, cleaning, learned_from, notes)
-    return Encoding(cleaning, tuple(columns), learned_from)
-
-
-def _say_encoding(
-    columns: list[Numeric | Categorical], cleaning: Cleaning, learned_from: str, notes: list[str]
-) -> None:
-    numeric = [column for column in columns if isinstance(column, Numeric)]
-    if numeric and cleaning.scaling != "none":
-        how = "mean and standard deviation" if cleaning.scaling == "standard" else "median and interquartile range"
-        notes.append(f"{len(numeric):,} numeric columns were scaled by {how} of {learned_from}.")
-    for column in columns:
-        if isinstance(column, Categorical):
-            rest = ", the others together one" if column.other else ""
-            notes.append(f"{column.name!r} became indicators: {len(column.levels)} levels have one each{rest}.")
-
-
-def _encode(made: Assembled, encoding: Encoding, keep: np.ndarray, notes: list[str]) -> np.ndarray:
-    """All kept rows as numbers (kept, d)."""
-    count, width = int(keep.sum()), len(encoding.features)
-    if count * width > made.limits.cells:
+    if made.related and not keep[made.target_rows :].any():
         raise TableError(
-            f"With categories as columns the upload has {count * width:,} cells, and {made.limits.cells:,} is the "
-            "most. Lower the number of levels, or leave columns out."
+            f"{made.related[0].p.table.name}: no related task has 2 usable rows in each sample. Fill in missing cells, "
+            "leave out the columns that miss most, or go on without related tasks."
         )
-    matrix = np.empty((count, width))
-    start = 0
-    for column in encoding.columns:
-        out = matrix[:, start : start + len(column.features)]
-        start += len(column.features)
-        if isinstance(column, Numeric):
-            filled = column.encode(made.numbers(column.name)[keep], out)
-            if filled:
-                said = " and marked in a column of their own" if column.indicator else ""
-                notes.append(f"{filled:,} missing cells of {column.name!r} were filled in by {column.median:g}{said}.")
-        else:
-            words = made.words(column.name)[keep]
-            column.encode(words, out)
-            here = words.iloc[: int(keep[: made.target_rows].sum())].dropna()
-            unseen = here[~here.isin(column.levels)]
-            if len(unseen):
-                known = "go to its indicator 'other'" if column.other else "are shown by zeros"
-                notes.append(
-                    f"{len(unseen):,} target cells of {column.name!r} have rare or unseen levels: they {known}."
-                )
-    return matrix
+
+
+def _arrays(
+    made: Assembled, matrix: np.ndarray, keep: np.ndarray, notes: list[str]
+) -> tuple[np.ndarray, np.ndarray, dict[str, tuple[np.ndarray, np.ndarray]]]:
+    """The kept rows (kept, d) by sample; a task whose rows are all alike is left out."""
+    ends = np.concatenate([[0], np.cumsum(keep)])
+    parts = [(matrix[ends[p.start] : ends[p.stop]], matrix[ends[q.start] : ends[q.stop]]) for p, q in made.spans]
+    x, y = parts.pop(0) if made.target else (matrix[:0], matrix[:0])
+    tasks = {}
+    for pair, (first, second) in zip(made.related, parts, strict=True):
+        if len(first) and ((first != first[0]).any() or (second != first[0]).any()):
+            tasks[pair.name] = (first, second)
+        elif len(first):
+            notes.append(f"The task {pair.name!r} was left out: all its rows are identical.")
+    return x, y, tasks
 
 
 def _record(
@@ -246,8 +184,6 @@ def _record(
     target: tuple[np.ndarray, np.ndarray],
     tasks: Mapping[str, tuple[np.ndarray, np.ndarray]],
 ) -> dict[str, Any]:
-    import json
-
     return {
         "files": [
             {"name": t.name, "sha256": t.digest, "rows": len(t.frame), "columns": t.frame.shape[1], "notes": [*t.notes]}

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from m2st_core.tasks.arrays import LARGEST_WHOLE
 from m2st_core.tasks.table_limits import Limits
 
 NUMERIC, CATEGORICAL, DATE, TEXT = "numeric", "categorical", "date", "free text"
 CONSTANT, EMPTY, RUNNING = "constant", "all missing", "row number"
-RUNNING_NAMES = re.compile(r"column \d+|unnamed: \d+|index|id|row|nr|no|number", re.IGNORECASE)
+RUNNING_NAMES = re.compile(r"column \d+|unnamed: \d+|__index_level_\d+__|index|id|row|nr|no|number", re.IGNORECASE)
 MOSTLY = 0.8  # a column is of numbers, or of dates, if this share of its cells is
 DATES = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?"
@@ -49,10 +50,10 @@ def classify(name: str, cells: pd.Series, values: np.ndarray, limits: Limits) ->
     if not count:
         return Column(name, EMPTY, "it has no value")
     if len(found) >= MOSTLY * count:
+        if np.abs(found).max() > LARGEST_WHOLE and any(LONG_NUMBER.fullmatch(str(cell)) for cell in cells.dropna()):
+            return Column(name, TEXT, "its whole numbers have too many digits, as identifiers do")
         if found.min() == found.max():
             return Column(name, CONSTANT, f"it is always {found[0]:g}")
-        if np.abs(found).max() > 2**53 and any(LONG_NUMBER.fullmatch(str(cell)) for cell in cells.dropna()):
-            return Column(name, TEXT, "its whole numbers have too many digits, as identifiers do")
         return Column(name, NUMERIC)
     levels = [str(level) for level in cells.dropna().unique()]
     if len(levels) == 1:

@@ -177,8 +177,8 @@ def _column(values: dict[str, Any]) -> Numeric | Categorical:
 
 def learn_numeric(name: str, values: np.ndarray, cleaning: Cleaning) -> Numeric | None:
     """From pooled values (NaN is missing), without labels; None if they do not vary."""
-    found = values[~np.isnan(values)]
-    if not found.size or found.min() == found.max():
+    found = np.sort(values[~np.isnan(values)])  # in this order sums do not depend on who is P
+    if not found.size or found[0] == found[-1]:
         return None
     median = float(np.median(found))
     centre, scale = 0.0, 1.0

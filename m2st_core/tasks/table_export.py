@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from typing import Any
 
@@ -30,7 +31,7 @@ def to_safe_csv(frame: pd.DataFrame) -> str:
     for position, dtype in enumerate(safe.dtypes):
         if not pd.api.types.is_numeric_dtype(dtype):
             safe.isetitem(position, [safe_cell(cell) for cell in safe.iloc[:, position]])
-    return safe.to_csv(index=False)
+    return safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)  # a lone \r would end the row
 
 
 def plain(text: str, longest: int = LONGEST_SHOWN) -> str:

@@ -50,9 +50,9 @@ def read_table(name: str, data: bytes, limits: Limits | None = None) -> Table:
     limits.check_bytes(name, len(data))
     digest = hashlib.sha256(data).hexdigest()
     if data[:4] == b"PAR1":
-        frame = read_parquet(name, data, limits)
+        frame, said = read_parquet(name, data, limits)
         names, renamed = clean_names([str(column) for column in frame.columns])
-        return Table(name, frame.set_axis(names, axis=1), digest, notes=tuple(renamed))
+        return Table(name, frame.set_axis(names, axis=1), digest, notes=(*said, *renamed))
     if data[:2] == b"PK":
         return _table(name, read_workbook(name, data, limits), digest, [], "", limits)
     text, notes = decode(name, data)

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-LARGEST_WHOLE = 2.0**53  # beyond it float64 skips whole numbers
 SPACED = re.compile(r"[+-]?\d{1,3}([ \u00a0\u202f'’]\d{3})+([.,]\d*)?")
 SPACES = re.compile(r"[ \u00a0\u202f'’]")
 STYLES = {
@@ -77,10 +76,3 @@ def _by_unique(cells: pd.Series, mark: str) -> np.ndarray:
     codes, different = pd.factorize(cells)
     values = np.array([*(parse(str(cell), mark) for cell in different), np.nan])
     return values[codes]
-
-
-def beyond_precision(values: np.ndarray) -> bool:
-    """Whether some are whole numbers that float64 would have rounded."""
-    with np.errstate(invalid="ignore"):
-        large = values[np.abs(values) > LARGEST_WHOLE]
-    return bool(large.size) and bool((np.abs(large) < 1e22).any())

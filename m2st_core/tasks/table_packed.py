@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from m2st_core.tasks.arrays import LARGEST_WHOLE
 from m2st_core.tasks.table_limits import Limits, TableError
-from m2st_core.tasks.table_numbers import LARGEST_WHOLE
 
 MOST_PARTS = 1_000
 MOST_BLANK = 2_000_000
 
 
-def read_parquet(name: str, data: bytes, limits: Limits) -> pd.DataFrame:
-    """The frame in a Parquet file: numbers, dates and words; its index counts the rows from 1."""
+def read_parquet(name: str, data: bytes, limits: Limits) -> tuple[pd.DataFrame, list[str]]:
+    """The numbers and words in a Parquet file, and a note on what else it has; the index counts the rows from 1."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -33,19 +33,20 @@ def read_parquet(name: str, data: bytes, limits: Limits) -> pd.DataFrame:
                 f"{name}: it unpacks to {size:,} bytes, and {limits.unpacked:,} is the most that is read. "
                 "Leave out columns or rows that are not needed."
             )
-        schema = parquet.read_schema(io.BytesIO(data))
-        if not meta.num_rows or not len(schema):
-            raise TableError(f"{name}: there is no row of data. Bring at least 2 rows.")
-        file = parquet.ParquetFile(io.BytesIO(data), read_dictionary=schema.names)
-        table = file.read(use_threads=False)
+        flat = [leaf.name for leaf in map(meta.schema.column, range(meta.num_columns)) if leaf.path == leaf.name]
+        if not meta.num_rows or not flat:
+            raise TableError(f"{name}: there is no row of plain cells. Bring at least 2 rows.")
+        table = parquet.ParquetFile(io.BytesIO(data), read_dictionary=flat).read(columns=flat, use_threads=False)
         columns = {position: _plain(name, table.column(position), limits) for position in range(table.num_columns)}
     except (pa.ArrowException, OSError) as error:
         raise TableError(f"{name}: the Parquet file is damaged ({type(error).__name__}). Save it again.") from None
-    return pd.DataFrame(columns).set_axis(table.column_names, axis=1)
+    frame = pd.DataFrame(columns).set_axis(range(1, meta.num_rows + 1), axis=0).set_axis(table.column_names, axis=1)
+    nested = meta.num_columns - len(flat)
+    return frame, [f"{nested} columns of lists or records were left out."] if nested else []
 
 
 def _plain(name: str, column: Any, limits: Limits) -> pd.Series:
-    """An Arrow column as float64, dates or words; nested values and bytes are shown as missing words."""
+    """An Arrow column as float64 or words; bytes are shown as missing words."""
     import pyarrow as pa
     from pyarrow import compute
 

@@ -180,7 +180,7 @@ def _find(table: Table, name: str) -> str | None:
 
 
 def missing_columns(tables: Iterable[Table], roles: set[str]) -> tuple[list[str], list[str]]:
-    """The columns that every table has, in the first one's order, and which table misses which of the others."""
+    """The columns that every table has, in the order of the first, and which table misses which of the others."""
     known = list({id(table): table for table in tables}.values())
     every: list[str] = []
     seen: set[str] = set()
