@@ -19,20 +19,23 @@ def heat_figure(
     name: str,
     sample: tuple[np.ndarray, np.ndarray] | None = None,
     height: int = 480,
+    second_axis: np.ndarray | None = None,
+    titles: tuple[str, str] = ("column 1", "column 2"),
 ) -> go.Figure:
-    """Values (g, g) at places (axis[column], axis[row]): P's colour where positive, Q's where negative.
+    """Values (h, g) at places (axis[column], second_axis[row]): P's colour where positive, Q's where negative.
 
     The dotted line is where the function is zero. Rows of the samples (n, 2), (m, 2), at most 300 each, lie on top.
     """
+    rows_axis = axis if second_axis is None else second_axis
     limit = float(np.quantile(np.abs(values), 1 - CLIPPED)) or 1.0
     figure = go.Figure()
     figure.add_heatmap(
-        x=axis, y=axis, z=values, zmin=-limit, zmax=limit, colorscale=DIVERGING, zsmooth="best", name=name,
+        x=axis, y=rows_axis, z=values, zmin=-limit, zmax=limit, colorscale=DIVERGING, zsmooth="best", name=name,
         colorbar={"title": {"text": name, "side": "top"}, "orientation": "h", "thickness": 10} | BELOW,
         hovertemplate="%{x:.2f}, %{y:.2f}: %{z:.3g}<extra></extra>",
     )  # fmt: skip
     figure.add_contour(
-        x=axis, y=axis, z=values, contours={"start": 0, "end": 0, "size": 1, "coloring": "none"}, name="zero",
+        x=axis, y=rows_axis, z=values, contours={"start": 0, "end": 0, "size": 1, "coloring": "none"}, name="zero",
         line={"color": NULL_COLOUR, "dash": "dot", "width": 1.5}, showscale=False, hoverinfo="skip", showlegend=False,
     )  # fmt: skip
     looks = (("x ~ P", P_COLOUR, P_MARKER), ("y ~ Q", Q_COLOUR, Q_MARKER))
@@ -42,5 +45,5 @@ def heat_figure(
             marker={"color": colour, "symbol": marker, "size": 6, "line": {"color": "white", "width": 0.7}},
         )  # fmt: skip
     figure.update_xaxes(range=[axis[0], axis[-1]], showgrid=False)
-    figure.update_yaxes(range=[axis[0], axis[-1]], showgrid=False)
-    return laid_out(figure, x_title="column 1", y_title="column 2", height=height)
+    figure.update_yaxes(range=[rows_axis[0], rows_axis[-1]], showgrid=False)
+    return laid_out(figure, x_title=titles[0], y_title=titles[1], height=height)
