@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import streamlit as st
 
 from m2st_core.dashboard import controls
@@ -75,16 +76,16 @@ def _history(state: Brought, upload: Upload, data: CleanData) -> HistoryCheck | 
     st.subheader("Does the history help?")
     key = state.key(upload)
     if state.history is None or state.history[0] != key:
-        tasks, sizes = data.tasks, (len(data.x), len(data.y))
+        tasks, sizes, pooled = data.tasks, (len(data.x), len(data.y)), np.concatenate([data.x, data.y])
 
         def work(progress: Progress) -> HistoryCheck:
-            return history_check(tasks, sizes, progress=progress)
+            return history_check(tasks, sizes, pooled=pooled, progress=progress)
 
         job = watch_job("data_history", key, work, "Leaving each task out in turn…")
         if job.state != "done":
             st.caption(
                 "Each related task is left out in turn and tested with what the others taught. You need not wait for "
-                "it. No row of your own data is looked at, so whatever you decide from it keeps the p-value valid."
+                "it. No label of your own data is looked at, so whatever you decide from it keeps the p-value valid."
             )
             return None
         state.history = (key, job.result)

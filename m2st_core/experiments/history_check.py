@@ -12,21 +12,29 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
+from scipy import stats
+from torch import Tensor
 
+from m2st_core.criterion import mmd2_unbiased
 from m2st_core.device import resolve_device
 from m2st_core.experiments.intervals import wilson_interval
+from m2st_core.kernels import GaussianKernel, median_squared_distance
 from m2st_core.learners.ascent import part_of
 from m2st_core.rng import Streams
+from m2st_core.tasks.arrays import as_rows
 from m2st_core.tasks.meta import as_named_samples
 from m2st_core.testing import METHODS, MetaLearner, meta_train, run_tests
 from m2st_core.types import Progress, TwoSample
 
-WITH_HISTORY = ("Meta-FUSE", "Meta-WiTS")
+WITH_HISTORY = ("Meta-FUSE", "Meta-Witness", "Meta-WiTS")
 WITHOUT_HISTORY = ("MMD-FUSE", "MMD-M")
 MOST_LEFT_OUT = 6
 REPEATS = 12
 CLEAR_GAIN = 0.1  # of power, either way
+REPEATS_THEMSELVES = (0.2, 10.0)  # Meta-Witness's gain in deviations, and nats of evidence: both are needed
 PERMUTATIONS = 199
+ROWS_COMPARED = 200
+EVIDENCE = "evidence for the directions, in nats"
 SHARE_OF_ROWS = 0.8  # of a task's rows used in one test at most, so that its tests differ
 
 Verdict = Literal["helps", "harms", "unclear"]
@@ -39,12 +47,18 @@ class HistoryCheck:
     ``table`` has a row per method: method, uses_history, power, low, high (Wilson's 95 % interval, for as many tests as
     the left-out rows could give without sharing rows), tests. ``sizes`` are the rows of (x, y) in these tests. The
     history helps, or harms, if the best method with it is at least 0.1 better, or worse, than the best without.
+
+    ``same_difference``: tasks left out differ along the directions of the others, by their p-values and by the evidence
+    for these directions, so that Meta-Witness, which looks nowhere else, is worth its risk. ``alike``: the share of
+    tasks whose rows, without labels, are as unlike the others' as the target's are; None if no target was given.
     """
 
     table: pd.DataFrame
     left_out: tuple[str, ...]
     sizes: tuple[int, int]
     verdict: Verdict
+    same_difference: bool
+    alike: float | None
     sentences: tuple[str, ...]
 
     def power(self, method: str) -> float:
@@ -56,6 +70,7 @@ def history_check(
     tasks: Any,
     sizes: tuple[int, int],
     *,
+    pooled: Any = None,
     with_history: Sequence[str] = WITH_HISTORY,
     without_history: Sequence[str] = WITHOUT_HISTORY,
     most_left_out: int = MOST_LEFT_OUT,
@@ -69,7 +84,8 @@ def history_check(
     """Leave-one-task-out power at about the target's sizes (n, m).
 
     Each of at most ``most_left_out`` tasks, drawn at random, is tested ``repeats`` times on random parts of its rows,
-    by methods taught by the other tasks and by methods that need none.
+    by methods taught by the other tasks and by methods that need none. ``pooled``, the target's rows of both samples
+    together, are compared with the tasks' rows; their labels are not asked for.
     """
     samples = as_named_samples(tasks)
     if len(samples) < 2:
@@ -81,7 +97,8 @@ def history_check(
         max(4, min(size, int(SHARE_OF_ROWS * min(samples[name].sizes[side] for name in chosen))))
         for side, size in enumerate(sizes)
     )
-    rejections: dict[str, list[bool]] = {name: [] for name in (*with_history, *without_history)}
+    p_values: dict[str, list[float]] = {name: [] for name in (*with_history, *without_history)}
+    evidence = []
     apart = 0
     for index, name in enumerate(chosen):
         own, here = samples[name], streams.child(f"task {name}")
@@ -90,7 +107,7 @@ def history_check(
         others = {other: pair for other, pair in samples.items() if other != name}
         stage = part_of(progress, index / len(chosen), (index + 1) / len(chosen))
         learners: dict[Any, MetaLearner] = {}
-        for method in rejections:
+        for method in p_values:
             bound = METHODS.find(method)
             if bound.needs_meta:
                 if bound.learn not in learners:
@@ -105,12 +122,13 @@ def history_check(
                 train_fraction=train_fraction,
                 device=device,
             )
-            rejections[method] += [result.rejected for result in results]
+            p_values[method] += [result.p_value for result in results]
+        evidence += [learner.choices.get(EVIDENCE, 0.0) for learner in learners.values()]
         if progress is not None:
             progress(1000 * (index + 1) // len(chosen), 1000, 0.0)
     rows = []
-    for method, found in rejections.items():
-        share = float(np.mean(found))
+    for method, found in p_values.items():
+        share = float(np.mean(np.array(found) <= alpha))
         low, high = wilson_interval(round(share * apart), apart)
         rows.append(
             {
@@ -126,7 +144,58 @@ def history_check(
     best = {uses: group.loc[group["power"].idxmax()] for uses, group in table.groupby("uses_history")}
     gain = float(best[True]["power"] - best[False]["power"])
     verdict: Verdict = "helps" if gain >= CLEAR_GAIN else "harms" if gain <= -CLEAR_GAIN else "unclear"
-    return HistoryCheck(table, tuple(chosen), (used[0], used[1]), verdict, _sentences(best, verdict, chosen, used))
+    return HistoryCheck(
+        table=table,
+        left_out=tuple(chosen),
+        sizes=(used[0], used[1]),
+        verdict=verdict,
+        same_difference=_same_difference(p_values, without_history, evidence),
+        alike=None if pooled is None else rows_alike(as_rows(pooled, "pooled"), samples, sizes, streams),
+        sentences=_sentences(best, verdict, chosen, used),
+    )
+
+
+def _same_difference(p_values: Mapping[str, list[float]], without: Sequence[str], evidence: Sequence[float]) -> bool:
+    """Whether Meta-Witness gains, in normal deviations of the p-values, over the best method without history."""
+    if "Meta-Witness" not in p_values:
+        return False
+    deviations = {name: float(stats.norm.isf(np.array(p) - 1e-9).mean()) for name, p in p_values.items()}
+    gain = deviations["Meta-Witness"] - max(deviations[name] for name in without)
+    least_gain, least_evidence = REPEATS_THEMSELVES
+    return gain >= least_gain and float(np.median(evidence)) >= least_evidence
+
+
+def rows_alike(pooled: np.ndarray, samples: Mapping[str, TwoSample], sizes: tuple[int, int], streams: Streams) -> float:
+    """The rank of the target's rows among the tasks': (1 + tasks as unlike the others)/(1 + tasks), from near 0 to 1.
+
+    Unlikeness is the MMD² between the rows of a task, both samples together in the target's proportion, and those of
+    the other tasks. A target that is one more of these tasks has a value below 0.1 in a tenth of all cases.
+    """
+    share = min(
+        1.0,
+        ROWS_COMPARED / sum(sizes),
+        *(own / want for s in samples.values() for own, want in zip(s.sizes, sizes, strict=True)),
+    )
+    counts = [max(1, int(share * size)) for size in sizes]
+    tasks = [_parts(sample, counts, 1, streams.child(f"rows of {name}")).pooled[0] for name, sample in samples.items()]
+    own = torch.from_numpy(pooled[streams.numpy("target rows").permutation(len(pooled))[: sum(counts)]])
+    everything = torch.cat(tasks)
+    scale = everything.std(dim=0)
+    scale = scale.where(scale > 0, 1.0)
+    generator = streams.numpy("other rows")
+    some = torch.from_numpy(generator.permutation(len(everything))[:500])
+    kernel = GaussianKernel(median_squared_distance((everything[some] / scale)[None])[0])
+
+    def unlikeness(rows: Tensor, others: Sequence[Tensor]) -> float:
+        rest = torch.cat(list(others))
+        rest = rest[torch.from_numpy(generator.permutation(len(rest))[: 2 * ROWS_COMPARED])] / scale
+        rows = rows / scale
+        return float(mmd2_unbiased(kernel(rows, rows), kernel(rest, rest), kernel(rows, rest)))
+
+    with torch.no_grad():
+        found = [unlikeness(rows, [*tasks[:index], *tasks[index + 1 :]]) for index, rows in enumerate(tasks)]
+        ours = unlikeness(own, tasks)
+    return (1 + sum(value >= ours for value in found)) / (1 + len(found))
 
 
 def _sentences(

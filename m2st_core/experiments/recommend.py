@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from m2st_core.experiments.history_check import HistoryCheck
 
 MANY_ROWS = 20_000  # both samples together
+UNLIKE = 0.1  # fewer tasks than this are as unlike the others as the target
 
 
 @dataclass(frozen=True)
@@ -32,27 +33,38 @@ def recommend(
         if value < 2:
             raise ValueError(f"{name} must be at least 2 rows. Got {value}.")
     reasons = []
+    unlike = history is not None and history.alike is not None and history.alike < UNLIKE
     if n + m > MANY_ROWS:
         method = "MMD-M"
         reasons.append(f"With {n + m:,} rows one kernel of the usual width finds small differences, and it is fast.")
         if n_tasks:
             reasons.append("With this many rows of your own, related tasks are not needed.")
-    elif n_tasks and (history is None or history.verdict != "harms"):
-        method = "Meta-FUSE"
-        reasons.append(
-            "It looks where the related tasks differed and, with generic kernels, everywhere else: much stronger "
-            "where they are related to your data, hardly weaker where they are not."
-        )
-        reasons.append("It tests every row: none is spent on learning.")
-        if history is not None:
-            reasons.append(history.sentences[0])
-    else:
+    elif not n_tasks:
         method = "MMD-FUSE"
         reasons.append("It compares the samples with twenty kernels at once, and tests every row.")
-        if n_tasks:
-            reasons.append(
-                "Left-out tasks were not found more often with what the others taught, so history is left aside."
-            )
+    elif history is not None and history.verdict == "harms":
+        method = "MMD-FUSE"
+        reasons.append("The related tasks are left aside: left out, they were found less often with the others' help.")
+    elif unlike:
+        method = "MMD-FUSE"
+        reasons.append(
+            "The related tasks are left aside: even without their labels, your rows look unlike those of all or nearly "
+            "all tasks. If you know that they are related, use Meta-FUSE."
+        )
+    elif history is not None and history.same_difference and history.alike is not None:
+        method = "Meta-Witness"
+        reasons.append(
+            "Tasks left out differ in the same way as the others, and your rows look like theirs: a test that looks "
+            "exactly there is strongest. It would miss other differences; Meta-FUSE is the cautious choice."
+        )
+    else:
+        method = "Meta-FUSE"
+        reasons.append(
+            "It looks where the related tasks differed and, with generic kernels, everywhere else: stronger where they "
+            "are related to your data, hardly weaker where they are not."
+        )
+    if n_tasks and history is not None:
+        reasons.append(history.sentences[0])
     if min(n, m) < 10:
         reasons.append(f"With {min(n, m)} rows in the smaller sample only large differences can be found.")
     if max(n, m) > 3 * min(n, m):

@@ -1,8 +1,9 @@
 """Room 7: numbers → plotly figures."""
 
 from m2st_core.figures.bounds import bound_course_figure, bound_terms_figure
-from m2st_core.figures.columns import bars_figure, levels_figure, numbers_figure, witness_line_figure
+from m2st_core.figures.columns import bars_figure, levels_figure, numbers_figure
 from m2st_core.figures.compare import compare_figure
+from m2st_core.figures.explain import history_figure, importance_figure, witness_figure
 from m2st_core.figures.filling import filling_figure, settling_figure
 from m2st_core.figures.heat import heat_figure
 from m2st_core.figures.learning import learning_size_figure
@@ -41,6 +42,8 @@ __all__ = [
     "gamma_power_figure",
     "gamma_spread_figure",
     "heat_figure",
+    "history_figure",
+    "importance_figure",
     "learning_size_figure",
     "levels_figure",
     "null_figure",
@@ -55,5 +58,5 @@ __all__ = [
     "type_1_figure",
     "weight_spread_figure",
     "weights_figure",
-    "witness_line_figure",
+    "witness_figure",
 ]

@@ -7,15 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import (
-    NULL_COLOUR,
-    P_COLOUR,
-    P_MARKER,
-    Q_COLOUR,
-    Q_MARKER,
-    as_text,
-    laid_out,
-)
+from m2st_core.figures.theme import P_COLOUR, Q_COLOUR, as_text, laid_out
 
 BINS = 30
 HATCH = "/"  # Q's bars, for those who do not see its colour
@@ -52,46 +44,13 @@ def _two_bars(places: np.ndarray, shares: Sequence[np.ndarray], names: tuple[str
     return figure
 
 
-def bars_figure(
-    names: Sequence[str],
-    values: Sequence[float],
-    *,
-    x_title: str,
-    low: Sequence[float] | None = None,
-    high: Sequence[float] | None = None,
-    colours: Sequence[str] | str = P_COLOUR,
-) -> go.Figure:
-    """Bars from left to right, the first on top; ``low`` and ``high`` end their error bars."""
+def bars_figure(names: Sequence[str], values: Sequence[float], *, x_title: str, colour: str = P_COLOUR) -> go.Figure:
+    """Bars from left to right, the first on top."""
     places = list(range(len(names)))
-    numbers = np.asarray(values, dtype=float)
-    error = None
-    if low is not None and high is not None:
-        error = {
-            "type": "data", "symmetric": False, "array": np.asarray(high) - numbers,
-            "arrayminus": numbers - np.asarray(low), "color": NULL_COLOUR,
-        }  # fmt: skip
     figure = go.Figure()
     figure.add_bar(
-        x=numbers, y=places, orientation="h", marker={"color": colours}, error_x=error, showlegend=False,
+        x=list(values), y=places, orientation="h", marker={"color": colour}, showlegend=False,
         hovertemplate="%{x:.3g}<extra></extra>",
     )  # fmt: skip
-    laid_out(figure, x_title=x_title, y_title="", height=110 + 26 * len(names))
-    figure.update_yaxes(tickvals=places, ticktext=[as_text(name, 32) for name in names], autorange="reversed")
-    return figure
-
-
-def witness_line_figure(
-    values: np.ndarray, axis: np.ndarray, rows: tuple[np.ndarray, np.ndarray], *, column: str, names: tuple[str, str]
-) -> go.Figure:
-    """The witness along one column, with the rows of both groups beneath it."""
-    figure = go.Figure()
-    figure.add_hline(y=0, line={"color": NULL_COLOUR, "dash": "dot"})
-    figure.add_scatter(x=axis, y=values, mode="lines", name="witness", line={"color": NULL_COLOUR, "width": 2})
-    reach = float(np.abs(values).max()) or 1.0
-    looks = ((P_COLOUR, P_MARKER, -1.2), (Q_COLOUR, Q_MARKER, -1.35))
-    for name, own, (colour, marker, at) in zip(names, rows, looks, strict=True):
-        figure.add_scatter(
-            x=own, y=np.full(len(own), at * reach), mode="markers", name=as_text(name), hoverinfo="skip",
-            marker={"color": colour, "symbol": marker, "size": 7, "opacity": 0.6},
-        )  # fmt: skip
-    return laid_out(figure, x_title=as_text(column), y_title="witness")
+    laid_out(figure, x_title=x_title, y_title="", height=120 + 26 * len(names))
+    return figure.update_yaxes(tickvals=places, ticktext=list(map(as_text, names)), autorange="reversed")

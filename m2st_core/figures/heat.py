@@ -19,25 +19,24 @@ def heat_figure(
     name: str,
     sample: tuple[np.ndarray, np.ndarray] | None = None,
     height: int = 480,
-    upright: np.ndarray | None = None,
-    columns: tuple[str, str] = ("column 1", "column 2"),
+    second_axis: np.ndarray | None = None,
+    titles: tuple[str, str] = ("column 1", "column 2"),
     labels: tuple[str, str] = ("x ~ P", "y ~ Q"),
 ) -> go.Figure:
-    """Values (g, g) at places (axis[column], axis[row]): P's colour where positive, Q's where negative.
+    """Values (h, g) at places (axis[column], second_axis[row]): P's colour where positive, Q's where negative.
 
     The dotted line is where the function is zero. Rows of the samples (n, 2), (m, 2), at most 300 each, lie on top.
-    ``upright`` are the places along the second column where they are not those along the first.
     """
-    upright = axis if upright is None else upright
+    rows_axis = axis if second_axis is None else second_axis
     limit = float(np.quantile(np.abs(values), 1 - CLIPPED)) or 1.0
     figure = go.Figure()
     figure.add_heatmap(
-        x=axis, y=upright, z=values, zmin=-limit, zmax=limit, colorscale=DIVERGING, zsmooth="best", name=name,
+        x=axis, y=rows_axis, z=values, zmin=-limit, zmax=limit, colorscale=DIVERGING, zsmooth="best", name=name,
         colorbar={"title": {"text": name, "side": "top"}, "orientation": "h", "thickness": 10} | BELOW,
         hovertemplate="%{x:.2f}, %{y:.2f}: %{z:.3g}<extra></extra>",
     )  # fmt: skip
     figure.add_contour(
-        x=axis, y=upright, z=values, contours={"start": 0, "end": 0, "size": 1, "coloring": "none"}, name="zero",
+        x=axis, y=rows_axis, z=values, contours={"start": 0, "end": 0, "size": 1, "coloring": "none"}, name="zero",
         line={"color": NULL_COLOUR, "dash": "dot", "width": 1.5}, showscale=False, hoverinfo="skip", showlegend=False,
     )  # fmt: skip
     first, second = map(as_text, labels)
@@ -48,5 +47,5 @@ def heat_figure(
             marker={"color": colour, "symbol": marker, "size": 6, "line": {"color": "white", "width": 0.7}},
         )  # fmt: skip
     figure.update_xaxes(range=[axis[0], axis[-1]], showgrid=False)
-    figure.update_yaxes(range=[upright[0], upright[-1]], showgrid=False)
-    return laid_out(figure, x_title=as_text(columns[0]), y_title=as_text(columns[1]), height=height)
+    figure.update_yaxes(range=[rows_axis[0], rows_axis[-1]], showgrid=False)
+    return laid_out(figure, x_title=as_text(titles[0]), y_title=as_text(titles[1]), height=height)

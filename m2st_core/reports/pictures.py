@@ -10,8 +10,16 @@ import plotly.graph_objects as go
 
 from m2st_core.experiments.history_check import HistoryCheck
 from m2st_core.experiments.own_data import Outcome
-from m2st_core.figures import bars_figure, heat_figure, null_figure, samples_figure, witness_line_figure
-from m2st_core.figures.theme import NULL_COLOUR, colour_of
+from m2st_core.figures import (
+    bars_figure,
+    history_figure,
+    importance_figure,
+    null_figure,
+    samples_figure,
+    witness_figure,
+)
+from m2st_core.figures.explain import SHOWN_COLUMNS
+from m2st_core.figures.theme import colour_of
 from m2st_core.tasks.table_clean import CleanData
 from m2st_core.tasks.table_encoding import Numeric
 
@@ -66,7 +74,7 @@ def weights_picture(outcome: Outcome) -> Picture | None:
         return None
     heavy = sorted(weights.items(), key=lambda item: -item[1])[:SHOWN_BARS]
     colour = colour_of(outcome.analysis.primary.method)
-    figure = bars_figure([n for n, _ in heavy], [v for _, v in heavy], x_title="weight β", colours=colour)
+    figure = bars_figure([n for n, _ in heavy], [v for _, v in heavy], x_title="weight β", colour=colour)
     rest = f" The {len(weights) - SHOWN_BARS} lightest are not shown." if len(weights) > SHOWN_BARS else ""
     caption = "How much of each related task's kernel the test used; Gaussian ones are generic." + rest
     return Picture("weights", "Weights β of the related tasks", figure, caption, "Bars of the weights of the kernels.")
@@ -86,20 +94,7 @@ def witness_picture(outcome: Outcome) -> Picture | None:
     ]
     alt = "The witness function over " + " and ".join(columns) + "."
     caption = f"{found.how} {found.at}".strip()
-    if len(found.pair) == 1:
-        figure = witness_line_figure(
-            found.witness, axes[0], (rows[0][:, 0], rows[1][:, 0]), column=columns[0], names=names
-        )
-    else:
-        figure = heat_figure(
-            found.witness,
-            axes[0],
-            upright=axes[1],
-            name="witness",
-            sample=(rows[0], rows[1]),
-            columns=(columns[0], columns[1]),
-            labels=names,
-        )
+    figure = witness_figure(found.witness, axes, columns, (rows[0], rows[1]), labels=names)
     return Picture("witness", "Where the samples differ", figure, caption, alt)
 
 
@@ -108,13 +103,9 @@ def importance_picture(outcome: Outcome) -> Picture | None:
     if outcome.explanation is None:
         return None
     found = outcome.explanation.importance
-    shown = slice(0, SHOWN_BARS)
-    loss, spread = found.loss[shown], found.spread[shown]
-    names = [outcome.data.features[int(i)] for i in found.columns[shown]]
-    figure = bars_figure(
-        names, [*loss], low=loss - spread, high=loss + spread, x_title="loss of the statistic, in null deviations"
-    )
-    more = f" The {SHOWN_BARS} largest of {len(found.columns)} are shown." if len(found.columns) > SHOWN_BARS else ""
+    figure = importance_figure([outcome.data.features[int(i)] for i in found.columns], found.loss, found.spread)
+    count = len(found.columns)
+    more = f" The {SHOWN_COLUMNS} largest of {count} are shown." if count > SHOWN_COLUMNS else ""
     caption = (
         "Exploratory. Each column is shuffled among the test rows, and the statistic found again: a loss of 2 or more "
         "is hardly chance, around 0 the column tells nothing by itself." + more
@@ -124,23 +115,17 @@ def importance_picture(outcome: Outcome) -> Picture | None:
 
 def history_picture(check: HistoryCheck) -> Picture:
     """Power on left-out tasks, with and without what the others taught."""
-    table = check.table
-    labels = [f"{row.method}{' (history)' if row.uses_history else ''}" for row in table.itertuples()]
-    colours = [colour_of(row.method) if row.uses_history else NULL_COLOUR for row in table.itertuples()]
-    figure = bars_figure(
-        labels,
-        [*table["power"]],
-        low=[*table["low"]],
-        high=[*table["high"]],
-        x_title="share of left-out tasks' tests that found the difference",
-        colours=colours,
-    )
-    figure.update_xaxes(range=[0, 1.02])
     caption = (
         "Each related task was left out in turn and tested at about your sizes with what the others taught. Lines are "
-        "95 % intervals. No row of your data was looked at."
+        "95 % intervals. No label of your data was looked at."
     )
-    return Picture("history", "Does the history help?", figure, caption, "Bars of power by method, with intervals.")
+    return Picture(
+        "history",
+        "Does the history help?",
+        history_figure(check.table),
+        caption,
+        "Bars of power by method, with intervals.",
+    )
 
 
 def in_units(data: CleanData, feature: int) -> Callable[[np.ndarray], np.ndarray]:

@@ -118,14 +118,14 @@ def _sentences(
     low, high = interval
     first = (
         f"If the difference is as large as these rows suggest, a new study of {sizes[0]} and {sizes[1]} rows would "
-        f"find it with probability about {power:.2f} (90 % interval {low:.2f} to {high:.2f}; approximate)."
+        f"find it with probability about {power:.2f} (approximate; rough 90 % interval {low:.2f} to {high:.2f})."
     )
     if needed is None:
         return first, "These rows show no difference from which a sample size for 80 % power could be extrapolated."
     most_words = "no number that these rows could name" if most is None else f"{most[0]} and {most[1]}"
     least_words = "a few" if least is None else f"{least[0]} and {least[1]}"
     return first, (
-        f"About {needed[0]} and {needed[1]} rows would give 80 % power (approximate; the 90 % interval goes from "
+        f"About {needed[0]} and {needed[1]} rows would give 80 % power (approximate; the rough 90 % interval goes from "
         f"{least_words} to {most_words})."
     )
 

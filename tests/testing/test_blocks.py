@@ -65,7 +65,7 @@ def block_effects(runs, seed=0):
 
 @pytest.mark.parametrize("method", ["MMD-M", "MMD-FUSE", "C2ST-L"])
 def test_blocks_keep_the_level_where_plain_permutations_do_not(method):
-    """400 true null hypotheses at α=0.05: rejections in the binomial 99.9 % band within blocks, far above it without."""
+    """400 true null hypotheses at α=0.05: in the binomial 99.9 % band within blocks, far above without."""
     sample, blocks = block_effects(400)
     settings = {"seeds": range(400), "n_permutations": 99, "preset": SHORT}
     plain = sum(r.rejected for r in run_tests(sample, METHODS[method], **settings))
