@@ -83,8 +83,10 @@ def show(step: str, buttons, state: Brought) -> None:
         move(buttons, step, True, f"Run {plan.primary}", run_declared, (state, state.key(upload), plan))
         return
     outcome = answer_of(state, upload, data)
-    if outcome is not None:
-        show_answer(state, upload, outcome) if step == "Answer" else understand_step(state, upload, outcome)
+    if outcome is not None and step == "Answer":
+        show_answer(state, upload, outcome)
+    elif outcome is not None:
+        understand_step(state, upload, outcome)
     move(buttons, step, outcome is not None)
 
 

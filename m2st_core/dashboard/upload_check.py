@@ -24,6 +24,7 @@ from m2st_core.tasks.tables import (
 )
 
 NO_BLOCK = "(none)"
+RELATED = "Missing in related tasks"
 MOST_LEVELS_SHOWN = 12
 
 
@@ -41,7 +42,9 @@ def check_step(state: Brought, upload: Upload) -> bool:
         problem = str(error)
     if problem:
         st.error(say(problem))
-    show_table(_columns(report, state.cleaning, data, upload), key="data_columns")
+    assert made.target is not None
+    names = (made.target.p.label, made.target.q.label)
+    show_table(_columns(report, state.cleaning, data, names, bool(upload.related)), key="data_columns")
     for note in dict.fromkeys((*report.notes, *(data.decisions if data else ()))):
         st.caption(f"• {say(note)}")
     _preview(made, data)
@@ -115,7 +118,9 @@ def _ask_block(made: Assembled, mark: str) -> str | None:
     return None if block in (NO_BLOCK, None) else str(block)
 
 
-def _columns(report: Check, cleaning: Cleaning, data: CleanData | None, upload: Upload) -> pd.DataFrame:
+def _columns(
+    report: Check, cleaning: Cleaning, data: CleanData | None, names: tuple[str, str], related: bool
+) -> pd.DataFrame:
     """One line per column: what it is and what happens to it."""
     encoded = {column.name: len(column.features) for column in data.encoding.columns} if data else {}
     rows = []
@@ -128,16 +133,16 @@ def _columns(report: Check, cleaning: Cleaning, data: CleanData | None, upload: 
                 "Column": column.name,
                 "Read as": column.kind,
                 "What happens": _fate(column, cleaning, encoded if data else None),
-                "Missing in P": column.missing[0],
-                "in Q": column.missing[1],
-                "in related tasks": column.missing[2],
+                f"Missing in {names[0]}": column.missing[0],
+                f"Missing in {names[1]}": column.missing[1],
+                RELATED: column.missing[2],
                 "No number": column.odd,
                 "Far out": column.outliers,
                 "Values": span,
             }
         )
     frame = pd.DataFrame(rows)
-    return frame if upload.related else frame.drop(columns="in related tasks")
+    return frame if related else frame.drop(columns=RELATED)
 
 
 def _fate(column: ColumnReport, cleaning: Cleaning, encoded: dict[str, int] | None) -> str:

@@ -10,13 +10,16 @@ from m2st_core.dashboard.charts import chart
 from m2st_core.dashboard.upload_state import Brought, say
 from m2st_core.dashboard.watching import watch_job
 from m2st_core.experiments.history_check import HistoryCheck, history_check
+from m2st_core.experiments.history_gamma import HistoryGamma, history_gamma
 from m2st_core.experiments.own_data import Plan, usable_methods
 from m2st_core.experiments.recommend import Recommendation, recommend
+from m2st_core.learners.ascent import part_of
 from m2st_core.reports.pictures import history_picture
 from m2st_core.tasks.tables import CleanData, Upload
 from m2st_core.testing import METHODS
 from m2st_core.types import Progress
 
+POWER_FOUND = 0.7  # of the progress
 AS_RECOMMENDED = "As recommended"
 VERDICTS = {"helps": "✅ The history helps.", "harms": "⚠️ The history misleads.", "unclear": "➖ No clear difference."}
 
@@ -78,8 +81,9 @@ def _history(state: Brought, upload: Upload, data: CleanData) -> HistoryCheck | 
     if state.history is None or state.history[0] != key:
         tasks, sizes, pooled = data.tasks, (len(data.x), len(data.y)), np.concatenate([data.x, data.y])
 
-        def work(progress: Progress) -> HistoryCheck:
-            return history_check(tasks, sizes, pooled=pooled, progress=progress)
+        def work(progress: Progress) -> tuple[HistoryCheck, HistoryGamma]:
+            check = history_check(tasks, sizes, pooled=pooled, progress=part_of(progress, 0, POWER_FOUND))
+            return check, history_gamma(tasks, check.left_out, progress=part_of(progress, POWER_FOUND, 1))
 
         job = watch_job("data_history", key, work, "Leaving each task out in turn…")
         if job.state != "done":
@@ -88,15 +92,15 @@ def _history(state: Brought, upload: Upload, data: CleanData) -> HistoryCheck | 
                 "it. No label of your own data is looked at, so whatever you decide from it keeps the p-value valid."
             )
             return None
-        state.history = (key, job.result)
-    check = state.history[1]
+        state.history = (key, *job.result)
+    _, check, gamma = state.history
     left, right = st.columns([3, 2], gap="large")
     with left:
         picture = history_picture(check)
         chart(picture.figure, "data_history_chart", picture.alt)
     with right:
         st.markdown(f"**{VERDICTS[check.verdict]}**")
-        for sentence in check.sentences:
+        for sentence in (*check.sentences, gamma.sentence):
             st.markdown(say(sentence))
         st.caption(picture.caption)
     return check

@@ -11,6 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.experiments.history_check import HistoryCheck
+from m2st_core.experiments.history_gamma import HistoryGamma
 from m2st_core.experiments.own_data import Outcome, Plan
 from m2st_core.tasks.tables import (
     EXAMPLES,
@@ -60,7 +61,7 @@ class Brought:
     plan: Plan | None = None
     declared: tuple[Hashable, Plan] | None = None
     outcome: tuple[Hashable, Outcome] | None = None
-    history: tuple[Hashable, HistoryCheck] | None = None
+    history: tuple[Hashable, HistoryCheck, HistoryGamma] | None = None
     tested: list[dict[str, Any]] = field(default_factory=list)
     memory: dict[str, tuple[Hashable, Any]] = field(default_factory=dict)
 

@@ -37,6 +37,8 @@ def understand_step(state: Brought, upload: Upload, outcome: Outcome) -> None:
         if importance is not None:
             chart(importance.figure, "data_importance", importance.alt)
             st.caption(importance.caption)
+            for note in outcome.explanation.notes if outcome.explanation else ():
+                st.caption(say(note))
     _typical(state.assembled(upload), outcome)
     st.subheader("What has to hold")
     for sentence in assumptions(outcome):

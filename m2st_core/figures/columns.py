@@ -39,7 +39,7 @@ def _two_bars(places: np.ndarray, shares: Sequence[np.ndarray], names: tuple[str
     for name, share, colour, pattern in zip(names, shares, (P_COLOUR, Q_COLOUR), ("", HATCH), strict=True):
         figure.add_bar(
             x=places, y=share, name=as_text(name), opacity=0.65, hovertemplate="%{y:.1%}<extra></extra>",
-            marker={"color": colour, "pattern": {"shape": pattern}},
+            marker={"color": colour, "pattern": {"shape": pattern, "fillmode": "overlay", "fgcolor": "white"}},
         )  # fmt: skip
     return figure
 

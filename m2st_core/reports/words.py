@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import shlex
 from dataclasses import dataclass
 from importlib import metadata
@@ -13,6 +14,7 @@ from m2st_core.tasks.tables import EXAMPLES, Cleaning, Upload, read_files
 from m2st_core.testing import METHODS
 from m2st_core.version import VERSION
 
+YEAR = re.compile(r"(?<=\(\d{4}\)),.*|(?<=this project):.*")  # what follows the authors and the year
 LIBRARIES = ("torch", "numpy", "pandas", "scipy", "plotly")
 PHIPSON = "Phipson, Smyth (2010), Permutation p-values should never be zero"
 HOLM = "Holm (1979), A simple sequentially rejective multiple test procedure"
@@ -87,7 +89,8 @@ def methods_sentence(outcome: Outcome) -> str:
         count = len(outcome.learners[result.method].task_names)
         learned = f" whose kernels were learned from {count} related comparisons"
     if any(result.n_train):
-        learned += f", with {result.n_train[0]} and {result.n_train[1]} rows to learn from,"
+        verb = "adapted" if method.needs_meta else "learned"
+        learned += f", {verb} on {result.n_train[0]} and {result.n_train[1]} other rows"
     blocks = " within blocks" if data.x_blocks is not None else ""
     how = (
         f"{result.n_permutations} random permutations{blocks} (Monte-Carlo standard error {result.p_value_se:.2g})"
@@ -99,7 +102,7 @@ def methods_sentence(outcome: Outcome) -> str:
     return (
         f"{result.n_test[0]} rows of {data.x_name} and {result.n_test[1]} rows of {data.y_name}, described by "
         f"{len(data.features)} variables, were compared by the two-sample test {result.method} "
-        f"({method.reference.split(',')[0] if ',' in method.reference else method.reference}){learned}; "
+        f"({YEAR.sub('', method.reference).replace('this project', 'm2st')}){learned}; "
         f"it was declared the primary test beforehand. p = {result.p_value:.4g}, from {how}; level {result.alpha:g}, "
         f"seed {result.seed}, m2st {VERSION}.{second}"
     )
