@@ -170,3 +170,52 @@ def test_bad_experiments_are_one_line_and_exit_code_2(arguments, message, tmp_pa
     monkeypatch.setenv("M2ST_HOME", str(tmp_path))
     assert main(arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def grouped(path, count=40, tasks=()):
+    """One file with a group column, a site, and tasks if there are any."""
+    generator = np.random.default_rng(4)
+    lines = ["a,b,g,site" + (",task" if tasks else "")]
+    for task in tasks or ("",):
+        for i in range(count):
+            a, b = generator.standard_normal(2) + 2 * (i % 2)
+            lines.append(f"{a:.4f},{b:.4f},{'old' if i % 2 else 'new'},{i % 3}" + (f",{task}" if tasks else ""))
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def test_a_report_is_written_with_related_tasks_secondary_tests_and_blocks(tmp_path, capsys):
+    data, meta = grouped(tmp_path / "DATA.csv"), grouped(tmp_path / "META.csv", tasks=("n", "s", "w"))
+    report = tmp_path / "report.html"
+    command = ["test", "--group-column", "g", data, "--meta", meta, "--method", "Meta-WiTS", "--report", str(report)]
+    assert main([*command, "--secondary", "MMD-M", "--block-column", "site", "--seed", "5"]) == 0
+    out = capsys.readouterr().out
+    assert "Meta-WiTS gives p=" in out and "by MMD-M (secondary): Holm-corrected" in out
+    p = next(line for line in out.splitlines() if line.startswith("p-value")).split()[1]
+    text = report.read_text(encoding="utf-8")
+    assert f"p = {p}" in text and "seed 5" in text and "Permutation p-values" in text and "3 blocks of" in text
+    assert main([*command[:-1], str(tmp_path / "nowhere" / "report.html")]) == 2
+    assert "can not be written" in capsys.readouterr().err
+
+
+def test_an_example_needs_no_files(files, capsys):
+    assert main(["test", "--example", "diabetes", "--method", "MMD-M"]) == 0
+    assert "on 18 and 34 test rows" in capsys.readouterr().out
+    assert main(["test", "--example", "diabets"]) == 2 and "Did you mean" in capsys.readouterr().err
+    assert main(["test", *files, "--example", "diabetes"]) == 2 and "not both" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--block-column", "nothing"], "there is no column called 'nothing'"),
+        (["--block-column", "site", "--method", "ME"], "can not honour blocks"),
+        (["--leave-out", "a", "b", "site"], "no column can be compared"),
+        (["--levels", "0"], "levels must be"),
+        (["--secondary", "MMD-D"], "named twice"),
+    ],
+)
+def test_bad_choices_about_a_file_are_one_line(tmp_path, capsys, more, message):
+    assert main(["test", grouped(tmp_path / "DATA.csv"), "--group-column", "g", *more]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err and captured.err.count("\n") == 1 and not captured.out

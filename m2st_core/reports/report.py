@@ -12,6 +12,9 @@ from m2st_core.reports.pictures import Picture, history_picture, pictures
 from m2st_core.reports.words import assumptions, methods_sentence, references, versions
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+EXPLORATORY = (
+    "It suggests where to look next, and proves nothing by itself, least of all without evidence of a difference."
+)
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 60rem; margin: 2rem auto;
   padding: 0 1rem; }
@@ -57,7 +60,7 @@ def html_report(
     if history is not None:
         body += [_section("The history", _list(history.sentences)), next(shown)]
     if outcome.explanation is not None:
-        body.append(_section("Where the samples differ (exploratory)", _list(outcome.explanation.notes)))
+        body.append(_section("What the test looked at (exploratory)", _list([EXPLORATORY, *outcome.explanation.notes])))
         body += [figures.get("witness", ""), figures.get("importance", ""), _typical(outcome)]
     body.append(figures["samples"])
     settings = [(name.replace("_", " "), value) for name, value in vars(plan).items()]
