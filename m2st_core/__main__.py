@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -56,7 +57,6 @@ def build_parser() -> argparse.ArgumentParser:
 
     test = commands.add_parser("test", help="test whether the rows of two tables come from the same distribution")
     test.add_argument("files", metavar="P.csv Q.csv", nargs="+", help="the two samples, or one file and --group-column")
-    test.add_argument("--group-column", help="the column of the one file whose two values say the group")
     test.add_argument("--meta", nargs="+", metavar="META.csv", help="related tasks, for methods that learn from them")
     test.add_argument("--method", default="MMD-D", help=f"one of {', '.join(METHODS)} (default MMD-D)")
     test.add_argument("--alpha", type=float, default=0.05, help="level of the test (default 0.05)")
@@ -79,10 +79,11 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
 
     for command in (test, train):
+        command.add_argument("--group-column", help="the column whose two values say the group, in a file with both")
         command.add_argument(
-            "--missing", default="refuse", help=f"one of {', '.join(MISSING_CHOICES)} (default refuse)"
+            "--missing", help=f"missing cells: {', '.join(map(repr, MISSING_CHOICES))} (default refuse)"
         )
-        command.add_argument("--scaling", default="standard", help=f"one of {', '.join(SCALING_CHOICES)}")
+        command.add_argument("--scaling", help=f"{', '.join(map(repr, SCALING_CHOICES))} (default standard)")
 
     sweep = commands.add_parser("sweep", help="run a grid of tests described by a TOML file")
     sweep.add_argument("spec", metavar="SPEC.toml")
@@ -109,13 +110,12 @@ def build_parser() -> argparse.ArgumentParser:
 def run_test(options: argparse.Namespace) -> None:
     """Read, test, print."""
     encoding = load_encoding(options.learner) if options.learner else None
-    trained_on_arrays = bool(options.learner) and encoding is None
-    cleaning = Cleaning(options.missing, "none" if trained_on_arrays else options.scaling)
+    usual = encoding.cleaning if encoding else Cleaning(scaling="none") if options.learner else Cleaning()
     target, related = read_files(options.files), read_files(options.meta or ())
     if len(target) != (1 if options.group_column else 2):
         wanted = "one file with --group-column" if options.group_column else "two files, or one with --group-column"
         raise ValueError(f"test needs {wanted}. Got {len(target)}.")
-    data = prepare(Upload(target, related, options.group_column), cleaning, encoding)
+    data = prepare(Upload(target, related, options.group_column), chosen_cleaning(options, usual), encoding)
     settings = {
         "alpha": options.alpha,
         "n_permutations": options.permutations,
@@ -133,9 +133,19 @@ def run_test(options: argparse.Namespace) -> None:
     print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else describe(result, data))
 
 
+def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
+    """The usual choices, changed by those of the command line."""
+    chosen = {name: value for name in ("missing", "scaling") if (value := getattr(options, name)) is not None}
+    if options.command == "test" and options.learner and "scaling" in chosen:
+        raise ValueError("--scaling was chosen when the learner was trained. Leave it out.")
+    return replace(usual, **chosen)
+
+
 def run_meta_train(options: argparse.Namespace) -> None:
     """Read, learn, save."""
-    data = prepare(Upload((), read_files(options.meta)), Cleaning(options.missing, options.scaling))
+    data = prepare(
+        Upload((), read_files(options.meta), related_group=options.group_column), chosen_cleaning(options, Cleaning())
+    )
     learner = meta_train(options.method, data.tasks, preset=options.preset, seed=options.seed, device=options.device)
     learner.save(options.out)
     save_encoding(data.encoding, options.out)

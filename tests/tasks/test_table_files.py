@@ -131,6 +131,7 @@ BAD = {
     "nothing": (b"", "empty"),
     "white space": (b" \n\n\t\n", "empty"),
     "only separators": (b",,\n,,\n", "empty"),
+    "only missing cells": (b"NA,-\n,?\n", "every cell is missing"),
     "only a mark": (b"\xef\xbb\xbf", "empty"),
     "header only": (b"a,b\n", "a header but no row"),
     "header and blank rows": (b"a,b\n,\n\n", "a header but no row"),
