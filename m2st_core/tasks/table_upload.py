@@ -106,7 +106,7 @@ def _related(upload: Upload, roles: set[str], order: dict[str, int], notes: list
     pairs: dict[str, Pair] = {}
     halves: dict[str, dict[str, Table]] = {}
     for table in upload.related:
-        wanted = [name for name in (upload.related_group, upload.group, "group") if name]
+        wanted = [upload.related_group] if upload.related_group else [name for name in (upload.group, "group") if name]
         group = next((found for name in wanted if (found := _find(table, name))), None)
         task = _find(table, upload.task)
         if group is None:
