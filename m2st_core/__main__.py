@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -60,7 +61,6 @@ def build_parser() -> argparse.ArgumentParser:
     test = commands.add_parser("test", help="test whether the rows of two tables come from the same distribution")
     test.add_argument("files", metavar="P.csv Q.csv", nargs="*", help="the two samples, or one file and --group-column")
     test.add_argument("--example", default="", help=f"instead of files, one of {', '.join(EXAMPLES)}")
-    test.add_argument("--group-column", help="the column of the one file whose two values say the group")
     test.add_argument("--meta", nargs="+", metavar="META.csv", help="related tasks, for methods that learn from them")
     test.add_argument("--task-column", default="task", help="the column of META.csv that names the task")
     test.add_argument("--meta-group-column", help="the group column of META.csv (default: as in the target, or group)")
@@ -88,12 +88,15 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
 
     for command in (test, train):
+        command.add_argument("--group-column", help="the column whose two values say the group, in a file with both")
         command.add_argument(
-            "--missing", default="refuse", help=f"one of {', '.join(MISSING_CHOICES)} (default refuse)"
+            "--missing", help=f"missing cells: {', '.join(map(repr, MISSING_CHOICES))} (default refuse)"
         )
-        command.add_argument("--scaling", default="standard", help=f"one of {', '.join(SCALING_CHOICES)}")
-        command.add_argument("--levels", type=int, default=20, help="categories of a column that get an indicator each")
-        command.add_argument("--leave-out", nargs="+", default=(), metavar="COLUMN", help="columns not to compare")
+        command.add_argument("--scaling", help=f"{', '.join(map(repr, SCALING_CHOICES))} (default standard)")
+        command.add_argument(
+            "--levels", type=int, help="categories of a column that get an indicator each (default 20)"
+        )
+        command.add_argument("--leave-out", nargs="+", metavar="COLUMN", help="columns not to compare")
 
     sweep = commands.add_parser("sweep", help="run a grid of tests described by a TOML file")
     sweep.add_argument("spec", metavar="SPEC.toml")
@@ -120,8 +123,8 @@ def build_parser() -> argparse.ArgumentParser:
 def run_test(options: argparse.Namespace) -> None:
     """Read, test, print; write the report where one is wanted."""
     learner, encoding = open_learner(options.learner) if options.learner else (None, None)
-    scaling = "none" if learner is not None and encoding is None else options.scaling
-    cleaning = Cleaning(options.missing, scaling, options.levels, tuple(options.leave_out), options.block_column)
+    usual = encoding.cleaning if encoding else Cleaning(scaling="none") if learner else Cleaning()
+    cleaning = chosen_cleaning(options, usual)
     roles = (options.group_column, options.task_column, options.meta_group_column)
     origin = Origin(tuple(options.files), tuple(options.meta or ()), options.example, *roles, options.learner)
     data = prepare(origin.upload(), cleaning, encoding)
@@ -157,10 +160,29 @@ def write_text(path: str, text: str) -> None:
         raise ValueError(f"{path} can not be written: {error.strerror}.") from None
 
 
+def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
+    """The usual choices, changed by those of the command line."""
+    given = {
+        "missing": options.missing,
+        "scaling": options.scaling,
+        "levels": options.levels,
+        "left_out": options.leave_out and tuple(options.leave_out),
+        "block": options.block_column if options.command == "test" else None,
+    }
+    chosen = {name: value for name, value in given.items() if value is not None}
+    fixed = [
+        f"--{name.replace('left_out', 'leave-out')}" for name in ("scaling", "levels", "left_out") if name in chosen
+    ]
+    if options.command == "test" and options.learner and fixed:
+        raise ValueError(f"{fixed[0]} was chosen when the learner was trained. Leave it out.")
+    return replace(usual, **chosen)
+
+
 def run_meta_train(options: argparse.Namespace) -> None:
     """Read, learn, save."""
-    cleaning = Cleaning(options.missing, options.scaling, options.levels, tuple(options.leave_out))
-    data = prepare(Upload((), read_files(options.meta)), cleaning)
+    data = prepare(
+        Upload((), read_files(options.meta), related_group=options.group_column), chosen_cleaning(options, Cleaning())
+    )
     learner = meta_train(options.method, data.tasks, preset=options.preset, seed=options.seed, device=options.device)
     learner.save(options.out)
     save_encoding(data.encoding, options.out)

@@ -116,6 +116,79 @@ def test_meta_train_then_test(files, tmp_path, capsys):
     assert "a column called 'group' is needed" in capsys.readouterr().err
 
 
+@pytest.fixture
+def table(tmp_path):
+    """One table of two groups, with a category and a missing cell."""
+    generator = np.random.default_rng(2)
+    lines = ["a;colour;arm", ";red;old"]
+    for arm, shift in (("old", 0.0), ("new", 2.0)):
+        lines += [
+            f"{v:.3f};{'red' if v > 1 else 'blue'};{arm}".replace(".", ",") for v in generator.normal(shift, 1, 30)
+        ]
+    path = tmp_path / "DATA.csv"
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+@pytest.fixture
+def history(tmp_path):
+    """Related tasks as files of their own."""
+    generator = np.random.default_rng(3)
+    paths = []
+    for task in ("north", "south"):
+        lines = ["a,colour,arm"]
+        for arm in ("old", "new"):
+            lines += [f"{v},{'red' if v > 1 else 'blue'},{arm}" for v in generator.normal(2 * (arm == "new"), 1, 20)]
+        path = tmp_path / f"{task}.csv"
+        path.write_text("\n".join(lines))
+        paths.append(str(path))
+    return paths
+
+
+def test_one_file_with_a_group_column(table, capsys):
+    base = ["test", table, "--group-column", "arm", "--method", "MMD-M"]
+    assert main(base) == 2
+    assert "DATA.csv: row 2, column 'a': the cell is empty" in capsys.readouterr().err
+    for missing, rows, columns in (
+        ("drop rows", 30, "a, colour"),
+        ("median and indicator", 31, "a, a is missing, colour"),
+    ):
+        assert main([*base, "--missing", missing, "--scaling", "robust"]) == 0
+        out = capsys.readouterr().out
+        assert "Evidence of a difference" in out and f"tested on {rows} + 30" in out and f"columns    {columns}" in out
+        assert "median and interquartile range" in out
+
+
+def test_related_tasks_from_files_at_once_or_before(table, history, tmp_path, capsys):
+    base = ["test", table, "--group-column", "arm", "--missing", "drop rows", "--json"]
+    assert main([*base, "--meta", *history, "--method", "Meta-WiTS"]) == 0
+    at_once = json.loads(capsys.readouterr().out)
+    assert at_once["rejected"] and at_once["n_test"] == [15, 15]
+    out = str(tmp_path / "learner")
+    assert main(["meta-train", *history, "--group-column", "arm", "--method", "Meta-WiTS", "--out", out]) == 0
+    assert "learned from 2 tasks with 4 columns" in capsys.readouterr().out
+    assert main([*base, "--learner", out]) == 0
+    before = json.loads(capsys.readouterr().out)
+    assert before["p_value"] == at_once["p_value"] and before["statistic"] == at_once["statistic"]
+    assert main([*base, "--learner", out, "--scaling", "none"]) == 2
+    assert "--scaling was chosen when the learner was trained" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "two files, or one with --group-column"),
+        (["--group-column", "farm"], "there is no column called 'farm'"),
+        (["--group-column", "colour", "--missing", "guess"], "missing must be one of"),
+        (["--group-column", "arm", "--meta", "nowhere.csv"], "nowhere.csv: there is no such file"),
+    ],
+)
+def test_bad_tables_give_one_line_and_code_2(table, capsys, arguments, message):
+    assert main(["test", table, *arguments]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err and captured.err.count("\n") == 1
+
+
 TINY = """
 methods = ["MMD-M", "limit"]
 m_te = [10]

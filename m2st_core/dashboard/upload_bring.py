@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from m2st_core.dashboard.upload_state import Brought, Trained, digest, go, say
-from m2st_core.tasks.tables import EXAMPLES, Limits, Table, read_table, read_tables, suggest_groups
+from m2st_core.tasks.tables import EXAMPLES, Limits, Table, TableError, read_table, read_tables, suggest_groups
 from m2st_core.testing.learner_zip import learner_from_zip
 
 LAYOUTS = ("One file with a group column", "Two files, P and Q")
@@ -145,7 +145,10 @@ def _take(state: Brought, slot: str, files: Sequence[tuple[str, bytes]], limits:
     """Read first, then put: whatever fails leaves everything as it was."""
     if slot == "learner":
         name, data = files[0]
-        state.trained = Trained(name, digest(data), *learner_from_zip(name, data, limits))
+        learner, encoding = learner_from_zip(name, data, limits)
+        if encoding is None:
+            raise TableError(f"{name}: it was trained on arrays, so its columns have no names. Use it from Python.")
+        state.trained = Trained(name, digest(data), learner, encoding)
     elif slot == "related":
         state.put(slot, [table for name, data in files for table in read_tables(name, data, limits)], limits)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -65,21 +67,25 @@ def _sizes(made: Assembled, report: Check) -> None:
 def _ask(state: Brought, upload: Upload, made: Assembled, report: Check) -> Cleaning:
     """What to do about missing cells, scales, and columns that should not be compared."""
     mark = upload.digest[:16]
-    if state.trained is not None and state.trained.encoding is not None:
-        st.info("The learner brought its own preparation of the columns; only the block column is open.")
-        return Cleaning(block=_ask_block(made, mark))
+    learned = state.trained.encoding.cleaning if state.trained else None
     gaps = sum(sum(column.missing) + column.odd for column in report.columns if column.used)
     first, second, third = st.columns(3)
     with first:
         missing = st.selectbox(
             "Missing values",
             MISSING_CHOICES,
+            index=MISSING_CHOICES.index(learned.missing) if learned else 0,
             key="data_missing",
             bind="query-params",
             help="refuse: stop and say where the first one is. drop rows: leave such rows out. median and indicator: "
             "fill in the median, and add a column that says where.",
         )
         st.caption(f"{gaps:,} cells are missing or no numbers." if gaps else "No cell is missing.")
+    with third:
+        block = _ask_block(made, mark)
+    if learned is not None:
+        second.info("Scales, levels and columns are those that the learner was trained with.")
+        return replace(learned, missing=str(missing), block=block)
     with second:
         scaling = st.selectbox(
             "Scaling",
@@ -90,8 +96,6 @@ def _ask(state: Brought, upload: Upload, made: Assembled, report: Check) -> Clea
             help="Learned from pooled rows without their labels, so that it can not favour either group. standard: "
             "mean and standard deviation; robust: median and interquartile range.",
         )
-    with third:
-        block = _ask_block(made, mark)
     left_out = st.multiselect(
         "Columns to leave out",
         [name for name in made.columns if name != block],

@@ -43,7 +43,7 @@ class Trained:
     name: str
     digest: str
     learner: MetaLearner
-    encoding: Encoding | None
+    encoding: Encoding
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
 
@@ -150,6 +150,9 @@ def as_command(origin: Origin, cleaning: Cleaning, plan: Plan, report: str = "re
     words += ["--method", plan.primary]
     words += ["--secondary", *plan.secondary] if plan.secondary else []
     plain, own = Cleaning(), Plan()
+    if origin.learner:  # it brings all choices but these
+        words += ["--missing", cleaning.missing]
+        cleaning = replace(plain, block=cleaning.block)
     for flag, value, usual in (
         ("--missing", cleaning.missing, plain.missing),
         ("--scaling", cleaning.scaling, plain.scaling),

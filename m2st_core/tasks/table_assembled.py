@@ -105,8 +105,8 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
                 f"{second.name} ({second.frame.shape[1]} columns) do not match without one. Add a header to both."
             )
     if not names:
-        shown = " ".join(lacking[:3])
-        raise TableError(f"{tables[0].name}: the files share no column besides {sorted(roles)}. {shown}")
+        beside = f" besides {', '.join(sorted(roles))}" if roles else ""
+        raise TableError(f"{tables[0].name}: the files share no column{beside}. {' '.join(lacking[:3])}")
     begins = dict(zip(map(id, tables), np.cumsum([0, *(len(t.frame) for t in tables)]), strict=False))
     sides = [side for pair in pairs for side in (pair.p, pair.q)]
     order = np.concatenate([begins[id(side.table)] + side.positions for side in sides])

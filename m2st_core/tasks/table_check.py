@@ -91,7 +91,7 @@ def check(made: Assembled) -> Check:
     p, q = spans[0] if made.target else (slice(0, 0), slice(0, 0))
     parts = (p, q, slice(made.target_rows, None))
     fingerprint = np.zeros(len(made.rows), dtype=np.uint64)
-    columns = []
+    columns, telling = [], []
     for column in made.columns.values():
         numeric = column.kind == NUMERIC
         values = made.numbers(column.name) if numeric else np.zeros(0)
@@ -106,6 +106,8 @@ def check(made: Assembled) -> Check:
         if column.used:
             key = np.where(np.isnan(values), np.inf, values) + 0.0 if numeric else pd.factorize(words)[0]
             fingerprint = fingerprint * np.uint64(1_000_003) + pd.util.hash_array(key, categorize=False)
+            if _names_the_sample(key[p], key[q]):
+                telling.append(column.name)
         columns.append(
             ColumnReport(
                 name=column.name,
@@ -126,7 +128,15 @@ def check(made: Assembled) -> Check:
     duplicates = _duplicates(fingerprint, parts)
     tasks = [(pair.name, len(pair.p.positions), len(pair.q.positions)) for pair in made.related]
     sizes = (p.stop - p.start, q.stop - q.start, len(made.rows) - made.target_rows)
-    return Check(sizes, tuple(tasks), tuple(columns), duplicates, (*made.notes, *duplicates.notes))
+    said = [
+        f"{name!r} has one value in P and another in Q. If it only names the sample, leave it out." for name in telling
+    ]
+    return Check(sizes, tuple(tasks), tuple(columns), duplicates, (*made.notes, *duplicates.notes, *said))
+
+
+def _names_the_sample(p: np.ndarray, q: np.ndarray) -> bool:
+    """Whether a column is constant in P and constant in Q, but not the same."""
+    return bool(p.size > 1 and q.size > 1 and p[0] != q[0] and (p == p[0]).all() and (q == q[0]).all())
 
 
 def _outliers(values: np.ndarray) -> int:

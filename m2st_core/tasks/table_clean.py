@@ -93,13 +93,14 @@ def prepare(
     """Clean arrays from an upload.
 
     The encoding is learned without labels: from the pooled rows of the related tasks, or from the pooled target rows
-    where there are none. One that was learned before, beside a learner, can be given instead; it brings its own choices
-    for missing cells, scaling and levels.
+    where there are none. One that was learned before, beside a learner, can be given instead; of ``cleaning`` only
+    ``missing`` and ``block`` then count, and without it the encoding's own choices do.
     """
     made = upload if isinstance(upload, Assembled) else assemble(upload, limits)
-    cleaning = cleaning or (encoding.cleaning if encoding else Cleaning())
-    if encoding:
-        cleaning = replace(encoding.cleaning, block=cleaning.block)
+    if encoding is not None:
+        chosen_now = cleaning or encoding.cleaning
+        cleaning = replace(encoding.cleaning, missing=chosen_now.missing, block=chosen_now.block)
+    cleaning = cleaning or Cleaning()
     notes = list(made.notes)
     _check_rows(made, np.ones(len(made.rows), dtype=bool))
     chosen = choose_columns(made, cleaning, encoding, notes)

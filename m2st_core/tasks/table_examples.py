@@ -72,8 +72,8 @@ def _diabetes() -> Upload:
 
 def _hdgm() -> Upload:
     """The paper's synthetic target with fewer tasks than in the paper."""
-    target = _frame(HDGM(delta=0.7).sample(100, seed=1))
-    history = [_frame(sample).assign(task=name) for name, sample in hdgm_meta_tasks(0.3, 20, 100, seed=2).items()]
+    target = _frame(HDGM(delta=0.7).sample(200, seed=1))
+    history = [_frame(sample).assign(task=name) for name, sample in hdgm_meta_tasks(0.3, 20, 200, seed=2).items()]
     return Upload((_table("hdgm.csv", target),), (_table("hdgm_history.csv", *history),), "group")
 
 
@@ -112,7 +112,7 @@ EXAMPLES: Registry[Example] = Registry(
             Example(
                 "hdgm",
                 "HDGM: the paper's synthetic task",
-                "P is a mixture of two round Gaussians and Q has the same means with correlated columns (Δ = 0.7), 100 "
+                "P is a mixture of two round Gaussians and Q has the same means with correlated columns (Δ = 0.7), 200 "
                 "simulated rows each; the 20 related tasks have weaker correlations (Δ from 0.305 to 0.4).",
                 False,
                 _hdgm,

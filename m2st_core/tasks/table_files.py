@@ -86,6 +86,8 @@ def _table(
     if blank:
         frame = frame.drop(columns=blank)
         more.append(f"{len(blank)} blank columns were left out.")
+    if frame.shape[1] == 0:
+        raise TableError(f"{name}: every cell is missing. Bring a header and at least 2 rows.")
     if not named:
         renamed = [
             f"There is no header: columns are called {frame.columns[0]!r} to {frame.columns[-1]!r}, by position."

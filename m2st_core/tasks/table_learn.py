@@ -74,6 +74,8 @@ def encode(made: Assembled, encoding: Encoding, keep: np.ndarray, notes: list[st
         else:
             words = made.words(column.name)[keep]
             column.encode(words, out)
+            if not column.indicator and (empty := int(words.isna().sum())):
+                notes.append(f"{empty:,} missing cells of {column.name!r} are shown by zeros.")
             here = words.iloc[: int(keep[: made.target_rows].sum())].dropna()
             unseen = here[~here.isin(column.levels)]
             if len(unseen):

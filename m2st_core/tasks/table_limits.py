@@ -8,7 +8,10 @@ from dataclasses import dataclass, fields
 
 
 class TableError(ValueError):
-    """One sentence that names the file, the row, the column and the remedy."""
+    """One sentence that names the file, the row, the column and the remedy, on one line whatever it quotes."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(" ".join(sentence.split()))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from m2st_core.tasks.table_limits import Limits, TableError
 
 MOST_PARTS = 1_000
 MOST_BLANK = 2_000_000
+LAST_ROW = 2**20  # of an Excel sheet
 
 
 def read_parquet(name: str, data: bytes, limits: Limits) -> tuple[pd.DataFrame, list[str]]:
@@ -91,8 +92,8 @@ def read_workbook(name: str, data: bytes, limits: Limits) -> Iterator[tuple[int,
         sheet.reset_dimensions()  # what the sheet says of its size need not be so
         looked_at = 0
         for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
-            looked_at += 1 + len(row)
-            if looked_at > MOST_BLANK + limits.cells:
+            looked_at += len(row)
+            if looked_at > MOST_BLANK + limits.cells or number > LAST_ROW:
                 raise TableError(f"{name}: row {number}: the sheet is mostly blank cells. Save the used part as CSV.")
             cells = [_cell(value) for value in row]
             while cells and not cells[-1]:

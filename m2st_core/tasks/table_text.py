@@ -33,7 +33,9 @@ def decode(name: str, data: bytes) -> tuple[str, list[str]]:
             try:
                 return _checked(name, data.decode(encoding)), []
             except UnicodeDecodeError:
-                raise TableError(f"{name}: it begins like {encoding[:6].upper()} text but is not. {SAVE_AS}") from None
+                raise TableError(
+                    f"{name}: it begins like {encoding.removesuffix('-sig').upper()} text but is not. {SAVE_AS}"
+                ) from None
     if (at := data.find(0)) >= 0:
         line = data.count(b"\n", 0, at) + 1
         raise TableError(f"{name}: row {line} holds a NUL byte, so this is no text file, or a UTF-16 one. {SAVE_AS}")

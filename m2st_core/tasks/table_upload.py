@@ -92,7 +92,7 @@ def make_pairs(upload: Upload) -> tuple[Pair | None, list[Pair], set[str], list[
         if group is None:
             likely = suggest_groups(table)
             hint = f"Likely: {', '.join(likely[:SHOWN])}." if likely else "No column has exactly two values."
-            what = f"there is no column called {upload.group!r}" if upload.group else "which column is the group?"
+            what = f"there is no column called {upload.group!r}." if upload.group else "which column is the group?"
             raise TableError(f"{table.name}: {what} A column whose two values say the group is needed. {hint}")
         roles.add(group)
         target = _split(table, group, np.arange(len(table.frame)), "target", "the column", order, notes)
@@ -106,7 +106,7 @@ def _related(upload: Upload, roles: set[str], order: dict[str, int], notes: list
     pairs: dict[str, Pair] = {}
     halves: dict[str, dict[str, Table]] = {}
     for table in upload.related:
-        wanted = [name for name in (upload.related_group, upload.group, "group") if name]
+        wanted = [upload.related_group] if upload.related_group else [name for name in (upload.group, "group") if name]
         group = next((found for name in wanted if (found := _find(table, name))), None)
         task = _find(table, upload.task)
         if group is None:
@@ -146,7 +146,7 @@ def _split(
     _say_left_out(table, group, codes < 0, notes)
     values = [str(label) for label in labels]
     if len(values) != 2:
-        shown = ", ".join(values[:SHOWN]) + (", …" if len(values) > SHOWN else "")
+        shown = ", ".join(value[:40] for value in values[:SHOWN]) + (", …" if len(values) > SHOWN else "")
         where = f"{what} {group!r}" if what == "the column" else what
         raise TableError(
             f"{table.name}: {where} has {len(values)} groups{f' ({shown})' if values else ''}. It needs two. "

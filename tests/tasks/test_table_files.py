@@ -1,6 +1,7 @@
 """Files as people have them: each is read, or gets one sentence with the file, the place and the remedy."""
 
 import io
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -131,6 +132,7 @@ BAD = {
     "nothing": (b"", "empty"),
     "white space": (b" \n\n\t\n", "empty"),
     "only separators": (b",,\n,,\n", "empty"),
+    "only missing cells": (b"NA,-\n,?\n", "every cell is missing"),
     "only a mark": (b"\xef\xbb\xbf", "empty"),
     "header only": (b"a,b\n", "a header but no row"),
     "header and blank rows": (b"a,b\n,\n\n", "a header but no row"),
@@ -218,6 +220,38 @@ def test_workbooks():
         read_table("data.xlsx", workbook([["a"], [1]]), Limits(unpacked=1000))
     with pytest.raises(TableError, match="row 1: there are 6 columns, and 5"):
         read_table("data.xlsx", workbook([["a"] * 6]), Limits(columns=5))
+
+
+ENTITIES = "".join(f'<!ENTITY {new} "{f"&{old};" * 20}">' for old, new in zip("abcdef", "bcdefg", strict=True))
+HOSTILE = {
+    "a last row far away": (
+        lambda sheet: sheet.replace('"3"', '"99999999"').replace("A3", "A99999999"),
+        "mostly blank",
+    ),
+    "cells far to the right": (
+        lambda s: s.replace(
+            "</sheetData>", "".join(f'<row><c r="XFD{i}"/></row>' for i in range(4, 900)) + "</sheetData>"
+        ),
+        "mostly blank",
+    ),
+    "entities within entities": (
+        lambda sheet: f'<!DOCTYPE x [<!ENTITY a "{"x" * 1000}">{ENTITIES}]>' + sheet.replace("<v>1</v>", "<v>&g;</v>"),
+        "damaged",
+    ),
+    "half a sheet": (lambda sheet: sheet[: len(sheet) // 2], "damaged"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_workbooks_get_one_sentence(name):
+    change, message = HOSTILE[name]
+    stream = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(workbook([["a"], [1], [2]]))) as book, zipfile.ZipFile(stream, "w") as changed:
+        for part in book.namelist():
+            content = book.read(part).decode()
+            changed.writestr(part, change(content) if part.endswith("sheet1.xml") else content)
+    with pytest.raises(TableError, match=message):
+        read_table("data.xlsx", stream.getvalue())
 
 
 def test_limits_come_from_the_environment():

@@ -178,3 +178,15 @@ def test_the_report_says_what_each_column_is():
     assert by_name["colour"].levels == 2 and by_name["colour"].top_levels[0] == ("red", 26)
     assert all(column.why for column in report.columns if not column.used)
     assert len(report.frame) == len(cells)
+
+
+def test_a_column_that_names_the_sample_is_pointed_out():
+    p, q = table("p.csv", "a,where,n\n1,north,5\n2,north,5\n"), table("q.csv", "a,where,n\n3,south,6\n1,south,6\n")
+    notes = check(assemble(Upload((p, q)))).notes
+    assert [note.split()[0] for note in notes] == ["'where'", "'n'"]
+
+
+def test_a_group_column_that_is_named_must_be_there():
+    upload = Upload((P, Q), (table("m.csv", HISTORY),), related_group="arm")
+    with pytest.raises(TableError, match="m.csv: a column called 'arm' is needed"):
+        assemble(upload)
