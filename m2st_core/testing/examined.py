@@ -16,7 +16,7 @@ from m2st_core.testing.run import run_chunks
 from m2st_core.testing.split import draw_order
 from m2st_core.types import TestResult, TwoSample
 
-LARGEST_ROWS, LARGEST_ROWS_OF_BANKS = 50_000, 10_000  # both samples together, for one kernel and for many
+LARGEST_ROWS, LARGEST_ROWS_OF_BANKS = 40_000, 10_000  # both samples together, for one kernel and for many
 
 
 @dataclass(frozen=True)
