@@ -46,7 +46,8 @@ class HistoryCheck:
 
     ``table`` has a row per method: method, uses_history, power, low, high (Wilson's 95 % interval, for as many tests as
     the left-out rows could give without sharing rows), tests. ``sizes`` are the rows of (x, y) in these tests. The
-    history helps, or harms, if the best method with it is at least 0.1 better, or worse, than the best without.
+    history helps, or harms, if the best method with it is better, or worse, than the best without, by at least 0.1 and
+    by twice the error of that.
 
     ``same_difference``: tasks left out differ along the directions of the others, by their p-values and by the evidence
     for these directions, so that Meta-Witness, which looks nowhere else, is worth its risk. ``unlike``: by how many
@@ -144,7 +145,9 @@ def history_check(
     table = pd.DataFrame(rows)
     best = {uses: group.loc[group["power"].idxmax()] for uses, group in table.groupby("uses_history")}
     gain = float(best[True]["power"] - best[False]["power"])
-    verdict: Verdict = "helps" if gain >= CLEAR_GAIN else "harms" if gain <= -CLEAR_GAIN else "unclear"
+    noise = sum(float(row["power"] * (1 - row["power"]) / row["tests"]) for row in best.values()) ** 0.5
+    clear = max(CLEAR_GAIN, 2 * noise)
+    verdict: Verdict = "helps" if gain >= clear else "harms" if gain <= -clear else "unclear"
     return HistoryCheck(
         table=table,
         left_out=tuple(chosen),
