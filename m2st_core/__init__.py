@@ -8,6 +8,7 @@ from m2st_core.learners.relatedness import Relatedness, relatedness  # isort: sk
 from m2st_core.testing import METHODS, MetaLearner, load_learner, meta_train, two_sample_test  # isort: skip
 from m2st_core.testing import Analysis, Answer, Explanation, Verdict, analyse, answer, examine, explain, holm  # isort: skip
 from m2st_core.experiments.history_check import HistoryCheck, history_check  # isort: skip
+from m2st_core.experiments.target_gamma import TargetGamma, target_gamma  # isort: skip
 from m2st_core.experiments.recommend import Recommendation, recommend  # isort: skip
 
 __version__ = "0.1.0"
@@ -16,6 +17,7 @@ __all__ = [
     "METHODS",
     "PRESETS",
     "TASKS",
+    "TargetGamma",
     "Analysis",
     "Answer",
     "Cancelled",
@@ -39,5 +41,6 @@ __all__ = [
     "meta_train",
     "recommend",
     "relatedness",
+    "target_gamma",
     "two_sample_test",
 ]
