@@ -34,6 +34,7 @@ CLEAR_GAIN = 0.1  # of power, either way
 REPEATS_THEMSELVES = (0.2, 10.0)  # Meta-Witness's gain in deviations, and nats of evidence: both are needed
 PERMUTATIONS = 199
 ROWS_COMPARED = 200
+FEWEST_COMPARED = 5  # tasks whose rows show how much tasks vary
 EVIDENCE = "evidence for the directions, in nats"
 SHARE_OF_ROWS = 0.8  # of a task's rows used in one test at most, so that its tests differ
 
@@ -52,7 +53,7 @@ class HistoryCheck:
     ``same_difference``: tasks left out differ along the directions of the others, by their p-values and by the evidence
     for these directions, so that Meta-Witness, which looks nowhere else, is worth its risk. ``unlike``: by how many
     standard deviations the target's rows, without labels, are more unlike the tasks' rows than those among each other;
-    None if no target was given.
+    None if no target was given or there are fewer than five tasks.
     """
 
     table: pd.DataFrame
@@ -148,13 +149,16 @@ def history_check(
     noise = sum(float(row["power"] * (1 - row["power"]) / row["tests"]) for row in best.values()) ** 0.5
     clear = max(CLEAR_GAIN, 2 * noise)
     verdict: Verdict = "helps" if gain >= clear else "harms" if gain <= -clear else "unclear"
+    unlike = None
+    if pooled is not None and len(samples) >= FEWEST_COMPARED:
+        unlike = unlikeness(samples, sizes, streams)(as_rows(pooled, "pooled"))
     return HistoryCheck(
         table=table,
         left_out=tuple(chosen),
         sizes=(used[0], used[1]),
         verdict=verdict,
         same_difference=_same_difference(p_values, without_history, evidence),
-        unlike=None if pooled is None else unlikeness(samples, sizes, streams)(as_rows(pooled, "pooled")),
+        unlike=unlike,
         sentences=_sentences(best, verdict, chosen, used),
     )
 
