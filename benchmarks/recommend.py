@@ -21,7 +21,7 @@ import torch
 import m2st_core as m2st
 from benchmarks.common import batch, bound_methods
 from benchmarks.transfer import digit_pairs
-from m2st_core.experiments.history_check import rows_alike
+from m2st_core.experiments.history_check import unlikeness
 from m2st_core.rng import Streams
 from m2st_core.tasks import make_task
 from m2st_core.tasks.digits import load_digits_by_class
@@ -30,7 +30,7 @@ from m2st_core.testing import Method, run_tests
 from m2st_core.types import TwoSample
 
 WITHOUT = ["MMD-M", "MMD-FUSE", "ME"]
-WITH = ["Meta-FUSE", "Meta-WiTS", "Meta-Witness", "Meta-MKL"]
+WITH = ["Meta-FUSE", "Meta-WiTS", "Meta-Witness"]
 SIZES = [(30, 30), (100, 100), (40, 160)]
 ADVISED = "recommended"
 CLOSE = 0.1  # powers within this of the best are good enough
@@ -115,11 +115,9 @@ def advice(tasks: dict[str, TwoSample] | None, sample: TwoSample, columns: int, 
     if tasks is None:
         return [m2st.recommend(n, m, columns).method] * sample.x.shape[0]
     check = m2st.history_check(tasks, (n, m), seed=streams.seed, device="cpu")
-    found = []
-    for index, pooled in enumerate(sample.pooled.numpy()):
-        alike = rows_alike(pooled, tasks, (n, m), streams.child(f"target {index}"))
-        found.append(m2st.recommend(n, m, columns, n_tasks=len(tasks), history=replace(check, alike=alike)).method)
-    return found
+    unlike = unlikeness(tasks, (n, m), streams)
+    checks = [replace(check, unlike=unlike(pooled)) for pooled in sample.pooled.numpy()]
+    return [m2st.recommend(n, m, columns, n_tasks=len(tasks), history=one).method for one in checks]
 
 
 def one_repeat(options: argparse.Namespace, source: str, repeat: int) -> list[dict[str, object]]:

@@ -12,6 +12,7 @@ from m2st_core.testing import METHODS, MetaLearner, load_learner, meta_train, tw
 from m2st_core.testing.learner_zip import open_learner  # isort: skip
 from m2st_core.testing import Analysis, Answer, Explanation, Verdict, analyse, answer, examine, explain, holm  # isort: skip
 from m2st_core.experiments.history_check import HistoryCheck, history_check  # isort: skip
+from m2st_core.experiments.target_gamma import TargetGamma, target_gamma  # isort: skip
 from m2st_core.experiments.recommend import Recommendation, recommend  # isort: skip
 from m2st_core.experiments.own_data import Outcome, Plan, carry_out  # isort: skip
 from m2st_core.reports import html_report  # isort: skip
@@ -23,6 +24,7 @@ __all__ = [
     "METHODS",
     "PRESETS",
     "TASKS",
+    "TargetGamma",
     "Analysis",
     "Answer",
     "Cancelled",
@@ -59,5 +61,6 @@ __all__ = [
     "read_tables",
     "recommend",
     "relatedness",
+    "target_gamma",
     "two_sample_test",
 ]

@@ -9,11 +9,15 @@ import streamlit as st
 
 from m2st_core.dashboard.charts import chart
 from m2st_core.dashboard.upload_state import Brought, say, show_table
-from m2st_core.experiments.own_data import Outcome
+from m2st_core.dashboard.watching import watch_job
+from m2st_core.experiments.history_gamma import MOST_COLUMNS
+from m2st_core.experiments.own_data import Outcome, blocks_of
+from m2st_core.experiments.target_gamma import TargetGamma, target_gamma
 from m2st_core.reports import Origin, as_command, as_python, assumptions, decisions, html_report, methods_sentence
 from m2st_core.reports.pictures import importance_picture, witness_picture
 from m2st_core.tasks.tables import Assembled, Upload
 from m2st_core.testing.learner_zip import learner_to_zip
+from m2st_core.types import Progress
 
 SHOWN_COLUMNS = 12
 
@@ -40,6 +44,8 @@ def understand_step(state: Brought, upload: Upload, outcome: Outcome) -> None:
             for note in outcome.explanation.notes if outcome.explanation else ():
                 st.caption(say(note))
     _typical(state.assembled(upload), outcome)
+    if len(outcome.data.tasks) and len(outcome.data.features) <= MOST_COLUMNS:
+        _gamma(state, upload, outcome)
     st.subheader("What has to hold")
     for sentence in assumptions(outcome):
         st.markdown(f"- {say(sentence)}")
@@ -60,6 +66,35 @@ def _typical(made: Assembled, outcome: Outcome) -> None:
         about = pd.DataFrame({"Row in the file": numbers, "Witness": values.round(4)})
         st.caption(f"Most typical of {say(name)}")
         show_table(pd.concat([about, rows], axis=1))
+
+
+def _gamma(state: Brought, upload: Upload, outcome: Outcome) -> None:
+    """How related the tasks are to these data, on request: it looks at labels, so it comes after the answer."""
+    wanted = st.toggle(
+        "Find γ̂, how related the tasks are to your data (exploratory)",
+        key="data_gamma",
+        persist_state="session",
+        help="Takes some seconds. It looks at labels, so it is found after the test, and must not decide about it.",
+    )
+    if not wanted:
+        return
+    data, plan = outcome.data, outcome.plan
+
+    def work(progress: Progress) -> TargetGamma:
+        return target_gamma(
+            data.x,
+            data.y,
+            data.tasks,
+            plan.primary,
+            train_fraction=plan.train_fraction,
+            blocks=blocks_of(data),
+            seed=plan.seed,
+            progress=progress,
+        )
+
+    job = watch_job("data_gamma", (state.key(upload), plan), work, "Climbing…")
+    if job.state == "done":
+        st.markdown(say(job.result.sentence) + " The smaller, the better what the tasks taught fits your data.")
 
 
 def origin_of(state: Brought, upload: Upload) -> Origin:

@@ -5,7 +5,7 @@ No row of the target is looked at, so whatever is decided from this keeps the te
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -34,6 +34,7 @@ CLEAR_GAIN = 0.1  # of power, either way
 REPEATS_THEMSELVES = (0.2, 10.0)  # Meta-Witness's gain in deviations, and nats of evidence: both are needed
 PERMUTATIONS = 199
 ROWS_COMPARED = 200
+FEWEST_COMPARED = 5  # tasks whose rows show how much tasks vary
 EVIDENCE = "evidence for the directions, in nats"
 SHARE_OF_ROWS = 0.8  # of a task's rows used in one test at most, so that its tests differ
 
@@ -46,11 +47,13 @@ class HistoryCheck:
 
     ``table`` has a row per method: method, uses_history, power, low, high (Wilson's 95 % interval, for as many tests as
     the left-out rows could give without sharing rows), tests. ``sizes`` are the rows of (x, y) in these tests. The
-    history helps, or harms, if the best method with it is at least 0.1 better, or worse, than the best without.
+    history helps, or harms, if the best method with it is better, or worse, than the best without, by at least 0.1 and
+    by twice the error of that.
 
     ``same_difference``: tasks left out differ along the directions of the others, by their p-values and by the evidence
-    for these directions, so that Meta-Witness, which looks nowhere else, is worth its risk. ``alike``: the share of
-    tasks whose rows, without labels, are as unlike the others' as the target's are; None if no target was given.
+    for these directions, so that Meta-Witness, which looks nowhere else, is worth its risk. ``unlike``: by how many
+    standard deviations the target's rows, without labels, are more unlike the tasks' rows than those among each other;
+    None if no target was given or there are fewer than five tasks.
     """
 
     table: pd.DataFrame
@@ -58,7 +61,7 @@ class HistoryCheck:
     sizes: tuple[int, int]
     verdict: Verdict
     same_difference: bool
-    alike: float | None
+    unlike: float | None
     sentences: tuple[str, ...]
 
     def power(self, method: str) -> float:
@@ -143,14 +146,19 @@ def history_check(
     table = pd.DataFrame(rows)
     best = {uses: group.loc[group["power"].idxmax()] for uses, group in table.groupby("uses_history")}
     gain = float(best[True]["power"] - best[False]["power"])
-    verdict: Verdict = "helps" if gain >= CLEAR_GAIN else "harms" if gain <= -CLEAR_GAIN else "unclear"
+    noise = sum(float(row["power"] * (1 - row["power"]) / row["tests"]) for row in best.values()) ** 0.5
+    clear = max(CLEAR_GAIN, 2 * noise)
+    verdict: Verdict = "helps" if gain >= clear else "harms" if gain <= -clear else "unclear"
+    unlike = None
+    if pooled is not None and len(samples) >= FEWEST_COMPARED:
+        unlike = unlikeness(samples, sizes, streams)(as_rows(pooled, "pooled"))
     return HistoryCheck(
         table=table,
         left_out=tuple(chosen),
         sizes=(used[0], used[1]),
         verdict=verdict,
         same_difference=_same_difference(p_values, without_history, evidence),
-        alike=None if pooled is None else rows_alike(as_rows(pooled, "pooled"), samples, sizes, streams),
+        unlike=unlike,
         sentences=_sentences(best, verdict, chosen, used),
     )
 
@@ -165,20 +173,18 @@ def _same_difference(p_values: Mapping[str, list[float]], without: Sequence[str]
     return gain >= least_gain and float(np.median(evidence)) >= least_evidence
 
 
-def rows_alike(pooled: np.ndarray, samples: Mapping[str, TwoSample], sizes: tuple[int, int], streams: Streams) -> float:
-    """The rank of the target's rows among the tasks': (1 + tasks as unlike the others)/(1 + tasks), from near 0 to 1.
+def unlikeness(
+    samples: Mapping[str, TwoSample], sizes: tuple[int, int], streams: Streams
+) -> Callable[[np.ndarray], float]:
+    """A function that says how unlike the tasks' rows a target's are, without labels: pooled rows (N, d) → deviations.
 
     Unlikeness is the MMD² between the rows of a task, both samples together in the target's proportion, and those of
-    the other tasks. A target that is one more of these tasks has a value below 0.1 in a tenth of all cases.
+    the other tasks; the target's is given in standard deviations from the tasks' mean.
     """
-    share = min(
-        1.0,
-        ROWS_COMPARED / sum(sizes),
-        *(own / want for s in samples.values() for own, want in zip(s.sizes, sizes, strict=True)),
-    )
+    ratios = [own / want for sample in samples.values() for own, want in zip(sample.sizes, sizes, strict=True)]
+    share = min(1.0, ROWS_COMPARED / sum(sizes), *ratios)
     counts = [max(1, int(share * size)) for size in sizes]
     tasks = [_parts(sample, counts, 1, streams.child(f"rows of {name}")).pooled[0] for name, sample in samples.items()]
-    own = torch.from_numpy(pooled[streams.numpy("target rows").permutation(len(pooled))[: sum(counts)]])
     everything = torch.cat(tasks)
     scale = everything.std(dim=0)
     scale = scale.where(scale > 0, 1.0)
@@ -186,16 +192,20 @@ def rows_alike(pooled: np.ndarray, samples: Mapping[str, TwoSample], sizes: tupl
     some = torch.from_numpy(generator.permutation(len(everything))[:500])
     kernel = GaussianKernel(median_squared_distance((everything[some] / scale)[None])[0])
 
-    def unlikeness(rows: Tensor, others: Sequence[Tensor]) -> float:
-        rest = torch.cat(list(others))
-        rest = rest[torch.from_numpy(generator.permutation(len(rest))[: 2 * ROWS_COMPARED])] / scale
-        rows = rows / scale
-        return float(mmd2_unbiased(kernel(rows, rows), kernel(rest, rest), kernel(rows, rest)))
+    @torch.no_grad()
+    def distance(rows: Tensor, others: Tensor) -> float:
+        kept = torch.from_numpy(generator.permutation(len(others))[: 2 * ROWS_COMPARED])
+        rows, others = rows / scale, others[kept] / scale
+        return float(mmd2_unbiased(kernel(rows, rows), kernel(others, others), kernel(rows, others)))
 
-    with torch.no_grad():
-        found = [unlikeness(rows, [*tasks[:index], *tasks[index + 1 :]]) for index, rows in enumerate(tasks)]
-        ours = unlikeness(own, tasks)
-    return (1 + sum(value >= ours for value in found)) / (1 + len(found))
+    found = [distance(rows, torch.cat([*tasks[:i], *tasks[i + 1 :]])) for i, rows in enumerate(tasks)]
+    spread = max(float(np.std(found, ddof=1)), 1e-12)
+
+    def of(pooled: np.ndarray) -> float:
+        chosen = streams.numpy("target rows").permutation(len(pooled))[: sum(counts)]
+        return (distance(torch.from_numpy(pooled[chosen]), everything) - float(np.mean(found))) / spread
+
+    return of
 
 
 def _sentences(

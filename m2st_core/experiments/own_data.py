@@ -88,9 +88,8 @@ def carry_out(
         "seed": plan.seed,
         "preset": plan.preset,
         "device": device,
+        "blocks": blocks_of(data),
     }
-    if data.x_blocks is not None and data.y_blocks is not None:
-        settings["blocks"] = (data.x_blocks, data.y_blocks)
     analysis = analyse(
         data.x,
         data.y,
@@ -104,6 +103,11 @@ def carry_out(
     if explained:
         explanation = explain(analysis.seen, seed=plan.seed, progress=part_of(progress, TESTED, 1.0))
     return Outcome(data, plan, analysis, explanation, learners)
+
+
+def blocks_of(data: CleanData) -> tuple[np.ndarray, np.ndarray] | None:
+    """The blocks of x's and of y's rows, as tests take them."""
+    return None if data.x_blocks is None or data.y_blocks is None else (data.x_blocks, data.y_blocks)
 
 
 def _learners(

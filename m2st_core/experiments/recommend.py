@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from m2st_core.experiments.history_check import HistoryCheck
 
 MANY_ROWS = 20_000  # both samples together
-UNLIKE = 0.1  # fewer tasks than this are as unlike the others as the target
+ALIKE, UNLIKE = 2.0, 5.0  # deviations by which a target is unlike the tasks: up to here, and from here on
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def recommend(
         if value < 2:
             raise ValueError(f"{name} must be at least 2 rows. Got {value}.")
     reasons = []
-    unlike = history is not None and history.alike is not None and history.alike < UNLIKE
+    unlike = None if history is None else history.unlike
     if n + m > MANY_ROWS:
         method = "MMD-M"
         reasons.append(f"With {n + m:,} rows one kernel of the usual width finds small differences, and it is fast.")
@@ -45,13 +45,13 @@ def recommend(
     elif history is not None and history.verdict == "harms":
         method = "MMD-FUSE"
         reasons.append("The related tasks are left aside: left out, they were found less often with the others' help.")
-    elif unlike:
+    elif unlike is not None and unlike > UNLIKE:
         method = "MMD-FUSE"
         reasons.append(
-            "The related tasks are left aside: even without their labels, your rows look unlike those of all or nearly "
-            "all tasks. If you know that they are related, use Meta-FUSE."
+            "The related tasks are left aside: even without their labels, your rows look unlike all of theirs. "
+            "If you know that they are related, use Meta-FUSE."
         )
-    elif history is not None and history.same_difference and history.alike is not None:
+    elif history is not None and history.same_difference and unlike is not None and unlike <= ALIKE:
         method = "Meta-Witness"
         reasons.append(
             "Tasks left out differ in the same way as the others, and your rows look like theirs: a test that looks "

@@ -10,13 +10,13 @@ import torch
 
 from m2st_core.rng import Streams
 from m2st_core.tasks.arrays import constant_column_notes
-from m2st_core.testing.blocks import as_blocks
+from m2st_core.testing.blocks import Blocks, as_blocks
 from m2st_core.testing.methods import Method
 from m2st_core.testing.run import run_chunks
-from m2st_core.testing.split import draw_order
+from m2st_core.testing.split import draw_order, split_sizes
 from m2st_core.types import TestResult, TwoSample
 
-LARGEST_ROWS, LARGEST_ROWS_OF_BANKS = 50_000, 10_000  # both samples together, for one kernel and for many
+LARGEST_ROWS, LARGEST_ROWS_OF_BANKS = 40_000, 10_000  # both samples together, for one kernel and for many
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,43 @@ def run_examined(
     ``blocks`` are labels, one per row of x and of y: rows are then permuted and split within their block. Of samples
     too large for a test of quadratic cost an equal share of each is tested.
     """
+    chosen, rows, found, notes = _choose(sample, method, seed, blocks)
+    (results, prepared), *_ = run_chunks(chosen, method, seeds=[seed], blocks=found, criterion=True, **settings)
+    result = replace(results[0], notes=results[0].notes + notes)
+    swapped = bool(prepared.swap[0])
+    test, about = (part.swapped() if swapped else part for part in (prepared.test, prepared.about))
+    train = prepared.train.swapped() if swapped and prepared.train is not None else prepared.train
+    (blocks_x, rows_x), (blocks_y, rows_y) = (part[0].cpu().numpy().T for part in about)
+    return Examined(
+        result=result,
+        learned=prepared.learned,
+        train=train,
+        test=test,
+        rows=(rows[0][rows_x], rows[1][rows_y]),
+        codes=None if found is None else (blocks_x, blocks_y),
+        swapped=swapped,
+    )
+
+
+def training_part(
+    sample: TwoSample,
+    method: Method,
+    *,
+    train_fraction: float = 0.5,
+    seed: int = 0,
+    blocks: tuple[Any, Any] | None = None,
+) -> TwoSample:
+    """The rows from which this method would learn, and which it would not test, given the same seed and blocks."""
+    chosen, _, found, _ = _choose(sample, method, seed, blocks)
+    n_train, _ = split_sizes(chosen.sizes, method, train_fraction)
+    train, _ = draw_order(chosen.sizes, n_train, [Streams(seed)], found).parts(chosen)
+    return TwoSample(train.x[0], train.y[0])
+
+
+def _choose(
+    sample: TwoSample, method: Method, seed: int, blocks: tuple[Any, Any] | None
+) -> tuple[TwoSample, list[np.ndarray], Blocks | None, tuple[str, ...]]:
+    """The rows to use, x (1, n, d) and y (1, m, d), their positions and blocks, and what there is to say about it."""
     notes = constant_column_notes(sample)
     found = None if blocks is None else as_blocks(blocks, sample.sizes)
     rows = [np.arange(size) for size in sample.sizes] if found is None else [found.rows_x, found.rows_y]
@@ -64,21 +101,7 @@ def run_examined(
             *notes,
         )
     chosen = TwoSample(*(part[None, torch.from_numpy(index)] for part, index in zip(sample, rows, strict=True)))
-    (results, prepared), *_ = run_chunks(chosen, method, seeds=[seed], blocks=found, criterion=True, **settings)
-    result = replace(results[0], notes=results[0].notes + notes)
-    swapped = bool(prepared.swap[0])
-    test, about = (part.swapped() if swapped else part for part in (prepared.test, prepared.about))
-    train = prepared.train.swapped() if swapped and prepared.train is not None else prepared.train
-    (blocks_x, rows_x), (blocks_y, rows_y) = (part[0].cpu().numpy().T for part in about)
-    return Examined(
-        result=result,
-        learned=prepared.learned,
-        train=train,
-        test=test,
-        rows=(rows[0][rows_x], rows[1][rows_y]),
-        codes=None if found is None else (blocks_x, blocks_y),
-        swapped=swapped,
-    )
+    return chosen, rows, found, notes
 
 
 def largest_rows(method: Method) -> int:
