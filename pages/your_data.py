@@ -30,6 +30,7 @@ def pick_step():
             key="data_step",
             bind="query-params",
             label_visibility="collapsed",
+            wrap=True,
             help="The five steps. You can go back at any time; nothing is lost.",
         )
         buttons = st.container(horizontal=True, width="content")

@@ -24,6 +24,7 @@ from m2st_core.tasks.table_clean import CleanData
 from m2st_core.tasks.table_encoding import Numeric
 
 SHOWN_BARS = 15
+NO_WEIGHT = 5e-4
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,18 @@ def samples_picture(data: CleanData) -> Picture:
 
 
 def weights_picture(outcome: Outcome) -> Picture | None:
-    """Β by the names of the related tasks, heaviest first."""
+    """The weights β by the names of the related tasks, heaviest first."""
     weights = outcome.analysis.primary.weights
     if not weights:
         return None
-    heavy = sorted(weights.items(), key=lambda item: -item[1])[:SHOWN_BARS]
+    heavy = sorted((item for item in weights.items() if item[1] > NO_WEIGHT), key=lambda item: -item[1])[:SHOWN_BARS]
     colour = colour_of(outcome.analysis.primary.method)
     figure = bars_figure([n for n, _ in heavy], [v for _, v in heavy], x_title="weight β", colour=colour)
-    rest = f" The {len(weights) - SHOWN_BARS} lightest are not shown." if len(weights) > SHOWN_BARS else ""
+    rest = (
+        f" {len(weights) - len(heavy)} kernels with less or no weight are not shown."
+        if len(weights) > len(heavy)
+        else ""
+    )
     caption = "How much of each related task's kernel the test used; Gaussian ones are generic." + rest
     return Picture("weights", "Weights β of the related tasks", figure, caption, "Bars of the weights of the kernels.")
 
