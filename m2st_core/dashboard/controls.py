@@ -67,7 +67,43 @@ def pick_method() -> str:
     return name
 
 
-def pick_seed() -> int:
+def pick_alpha(prefix: str = "") -> float:
+    """The level."""
+    label, key = "Level α", f"{prefix}alpha"
+    return float(st.slider(label, 0.01, 0.2, 0.05, 0.01, key=key, bind="query-params", help="Reject when p ≤ α."))
+
+
+def pick_permutations(prefix: str = "") -> int:
+    """The number of permutations."""
+    return int(
+        st.select_slider(
+            "Permutations B",
+            [99, 199, 499, 999, 1999, 4999],
+            999,
+            key=f"{prefix}permutations",
+            bind="query-params",
+            help="Random relabellings behind the p-value. More make it steadier; the smallest p is 1/(B+1).",
+        )
+    )
+
+
+def pick_train_fraction(prefix: str = "") -> float:
+    """The share of rows that teach."""
+    return float(
+        st.slider(
+            "Share of rows to learn from",
+            0.1,
+            0.9,
+            0.5,
+            0.1,
+            key=f"{prefix}train",
+            bind="query-params",
+            help="For methods that learn: more rows teach a better kernel, fewer are left to test.",
+        )
+    )
+
+
+def pick_seed(prefix: str = "") -> int:
     """The seed of everything on the page."""
     return int(
         st.number_input(
@@ -76,7 +112,7 @@ def pick_seed() -> int:
             2**31 - 1,
             0,
             1,
-            key="seed",
+            key=f"{prefix}seed",
             bind="query-params",
             help="Fixes the samples, the split, the learning and the permutations. Another seed is another experiment.",
         )

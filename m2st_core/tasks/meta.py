@@ -126,6 +126,16 @@ def _means(inside: Tensor) -> Tensor:
 
 def as_meta_sample(meta_tasks: Any) -> MetaSample:
     """One repeat (R=1) from a list of (x, y) pairs, or a mapping of names to pairs, checked task by task."""
+    names, samples = zip(*_named(meta_tasks), strict=True)
+    return stack_repeats([samples], names)
+
+
+def as_named_samples(meta_tasks: Any) -> dict[str, TwoSample]:
+    """The same tasks by their names."""
+    return dict(_named(meta_tasks))
+
+
+def _named(meta_tasks: Any) -> list[tuple[str, TwoSample]]:
     if isinstance(meta_tasks, Mapping):
         named = [(str(name), pair) for name, pair in meta_tasks.items()]
     else:
@@ -135,20 +145,20 @@ def as_meta_sample(meta_tasks: Any) -> MetaSample:
             raise ValueError("meta_tasks must be a list of (x, y) pairs, or a mapping of names to pairs.") from None
     if not named:
         raise ValueError("meta_tasks is empty. Bring at least one related pair of samples, or use MMD-FUSE.")
-    samples = []
+    found: list[tuple[str, TwoSample]] = []
     for name, pair in named:
         try:
             x, y = pair
         except (TypeError, ValueError):
             raise ValueError(f"Meta-task {name!r} is not a pair (x, y) of two samples.") from None
         try:
-            samples.append(as_two_sample(x, y))
+            found.append((name, as_two_sample(x, y)))
         except ValueError as error:
             raise ValueError(f"Meta-task {name!r}: {error}") from None
-        columns, first = samples[-1].x.shape[1], samples[0].x.shape[1]
+        columns, first = found[-1][1].x.shape[1], found[0][1].x.shape[1]
         if columns != first:
             raise ValueError(f"Meta-task {name!r} has {columns} columns and {named[0][0]!r} has {first}.")
-    return stack_repeats([samples], tuple(name for name, _ in named))
+    return found
 
 
 def stack_repeats(repeats: Sequence[Sequence[TwoSample]], names: tuple[str, ...]) -> MetaSample:
