@@ -21,7 +21,7 @@ SMALL = SweepSpec(
 )  # fmt: skip
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def no_real_server(tmp_path_factory):
     """No test touches the user's store or starts processes."""
     with pytest.MonkeyPatch.context() as patch:
