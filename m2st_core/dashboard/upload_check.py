@@ -28,6 +28,7 @@ from m2st_core.tasks.tables import (
 NO_BLOCK = "(none)"
 RELATED = "Missing in related tasks"
 MOST_LEVELS_SHOWN = 12
+NOTES_SHOWN = 8
 
 
 def check_step(state: Brought, upload: Upload) -> bool:
@@ -47,9 +48,8 @@ def check_step(state: Brought, upload: Upload) -> bool:
     assert made.target is not None
     names = (made.target.p.label, made.target.q.label)
     show_table(_columns(report, state.cleaning, data, names, bool(upload.related)), key="data_columns")
-    for note in dict.fromkeys((*report.notes, *(data.decisions if data else ()))):
-        st.caption(f"• {say(note)}")
-    _preview(made, data)
+    _notes(list(dict.fromkeys((*report.notes, *(data.decisions if data else ())))))
+    _preview(state, made, data)
     return data is not None
 
 
@@ -164,7 +164,15 @@ def _fate(column: ColumnReport, cleaning: Cleaning, encoded: dict[str, int] | No
     return f"used, as {count} indicators of its {column.levels} levels"
 
 
-def _preview(made: Assembled, data: CleanData | None) -> None:
+def _notes(notes: list[str]) -> None:
+    for note in notes[:NOTES_SHOWN]:
+        st.caption(f"• {say(note)}")
+    if len(notes) > NOTES_SHOWN:
+        with st.expander(f"{len(notes) - NOTES_SHOWN:,} more notes"):
+            show_table(pd.DataFrame({"Note": notes[NOTES_SHOWN:]}))
+
+
+def _preview(state: Brought, made: Assembled, data: CleanData | None) -> None:
     assert made.target is not None
     st.subheader("A look at both groups")
     st.caption("Look for mistakes here, not for the test that suits best: it is chosen from sizes, never from labels.")
@@ -185,7 +193,7 @@ def _preview(made: Assembled, data: CleanData | None) -> None:
             draw(made, str(name), names)
     with right:
         if data is not None:
-            picture = samples_picture(data)
+            picture = state.remember("samples", id(data), lambda: samples_picture(data))
             chart(picture.figure, "data_samples", picture.alt)
             st.caption(picture.caption)
 

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 from m2st_core.figures.theme import P_COLOUR, P_MARKER, Q_COLOUR, Q_MARKER, as_text, laid_out
 
 SHOWN_ROWS = 1000
+TEACHING_ROWS = 1000  # from which the components are found
 
 
 def samples_figure(
@@ -40,5 +41,6 @@ def _plane(pooled: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:
     centred = pooled - pooled.mean(axis=0)
     if pooled.shape[1] == 1:
         return np.column_stack([pooled, np.zeros(len(pooled))]), ("the one column", "")
-    directions = np.linalg.svd(centred, full_matrices=False)[2][:2]
+    some = centred[:: -(-len(centred) // TEACHING_ROWS)]  # of both samples, evenly
+    directions = np.linalg.svd(some, full_matrices=False)[2][:2]
     return centred @ directions.T, ("first principal component", "second principal component")
