@@ -28,7 +28,7 @@ from m2st_core.figures import FIGURES, gamma_figure, power_figure, type_1_figure
 from m2st_core.tasks.tables import read_csv_pair, read_meta_csv
 from m2st_core.types import Cancelled, TestResult
 
-BENCHMARKS = "permutation, calibration, power, adaptation, transfer, meta, images, sweep"
+BENCHMARKS = "permutation, calibration, power, adaptation, transfer, meta, images, cifar, sweep"
 
 
 class OneLineParser(argparse.ArgumentParser):
