@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.func import grad
 
+from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels import DeepKernel, GaussianKernel
 from m2st_core.kernels.base import map_tensors
 from m2st_core.learners.companions import beside_generic, generic_families
@@ -64,6 +65,19 @@ def test_repeats_learn_as_if_alone(learned):
     both = meta.repeated(2)
     together, _ = fit_image_features(both, WARM, [Streams(5), Streams(0)])
     torch.testing.assert_close(together(both.rows)[1], features(meta.rows)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_the_number_of_threads_changes_no_bit():
+    meta, found = as_meta_sample(pairs(classes=3, count=60)), []  # two chunks of images per step
+    settings = replace(WARM, training=ImageTraining(epochs=3))
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        try:
+            with one_thread_per_operation():
+                found.append(fit_image_features(meta, settings, [Streams(0)])[0](meta.rows))
+        finally:
+            torch.set_num_threads(1)
+    assert torch.equal(*found)
 
 
 def test_features_of_held_out_digits_tell_pairs_apart(learned):

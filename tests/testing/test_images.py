@@ -124,16 +124,10 @@ def test_a_saved_learner_of_images_gives_the_same_p_value_to_the_bit(name, learn
     assert again.test(*target, n_permutations=99) == trained.test(*target, n_permutations=99)
 
 
-def test_the_number_of_threads_changes_no_bit(target):
-    results = []
-    for threads in (1, 2):
-        torch.set_num_threads(threads)
-        try:
-            few = dict(list(meta_tasks().items())[:2])
-            results.append(m2st.meta_train("Meta-WiTS", few, seed=2).test(*target, n_permutations=99))
-        finally:
-            torch.set_num_threads(1)
-    assert results[0] == results[1]
+def test_target_images_that_are_meta_images_are_noticed(learner, target):
+    assert not any("also in the meta-tasks" in note for note in learner.test(*target, n_permutations=99).notes)
+    result = learner.test(np.concatenate([target[0], digits(0, 3)]), target[1], n_permutations=99)
+    assert result.diagnostics["target rows among the meta-rows"] == 3
 
 
 @pytest.mark.parametrize("name", ["Meta-MKL", "Meta-FUSE", "MMD-D", "C2ST-L"])
