@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.presets import PRESETS
+from m2st_core.presets import PRESETS, Ascent, Classifier, ImageTraining
 from m2st_core.rng import Streams
 from m2st_core.tasks.digits import load_digits_by_class
 from m2st_core.testing import learn_once, run_tests
@@ -44,6 +44,50 @@ def learner(learners):
 @pytest.fixture(scope="module")
 def target():
     return digits(6, 40), digits(8, 40)
+
+
+QUICK = {
+    "recommended": replace(
+        PRESETS["recommended"],
+        images=replace(
+            PRESETS["recommended"].images,
+            mmd_d=Ascent(steps=2, learning_rate=1e-3, regularisation=1e-3),
+            warm_start=replace(PRESETS["recommended"].images.warm_start, training=ImageTraining(epochs=1)),
+        ),
+    ),
+    "paper": replace(
+        PRESETS["paper"],
+        meta_kl=replace(PRESETS["paper"].meta_kl, outer_steps=1, inner_steps=1, tasks_per_step=2),
+        adaptation=replace(PRESETS["paper"].adaptation, steps=(1,)),
+        base_kernels=replace(
+            PRESETS["paper"].base_kernels, tasks=2, agt_starts=2, ascent=replace(PRESETS["paper"].mmd_d, steps=1)
+        ),
+        images=replace(
+            PRESETS["paper"].images,
+            mmd_o=Ascent(steps=1, learning_rate=5e-4, regularisation=1e-8),
+            mmd_d=Ascent(steps=1, learning_rate=2e-4, regularisation=1e-8),
+            classifier=Classifier(epochs=1, learning_rate=2e-4),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("preset", QUICK)
+@pytest.mark.parametrize("name", m2st.METHODS)
+def test_every_method_takes_images(name, preset, target, monkeypatch, tmp_path):
+    """With learning cut short; what was learned from meta-tasks can be kept."""
+    method = m2st.METHODS[name]
+    if method.only_recommended and preset != "recommended":
+        pytest.skip("not part of the preset")
+    monkeypatch.setitem(PRESETS, preset, QUICK[preset])
+    if method.needs_meta:
+        trained = m2st.meta_train(name, meta_tasks(), preset=preset)
+        trained.save(tmp_path)
+        result = trained.test(*target, n_permutations=19)
+        assert m2st.load_learner(tmp_path).test(*target, n_permutations=19) == result
+    else:
+        result = m2st.two_sample_test(*target, name, preset=preset, n_permutations=19)
+    assert 0 <= result.p_value <= 1
 
 
 @pytest.mark.parametrize("method", ["MMD-M", "C2ST-L"])
