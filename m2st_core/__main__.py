@@ -42,7 +42,7 @@ from m2st_core.tasks.tables import (
 from m2st_core.testing.learner_zip import open_learner
 from m2st_core.types import Cancelled, TestResult
 
-BENCHMARKS = "permutation, calibration, power, adaptation, transfer, recommend, uploads, meta, sweep"
+BENCHMARKS = "permutation, calibration, power, adaptation, transfer, recommend, uploads, meta, images, cifar, sweep"
 
 
 class OneLineParser(argparse.ArgumentParser):

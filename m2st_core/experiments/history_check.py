@@ -232,4 +232,5 @@ def _parts(sample: TwoSample, sizes: Sequence[int], repeats: int, streams: Strea
         generator = streams.numpy(f"rows of {side}")
         index = np.stack([generator.permutation(rows.shape[0])[:size] for _ in range(repeats)])
         parts.append(rows[torch.from_numpy(index)])
-    return TwoSample(*parts)
+    x, y = parts
+    return TwoSample(x, y, sample.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -15,7 +15,7 @@ from m2st_core.tasks.arrays import as_two_sample
 from m2st_core.tasks.base import Task
 from m2st_core.tasks.digits import Digits
 from m2st_core.tasks.hdgm import HDGM
-from m2st_core.types import TwoSample
+from m2st_core.types import Shape, TwoSample
 
 
 @dataclass(frozen=True)
@@ -32,32 +32,44 @@ class MetaSample:
     """T tasks of R repeats. Each task's rows are those of x, then those of y, then padding.
 
     ``rows`` is (R, T, L, d). ``x_weight`` and ``y_weight``, (R, T, L), are 1/n_i on the task's rows of x, 1/m_i on
-    those of y, and 0 elsewhere, so that a weighted sum over rows is a mean and padding never counts.
+    those of y, and 0 elsewhere, so that a weighted sum over rows is a mean and padding never counts. ``shape`` is that
+    of images.
     """
 
     rows: Tensor
     x_weight: Tensor
     y_weight: Tensor
     names: tuple[str, ...]
+    shape: Shape | None = None
 
-    def hold_out(self, share: float, generators: Sequence[torch.Generator]) -> tuple[MetaSample, MetaSample]:
+    def hold_out(
+        self, share: float, generators: Sequence[torch.Generator], same: Tensor | None = None
+    ) -> tuple[MetaSample, MetaSample]:
         """The same tasks with this share of each sample's rows set aside, and with only those, at random.
 
-        A sample too small to give a row keeps all of them.
+        A sample too small to give a row keeps all of them. Rows with the same number in ``same`` (R, T, L) go the same
+        way, also in different tasks.
         """
         keys = torch.stack([torch.rand(self.rows.shape[1:3], generator=g, dtype=torch.float64) for g in generators])
+        if same is not None:
+            keys = keys.flatten(1).take_along_dim(same.flatten(1), dim=1).reshape(keys.shape)
         keys = keys.to(self.rows.device)
 
-        def parts(weight: Tensor) -> tuple[Tensor, Tensor]:
+        def held(weight: Tensor) -> Tensor:
             inside = weight > 0
             count = (inside.sum(dim=-1, keepdim=True) * share).long()
             rank = keys.where(inside, 2.0).argsort(dim=-1).argsort(dim=-1)
-            held = inside & (rank < count)
-            return _means(inside & ~held), _means(held)
+            return inside & (rank < count)
 
-        (x_kept, x_aside), (y_kept, y_aside) = parts(self.x_weight), parts(self.y_weight)
-        kept = MetaSample(self.rows, x_kept, y_kept, self.names)
-        return kept, MetaSample(self.rows, x_aside, y_aside, self.names)
+        aside = held(self.x_weight) | held(self.y_weight)
+        if same is not None:
+            aside = torch.stack([torch.isin(own, own[mark]) for own, mark in zip(same, aside.cpu(), strict=True)])
+            aside = aside.to(self.rows.device)
+        (x_kept, x_aside), (y_kept, y_aside) = (
+            (_means((weight > 0) & ~aside), _means((weight > 0) & aside)) for weight in (self.x_weight, self.y_weight)
+        )
+        kept = replace(self, x_weight=x_kept, y_weight=y_kept)
+        return kept, replace(self, x_weight=x_aside, y_weight=y_aside)
 
     def draw_pairs(
         self,
@@ -107,15 +119,16 @@ class MetaSample:
         rows, x_weight, y_weight = (
             part.repeat_interleave(times, dim=0) for part in (self.rows, self.x_weight, self.y_weight)
         )
-        return MetaSample(rows, x_weight, y_weight, self.names)
+        return replace(self, rows=rows, x_weight=x_weight, y_weight=y_weight)
 
     def with_rows(self, rows: Tensor) -> MetaSample:
         """The same tasks described by other numbers: rows (R, T, L, ·)."""
-        return MetaSample(rows, self.x_weight, self.y_weight, self.names)
+        return replace(self, rows=rows)
 
     def to(self, device: torch.device) -> MetaSample:
         """The same tasks on another device."""
-        return MetaSample(self.rows.to(device), self.x_weight.to(device), self.y_weight.to(device), self.names)
+        rows, x_weight, y_weight = (part.to(device) for part in (self.rows, self.x_weight, self.y_weight))
+        return replace(self, rows=rows, x_weight=x_weight, y_weight=y_weight)
 
 
 def _means(inside: Tensor) -> Tensor:
@@ -136,6 +149,7 @@ def as_named_samples(meta_tasks: Any) -> dict[str, TwoSample]:
 
 
 def _named(meta_tasks: Any) -> list[tuple[str, TwoSample]]:
+    """Names and samples, checked task by task; images in float32."""
     if isinstance(meta_tasks, Mapping):
         named = [(str(name), pair) for name, pair in meta_tasks.items()]
     else:
@@ -152,9 +166,15 @@ def _named(meta_tasks: Any) -> list[tuple[str, TwoSample]]:
         except (TypeError, ValueError):
             raise ValueError(f"Meta-task {name!r} is not a pair (x, y) of two samples.") from None
         try:
-            found.append((name, as_two_sample(x, y)))
+            sample = as_two_sample(x, y)
         except ValueError as error:
             raise ValueError(f"Meta-task {name!r}: {error}") from None
+        sample = replace(sample, shape=pair.shape) if isinstance(pair, TwoSample) else sample
+        found.append((name, sample.to(torch.float32) if sample.shape else sample))
+        shape, first_shape = sample.shape, found[0][1].shape
+        if shape != first_shape:
+            shapes = f"{shape or 'no images'} and {named[0][0]!r} has {first_shape or 'no images'}"
+            raise ValueError(f"Meta-task {name!r} has {shapes} (channels, height, width). Give all the same shape.")
         columns, first = found[-1][1].x.shape[1], found[0][1].x.shape[1]
         if columns != first:
             raise ValueError(f"Meta-task {name!r} has {columns} columns and {named[0][0]!r} has {first}.")
@@ -166,14 +186,14 @@ def stack_repeats(repeats: Sequence[Sequence[TwoSample]], names: tuple[str, ...]
     longest = max(sum(sample.sizes) for samples in repeats for sample in samples)
     first = repeats[0][0].x
     rows = first.new_zeros(len(repeats), len(names), longest, first.shape[-1])
-    x_weight, y_weight = rows.new_zeros(rows.shape[:-1]), rows.new_zeros(rows.shape[:-1])
+    x_weight, y_weight = (rows.new_zeros(rows.shape[:-1], dtype=torch.float64) for _ in range(2))
     for r, samples in enumerate(repeats):
         for t, sample in enumerate(samples):
             n, m = sample.sizes
             rows[r, t, : n + m] = sample.pooled
             x_weight[r, t, :n] = 1 / n
             y_weight[r, t, n : n + m] = 1 / m
-    return MetaSample(rows, x_weight, y_weight, names)
+    return MetaSample(rows, x_weight, y_weight, names, repeats[0][0].shape)
 
 
 def related_tasks(

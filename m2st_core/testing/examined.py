@@ -75,14 +75,14 @@ def training_part(
     chosen, _, found, _ = _choose(sample, method, seed, blocks)
     n_train, _ = split_sizes(chosen.sizes, method, train_fraction)
     train, _ = draw_order(chosen.sizes, n_train, [Streams(seed)], found).parts(chosen)
-    return TwoSample(train.x[0], train.y[0])
+    return TwoSample(train.x[0], train.y[0], sample.shape)
 
 
 def _choose(
     sample: TwoSample, method: Method, seed: int, blocks: tuple[Any, Any] | None
 ) -> tuple[TwoSample, list[np.ndarray], Blocks | None, tuple[str, ...]]:
     """The rows to use, x (1, n, d) and y (1, m, d), their positions and blocks, and what there is to say about it."""
-    notes = constant_column_notes(sample)
+    notes = () if sample.shape else constant_column_notes(sample)
     found = None if blocks is None else as_blocks(blocks, sample.sizes)
     rows = [np.arange(size) for size in sample.sizes] if found is None else [found.rows_x, found.rows_y]
     if found is not None:
@@ -100,7 +100,8 @@ def _choose(
             "with this seed, the same share of each.",
             *notes,
         )
-    chosen = TwoSample(*(part[None, torch.from_numpy(index)] for part, index in zip(sample, rows, strict=True)))
+    x, y = (part[None, torch.from_numpy(index)] for part, index in zip(sample, rows, strict=True))
+    chosen = TwoSample(x, y, sample.shape)
     return chosen, rows, found, notes
 
 

@@ -39,12 +39,11 @@ class Importance:
 def column_importance(seen: Seen, *, seed: int = 0, progress: Progress | None = None) -> Importance:
     """Shuffle one column at a time among test rows of both samples, at most 150 of each, in five ways."""
     streams = Streams(seed).child("column importance")
-    some = TwoSample(
-        *(
-            rows[:, torch.from_numpy(streams.numpy(f"rows of {side}").permutation(rows.shape[1])[:ROWS])]
-            for side, rows in zip("xy", seen.sample, strict=True)
-        )
+    x, y = (
+        rows[:, torch.from_numpy(streams.numpy(f"rows of {side}").permutation(rows.shape[1])[:ROWS])]
+        for side, rows in zip("xy", seen.sample, strict=True)
     )
+    some = TwoSample(x, y, seen.sample.shape)
     n, m = some.sizes
     pooled = some.pooled[0]
     chosen, notes = _chosen(pooled.cpu().numpy(), n, MOST_COLUMNS_AGAIN if _slow(seen, pooled) else MOST_COLUMNS)

@@ -20,11 +20,11 @@ from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import Knowledge, rebuild
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.tasks.arrays import as_two_sample
+from m2st_core.tasks.arrays import as_two_sample, hash_rows
 from m2st_core.tasks.meta import as_meta_sample
 from m2st_core.testing.examined import Examined, run_examined
 from m2st_core.testing.methods import METHODS, Method, check_preset
-from m2st_core.types import Progress, TestResult
+from m2st_core.types import Progress, Shape, TestResult
 
 FORMAT = 3
 TENSORS, ABOUT = "learner.safetensors", "learner.json"
@@ -45,6 +45,7 @@ class MetaLearner:
     columns: int
     knowledge: Knowledge
     row_hashes: np.ndarray
+    shape: Shape | None = None  # of images
 
     @property
     def prior(self) -> np.ndarray:
@@ -99,9 +100,13 @@ class MetaLearner:
         sample = as_two_sample(x, y)
         if sample.x.shape[1] != self.columns:
             raise ValueError(f"The meta-tasks have {self.columns} columns and x and y have {sample.x.shape[1]}.")
+        if sample.shape and self.shape and sample.shape != self.shape:
+            raise ValueError(f"The meta-tasks have images of {self.shape} and x and y have {sample.shape}.")
+        sample = replace(sample, shape=self.shape)
         method, preset = self.bound(resolve_device(device)), PRESETS.find(self.preset)
         examined = run_examined(sample, method, preset=preset, device=device, **settings)
-        known = int(np.isin(hash_rows(sample.pooled.numpy()), self.row_hashes).sum())
+        rows = sample.pooled.float() if self.shape else sample.pooled
+        known = int(np.isin(hash_rows(rows.numpy()), self.row_hashes).sum())
         if known:
             result = examined.result
             note = f"{known} rows of x and y are also in the meta-tasks: leave them out of either, or distrust p."
@@ -131,6 +136,7 @@ class MetaLearner:
             "seed": self.seed,
             "task_names": self.task_names,
             "columns": self.columns,
+            "shape": self.shape,
             "base_names": self.knowledge.base_names,
             "choices": self.knowledge.choices,
             "sha256": hashlib.sha256(packed).hexdigest(),
@@ -163,7 +169,7 @@ def meta_train(
     inside = (meta.x_weight + meta.y_weight > 0)[0]
     with one_thread_per_operation():
         streams = [Streams(seed).child("meta-training")]
-        knowledge = spec.learn(meta.to(resolve_device(device)), settings, streams, progress)
+        knowledge = spec.learn(meta.to(resolve_device(device)), settings.on(meta.shape), streams, progress)
     return MetaLearner(
         method=method,
         preset=preset,
@@ -172,6 +178,7 @@ def meta_train(
         columns=meta.rows.shape[-1],
         knowledge=knowledge,
         row_hashes=np.unique(hash_rows(meta.rows[0][inside].numpy())),
+        shape=meta.shape,
     )
 
 
@@ -203,7 +210,9 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
         tensors = load(packed)
         course = Course(*(tensors.pop(f"course.{name}").numpy() for name in ("step", "train", "held_out")))
         row_hashes = tensors.pop("row_hashes").numpy()
-        knowledge = rebuild(tensors)
+        channels, height, width = about.get("shape") or (0, 0, 0)
+        shape = (int(channels), int(height), int(width)) if channels else None
+        knowledge = rebuild(tensors, preset.on(shape))
         knowledge.course = course
         knowledge.base_names = tuple(str(name) for name in about["base_names"])
         knowledge.choices = {str(name): float(value) for name, value in about["choices"].items()}
@@ -215,12 +224,7 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
             columns=int(about["columns"]),
             knowledge=knowledge,
             row_hashes=row_hashes,
+            shape=shape,
         )
     except (json.JSONDecodeError, KeyError, TypeError, SafetensorError, RuntimeError) as error:
         raise ValueError(f"{where} holds a damaged learner ({type(error).__name__}). Train again.") from None
-
-
-def hash_rows(rows: np.ndarray) -> np.ndarray:
-    """A 64-bit fingerprint of each row (n, d) → (n,), to find the same row again."""
-    digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(rows)]
-    return np.frombuffer(b"".join(digests), dtype=np.int64)

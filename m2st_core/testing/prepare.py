@@ -76,4 +76,5 @@ def _about(sizes: tuple[int, int], blocks: Blocks | None, runs: int) -> TwoSampl
         place = torch.arange(size)
         block = torch.zeros_like(place) if blocks is None else torch.from_numpy((blocks.x, blocks.y)[side])
         parts.append(torch.stack([block, place], dim=-1).expand(runs, -1, -1))
-    return TwoSample(*parts)
+    x, y = parts
+    return TwoSample(x, y)

@@ -43,8 +43,9 @@ def learn_once(
     if not method.needs_split:
         return method
     assert method.fit is not None
+    rows, preset = _for_learning(TwoSample(train.x[None], train.y[None], train.shape)), preset.on(train.shape)
     with one_thread_per_operation():
-        learned = method.fit(TwoSample(train.x[None], train.y[None]), preset, [Streams(seed)], progress)
+        learned = method.fit(rows, preset, [Streams(seed)], progress)
     return replace(method, needs_split=False, learned=learned)
 
 
@@ -76,6 +77,7 @@ def run_chunks(
     asks for it.
     """
     _check_settings(alpha, n_permutations, train_fraction, method.exact)
+    preset = preset.on(sample.shape)
     if blocks is not None:
         check_blocks(method)
     n_train, n_test = split_sizes(sample.sizes, method, train_fraction)
@@ -89,7 +91,7 @@ def run_chunks(
             began = time.perf_counter()
             chunk = slice(start, start + at_once)
             streams = [Streams(seed) for seed in seeds[chunk]]
-            part = TwoSample(sample.x[chunk], sample.y[chunk]).to(place)
+            part = _for_learning(TwoSample(sample.x[chunk], sample.y[chunk], sample.shape).to(place))
             prepared = prepare(part, method, n_train, preset, streams, blocks, progress)
             outcome = _decide(prepared, method, n_permutations, preset, streams, criterion, progress)
             seconds = (time.perf_counter() - began) / len(streams)
@@ -128,6 +130,11 @@ def run_chunks(
                 )
             ]
             yield results, prepared
+
+
+def _for_learning(sample: TwoSample) -> TwoSample:
+    """Images in float32, which is what pixels need; other rows as they are."""
+    return sample.to(torch.float32) if sample.shape else sample
 
 
 @dataclass(frozen=True)

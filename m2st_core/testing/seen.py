@@ -107,7 +107,8 @@ def what_was_seen(examined: Examined) -> Seen:
         np.sort(streams.numpy(f"rows of {side}").permutation(len(rows))[:ROWS])
         for side, rows in zip("xy", examined.rows, strict=True)
     ]
-    sample = TwoSample(*(part[:, torch.from_numpy(rows)] for part, rows in zip(examined.test, kept, strict=True)))
+    x, y = (part[:, torch.from_numpy(rows)] for part, rows in zip(examined.test, kept, strict=True))
+    sample = TwoSample(x, y, examined.test.shape)
     n, m = sample.sizes
     generator = [streams.numpy("permutations")]
     if examined.codes is None:

@@ -31,7 +31,7 @@ class Order:
             for rows, order in ((sample.x, self.x), (sample.y, self.y))
         )
         n, m = self.n_train
-        return TwoSample(x[:, :n], y[:, :m]), TwoSample(x[:, n:], y[:, m:])
+        return TwoSample(x[:, :n], y[:, :m], sample.shape), TwoSample(x[:, n:], y[:, m:], sample.shape)
 
 
 def draw_order(
@@ -96,4 +96,5 @@ def exchanged(sample: TwoSample, swap: Tensor) -> TwoSample:
     if bool(swap.all()):
         return sample.swapped()
     where = swap.to(sample.x.device)[:, None, None]
-    return TwoSample(torch.where(where, sample.y, sample.x), torch.where(where, sample.x, sample.y))
+    x, y = torch.where(where, sample.y, sample.x), torch.where(where, sample.x, sample.y)
+    return TwoSample(x, y, sample.shape)
