@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 def batch(draw: Callable[[int], TwoSample], count: int, streams: Streams) -> TwoSample:
     """``count`` sample pairs, each from a seed of its own: x (count, n, d), y (count, m, d)."""
     pairs = [draw(streams.child(f"target {index}").seed) for index in range(count)]
-    return TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]))
+    return TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]), pairs[0].shape)
 
 
 def bound_methods(names: Iterable[str], meta: Any, preset: str, seed: int) -> dict[str, Method]:
@@ -43,7 +43,7 @@ def rejection_rate(
     sample: TwoSample, method: Method, n_permutations: int, preset: str, streams: Streams, n_train: int = 0
 ) -> float:
     """The share of pairs rejected at 5 %; of each pair the first n_train rows teach."""
-    rest = TwoSample(sample.x[:, n_train:], sample.y[:, n_train:])
+    rest = TwoSample(sample.x[:, n_train:], sample.y[:, n_train:], sample.shape)
     results = run_tests(
         sample if method.needs_split else rest,
         method,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from m2st_core.registry import Registry
+from m2st_core.types import Shape
 
 PValueRule = Literal["(1+b)/(1+B)", "b/B, ≥", "b/B, >"]
 
@@ -22,10 +23,22 @@ class Ascent:
 
 
 @dataclass(frozen=True)
+class Convolutions:
+    """φ of images: 3×3 convolutions of stride 2, one after another while a side stays ≥ 2, then Linear→features."""
+
+    shape: Shape = (3, 32, 32)  # that of the images at hand
+    channels: tuple[int, ...] = (16, 32, 64, 128)
+    features: int = 300
+    upsample: int = 1  # images are enlarged this much first
+    autocast: bool = False  # half precision where there is a GPU
+
+
+@dataclass(frozen=True)
 class Network:
-    """φ: Linear d→H→H→H→3d with softplus between; H=None means 3d, the paper's text."""
+    """φ: Linear d→H→H→H→3d with softplus between; H=None means 3d, the paper's text. Of images: convolutions."""
 
     hidden: int | None = None
+    convolutions: Convolutions | None = None
     standardise: bool = False  # scale the inputs by the training rows' mean and standard deviation
     kaiming: bool = False  # first weights normal with variance 2/fan_in, no biases
     as_published: bool = False  # σ_q²=0.3u, σ_φ²=0.02u, ε=(1e−8u)² at the start, u uniform; steps act on σ and √ε
@@ -64,6 +77,7 @@ class WarmStart:
     ridge: float = 1.0  # of the features' covariance, times features per row
     leading: int = 3  # directions kept
     held_out: float = 0.25  # share of each task's rows that judges what is learned in these features
+    convolutions: Convolutions | None = None  # of images: features of a network that tells the tasks' samples apart
 
 
 @dataclass(frozen=True)
@@ -109,6 +123,17 @@ class BaseKernels:
 
 
 @dataclass(frozen=True)
+class Images:
+    """What a preset sets otherwise where rows are images."""
+
+    convolutions: Convolutions
+    mmd_o: Ascent
+    mmd_d: Ascent
+    classifier: Classifier
+    warm_start: WarmStart | None = None
+
+
+@dataclass(frozen=True)
 class Preset:
     """Everything a method may set, by name."""
 
@@ -124,9 +149,31 @@ class Preset:
     meta_kl: MetaAscent
     adaptation: Adaptation
     base_kernels: BaseKernels
+    images: Images
     warm_start: WarmStart | None = None  # None: methods that need it are not part of the preset
 
+    def on(self, shape: Shape | None) -> Preset:
+        """The preset for images of this shape; for other rows, itself."""
+        if shape is None:
+            return self
+        convolutions = replace(self.images.convolutions, shape=shape)
+        return replace(
+            self,
+            mmd_o=self.images.mmd_o,
+            mmd_d=self.images.mmd_d,
+            classifier=self.images.classifier,
+            network=replace(self.network, convolutions=convolutions),
+            meta_network=replace(self.meta_network, convolutions=convolutions),
+            warm_start=self.images.warm_start and replace(self.images.warm_start, convolutions=convolutions),
+        )
 
+
+PUBLISHED_IMAGES = Images(
+    convolutions=Convolutions(upsample=2),
+    mmd_o=Ascent(steps=1000, learning_rate=5e-4, regularisation=1e-8),
+    mmd_d=Ascent(steps=1000, learning_rate=2e-4, regularisation=1e-8, largest_batch=100),
+    classifier=Classifier(epochs=1000, learning_rate=2e-4),
+)
 PRESETS: Registry[Preset] = Registry(
     "preset",
     {
@@ -155,6 +202,13 @@ PRESETS: Registry[Preset] = Registry(
                 adaptation=Adaptation("gradient", steps=(0, 2, 10), learning_rate=0.8),
                 base_kernels=BaseKernels(
                     tasks=10, ascent=None, generic=True, regularisations=(0.1, 1.0, 10.0), agt_starts=1
+                ),
+                images=Images(
+                    convolutions=Convolutions(features=100),
+                    mmd_o=Ascent(steps=150, learning_rate=0.05, regularisation=1e-3, largest_batch=500),
+                    mmd_d=Ascent(steps=100, learning_rate=1e-3, regularisation=1e-3, largest_batch=100),
+                    classifier=Classifier(epochs=30, learning_rate=1e-3, weight_decay=1e-4),
+                    warm_start=WarmStart(),
                 ),
                 warm_start=WarmStart(),
             ),
@@ -186,6 +240,7 @@ PRESETS: Registry[Preset] = Registry(
                     regularisations=(1e-8,),
                     agt_starts=10,
                 ),
+                images=PUBLISHED_IMAGES,
             ),
             Preset(
                 name="released",
@@ -217,6 +272,7 @@ PRESETS: Registry[Preset] = Registry(
                     regularisations=(1e-8,),
                     agt_starts=10,
                 ),
+                images=PUBLISHED_IMAGES,
             ),
         )
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+Shape = tuple[int, int, int]
+"""Channels, height and width of an image; its row has the pixels in this order."""
 
 Progress = Callable[[int, int, float], None]
 """Called as ``progress(step, total, value)``; it stops the work by raising :class:`Cancelled`."""
@@ -22,7 +26,8 @@ class Cancelled(Exception):  # noqa: N818 - an outcome the caller asked for, not
 class TwoSample:
     """Rows of P and rows of Q, with any number of leading batch dimensions.
 
-    Shapes: ``x`` is (…, n, d), ``y`` is (…, m, d).
+    Shapes: ``x`` is (…, n, d), ``y`` is (…, m, d). Rows that are images, flattened, say so by their ``shape``, with
+    d = C·H·W.
 
     >>> x, y = TwoSample(torch.zeros(3, 2), torch.ones(4, 2))
     >>> x.shape, y.shape
@@ -31,10 +36,13 @@ class TwoSample:
 
     x: Tensor
     y: Tensor
+    shape: Shape | None = None
 
     def __post_init__(self) -> None:
         if self.x.shape[-1] != self.y.shape[-1] or self.x.shape[:-2] != self.y.shape[:-2]:
             raise ValueError(f"The samples do not fit together: got {self.x.shape=} and {self.y.shape=}.")
+        if self.shape is not None and math.prod(self.shape) != self.x.shape[-1]:
+            raise ValueError(f"Images of {self.shape} do not have {self.x.shape[-1]} pixels.")
 
     def __iter__(self) -> Iterator[Tensor]:
         return iter((self.x, self.y))
@@ -51,11 +59,17 @@ class TwoSample:
 
     def to(self, *args: Any) -> TwoSample:
         """The same rows on another device or in another dtype."""
-        return TwoSample(self.x.to(*args), self.y.to(*args))
+        return TwoSample(self.x.to(*args), self.y.to(*args), self.shape)
 
     def swapped(self) -> TwoSample:
         """The same rows with the two samples exchanged."""
-        return TwoSample(self.y, self.x)
+        return TwoSample(self.y, self.x, self.shape)
+
+    def images(self) -> tuple[Tensor, Tensor]:
+        """Both samples as images, (…, n, C, H, W) and (…, m, C, H, W), if they are images."""
+        if self.shape is None:
+            raise ValueError("These rows are no images: they have no shape.")
+        return self.x.unflatten(-1, self.shape), self.y.unflatten(-1, self.shape)
 
 
 @dataclass(frozen=True)

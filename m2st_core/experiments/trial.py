@@ -79,7 +79,7 @@ def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Prog
 def draw_targets(task: Task, rows: int, count: int, streams: Streams) -> TwoSample:
     """``count`` sample pairs of this many rows each: x (count, rows, d), y (count, rows, d)."""
     pairs = [task.sample(rows, seed=streams.child(f"target {index}").seed) for index in range(count)]
-    return TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]))
+    return TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]), task.shape)
 
 
 class _ByKey:

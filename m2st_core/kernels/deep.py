@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from m2st_core.kernels.base import SMALLEST_EXPONENT, Kernel, Rows, negative_squared_distances
-from m2st_core.kernels.features import MLP
+from m2st_core.kernels.features import FeatureNetwork
 
 
 class DeepKernel(Kernel):
@@ -18,7 +18,7 @@ class DeepKernel(Kernel):
 
     parts = 2
 
-    def __init__(self, network: MLP, feature_width: Tensor, input_width: Tensor, mixing: Tensor) -> None:
+    def __init__(self, network: FeatureNetwork, feature_width: Tensor, input_width: Tensor, mixing: Tensor) -> None:
         super().__init__()
         self.network = network
         self.start_at(feature_width, input_width, mixing)

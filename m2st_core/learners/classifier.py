@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from m2st_core.kernels.features import MLP
+from m2st_core.kernels.features import MLP, FeatureNetwork
 from m2st_core.learners.ascent import ascend
 from m2st_core.learners.network import make_network
 from m2st_core.presets import Preset
@@ -21,7 +21,7 @@ BATCH_ROWS = 128
 class RowClassifier(nn.Module):
     """The logit of "this row comes from P", f(x) = φ(x)·w + b: (R, n, d) → (R, n)."""
 
-    def __init__(self, network: MLP, head: MLP) -> None:
+    def __init__(self, network: FeatureNetwork, head: MLP) -> None:
         super().__init__()
         self.network = network
         self.head = head
@@ -38,7 +38,7 @@ def fit_classifier(
     rows = train.pooled
     (n, m), device = train.sizes, rows.device
     network = make_network(rows, preset.network, streams)
-    head = MLP((network.weights[-1].shape[-1], 1), [stream.torch("first head") for stream in streams])
+    head = MLP((network.features, 1), [stream.torch("first head") for stream in streams])
     classifier = RowClassifier(network, head.to(rows))
     target = (torch.arange(n + m, device=device) < n).to(rows)
     weight = torch.where(target == 1, (n + m) / (2 * n), (n + m) / (2 * m))

@@ -14,7 +14,7 @@ from torch import Tensor
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.kernels import DeepKernel, GaussianKernel, Kernel, median_squared_distance
 from m2st_core.learners.ascent import ascend, draw_rows
-from m2st_core.learners.network import make_network
+from m2st_core.learners.network import make_network, published_widths
 from m2st_core.presets import Ascent, Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
@@ -37,7 +37,7 @@ def fit_gaussian(
     train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Kernel:
     """MMD-O: the Gaussian kernel whose width maximises Ĵ on the training rows (R, n, d), (R, m, d)."""
-    if preset.median_start:
+    if preset.median_start or preset.network.convolutions is not None:
         width = median_width(train.pooled, streams)
     else:
         uniform = torch.cat([torch.rand(1, generator=stream.torch("first width")) for stream in streams])
@@ -57,15 +57,12 @@ def fit_deep(train: TwoSample, preset: Preset, streams: Sequence[Streams], progr
 def start_deep(pooled: Tensor, preset: Preset, streams: Sequence[Streams]) -> DeepKernel:
     """A fresh deep kernel for pooled rows (R, N, d), without their labels."""
     network = make_network(pooled, preset.network, streams)
-    ones = torch.ones_like(pooled[:, 0, 0])
-    if preset.median_start:
-        rows = network.normalise(pooled)
-        input_width = median_width(rows, streams)
-        feature_width = median_width(network(rows).detach(), streams)
-        mixing = 0.5 * ones
-    else:
-        input_width, feature_width, mixing = 2 * pooled.shape[-1] * ones, 0.1 * ones, 1e-10 * ones
-    return DeepKernel(network, feature_width, input_width, mixing)
+    if not preset.median_start:
+        return DeepKernel(network, *published_widths(pooled, preset.network))
+    rows = network.normalise(pooled)
+    input_width = median_width(rows, streams)
+    feature_width = median_width(network(rows).detach(), streams)
+    return DeepKernel(network, feature_width, input_width, 0.5 * torch.ones_like(input_width))
 
 
 def maximise_criterion(

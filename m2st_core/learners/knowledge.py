@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from m2st_core.kernels import MLP, DeepKernel, Kernel, LinearKernel, RootDeepKernel
 from m2st_core.kernels.base import map_tensors
-from m2st_core.kernels.features import Units
+from m2st_core.kernels.features import FeatureNetwork, Units
 from m2st_core.learners.ascent import Course, part_of
 from m2st_core.learners.kernels import maximise_criterion
 from m2st_core.learners.meta_kl import adaptation_scores, fit_meta_kernel, for_runs, reshape_runs
-from m2st_core.learners.network import make_network
+from m2st_core.learners.network import make_cnn, make_network, published_widths
 from m2st_core.learners.warm_start import MetaFeatures, fit_features, prior_weights, shrunk_heads
 from m2st_core.presets import MetaAscent, Preset
 from m2st_core.rng import Streams
@@ -144,14 +144,13 @@ def _learn_kernel(
 
 def _deep_start(meta: MetaSample, preset: Preset, streams: Sequence[Streams]) -> DeepKernel:
     """A fresh deep kernel, one per repeat."""
-    network = make_network(meta.rows.flatten(1, 2), preset.meta_network, streams)
-    ones = torch.ones_like(meta.rows[:, 0, 0, 0])
+    rows = meta.rows.flatten(1, 2)
+    network = make_network(rows, preset.meta_network, streams)
     if preset.meta_network.as_published:
         u = torch.stack([torch.rand(3, generator=s.torch("first widths"), dtype=torch.float64) for s in streams]).T
-        input_width, feature_width, root = u.to(ones) * torch.tensor([[0.3], [0.02], [1e-8]]).to(ones)
+        input_width, feature_width, root = u.to(rows) * torch.tensor([[0.3], [0.02], [1e-8]]).to(rows)
         return RootDeepKernel(network, feature_width, input_width, root.square())
-    input_width, feature_width, mixing = 2 * meta.rows.shape[-1] * ones, 0.1 * ones, 1e-10 * ones
-    return DeepKernel(network, feature_width, input_width, mixing)
+    return DeepKernel(network, *published_widths(rows, preset.meta_network))
 
 
 def _with_base_kernels(
@@ -184,8 +183,8 @@ def _with_base_kernels(
     return known
 
 
-def rebuild(state: dict[str, Tensor]) -> Knowledge:
-    """The module that has this state; its parts and their sizes are those of the tensors."""
+def rebuild(state: dict[str, Tensor], preset: Preset) -> Knowledge:
+    """The module that has this state; its parts and their sizes are those of the tensors (and of the images)."""
 
     def part(name: str) -> dict[str, Tensor]:
         return {key.removeprefix(f"{name}."): value for key, value in state.items() if key.startswith(f"{name}.")}
@@ -197,7 +196,7 @@ def rebuild(state: dict[str, Tensor]) -> Knowledge:
             return LinearKernel(torch.zeros_like(tensors["matrix"]))
         published = "root_input_width" in tensors
         ones = torch.ones_like(tensors["root_input_width" if published else "log_input_width"])
-        return (RootDeepKernel if published else DeepKernel)(_network(tensors), ones, ones, 0.5 * ones)
+        return (RootDeepKernel if published else DeepKernel)(_network(tensors, preset), ones, ones, 0.5 * ones)
 
     features = part("features")
     known = Knowledge(
@@ -214,8 +213,14 @@ def _features(state: dict[str, Tensor]) -> MetaFeatures:
     return MetaFeatures(Units(state["centre"], state["scale"]), state["frequencies"], state["prior"].shape[-1])
 
 
-def _network(state: dict[str, Tensor]) -> MLP:
-    """An MLP with the sizes, and batch shape, of these tensors."""
+def _network(state: dict[str, Tensor], preset: Preset) -> FeatureNetwork:
+    """A network with the sizes, and batch shape, of these tensors."""
+    convolutions = preset.meta_network.convolutions
+    if convolutions is not None:
+        lead = state["network.bias"].shape[:-2]
+        cnn = make_cnn(convolutions, [torch.Generator() for _ in range(lead.numel())])
+        map_tensors(cnn, lambda tensor: tensor.reshape(*lead, *tensor.shape[1:]))
+        return cnn
     prefix = "network.weights."
     weights = [state[f"{prefix}{layer}"] for layer in range(sum(name.startswith(prefix) for name in state))]
     sizes = [weights[0].shape[-2], *(weight.shape[-1] for weight in weights)]

@@ -99,7 +99,7 @@ def _climb(
     count = others.rows.shape[1] * restarts
     children = [streams.child(f"kernel {index}") for index in range(count)]
     everything = goal.rows[0, 0][(goal.x_weight + goal.y_weight)[0, 0] > 0]
-    kernel = start_deep(everything.expand(count, -1, -1), PRESETS["recommended"], children)
+    kernel = start_deep(everything.expand(count, -1, -1), PRESETS["recommended"].on(goal.shape), children)
     generator = [streams.torch("batches")]
     which = torch.arange(others.rows.shape[1], device=others.rows.device).repeat_interleave(restarts)[None]
 
@@ -152,7 +152,8 @@ def full_criterion(kernel: DeepKernel, sample: TwoSample) -> float:
     if n <= BLOCK_ROWS:
         h = h_matrix(kernel, sample.x[None], sample.y[None])[0]
         return float(mmd2_paired(h) / (variance(h) + REGULARISATION).sqrt())
-    x, y = (kernel.embed(rows[None]) for rows in sample)
+    both = kernel.embed(sample.pooled[None])  # together: a network may take batch statistics
+    x, y = take(both, 0, n), take(both, n)
     sums, trace = [], 0.0
     for start in range(0, n, BLOCK_ROWS):
         x_part, y_part = take(x, start, start + BLOCK_ROWS), take(y, start, start + BLOCK_ROWS)

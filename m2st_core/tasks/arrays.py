@@ -8,19 +8,30 @@ import numpy as np
 import pandas as pd
 import torch
 
-from m2st_core.types import TwoSample
+from m2st_core.types import Shape, TwoSample
 
 LARGEST_WHOLE = 2**53  # beyond it float64 skips whole numbers
 LARGEST_SPREAD, SMALLEST_SPREAD = 1e100, 1e-100  # squares of distances stay inside float64
 NAMED_COLUMNS = 10
+CHANNELS = (1, 3, 4)
 
 
 def as_two_sample(x: Any, y: Any) -> TwoSample:
     """Rows (n, d) and (m, d) in float64, checked.
 
+    Arrays of images become rows that know their shape, see :func:`as_images`.
+
     >>> as_two_sample([1, 2, 3], [4, 5]).sizes
     (3, 2)
+    >>> as_two_sample(np.zeros((2, 8, 8), dtype=np.uint8), np.ones((3, 8, 8), dtype=np.uint8)).shape
+    (1, 8, 8)
     """
+    shapes = []
+    if _are_images(x) or _are_images(y):
+        (x, first_shape), (y, second_shape) = as_images(x, "x"), as_images(y, "y")
+        if first_shape != second_shape:
+            raise ValueError(f"x has images of {first_shape} (channels, height, width) and y of {second_shape}.")
+        shapes = [first_shape]
     if isinstance(x, pd.DataFrame) and isinstance(y, pd.DataFrame):
         y = match_columns(x, y, "x", "y")
     first, second = as_rows(x, "x"), as_rows(y, "y")
@@ -38,7 +49,32 @@ def as_two_sample(x: Any, y: Any) -> TwoSample:
         raise ValueError("All rows of x and y are identical: there is nothing to compare. Bring rows that vary.")
     if not SMALLEST_SPREAD <= spread <= LARGEST_SPREAD:
         raise ValueError(f"The values of x and y spread over {spread:.1e}, too wide or too narrow. Rescale them.")
-    return TwoSample(torch.from_numpy(first), torch.from_numpy(second))
+    return TwoSample(torch.from_numpy(first), torch.from_numpy(second), *shapes)
+
+
+def _are_images(values: Any) -> bool:
+    """Four dimensions, or three of bytes."""
+    dimensions, dtype = getattr(values, "ndim", 0), str(getattr(values, "dtype", ""))
+    return dimensions == 4 or (dimensions == 3 and dtype.endswith("uint8"))
+
+
+def as_images(values: Any, name: str) -> tuple[np.ndarray, Shape]:
+    """Rows (n, C·H·W) of images (n, C, H, W), (n, H, W, C) or, grey, (n, H, W), and their shape.
+
+    The axis with 1, 3 or 4 entries is that of the channels; where both could be, the first. Bytes 0…255 are scaled to
+    [0, 1]; other numbers are left as they are.
+    """
+    if not _are_images(values):
+        raise ValueError(f"{name} holds no images, and the other sample does. Pass (rows, channels, height, width).")
+    array = _as_array(values, name)
+    array = array[:, None] if array.ndim == 3 else array
+    if array.shape[1] not in CHANNELS:
+        if array.shape[3] not in CHANNELS:
+            raise ValueError(f"{name} has the shape {array.shape}, without an axis of 1, 3 or 4 channels. Add one.")
+        array = array.transpose(0, 3, 1, 2)
+    scaled = array / 255.0 if array.dtype == np.uint8 else array
+    _, channels, height, width = array.shape
+    return scaled.reshape(len(array), -1), (channels, height, width)
 
 
 def match_columns(x: pd.DataFrame, y: pd.DataFrame, x_name: str, y_name: str) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from m2st_core.rng import Streams
-from m2st_core.types import TwoSample
+from m2st_core.types import Shape, TwoSample
 
 Setting = bool | int | float
 
@@ -51,6 +51,7 @@ class Task(ABC):
     parameters: ClassVar[tuple[Parameter, ...]]
     rows_per_size: ClassVar[int] = 1  # a size counts this many rows of a sample: 2 where sizes are "per mode"
     strength: ClassVar[str] = ""  # the parameter by which related tasks differ
+    shape: Shape | None = None  # of images
 
     def __init__(self, null: bool = False, **settings: Setting) -> None:
         known = {parameter.name: parameter for parameter in self.parameters}
@@ -71,7 +72,8 @@ class Task(ABC):
             if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
                 raise ValueError(f"{name} must be a whole number ≥ 1. Got {size!r}.")
         x, y = self.draw(int(n), int(m), Streams(seed))
-        return TwoSample(torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(np.ascontiguousarray(y)))
+        first, second = (torch.from_numpy(np.ascontiguousarray(rows)) for rows in (x, y))
+        return TwoSample(first, second, self.shape)
 
     @abstractmethod
     def draw(self, n: int, m: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:

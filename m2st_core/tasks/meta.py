@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -15,7 +15,7 @@ from m2st_core.tasks.arrays import as_two_sample
 from m2st_core.tasks.base import Task
 from m2st_core.tasks.digits import Digits
 from m2st_core.tasks.hdgm import HDGM
-from m2st_core.types import TwoSample
+from m2st_core.types import Shape, TwoSample
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,15 @@ class MetaSample:
     """T tasks of R repeats. Each task's rows are those of x, then those of y, then padding.
 
     ``rows`` is (R, T, L, d). ``x_weight`` and ``y_weight``, (R, T, L), are 1/n_i on the task's rows of x, 1/m_i on
-    those of y, and 0 elsewhere, so that a weighted sum over rows is a mean and padding never counts.
+    those of y, and 0 elsewhere, so that a weighted sum over rows is a mean and padding never counts. ``shape`` is that
+    of images.
     """
 
     rows: Tensor
     x_weight: Tensor
     y_weight: Tensor
     names: tuple[str, ...]
+    shape: Shape | None = None
 
     def hold_out(self, share: float, generators: Sequence[torch.Generator]) -> tuple[MetaSample, MetaSample]:
         """The same tasks with this share of each sample's rows set aside, and with only those, at random.
@@ -56,8 +58,8 @@ class MetaSample:
             return _means(inside & ~held), _means(held)
 
         (x_kept, x_aside), (y_kept, y_aside) = parts(self.x_weight), parts(self.y_weight)
-        kept = MetaSample(self.rows, x_kept, y_kept, self.names)
-        return kept, MetaSample(self.rows, x_aside, y_aside, self.names)
+        kept = replace(self, x_weight=x_kept, y_weight=y_kept)
+        return kept, replace(self, x_weight=x_aside, y_weight=y_aside)
 
     def draw_pairs(
         self,
@@ -107,15 +109,16 @@ class MetaSample:
         rows, x_weight, y_weight = (
             part.repeat_interleave(times, dim=0) for part in (self.rows, self.x_weight, self.y_weight)
         )
-        return MetaSample(rows, x_weight, y_weight, self.names)
+        return replace(self, rows=rows, x_weight=x_weight, y_weight=y_weight)
 
     def with_rows(self, rows: Tensor) -> MetaSample:
         """The same tasks described by other numbers: rows (R, T, L, ·)."""
-        return MetaSample(rows, self.x_weight, self.y_weight, self.names)
+        return replace(self, rows=rows)
 
     def to(self, device: torch.device) -> MetaSample:
         """The same tasks on another device."""
-        return MetaSample(self.rows.to(device), self.x_weight.to(device), self.y_weight.to(device), self.names)
+        rows, x_weight, y_weight = (part.to(device) for part in (self.rows, self.x_weight, self.y_weight))
+        return replace(self, rows=rows, x_weight=x_weight, y_weight=y_weight)
 
 
 def _means(inside: Tensor) -> Tensor:
@@ -142,9 +145,13 @@ def as_meta_sample(meta_tasks: Any) -> MetaSample:
         except (TypeError, ValueError):
             raise ValueError(f"Meta-task {name!r} is not a pair (x, y) of two samples.") from None
         try:
-            samples.append(as_two_sample(x, y))
+            sample = as_two_sample(x, y)
         except ValueError as error:
             raise ValueError(f"Meta-task {name!r}: {error}") from None
+        samples.append(replace(sample, shape=pair.shape) if isinstance(pair, TwoSample) else sample)
+        if samples[-1].shape != samples[0].shape:
+            shapes = f"{samples[-1].shape or 'no images'} and {named[0][0]!r} has {samples[0].shape or 'no images'}"
+            raise ValueError(f"Meta-task {name!r} has {shapes} (channels, height, width). Give all the same shape.")
         columns, first = samples[-1].x.shape[1], samples[0].x.shape[1]
         if columns != first:
             raise ValueError(f"Meta-task {name!r} has {columns} columns and {named[0][0]!r} has {first}.")
@@ -163,7 +170,7 @@ def stack_repeats(repeats: Sequence[Sequence[TwoSample]], names: tuple[str, ...]
             rows[r, t, : n + m] = sample.pooled
             x_weight[r, t, :n] = 1 / n
             y_weight[r, t, n : n + m] = 1 / m
-    return MetaSample(rows, x_weight, y_weight, names)
+    return MetaSample(rows, x_weight, y_weight, names, repeats[0][0].shape)
 
 
 def related_tasks(

@@ -24,7 +24,7 @@ from m2st_core.tasks.arrays import as_two_sample
 from m2st_core.tasks.meta import as_meta_sample
 from m2st_core.testing.methods import METHODS, Method, check_preset
 from m2st_core.testing.run import run_test
-from m2st_core.types import Progress, TestResult
+from m2st_core.types import Progress, Shape, TestResult
 
 FORMAT = 3
 TENSORS, ABOUT = "learner.safetensors", "learner.json"
@@ -45,6 +45,7 @@ class MetaLearner:
     columns: int
     knowledge: Knowledge
     row_hashes: np.ndarray
+    shape: Shape | None = None  # of images
 
     @property
     def prior(self) -> np.ndarray:
@@ -84,6 +85,9 @@ class MetaLearner:
         sample = as_two_sample(x, y)
         if sample.x.shape[1] != self.columns:
             raise ValueError(f"The meta-tasks have {self.columns} columns and x and y have {sample.x.shape[1]}.")
+        if sample.shape and self.shape and sample.shape != self.shape:
+            raise ValueError(f"The meta-tasks have images of {self.shape} and x and y have {sample.shape}.")
+        sample = replace(sample, shape=self.shape)
         result = run_test(
             sample,
             self.bound(resolve_device(device)),
@@ -123,6 +127,7 @@ class MetaLearner:
             "seed": self.seed,
             "task_names": self.task_names,
             "columns": self.columns,
+            "shape": self.shape,
             "base_names": self.knowledge.base_names,
             "choices": self.knowledge.choices,
             "sha256": hashlib.sha256(packed).hexdigest(),
@@ -155,7 +160,7 @@ def meta_train(
     inside = (meta.x_weight + meta.y_weight > 0)[0]
     with one_thread_per_operation():
         streams = [Streams(seed).child("meta-training")]
-        knowledge = spec.learn(meta.to(resolve_device(device)), settings, streams, progress)
+        knowledge = spec.learn(meta.to(resolve_device(device)), settings.on(meta.shape), streams, progress)
     return MetaLearner(
         method=method,
         preset=preset,
@@ -164,6 +169,7 @@ def meta_train(
         columns=meta.rows.shape[-1],
         knowledge=knowledge,
         row_hashes=np.unique(hash_rows(meta.rows[0][inside].numpy())),
+        shape=meta.shape,
     )
 
 
@@ -195,7 +201,9 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
         tensors = load(packed)
         course = Course(*(tensors.pop(f"course.{name}").numpy() for name in ("step", "train", "held_out")))
         row_hashes = tensors.pop("row_hashes").numpy()
-        knowledge = rebuild(tensors)
+        channels, height, width = about.get("shape") or (0, 0, 0)
+        shape = (int(channels), int(height), int(width)) if channels else None
+        knowledge = rebuild(tensors, preset.on(shape))
         knowledge.course = course
         knowledge.base_names = tuple(str(name) for name in about["base_names"])
         knowledge.choices = {str(name): float(value) for name, value in about["choices"].items()}
@@ -207,6 +215,7 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
             columns=int(about["columns"]),
             knowledge=knowledge,
             row_hashes=row_hashes,
+            shape=shape,
         )
     except (json.JSONDecodeError, KeyError, TypeError, SafetensorError, RuntimeError) as error:
         raise ValueError(f"{where} holds a damaged learner ({type(error).__name__}). Train again.") from None

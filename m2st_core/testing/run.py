@@ -30,8 +30,9 @@ BATCH_ELEMENTS = 2**21  # numbers a batch of tests may hold in one tensor: small
 
 def run_test(sample: TwoSample, method: Method, *, seed: int, **settings: Any) -> TestResult:
     """One test on one checked pair, x (n, d) and y (m, d), with what it has to say about their columns."""
-    result = run_tests(TwoSample(sample.x[None], sample.y[None]), method, seeds=[seed], criterion=True, **settings)[0]
-    return replace(result, notes=result.notes + constant_column_notes(sample))
+    single = TwoSample(sample.x[None], sample.y[None], sample.shape)
+    result = run_tests(single, method, seeds=[seed], criterion=True, **settings)[0]
+    return result if sample.shape else replace(result, notes=result.notes + constant_column_notes(sample))
 
 
 def learn_once(
@@ -49,8 +50,9 @@ def learn_once(
     if not method.needs_split:
         return method
     assert method.fit is not None
+    rows, preset = TwoSample(train.x[None], train.y[None]), preset.on(train.shape)
     with one_thread_per_operation():
-        learned = method.fit(TwoSample(train.x[None], train.y[None]), preset, [Streams(seed)], progress)
+        learned = method.fit(rows, preset, [Streams(seed)], progress)
     return replace(method, needs_split=False, learned=learned)
 
 
@@ -73,6 +75,7 @@ def run_tests(
     the test, is found only if ``criterion`` asks for it.
     """
     _check_settings(alpha, n_permutations, train_fraction, method.exact)
+    preset = preset.on(sample.shape)
     n_train, n_test = split_sizes(sample.sizes, method, train_fraction)
     rows = sum(n_test)
     gram_elements = method.kernels_at_once * (n_permutations + 1 + rows) * min(rows, BLOCK_ROWS)

@@ -1,0 +1,99 @@
+"""The convolutional network φ inside deep kernels and classifiers of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from m2st_core.kernels.features import FeatureNetwork, uniform_weights
+from m2st_core.types import Shape
+
+SLOPE = 0.2
+EPSILON = 0.8  # of the batch normalisation, as published
+SMALLEST_SIDE = 2
+
+
+class CNN(FeatureNetwork):
+    """3×3 convolutions of stride 2 with LeakyReLU, then a linear layer; one independent network per generator.
+
+    All but the first convolution are followed by batch normalisation over the rows they are given. Give pooled rows:
+    then the statistics do not know which row belongs to which sample, and relabelling rows changes no feature. Rows are
+    flattened images, (R, n, C·H·W) → (R, n, features). Convolutions are done in float32 (on a GPU in half precision, if
+    ``autocast``) one network after another: on CPUs that is faster than grouped convolutions.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        channels: Sequence[int],
+        features: int,
+        generators: Sequence[torch.Generator],
+        upsample: int = 1,
+        autocast: bool = False,
+    ) -> None:
+        super().__init__()
+        self.shape, self.upsample, self.autocast, self.features = shape, upsample, autocast, features
+        sides = layer_sides(shape, upsample, len(channels))
+        runs = len(generators)
+        self.kernels, self.offsets = nn.ParameterList(), nn.ParameterList()
+        self.gains, self.shifts = nn.ParameterList(), nn.ParameterList()
+        used = [shape[0], *channels[: len(sides)]]
+        for layer, (fan_in, fan_out) in enumerate(pairwise(used)):
+            drawn = uniform_weights((fan_out, 9 * fan_in + 1), 9 * fan_in, generators)
+            self.kernels.append(nn.Parameter(drawn[..., :-1].reshape(runs, fan_out, fan_in, 3, 3)))
+            self.offsets.append(nn.Parameter(drawn[..., -1].clone()))
+            if layer:
+                self.gains.append(nn.Parameter(torch.ones(runs, fan_out, dtype=torch.float64)))
+                self.shifts.append(nn.Parameter(torch.zeros(runs, fan_out, dtype=torch.float64)))
+        pixels = used[-1] * sides[-1][0] * sides[-1][1]
+        drawn = uniform_weights((pixels + 1, features), pixels, generators)
+        self.weight, self.bias = nn.Parameter(drawn[:, :-1].clone()), nn.Parameter(drawn[:, -1:].clone())
+        self.register_buffer("centre", torch.full((runs, 1, 1), 0.5, dtype=torch.float64))
+        self.register_buffer("scale", torch.full((runs, 1, 1), 0.5, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """φ of normalised rows, each run's with its own batch statistics: (R, n, C·H·W) → (R, n, features)."""
+        lead = torch.broadcast_shapes(self.weight.shape[:-2], x.shape[:-2])
+        rows = x.expand(*lead, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
+        layers = [*self.kernels, *self.offsets, *self.gains, *self.shifts, self.weight, self.bias]
+        own = len(self.weight.shape[:-2])
+        tensors = [part.expand(*lead, *part.shape[own:]).flatten(0, len(lead) - 1).float() for part in layers]
+        found = [self._one(rows[run].float(), [part[run] for part in tensors]) for run in range(len(rows))]
+        return torch.stack(found).reshape(*lead, x.shape[-2], -1).to(x.dtype)
+
+    def _one(self, rows: Tensor, tensors: list[Tensor]) -> Tensor:
+        """φ of one network: (n, C·H·W) → (n, features)."""
+        depth = len(self.kernels)
+        kernels, offsets = tensors[:depth], tensors[depth : 2 * depth]
+        gains, shifts = tensors[2 * depth : 3 * depth - 1], tensors[3 * depth - 1 : -2]
+        with torch.autocast("cuda", enabled=self.autocast and rows.is_cuda):
+            x = rows.unflatten(-1, self.shape).contiguous(memory_format=torch.channels_last)
+            if self.upsample > 1:
+                x = functional.interpolate(x, scale_factor=self.upsample, mode="bilinear")
+            for layer in range(depth):
+                x = functional.conv2d(x, kernels[layer], offsets[layer], stride=2, padding=1)
+                x = functional.leaky_relu(x, SLOPE)
+                if layer:
+                    x = functional.batch_norm(
+                        x, None, None, gains[layer - 1], shifts[layer - 1], training=True, eps=EPSILON
+                    )
+            return (x.flatten(1) @ tensors[-2] + tensors[-1]).float()
+
+
+def layer_sides(shape: Shape, upsample: int, most: int) -> list[tuple[int, int]]:
+    """Height and width after each convolution: at most this many, and while both are ≥ 2, but one at least.
+
+    >>> layer_sides((1, 8, 8), 1, 4)
+    [(4, 4), (2, 2)]
+    """
+    sides = [(shape[1] * upsample, shape[2] * upsample)]
+    while len(sides) <= most:
+        height, width = (-(-side // 2) for side in sides[-1])
+        if len(sides) > 1 and min(height, width) < SMALLEST_SIDE:
+            break
+        sides.append((height, width))
+    return sides[1:]
