@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,6 +12,7 @@ import torch
 
 from m2st_core.device import one_thread_per_operation
 from m2st_core.experiments.spec import LIMIT, Cell, LearnerSpec
+from m2st_core.learners.ascent import part_of
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.tasks import HDGM, Task, make_task
@@ -21,6 +23,7 @@ from m2st_core.testing.permutation import permutation_p_value, permuted_mean_dif
 from m2st_core.types import Progress, TwoSample
 
 LearnerParts = tuple[str, bytes]
+ELEMENTS_AT_ONCE = 2**25  # pixels of the test samples that are held at the same time
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,16 @@ def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Prog
     task = make_task(cell.task, null=cell.null, **cell.settings)
     streams = _streams(cell).child("null" if cell.null else "alternative")
     rows = cell.m_te * _rows_per_size(cell)
-    sample = draw_targets(task, rows, cell.tests, streams.child(f"m_te={cell.m_te}"))
-    seeds = [streams.child(f"m_te={cell.m_te}, test {index}").seed for index in range(cell.tests)]
-    if cell.method == LIMIT:
-        rejections = _limit_rejections(task, sample, cell, seeds)
-    else:
-        method = _learned(replace(cell, m_te=2, tests=1), parts, device)
+    method = None if cell.method == LIMIT else _learned(replace(cell, m_te=2, tests=1), parts, device)
+    rejections = 0
+    at_once = max(1, ELEMENTS_AT_ONCE // (2 * rows * (math.prod(task.shape) if task.shape else 1)))
+    for start in range(0, cell.tests, at_once):
+        count = min(at_once, cell.tests - start)
+        sample = draw_targets(task, rows, count, streams.child(f"m_te={cell.m_te}"), start)
+        seeds = [streams.child(f"m_te={cell.m_te}, test {start + index}").seed for index in range(count)]
+        if method is None:
+            rejections += _limit_rejections(task, sample, cell, seeds)
+            continue
         results = run_tests(
             sample,
             method,
@@ -70,15 +77,15 @@ def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Prog
             n_permutations=cell.n_permutations,
             preset=PRESETS[cell.preset],
             device=device,
-            progress=progress,
+            progress=part_of(progress, start / cell.tests, (start + count) / cell.tests),
         )
-        rejections = sum(result.rejected for result in results)
+        rejections += sum(result.rejected for result in results)
     return CellResult(rejections, cell.tests, time.perf_counter() - began)
 
 
-def draw_targets(task: Task, rows: int, count: int, streams: Streams) -> TwoSample:
-    """``count`` sample pairs of this many rows each: x (count, rows, d), y (count, rows, d)."""
-    pairs = [task.sample(rows, seed=streams.child(f"target {index}").seed) for index in range(count)]
+def draw_targets(task: Task, rows: int, count: int, streams: Streams, start: int = 0) -> TwoSample:
+    """Sample pairs number ``start`` and following, of this many rows each: x and y (count, rows, d)."""
+    pairs = [task.sample(rows, seed=streams.child(f"target {start + index}").seed) for index in range(count)]
     return TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]), task.shape)
 
 
@@ -111,7 +118,7 @@ def _learned_by_key(item: _ByKey, device: str) -> Method:
         return method
     streams = _streams(cell).child("null" if cell.null else "alternative").child(f"m_tr={cell.m_tr}")
     task = make_task(cell.task, null=cell.null, **cell.settings)
-    train = task.sample(cell.m_tr * _rows_per_size(cell), seed=streams.child("training sample").seed)
+    train = task.to_learn_from().sample(cell.m_tr * _rows_per_size(cell), seed=streams.child("training sample").seed)
     return learn_once(method, train.to(torch.device(device)), streams.child("learning").seed, PRESETS[cell.preset])
 
 

@@ -7,10 +7,12 @@ from m2st_core.tasks.base import Parameter, Setting, Task
 from m2st_core.tasks.blobs import Blobs
 from m2st_core.tasks.digits import Digits
 from m2st_core.tasks.hdgm import HDGM
+from m2st_core.tasks.image_targets import IMAGE_TASKS
+from m2st_core.tasks.image_tasks import ImageTask
 from m2st_core.tasks.shifts import MeanShift, VarianceShift
 
 TASKS: Registry[type[Task]] = Registry(
-    "task", {task.name: task for task in (HDGM, Blobs, MeanShift, VarianceShift, Digits)}
+    "task", {task.name: task for task in (HDGM, Blobs, MeanShift, VarianceShift, Digits, *IMAGE_TASKS)}
 )
 
 
@@ -29,6 +31,7 @@ __all__ = [
     "TASKS",
     "Blobs",
     "Digits",
+    "ImageTask",
     "MeanShift",
     "Parameter",
     "Setting",

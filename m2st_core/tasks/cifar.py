@@ -32,6 +32,7 @@ class Source:
     download: str
     sizes: tuple[int, ...]  # images in all, of the official versions
     names: tuple[str, ...] = ()  # of the classes, where the files have none
+    only_test: bool = False
 
 
 SOURCES: Registry[Source] = Registry(
@@ -109,6 +110,7 @@ SOURCES: Registry[Source] = Registry(
             "cifar10.1_v4_data.npy and cifar10.1_v4_labels.npy from https://github.com/modestyachts/CIFAR-10.1",
             (2_021, 2_000),
             CIFAR_10_CLASSES,
+            only_test=True,
         ),
     },
 )
@@ -125,19 +127,26 @@ def load_images(name: str) -> ImageSet:
 
     What was read once is kept as long as the file that it came from does not change.
     """
-    source = SOURCES.find(name)
     found = find_images(name)
     if found is None:
-        raise MissingData(
-            f"{source.title} is not in {data_folder()}: put {source.download} there, packed or unpacked, "
-            "or set M2ST_DATA to the folder that has it."
-        )
+        raise MissingData(missing_images(name))
     return _load(name, found, found.stat().st_mtime)
 
 
 def find_images(name: str) -> Path | None:
     """Where a data set is: the first file or folder that may hold it, in the data folder or one below."""
     return next(_candidates(SOURCES.find(name)), None)
+
+
+def missing_images(name: str) -> str:
+    """What to download and where to put it; empty if there is something to read."""
+    source = SOURCES.find(name)
+    if find_images(name) is not None:
+        return ""
+    return (
+        f"{source.title} is not in {data_folder()}: put {source.download} there, packed or unpacked, "
+        "or set M2ST_DATA to the folder that has it."
+    )
 
 
 def _candidates(source: Source) -> Iterator[Path]:
@@ -180,7 +189,7 @@ def _load(name: str, path: Path, changed: float) -> ImageSet:
             train, test = None, read_class_folders(path, source.classes)
     count = sum(len(part.labels) for part in (train, test) if part is not None)
     origin = _origin(path, count, source, official)
-    return combine(source.title, source.classes, train, test, str(path), origin, source.names)
+    return combine(source.title, source.classes, train, test, str(path), origin, source.names, source.only_test)
 
 
 def _origin(path: Path, count: int, source: Source, official: bool | None) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from m2st_core.rng import Streams
+from m2st_core.types import Shape
+
+TEACHING_SHARE = 1 / 3
 SIDE, CHANNELS = 32, 3  # of a CIFAR image
 PIXELS = SIDE * SIDE * CHANNELS
 
@@ -23,17 +27,25 @@ class ImagePart:
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """All images of a data set: images (n, h, w, c) uint8, labels (n,), and which belong to its official test part.
+    """All images of a data set: images (n, h, w, c) uint8, labels (n,), and which belong to its test part.
 
-    ``origin`` says in words where they were found and whether they are the official ones.
+    Meta-tasks use the others; of the test part, a third of each class teaches tests about a target, and the rest is
+    tested. ``origin`` says in words where the images were found and whether they are the official ones.
     """
 
     title: str
-    images: np.ndarray
-    labels: np.ndarray
-    classes: tuple[str, ...]
-    is_test: np.ndarray
+    images: np.ndarray = field(repr=False)
+    labels: np.ndarray = field(repr=False)
+    classes: tuple[str, ...] = field(repr=False)
+    is_test: np.ndarray = field(repr=False)
     origin: str
+    white: int = 255  # the largest value of a pixel
+
+    @property
+    def shape(self) -> Shape:
+        """Channels, height and width."""
+        _, height, width, channels = self.images.shape
+        return channels, height, width
 
     @cached_property
     def fingerprint(self) -> str:
@@ -42,9 +54,38 @@ class ImageSet:
         sha.update(np.ascontiguousarray(self.images).data)
         return sha.hexdigest()[:16]
 
-    def rows_of(self, label: int, *, test: bool) -> np.ndarray:
-        """Where the images of a class are: those of the test part, or the others."""
-        return np.flatnonzero((self.labels == label) & (self.is_test == test))
+    @cached_property
+    def _is_tested(self) -> np.ndarray:
+        """Which images of the test part are tested, at random but always the same."""
+        tested = self.is_test.copy()
+        generator = Streams(0).numpy("images that teach")
+        for label in range(len(self.classes)):
+            own = generator.permutation(np.flatnonzero(self.is_test & (self.labels == label)))
+            tested[own[: round(TEACHING_SHARE * len(own))]] = False
+        return tested
+
+    def to_meta(self, label: int) -> np.ndarray:
+        """Where the images of a class are that meta-tasks may use."""
+        return np.flatnonzero((self.labels == label) & ~self.is_test)
+
+    def to_target(self, *, teaching: bool) -> np.ndarray:
+        """Where a target's images are: those that teach, or those that are tested."""
+        return np.flatnonzero(self.is_test & ~self._is_tested if teaching else self._is_tested)
+
+    def deal(self, pool: np.ndarray, count: int, generator: np.random.Generator, what: str = "") -> np.ndarray:
+        """``count`` different images of a pool, in random order."""
+        if count > len(pool):
+            whose = f"{self.title}, {what}" if what else self.title
+            raise ValueError(f"{whose}: {len(pool):,} images are there for this purpose, and {count:,} were asked for.")
+        return generator.choice(pool, size=count, replace=False)
+
+    def rows(self, where: np.ndarray) -> np.ndarray:
+        """Images as rows of pixels in [0, 1], channel by channel: (n, c·h·w)."""
+        return self.images[where].transpose(0, 3, 1, 2).reshape(len(where), -1) / float(self.white)
+
+    def classes_of(self, where: np.ndarray) -> np.ndarray:
+        """The names of their classes: (n,)."""
+        return np.array(self.classes)[self.labels[where]]
 
 
 def combine(
@@ -55,10 +96,12 @@ def combine(
     where: str,
     origin: str,
     names: tuple[str, ...] = (),
+    only_test: bool = False,
 ) -> ImageSet:
     """One set of a training and a test part; each class must have images.
 
-    Of a single part every other image of a class plays the test part, so that what is learned from is never tested.
+    Of a single part every other image of a class plays the test part, or all of them, if there is nothing but a test
+    part by its nature.
     """
     parts = [part for part in (train, test) if part is not None]
     images, labels = np.concatenate([p.images for p in parts]), np.concatenate([p.labels for p in parts])
@@ -69,7 +112,7 @@ def combine(
     if train is not None and test is not None:
         is_test = np.arange(len(labels)) >= len(train.labels)
     else:
-        is_test = np.zeros(len(labels), dtype=bool)
+        is_test = np.full(len(labels), only_test)
         for label in range(classes):
             is_test[np.flatnonzero(labels == label)[1::2]] = True
     offers = [*(part.classes for part in parts), names, tuple(map(str, range(classes)))]

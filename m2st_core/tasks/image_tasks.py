@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar, Self
 
 import numpy as np
+import torch
 
 from m2st_core.rng import Streams
 from m2st_core.tasks.base import Parameter, Task
-from m2st_core.tasks.cifar import SOURCES, load_images
+from m2st_core.tasks.cifar import SOURCES, load_images, missing_images
 from m2st_core.tasks.corruptions import CORRUPTIONS, corrupt_some
 from m2st_core.tasks.digits import digit_images
 from m2st_core.tasks.image_sets import ImageSet
+from m2st_core.types import Shape, TwoSample
 
 
 def image_set(name: str) -> ImageSet:
     """Digits, which are always there, or a data set of the user's."""
-    return digit_images() if name == "digits" else load_images(name)
+    return load_images(name) if name in SOURCES else digit_images()
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,21 @@ class ImageTask(Task):
     first: ClassVar[str]  # the data set of P
     second: ClassVar[str]  # the data set of Q
     learned_from: ClassVar[str]  # the data set whose class pairs are meta-tasks
+    shape: ClassVar[Shape]
     teaching = False
 
     @property
-    def data_sets(self) -> tuple[str, ...]:
-        """What has to be there to draw."""
-        return tuple(dict.fromkeys((self.first, self.second, self.learned_from)))
+    def _files(self) -> list[str]:
+        """The data sets that have to be in the user's folder."""
+        return [name for name in dict.fromkeys((self.first, self.second, self.learned_from)) if name in SOURCES]
 
-    @property
+    def missing(self) -> str:
+        """What has to be downloaded before this can be drawn, in words; empty if nothing."""
+        return next((words for name in self._files if (words := missing_images(name))), "")
+
     def fingerprint(self) -> str:
-        """Of the images on this machine: results depend on them."""
-        return "-".join(image_set(name).fingerprint for name in self.data_sets)
+        """Of the images on this machine, on which results depend; empty if they are always the same."""
+        return "" if self.missing() else "-".join(image_set(name).fingerprint for name in self._files)
 
     def to_learn_from(self) -> Self:
         """The same target, drawn from images that are never tested."""
@@ -77,18 +82,16 @@ class ImageTask(Task):
         known = [images.classes[label] for label in np.unique(images.labels[~images.is_test])]
         return list(combinations(known, 2))
 
-    def meta_tasks(self, n_tasks: int, rows: int, streams: Streams) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    def meta_tasks(self, n_tasks: int, rows: int, streams: Streams) -> dict[str, TwoSample]:
         """Random pairs of classes, at most as many as there are, with this many images of each class."""
         images, pairs = image_set(self.learned_from), self.pairs()
         order = streams.numpy("order of pairs").permutation(len(pairs))[:n_tasks]
         tasks = {}
         for a, b in (pairs[index] for index in order):
             generator = streams.numpy(f"pair {a} {b}")
-            x, y = (
-                images.rows(images.deal(images.rows_of(images.classes.index(name), test=False), rows, generator, name))
-                for name in (a, b)
-            )
-            tasks[f"{a} or {b}"] = x, y
+            dealt = [images.deal(images.to_meta(images.classes.index(name)), rows, generator, name) for name in (a, b)]
+            x, y = (torch.from_numpy(images.rows(where)) for where in dealt)
+            tasks[f"{a} or {b}"] = TwoSample(x, y, self.shape)
         return tasks
 
 
@@ -100,17 +103,17 @@ class TwoDataSets(ImageTask):
     def show(self, n: int, m: int, streams: Streams) -> ShownImages:
         """Images without regard to their classes."""
         sets = [image_set(self.first), image_set(self.first if self.null else self.second)]
-        pools = [images.pool(teaching=self.teaching) for images in sets]
+        pools = [images.to_target(teaching=self.teaching) for images in sets]
         if self.null:
-            dealt = sets[0].deal(pools[0], n + m, streams.numpy("task P"), "")
+            dealt = sets[0].deal(pools[0], n + m, streams.numpy("task P"))
             chosen = [dealt[:n], dealt[n:]]
         else:
             chosen = [
-                images.deal(pool, count, streams.numpy(f"task {side}"), "")
+                images.deal(pool, count, streams.numpy(f"task {side}"))
                 for images, pool, count, side in zip(sets, pools, (n, m), "PQ", strict=True)
             ]
         rows = [images.rows(where) for images, where in zip(sets, chosen, strict=True)]
-        classes = [np.array(images.classes)[images.labels[where]] for images, where in zip(sets, chosen, strict=True)]
+        classes = [images.classes_of(where) for images, where in zip(sets, chosen, strict=True)]
         return ShownImages(*rows, *classes)
 
 
@@ -138,20 +141,18 @@ class Shift(ImageTask):
     def show(self, n: int, m: int, streams: Streams) -> ShownImages:
         """Classes at random, then images of the classes, then corruptions."""
         images = image_set(self.first)
-        pool = images.pool(teaching=self.teaching)
+        pool = images.to_target(teaching=self.teaching)
         known = np.unique(images.labels[pool])
         tilt = 0.0 if self.null else float(self.settings["mix"])
         shares = 1 + tilt * np.where(np.arange(len(known)) % 2, -1.0, 1.0)
         generator = streams.numpy("images")
-        labels = np.concatenate(
-            [generator.choice(known, n), generator.choice(known, m, p=shares / shares.sum())]
-        )
+        labels = np.concatenate([generator.choice(known, n), generator.choice(known, m, p=shares / shares.sum())])
         where = np.zeros(n + m, dtype=np.int64)
         for label in known:
             wanted = np.flatnonzero(labels == label)
             own = pool[images.labels[pool] == label]
             where[wanted] = images.deal(own, len(wanted), generator, images.classes[label])
-        rows, classes = images.rows(where), np.array(images.classes)[labels]
+        rows, classes = images.rows(where), images.classes_of(where)
         x, y = rows[:n], rows[n:]
         if not self.null:
             corrupted = {name: float(self.settings[name]) for name in CORRUPTIONS}
@@ -159,53 +160,3 @@ class Shift(ImageTask):
             y = corrupt_some(y.reshape(m, *images.shape), corrupted, severity, streams.numpy("corruptions"))
             y = y.reshape(m, -1)
         return ShownImages(x, y, classes[:n], classes[n:])
-
-
-def _two(first: str, second: str, learned_from: str) -> type[TwoDataSets]:
-    """A registered target of two data sets."""
-    titles = {name: source.title for name, source in SOURCES.items()}
-    own = learned_from == "cifar10"
-    return type(
-        f"{first}_{second}_{learned_from}".replace(".", "_"),
-        (TwoDataSets,),
-        {
-            "name": f"{first}-{second}" + ("" if own else f"-via-{learned_from}"),
-            "title": f"{titles[first]} against {titles[second]}" + ("" if own else f", via {titles[learned_from]}"),
-            "description": f"32×32 colour images; meta-tasks are pairs of the classes of {titles[learned_from]}.",
-            "first": first,
-            "second": second,
-            "learned_from": learned_from,
-            "shape": (3, 32, 32),
-            "__doc__": f"P: {titles[first]}, Q: {titles[second]}.",
-        },
-    )
-
-
-def _shift(name: str, title: str, shape: tuple[int, int, int], description: str) -> type[Shift]:
-    """A registered change inside one data set."""
-    return type(
-        f"{name}_shift",
-        (Shift,),
-        {
-            "name": f"{name}-shift",
-            "title": f"{title}, changed",
-            "description": description,
-            "first": name,
-            "second": name,
-            "learned_from": name,
-            "shape": shape,
-            "__doc__": f"Another mix of {title}'s classes, corrupted images.",
-        },
-    )
-
-
-IMAGE_TASKS: Sequence[type[ImageTask]] = (
-    _shift("digits", "Digits", (1, 8, 8), "8×8 images of the digits 6 to 9, another mix in Q; 0 to 5 teach."),
-    _shift("cifar10", "CIFAR-10", (3, 32, 32), "32×32 colour images of CIFAR-10, another mix of classes in Q."),
-    _shift("cifar100", "CIFAR-100", (3, 32, 32), "32×32 colour images of CIFAR-100, another mix of classes in Q."),
-    _two("cifar10", "cifar10.1", "cifar10"),
-    _two("cifar100", "cifar10.1", "cifar10"),
-    _two("cifar10", "cifar100", "cifar10"),
-    _two("cifar10", "cifar10.1", "cifar100"),
-    _two("cifar100", "cifar10.1", "cifar100"),
-)

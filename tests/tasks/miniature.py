@@ -166,7 +166,7 @@ KEEPS_PARTS = set(WRITERS) - {"npz", "npy"}
 def write_all(root, per_class=30, seed=0):
     """CIFAR-10, CIFAR-100 and CIFAR-10.1 of random pixels, with more images for tasks to draw."""
     for offset, name in enumerate(CLASSES):
-        share = per_class if name == "cifar10" else max(4, per_class // 4)
+        share = per_class if name == "cifar10" else per_class // 2
         _python(root, name, make(name, share, share, seed + offset))
     (images, labels), _ = make("cifar10", 2 * per_class, 1, seed + 9)
     np.save(root / "cifar10.1_v4_data.npy", images // 2)

@@ -61,7 +61,7 @@ def test_one_part_is_divided_within_each_class(root):
     np.savez(root / "cifar10.npz", x=np.zeros((60, 32, 32, 3), np.uint8), y=np.arange(60) % 10)
     found = load_images("cifar10")
     for label in range(10):
-        rows, test = found.rows_of(label, test=False), found.rows_of(label, test=True)
+        rows, test = (found.to_meta(label), np.flatnonzero(found.is_test & (found.labels == label)))
         assert len(rows) == len(test) == 3 and not set(rows) & set(test)
 
 
