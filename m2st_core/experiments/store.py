@@ -70,6 +70,16 @@ def _cells_on(spec_json: str, data: str) -> dict[str, Cell]:
     return {cell.key: cell for cell in SweepSpec.from_json(spec_json).cells()}
 
 
+def as_rows(found: Iterable[tuple[Cell, CellResult]]) -> pd.DataFrame:
+    """Cells with their results as a tidy table."""
+    rows = [
+        {name: getattr(cell, name) for name in COLUMNS}
+        | {"rejections": r.rejections, "rate": r.rejections / r.tests, "seconds": r.seconds}
+        for cell, r in found
+    ]
+    return pd.DataFrame(rows, columns=[*COLUMNS, "rejections", "rate", "seconds"])
+
+
 def default_home() -> Path:
     """``M2ST_HOME``, or a folder in the user's home directory."""
     return Path(os.environ.get("M2ST_HOME") or Path.home() / ".m2st")
@@ -246,17 +256,4 @@ class Store:
         """The spec's finished cells as a tidy table, one row each, in the order of the grid."""
         cells = _cells(spec.to_json())
         known = self._results(list(cells))
-        rows = []
-        for key, cell in cells.items():
-            if key in known:
-                result = known[key]
-                values = asdict(cell)
-                rows.append(
-                    {name: values[name] for name in COLUMNS}
-                    | {
-                        "rejections": result.rejections,
-                        "rate": result.rejections / result.tests,
-                        "seconds": result.seconds,
-                    }
-                )
-        return pd.DataFrame(rows, columns=[*COLUMNS, "rejections", "rate", "seconds"])
+        return as_rows((cell, known[key]) for key, cell in cells.items() if key in known)

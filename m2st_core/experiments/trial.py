@@ -59,7 +59,7 @@ def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Prog
     task = make_task(cell.task, null=cell.null, **cell.settings)
     streams = _streams(cell).child("null" if cell.null else "alternative")
     rows = cell.m_te * _rows_per_size(cell)
-    method = None if cell.method == LIMIT else _learned(replace(cell, m_te=2, tests=1), parts, device)
+    method = None if cell.method == LIMIT else learned_method(cell, parts, device, part_of(progress, 0, 0))
     rejections = 0
     at_once = max(1, ELEMENTS_AT_ONCE // (2 * rows * (math.prod(task.shape) if task.shape else 1)))
     for start in range(0, cell.tests, at_once):
@@ -92,8 +92,8 @@ def draw_targets(task: Task, rows: int, count: int, streams: Streams, start: int
 class _ByKey:
     """A cell with its learner, hashed by the cell's key: what the cache below goes by."""
 
-    def __init__(self, cell: Cell, parts: LearnerParts | None) -> None:
-        self.cell, self.parts, self.key = cell, parts, cell.key
+    def __init__(self, cell: Cell, parts: LearnerParts | None, progress: Progress | None) -> None:
+        self.cell, self.parts, self.key, self.progress = cell, parts, cell.key, progress
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -102,14 +102,15 @@ class _ByKey:
         return isinstance(other, _ByKey) and other.key == self.key
 
 
-def _learned(cell: Cell, parts: LearnerParts | None, device: str) -> Method:
-    return _learned_by_key(_ByKey(cell, parts), device)
+def learned_method(cell: Cell, parts: LearnerParts | None, device: str, progress: Progress | None = None) -> Method:
+    """The method, taught by its learner and by the repeat's training sample; cells that differ in m_te share it."""
+    return _learned_by_key(_ByKey(replace(cell, m_te=2, tests=1), parts, progress), device)
 
 
 @lru_cache(maxsize=32)
 def _learned_by_key(item: _ByKey, device: str) -> Method:
-    """The method, taught by its learner and by the repeat's training sample; cells that differ in m_te share it."""
-    cell, parts = item.cell, item.parts
+    cell, parts, progress = item.cell, item.parts, item.progress
+    item.progress = None
     method = METHODS[cell.method]
     if parts is not None:
         learner = learner_from_parts(*parts)
@@ -119,7 +120,8 @@ def _learned_by_key(item: _ByKey, device: str) -> Method:
     streams = _streams(cell).child("null" if cell.null else "alternative").child(f"m_tr={cell.m_tr}")
     task = make_task(cell.task, null=cell.null, **cell.settings)
     train = task.to_learn_from().sample(cell.m_tr * _rows_per_size(cell), seed=streams.child("training sample").seed)
-    return learn_once(method, train.to(torch.device(device)), streams.child("learning").seed, PRESETS[cell.preset])
+    seed = streams.child("learning").seed
+    return learn_once(method, train.to(torch.device(device)), seed, PRESETS[cell.preset], progress)
 
 
 def _limit_rejections(task: Task, sample: TwoSample, cell: Cell, seeds: list[int]) -> int:

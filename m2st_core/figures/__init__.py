@@ -4,6 +4,7 @@ from m2st_core.figures.bounds import bound_course_figure, bound_terms_figure
 from m2st_core.figures.compare import compare_figure
 from m2st_core.figures.filling import filling_figure, settling_figure
 from m2st_core.figures.heat import heat_figure
+from m2st_core.figures.images import class_witness_figure, image_grid, pair_weights_figure
 from m2st_core.figures.learning import learning_size_figure
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import (
@@ -30,6 +31,7 @@ __all__ = [
     "ablation_figure",
     "bound_course_figure",
     "bound_terms_figure",
+    "class_witness_figure",
     "closeness_figure",
     "compare_figure",
     "closeness_power_figure",
@@ -39,9 +41,11 @@ __all__ = [
     "gamma_power_figure",
     "gamma_spread_figure",
     "heat_figure",
+    "image_grid",
     "learning_size_figure",
     "null_figure",
     "p_value_strip",
+    "pair_weights_figure",
     "power_figure",
     "samples_figure",
     "settling_figure",

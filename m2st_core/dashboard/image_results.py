@@ -1,0 +1,102 @@
+"""What a study of images shows: the samples, power, β of class pairs, and what the kernel finds typical."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from m2st_core.dashboard.charts import chart
+from m2st_core.dashboard.image_study import EXPLAINED, ImagesFound, ImageStudy, Seen
+from m2st_core.dashboard.sweep_results import show_figure, show_table
+from m2st_core.figures import class_witness_figure, image_grid, pair_weights_figure
+from m2st_core.rng import Streams
+from m2st_core.tasks.image_tasks import image_set
+
+COLUMNS = 8
+SHOWN = 32
+TYPICAL = 16
+MOST_CLASSES = 12  # of a whole matrix; of more only those that have a kernel
+
+
+def grid(images: np.ndarray, alt: str, caption: str = "") -> None:
+    """Images as one picture, as wide as its column at most."""
+    st.image(image_grid(images, COLUMNS), caption=caption or None, alt=alt, output_format="PNG")
+
+
+def show_examples(study: ImageStudy) -> None:
+    """Some images of both samples, as a test gets them."""
+    target = study.target
+    shown = target.show(SHOWN, SHOWN, Streams(study.seed).child("examples"))
+    parts = (("x ~ P", shown.x, shown.x_classes), ("y ~ Q", shown.y, shown.y_classes))
+    for column, (name, rows, classes) in zip(st.columns(2, gap="large"), parts, strict=True):
+        names, counts = np.unique(classes, return_counts=True)
+        order = np.argsort(-counts, kind="stable")[:COLUMNS]
+        words = ", ".join(f"{counts[index]} × {names[index]}" for index in order)
+        more = "" if len(names) <= COLUMNS else f" and {len(names) - COLUMNS} other classes"
+        with column:
+            st.markdown(f"**{name}**")
+            grid(rows.reshape(SHOWN, *target.shape), f"{SHOWN} example images of {name}: {words}{more}.")
+            st.caption(f"{words}{more}")
+    origins = dict.fromkeys(image_set(name).origin for name in (target.first, target.second, target.learned_from))
+    st.caption("Images: " + "; ".join(origins) + ".")
+
+
+def show_found(found: ImagesFound, study: ImageStudy) -> None:
+    """Power, then what was learned."""
+    st.subheader("Power against the number of test images")
+    show_figure(study.spec, found.power, "images_power")
+    st.caption(
+        f"Share of {study.tests} fresh test samples that are rejected at α=0.05, after one training with "
+        f"m_tr={study.m_tr} images per sample; bands are ± one binomial standard error. The standard error between "
+        "trainings needs several of them: **Power lab** repeats the same target."
+    )
+    seen = found.seen
+    left, right = st.columns(2, gap="large")
+    with left:
+        show_weights(seen)
+    with right:
+        show_classes(seen)
+    show_typical(seen)
+    with st.expander("Tables"):
+        show_table(found.power, "images_power")
+        st.dataframe(seen.classes, hide_index=True, width="stretch", key="images_classes")
+
+
+def show_weights(seen: Seen) -> None:
+    """β over class pairs."""
+    st.subheader("β over class pairs")
+    named = [name for pair in seen.weights for name in pair]
+    classes = sorted(set(named))
+    heaviest = sorted(seen.weights.items(), key=lambda item: -item[1])[:3]
+    words = "; ".join(f"{a} or {b} {weight:.2g}" for (a, b), weight in heaviest)
+    alt = f"Matrix of Meta-MKL's weights by pair of classes; the largest: {words}."
+    chart(pair_weights_figure(classes, seen.weights), "images_weights", alt)
+    rest = ", ".join(f"{name} {weight:.2g}" for name, weight in seen.others.items() if weight > 5e-3)
+    st.caption(
+        f"{EXPLAINED}'s weights on the kernels of single class pairs; other pairs have none of their own."
+        + (f" The rest of the weight: {rest}." if rest else "")
+    )
+
+
+def show_classes(seen: Seen) -> None:
+    """The mean witness value of each class."""
+    st.subheader("What the kernel makes of each class")
+    table = seen.classes
+    alt = f"Mean witness value by class: from {table['class'].iloc[0]} ({table['mean'].iloc[0]:.2g}, typical of P) to "
+    alt += f"{table['class'].iloc[-1]} ({table['mean'].iloc[-1]:.2g}, typical of Q)."
+    chart(class_witness_figure(table), "images_by_class", alt)
+    st.caption(
+        f"The witness function of {EXPLAINED}'s kernel, on {seen.n} + {len(seen.images) - seen.n} images that taught "
+        "it nothing: positive where it sees more of P. Bars: ± one standard error."
+    )
+
+
+def show_typical(seen: Seen) -> None:
+    """The images most typical of either side."""
+    st.subheader("The most typical images")
+    sides = zip(st.columns(2, gap="large"), ("P", "Q"), seen.most_typical(TYPICAL), strict=True)
+    for column, side, images in sides:
+        with column:
+            alt = f"The {len(images)} images that the learned kernel finds most typical of {side}, clearest first."
+            grid(images, alt)
+            st.caption(f"Most typical of **{side}** for the learned kernel, the clearest first.")
