@@ -25,6 +25,7 @@ from m2st_core.experiments.store import Store
 from m2st_core.experiments.summary import as_text, null_band, published_gamma, summarise
 from m2st_core.experiments.sweep import SweepFailed, SweepProgress, run_sweep
 from m2st_core.figures import FIGURES, gamma_figure, power_figure, type_1_figure
+from m2st_core.tasks import size_unit
 from m2st_core.tasks.tables import read_csv_pair, read_meta_csv
 from m2st_core.types import Cancelled, TestResult
 
@@ -192,6 +193,8 @@ def run_runs(options: argparse.Namespace) -> None:
 
 def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", name: str = "") -> None:
     """Run a sweep with a progress bar, then show it."""
+    if spec.missing_data:
+        raise ValueError(spec.missing_data)
     store = Store()
     cost = predict(spec, frozenset(store.results(spec.cells())))
     if cost.cells:
@@ -251,7 +254,8 @@ def write(rows: pd.DataFrame, spec: SweepSpec, options: argparse.Namespace, kind
         if spec.null:
             figure = type_1_figure(table, spec.alpha, null_band(spec.alpha, spec.repeats * spec.tests))
         else:
-            figure = FIGURES.get(kind, power_figure)(table)
+            draw = FIGURES.get(kind, power_figure)
+            figure = draw(table, size_unit=size_unit(spec.task)) if draw is power_figure else draw(table)
         figure.write_html(options.figure, include_plotlyjs=True)
 
 

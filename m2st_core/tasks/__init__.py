@@ -26,6 +26,11 @@ def make_task(name: str, *, null: bool = False, **settings: Setting) -> Task:
     return TASKS.find(name)(null=null, **settings)
 
 
+def size_unit(task: str) -> str:
+    """What sizes count: rows per mode of HDGM, per sample elsewhere."""
+    return "per mode" if TASKS.find(task).rows_per_size == 2 else "per sample"
+
+
 __all__ = [
     "HDGM",
     "TASKS",
@@ -38,4 +43,5 @@ __all__ = [
     "Task",
     "VarianceShift",
     "make_task",
+    "size_unit",
 ]
