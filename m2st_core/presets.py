@@ -66,6 +66,20 @@ class Embedding:
 
 
 @dataclass(frozen=True)
+class ImageTraining:
+    """How the warm start's network learns to tell images of the tasks' samples apart."""
+
+    fresh: float = 0.3  # share of the images that the network does not learn from; they decide when to stop
+    epochs: int = 60
+    batch: int = 128
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-3
+    shift: int = 2  # images are moved by up to this many pixels
+    check_every: int = 2  # epochs
+    patience: int = 8  # epochs without a gain on fresh images, after which it stops
+
+
+@dataclass(frozen=True)
 class WarmStart:
     """How features are learned from meta-tasks: discriminants in random Fourier features, in closed form."""
 
@@ -78,6 +92,7 @@ class WarmStart:
     leading: int = 3  # directions kept
     held_out: float = 0.25  # share of each task's rows that judges what is learned in these features
     convolutions: Convolutions | None = None  # of images: features of a network that tells the tasks' samples apart
+    training: ImageTraining = ImageTraining()
 
 
 @dataclass(frozen=True)
@@ -208,7 +223,7 @@ PRESETS: Registry[Preset] = Registry(
                     mmd_o=Ascent(steps=150, learning_rate=0.05, regularisation=1e-3, largest_batch=500),
                     mmd_d=Ascent(steps=100, learning_rate=1e-3, regularisation=1e-3, largest_batch=100),
                     classifier=Classifier(epochs=30, learning_rate=1e-3, weight_decay=1e-4),
-                    warm_start=WarmStart(),
+                    warm_start=WarmStart(leading=9),
                 ),
                 warm_start=WarmStart(),
             ),

@@ -37,6 +37,7 @@ class CNN(FeatureNetwork):
     ) -> None:
         super().__init__()
         self.shape, self.upsample, self.autocast, self.features = shape, upsample, autocast, features
+        self.frozen = False
         sides = layer_sides(shape, upsample, len(channels))
         runs = len(generators)
         self.kernels, self.offsets = nn.ParameterList(), nn.ParameterList()
@@ -71,17 +72,46 @@ class CNN(FeatureNetwork):
         kernels, offsets = tensors[:depth], tensors[depth : 2 * depth]
         gains, shifts = tensors[2 * depth : 3 * depth - 1], tensors[3 * depth - 1 : -2]
         with torch.autocast("cuda", enabled=self.autocast and rows.is_cuda):
-            x = rows.unflatten(-1, self.shape).contiguous(memory_format=torch.channels_last)
-            if self.upsample > 1:
-                x = functional.interpolate(x, scale_factor=self.upsample, mode="bilinear")
+            x = self._enlarged(rows)
             for layer in range(depth):
-                x = functional.conv2d(x, kernels[layer], offsets[layer], stride=2, padding=1)
-                x = functional.leaky_relu(x, SLOPE)
-                if layer:
+                x = _convolved(x, kernels[layer], offsets[layer])
+                if layer and self.frozen:
+                    x = _scaled(x, gains[layer - 1], shifts[layer - 1])
+                elif layer:
                     x = functional.batch_norm(
                         x, None, None, gains[layer - 1], shifts[layer - 1], training=True, eps=EPSILON
                     )
             return (x.flatten(1) @ tensors[-2] + tensors[-1]).float()
+
+    def _enlarged(self, rows: Tensor) -> Tensor:
+        """Rows as the images that the first convolution sees."""
+        x = rows.unflatten(-1, self.shape).contiguous(memory_format=torch.channels_last)
+        return functional.interpolate(x, scale_factor=self.upsample, mode="bilinear") if self.upsample > 1 else x
+
+    @torch.no_grad()
+    def freeze(self, rows: Tensor) -> None:
+        """From now on normalise by the statistics of these normalised rows (n, C·H·W); for a single network.
+
+        The features of a row then depend on no other row.
+        """
+        self.frozen = True
+        x = self._enlarged(rows.float())
+        for layer, (kernel, offset) in enumerate(zip(self.kernels, self.offsets, strict=True)):
+            x = _convolved(x, kernel[0].float(), offset[0].float())
+            if layer:
+                gain, shift = self.gains[layer - 1], self.shifts[layer - 1]
+                variance, mean = torch.var_mean(x.double(), dim=(0, 2, 3), correction=0)
+                gain *= (variance + EPSILON).rsqrt()
+                shift -= mean * gain
+                x = _scaled(x, gain[0].float(), shift[0].float())
+
+
+def _convolved(x: Tensor, kernel: Tensor, offset: Tensor) -> Tensor:
+    return functional.leaky_relu(functional.conv2d(x, kernel, offset, stride=2, padding=1), SLOPE)
+
+
+def _scaled(x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
+    return x * gain[:, None, None] + shift[:, None, None]
 
 
 def layer_sides(shape: Shape, upsample: int, most: int) -> list[tuple[int, int]]:

@@ -16,10 +16,18 @@ from m2st_core.kernels import MLP, DeepKernel, Kernel, LinearKernel, RootDeepKer
 from m2st_core.kernels.base import map_tensors
 from m2st_core.kernels.features import FeatureNetwork, Units
 from m2st_core.learners.ascent import Course, part_of
+from m2st_core.learners.image_features import part_images
 from m2st_core.learners.kernels import maximise_criterion
+from m2st_core.learners.meta_features import (
+    FourierFeatures,
+    ImageFeatures,
+    MetaFeatures,
+    prior_weights,
+    shrunk_heads,
+)
 from m2st_core.learners.meta_kl import adaptation_scores, fit_meta_kernel, for_runs, reshape_runs
 from m2st_core.learners.network import make_cnn, make_network, published_widths
-from m2st_core.learners.warm_start import MetaFeatures, fit_features, prior_weights, shrunk_heads
+from m2st_core.learners.warm_start import fit_features
 from m2st_core.presets import MetaAscent, Preset
 from m2st_core.rng import Streams
 from m2st_core.tasks.meta import MetaSample
@@ -130,7 +138,8 @@ def _learn_kernel(
         steps = preset.adaptation.steps[0]
         return Knowledge(kernel=deep.double(), choices={"adaptation steps": steps}, course=course)
     features, chosen = fit_features(meta, preset.warm_start, streams, part_of(progress, 0, 0.5))
-    support, query = features.view(meta, preset.warm_start, streams)
+    fresh = part_images(meta, preset.warm_start, streams).fresh
+    support, query = features.view(fresh, preset.warm_start, streams)
     rows = int(meta.sizes.double().mean())
     kernel = LinearKernel(torch.diag_embed(prior_weights(features, rows).sqrt()))
     course = fit_meta_kernel(kernel, support, query, settings, streams, part_of(progress, 0.5, 1))
@@ -164,8 +173,9 @@ def _with_base_kernels(
     which = torch.stack(orders).to(meta.rows.device)  # R x K
     names = tuple(meta.names[int(task)] for task in which[0])
     if settings.ascent is None:
-        assert known.features is not None and isinstance(known.kernel, LinearKernel)
-        heads = shrunk_heads(known.features, meta).take_along_dim(which[..., None], dim=1)  # R x K x Q
+        assert known.features is not None and isinstance(known.kernel, LinearKernel) and preset.warm_start is not None
+        fresh = part_images(meta, preset.warm_start, streams).fresh
+        heads = shrunk_heads(known.features, fresh).take_along_dim(which[..., None], dim=1)  # R x K x Q
         matrix = known.kernel.matrix.detach()[:, None]  # R x 1 x Q x Q
         padded = torch.zeros_like(matrix).repeat(1, count, 1, 1)
         padded[..., 0] = heads
@@ -200,7 +210,7 @@ def rebuild(state: dict[str, Tensor], preset: Preset) -> Knowledge:
 
     features = part("features")
     known = Knowledge(
-        features=_features(features) if features else None,
+        features=_features(features, preset) if features else None,
         kernel=kernel(part("kernel")),
         base=kernel(part("base")),
         rows=torch.zeros_like(state["rows"]) if "rows" in state else None,
@@ -209,8 +219,12 @@ def rebuild(state: dict[str, Tensor], preset: Preset) -> Knowledge:
     return known
 
 
-def _features(state: dict[str, Tensor]) -> MetaFeatures:
-    return MetaFeatures(Units(state["centre"], state["scale"]), state["frequencies"], state["prior"].shape[-1])
+def _features(state: dict[str, Tensor], preset: Preset) -> MetaFeatures:
+    if preset.meta_network.convolutions is not None:
+        network = make_cnn(preset.meta_network.convolutions, [torch.Generator() for _ in state["prior"]])
+        network.frozen = True
+        return ImageFeatures(network, state["prior"].shape[-1])
+    return FourierFeatures(Units(state["centre"], state["scale"]), state["frequencies"], state["prior"].shape[-1])
 
 
 def _network(state: dict[str, Tensor], preset: Preset) -> FeatureNetwork:

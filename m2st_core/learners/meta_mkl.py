@@ -12,12 +12,13 @@ from torch import Tensor
 
 from m2st_core.kernels import ComposedKernel, Kernel, MixtureKernel
 from m2st_core.learners.ascent import draw_rows
-from m2st_core.learners.bank import Family, KernelBank, generic_family
+from m2st_core.learners.bank import Family, KernelBank
+from m2st_core.learners.companions import beside_generic, generic_families
+from m2st_core.learners.image_features import part_images
 from m2st_core.learners.kernels import fit_deep
 from m2st_core.learners.knowledge import AGGREGATE, Knowledge, learn_agt_mkl, learn_meta_mkl
+from m2st_core.learners.meta_features import evidence_related, view_target
 from m2st_core.learners.meta_kl import adapt_to_target
-from m2st_core.learners.meta_witness import with_a_little_gaussian
-from m2st_core.learners.warm_start import evidence_related, view_target
 from m2st_core.learners.weights import KernelTerms, kernel_terms, solve_weights
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
@@ -47,7 +48,8 @@ def base_bank(
     names = known.base_names
     if not (generic and preset.base_kernels.generic):
         return KernelBank((Family(kernel, names, 1 / len(names)),))
-    return KernelBank((Family(kernel, names, 0.5 / len(names)), generic_family(pooled, 0.5, streams)))
+    generic_ones = generic_families(known.features, pooled, 0.5, streams)
+    return KernelBank((Family(kernel, names, 0.5 / len(names)), *generic_ones))
 
 
 def mixture(bank: KernelBank, weights: Tensor) -> Kernel:
@@ -177,7 +179,7 @@ def fit_adapted(
     )
     if known.features is not None:
         kernel.get_parameter("matrix").data.unsqueeze_(1)  # R x 1 x Q x Q
-        kernel = with_a_little_gaussian(ComposedKernel(known.features, kernel), train.pooled, streams)
+        kernel = beside_generic(known.features, kernel, train.pooled, streams)
     runs = [dict(known.choices) | {"moved": float(distance)} for distance in moved]
     return Adapted(kernel, [{} for _ in runs], runs)
 
@@ -201,6 +203,7 @@ def choose_regularisation(known: Knowledge, meta: MetaSample, preset: Preset, st
     known.choices |= {"λ of β": candidates[0], "β is learned": 1.0}
     if len(candidates) == 1 or preset.warm_start is None:
         return known
+    meta = part_images(meta, preset.warm_start, streams).fresh
     kept, aside = meta.hold_out(preset.warm_start.held_out, [stream.torch("held-out rows") for stream in streams])
     tasks = meta.rows.shape[1]
     which = torch.arange(tasks, device=meta.rows.device)[None]

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from m2st_core.kernels import ComposedKernel, GaussianKernel, Kernel, LinearKernel, MixtureKernel
-from m2st_core.learners.bank import Family, KernelBank, generic_family
-from m2st_core.learners.kernels import median_width
+from m2st_core.kernels import ComposedKernel, Kernel, LinearKernel
+from m2st_core.learners.bank import Family, KernelBank
+from m2st_core.learners.companions import beside_generic, generic_families
 from m2st_core.learners.knowledge import AGGREGATE, Knowledge
-from m2st_core.learners.warm_start import MetaFeatures, prior_weights, view_target
+from m2st_core.learners.meta_features import MetaFeatures, prior_weights, view_target
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
-GAUSSIAN_SHARE = 0.05  # of a generic kernel, so that differences unlike those seen before are not invisible
 META_SHARE = 0.4  # of Meta-FUSE's weight; the generic kernels have the rest
 LEADING = 2  # single directions in Meta-FUSE's bank, beside all together
 
@@ -31,14 +30,7 @@ def witness_kernel(
     """Meta-Witness: the aggregate kernel Σ_q w_q ψ_q(x)ψ_q(y) with a little Gaussian, from pooled rows (R, N, d)."""
     features = _features(known)
     aggregate = LinearKernel(torch.diag_embed(prior_weights(features, pooled.shape[-2]).sqrt())[:, None])
-    return with_a_little_gaussian(ComposedKernel(features, aggregate), pooled, streams)
-
-
-def with_a_little_gaussian(kernel: Kernel, pooled: Tensor, streams: Sequence[Streams]) -> Kernel:
-    """95 % of a kernel with batch shape (R, 1) and 5 % of a Gaussian one: no difference stays invisible."""
-    generic = GaussianKernel(median_width(pooled, streams)[:, None])
-    shares = torch.tensor([1 - GAUSSIAN_SHARE, GAUSSIAN_SHARE], dtype=pooled.dtype, device=pooled.device)
-    return MixtureKernel([kernel, generic], [1, 1], shares)
+    return beside_generic(features, aggregate, pooled, streams)
 
 
 def _features(known: Knowledge) -> MetaFeatures:
@@ -61,7 +53,7 @@ def meta_bank(
     kernel = ComposedKernel(features, LinearKernel(torch.diag_embed(learned.sqrt())))
     names = (AGGREGATE, *(f"direction {index + 1}" for index in reversed(range(LEADING))))
     meta = Family(kernel, names, META_SHARE / len(names))
-    return KernelBank((meta, generic_family(pooled, 1 - META_SHARE, streams)))
+    return KernelBank((meta, *generic_families(features, pooled, 1 - META_SHARE, streams)))
 
 
 class Witness(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,12 @@ def constant_column_notes(sample: TwoSample) -> tuple[str, ...]:
     named = ", ".join(str(index + 1) for index in constant[:NAMED_COLUMNS])
     more = f" and {len(constant) - NAMED_COLUMNS} more" if len(constant) > NAMED_COLUMNS else ""
     return (f"Constant in both samples, so without information: column {named}{more} of {pooled.shape[1]}.",)
+
+
+def hash_rows(rows: np.ndarray) -> np.ndarray:
+    """A 64-bit fingerprint of each row (n, d) → (n,), to find the same row again."""
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(rows)]
+    return np.frombuffer(b"".join(digests), dtype=np.int64)
 
 
 def as_rows(values: Any, name: str) -> np.ndarray:

@@ -43,22 +43,32 @@ class MetaSample:
     names: tuple[str, ...]
     shape: Shape | None = None
 
-    def hold_out(self, share: float, generators: Sequence[torch.Generator]) -> tuple[MetaSample, MetaSample]:
+    def hold_out(
+        self, share: float, generators: Sequence[torch.Generator], same: Tensor | None = None
+    ) -> tuple[MetaSample, MetaSample]:
         """The same tasks with this share of each sample's rows set aside, and with only those, at random.
 
-        A sample too small to give a row keeps all of them.
+        A sample too small to give a row keeps all of them. Rows with the same number in ``same`` (R, T, L) go the same
+        way, also in different tasks.
         """
         keys = torch.stack([torch.rand(self.rows.shape[1:3], generator=g, dtype=torch.float64) for g in generators])
+        if same is not None:
+            keys = keys.flatten(1).take_along_dim(same.flatten(1), dim=1).reshape(keys.shape)
         keys = keys.to(self.rows.device)
 
-        def parts(weight: Tensor) -> tuple[Tensor, Tensor]:
+        def held(weight: Tensor) -> Tensor:
             inside = weight > 0
             count = (inside.sum(dim=-1, keepdim=True) * share).long()
             rank = keys.where(inside, 2.0).argsort(dim=-1).argsort(dim=-1)
-            held = inside & (rank < count)
-            return _means(inside & ~held), _means(held)
+            return inside & (rank < count)
 
-        (x_kept, x_aside), (y_kept, y_aside) = parts(self.x_weight), parts(self.y_weight)
+        aside = held(self.x_weight) | held(self.y_weight)
+        if same is not None:
+            aside = torch.stack([torch.isin(own, own[mark]) for own, mark in zip(same, aside.cpu(), strict=True)])
+            aside = aside.to(self.rows.device)
+        (x_kept, x_aside), (y_kept, y_aside) = (
+            (_means((weight > 0) & ~aside), _means((weight > 0) & aside)) for weight in (self.x_weight, self.y_weight)
+        )
         kept = replace(self, x_weight=x_kept, y_weight=y_kept)
         return kept, replace(self, x_weight=x_aside, y_weight=y_aside)
 

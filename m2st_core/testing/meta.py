@@ -20,7 +20,7 @@ from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import Knowledge, rebuild
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.tasks.arrays import as_two_sample
+from m2st_core.tasks.arrays import as_two_sample, hash_rows
 from m2st_core.tasks.meta import as_meta_sample
 from m2st_core.testing.methods import METHODS, Method, check_preset
 from m2st_core.testing.run import run_test
@@ -219,9 +219,3 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
         )
     except (json.JSONDecodeError, KeyError, TypeError, SafetensorError, RuntimeError) as error:
         raise ValueError(f"{where} holds a damaged learner ({type(error).__name__}). Train again.") from None
-
-
-def hash_rows(rows: np.ndarray) -> np.ndarray:
-    """A 64-bit fingerprint of each row (n, d) → (n,), to find the same row again."""
-    digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(rows)]
-    return np.frombuffer(b"".join(digests), dtype=np.int64)

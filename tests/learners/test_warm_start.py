@@ -8,8 +8,10 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.kernels.features import Units
+from m2st_core.learners.alignment import differences
+from m2st_core.learners.meta_features import FourierFeatures, evidence_related, view_target
 from m2st_core.learners.prior import LEAST, PRICE, SHARED_PRICE, Differences, judge, leading_directions, task_folds
-from m2st_core.learners.warm_start import MetaFeatures, _differences, evidence_related, fit_features, view_target
+from m2st_core.learners.warm_start import fit_features
 from m2st_core.presets import WarmStart
 from m2st_core.rng import Streams
 from m2st_core.tasks.meta import as_meta_sample, related_tasks, stack_repeats
@@ -28,7 +30,7 @@ def unequal(count=5):
 
 def random_features(columns=2, half=4, repeats=1):
     units = Units(torch.full((repeats, 1, columns), 0.3).double(), torch.full((repeats, 1, columns), 2.0).double())
-    return MetaFeatures(units, rows(repeats, columns, half, seed=3), 2)
+    return FourierFeatures(units, rows(repeats, columns, half, seed=3), 2)
 
 
 def raw_by_hand(features, x):
@@ -41,7 +43,7 @@ def test_sums_over_padded_tasks_equal_plain_loops():
     pairs, features = unequal(), random_features()
     meta = as_meta_sample(pairs)
     kept, aside = meta.hold_out(0.5, [torch.Generator().manual_seed(5)])
-    (whole, first, second), centre = _differences(features, [meta, kept, aside])
+    (whole, first, second), centre = differences(features, [meta, kept, aside])
     inside, freedom, centres = np.zeros((10, 10)), 0, []
     for task, (x, y) in enumerate(pairs):
         f, g = raw_by_hand(features, x), raw_by_hand(features, y)

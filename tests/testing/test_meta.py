@@ -13,8 +13,8 @@ from scipy import stats
 import m2st_core as m2st
 from m2st_core.kernels import LinearKernel
 from m2st_core.learners import meta_mkl
+from m2st_core.learners.meta_features import prior_weights, shrunk_heads
 from m2st_core.learners.meta_witness import fit_witness
-from m2st_core.learners.warm_start import prior_weights, shrunk_heads
 from m2st_core.presets import PRESETS
 from m2st_core.tasks.meta import as_meta_sample
 from m2st_core.testing import run_tests

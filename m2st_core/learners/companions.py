@@ -1,0 +1,67 @@
+"""Generic kernels that stand beside learned ones, so that no difference stays invisible.
+
+Rows get Gaussian kernels on their columns. Images get them on what the warm start's network sees as well: differences
+unlike those of the meta-tasks show there much earlier than in pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from m2st_core.kernels import ComposedKernel, GaussianKernel, Kernel, MixtureKernel
+from m2st_core.learners.ascent import draw_rows
+from m2st_core.learners.bank import Family, KernelBank, generic_family
+from m2st_core.learners.kernels import MEDIAN_ROWS, median_width
+from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, NetworkView
+from m2st_core.learners.weights import kernel_terms
+from m2st_core.rng import Streams
+from m2st_core.tasks.meta import PairedRows
+
+GAUSSIAN_SHARE = 0.05  # beside a kernel of rows
+NETWORK_SHARES = (0.25, 0.25)  # beside a kernel of images: Gaussian kernels on φ and on white φ
+
+
+def generic_families(
+    features: MetaFeatures | None, pooled: Tensor, share: float, streams: Sequence[Streams]
+) -> list[Family]:
+    """Gaussian kernels for pooled rows (R, N, d), which have this share of the prior weight together."""
+    if not isinstance(features, ImageFeatures):
+        return [generic_family(pooled, share, streams)]
+    families = [generic_family(pooled, share / 3, streams)]
+    for white, what in ((False, "features"), (True, "white features")):
+        view = NetworkView(features, white)
+        found = generic_family(view(pooled), share / 3, streams)
+        names = tuple(name.replace("Gaussian", f"Gaussian on {what}") for name in found.names)
+        families.append(Family(ComposedKernel(view, found.kernel), names, found.share))
+    return families
+
+
+def beside_generic(features: MetaFeatures, kernel: Kernel, pooled: Tensor, streams: Sequence[Streams]) -> Kernel:
+    """A kernel on ψ, batch shape (R, 1), with generic ones for pooled rows (R, N, d).
+
+    For rows, 95 % of the kernel and 5 % of a Gaussian. For images, half of the kernel and half of Gaussians on the
+    network's features, where shares are of null deviations.
+    """
+    learned = ComposedKernel(features, kernel)
+    if not isinstance(features, ImageFeatures):
+        generic = GaussianKernel(median_width(pooled, streams)[:, None])
+        shares = torch.tensor([1 - GAUSSIAN_SHARE, GAUSSIAN_SHARE], dtype=pooled.dtype, device=pooled.device)
+        return MixtureKernel([learned, generic], [1, 1], shares)
+    views = [NetworkView(features, white) for white in (False, True)]
+    kernels: list[Kernel] = [learned]
+    kernels += [ComposedKernel(view, GaussianKernel(median_width(view(pooled), streams)[:, None])) for view in views]
+    shares = torch.tensor([1 - sum(NETWORK_SHARES), *NETWORK_SHARES], dtype=pooled.dtype, device=pooled.device)
+    weights = shares / _null_deviations(kernels, pooled, streams)
+    return MixtureKernel(kernels, [1] * len(kernels), weights / weights.sum(dim=-1, keepdim=True))
+
+
+def _null_deviations(kernels: Sequence[Kernel], pooled: Tensor, streams: Sequence[Streams]) -> Tensor:
+    """How much each kernel's MMD² varies between random halves of the pooled rows, blind to labels: (R, k)."""
+    half = min(pooled.shape[-2], MEDIAN_ROWS) // 2
+    rows = draw_rows(pooled, 2 * half, [stream.torch("null deviations") for stream in streams])
+    x, y = rows.split(half, dim=-2)
+    bank = KernelBank(tuple(Family(kernel, ("",), 1.0) for kernel in kernels))
+    return kernel_terms(bank, PairedRows(x, y, torch.ones_like(x[..., 0]))).null_deviation

@@ -1,0 +1,171 @@
+"""The warm start of images: a convolutional network that tells the samples of many related tasks apart.
+
+One network for all tasks, one linear head per task, cross-entropy. What is learned from these features afterwards sees
+only images that the network was not trained on: to those it learned from it looks better than it is.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from m2st_core.device import map_threads
+from m2st_core.kernels.features import Units
+from m2st_core.kernels.images import CNN
+from m2st_core.learners.alignment import align, finish
+from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures
+from m2st_core.learners.network import make_cnn
+from m2st_core.presets import WarmStart
+from m2st_core.rng import Streams
+from m2st_core.tasks.arrays import hash_rows
+from m2st_core.tasks.meta import MetaSample
+from m2st_core.types import Progress
+
+CHUNK = 64  # images normalised together in training, by one thread
+
+
+class Parts(NamedTuple):
+    """The same tasks with the images that teach the network, and with the others."""
+
+    teaching: MetaSample
+    fresh: MetaSample
+
+
+def part_images(meta: MetaSample, settings: WarmStart, streams: Sequence[Streams]) -> Parts:
+    """An image that several tasks share is on the same side in all of them; rows that are no images are all fresh."""
+    if settings.convolutions is None:
+        return Parts(meta, meta)
+    kept, fresh = meta.hold_out(settings.training.fresh, [s.torch("fresh images") for s in streams], _same_images(meta))
+    return Parts(kept, fresh)
+
+
+def _same_images(meta: MetaSample) -> Tensor:
+    """A number for each different row: (R, T, L)."""
+    found = [np.unique(hash_rows(rows.flatten(0, 1).cpu().numpy()), return_inverse=True)[1] for rows in meta.rows]
+    return torch.from_numpy(np.stack(found)).reshape(meta.rows.shape[:-1])
+
+
+def fit_image_features(
+    meta: MetaSample, settings: WarmStart, streams: Sequence[Streams], progress: Progress | None = None
+) -> tuple[MetaFeatures, dict[str, float]]:
+    """ψ of tasks of images, and what held-out images decided."""
+    assert settings.convolutions is not None
+    parts, numbers = part_images(meta, settings, streams), _same_images(meta)
+    networks: list[CNN] = []
+    choices: dict[str, float] = {}
+    for repeat, stream in enumerate(streams):
+        lessons = [_lesson(part, numbers, repeat) for part in parts]
+        network, choices = _train(lessons[0], lessons[1], settings, stream, progress)
+        networks.append(network)
+    features = ImageFeatures(_stack(networks), 0)
+    offer = align(features, parts.fresh, settings, streams)
+    aligned = ImageFeatures(features.network, settings.leading)
+    aligned.whiten = offer["whiten"]
+    return finish(aligned, offer, choices)
+
+
+def _stack(networks: Sequence[CNN]) -> CNN:
+    """One batch of independent networks."""
+    together = copy.deepcopy(networks[0])
+    states = [network.state_dict() for network in networks]
+    for name, tensor in [*together.named_parameters(), *together.named_buffers()]:
+        tensor.data = torch.cat([state[name] for state in states])
+    return together.requires_grad_(False)
+
+
+class Lesson(NamedTuple):
+    """Different images (U, d), and which tasks have them in x (1), in y (0) or not at all (nan): (U, T)."""
+
+    images: Tensor
+    labels: Tensor
+
+
+def _lesson(part: MetaSample, numbers: Tensor, repeat: int) -> Lesson:
+    inside = (part.x_weight + part.y_weight > 0)[repeat]
+    different, index = numbers[repeat][inside.cpu()].unique(return_inverse=True)
+    rows = part.rows[repeat][inside]
+    images = rows.new_zeros(len(different), rows.shape[-1], dtype=torch.float32)
+    index = index.to(rows.device)
+    images[index] = rows.float()
+    labels = torch.full((len(different), len(part.names)), torch.nan, device=rows.device)
+    task = torch.arange(len(part.names), device=rows.device)[:, None].expand_as(inside)[inside]
+    labels[index, task] = (part.x_weight > 0)[repeat][inside].float()
+    return Lesson(images, labels)
+
+
+def _train(
+    lesson: Lesson, held_out: Lesson, settings: WarmStart, stream: Streams, progress: Progress | None
+) -> tuple[CNN, dict[str, float]]:
+    """The network after the epoch at which held-out images were told apart best; its normalisation is fixed then."""
+    training, convolutions = settings.training, settings.convolutions
+    assert convolutions is not None
+    network = make_cnn(convolutions, [stream.torch("first weights")]).to(lesson.images.device)
+    deviation, mean = torch.std_mean(lesson.images.double())
+    network.measure_in(Units(mean.reshape(1, 1, 1), deviation.clamp(min=1e-6).reshape(1, 1, 1)))
+    head = nn.Parameter(network.weight.new_zeros(network.features + 1, lesson.labels.shape[1]))
+    trained = [*network.parameters(), head]
+    images, others = (network.normalise(part.images)[0].float() for part in (lesson, held_out))
+    draw = stream.torch("order of images")
+    batches = math.ceil(len(images) / training.batch)
+    optimiser = torch.optim.AdamW(trained, lr=training.learning_rate, weight_decay=training.weight_decay)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, training.epochs * batches)
+
+    def loss(model: CNN, pixels: Tensor, labels: Tensor) -> Tensor:
+        """The mean cross-entropy of all heads on their images."""
+        features = functional.leaky_relu(model(pixels[None])[0])
+        logits = features @ head[:-1].float() + head[-1].float()
+        inside = ~labels.isnan()
+        return functional.binary_cross_entropy_with_logits(logits[inside], labels[inside])
+
+    best, lowest, chosen = copy.deepcopy(network), math.inf, 0
+    for epoch in range(training.epochs):
+        order = torch.randperm(len(images), generator=draw).to(images.device)
+        for batch in order.split(training.batch):
+            chunks = [chunk for chunk in batch.split(CHUNK) if len(chunk) > 1]
+            moves = torch.randint(-training.shift, training.shift + 1, (len(chunks), 2), generator=draw).tolist()
+
+            def gradient(item: tuple[Tensor, list[int]]) -> list[Tensor]:
+                chunk, move = item
+                with torch.enable_grad():
+                    pixels = _moved(images[chunk], convolutions.shape, move)
+                    value = loss(network, pixels, lesson.labels[chunk])
+                    return list(torch.autograd.grad(value * len(chunk), trained))
+
+            total = [
+                sum(parts) / len(batch)
+                for parts in zip(*map_threads(gradient, list(zip(chunks, moves, strict=True))), strict=True)
+            ]
+            for parameter, value in zip(trained, total, strict=True):
+                parameter.grad = value
+            optimiser.step()
+            schedule.step()
+        if (epoch + 1) % training.check_every == 0 or epoch + 1 == training.epochs:
+            candidate = copy.deepcopy(network)
+            candidate.freeze(images[:2000])
+            with torch.no_grad():
+                found = float(loss(candidate, others, held_out.labels))
+            if found < lowest:
+                best, lowest, chosen = candidate, found, epoch + 1
+            elif epoch >= chosen + training.patience:
+                break
+        if progress is not None:
+            progress(epoch + 1, training.epochs, lowest)
+    choices = {"epochs of the network": float(chosen), "cross-entropy of fresh images": lowest}
+    return best, choices
+
+
+def _moved(images: Tensor, shape: tuple[int, int, int], move: Sequence[int]) -> Tensor:
+    """Images shifted by some pixels; what leaves on one side comes back on the other, mirrored."""
+    most = max(abs(step) for step in move)
+    if not most:
+        return images
+    padded = functional.pad(images.unflatten(-1, shape), (most,) * 4, mode="reflect")
+    top, left = most + move[0], most + move[1]
+    return padded[..., top : top + shape[1], left : left + shape[2]].flatten(1)

@@ -1,0 +1,156 @@
+"""ψ: features in which the rows of P and Q differ, with the prior of how much, and what they show of a target."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from m2st_core.kernels.features import Units
+from m2st_core.kernels.images import CNN
+from m2st_core.presets import WarmStart
+from m2st_core.rng import Streams
+from m2st_core.tasks.meta import MetaSample
+from m2st_core.types import TwoSample
+
+ROWS_AT_ONCE = 2000  # that a network sees
+
+
+class MetaFeatures(nn.Module, ABC):
+    """ψ(x): white, prior-aligned features, for R repeats: (R, …, n, d) → (R, …, n, Q).
+
+    They are linear in ``raw`` features. Within a sample each has variance about 1; between the samples of a related
+    task its means differ by about √``prior`` (R, Q), which rises with q.
+    """
+
+    transform: Tensor
+    offset: Tensor
+    prior: Tensor
+
+    def __init__(self, like: Tensor, raw: int, leading: int) -> None:
+        super().__init__()
+        self.register_buffer("transform", like.new_zeros(len(like), raw, leading))
+        self.register_buffer("offset", like.new_zeros(len(like), 1, leading))
+        self.register_buffer("prior", like.new_zeros(len(like), leading))
+
+    @abstractmethod
+    def raw(self, x: Tensor) -> Tensor:
+        """Features before they are aligned, in float32: (R, n, d) → (R, n, ·)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """ψ of each row; a single repeat's features serve any number of leading dimensions."""
+        flat = x.reshape(self.offset.shape[0], -1, x.shape[-1])
+        features = (self.raw(flat) @ self.transform.float()).to(self.offset) - self.offset
+        return features.reshape(*x.shape[:-1], -1)
+
+    @torch.no_grad()
+    def view(self, meta: MetaSample, settings: WarmStart, streams: Sequence[Streams]) -> tuple[MetaSample, MetaSample]:
+        """The meta-tasks as ψ sees them, in two parts that share no row: most to learn from, some to judge by."""
+        kept, aside = meta.hold_out(settings.held_out, [stream.torch("held-out rows") for stream in streams])
+        psi = self(meta.rows)
+        return kept.with_rows(psi), aside.with_rows(psi)
+
+
+class FourierFeatures(MetaFeatures):
+    """Raw features are the columns and sin(xᵀω), cos(xᵀω) at random frequencies ω (R, d, D/2)."""
+
+    centre: Tensor
+    scale: Tensor
+    frequencies: Tensor
+
+    def __init__(self, units: Units, frequencies: Tensor, leading: int) -> None:
+        columns, half = frequencies.shape[1:]
+        super().__init__(frequencies, columns + 2 * half, leading)
+        self.register_buffer("centre", units.centre)
+        self.register_buffer("scale", units.scale)
+        self.register_buffer("frequencies", frequencies)
+
+    def raw(self, x: Tensor) -> Tensor:
+        """Columns and Fourier features: (R, n, d) → (R, n, d+D). Sines in float32: six digits are plenty here."""
+        rows = Units(self.centre, self.scale)(x.to(self.centre))
+        angles = (rows @ self.frequencies).float()
+        return torch.cat([rows.float(), angles.sin(), angles.cos()], dim=-1)
+
+
+class ImageFeatures(MetaFeatures):
+    """Raw features are those of a network φ whose normalisation is fixed: an image's features are its own.
+
+    ``whiten`` (R, features, features) makes φ white within the samples of the meta-tasks.
+    """
+
+    whiten: Tensor
+
+    def __init__(self, network: CNN, leading: int) -> None:
+        super().__init__(network.centre, network.features, leading)
+        self.network = network
+        self.register_buffer("whiten", torch.zeros_like(self.transform[..., :1]).repeat(1, 1, network.features))
+
+    @torch.no_grad()
+    def raw(self, x: Tensor) -> Tensor:
+        """φ: (R, n, C·H·W) → (R, n, features)."""
+        parts = x.split(ROWS_AT_ONCE, dim=-2)
+        return torch.cat([self.network(self.network.normalise(part).float()) for part in parts], dim=-2)
+
+
+class NetworkView(nn.Module):
+    """φ of each image, or white φ, as a feature map for kernels: (R, …, n, C·H·W) → (R, …, n, features)."""
+
+    def __init__(self, features: ImageFeatures, white: bool) -> None:
+        super().__init__()
+        self.features, self.white = features, white
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features in the rows' dtype."""
+        found = self.features.raw(x.reshape(len(self.features.whiten), -1, x.shape[-1])).to(x.dtype)
+        found = found @ self.features.whiten.to(x.dtype) if self.white else found
+        return found.reshape(*x.shape[:-1], -1)
+
+
+def prior_weights(features: MetaFeatures, rows: int) -> Tensor:
+    """s_q/(s_q + τ), τ = 4/rows: (R, Q).
+
+    For a difference of means d ~ N(0, s + τ) against N(0, τ), with τ the noise of two halves of that many pooled
+    rows, the likelihood ratio weighs d_q² by this (up to a constant).
+    """
+    noise = 4 / rows
+    return features.prior / (features.prior + noise)
+
+
+class TargetView(NamedTuple):
+    """A target's training rows in ψ: d (R, Q), the variance within its samples (R, Q), and d's noise (R, Q)."""
+
+    difference: Tensor
+    variance: Tensor
+    noise: Tensor
+
+
+@torch.no_grad()
+def view_target(features: MetaFeatures, train: TwoSample) -> TargetView:
+    """ψ has variance 1 within the meta-tasks' samples; a target of another kind may have more or less."""
+    seen = [features(rows) for rows in train]
+    (x, y), (n, m) = seen, train.sizes
+    variance = ((n - 1) * x.var(dim=-2) + (m - 1) * y.var(dim=-2)) / (n + m - 2)
+    variance = variance.clamp(min=torch.finfo(torch.float32).eps)
+    return TargetView(x.mean(dim=-2) - y.mean(dim=-2), variance, variance * (1 / n + 1 / m))
+
+
+def evidence_related(features: MetaFeatures, target: TargetView) -> Tensor:
+    """The log-likelihood ratio of a target that differs as the meta-tasks do to one that does not: (R,).
+
+    d_q ~ N(0, s_q + τ_q) against N(0, τ_q).
+    """
+    ratio = features.prior / target.noise
+    return 0.5 * (target.difference.square() / target.noise * ratio / (1 + ratio) - ratio.log1p()).sum(dim=-1)
+
+
+@torch.no_grad()
+def shrunk_heads(features: MetaFeatures, meta: MetaSample) -> Tensor:
+    """E[δ_i | d_i] = s/(s+τ_i)·d_i of every task, from all its rows: (R, T, Q)."""
+    psi = features(meta.rows)
+    d = torch.einsum("rtl,rtlq->rtq", meta.x_weight - meta.y_weight, psi)
+    noise = (meta.x_weight.square() + meta.y_weight.square()).sum(dim=-1)[..., None]
+    prior = features.prior[:, None]
+    return prior / (prior + noise) * d
