@@ -29,7 +29,7 @@ from m2st_core.tasks import size_unit
 from m2st_core.tasks.tables import read_csv_pair, read_meta_csv
 from m2st_core.types import Cancelled, TestResult
 
-BENCHMARKS = "permutation, calibration, power, adaptation, transfer, meta, sweep"
+BENCHMARKS = "permutation, calibration, power, adaptation, transfer, meta, images, cifar, sweep"
 
 
 class OneLineParser(argparse.ArgumentParser):

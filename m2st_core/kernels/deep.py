@@ -45,14 +45,21 @@ class DeepKernel(Kernel):
         return self.logit_mixing.sigmoid()
 
     def embed(self, x: Tensor) -> Rows:
-        """(φ(x)/σ_φ, x/σ_q) side by side, and x/σ_q alone."""
+        """(φ(x)/σ_φ, x/σ_q) side by side, and x/σ_q alone; of wide rows, φ(x)/σ_φ and x."""
         x = self.network.normalise(x)
         features = self.network(x) * self.feature_width.rsqrt()[..., None, None]
+        if self.network.wide:
+            return features, x
         inputs = x * self.input_width.rsqrt()[..., None, None]
         return torch.cat([features, inputs], dim=-1), inputs
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """(1−ε)·exp(−D_φ−D_q) + ε·exp(−D_q): the product of the definition, multiplied out."""
+        if self.network.wide:  # distances of the inputs, once, and no gradient through them but σ_q's
+            inputs = negative_squared_distances(first[1], second[1], dtype) / self.input_width[..., None, None]
+            both = inputs + negative_squared_distances(first[0], second[0], dtype)
+            both, inputs = (part.clamp(min=SMALLEST_EXPONENT).to(dtype or part.dtype).exp() for part in (both, inputs))
+            return torch.lerp(both, inputs, self.mixing[..., None, None].to(both.dtype))
         both = negative_squared_distances(first[0], second[0], dtype, SMALLEST_EXPONENT).exp_()
         inputs = negative_squared_distances(first[1], second[1], dtype, SMALLEST_EXPONENT).exp_()
         mixing = self.mixing[..., None, None].to(both.dtype)

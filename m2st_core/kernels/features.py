@@ -34,6 +34,7 @@ class FeatureNetwork(nn.Module, ABC):
     centre: Tensor
     scale: Tensor
     features: int
+    wide = False  # whether inputs have so many columns that their distances cost more than φ's
 
     def measure_in(self, units: Units) -> None:
         """From now on inputs come raw and are brought into these units first."""

@@ -26,6 +26,8 @@ class CNN(FeatureNetwork):
     ``autocast``) one network after another: on CPUs that is faster than grouped convolutions.
     """
 
+    wide = True
+
     def __init__(
         self,
         shape: Shape,

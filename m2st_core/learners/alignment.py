@@ -78,7 +78,7 @@ def differences(features: MetaFeatures, parts: Sequence[MetaSample]) -> tuple[li
     meta = parts[0]
     repeats, tasks, longest, _ = meta.rows.shape
     size = features.transform.shape[1]
-    covariance = meta.rows.new_zeros(repeats, size, size)
+    covariance = meta.x_weight.new_zeros(repeats, size, size)
     step = max(1, CHUNK_ELEMENTS // (repeats * longest * size))
     means: list[list[Tensor]] = [[] for _ in parts]
     centres = []

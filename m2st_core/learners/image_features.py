@@ -29,6 +29,8 @@ from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import Progress
 
 CHUNK = 64  # images normalised together in training, by one thread
+FREEZING_IMAGES = 2000  # whose statistics the finished network keeps
+FEWEST_FRESH = 4  # images of each sample of a task, from which directions are learned and judged
 
 
 class Parts(NamedTuple):
@@ -42,7 +44,14 @@ def part_images(meta: MetaSample, settings: WarmStart, streams: Sequence[Streams
     """An image that several tasks share is on the same side in all of them; rows that are no images are all fresh."""
     if settings.convolutions is None:
         return Parts(meta, meta)
-    kept, fresh = meta.hold_out(settings.training.fresh, [s.torch("fresh images") for s in streams], _same_images(meta))
+    share = settings.training.fresh
+    smallest = min(int((weight > 0).sum(dim=-1).min()) for weight in (meta.x_weight, meta.y_weight))
+    if int(smallest * share) < FEWEST_FRESH:
+        needed = math.ceil(FEWEST_FRESH / share)
+        raise ValueError(
+            f"A sample of a meta-task has {smallest} images. Bring at least {needed} in each, or leave small ones out."
+        )
+    kept, fresh = meta.hold_out(share, [s.torch("fresh images") for s in streams], _same_images(meta))
     return Parts(kept, fresh)
 
 
@@ -109,56 +118,60 @@ def _train(
     network = make_cnn(convolutions, [stream.torch("first weights")]).to(lesson.images.device)
     deviation, mean = torch.std_mean(lesson.images.double())
     network.measure_in(Units(mean.reshape(1, 1, 1), deviation.clamp(min=1e-6).reshape(1, 1, 1)))
-    head = nn.Parameter(network.weight.new_zeros(network.features + 1, lesson.labels.shape[1]))
-    trained = [*network.parameters(), head]
-    images, others = (network.normalise(part.images)[0].float() for part in (lesson, held_out))
+    heads = nn.Parameter(network.weight.new_zeros(network.features + 1, lesson.labels.shape[1]))
+    learned = [*network.parameters(), heads]
+    lesson, held_out = (Lesson(network.normalise(part.images)[0].float(), part.labels) for part in (lesson, held_out))
+    count = len(lesson.images)
+    optimiser = torch.optim.AdamW(learned, lr=training.learning_rate, weight_decay=training.weight_decay)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, training.epochs * -(-count // training.batch))
     draw = stream.torch("order of images")
-    batches = math.ceil(len(images) / training.batch)
-    optimiser = torch.optim.AdamW(trained, lr=training.learning_rate, weight_decay=training.weight_decay)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, training.epochs * batches)
-
-    def loss(model: CNN, pixels: Tensor, labels: Tensor) -> Tensor:
-        """The mean cross-entropy of all heads on their images."""
-        features = functional.leaky_relu(model(pixels[None])[0])
-        logits = features @ head[:-1].float() + head[-1].float()
-        inside = ~labels.isnan()
-        return functional.binary_cross_entropy_with_logits(logits[inside], labels[inside])
-
-    best, lowest, chosen = copy.deepcopy(network), math.inf, 0
-    for epoch in range(training.epochs):
-        order = torch.randperm(len(images), generator=draw).to(images.device)
-        for batch in order.split(training.batch):
-            chunks = [chunk for chunk in batch.split(CHUNK) if len(chunk) > 1]
-            moves = torch.randint(-training.shift, training.shift + 1, (len(chunks), 2), generator=draw).tolist()
-
-            def gradient(item: tuple[Tensor, list[int]]) -> list[Tensor]:
-                chunk, move = item
-                with torch.enable_grad():
-                    pixels = _moved(images[chunk], convolutions.shape, move)
-                    value = loss(network, pixels, lesson.labels[chunk])
-                    return list(torch.autograd.grad(value * len(chunk), trained))
-
-            total = [
-                sum(parts) / len(batch)
-                for parts in zip(*map_threads(gradient, list(zip(chunks, moves, strict=True))), strict=True)
-            ]
-            for parameter, value in zip(trained, total, strict=True):
+    best, lowest, chosen = network, math.inf, 0
+    for epoch in range(1, training.epochs + 1):
+        for batch in torch.randperm(count, generator=draw).split(training.batch):
+            gradients = _gradients(network, heads, lesson, batch, training.shift, draw)
+            for parameter, value in zip(learned, gradients, strict=True):
                 parameter.grad = value
             optimiser.step()
             schedule.step()
-        if (epoch + 1) % training.check_every == 0 or epoch + 1 == training.epochs:
+        if epoch % training.check_every == 0 or epoch == training.epochs:
             candidate = copy.deepcopy(network)
-            candidate.freeze(images[:2000])
+            candidate.freeze(lesson.images[:FREEZING_IMAGES])
             with torch.no_grad():
-                found = float(loss(candidate, others, held_out.labels))
-            if found < lowest:
-                best, lowest, chosen = candidate, found, epoch + 1
-            elif epoch >= chosen + training.patience:
+                found = float(_loss(candidate, heads, *held_out))
+            if found < lowest or not chosen:
+                best, lowest, chosen = candidate, found, epoch
+            elif epoch > chosen + training.patience:
                 break
         if progress is not None:
-            progress(epoch + 1, training.epochs, lowest)
-    choices = {"epochs of the network": float(chosen), "cross-entropy of fresh images": lowest}
-    return best, choices
+            progress(epoch, training.epochs, lowest)
+    return best, {"epochs of the network": float(chosen), "cross-entropy of fresh images": lowest}
+
+
+def _loss(network: CNN, heads: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+    """The mean cross-entropy of all heads (features + 1, T) on those images that their tasks have."""
+    features = functional.leaky_relu(network(images[None])[0])
+    logits = features @ heads[:-1].float() + heads[-1].float()
+    inside = ~labels.isnan()
+    return functional.binary_cross_entropy_with_logits(logits[inside], labels[inside])
+
+
+def _gradients(
+    network: CNN, heads: nn.Parameter, lesson: Lesson, batch: Tensor, shift: int, draw: torch.Generator
+) -> list[Tensor]:
+    """The gradient of a batch's loss by all parameters, in chunks that threads share and whose sum has one order."""
+    shape = network.shape
+    shift = min(shift, min(shape[1:]) // 4)
+    chunks = [chunk.to(lesson.images.device) for chunk in batch.split(CHUNK)]
+    moves = torch.randint(-shift, shift + 1, (len(chunks), 2), generator=draw).tolist()
+
+    def gradient(index: int) -> list[Tensor]:
+        chunk = chunks[index]
+        with torch.enable_grad():
+            value = _loss(network, heads, _moved(lesson.images[chunk], shape, moves[index]), lesson.labels[chunk])
+            return list(torch.autograd.grad(value * (len(chunk) / len(batch)), [*network.parameters(), heads]))
+
+    found = map_threads(gradient, range(len(chunks)))
+    return [torch.stack(parts).sum(dim=0) for parts in zip(*found, strict=True)]
 
 
 def _moved(images: Tensor, shape: tuple[int, int, int], move: Sequence[int]) -> Tensor:

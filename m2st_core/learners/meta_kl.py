@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad
 
 from m2st_core.criterion import h_matrix, masked_terms
-from m2st_core.kernels import Kernel
+from m2st_core.device import map_threads
+from m2st_core.kernels import CNN, Kernel
 from m2st_core.kernels.base import map_tensors
 from m2st_core.learners.ascent import Course, draw_rows
 from m2st_core.presets import Adaptation, MetaAscent
@@ -129,6 +130,7 @@ def fit_meta_kernel(
             return mmd2.mean(dim=1) / (variance.mean(dim=1) + settings.regularisation).sqrt()
         return (mmd2 / (variance + settings.regularisation).sqrt()).mean(dim=1)
 
+    run_by_run = any(isinstance(part, CNN) for part in kernel.modules())
     best = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     highest = torch.full((repeats,), -torch.inf, dtype=torch.float64, device=meta.rows.device)
     curve: list[tuple[int, np.ndarray, np.ndarray]] = []
@@ -156,7 +158,11 @@ def fit_meta_kernel(
             values = score(changed, which, together, choice)
             return -values.sum(), values.detach()
 
-        gradient, trained = grad(loss, has_aux=True)({name: p.detach() for name, p in parameters.items()})
+        if run_by_run:
+            support, query = meta.draw_pairs(which, support_share, choice, together)
+            gradient, trained = _gradient_run_by_run(paired, support, query, repeats, settings)
+        else:
+            gradient, trained = grad(loss, has_aux=True)({name: p.detach() for name, p in parameters.items()})
         for name, parameter in parameters.items():
             parameter.grad = gradient[name].nan_to_num(0.0, 0.0, 0.0)
         optimiser.step()
@@ -168,6 +174,42 @@ def fit_meta_kernel(
                 parameter.copy_(best[name])
     steps, train, held_out = zip(*curve, strict=True) if curve else ((), (), ())
     return Course(np.array(steps), np.array(train).reshape(-1, repeats), np.array(held_out).reshape(-1, repeats))
+
+
+def _gradient_run_by_run(
+    paired: Paired, support: PairedRows, query: PairedRows, repeats: int, settings: MetaAscent
+) -> tuple[State, Tensor]:
+    """The gradient of minus the mean of the tasks' ratios (R repeats, summed), and that mean (R,).
+
+    Networks on images are so large that a run of its own keeps a core busy: runs are spread over threads, and memory is
+    that of a few of them. Sums are in the order of the runs, whatever the number of threads.
+    """
+    runs = len(query.inside)
+    tasks = runs // repeats
+    trainable = {name for name, _ in paired.named_parameters()}
+
+    def one(run: int) -> tuple[State, Tensor]:
+        own = copy.deepcopy(paired)  # functional_call changes the module while it runs
+        state = {name: tensor.detach()[run // tasks][None] for name, tensor in own.state_dict().items()}
+        rows = [PairedRows(part.x[run][None], part.y[run][None], part.inside[run][None]) for part in (support, query)]
+
+        def loss(changed: State) -> tuple[Tensor, Tensor]:
+            start = {**state, **changed}
+            adapted = (
+                adapt_state(own, start, rows[0], settings, settings.inner_steps) if settings.inner_steps else start
+            )
+            value = criterion(own, adapted, rows[1], settings.regularisation).sum()
+            return -value / tasks, value.detach()
+
+        return grad(loss, has_aux=True)({name: state[name] for name in trainable})
+
+    gradient: State = {}
+    values = torch.zeros(runs)
+    for run, (found, value) in enumerate(map_threads(one, range(runs))):
+        values[run] = value
+        for name, part in found.items():
+            gradient.setdefault(name, part.new_zeros(repeats, *part.shape[1:]))[run // tasks] += part[0]
+    return gradient, values.reshape(repeats, tasks).mean(dim=1)
 
 
 @torch.no_grad()

@@ -159,6 +159,8 @@ def meta_train(
     meta = as_meta_sample(meta_tasks)
     inside = (meta.x_weight + meta.y_weight > 0)[0]
     with one_thread_per_operation():
+        row_hashes = np.unique(hash_rows(meta.rows[0][inside].numpy()))
+        meta = meta.with_rows(meta.rows.float()) if meta.shape else meta
         streams = [Streams(seed).child("meta-training")]
         knowledge = spec.learn(meta.to(resolve_device(device)), settings.on(meta.shape), streams, progress)
     return MetaLearner(
@@ -168,7 +170,7 @@ def meta_train(
         task_names=meta.names,
         columns=meta.rows.shape[-1],
         knowledge=knowledge,
-        row_hashes=np.unique(hash_rows(meta.rows[0][inside].numpy())),
+        row_hashes=row_hashes,
         shape=meta.shape,
     )
 

@@ -50,7 +50,7 @@ def learn_once(
     if not method.needs_split:
         return method
     assert method.fit is not None
-    rows, preset = TwoSample(train.x[None], train.y[None]), preset.on(train.shape)
+    rows, preset = _for_learning(TwoSample(train.x[None], train.y[None], train.shape)), preset.on(train.shape)
     with one_thread_per_operation():
         learned = method.fit(rows, preset, [Streams(seed)], progress)
     return replace(method, needs_split=False, learned=learned)
@@ -89,7 +89,7 @@ def run_tests(
             chunk = slice(start, start + at_once)
             streams = [Streams(seed) for seed in seeds[chunk]]
             outcome = _test_chunk(
-                TwoSample(sample.x[chunk], sample.y[chunk]).to(place),
+                _for_learning(TwoSample(sample.x[chunk], sample.y[chunk], sample.shape).to(place)),
                 method,
                 n_train,
                 n_permutations,
@@ -134,6 +134,11 @@ def run_tests(
                 )
             ]
     return results
+
+
+def _for_learning(sample: TwoSample) -> TwoSample:
+    """Images in float32, which is what pixels need; other rows as they are."""
+    return sample.to(torch.float32) if sample.shape else sample
 
 
 @dataclass(frozen=True)
