@@ -31,7 +31,7 @@ def show_examples(study: ImageStudy) -> None:
     for column, (name, rows, classes) in zip(st.columns(2, gap="large"), parts, strict=True):
         names, counts = np.unique(classes, return_counts=True)
         order = np.argsort(-counts, kind="stable")[:COLUMNS]
-        words = ", ".join(f"{counts[index]} × {names[index]}" for index in order)
+        words = ", ".join(f"{names[index]} ({counts[index]})" for index in order)
         more = "" if len(names) <= COLUMNS else f" and {len(names) - COLUMNS} other classes"
         with column:
             st.markdown(f"**{name}**")

@@ -1,4 +1,4 @@
-"""What can befall an image: noise, blur, brightness. Images are (n, c, h, w) in [0, 1] and stay there."""
+"""What can befall an image: noise, blur, brightness, light. Images are (n, c, h, w) in [0, 1] and stay there."""
 
 from __future__ import annotations
 
@@ -33,6 +33,13 @@ def brighten(images: np.ndarray, severity: float, generator: np.random.Generator
 
 
 CORRUPTIONS: dict[str, Corruption] = {"noise": add_noise, "blur": blur, "brightness": brighten}
+
+
+def relight(images: np.ndarray, strength: float, generator: np.random.Generator) -> np.ndarray:
+    """Every image in a light of its own: contrast from 1−strength to 1, and a brightness for which there is room."""
+    contrast, brightness = (generator.random((len(images), 1, 1, 1)) for _ in range(2))
+    contrast = 1 - strength * contrast
+    return contrast * images + (1 - contrast) * brightness
 
 
 def corrupt_some(

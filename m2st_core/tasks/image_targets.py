@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from m2st_core.tasks.image_tasks import Shift, TwoDataSets
+from m2st_core.tasks.image_tasks import Shift, TwoDataSets, shift_parameters
 
 CIFAR_SHAPE = (3, 32, 32)
 
@@ -15,6 +15,7 @@ class DigitsShift(Shift):
     description = "8×8 images of the digits 6 to 9, in another mix or corrupted in Q; pairs of 0 to 5 teach."
     first = second = learned_from = "digits"
     shape = (1, 8, 8)
+    parameters = shift_parameters(lighting=0.8)
 
 
 class Cifar10Shift(Shift):

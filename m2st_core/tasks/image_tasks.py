@@ -18,7 +18,7 @@ import torch
 from m2st_core.rng import Streams
 from m2st_core.tasks.base import Parameter, Task
 from m2st_core.tasks.cifar import SOURCES, load_images, missing_images
-from m2st_core.tasks.corruptions import CORRUPTIONS, corrupt_some
+from m2st_core.tasks.corruptions import CORRUPTIONS, corrupt_some, relight
 from m2st_core.tasks.digits import digit_images
 from m2st_core.tasks.image_sets import ImageSet
 from m2st_core.types import Shape, TwoSample
@@ -72,6 +72,10 @@ class ImageTask(Task):
         shown = self.show(n, m, streams)
         return shown.x, shown.y
 
+    def rows(self, images: ImageSet, where: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Images as every sample has them, those of meta-tasks too: (n, c·h·w)."""
+        return images.rows(where)
+
     @abstractmethod
     def show(self, n: int, m: int, streams: Streams) -> ShownImages:
         """What ``draw`` draws, with the classes of the images, which no test sees."""
@@ -90,7 +94,7 @@ class ImageTask(Task):
         for a, b in (pairs[index] for index in order):
             generator = streams.numpy(f"pair {a} {b}")
             dealt = [images.deal(images.to_meta(images.classes.index(name)), rows, generator, name) for name in (a, b)]
-            x, y = (torch.from_numpy(images.rows(where)) for where in dealt)
+            x, y = (torch.from_numpy(self.rows(images, where, generator)) for where in dealt)
             tasks[f"{a} or {b}"] = TwoSample(x, y, self.shape)
         return tasks
 
@@ -121,10 +125,9 @@ def _share(name: str, label: str) -> Parameter:
     return Parameter(name, label, 0.0, f"Share of Q's images that are changed by {name}.", 0.0, 1.0, 0.05)
 
 
-class Shift(ImageTask):
-    """P: all classes of one data set alike; Q: another mix of them, with a share of the images corrupted."""
-
-    parameters = (
+def shift_parameters(lighting: float) -> tuple[Parameter, ...]:
+    """The parameters of a shift, where this much of the light changes from image to image unless one says otherwise."""
+    return (
         Parameter(
             "mix",
             "change of the mix",
@@ -136,7 +139,29 @@ class Shift(ImageTask):
         ),
         *(_share(name, f"share with {name}") for name in CORRUPTIONS),
         Parameter("severity", "severity", 0.5, "How strongly a corrupted image is changed.", 0.0, 1.0, 0.05),
+        Parameter(
+            "lighting",
+            "varying light",
+            lighting,
+            "How much the light varies from image to image, in P, Q and the meta-tasks alike; it hides the difference.",
+            0.0,
+            0.9,
+            0.05,
+        ),
     )
+
+
+class Shift(ImageTask):
+    """P: all classes of one data set alike; Q: another mix of them, with a share of the images corrupted."""
+
+    parameters = shift_parameters(lighting=0.0)
+
+    def rows(self, images: ImageSet, where: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Each image in a light of its own."""
+        rows, strength = images.rows(where), float(self.settings["lighting"])
+        if strength == 0:
+            return rows
+        return relight(rows.reshape(-1, *images.shape), strength, generator).reshape(len(rows), -1)
 
     def show(self, n: int, m: int, streams: Streams) -> ShownImages:
         """Classes at random, then images of the classes, then corruptions."""
@@ -152,7 +177,7 @@ class Shift(ImageTask):
             wanted = np.flatnonzero(labels == label)
             own = pool[images.labels[pool] == label]
             where[wanted] = images.deal(own, len(wanted), generator, images.classes[label])
-        rows, classes = images.rows(where), images.classes_of(where)
+        rows, classes = self.rows(images, where, streams.numpy("light")), images.classes_of(where)
         x, y = rows[:n], rows[n:]
         if not self.null:
             corrupted = {name: float(self.settings[name]) for name in CORRUPTIONS}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from m2st_core.dashboard.image_study import ImageStudy
+from m2st_core.tasks import make_task
 from tests.pages.paging import charts, numbers, open_page, run, settle
 
 SMALL = {
@@ -43,7 +44,7 @@ def test_the_defaults_show_two_samples_and_wait(store):
 def test_training_shows_what_the_study_finds(store):
     app = trained(seed="3")
     study = ImageStudy(
-        "digits-shift", (("mix", 0.5), ("noise", 0.0), ("blur", 0.0), ("brightness", 0.0), ("severity", 0.5)),
+        "digits-shift", tuple(make_task("digits-shift").settings.items()),
         ("Meta-MKL", "MMD-M"), 5, 25, 20, (20, 40), 20, 3,
     )  # fmt: skip
     found = study.run()

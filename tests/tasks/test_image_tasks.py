@@ -21,9 +21,15 @@ def known(rows):
     return {row.tobytes() for row in np.asarray(rows)}
 
 
+def plain(name, null=False):
+    """A target whose images have their own light, so that they are known again."""
+    lit = any(parameter.name == "lighting" for parameter in m2st.TASKS[name].parameters)
+    return m2st.make_task(name, null=null, **({"lighting": 0.0} if lit else {}))
+
+
 @pytest.mark.parametrize("name", IMAGE_TASKS)
 def test_meta_rows_teaching_rows_and_tested_rows_never_meet(name):
-    task = m2st.make_task(name)
+    task = plain(name)
     meta = [known(part) for pair in related_tasks(task, n_tasks=10, rows=6, seed=0).values() for part in pair]
     target = [known(part) for seed in range(5) for part in task.sample(12, seed=seed)]
     teaching = [known(part) for seed in range(5) for part in task.to_learn_from().sample(12, seed=seed)]
@@ -36,13 +42,13 @@ def test_meta_rows_teaching_rows_and_tested_rows_never_meet(name):
 @pytest.mark.parametrize("null", [False, True])
 @pytest.mark.parametrize("name", IMAGE_TASKS)
 def test_an_image_is_dealt_at_most_once(name, null):
-    x, y = m2st.make_task(name, null=null).sample(20, 25, seed=3)
+    x, y = plain(name, null=null).sample(20, 25, seed=3)
     assert len(known(x) | known(y)) == 45
 
 
 @pytest.mark.parametrize("name", IMAGE_TASKS)
 def test_null_targets_have_images_of_p_on_both_sides(name):
-    task = m2st.make_task(name, null=True)
+    task = plain(name, null=True)
     images = image_set(task.first)
     pool = known(images.rows(images.to_target(teaching=False)))
     x, y = task.sample(15, seed=2)
@@ -81,7 +87,7 @@ def test_the_mix_of_classes_is_what_was_asked_for():
 
 @pytest.mark.parametrize("kind", CORRUPTIONS)
 def test_a_share_of_q_is_corrupted_and_p_is_not(kind):
-    task = m2st.make_task("digits-shift", mix=0.0, severity=0.8, **{kind: 0.5})
+    task = m2st.make_task("digits-shift", mix=0.0, severity=0.8, lighting=0.0, **{kind: 0.5})
     images = image_set("digits")
     pool = known(images.rows(images.to_target(teaching=False)))
     changed = 0
@@ -128,7 +134,7 @@ def test_class_pairs_are_all_pairs_or_a_seeded_part_of_them():
 
 def test_a_meta_task_has_images_of_its_two_classes():
     images = image_set("digits")
-    for name, pair in related_tasks(m2st.make_task("digits-shift"), n_tasks=15, rows=100, seed=4).items():
+    for name, pair in related_tasks(plain("digits-shift"), n_tasks=15, rows=100, seed=4).items():
         assert pair.shape == (1, 8, 8) and pair.sizes == (100, 100)
         for word, rows in zip(name.split(" or "), pair, strict=True):
             assert known(rows) <= known(images.rows(images.to_meta(int(word))))
@@ -153,3 +159,13 @@ def test_results_on_other_images_are_kept_apart(tmp_path, monkeypatch):
     after = [(cell.key, cell.learner and cell.learner.key) for cell in spec.cells()]
     assert all(one != other for one, other in zip(before, after, strict=True)) and not spec.missing_data
     assert SweepSpec(task="digits-shift").missing_data == ""
+
+
+def test_light_varies_in_every_sample_alike():
+    """Contrast from 0.2 to 1, and pixels stay in range; so in P, in Q, under the null and in the meta-tasks."""
+    task = m2st.make_task("digits-shift", lighting=0.8)
+    pairs = [task.sample(50, seed=1), m2st.make_task("digits-shift", null=True).sample(50, seed=1)]
+    pairs += related_tasks(task, n_tasks=1, rows=50).values()
+    for rows in (part for pair in pairs for part in pair):
+        contrast = rows.amax(dim=1) - rows.amin(dim=1)
+        assert contrast.min() < 0.35 and contrast.max() > 0.8 and 0 <= rows.min() and rows.max() <= 1
