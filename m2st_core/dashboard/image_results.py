@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import streamlit as st
 
 from m2st_core.dashboard.charts import chart
 from m2st_core.dashboard.image_study import EXPLAINED, ImagesFound, ImageStudy, Seen
 from m2st_core.dashboard.sweep_results import show_figure, show_table
-from m2st_core.figures import class_witness_figure, image_grid, pair_weights_figure
+from m2st_core.figures import class_witness_figure, image_grid, pair_figure
 from m2st_core.rng import Streams
 from m2st_core.tasks.image_tasks import image_set
 
 COLUMNS = 8
 SHOWN = 32
 TYPICAL = 16
-MOST_CLASSES = 12  # of a whole matrix; of more only those that have a kernel
 
 
-def grid(images: np.ndarray, alt: str, caption: str = "") -> None:
+def grid(images: np.ndarray, alt: str) -> None:
     """Images as one picture, as wide as its column at most."""
-    st.image(image_grid(images, COLUMNS), caption=caption or None, alt=alt, output_format="PNG")
+    st.image(image_grid(images, COLUMNS), alt=alt, output_format="PNG")
 
 
 def show_examples(study: ImageStudy) -> None:
@@ -51,31 +52,44 @@ def show_found(found: ImagesFound, study: ImageStudy) -> None:
         "trainings needs several of them: **Power lab** repeats the same target."
     )
     seen = found.seen
+    show_pairs(seen)
     left, right = st.columns(2, gap="large")
     with left:
-        show_weights(seen)
-    with right:
         show_classes(seen)
-    show_typical(seen)
+    with right:
+        show_typical(seen)
     with st.expander("Tables"):
         show_table(found.power, "images_power")
         st.dataframe(seen.classes, hide_index=True, width="stretch", key="images_classes")
 
 
-def show_weights(seen: Seen) -> None:
-    """β over class pairs."""
-    st.subheader("β over class pairs")
-    named = [name for pair in seen.weights for name in pair]
-    classes = sorted(set(named))
-    heaviest = sorted(seen.weights.items(), key=lambda item: -item[1])[:3]
-    words = "; ".join(f"{a} or {b} {weight:.2g}" for (a, b), weight in heaviest)
-    alt = f"Matrix of Meta-MKL's weights by pair of classes; the largest: {words}."
-    chart(pair_weights_figure(classes, seen.weights), "images_weights", alt)
-    rest = ", ".join(f"{name} {weight:.2g}" for name, weight in seen.others.items() if weight > 5e-3)
-    st.caption(
-        f"{EXPLAINED}'s weights on the kernels of single class pairs; other pairs have none of their own."
-        + (f" The rest of the weight: {rest}." if rest else "")
-    )
+def show_pairs(seen: Seen) -> None:
+    """β over class pairs, and what it rests on."""
+    classes = sorted({name for pair in seen.weights for name in pair})
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.subheader("β over class pairs")
+        alt = f"Matrix of Meta-MKL's weights by pair of classes; {_largest(seen.weights)}."
+        chart(pair_figure(classes, seen.weights, "β"), "images_weights", alt)
+        kinds = ", ".join(f"{name} {weight:.2f}" for name, weight in seen.others.items() if weight >= 5e-3)
+        st.caption(
+            f"{EXPLAINED}'s weights: {sum(seen.weights.values()):.2f} in all on kernels of single class pairs, of "
+            f"which it draws {len(seen.weights)}. The rest: {kinds or 'nothing'}."
+        )
+    with right:
+        st.subheader("Ĵ of the same kernels")
+        alt = f"Matrix of Ĵ by pair of classes; {_largest(seen.criterion)}."
+        chart(pair_figure(classes, seen.criterion, "Ĵ"), "images_criterion", alt)
+        st.caption(
+            "Signal over noise of each pair's kernel on the target's training images, from which β is learned. Where "
+            "no pair stands out, β goes to kernels that all pairs have taught together."
+        )
+
+
+def _largest(values: Mapping[tuple[str, str], float]) -> str:
+    """The three largest, in words."""
+    first = sorted(values.items(), key=lambda item: -item[1])[:3]
+    return "the largest: " + "; ".join(f"{a} or {b} {value:.2g}" for (a, b), value in first)
 
 
 def show_classes(seen: Seen) -> None:
@@ -94,9 +108,7 @@ def show_classes(seen: Seen) -> None:
 def show_typical(seen: Seen) -> None:
     """The images most typical of either side."""
     st.subheader("The most typical images")
-    sides = zip(st.columns(2, gap="large"), ("P", "Q"), seen.most_typical(TYPICAL), strict=True)
-    for column, side, images in sides:
-        with column:
-            alt = f"The {len(images)} images that the learned kernel finds most typical of {side}, clearest first."
-            grid(images, alt)
-            st.caption(f"Most typical of **{side}** for the learned kernel, the clearest first.")
+    for side, images in zip("PQ", seen.most_typical(TYPICAL), strict=True):
+        alt = f"The {len(images)} images that the learned kernel finds most typical of {side}, clearest first."
+        grid(images, alt)
+        st.caption(f"Most typical of **{side}** for the learned kernel, the clearest first.")

@@ -32,7 +32,8 @@ class Seen:
     """What the learned kernel sees of one tested pair of samples.
 
     ``images`` (N, c, h, w), those of x first; ``witness`` (N,) is positive where an image is typical of P. ``weights``
-    are β by pair of classes, ``others`` those of the kernels that belong to no pair; ``classes`` has a row per class.
+    are β by pair of classes, ``others`` those of kernels that belong to no pair, by their kind; ``criterion`` is each
+    pair's Ĵ on the images that taught β; ``classes`` has a row per class.
     """
 
     images: np.ndarray
@@ -40,6 +41,7 @@ class Seen:
     n: int
     weights: dict[tuple[str, str], float]
     others: dict[str, float]
+    criterion: dict[tuple[str, str], float]
     classes: pd.DataFrame
 
     def most_typical(self, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -130,13 +132,19 @@ class ImageStudy:
             pooled = torch.from_numpy(rows)[None].to(device)
             values = witness_of_rows(adapted.kernel(pooled, pooled)[0], size).cpu().numpy()
         pairs = {f"{a} or {b}": (a, b) for a, b in self.target.pairs()}
-        beta = adapted.weights[0]
+        beta, criterion = adapted.weights[0], adapted.diagnostics[0]["criterion by kernel"]
+        others: dict[str, float] = {}
+        for name, weight in beta.items():
+            if name not in pairs:
+                kind = name.split(", ")[0]  # generic kernels differ in their width only
+                others[kind] = others.get(kind, 0.0) + weight
         return Seen(
             images=rows.reshape(len(rows), *self.target.shape),
             witness=values,
             n=size,
             weights={pairs[name]: weight for name, weight in beta.items() if name in pairs},
-            others={name: weight for name, weight in beta.items() if name not in pairs},
+            others=others,
+            criterion={pair: criterion[name] for name, pair in pairs.items() if name in criterion},
             classes=_by_class(values, np.concatenate([shown.x_classes, shown.y_classes]), size),
         )
 

@@ -4,7 +4,7 @@ from m2st_core.figures.bounds import bound_course_figure, bound_terms_figure
 from m2st_core.figures.compare import compare_figure
 from m2st_core.figures.filling import filling_figure, settling_figure
 from m2st_core.figures.heat import heat_figure
-from m2st_core.figures.images import class_witness_figure, image_grid, pair_weights_figure
+from m2st_core.figures.images import class_witness_figure, image_grid, pair_figure
 from m2st_core.figures.learning import learning_size_figure
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import (
@@ -45,7 +45,7 @@ __all__ = [
     "learning_size_figure",
     "null_figure",
     "p_value_strip",
-    "pair_weights_figure",
+    "pair_figure",
     "power_figure",
     "samples_figure",
     "settling_figure",

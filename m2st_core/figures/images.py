@@ -32,22 +32,22 @@ def image_grid(images: np.ndarray, columns: int) -> np.ndarray:
     return picture
 
 
-def pair_weights_figure(classes: Sequence[str], weights: Mapping[tuple[str, str], float]) -> go.Figure:
-    """β of the kernel of each pair of classes, as a symmetric matrix; pairs without a kernel stay empty."""
+def pair_figure(classes: Sequence[str], values: Mapping[tuple[str, str], float], symbol: str) -> go.Figure:
+    """What there is about the kernel of each pair of classes, as a symmetric matrix; other pairs stay empty."""
     place = {name: index for index, name in enumerate(classes)}
     table = np.full((len(classes), len(classes)), np.nan)
-    for (a, b), weight in weights.items():
-        table[place[a], place[b]] = table[place[b], place[a]] = weight
-    largest = float(np.nanmax(table)) if weights else 0.0
+    for (a, b), value in values.items():
+        table[place[a], place[b]] = table[place[b], place[a]] = value
+    largest = float(np.nanmax(table)) if values else 0.0
     figure = go.Figure()
     names = [f"\u200b{name}" for name in classes]  # a digit must not become a number on the axis
     figure.add_heatmap(
-        x=names, y=names, z=table, zmin=0, zmax=largest or 1.0, xgap=2, ygap=2, hoverongaps=False,
+        x=names, y=names, z=table, zmin=0, zmax=largest if largest > 0 else 1.0, xgap=2, ygap=2, hoverongaps=False,
         colorscale=((0.0, "rgba(140,140,140,0.25)"), (1.0, colour_of("Meta-MKL"))),
-        colorbar={"title": {"text": "β", "side": "right"}, "thickness": 12},
-        hovertemplate="%{x} or %{y}: β = %{z:.3g}<extra></extra>",
+        colorbar={"title": {"text": symbol, "side": "top"}, "thickness": 12},
+        hovertemplate="%{x} or %{y}: " + symbol + " = %{z:.3g}<extra></extra>",
     )  # fmt: skip
-    laid_out(figure, x_title="", y_title="", height=420)
+    laid_out(figure, x_title="", y_title="", height=380)
     figure.update_xaxes(type="category", showgrid=False, tickangle=0 if len(classes) <= 12 else -45)
     figure.update_yaxes(type="category", showgrid=False, autorange="reversed")
     return figure

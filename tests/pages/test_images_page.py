@@ -15,7 +15,7 @@ SMALL = {
     "images_digits_rows": "25",
     "images_digits_m_tr": "20",
 }
-CHARTS = 3
+CHARTS = 4
 
 
 def trained(**query):
@@ -48,11 +48,14 @@ def test_training_shows_what_the_study_finds(store):
         ("Meta-MKL", "MMD-M"), 5, 25, 20, (20, 40), 20, 3,
     )  # fmt: skip
     found = study.run()
-    power, weights, classes = charts(app)
+    power, weights, criterion, classes = charts(app)
     ours = found.power[found.power["method"] == "Meta-MKL"]["rate"].tolist()
     assert numbers(power["data"][0]["y"]) == pytest.approx(ours)
     beta = np.array(numbers(weights["data"][0]["z"]), dtype=float)
     assert np.nansum(beta) == pytest.approx(2 * sum(found.seen.weights.values()), abs=1e-6)
+    assert np.nanmax(np.array(numbers(criterion["data"][0]["z"]), dtype=float)) == pytest.approx(
+        max(found.seen.criterion.values())
+    )
     assert numbers(classes["data"][0]["x"]) == pytest.approx(found.seen.classes["mean"].tolist())
     assert len(pictures(app)) == 4 and "most typical of P" in pictures(app)[2].imgs[0].alt
     assert app.dataframe[0].value["method"].unique().tolist() == ["Meta-MKL", "MMD-M"]
