@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from m2st_core.types import Progress
 
 CHUNK = 64  # images normalised together in training, by one thread
 FREEZING_IMAGES = 2000  # whose statistics the finished network keeps
+FEWEST_STEPS = 6  # of an epoch: a few images are gone through several times
 FEWEST_FRESH = 4  # images of each sample of a task, from which directions are learned and judged
 
 
@@ -122,12 +124,15 @@ def _train(
     learned = [*network.parameters(), heads]
     lesson, held_out = (Lesson(network.normalise(part.images)[0].float(), part.labels) for part in (lesson, held_out))
     count = len(lesson.images)
+    batches = -(-count // training.batch)
+    passes = -(-FEWEST_STEPS // batches)
     optimiser = torch.optim.AdamW(learned, lr=training.learning_rate, weight_decay=training.weight_decay)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, training.epochs * -(-count // training.batch))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, training.epochs * passes * batches)
     draw = stream.torch("order of images")
     best, lowest, chosen = network, math.inf, 0
     for epoch in range(1, training.epochs + 1):
-        for batch in torch.randperm(count, generator=draw).split(training.batch):
+        orders = [torch.randperm(count, generator=draw).split(training.batch) for _ in range(passes)]
+        for batch in chain(*orders):
             gradients = _gradients(network, heads, lesson, batch, training.shift, draw)
             for parameter, value in zip(learned, gradients, strict=True):
                 parameter.grad = value

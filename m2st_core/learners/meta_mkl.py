@@ -214,6 +214,9 @@ def choose_regularisation(known: Knowledge, meta: MetaSample, preset: Preset, st
     bank = base_bank(known, torch.cat([learning.x, learning.y], dim=1), preset, children, generic=False)
     seen, fresh = (kernel_terms(bank, rows) for rows in (learning, judging))
     complete = judging.inside.sum(dim=-1) > 1
+    if not bool(complete.any()):  # too few rows to judge by
+        known.choices["β is learned"] = 0.0
+        return known
 
     def score(weights: Tensor) -> float:
         effect = (fresh.eta * weights).sum(dim=-1)[complete]

@@ -139,7 +139,10 @@ def _means(inside: Tensor) -> Tensor:
 
 
 def as_meta_sample(meta_tasks: Any) -> MetaSample:
-    """One repeat (R=1) from a list of (x, y) pairs, or a mapping of names to pairs, checked task by task."""
+    """One repeat (R=1) from a list of (x, y) pairs, or a mapping of names to pairs, checked task by task.
+
+    Images are kept in float32.
+    """
     if isinstance(meta_tasks, Mapping):
         named = [(str(name), pair) for name, pair in meta_tasks.items()]
     else:
@@ -159,7 +162,8 @@ def as_meta_sample(meta_tasks: Any) -> MetaSample:
             sample = as_two_sample(x, y)
         except ValueError as error:
             raise ValueError(f"Meta-task {name!r}: {error}") from None
-        samples.append(replace(sample, shape=pair.shape) if isinstance(pair, TwoSample) else sample)
+        sample = replace(sample, shape=pair.shape) if isinstance(pair, TwoSample) else sample
+        samples.append(sample.to(torch.float32) if sample.shape else sample)
         if samples[-1].shape != samples[0].shape:
             shapes = f"{samples[-1].shape or 'no images'} and {named[0][0]!r} has {samples[0].shape or 'no images'}"
             raise ValueError(f"Meta-task {name!r} has {shapes} (channels, height, width). Give all the same shape.")
@@ -174,7 +178,7 @@ def stack_repeats(repeats: Sequence[Sequence[TwoSample]], names: tuple[str, ...]
     longest = max(sum(sample.sizes) for samples in repeats for sample in samples)
     first = repeats[0][0].x
     rows = first.new_zeros(len(repeats), len(names), longest, first.shape[-1])
-    x_weight, y_weight = rows.new_zeros(rows.shape[:-1]), rows.new_zeros(rows.shape[:-1])
+    x_weight, y_weight = (rows.new_zeros(rows.shape[:-1], dtype=torch.float64) for _ in range(2))
     for r, samples in enumerate(repeats):
         for t, sample in enumerate(samples):
             n, m = sample.sizes

@@ -99,7 +99,8 @@ class MetaLearner:
             device=device,
             progress=progress,
         )
-        known = int(np.isin(hash_rows(sample.pooled.numpy()), self.row_hashes).sum())
+        rows = sample.pooled.float() if self.shape else sample.pooled
+        known = int(np.isin(hash_rows(rows.numpy()), self.row_hashes).sum())
         if known:
             note = f"{known} rows of x and y are also in the meta-tasks: leave them out of either, or distrust p."
             diagnostics = result.diagnostics | {"target rows among the meta-rows": known}
@@ -159,8 +160,6 @@ def meta_train(
     meta = as_meta_sample(meta_tasks)
     inside = (meta.x_weight + meta.y_weight > 0)[0]
     with one_thread_per_operation():
-        row_hashes = np.unique(hash_rows(meta.rows[0][inside].numpy()))
-        meta = meta.with_rows(meta.rows.float()) if meta.shape else meta
         streams = [Streams(seed).child("meta-training")]
         knowledge = spec.learn(meta.to(resolve_device(device)), settings.on(meta.shape), streams, progress)
     return MetaLearner(
@@ -170,7 +169,7 @@ def meta_train(
         task_names=meta.names,
         columns=meta.rows.shape[-1],
         knowledge=knowledge,
-        row_hashes=row_hashes,
+        row_hashes=np.unique(hash_rows(meta.rows[0][inside].numpy())),
         shape=meta.shape,
     )
 

@@ -1,0 +1,146 @@
+"""Learning from images: fresh images stay fresh, runs do not mix, and what is learned can be kept."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.func import grad
+
+from m2st_core.device import one_thread_per_operation
+from m2st_core.kernels import DeepKernel, GaussianKernel
+from m2st_core.kernels.base import map_tensors
+from m2st_core.learners.companions import beside_generic, generic_families
+from m2st_core.learners.image_features import fit_image_features, part_images
+from m2st_core.learners.kernels import same_distances
+from m2st_core.learners.knowledge import Knowledge, rebuild
+from m2st_core.learners.meta_kl import Paired, _gradient_run_by_run, adapt_state, criterion
+from m2st_core.learners.network import make_cnn
+from m2st_core.presets import PRESETS, ImageTraining
+from m2st_core.rng import Streams
+from m2st_core.tasks.digits import load_digits_by_class
+from m2st_core.tasks.meta import PairedRows, as_meta_sample
+from m2st_core.types import TwoSample
+
+SHAPE = (1, 8, 8)
+PRESET = PRESETS["recommended"].on(SHAPE)
+WARM = replace(PRESET.warm_start, training=ImageTraining(epochs=12))
+
+
+def pairs(classes=4, count=20):
+    """All pairs of some digits; a digit's images are the same in all its pairs."""
+    images = [torch.from_numpy(images[:count]) for images in load_digits_by_class()[:classes]]
+    return {
+        f"{a} or {b}": TwoSample(images[a], images[b], SHAPE) for a in range(classes) for b in range(a + 1, classes)
+    }
+
+
+@pytest.fixture(scope="module")
+def learned():
+    meta = as_meta_sample(pairs())
+    return meta, *fit_image_features(meta, WARM, [Streams(0)])
+
+
+def test_an_image_teaches_the_network_or_is_fresh_in_all_tasks_alike():
+    meta = as_meta_sample(pairs())
+    teaching, fresh = part_images(meta, WARM, [Streams(3)])
+    seen, unseen = (
+        {tuple(row.tolist()) for row in meta.rows[(part.x_weight + part.y_weight) > 0]} for part in (teaching, fresh)
+    )
+    assert not seen & unseen
+    assert len(seen) == 4 * 14 and len(unseen) == 4 * 6
+
+
+def test_rows_that_are_no_images_are_all_fresh():
+    meta = as_meta_sample([(pair.x, pair.y) for pair in pairs().values()])
+    assert part_images(meta, PRESETS["recommended"].warm_start, [Streams(0)]).fresh is meta
+
+
+def test_too_few_images_are_refused_in_one_sentence():
+    with pytest.raises(ValueError, match=r"A sample of a meta-task has 13 images. Bring at least 14 in each"):
+        part_images(as_meta_sample(pairs(count=13)), WARM, [Streams(0)])
+
+
+def test_repeats_learn_as_if_alone(learned):
+    meta, features, _ = learned
+    both = meta.repeated(2)
+    together, _ = fit_image_features(both, WARM, [Streams(5), Streams(0)])
+    torch.testing.assert_close(together(both.rows)[1], features(meta.rows)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_the_number_of_threads_changes_no_bit():
+    meta, found = as_meta_sample(pairs(classes=3, count=60)), []  # two chunks of images per step
+    settings = replace(WARM, training=ImageTraining(epochs=3))
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        try:
+            with one_thread_per_operation():
+                found.append(fit_image_features(meta, settings, [Streams(0)])[0](meta.rows))
+        finally:
+            torch.set_num_threads(1)
+    assert torch.equal(*found)
+
+
+def test_features_of_held_out_digits_tell_pairs_apart(learned):
+    meta, features, choices = learned
+    assert choices["cross-entropy of fresh images"] < 0.6  # log 2 = 0.69 is what guessing gives
+    assert float(features.prior.max()) > 1
+
+
+def test_images_have_generic_kernels_on_pixels_and_on_features(learned):
+    meta, features, _ = learned
+    pooled = meta.rows[:, 0].float()
+    families = generic_families(features, pooled, 0.6, [Streams(0)])
+    assert sum(family.share * len(family.names) for family in families) == pytest.approx(0.6)
+    assert len({name for family in families for name in family.names}) == 15
+    kernel = beside_generic(features, GaussianKernel(torch.ones(1, 1)), pooled, [Streams(0)])
+    gram = kernel(pooled, pooled)[0]
+    torch.testing.assert_close(gram, gram.T)
+    torch.testing.assert_close(gram.diagonal().float(), torch.ones(len(gram)), rtol=1e-3, atol=1e-3)
+
+
+def test_fewer_columns_have_the_same_distances():
+    x, y = (torch.rand(1, count, 300, generator=torch.Generator().manual_seed(count)) for count in (7, 9))
+    short = same_distances(TwoSample(x, y))
+    assert short.pooled.shape == (1, 16, 16)
+    torch.testing.assert_close(torch.cdist(short.x, short.y), torch.cdist(x, y), rtol=1e-4, atol=1e-4)
+    narrow = TwoSample(x[..., :3], y[..., :3])
+    assert same_distances(narrow) is narrow
+
+
+def deep_kernel(count):
+    cnn = make_cnn(PRESETS["paper"].on(SHAPE).network.convolutions, [Streams(k).torch("w") for k in range(count)])
+    ones = torch.ones(count, dtype=torch.float64)
+    return DeepKernel(cnn, 0.1 * ones, 30 * ones, 0.1 * ones).float()
+
+
+@pytest.mark.parametrize("second_order", [True, False])
+def test_gradients_run_by_run_are_those_of_all_runs_together(second_order):
+    settings = replace(PRESETS["paper"].meta_kl, inner_steps=1, inner_rate=0.01, second_order=second_order)
+    settings = replace(settings, regularisation=1e-3)
+    paired = Paired(deep_kernel(2))
+    images = torch.stack([torch.from_numpy(images[:20]) for images in load_digits_by_class()[:8]]).float()
+    ones = torch.ones(4, 10)
+    support, query = (PairedRows(images[:4, part], images[4:, part], ones) for part in (slice(0, 10), slice(10, 20)))
+    found, value = _gradient_run_by_run(paired, support, query, 2, settings)
+
+    def loss(changed):
+        start = {name: tensor.repeat_interleave(2, dim=0) for name, tensor in (paired.state_dict() | changed).items()}
+        adapted = adapt_state(paired, start, support, settings, 1)
+        return -criterion(paired, adapted, query, settings.regularisation).sum() / 2
+
+    parameters = {name: parameter.detach() for name, parameter in paired.named_parameters()}
+    expected = grad(loss)(parameters)
+    assert float(value.sum()) == pytest.approx(-float(loss(parameters)), rel=1e-4)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-4 * float(gradient.abs().max()))
+
+
+@pytest.mark.parametrize("name", ["paper", "released"])
+def test_deep_kernels_of_images_are_rebuilt_from_their_tensors(name):
+    base = deep_kernel(6).double().requires_grad_(False)
+    map_tensors(base, lambda tensor: tensor.reshape(1, 6, *tensor.shape[1:]))
+    known = Knowledge(kernel=deep_kernel(1).double(), base=base, base_names=tuple("abcdef"))
+    again = rebuild(known.state_dict(), PRESETS[name].on(SHAPE))
+    x = torch.from_numpy(load_digits_by_class()[0][:12])[None]
+    assert torch.equal(again.kernel(x, x), known.kernel(x, x))
+    assert torch.equal(again.base(x[:, None], x[:, None]), base(x[:, None], x[:, None]))
