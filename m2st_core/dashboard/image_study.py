@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +13,7 @@ import pandas as pd
 import torch
 
 from m2st_core.criterion import witness_of_rows
-from m2st_core.device import one_thread_per_operation, resolve_device
+from m2st_core.device import one_core, one_thread_per_operation, resolve_device
 from m2st_core.experiments.spec import Cell, SweepSpec
 from m2st_core.experiments.store import as_rows
 from m2st_core.experiments.summary import summarise
@@ -23,6 +25,7 @@ from m2st_core.tasks import ImageTask, Setting, make_task
 from m2st_core.types import Progress
 
 EXPLAINED = "Meta-MKL"
+FEW_PIXELS = 1000  # below, one core is as fast as several
 TRAINING_WEIGHT = 4  # of a training on meta-tasks, in cells
 CLASSES_SHOWN = 20
 
@@ -100,6 +103,10 @@ class ImageStudy:
 
     def run(self, progress: Progress | None = None) -> ImagesFound:
         """Train each learner once, measure every method at every size, then look at what was learned."""
+        with one_core() if math.prod(self.target.shape) < FEW_PIXELS else nullcontext():
+            return self._run(progress)
+
+    def _run(self, progress: Progress | None) -> ImagesFound:
         device = str(resolve_device())
         cells = list(self.spec.cells())
         learners = {cell.learner.key: cell.learner for cell in cells if cell.learner is not None}
