@@ -198,7 +198,8 @@ def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", n
     store = Store()
     cost = predict(spec, frozenset(store.results(spec.cells())))
     if cost.cells:
-        print(f"{cost.cells} cells to compute, about {cost.seconds:.0f} s of one core.", file=sys.stderr)
+        gpu = "" if cost.gpu_seconds is None else f"; on a GPU perhaps {cost.gpu_seconds:.0f} s"
+        print(f"{cost.cells} cells to compute, about {cost.seconds:.0f} s of one core{gpu}.", file=sys.stderr)
     executor = make_executor(options.executor, options.address, options.workers)
     try:
         rows = run_sweep(spec, store, executor, name=name, progress=show_progress)

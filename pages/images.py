@@ -5,7 +5,7 @@ import streamlit as st
 from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.image_controls import ask_source, ask_study, ask_target
 from m2st_core.dashboard.image_results import show_examples, show_found
-from m2st_core.dashboard.sweeps import duration
+from m2st_core.dashboard.sweeps import duration, gpu_in_words
 from m2st_core.dashboard.watching import watch_job
 from m2st_core.experiments.cost import predict
 
@@ -31,9 +31,10 @@ def main() -> None:
         return
     st.subheader("Two samples")
     show_examples(study)
-    st.subheader("Train and test")
     if st.session_state.get("images_trained") != study:
-        st.write(f"About **{duration(predict(study.spec).seconds)}** with these settings.")
+        cost = predict(study.spec)
+        st.subheader("Train and test")
+        st.write(f"About **{duration(cost.seconds)}** of one core with these settings{gpu_in_words(cost)}.")
         if st.button("Train", type="primary", key="images_go", help="Learn from the class pairs, then measure power."):
             st.session_state["images_trained"] = study
             st.rerun()

@@ -94,7 +94,7 @@ def _largest(values: Mapping[tuple[str, str], float]) -> str:
 
 def show_classes(seen: Seen) -> None:
     """The mean witness value of each class."""
-    st.subheader("What the kernel makes of each class")
+    st.subheader("Witness by class")
     table = seen.classes
     alt = f"Mean witness value by class: from {table['class'].iloc[0]} ({table['mean'].iloc[0]:.2g}, typical of P) to "
     alt += f"{table['class'].iloc[-1]} ({table['mean'].iloc[-1]:.2g}, typical of Q)."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from m2st_core.experiments.spec import LIMIT, SweepSpec
 from m2st_core.registry import Registry
@@ -38,14 +38,15 @@ class PaperExperiment:
         return found
 
 
-def _pair(**settings: object) -> tuple[SweepSpec, SweepSpec]:
+def _pair(**settings: Any) -> tuple[SweepSpec, SweepSpec]:
     """The same sweep at both scales."""
-    full = SweepSpec(m_te=SIZES, repeats=20, tests=100).with_(**settings)
+    settings = {"m_te": SIZES, "repeats": 20, "tests": 100} | settings
+    full = SweepSpec(**settings)
     sizes = tuple(m for m in full.m_te if m in QUICK_SIZES) or full.m_te
     return full.with_(repeats=2, tests=20, n_permutations=99, m_te=sizes, m_tr=full.m_tr[:1]), full
 
 
-def _sweep(name: str, title: str, kind: Kind, note: str = "", **settings: object) -> PaperExperiment:
+def _sweep(name: str, title: str, kind: Kind, note: str = "", **settings: Any) -> PaperExperiment:
     return PaperExperiment(name, title, kind, *_pair(**settings), note=note)
 
 
