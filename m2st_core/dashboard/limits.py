@@ -18,7 +18,7 @@ def check_limits(spec: SweepSpec) -> None:
     Traceback (most recent call last):
     m2st_core.experiments.spec.SpecError: m_te=100,000 is too large: 5,000 rows is the most that is run here.
     """
-    problems = [spec.missing_data] if spec.missing_data else []
+    problems = []
     if spec.size > MOST_CELLS:
         problems.append(f"The grid has {spec.size:,} points, and {MOST_CELLS:,} is the most that is run here.")
     for name in ("m_te", "m_tr", "rows_per_task"):

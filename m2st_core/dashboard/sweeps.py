@@ -62,6 +62,8 @@ def _is_open(session: str) -> bool:
 def start(spec: SweepSpec, name: str = "") -> str | None:
     """Put a sweep in the queue; its run's id, or None after saying why not."""
     try:
+        if spec.missing_data:
+            raise SpecError(spec.missing_data)
         check_limits(spec)
         return sweep_queue().submit(spec, session_name(), name)
     except (QueueFull, SpecError) as error:

@@ -40,8 +40,8 @@ class PaperExperiment:
 
 def _pair(**settings: Any) -> tuple[SweepSpec, SweepSpec]:
     """The same sweep at both scales."""
-    settings = {"m_te": SIZES, "repeats": 20, "tests": 100} | settings
-    full = SweepSpec(**settings)
+    chosen: dict[str, Any] = {"m_te": SIZES, "repeats": 20, "tests": 100} | settings
+    full = SweepSpec(**chosen)
     sizes = tuple(m for m in full.m_te if m in QUICK_SIZES) or full.m_te
     return full.with_(repeats=2, tests=20, n_permutations=99, m_te=sizes, m_tr=full.m_tr[:1]), full
 
