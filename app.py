@@ -7,6 +7,7 @@ from m2st_core.dashboard.status import show_status
 PAGES = {
     "pages/start.py": ("Start", "🏠"),
     "pages/learn.py": ("Learn", "🎓"),
+    "pages/your_data.py": ("Your data", "🧪"),
     "pages/one_test.py": ("One test", "🔬"),
     "pages/power_lab.py": ("Power lab", "📈"),
     "pages/weights.py": ("Weights", "⚖️"),

@@ -10,26 +10,40 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import pandas as pd
 
-from m2st_core import METHODS, PRESETS, load_learner, meta_train, two_sample_test
+from m2st_core import METHODS, PRESETS, meta_train
 from m2st_core.experiments.cost import predict
 from m2st_core.experiments.executors import make_executor
 from m2st_core.experiments.gamma import GAMMA, GammaSpec, run_gamma, summarise_gamma
+from m2st_core.experiments.own_data import Plan, carry_out
 from m2st_core.experiments.paper import PAPER
 from m2st_core.experiments.spec import SweepSpec
 from m2st_core.experiments.store import Store
 from m2st_core.experiments.summary import as_text, null_band, published_gamma, summarise
 from m2st_core.experiments.sweep import SweepFailed, SweepProgress, run_sweep
 from m2st_core.figures import FIGURES, gamma_figure, power_figure, type_1_figure
+from m2st_core.reports import Origin, as_command, as_python, html_report
 from m2st_core.tasks import size_unit
-from m2st_core.tasks.tables import read_csv_pair, read_meta_csv
+from m2st_core.tasks.tables import (
+    EXAMPLES,
+    MISSING_CHOICES,
+    SCALING_CHOICES,
+    CleanData,
+    Cleaning,
+    Upload,
+    prepare,
+    read_files,
+    save_encoding,
+)
+from m2st_core.testing.learner_zip import open_learner
 from m2st_core.types import Cancelled, TestResult
 
-BENCHMARKS = "permutation, calibration, power, adaptation, transfer, meta, images, cifar, sweep"
+BENCHMARKS = "permutation, calibration, power, adaptation, transfer, recommend, uploads, meta, images, cifar, sweep"
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -45,11 +59,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="m2st_core", description="Two-sample tests with learned kernels.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="test|meta-train|sweep|paper|runs|bench")
 
-    test = commands.add_parser("test", help="test whether the rows of two CSV files come from the same distribution")
-    test.add_argument("p", metavar="P.csv", help="rows of the first sample")
-    test.add_argument("q", metavar="Q.csv", help="rows of the second sample")
-    names = ", ".join(name for name, method in METHODS.items() if not method.needs_meta)
-    test.add_argument("--method", default="MMD-D", help=f"one of {names} (default MMD-D)")
+    test = commands.add_parser("test", help="test whether the rows of two tables come from the same distribution")
+    test.add_argument("files", metavar="P.csv Q.csv", nargs="*", help="the two samples, or one file and --group-column")
+    test.add_argument("--example", default="", help=f"instead of files, one of {', '.join(EXAMPLES)}")
+    test.add_argument("--meta", nargs="+", metavar="META.csv", help="related tasks, for methods that learn from them")
+    test.add_argument("--task-column", default="task", help="the column of META.csv that names the task")
+    test.add_argument("--meta-group-column", help="the group column of META.csv (default: as in the target, or group)")
+    test.add_argument("--method", default="MMD-D", help=f"one of {', '.join(METHODS)} (default MMD-D)")
     test.add_argument("--alpha", type=float, default=0.05, help="level of the test (default 0.05)")
     test.add_argument("--permutations", type=int, default=999, help="number of random relabellings (default 999)")
     test.add_argument("--train-fraction", type=float, default=0.5, help="share of rows to learn from (default 0.5)")
@@ -57,17 +73,31 @@ def build_parser() -> argparse.ArgumentParser:
     test.add_argument("--seed", type=int, default=0, help="fixes split, learning and permutations (default 0)")
     test.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     test.add_argument("--json", action="store_true", help="print one JSON object")
-
-    test.add_argument("--learner", help="folder of a learner made by meta-train; it brings its method and preset")
+    test.add_argument("--learner", default="", help="folder or ZIP of a learner; it brings its method and preset")
+    test.add_argument("--secondary", nargs="+", default=(), metavar="METHOD", help="further tests, corrected by Holm")
+    test.add_argument("--block-column", help="labels are permuted within the values of this column only")
+    test.add_argument("--report", metavar="REPORT.html", help="write everything into one HTML file")
 
     train = commands.add_parser("meta-train", help="learn from related tasks, to test targets with --learner")
-    train.add_argument("meta", metavar="META.csv", help="columns task, group (two values per task) and the features")
+    help_meta = "columns task, group (two values per task) and the features; or one file per task, or a ZIP of them"
+    train.add_argument("meta", metavar="META.csv", nargs="+", help=help_meta)
     meta_names = ", ".join(name for name, method in METHODS.items() if method.adapt)
     train.add_argument("--method", default="Meta-FUSE", help=f"one of {meta_names} (default Meta-FUSE)")
     train.add_argument("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
     train.add_argument("--out", required=True, help="folder for the learner")
     train.add_argument("--seed", type=int, default=0, help="fixes the learning (default 0)")
     train.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+
+    for command in (test, train):
+        command.add_argument("--group-column", help="the column whose two values say the group, in a file with both")
+        command.add_argument(
+            "--missing", help=f"missing cells: {', '.join(map(repr, MISSING_CHOICES))} (default refuse)"
+        )
+        command.add_argument("--scaling", help=f"{', '.join(map(repr, SCALING_CHOICES))} (default standard)")
+        command.add_argument(
+            "--levels", type=int, help="categories of a column that get an indicator each (default 20)"
+        )
+        command.add_argument("--leave-out", nargs="+", metavar="COLUMN", help="columns not to compare")
 
     sweep = commands.add_parser("sweep", help="run a grid of tests described by a TOML file")
     sweep.add_argument("spec", metavar="SPEC.toml")
@@ -92,32 +122,79 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run_test(options: argparse.Namespace) -> None:
-    """Read, test, print."""
-    x, y = read_csv_pair(options.p, options.q)
-    columns = ", ".join(map(str, x.columns)) if isinstance(x.columns[0], str) else f"{x.shape[1]} (no header)"
-    settings = {
-        "alpha": options.alpha,
-        "n_permutations": options.permutations,
-        "train_fraction": options.train_fraction,
-        "seed": options.seed,
-        "device": options.device,
+    """Read, test, print; write the report where one is wanted."""
+    learner, encoding = open_learner(options.learner) if options.learner else (None, None)
+    usual = encoding.cleaning if encoding else Cleaning(scaling="none") if learner else Cleaning()
+    cleaning = chosen_cleaning(options, usual)
+    roles = (options.group_column, options.task_column, options.meta_group_column)
+    origin = Origin(tuple(options.files), tuple(options.meta or ()), options.example, *roles, options.learner)
+    data = prepare(origin.upload(), cleaning, encoding)
+    plan = Plan(
+        primary=options.method if learner is None else learner.method,
+        secondary=tuple(options.secondary),
+        alpha=options.alpha,
+        n_permutations=options.permutations,
+        train_fraction=options.train_fraction,
+        seed=options.seed,
+        preset=options.preset if learner is None else learner.preset,
+    )
+    outcome = carry_out(data, plan, learner=learner, explained=bool(options.report), device=options.device)
+    if options.report:
+        python, command = as_python(origin, cleaning, plan), as_command(origin, cleaning, plan, options.report)
+        write_text(options.report, html_report(outcome, python=python, command=command))
+    secondary = outcome.analysis.secondary
+    if options.json:
+        found = outcome.analysis.primary.to_dict()
+        more = [{"method": v.result.method, "p_value": v.result.p_value, "holm": v.adjusted_p_value} for v in secondary]
+        print(json.dumps(found | ({"secondary": more} if more else {}), ensure_ascii=False))
+        return
+    print("\n".join([describe(outcome.analysis.primary, data), *(f"secondary  {v.sentence}" for v in secondary)]))
+    if options.report:
+        print(f"report     {options.report}")
+
+
+def write_text(path: str, text: str) -> None:
+    """A file, or a ValueError that says why it can not be written."""
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{path} can not be written: {error.strerror}.") from None
+
+
+def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
+    """The usual choices, changed by those of the command line."""
+    given = {
+        "missing": options.missing,
+        "scaling": options.scaling,
+        "levels": options.levels,
+        "left_out": options.leave_out and tuple(options.leave_out),
+        "block": options.block_column if options.command == "test" else None,
     }
-    if options.learner:
-        result = load_learner(options.learner).test(x, y, **settings)
-    else:
-        result = two_sample_test(x, y, method=options.method, preset=options.preset, **settings)
-    print(json.dumps(result.to_dict(), ensure_ascii=False) if options.json else describe(result, columns))
+    chosen = {name: value for name, value in given.items() if value is not None}
+    fixed = [
+        f"--{name.replace('left_out', 'leave-out')}" for name in ("scaling", "levels", "left_out") if name in chosen
+    ]
+    if options.command == "test" and options.learner and fixed:
+        raise ValueError(f"{fixed[0]} was chosen when the learner was trained. Leave it out.")
+    return replace(usual, **chosen)
 
 
 def run_meta_train(options: argparse.Namespace) -> None:
     """Read, learn, save."""
-    tasks = read_meta_csv(options.meta)
-    learner = meta_train(options.method, tasks, preset=options.preset, seed=options.seed, device=options.device)
+    data = prepare(
+        Upload((), read_files(options.meta), related_group=options.group_column), chosen_cleaning(options, Cleaning())
+    )
+    learner = meta_train(options.method, data.tasks, preset=options.preset, seed=options.seed, device=options.device)
     learner.save(options.out)
-    print(f"{options.method} learned from {len(tasks)} tasks with {learner.columns} columns; saved in {options.out}")
+    save_encoding(data.encoding, options.out)
+    print(
+        f"{options.method} learned from {len(data.tasks)} tasks with {learner.columns} columns; saved in {options.out}"
+    )
+    for note in data.decisions:
+        print(f"note: {note}")
 
 
-def describe(result: TestResult, columns: str) -> str:
+def describe(result: TestResult, data: CleanData) -> str:
     """The result for people."""
     lines = [result.sentence, ""]
     if result.by_permutation:
@@ -130,13 +207,13 @@ def describe(result: TestResult, columns: str) -> str:
         lines.append(f"criterion  {result.criterion:.4g} (Ĵ on the test rows: signal over noise)")
     learned = f"learned on {result.n_train[0]} + {result.n_train[1]} rows, " if any(result.n_train) else ""
     lines.append(f"rows       {learned}tested on {result.n_test[0]} + {result.n_test[1]}")
-    lines.append(f"columns    {columns}")
+    lines.append(f"columns    {', '.join(data.features)}")
     lines.append(f"settings   {result.method}, preset {result.preset}, seed {result.seed}, {result.device}")
     heavy = sorted(result.weights.items(), key=lambda item: -item[1])[:5]
     if heavy:
         lines.append("weights β  " + ", ".join(f"{name} {weight:.2f}" for name, weight in heavy if weight > 0.005))
     lines.append(f"time       {result.seconds:.2f} s")
-    return "\n".join(lines + [f"note       {note}" for note in result.notes])
+    return "\n".join(lines + [f"note       {note}" for note in (*data.decisions, *result.notes)])
 
 
 def run_sweep_command(options: argparse.Namespace) -> None:

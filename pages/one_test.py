@@ -32,25 +32,9 @@ def ask() -> SingleTest:
         m = controls.pick_size("Rows of y (m)", "m", LARGEST_SAMPLE, "Rows drawn from Q, per sample; n ≠ m is fine.")
     method = controls.pick_method()
     with st.expander("Advanced"):
-        alpha = st.slider("Level α", 0.01, 0.2, 0.05, 0.01, key="alpha", bind="query-params", help="Reject when p ≤ α.")
-        n_permutations = st.select_slider(
-            "Permutations B",
-            [99, 199, 499, 999, 1999, 4999],
-            999,
-            key="permutations",
-            bind="query-params",
-            help="Random relabellings behind the p-value. More make it steadier; the smallest p is 1/(B+1).",
-        )
-        train_fraction = st.slider(
-            "Share of rows to learn from",
-            0.1,
-            0.9,
-            0.5,
-            0.1,
-            key="train",
-            bind="query-params",
-            help="For methods that learn: more rows teach a better kernel, fewer are left to test.",
-        )
+        alpha = controls.pick_alpha()
+        n_permutations = controls.pick_permutations()
+        train_fraction = controls.pick_train_fraction()
         preset = st.selectbox(
             "Preset",
             list(PRESETS),

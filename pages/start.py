@@ -18,7 +18,11 @@ DOORS = (  # the first of the pages that is there
         "How often does which test find a difference, with how many rows?",
         ("pages/power_lab.py", "pages/weights.py"),
     ),
-    ("Test my data", "One pair of samples, one method, one p-value, and where it comes from.", ("pages/one_test.py",)),
+    (
+        "Test my data",
+        "From your files to an answer you can defend, with or without a history of similar comparisons.",
+        ("pages/your_data.py", "pages/one_test.py"),
+    ),
 )
 
 

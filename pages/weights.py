@@ -26,45 +26,40 @@ def ask() -> WeightsStudy:
             bind="query-params",
             help="The target's difference. 0: P and Q are the same, and no kernel has anything to find.",
         )
-        closeness = st.select_slider(
+        closeness = controls.pick_from(
             "Closeness C",
+            "weights_closeness",
             (0.1, 0.2, 0.3, 0.4, 0.5),
             0.3,
-            key="weights_closeness",
-            bind="query-params",
-            help="Meta-tasks have Δ from 0.6−C to 0.7−C. Small C: much like the paper's target Δ=0.7.",
+            "Meta-tasks have Δ from 0.6−C to 0.7−C. Small C: much like the paper's target Δ=0.7.",
         )
-        n_tasks = st.select_slider(
+        n_tasks = controls.pick_from(
             "Meta-tasks N",
+            "weights_tasks",
             (10, 20, 40, 100),
             40,
-            key="weights_tasks",
-            bind="query-params",
-            help="How many related comparisons teach the kernels; ten of them, at random, give a base kernel each.",
+            "How many related comparisons teach the kernels; ten of them, at random, give a base kernel each.",
         )
-        rows = st.select_slider(
+        rows = controls.pick_from(
             "Rows per meta-task, per mode",
+            "weights_rows",
             (20, 50, 100, 200),
             50,
-            key="weights_rows",
-            bind="query-params",
-            help="Each meta-task's samples have twice as many rows, as there are two modes.",
+            "Each meta-task's samples have twice as many rows, as there are two modes.",
         )
-        m_tr = st.select_slider(
+        m_tr = controls.pick_from(
             "Training rows m_tr, per mode",
+            "weights_m_tr",
             SIZES,
             50,
-            key="weights_m_tr",
-            bind="query-params",
-            help="Target rows from which β is learned. Fewer: β is noisier, and the test leans on the meta-tasks.",
+            "Target rows from which β is learned. Fewer: β is noisier, and the test leans on the meta-tasks.",
         )
-        repeats = st.select_slider(
+        repeats = controls.pick_from(
             "Training samples",
+            "weights_repeats",
             (5, 10, 20, 40),
             10,
-            key="weights_repeats",
-            bind="query-params",
-            help="How many times a training sample is drawn, to see how β varies.",
+            "How many times a training sample is drawn, to see how β varies.",
         )
         return WeightsStudy(closeness, n_tasks, rows, delta, m_tr, repeats, SIZES, controls.pick_seed())
 

@@ -8,6 +8,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ROOMS = {
     "registry": 0,
+    "version": 0,
     "types": 0,
     "rng": 0,
     "device": 0,
@@ -19,7 +20,8 @@ ROOMS = {
     "testing": 5,
     "experiments": 6,
     "figures": 7,
-    "dashboard": 8,
+    "reports": 8,
+    "dashboard": 9,
 }
 CORE = sorted((ROOT / "m2st_core").rglob("*.py"))
 FRONT = [ROOT / "app.py", *sorted((ROOT / "pages").glob("*.py"))]

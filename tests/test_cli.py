@@ -69,12 +69,12 @@ def test_awkward_readers_do_no_harm(files):
 
 
 def test_bad_usage_gives_one_line_and_code_2(capsys):
-    for arguments in ([], ["test"], ["test", "a", "b", "--alpha", "x"], ["tset", "a", "b"]):
+    for arguments in ([], ["test", "a", "b", "--alpha", "x"], ["tset", "a", "b"]):
         with pytest.raises(SystemExit) as caught:
             main(arguments)
         assert caught.value.code == 2
         assert capsys.readouterr().err.count("\n") == 1
-    assert main(["bench", "nothing"]) == 2
+    assert main(["bench", "nothing"]) == 2 and main(["test"]) == 2
 
 
 def test_a_fresh_process_and_other_threads_give_the_same_bits(files):
@@ -114,6 +114,79 @@ def test_meta_train_then_test(files, tmp_path, capsys):
     meta.write_text("task,a\nx,1\n")
     assert main(["meta-train", str(meta), "--out", out]) == 2
     assert "a column called 'group' is needed" in capsys.readouterr().err
+
+
+@pytest.fixture
+def table(tmp_path):
+    """One table of two groups, with a category and a missing cell."""
+    generator = np.random.default_rng(2)
+    lines = ["a;colour;arm", ";red;old"]
+    for arm, shift in (("old", 0.0), ("new", 2.0)):
+        lines += [
+            f"{v:.3f};{'red' if v > 1 else 'blue'};{arm}".replace(".", ",") for v in generator.normal(shift, 1, 30)
+        ]
+    path = tmp_path / "DATA.csv"
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+@pytest.fixture
+def history(tmp_path):
+    """Related tasks as files of their own."""
+    generator = np.random.default_rng(3)
+    paths = []
+    for task in ("north", "south"):
+        lines = ["a,colour,arm"]
+        for arm in ("old", "new"):
+            lines += [f"{v},{'red' if v > 1 else 'blue'},{arm}" for v in generator.normal(2 * (arm == "new"), 1, 20)]
+        path = tmp_path / f"{task}.csv"
+        path.write_text("\n".join(lines))
+        paths.append(str(path))
+    return paths
+
+
+def test_one_file_with_a_group_column(table, capsys):
+    base = ["test", table, "--group-column", "arm", "--method", "MMD-M"]
+    assert main(base) == 2
+    assert "DATA.csv: row 2, column 'a': the cell is empty" in capsys.readouterr().err
+    for missing, rows, columns in (
+        ("drop rows", 30, "a, colour"),
+        ("median and indicator", 31, "a, a is missing, colour"),
+    ):
+        assert main([*base, "--missing", missing, "--scaling", "robust"]) == 0
+        out = capsys.readouterr().out
+        assert "Evidence of a difference" in out and f"tested on {rows} + 30" in out and f"columns    {columns}" in out
+        assert "median and interquartile range" in out
+
+
+def test_related_tasks_from_files_at_once_or_before(table, history, tmp_path, capsys):
+    base = ["test", table, "--group-column", "arm", "--missing", "drop rows", "--json"]
+    assert main([*base, "--meta", *history, "--method", "Meta-WiTS"]) == 0
+    at_once = json.loads(capsys.readouterr().out)
+    assert at_once["rejected"] and at_once["n_test"] == [15, 15]
+    out = str(tmp_path / "learner")
+    assert main(["meta-train", *history, "--group-column", "arm", "--method", "Meta-WiTS", "--out", out]) == 0
+    assert "learned from 2 tasks with 4 columns" in capsys.readouterr().out
+    assert main([*base, "--learner", out]) == 0
+    before = json.loads(capsys.readouterr().out)
+    assert before["p_value"] == at_once["p_value"] and before["statistic"] == at_once["statistic"]
+    assert main([*base, "--learner", out, "--scaling", "none"]) == 2
+    assert "--scaling was chosen when the learner was trained" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "two files, or one with --group-column"),
+        (["--group-column", "farm"], "there is no column called 'farm'"),
+        (["--group-column", "colour", "--missing", "guess"], "missing must be one of"),
+        (["--group-column", "arm", "--meta", "nowhere.csv"], "nowhere.csv: there is no such file"),
+    ],
+)
+def test_bad_tables_give_one_line_and_code_2(table, capsys, arguments, message):
+    assert main(["test", table, *arguments]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err and captured.err.count("\n") == 1
 
 
 TINY = """
@@ -171,3 +244,52 @@ def test_bad_experiments_are_one_line_and_exit_code_2(arguments, message, tmp_pa
     monkeypatch.delenv("M2ST_DATA", raising=False)
     assert main(arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def grouped(path, count=40, tasks=()):
+    """One file with a group column, a site, and tasks if there are any."""
+    generator = np.random.default_rng(4)
+    lines = ["a,b,g,site" + (",task" if tasks else "")]
+    for task in tasks or ("",):
+        for i in range(count):
+            a, b = generator.standard_normal(2) + 2 * (i % 2)
+            lines.append(f"{a:.4f},{b:.4f},{'old' if i % 2 else 'new'},{i % 3}" + (f",{task}" if tasks else ""))
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def test_a_report_is_written_with_related_tasks_secondary_tests_and_blocks(tmp_path, capsys):
+    data, meta = grouped(tmp_path / "DATA.csv"), grouped(tmp_path / "META.csv", tasks=("n", "s", "w"))
+    report = tmp_path / "report.html"
+    command = ["test", "--group-column", "g", data, "--meta", meta, "--method", "Meta-WiTS", "--report", str(report)]
+    assert main([*command, "--secondary", "MMD-M", "--block-column", "site", "--seed", "5"]) == 0
+    out = capsys.readouterr().out
+    assert "Meta-WiTS gives p=" in out and "by MMD-M (secondary): Holm-corrected" in out
+    p = next(line for line in out.splitlines() if line.startswith("p-value")).split()[1]
+    text = report.read_text(encoding="utf-8")
+    assert f"p = {p}" in text and "seed 5" in text and "Permutation p-values" in text and "3 blocks of" in text
+    assert main([*command[:-1], str(tmp_path / "nowhere" / "report.html")]) == 2
+    assert "can not be written" in capsys.readouterr().err
+
+
+def test_an_example_needs_no_files(files, capsys):
+    assert main(["test", "--example", "diabetes", "--method", "MMD-M"]) == 0
+    assert "on 18 and 34 test rows" in capsys.readouterr().out
+    assert main(["test", "--example", "diabets"]) == 2 and "Did you mean" in capsys.readouterr().err
+    assert main(["test", *files, "--example", "diabetes"]) == 2 and "not both" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--block-column", "nothing"], "there is no column called 'nothing'"),
+        (["--block-column", "site", "--method", "ME"], "can not honour blocks"),
+        (["--leave-out", "a", "b", "site"], "no column can be compared"),
+        (["--levels", "0"], "levels must be"),
+        (["--secondary", "MMD-D"], "named twice"),
+    ],
+)
+def test_bad_choices_about_a_file_are_one_line(tmp_path, capsys, more, message):
+    assert main(["test", grouped(tmp_path / "DATA.csv"), "--group-column", "g", *more]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err and captured.err.count("\n") == 1 and not captured.out

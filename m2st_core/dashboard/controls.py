@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import streamlit as st
 
 from m2st_core.tasks import TASKS, Parameter, Setting
 from m2st_core.testing import METHODS
+
+Number = TypeVar("Number", int, float)
 
 
 def pick_task() -> str:
@@ -45,6 +49,11 @@ def pick_size(label: str, key: str, maximum: int, help: str) -> int:
     return int(st.number_input(label, 4, maximum, 100, 10, key=key, bind="query-params", help=help))
 
 
+def pick_from(label: str, key: str, options: tuple[Number, ...], default: Number, help: str) -> Number:
+    """One of a few numbers."""
+    return st.select_slider(label, options, default, key=key, bind="query-params", help=help)
+
+
 def pick_method() -> str:
     """A registered method that needs no meta-tasks."""
     name: str = st.selectbox(
@@ -58,7 +67,43 @@ def pick_method() -> str:
     return name
 
 
-def pick_seed() -> int:
+def pick_alpha(prefix: str = "") -> float:
+    """The level."""
+    label, key = "Level α", f"{prefix}alpha"
+    return float(st.slider(label, 0.01, 0.2, 0.05, 0.01, key=key, bind="query-params", help="Reject when p ≤ α."))
+
+
+def pick_permutations(prefix: str = "") -> int:
+    """The number of permutations."""
+    return int(
+        st.select_slider(
+            "Permutations B",
+            [99, 199, 499, 999, 1999, 4999],
+            999,
+            key=f"{prefix}permutations",
+            bind="query-params",
+            help="Random relabellings behind the p-value. More make it steadier; the smallest p is 1/(B+1).",
+        )
+    )
+
+
+def pick_train_fraction(prefix: str = "") -> float:
+    """The share of rows that teach."""
+    return float(
+        st.slider(
+            "Share of rows to learn from",
+            0.1,
+            0.9,
+            0.5,
+            0.1,
+            key=f"{prefix}train",
+            bind="query-params",
+            help="For methods that learn: more rows teach a better kernel, fewer are left to test.",
+        )
+    )
+
+
+def pick_seed(prefix: str = "") -> int:
     """The seed of everything on the page."""
     return int(
         st.number_input(
@@ -67,7 +112,7 @@ def pick_seed() -> int:
             2**31 - 1,
             0,
             1,
-            key="seed",
+            key=f"{prefix}seed",
             bind="query-params",
             help="Fixes the samples, the split, the learning and the permutations. Another seed is another experiment.",
         )

@@ -89,7 +89,7 @@ class JobManager:
     def __init__(self, workers: int = 2) -> None:
         self._pool = ThreadPoolExecutor(workers)
         self._jobs: OrderedDict[Hashable, Job] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a session may be collected, and forgotten, at any moment
 
     def submit(self, key: Hashable, function: Callable[[Progress], Any]) -> Job:
         """The job of this key, in whatever state it is; a new one if there is none."""
@@ -110,6 +110,12 @@ class JobManager:
             if job is not None and job.state != "done":
                 job.cancel()
                 del self._jobs[key]
+
+    def forget(self, owner: Hashable) -> None:
+        """Stop and forget all jobs whose key begins with this owner, and with them the data they hold."""
+        with self._lock:
+            for key in [key for key in self._jobs if isinstance(key, tuple) and key[0] == owner]:
+                self._jobs.pop(key).cancel()
 
 
 @st.cache_resource

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import uuid
+import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
 
 import streamlit as st
 
-from m2st_core.dashboard.jobs import Job, job_manager
+from m2st_core.dashboard.jobs import Job, JobManager, job_manager
 from m2st_core.types import Progress
 
 POLL_SECONDS = 0.5
 QUICK_SECONDS = 0.8
 
 
+class Session:
+    """Lives in a browser session's state, and takes the session's jobs along when it goes."""
+
+    def __init__(self, manager: JobManager) -> None:
+        self.id = uuid.uuid4().hex
+        weakref.finalize(self, manager.forget, self.id)
+
+
 def watch_job(page: str, settings: Hashable, function: Callable[[Progress], Any], doing: str) -> Job:
     """The job of these settings, with its progress and a way to cancel or retry it; results are the page's to show.
 
-    Settings of another session, or of another page, never share a job with these.
+    Settings of another session, or of another page, never share a job with these. Jobs end with their session.
     """
-    key = (st.session_state.setdefault("session", object()), page, settings)
+    if "session" not in st.session_state:
+        st.session_state["session"] = Session(job_manager())
+    key = (st.session_state["session"].id, page, settings)
     previous = st.session_state.get(f"{page}_job")
     if previous not in (None, key):
         job_manager().drop(previous)

@@ -17,7 +17,7 @@ from m2st_core.dashboard.lessons import AXIS, PLACES, on_plane
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.experiments.trial import draw_targets
 from m2st_core.learners.ascent import part_of
-from m2st_core.learners.bank import GENERIC_NAMES, KernelBank
+from m2st_core.learners.bank import KernelBank, is_generic
 from m2st_core.learners.knowledge import AGGREGATE
 from m2st_core.learners.meta_mkl import Adapted, base_bank, mixture
 from m2st_core.learners.weights import kernel_terms
@@ -147,7 +147,7 @@ def _table(bank: KernelBank, first: TwoSample, ours: Adapted, best: Adapted) -> 
     beta = np.array([ours.weights[0][name] for name in names])
     terms = kernel_terms(bank, PairedRows(first.x, first.y, torch.ones_like(first.x[..., 0])))
     influence = beta * terms.null_deviation[0].numpy()
-    generic = np.isin(names, GENERIC_NAMES)
+    generic = np.array([is_generic(name) for name in names])
     kind = np.where(generic, "generic", np.where(np.array(names) == AGGREGATE, "aggregate", "task"))
     table = pd.DataFrame(
         {

@@ -1,7 +1,9 @@
 """Room 7: numbers → plotly figures."""
 
 from m2st_core.figures.bounds import bound_course_figure, bound_terms_figure
+from m2st_core.figures.columns import bars_figure, levels_figure, numbers_figure
 from m2st_core.figures.compare import compare_figure
+from m2st_core.figures.explain import history_figure, importance_figure, witness_figure
 from m2st_core.figures.filling import filling_figure, settling_figure
 from m2st_core.figures.heat import heat_figure
 from m2st_core.figures.images import class_witness_figure, image_grid, pair_figure
@@ -29,6 +31,7 @@ from m2st_core.figures.weights import criterion_figure, share_figure, weight_spr
 __all__ = [
     "FIGURES",
     "ablation_figure",
+    "bars_figure",
     "bound_course_figure",
     "bound_terms_figure",
     "class_witness_figure",
@@ -41,9 +44,13 @@ __all__ = [
     "gamma_power_figure",
     "gamma_spread_figure",
     "heat_figure",
+    "history_figure",
     "image_grid",
+    "importance_figure",
     "learning_size_figure",
+    "levels_figure",
     "null_figure",
+    "numbers_figure",
     "p_value_strip",
     "pair_figure",
     "power_figure",
@@ -55,4 +62,5 @@ __all__ = [
     "type_1_figure",
     "weight_spread_figure",
     "weights_figure",
+    "witness_figure",
 ]

@@ -15,6 +15,7 @@ DIVERGING = (  # Q's colour below zero, P's above, and nothing at zero, so that 
     (1.0, "rgba(0,114,178,1)"),
 )
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800")
+LONGEST_LABEL = 40
 DASHES = ("solid", "dash", "dot", "dashdot")
 ORDER = (
     "Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D", "MMD-O", "C2ST-L", "C2ST-S", "MMD-FUSE", "Meta-Witness", "Meta-FUSE",
@@ -30,6 +31,17 @@ def colour_of(method: str) -> str:
 def dash_of(method: str) -> str:
     """Methods that share a colour differ in their lines."""
     return DASHES[ORDER.index(method) // len(COLOURS) % len(DASHES)] if method in ORDER else "dot"
+
+
+def as_text(words: object, longest: int = LONGEST_LABEL) -> str:
+    """Words from a file as plotly shows them letter by letter: no tags, no entities, and not too long.
+
+    >>> as_text("<b>a</b> & b")
+    '&lt;b&gt;a&lt;/b&gt; &amp; b'
+    """
+    short = " ".join(str(words).split())
+    short = short if len(short) <= longest else short[: longest - 1] + "…"
+    return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("$", "&#36;")
 
 
 def laid_out(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380) -> go.Figure:

@@ -17,7 +17,8 @@ from m2st_core.types import Progress
 
 WIDTHS = 10  # of each family
 FACTORS = (0.0625, 0.25, 1.0, 4.0, 16.0)
-GENERIC_NAMES = tuple(f"Gaussian, {factor:g}·median" for factor in FACTORS)
+GENERIC = "Gaussian"
+GENERIC_NAMES = tuple(f"{GENERIC}, {factor:g}·median" for factor in FACTORS)
 DISTANCE_ROWS = 500
 
 
@@ -65,6 +66,11 @@ def generic_family(pooled: Tensor, share: float, streams: Sequence[Streams]) -> 
     """What stands beside learned kernels: Gaussian ones from σ²/16 to 16σ², σ² the median of pooled rows (R, N, d)."""
     width = median_width(pooled, streams)[:, None] * torch.tensor(FACTORS).to(pooled)
     return Family(GaussianKernel(width), GENERIC_NAMES, share / len(FACTORS))
+
+
+def is_generic(name: str) -> bool:
+    """Whether a kernel of this name learned nothing from meta-tasks about how samples differ."""
+    return name.startswith(GENERIC)
 
 
 def _widths(rows: Tensor, norm: float) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from m2st_core.kernels import ComposedKernel, GaussianKernel, Kernel, MixtureKernel
 from m2st_core.learners.ascent import draw_rows
-from m2st_core.learners.bank import Family, KernelBank, generic_family
+from m2st_core.learners.bank import GENERIC, Family, KernelBank, generic_family
 from m2st_core.learners.kernels import MEDIAN_ROWS, median_width
 from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, NetworkView
 from m2st_core.learners.weights import kernel_terms
@@ -34,7 +34,7 @@ def generic_families(
     for white, what in ((False, "features"), (True, "white features")):
         view = NetworkView(features, white)
         found = generic_family(view(pooled), share / 3, streams)
-        names = tuple(name.replace("Gaussian", f"Gaussian on {what}") for name in found.names)
+        names = tuple(name.replace(GENERIC, f"{GENERIC} on {what}") for name in found.names)
         families.append(Family(ComposedKernel(view, found.kernel), names, found.share))
     return families
 

@@ -139,10 +139,18 @@ def _means(inside: Tensor) -> Tensor:
 
 
 def as_meta_sample(meta_tasks: Any) -> MetaSample:
-    """One repeat (R=1) from a list of (x, y) pairs, or a mapping of names to pairs, checked task by task.
+    """One repeat (R=1) from a list of (x, y) pairs, or a mapping of names to pairs, checked task by task."""
+    names, samples = zip(*_named(meta_tasks), strict=True)
+    return stack_repeats([samples], names)
 
-    Images are kept in float32.
-    """
+
+def as_named_samples(meta_tasks: Any) -> dict[str, TwoSample]:
+    """The same tasks by their names."""
+    return dict(_named(meta_tasks))
+
+
+def _named(meta_tasks: Any) -> list[tuple[str, TwoSample]]:
+    """Names and samples, checked task by task; images in float32."""
     if isinstance(meta_tasks, Mapping):
         named = [(str(name), pair) for name, pair in meta_tasks.items()]
     else:
@@ -152,7 +160,7 @@ def as_meta_sample(meta_tasks: Any) -> MetaSample:
             raise ValueError("meta_tasks must be a list of (x, y) pairs, or a mapping of names to pairs.") from None
     if not named:
         raise ValueError("meta_tasks is empty. Bring at least one related pair of samples, or use MMD-FUSE.")
-    samples = []
+    found: list[tuple[str, TwoSample]] = []
     for name, pair in named:
         try:
             x, y = pair
@@ -163,14 +171,15 @@ def as_meta_sample(meta_tasks: Any) -> MetaSample:
         except ValueError as error:
             raise ValueError(f"Meta-task {name!r}: {error}") from None
         sample = replace(sample, shape=pair.shape) if isinstance(pair, TwoSample) else sample
-        samples.append(sample.to(torch.float32) if sample.shape else sample)
-        if samples[-1].shape != samples[0].shape:
-            shapes = f"{samples[-1].shape or 'no images'} and {named[0][0]!r} has {samples[0].shape or 'no images'}"
+        found.append((name, sample.to(torch.float32) if sample.shape else sample))
+        shape, first_shape = sample.shape, found[0][1].shape
+        if shape != first_shape:
+            shapes = f"{shape or 'no images'} and {named[0][0]!r} has {first_shape or 'no images'}"
             raise ValueError(f"Meta-task {name!r} has {shapes} (channels, height, width). Give all the same shape.")
-        columns, first = samples[-1].x.shape[1], samples[0].x.shape[1]
+        columns, first = found[-1][1].x.shape[1], found[0][1].x.shape[1]
         if columns != first:
             raise ValueError(f"Meta-task {name!r} has {columns} columns and {named[0][0]!r} has {first}.")
-    return stack_repeats([samples], tuple(name for name, _ in named))
+    return found
 
 
 def stack_repeats(repeats: Sequence[Sequence[TwoSample]], names: tuple[str, ...]) -> MetaSample:

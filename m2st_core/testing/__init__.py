@@ -1,14 +1,28 @@
 """Room 5: sample + kernel → p-value."""
 
+from m2st_core.testing.analysis import Analysis, Verdict, analyse, holm
+from m2st_core.testing.answer import Answer, answer
+from m2st_core.testing.examined import Examined
+from m2st_core.testing.explain import Explanation, explain
 from m2st_core.testing.meta import MetaLearner, load_learner, meta_train
 from m2st_core.testing.methods import METHODS, Method
 from m2st_core.testing.run import learn_once, run_tests
-from m2st_core.testing.two_sample import two_sample_test
+from m2st_core.testing.two_sample import examine, two_sample_test
 
 __all__ = [
     "METHODS",
+    "Analysis",
+    "Answer",
+    "Examined",
+    "Explanation",
     "MetaLearner",
     "Method",
+    "Verdict",
+    "analyse",
+    "answer",
+    "examine",
+    "explain",
+    "holm",
     "learn_once",
     "load_learner",
     "meta_train",

@@ -22,8 +22,8 @@ from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.tasks.arrays import as_two_sample, hash_rows
 from m2st_core.tasks.meta import as_meta_sample
+from m2st_core.testing.examined import Examined, run_examined
 from m2st_core.testing.methods import METHODS, Method, check_preset
-from m2st_core.testing.run import run_test
 from m2st_core.types import Progress, Shape, TestResult
 
 FORMAT = 3
@@ -77,35 +77,43 @@ class MetaLearner:
         alpha: float = 0.05,
         n_permutations: int = 999,
         train_fraction: float = 0.5,
+        blocks: tuple[Any, Any] | None = None,
         seed: int = 0,
         device: str | torch.device = "auto",
         progress: Progress | None = None,
     ) -> TestResult:
         """Test a target; arguments and result as in ``two_sample_test``."""
+        return self.examine(
+            x,
+            y,
+            alpha=alpha,
+            n_permutations=n_permutations,
+            train_fraction=train_fraction,
+            blocks=blocks,
+            seed=seed,
+            device=device,
+            progress=progress,
+        ).result
+
+    def examine(self, x: Any, y: Any, *, device: str | torch.device = "auto", **settings: Any) -> Examined:
+        """Test a target and keep what explains the answer; arguments as in ``two_sample_test``."""
         sample = as_two_sample(x, y)
         if sample.x.shape[1] != self.columns:
             raise ValueError(f"The meta-tasks have {self.columns} columns and x and y have {sample.x.shape[1]}.")
         if sample.shape and self.shape and sample.shape != self.shape:
             raise ValueError(f"The meta-tasks have images of {self.shape} and x and y have {sample.shape}.")
         sample = replace(sample, shape=self.shape)
-        result = run_test(
-            sample,
-            self.bound(resolve_device(device)),
-            alpha=alpha,
-            n_permutations=n_permutations,
-            train_fraction=train_fraction,
-            preset=PRESETS.find(self.preset),
-            seed=seed,
-            device=device,
-            progress=progress,
-        )
+        method, preset = self.bound(resolve_device(device)), PRESETS.find(self.preset)
+        examined = run_examined(sample, method, preset=preset, device=device, **settings)
         rows = sample.pooled.float() if self.shape else sample.pooled
         known = int(np.isin(hash_rows(rows.numpy()), self.row_hashes).sum())
         if known:
+            result = examined.result
             note = f"{known} rows of x and y are also in the meta-tasks: leave them out of either, or distrust p."
             diagnostics = result.diagnostics | {"target rows among the meta-rows": known}
             result = replace(result, notes=(*result.notes, note), diagnostics=diagnostics)
-        return result
+            examined = replace(examined, result=result)
+        return examined
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``learner.safetensors`` and ``learner.json`` into a folder, which is made if need be."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,24 +15,17 @@ from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.kernels import Kernel
 from m2st_core.learners.ascent import draw_rows
-from m2st_core.learners.meta_mkl import Adapted
 from m2st_core.presets import PRESETS, Preset
 from m2st_core.rng import Streams
-from m2st_core.tasks.arrays import constant_column_notes
+from m2st_core.testing.blocks import Blocks, check_blocks, labelling_notes, memberships_within
 from m2st_core.testing.methods import Method
 from m2st_core.testing.permutation import BLOCK_ROWS, permutation_p_value, random_memberships
-from m2st_core.testing.split import comes_second, exchanged, split, split_sizes
+from m2st_core.testing.prepare import Prepared, prepare
+from m2st_core.testing.split import split_sizes
 from m2st_core.types import Progress, TestResult, TwoSample
 
 CRITERION_ROWS = 500
 BATCH_ELEMENTS = 2**21  # numbers a batch of tests may hold in one tensor: small enough for the cache
-
-
-def run_test(sample: TwoSample, method: Method, *, seed: int, **settings: Any) -> TestResult:
-    """One test on one checked pair, x (n, d) and y (m, d), with what it has to say about their columns."""
-    single = TwoSample(sample.x[None], sample.y[None], sample.shape)
-    result = run_tests(single, method, seeds=[seed], criterion=True, **settings)[0]
-    return result if sample.shape else replace(result, notes=result.notes + constant_column_notes(sample))
 
 
 def learn_once(
@@ -56,7 +49,15 @@ def learn_once(
     return replace(method, needs_split=False, learned=learned)
 
 
-def run_tests(
+def run_tests(sample: TwoSample, method: Method, *, seeds: Sequence[int], **settings: Any) -> list[TestResult]:
+    """The same test on R independent sample pairs at once, each with its own seed: x (R, n, d), y (R, m, d).
+
+    It does not matter which sample is called x. Settings are those of ``run_chunks``.
+    """
+    return [result for results, _ in run_chunks(sample, method, seeds=seeds, **settings) for result in results]
+
+
+def run_chunks(
     sample: TwoSample,
     method: Method,
     *,
@@ -66,40 +67,35 @@ def run_tests(
     train_fraction: float = 0.5,
     preset: Preset = PRESETS["recommended"],
     device: str | torch.device = "auto",
+    blocks: Blocks | None = None,
     criterion: bool = False,
     progress: Progress | None = None,
-) -> list[TestResult]:
-    """The same test on R independent sample pairs at once, each with its own seed: x (R, n, d), y (R, m, d).
+) -> Iterator[tuple[list[TestResult], Prepared]]:
+    """Chunks of tests, as many at once as fit. All pairs share ``blocks``.
 
-    It does not matter which sample is called x. Ĵ on the test rows, which no decision needs and which costs as much as
-    the test, is found only if ``criterion`` asks for it.
+    Ĵ on the test rows, which no decision needs and which costs as much as the test, is found only if ``criterion``
+    asks for it.
     """
     _check_settings(alpha, n_permutations, train_fraction, method.exact)
     preset = preset.on(sample.shape)
+    if blocks is not None:
+        check_blocks(method)
     n_train, n_test = split_sizes(sample.sizes, method, train_fraction)
     rows = sum(n_test)
     gram_elements = method.kernels_at_once * (n_permutations + 1 + rows) * min(rows, BLOCK_ROWS)
     elements = max(rows * (n_permutations + 1), gram_elements, sum(n_train) ** 2)
     at_once = max(1, BATCH_ELEMENTS // elements)
     place = resolve_device(device)
-    results: list[TestResult] = []
     with one_thread_per_operation():
         for start in range(0, len(seeds), at_once):
             began = time.perf_counter()
             chunk = slice(start, start + at_once)
             streams = [Streams(seed) for seed in seeds[chunk]]
-            outcome = _test_chunk(
-                _for_learning(TwoSample(sample.x[chunk], sample.y[chunk], sample.shape).to(place)),
-                method,
-                n_train,
-                n_permutations,
-                preset,
-                streams,
-                criterion,
-                progress,
-            )
+            part = _for_learning(TwoSample(sample.x[chunk], sample.y[chunk], sample.shape).to(place))
+            prepared = prepare(part, method, n_train, preset, streams, blocks, progress)
+            outcome = _decide(prepared, method, n_permutations, preset, streams, criterion, progress)
             seconds = (time.perf_counter() - began) / len(streams)
-            results += [
+            results = [
                 TestResult(
                     method=method.name,
                     p_value=float(p),
@@ -128,12 +124,12 @@ def run_tests(
                     outcome.p_value,
                     outcome.null,
                     outcome.criterion,
-                    outcome.weights,
-                    outcome.diagnostics,
+                    prepared.weights,
+                    prepared.diagnostics,
                     strict=True,
                 )
             ]
-    return results
+            yield results, prepared
 
 
 def _for_learning(sample: TwoSample) -> TwoSample:
@@ -143,55 +139,44 @@ def _for_learning(sample: TwoSample) -> TwoSample:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a chunk of R tests found: (R,), (R,), (R, B), R numbers; and what each has to say about its kernel."""
+    """What a chunk of R tests found: (R,), (R,), (R, B), R numbers."""
 
     statistic: np.ndarray
     p_value: np.ndarray
     null: np.ndarray
     criterion: Sequence[float | None]
-    weights: Sequence[dict[str, float]]
-    diagnostics: Sequence[dict[str, Any]]
     notes: tuple[str, ...] = ()
 
 
-def _test_chunk(
-    sample: TwoSample,
+def _decide(
+    prepared: Prepared,
     method: Method,
-    n_train: tuple[int, int],
     n_permutations: int,
     preset: Preset,
     streams: Sequence[Streams],
     criterion: bool,
     progress: Progress | None,
 ) -> Outcome:
-    """Split, learn on one part, test on the other; a method that splits nothing sees the pooled rows unlabelled."""
-    assert method.fit is not None
-    if method.learned is not None:
-        test, learned = sample, method.learned
-    elif method.needs_split:
-        train, test = split(sample, n_train, streams)
-        swap = comes_second(train, sample.sizes)  # by training rows alone: no test row has a say in what is learned
-        train, test = exchanged(train, swap), exchanged(test, swap)
-        learned = method.fit(train, preset, streams, progress)
-    else:
-        test = exchanged(sample, comes_second(sample, sample.sizes))
-        learned = method.fit(test.pooled, preset, streams, progress)
+    """The p-values of what was learned on the rows to test."""
+    test, learned = prepared.test, prepared.learned
     if method.statistics is None:
         return _asymptotic(method, learned, test, n_permutations, preset, streams)
-    adapted = learned if isinstance(learned, Adapted) else Adapted(learned, [{}], [{}])
-    learned = adapted.kernel
-    weights, diagnostics = (  # what was learned once for all runs is said of each
-        part if len(part) == len(streams) else part * len(streams) for part in (adapted.weights, adapted.diagnostics)
-    )
     n, m = test.sizes
-    members = random_memberships(n, m, n_permutations, [stream.numpy("permutations") for stream in streams])
+    generators = [stream.numpy("permutations") for stream in streams]
+    notes: tuple[str, ...] = ()
+    if preset.p_value != "(1+b)/(1+B)":
+        notes = (f"The p-value {preset.p_value} rejects slightly too often.",)
+    if prepared.blocked:
+        members, labellings = memberships_within(prepared.about.pooled[..., 0], n, n_permutations, generators)
+        notes += labelling_notes(labellings)
+    else:
+        members = random_memberships(n, m, n_permutations, generators)
     still_cancel = _at_the_end(progress) if method.needs_split else progress
     statistics, rounding = method.statistics(learned, test.pooled, members.to(test.x.device), n, still_cancel)
     p_value = permutation_p_value(statistics, rounding, preset.p_value)
     values = statistics.cpu().numpy()
-    notes = () if preset.p_value == "(1+b)/(1+B)" else (f"The p-value {preset.p_value} rejects slightly too often.",)
     found = _criterion(learned, test) if criterion else [None] * len(streams)
-    return Outcome(values[:, 0], p_value.cpu().numpy(), values[:, 1:], found, weights, diagnostics, notes)
+    return Outcome(values[:, 0], p_value.cpu().numpy(), values[:, 1:], found, notes)
 
 
 def _at_the_end(progress: Progress | None) -> Progress | None:
@@ -211,8 +196,7 @@ def _asymptotic(
     notes = (
         () if n == m else (f"This test pairs rows: {abs(n - m)} random test rows of the larger sample were left out.",)
     )
-    empty: list[dict[str, Any]] = [{} for _ in streams]
-    return Outcome(statistic, p_value, null, [None] * len(streams), empty, empty, notes)
+    return Outcome(statistic, p_value, null, [None] * len(streams), notes)
 
 
 def _criterion(learned: Any, test: TwoSample) -> list[float | None]:

@@ -4,28 +4,50 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from m2st_core.rng import Streams
+from m2st_core.testing.blocks import Blocks, order_within
 from m2st_core.testing.methods import Method
 from m2st_core.types import TwoSample
 
 
-def split(sample: TwoSample, n_train: tuple[int, int], streams: Sequence[Streams]) -> tuple[TwoSample, TwoSample]:
-    """Training and test rows of each run. Row i of x and row i of y go the same way, so x = y stays x = y."""
-    n, m = sample.sizes
-    orders = [torch.from_numpy(stream.numpy("split").permutation(max(n, m))) for stream in streams]
+@dataclass(frozen=True)
+class Order:
+    """The rows of each run in a new order, x (R, n) and y (R, m); the first ``n_train`` of them teach."""
 
-    def part(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        size = rows.shape[-2]
-        order = torch.stack([order[order < size] for order in orders]).to(rows.device)
-        shuffled = rows.take_along_dim(order[..., None], dim=-2)
-        return shuffled[:, :count], shuffled[:, count:]
+    x: Tensor
+    y: Tensor
+    n_train: tuple[int, int]
 
-    (x_train, x_test), (y_train, y_test) = part(sample.x, n_train[0]), part(sample.y, n_train[1])
-    return TwoSample(x_train, y_train), TwoSample(x_test, y_test)
+    def parts(self, sample: TwoSample) -> tuple[TwoSample, TwoSample]:
+        """Training and test rows of x (R, n, ·) and y (R, m, ·)."""
+        x, y = (
+            rows.take_along_dim(order[..., None].to(rows.device), dim=-2)
+            for rows, order in ((sample.x, self.x), (sample.y, self.y))
+        )
+        n, m = self.n_train
+        return TwoSample(x[:, :n], y[:, :m], sample.shape), TwoSample(x[:, n:], y[:, m:], sample.shape)
+
+
+def draw_order(
+    sizes: tuple[int, int], n_train: tuple[int, int], streams: Sequence[Streams], blocks: Blocks | None = None
+) -> Order:
+    """Which rows teach. Row i of x and row i of y go the same way, so x = y stays x = y."""
+    found: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    for stream in streams:
+        shuffled = stream.numpy("split").permutation(max(sizes))
+        for side, size in enumerate(sizes):
+            order = shuffled[shuffled < size]
+            if blocks is not None:
+                order = order_within((blocks.x, blocks.y)[side], n_train[side], order, stream)
+            found[side].append(order)
+    x, y = (torch.from_numpy(np.stack(orders)) for orders in found)
+    return Order(x, y, n_train)
 
 
 def split_sizes(
@@ -74,4 +96,5 @@ def exchanged(sample: TwoSample, swap: Tensor) -> TwoSample:
     if bool(swap.all()):
         return sample.swapped()
     where = swap.to(sample.x.device)[:, None, None]
-    return TwoSample(torch.where(where, sample.y, sample.x), torch.where(where, sample.x, sample.y))
+    x, y = torch.where(where, sample.y, sample.x), torch.where(where, sample.x, sample.y)
+    return TwoSample(x, y, sample.shape)

@@ -8,9 +8,9 @@ import torch
 
 from m2st_core.presets import PRESETS
 from m2st_core.tasks.arrays import as_two_sample
+from m2st_core.testing.examined import Examined, run_examined
 from m2st_core.testing.meta import meta_train
 from m2st_core.testing.methods import METHODS, check_preset
-from m2st_core.testing.run import run_test
 from m2st_core.types import Progress, TestResult
 
 
@@ -23,6 +23,7 @@ def two_sample_test(
     alpha: float = 0.05,
     n_permutations: int = 999,
     train_fraction: float = 0.5,
+    blocks: tuple[Any, Any] | None = None,
     preset: str = "recommended",
     seed: int = 0,
     device: str | torch.device = "auto",
@@ -39,6 +40,7 @@ def two_sample_test(
         alpha: The level; the test rejects when p ≤ alpha.
         n_permutations: B, the number of random relabellings.
         train_fraction: The share of each sample that teaches the kernel and is not tested, if the method learns.
+        blocks: Labels (of x's rows, of y's rows): rows are permuted, and split, only within their block.
         preset: "recommended", "paper" or "released".
         seed: Fixes the split, the learning and the permutations.
         device: "auto" is the GPU when there is one.
@@ -51,20 +53,42 @@ def two_sample_test(
     >>> m2st.two_sample_test(x, y, method="MMD-M").p_value
     0.001
     """
+    return examine(
+        x,
+        y,
+        method,
+        meta_tasks=meta_tasks,
+        alpha=alpha,
+        n_permutations=n_permutations,
+        train_fraction=train_fraction,
+        blocks=blocks,
+        preset=preset,
+        seed=seed,
+        device=device,
+        progress=progress,
+    ).result
+
+
+def examine(
+    x: Any,
+    y: Any,
+    method: str = "MMD-D",
+    *,
+    meta_tasks: Any = None,
+    preset: str = "recommended",
+    seed: int = 0,
+    device: str | torch.device = "auto",
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Examined:
+    """``two_sample_test`` that keeps what explains its answer; the result is in ``.result``."""
     spec, values = METHODS.find(method), PRESETS.find(preset)
     check_preset(spec, values)
-    settings: dict[str, Any] = {
-        "alpha": alpha,
-        "n_permutations": n_permutations,
-        "train_fraction": train_fraction,
-        "seed": seed,
-        "device": device,
-        "progress": progress,
-    }
+    settings |= {"seed": seed, "device": device, "progress": progress}
     if not spec.needs_meta:
         if meta_tasks is not None:
             raise ValueError(f"{method} does not learn from meta-tasks. Leave meta_tasks out, or use Meta-FUSE.")
-        return run_test(as_two_sample(x, y), spec, preset=values, **settings)
+        return run_examined(as_two_sample(x, y), spec, preset=values, **settings)
     if meta_tasks is None:
         raise ValueError(
             f"{method} learns its kernel from meta-tasks, and none are given. Pass meta_tasks=[(x1, y1), …], "
@@ -72,4 +96,4 @@ def two_sample_test(
         )
     as_two_sample(x, y)  # a bad target is known before the training
     learner = meta_train(method, meta_tasks, preset=preset, seed=seed, device=device, progress=progress)
-    return learner.test(x, y, **settings)
+    return learner.examine(x, y, **settings)

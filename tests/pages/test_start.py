@@ -39,7 +39,7 @@ def test_drawing_again_shows_other_samples():
 def test_the_doors_lead_to_registered_pages_only():
     links = [link.proto.page for link in open_page("start").get("page_link")]
     known = {path.removeprefix("pages/").removesuffix(".py") for path in front.PAGES}
-    assert len(links) >= 3 and set(links) <= known and {"learn", "one_test"} <= set(links)
+    assert len(links) >= 3 and set(links) <= known and {"learn", "your_data"} <= set(links)
 
 
 def test_an_empty_store_says_what_to_do():

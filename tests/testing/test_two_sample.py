@@ -12,7 +12,7 @@ import m2st_core as m2st
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing import run_tests
-from m2st_core.testing.split import split
+from m2st_core.testing.split import draw_order
 from m2st_core.types import Cancelled, TwoSample
 
 METHODS = {name: method for name, method in m2st.METHODS.items() if not method.needs_meta}
@@ -136,7 +136,7 @@ def test_a_batch_of_unequal_samples_with_equal_training_parts(sizes):
 
 def test_no_row_that_teaches_is_tested():
     sample = TwoSample(torch.arange(10.0)[None, :, None], 100 + torch.arange(14.0)[None, :, None])
-    train, test = split(sample, (5, 7), [Streams(0)])
+    train, test = draw_order(sample.sizes, (5, 7), [Streams(0)]).parts(sample)
     for before, taught, tested in zip(sample, train, test, strict=True):
         assert not set(taught.flatten().tolist()) & set(tested.flatten().tolist())
         assert sorted(taught.flatten().tolist() + tested.flatten().tolist()) == before.flatten().tolist()
@@ -146,7 +146,7 @@ def test_no_row_that_teaches_is_tested():
 def test_no_test_row_has_a_say_in_what_is_learned(method):
     """Every test row of both samples is changed, far enough to turn any order of the samples: the fit stays."""
     sample = TwoSample(*(part[None] for part in pair(24, 24)))
-    _, test = split(sample, (12, 12), [Streams(0)])
+    _, test = draw_order(sample.sizes, (12, 12), [Streams(0)]).parts(sample)
     touched = []
     for rows, tested, move in zip(sample, test, (50.0, -50.0), strict=True):
         is_test = (rows[0][:, None] == tested[0][None]).all(dim=-1).any(dim=-1)

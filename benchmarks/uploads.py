@@ -1,0 +1,202 @@
+"""Is the whole way from files to answers valid? How often simulated uploads without a difference are rejected.
+
+Every upload is made as CSV text with numbers, skewed numbers, categories, a constant, free text and missing cells, and
+goes through everything that a user's upload goes through: reading, matching, missing cells, categories, scaling, split,
+learning, the primary test, and secondary tests with Holm's correction. B=299, so that an exact p-value is at most 0.05
+with probability exactly 0.05, and at most 0.05/3 with probability exactly 0.05/3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+import m2st_core as m2st
+from m2st_core.rng import Streams
+from m2st_core.tasks.tables import Cleaning, Encoding, Table, Upload, prepare, read_table
+
+ALPHA, B = 0.05, 299
+SIZES = (30, 40)
+SITES = 6
+APART = 1_000_000  # seeds between one kind of upload and the next
+SHARES = np.linspace(0.1, 0.9, SITES)  # of a site's rows in the first group
+FILL, DROP = Cleaning(missing="median and indicator"), Cleaning(missing="drop rows")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Rejections among ``runs`` uploads: by the primary test, and by any secondary one after Holm's correction."""
+
+    primary: int
+    family: int
+    runs: int
+
+
+def rows(count: int, generator: np.random.Generator, shift: float = 0.0) -> pd.DataFrame:
+    """A table as people have it; ``shift`` moves two of its columns, and the chance of a missing cell with them."""
+    latent = generator.standard_normal(count)
+    dose = latent + 0.7 * generator.standard_normal(count) + shift
+    frame = pd.DataFrame(
+        {
+            "dose": dose,
+            "cost": np.exp(0.8 * latent + 0.5 * generator.standard_normal(count)),
+            "score": generator.integers(0, 5, count) + shift,
+            "colour": generator.choice(["red", "green", "blue", "grey"], count, p=[0.5, 0.3, 0.15, 0.05]),
+            "unit": "mg",
+            "remark": [f"note {value}" for value in generator.integers(0, 10**9, count)],
+        }
+    )
+    for column in ("dose", "cost", "colour"):
+        frame[column] = frame[column].astype(object).mask(generator.random(count) < 0.03 + 0.07 * (dose > 1))
+    return frame
+
+
+def as_file(name: str, frame: pd.DataFrame) -> Table:
+    """The frame, written and read."""
+    return read_table(name, frame.to_csv(index=False, float_format="%.4f").encode())
+
+
+def history(tasks: int, seed: int) -> Table:
+    """Related comparisons that do differ."""
+    generator = Streams(seed).numpy("history")
+    parts = []
+    for task in range(tasks):
+        for group, shift in (("old", 0.0), ("new", generator.uniform(0.5, 1.5))):
+            parts.append(rows(40, generator, shift).assign(task=f"task {task}", group=group))
+    return as_file("history.csv", pd.concat(parts))
+
+
+def null_upload(seed: int, related: tuple[Table, ...] = ()) -> Upload:
+    """Two files from one distribution."""
+    generator = Streams(seed).numpy("null upload")
+    p, q = (rows(size, generator) for size in SIZES)
+    return Upload((as_file("p.csv", p), as_file("q.csv", q)), related)
+
+
+@cache
+def trained() -> tuple[m2st.MetaLearner, Encoding]:
+    """A learner that was trained earlier, with its encoding."""
+    data = prepare(Upload((), (history(10, 0),)), FILL)
+    return m2st.meta_train("Meta-FUSE", data.tasks, device="cpu"), data.encoding
+
+
+def plan(primary: str, *secondary: str, seed: int) -> m2st.Plan:
+    """At α=0.05."""
+    return m2st.Plan(primary, secondary, ALPHA, B, seed=seed)
+
+
+def with_learner(seed: int) -> m2st.Outcome:
+    """A learner trained earlier; one secondary test splits."""
+    learner, encoding = trained()
+    data = prepare(null_upload(seed), encoding=encoding)
+    tests = plan("Meta-FUSE", "Meta-WiTS", "MMD-FUSE", "MMD-M", seed=seed)
+    return m2st.carry_out(data, tests, learner=learner, explained=False, device="cpu")
+
+
+def with_history(seed: int) -> m2st.Outcome:
+    """A history of its own for every upload, learned from anew; the primary test splits."""
+    data = prepare(null_upload(seed, (history(4, seed),)), FILL)
+    tests = plan("Meta-MKL", "Meta-FUSE", "Meta-WiTS", "MMD-M", seed=seed)
+    return m2st.carry_out(data, tests, explained=False, device="cpu")
+
+
+def without_history(seed: int) -> m2st.Outcome:
+    """Nothing but the two files; rows with missing cells are dropped."""
+    data = prepare(null_upload(seed), DROP)
+    tests = plan("MMD-FUSE", "MMD-M", seed=seed)
+    return m2st.carry_out(data, tests, explained=False, device="cpu")
+
+
+def split(seed: int) -> m2st.Outcome:
+    """Nothing but the two files; the primary test and a secondary one learn from half of the rows."""
+    tests = plan("MMD-O", "C2ST-L", "MMD-M", seed=seed)
+    return m2st.carry_out(prepare(null_upload(seed), FILL), tests, explained=False, device="cpu")
+
+
+def site_upload(seed: int) -> Upload:
+    """Sites that differ, and differ in how many rows of each group they gave; within a site there is no difference."""
+    generator = Streams(seed).numpy("sites")
+    parts = []
+    for site, share in enumerate(SHARES):
+        frame = rows(14, generator, shift=generator.normal(0, 3.0))
+        groups = np.where(generator.random(14) < share, "a", "b")
+        groups[:2] = ["a", "b"]
+        parts.append(frame.assign(group=groups, site=f"site {site}"))
+    return Upload((as_file("sites.csv", pd.concat(parts)),), group="group")
+
+
+def at_sites(seed: int, block: str | None) -> m2st.Outcome:
+    """Rows of several sites, permuted within sites or at will; the site itself is not compared."""
+    cleaning = Cleaning("median and indicator", left_out=() if block else ("site",), block=block)
+    tests = plan("MMD-FUSE", "MMD-M", seed=seed)
+    return m2st.carry_out(prepare(site_upload(seed), cleaning), tests, explained=False, device="cpu")
+
+
+WAYS: dict[str, tuple[Callable[[int], m2st.Outcome], float, str]] = {  # the share of the runs, and what is expected
+    "a learner trained earlier: Meta-FUSE; Meta-WiTS, MMD-FUSE, MMD-M": (with_learner, 1.0, "valid"),
+    "two files only: MMD-FUSE; MMD-M": (without_history, 1.0, "valid"),
+    "two files only, split: MMD-O; C2ST-L, MMD-M": (split, 0.2, "valid"),
+    "a history each: Meta-MKL; Meta-FUSE, Meta-WiTS, MMD-M": (with_history, 0.2, "valid"),
+    "six sites, permuted within sites: MMD-FUSE; MMD-M": (lambda seed: at_sites(seed, "site"), 1.0, "valid"),
+    "six sites, permuted at will: MMD-FUSE; MMD-M": (lambda seed: at_sites(seed, None), 0.5, "not valid"),
+}
+
+
+def count(way: Callable[[int], m2st.Outcome], runs: int, first: int = 0) -> Counted:
+    """Rejections among uploads of different seeds."""
+    found = [way(seed).analysis for seed in range(first, first + runs)]
+    primary = sum(analysis.primary.rejected for analysis in found)
+    return Counted(primary, sum(any(v.rejected for v in analysis.secondary) for analysis in found), runs)
+
+
+def band(runs: int, share: float = 0.99) -> tuple[int, int]:
+    """How many rejections a test of exactly this level gives, with this probability."""
+    low, high = stats.binom.interval(share, runs, ALPHA)
+    return int(low), int(high)
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Run the study; write the table where --out says."""
+    parser = argparse.ArgumentParser(prog="m2st_core bench uploads", description=__doc__)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0, help="of the first upload; the others follow")
+    parser.add_argument("--out", type=Path, help="write the Markdown table to this file too")
+    options = parser.parse_args(arguments)
+    lines = [
+        "# Uploads without a difference",
+        "",
+        *(__doc__ or "").strip().splitlines()[2:],
+        "",
+        f"α=0.05, {SIZES[0]} and {SIZES[1]} rows, or {14 * SITES} rows of {SITES} sites, seeds from {options.seed}.",
+        f"Made by `python -m m2st_core bench uploads --runs {options.runs} --out docs/uploads.md`. The band has 99 %",
+        "of a binomial with p=0.05. Holm's procedure may reject less often than that, never more.",
+        "",
+        "| primary; secondary tests | uploads | rejected by the primary | by any secondary | 99 % band | verdict |",
+        "|---|---|---|---|---|---|",
+    ]
+    print("\n".join(lines), flush=True)
+    for index, (name, (way, share, expected)) in enumerate(WAYS.items()):
+        began = time.perf_counter()
+        found = count(way, max(20, round(options.runs * share)), options.seed + APART * index)
+        low, high = band(found.runs)
+        inside = low <= found.primary <= high and found.family <= high
+        verdict = ("inside" if inside else "**outside**") + ("" if expected == "valid" else ", as it should be")
+        lines.append(
+            f"| {name} | {found.runs:,} | {found.primary} ({found.primary / found.runs:.1%}) | "
+            f"{found.family} ({found.family / found.runs:.1%}) | {low} to {high} | {verdict} |"
+        )
+        print(f"{lines[-1]} {time.perf_counter() - began:.0f} s", flush=True)
+    if options.out:
+        options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

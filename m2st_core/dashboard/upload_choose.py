@@ -1,0 +1,106 @@
+"""Step 3 of one's own data: does the history help, which test is primary, and how it is run."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from m2st_core.dashboard import controls
+from m2st_core.dashboard.charts import chart
+from m2st_core.dashboard.upload_state import Brought, say
+from m2st_core.dashboard.watching import watch_job
+from m2st_core.experiments.history_check import HistoryCheck, history_check
+from m2st_core.experiments.history_gamma import HistoryGamma, history_gamma
+from m2st_core.experiments.own_data import Plan, usable_methods
+from m2st_core.experiments.recommend import Recommendation, recommend
+from m2st_core.learners.ascent import part_of
+from m2st_core.reports.pictures import history_picture
+from m2st_core.tasks.tables import CleanData, Upload
+from m2st_core.testing import METHODS
+from m2st_core.types import Progress
+
+POWER_FOUND = 0.7  # of the progress
+AS_RECOMMENDED = "As recommended"
+VERDICTS = {"helps": "✅ The history helps.", "harms": "⚠️ The history misleads.", "unclear": "➖ No clear difference."}
+
+
+def choose_step(state: Brought, upload: Upload, data: CleanData) -> Plan:
+    """The whole step; the plan as it stands."""
+    check = _history(state, upload, data) if len(data.tasks) > 1 else None
+    n_tasks = len(state.trained.learner.task_names) if state.trained else len(data.tasks)
+    sizes = len(data.x), len(data.y)
+    blocks = data.x_blocks is not None
+    advice = recommend(*sizes, len(data.features), n_tasks=n_tasks, blocks=blocks, history=check)
+    methods = usable_methods(len(data.tasks), blocks, state.trained.learner if state.trained else None)
+    if advice.method not in methods and state.trained is not None:
+        own = state.trained.learner.method
+        advice = Recommendation(own, (f"The learner that you brought was trained for {own}.", *advice.reasons[1:]))
+    st.subheader("The test")
+    return _ask(methods, advice)
+
+
+def _ask(methods: list[str], advice: Recommendation) -> Plan:
+    left, right = st.columns([2, 3], gap="large")
+    with left:
+        chosen = st.selectbox(
+            "Primary test",
+            [AS_RECOMMENDED, *methods],
+            key="data_method",
+            bind="query-params",
+            help="Declared now, before any result is shown. Its p-value alone decides.",
+        )
+        primary = advice.method if chosen in (AS_RECOMMENDED, None) else str(chosen)
+        st.caption(METHODS[primary].description)
+        secondary = st.multiselect(
+            "Secondary tests",
+            methods,
+            key="data_secondary",
+            bind="query-params",
+            placeholder="none",
+            help="Further looks at the same rows. Their p-values are corrected for being many, by Holm's procedure.",
+        )
+        with st.expander("Advanced"):
+            alpha = controls.pick_alpha("data_")
+            permutations = controls.pick_permutations("data_")
+            fraction = controls.pick_train_fraction("data_")
+            seed = controls.pick_seed("data_")
+    with right, st.container(border=True):
+        st.markdown(f"**Recommended: {advice.method}**")
+        for reason in advice.reasons:
+            st.markdown(f"- {say(reason)}")
+        if primary != advice.method:
+            st.caption(f"You chose {primary} instead. That is fine, as long as no result made you do it.")
+    others = tuple(name for name in secondary if name != primary)
+    return Plan(primary, others, alpha, permutations, fraction, seed)
+
+
+def _history(state: Brought, upload: Upload, data: CleanData) -> HistoryCheck | None:
+    """Leave-one-task-out power, found in the background before the history is used."""
+    st.subheader("Does the history help?")
+    key = state.key(upload)
+    if state.history is None or state.history[0] != key:
+        tasks, sizes, pooled = data.tasks, (len(data.x), len(data.y)), np.concatenate([data.x, data.y])
+
+        def work(progress: Progress) -> tuple[HistoryCheck, HistoryGamma]:
+            check = history_check(tasks, sizes, pooled=pooled, progress=part_of(progress, 0, POWER_FOUND))
+            return check, history_gamma(tasks, check.left_out, progress=part_of(progress, POWER_FOUND, 1))
+
+        job = watch_job("data_history", key, work, "Leaving each task out in turn…")
+        if job.state != "done":
+            st.caption(
+                "Each related task is left out in turn and tested with what the others taught. You need not wait for "
+                "it. No label of your own data is looked at, so whatever you decide from it keeps the p-value valid."
+            )
+            return None
+        state.history = (key, *job.result)
+    _, check, gamma = state.history
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        picture = history_picture(check)
+        chart(picture.figure, "data_history_chart", picture.alt)
+    with right:
+        st.markdown(f"**{VERDICTS[check.verdict]}**")
+        for sentence in (*check.sentences, gamma.sentence):
+            st.markdown(say(sentence))
+        st.caption(picture.caption)
+    return check

@@ -1,0 +1,130 @@
+"""One upload, one plan, one outcome: the same for the page, the command line and the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from m2st_core.learners.ascent import part_of
+from m2st_core.tasks.table_clean import CleanData
+from m2st_core.testing import METHODS, Analysis, Explanation, MetaLearner, analyse, explain, meta_train
+from m2st_core.types import Progress
+
+TRAINED, TESTED = 0.7, 0.9  # of the progress
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is declared before any result is seen: one primary test, and secondary ones that are corrected by Holm."""
+
+    primary: str = "MMD-FUSE"
+    secondary: tuple[str, ...] = ()
+    alpha: float = 0.05
+    n_permutations: int = 999
+    train_fraction: float = 0.5
+    seed: int = 0
+    preset: str = "recommended"
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """All tests, the primary first."""
+        return (self.primary, *self.secondary)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything there is to report: the data, the plan, the results, where the samples differ, what was learned."""
+
+    data: CleanData = field(repr=False)
+    plan: Plan
+    analysis: Analysis
+    explanation: Explanation | None = field(repr=False)
+    learners: Mapping[str, MetaLearner] = field(repr=False)
+
+    @property
+    def row_numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows most typical of x and of y, by their numbers in their files."""
+        assert self.explanation is not None
+        return self.data.x_rows[self.explanation.typical_x[0]], self.data.y_rows[self.explanation.typical_y[0]]
+
+
+def usable_methods(n_tasks: int, blocks: bool = False, learner: MetaLearner | None = None) -> list[str]:
+    """The tests that fit what was brought: those with a history need one, and blocks need permutations."""
+    known = METHODS[learner.method].learn if learner is not None else None
+    return [
+        name
+        for name, method in METHODS.items()
+        if (method.exact or not blocks)
+        and (not method.needs_meta or n_tasks or (known is not None and method.learn is known))
+    ]
+
+
+def carry_out(
+    data: CleanData,
+    plan: Plan,
+    *,
+    learner: MetaLearner | None = None,
+    explained: bool = True,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Learn from the related tasks, if a test needs them, and test. ``learner`` is one that was trained earlier.
+
+    >>> import m2st_core as m2st
+    >>> found = carry_out(m2st.prepare(m2st.EXAMPLES["diabetes"].load()), Plan("Meta-FUSE", ("MMD-M",)))
+    >>> found.analysis.primary.p_value
+    0.001
+    """
+    if not len(data.x):
+        raise ValueError("There is nothing to test: the upload has related tasks only. Bring P and Q.")
+    learners = _learners(data, plan, learner, device, part_of(progress, 0, TRAINED))
+    settings: dict[str, Any] = {
+        "alpha": plan.alpha,
+        "n_permutations": plan.n_permutations,
+        "train_fraction": plan.train_fraction,
+        "seed": plan.seed,
+        "preset": plan.preset,
+        "device": device,
+        "blocks": blocks_of(data),
+    }
+    analysis = analyse(
+        data.x,
+        data.y,
+        plan.primary,
+        plan.secondary,
+        learners=learners,
+        progress=part_of(progress, TRAINED, TESTED),
+        **settings,
+    )
+    explanation = None
+    if explained:
+        explanation = explain(analysis.seen, seed=plan.seed, progress=part_of(progress, TESTED, 1.0))
+    return Outcome(data, plan, analysis, explanation, learners)
+
+
+def blocks_of(data: CleanData) -> tuple[np.ndarray, np.ndarray] | None:
+    """The blocks of x's and of y's rows, as tests take them."""
+    return None if data.x_blocks is None or data.y_blocks is None else (data.x_blocks, data.y_blocks)
+
+
+def _learners(
+    data: CleanData, plan: Plan, given: MetaLearner | None, device: str, progress: Progress | None
+) -> dict[str, MetaLearner]:
+    """A learner for each method that needs one; methods that learn alike share the training."""
+    needed = [name for name in plan.methods if METHODS.find(name).needs_meta]
+    by_learning = {METHODS[given.method].learn: given} if given is not None else {}
+    new = list(dict.fromkeys(METHODS[name].learn for name in needed if METHODS[name].learn not in by_learning))
+    if new and not data.tasks:
+        name = next(name for name in needed if METHODS[name].learn in new)
+        brought = f"The learner is one for {given.method}." if given is not None else "None are given."
+        raise ValueError(f"{name} learns from related tasks (meta-tasks). {brought} Bring them, or use MMD-FUSE.")
+    for index, learn in enumerate(new):
+        name = next(name for name in needed if METHODS[name].learn is learn)
+        stage = part_of(progress, index / len(new), (index + 1) / len(new))
+        by_learning[learn] = meta_train(
+            name, data.tasks, preset=plan.preset, seed=plan.seed, device=device, progress=stage
+        )
+    return {name: replace(by_learning[METHODS[name].learn], method=name) for name in needed}

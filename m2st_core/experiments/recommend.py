@@ -1,0 +1,74 @@
+"""Which test to use, from what is known before any label of the target is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from m2st_core.experiments.history_check import HistoryCheck
+
+MANY_ROWS = 20_000  # both samples together
+ALIKE, UNLIKE = 2.0, 5.0  # deviations by which a target is unlike the tasks: up to here, and from here on
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A method, and why, in plain words."""
+
+    method: str
+    reasons: tuple[str, ...]
+
+
+def recommend(
+    n: int, m: int, d: int, *, n_tasks: int = 0, blocks: bool = False, history: HistoryCheck | None = None
+) -> Recommendation:
+    """The method for samples of n and m rows with d columns, with this many related tasks.
+
+    ``history`` is the leave-one-task-out check, if it was made. Nothing here may depend on the target's labels.
+    docs/recommendation.md has the measured powers behind this.
+
+    >>> recommend(30, 30, 5, n_tasks=20).method
+    'Meta-FUSE'
+    """
+    for name, value in (("n", n), ("m", m)):
+        if value < 2:
+            raise ValueError(f"{name} must be at least 2 rows. Got {value}.")
+    reasons = []
+    unlike = None if history is None else history.unlike
+    if n + m > MANY_ROWS:
+        method = "MMD-M"
+        reasons.append(f"With {n + m:,} rows one kernel of the usual width finds small differences, and it is fast.")
+        if n_tasks:
+            reasons.append("With this many rows of your own, related tasks are not needed.")
+    elif not n_tasks:
+        method = "MMD-FUSE"
+        reasons.append("It compares the samples with twenty kernels at once, and tests every row.")
+    elif history is not None and history.verdict == "harms":
+        method = "MMD-FUSE"
+        reasons.append("The related tasks are left aside: left out, they were found less often with the others' help.")
+    elif unlike is not None and unlike > UNLIKE:
+        method = "MMD-FUSE"
+        reasons.append(
+            "The related tasks are left aside: even without their labels, your rows look unlike all of theirs. "
+            "If you know that they are related, use Meta-FUSE."
+        )
+    elif history is not None and history.same_difference and unlike is not None and unlike <= ALIKE:
+        method = "Meta-Witness"
+        reasons.append(
+            "Tasks left out differ in the same way as the others, and your rows look like theirs: a test that looks "
+            "exactly there is strongest. It would miss other differences; Meta-FUSE is the cautious choice."
+        )
+    else:
+        method = "Meta-FUSE"
+        reasons.append(
+            "It looks where the related tasks differed and, with generic kernels, everywhere else: stronger where they "
+            "are related to your data, hardly weaker where they are not."
+        )
+    if n_tasks and history is not None:
+        reasons.append(history.sentences[0])
+    if min(n, m) < 10:
+        reasons.append(f"With {min(n, m)} rows in the smaller sample only large differences can be found.")
+    if max(n, m) > 3 * min(n, m):
+        reasons.append(f"The samples are unequal: power is nearly that of the smaller one, {min(n, m)} rows.")
+    if blocks:
+        reasons.append("Its p-value comes from permutations, which are made within your blocks.")
+    return Recommendation(method, tuple(reasons))

@@ -1,0 +1,195 @@
+"""An outcome in words: the methods section, the assumptions, and how to repeat it elsewhere."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shlex
+from dataclasses import dataclass, replace
+from importlib import metadata
+from typing import Any
+
+from m2st_core.experiments.own_data import Outcome, Plan
+from m2st_core.tasks.tables import EXAMPLES, Cleaning, Upload, read_files
+from m2st_core.testing import METHODS
+from m2st_core.version import VERSION
+
+YEAR = re.compile(r"(?<=\(\d{4}\)),.*|(?<=this project):.*")  # what follows the authors and the year
+LIBRARIES = ("torch", "numpy", "pandas", "scipy", "plotly")
+PHIPSON = "Phipson, Smyth (2010), Permutation p-values should never be zero"
+HOLM = "Holm (1979), A simple sequentially rejective multiple test procedure"
+ASSUMPTIONS = (
+    "Rows are independent of each other. Several rows of one person, site or day are not: name that column as the "
+    "block, or keep one row of each.",
+    "If P and Q are the same, it does not matter which row carries which label (exchangeability). Groups that were "
+    "collected differently differ for that reason too, and the test will say so.",
+    "No row is in both groups, and no target row is among the related tasks.",
+    "The test was chosen before its result was seen. If several were tried, all of them are reported.",
+    "A small p-value says that the groups differ somehow, not how much it matters; a large one does not show that they "
+    "are the same.",
+)
+HISTORY = (
+    "What related tasks taught finds differences like those seen before, and may miss others. They can not make the "
+    "p-value wrong, only the test stronger or weaker."
+)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the data came from, for code that repeats the outcome: files, or an example; and the roles of columns."""
+
+    target: tuple[str, ...] = ()
+    related: tuple[str, ...] = ()
+    example: str = ""
+    group: str | None = None
+    task: str = "task"
+    related_group: str | None = None
+    learner: str = ""
+
+    def upload(self) -> Upload:
+        """Read it."""
+        if self.example:
+            if self.target or self.related:
+                raise ValueError("Bring files or take an example, not both.")
+            return EXAMPLES.find(self.example).load()
+        target = read_files(self.target)
+        if len(target) != (1 if self.group else 2):
+            wanted = "one file with a group column" if self.group else "two files, or one with --group-column"
+            raise ValueError(f"test needs {wanted}. Got {len(target)}.")
+        return Upload(target, read_files(self.related), self.group, self.task, self.related_group)
+
+
+def versions() -> dict[str, str]:
+    """What computed it."""
+    return {"m2st": VERSION, "Python": platform.python_version()} | {n: metadata.version(n) for n in LIBRARIES}
+
+
+def assumptions(outcome: Outcome) -> tuple[str, ...]:
+    """What has to hold for the p-value to mean what it says, in plain words."""
+    said = list(ASSUMPTIONS)
+    record = outcome.data.record.get("cleaning", {})
+    if outcome.data.x_blocks is not None:
+        said[0] = (
+            f"Within each block of {record['block']!r} rows are exchangeable; blocks may differ from each other as "
+            "much as they like, because labels are permuted within them only."
+        )
+    if METHODS[outcome.plan.primary].needs_meta:
+        said.append(HISTORY)
+    if not outcome.analysis.primary.exact:
+        said.append("This p-value is not exact: it relies on large samples, or leaves the observed labelling out.")
+    return tuple(said)
+
+
+def methods_sentence(outcome: Outcome) -> str:
+    """What to write in the methods section of a paper."""
+    result, data = outcome.analysis.primary, outcome.data
+    method = METHODS[result.method]
+    learned = ""
+    if method.needs_meta:
+        count = len(outcome.learners[result.method].task_names)
+        learned = f" whose kernels were learned from {count} related comparisons"
+    if any(result.n_train):
+        verb = "adapted" if method.needs_meta else "learned"
+        learned += f", {verb} on {result.n_train[0]} and {result.n_train[1]} other rows"
+    blocks = " within blocks" if data.x_blocks is not None else ""
+    how = (
+        f"{result.n_permutations} random permutations{blocks} (Monte-Carlo standard error {result.p_value_se:.2g})"
+        if result.by_permutation
+        else "the statistic's asymptotic distribution"
+    )
+    others = ", ".join(outcome.plan.secondary)
+    second = f" Secondary tests ({others}) were corrected by Holm's procedure." if others else ""
+    return (
+        f"{result.n_test[0]} rows of {data.x_name} and {result.n_test[1]} rows of {data.y_name}, described by "
+        f"{len(data.features)} variables, were compared by the two-sample test {result.method} "
+        f"({YEAR.sub('', method.reference).replace('this project', 'm2st')}){learned}; "
+        f"it was declared the primary test beforehand. p = {result.p_value:.4g}, from {how}; level {result.alpha:g}, "
+        f"seed {result.seed}, m2st {VERSION}.{second}"
+    )
+
+
+def references(outcome: Outcome) -> list[str]:
+    """What to cite, each once."""
+    found = [METHODS[name].reference for name in outcome.plan.methods]
+    found += [PHIPSON] if outcome.analysis.primary.exact else []
+    found += [HOLM] if outcome.plan.secondary else []
+    return list(dict.fromkeys(found))
+
+
+def decisions(outcome: Outcome, tested: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Everything that was decided and found, as plain values for JSON."""
+    analysis = outcome.analysis
+    return {
+        "data": dict(outcome.data.record),
+        "plan": vars(outcome.plan) | {"secondary": list(outcome.plan.secondary)},
+        "primary": analysis.primary.to_dict(),
+        "secondary": [
+            verdict.result.to_dict() | {"holm_p_value": verdict.adjusted_p_value, "rejected": verdict.rejected}
+            for verdict in analysis.secondary
+        ],
+        "power": {
+            "estimate": analysis.answer.power,
+            "interval": list(analysis.answer.power_interval),
+            "rows_for_80_percent": analysis.answer.rows_for_power,
+            "how": analysis.answer.how,
+        },
+        "tested_in_this_session": tested or [],
+        "versions": versions(),
+    }
+
+
+def as_command(origin: Origin, cleaning: Cleaning, plan: Plan, report: str = "report.html") -> str:
+    """A command line that gives the same result."""
+    words: list[str] = ["python", "-m", "m2st_core", "test", *origin.target]
+    words += ["--example", origin.example] if origin.example else []
+    words += ["--group-column", origin.group] if origin.group and not origin.example else []
+    words += ["--meta", *origin.related] if origin.related else []
+    words += ["--task-column", origin.task] if origin.related and origin.task != "task" else []
+    words += ["--meta-group-column", origin.related_group] if origin.related_group and origin.related else []
+    words += ["--learner", origin.learner] if origin.learner else []
+    words += ["--method", plan.primary]
+    words += ["--secondary", *plan.secondary] if plan.secondary else []
+    plain, own = Cleaning(), Plan()
+    if origin.learner:  # it brings all choices but these
+        words += ["--missing", cleaning.missing]
+        cleaning = replace(plain, block=cleaning.block)
+    for flag, value, usual in (
+        ("--missing", cleaning.missing, plain.missing),
+        ("--scaling", cleaning.scaling, plain.scaling),
+        ("--levels", cleaning.levels, plain.levels),
+        ("--block-column", cleaning.block, plain.block),
+        ("--alpha", plan.alpha, own.alpha),
+        ("--permutations", plan.n_permutations, own.n_permutations),
+        ("--train-fraction", plan.train_fraction, own.train_fraction),
+        ("--preset", plan.preset, own.preset),
+        ("--seed", plan.seed, None),
+    ):
+        words += [flag, str(value)] if value is not None and value != usual else []
+    words += ["--leave-out", *cleaning.left_out] if cleaning.left_out else []
+    return " ".join(map(shlex.quote, [*words, "--report", report]))
+
+
+def as_python(origin: Origin, cleaning: Cleaning, plan: Plan) -> str:
+    """A script that gives the same result."""
+    roles = "".join(
+        f", {name}={value!r}"
+        for name, value in (("group", origin.group), ("task", origin.task), ("related_group", origin.related_group))
+        if value not in (None, "task")
+    )
+    related = f", m2st.read_files({list(origin.related)!r})" if origin.related else ""
+    upload = f"m2st.Upload(m2st.read_files({list(origin.target)!r}){related}{roles})"
+    upload = f"m2st.EXAMPLES[{origin.example!r}].load()" if origin.example else upload
+    chosen = ", ".join(f"{k}={v!r}" for k, v in vars(cleaning).items() if v != getattr(Cleaning(), k))
+    settings = "".join(f", {k}={v!r}" for k, v in vars(plan).items() if v != getattr(Plan(), k) and k != "primary")
+    learner, encoded, passed = "", "", ""
+    if origin.learner:
+        learner = f"learner, encoding = m2st.open_learner({origin.learner!r})\n"
+        encoded, passed = ", encoding", ", learner=learner"
+    return f"""import m2st_core as m2st
+
+{learner}upload = {upload}
+data = m2st.prepare(upload, m2st.Cleaning({chosen}){encoded})
+outcome = m2st.carry_out(data, m2st.Plan({plan.primary!r}{settings}){passed})
+print(outcome.analysis.primary.p_value, outcome.analysis.primary.sentence)
+open("report.html", "w", encoding="utf-8").write(m2st.html_report(outcome))
+"""

@@ -1,0 +1,200 @@
+"""From an upload to clean arrays, with a list of every decision on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from m2st_core.tasks.arrays import as_two_sample
+from m2st_core.tasks.table_assembled import Assembled, assemble
+from m2st_core.tasks.table_encoding import Cleaning, Encoding
+from m2st_core.tasks.table_export import to_safe_csv
+from m2st_core.tasks.table_learn import encode, learn
+from m2st_core.tasks.table_limits import Limits, TableError
+from m2st_core.tasks.table_rows import FEWEST_ROWS, choose_columns, find_blocks, keep_rows
+from m2st_core.tasks.table_upload import Upload
+from m2st_core.types import TwoSample
+
+
+@dataclass(frozen=True)
+class CleanData:
+    """Arrays one can test: x (n, d) and y (m, d), the related tasks, and how they came about.
+
+    ``x_rows`` and ``y_rows`` are the numbers of the kept rows in their files; ``x_blocks`` and ``y_blocks`` say by a
+    whole number in which block of ``block_names`` a row is. ``decisions`` says in plain words what was done,
+    ``record`` has all of it as plain values for JSON. Without a target, x and y have no rows.
+    """
+
+    x: np.ndarray = field(repr=False)
+    y: np.ndarray = field(repr=False)
+    x_name: str
+    y_name: str
+    tasks: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(repr=False)
+    encoding: Encoding = field(repr=False)
+    x_rows: np.ndarray = field(repr=False)
+    y_rows: np.ndarray = field(repr=False)
+    x_blocks: np.ndarray | None = field(default=None, repr=False)
+    y_blocks: np.ndarray | None = field(default=None, repr=False)
+    block_names: tuple[str, ...] = ()
+    decisions: tuple[str, ...] = ()
+    record: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the columns of the arrays."""
+        return self.encoding.features
+
+    @property
+    def sample(self) -> TwoSample:
+        """The target as the tests take it."""
+        return as_two_sample(self.x, self.y)
+
+    def to_frame(self) -> pd.DataFrame:
+        """All rows with the columns task ("target" or the task's name), group, row (in the file) and the features."""
+        parts = [
+            self._part("target", self.x_name, self.x, self.x_rows, self.x_blocks),
+            self._part("target", self.y_name, self.y, self.y_rows, self.y_blocks),
+        ]
+        for name, (x, y) in self.tasks.items():
+            parts += [self._part(name, "P", x), self._part(name, "Q", y)]
+        return pd.concat([part for part in parts if len(part)], ignore_index=True)
+
+    def to_csv(self) -> str:
+        """``to_frame`` as CSV that is safe to open in a spreadsheet."""
+        return to_safe_csv(self.to_frame())
+
+    def _part(
+        self,
+        task: str,
+        group: str,
+        values: np.ndarray,
+        rows: np.ndarray | None = None,
+        blocks: np.ndarray | None = None,
+    ) -> pd.DataFrame:
+        about: dict[str, Any] = {"task": task, "group": group}
+        if self.x_blocks is not None:
+            about["block"] = "" if blocks is None else np.array(self.block_names)[blocks]
+        about["row"] = pd.array(np.zeros(len(values)) if rows is None else rows, dtype="Int64")
+        frame = pd.DataFrame(about, index=range(len(values)))
+        return pd.concat([frame, pd.DataFrame(values, columns=list(self.features))], axis=1)
+
+
+def prepare(
+    upload: Upload | Assembled,
+    cleaning: Cleaning | None = None,
+    encoding: Encoding | None = None,
+    limits: Limits | None = None,
+) -> CleanData:
+    """Clean arrays from an upload.
+
+    The encoding is learned without labels: from the pooled rows of the related tasks, or from the pooled target rows
+    where there are none. One that was learned before, beside a learner, can be given instead; of ``cleaning`` only
+    ``missing`` and ``block`` then count, and without it the encoding's own choices do.
+    """
+    made = upload if isinstance(upload, Assembled) else assemble(upload, limits)
+    if encoding is not None:
+        chosen_now = cleaning or encoding.cleaning
+        cleaning = replace(encoding.cleaning, missing=chosen_now.missing, block=chosen_now.block)
+    cleaning = cleaning or Cleaning()
+    notes = list(made.notes)
+    _check_rows(made, np.ones(len(made.rows), dtype=bool))
+    chosen = choose_columns(made, cleaning, encoding, notes)
+    keep = keep_rows(made, chosen, cleaning, notes)
+    blocks: np.ndarray | None = None
+    block_names: tuple[str, ...] = ()
+    if cleaning.block and made.target:
+        blocks, block_names = find_blocks(made, cleaning, keep, notes)
+    _check_rows(made, keep)
+    _drop_small_tasks(made, keep, notes)
+    if encoding is None:
+        encoding = learn(made, chosen, cleaning, keep, notes)
+    matrix = encode(made, encoding, keep, notes)
+    x, y, tasks = _arrays(made, matrix, keep, notes)
+    if made.target:
+        as_two_sample(x, y)
+    labels = (made.target.p.label, made.target.q.label) if made.target else ("P", "Q")
+    p, q = made.spans[0] if made.target else (slice(0, 0), slice(0, 0))
+    return CleanData(
+        x=x,
+        y=y,
+        x_name=labels[0],
+        y_name=labels[1],
+        tasks=tasks,
+        encoding=encoding,
+        x_rows=made.rows[p][keep[p]],
+        y_rows=made.rows[q][keep[q]],
+        x_blocks=None if blocks is None else blocks[p][keep[p]],
+        y_blocks=None if blocks is None else blocks[q][keep[q]],
+        block_names=block_names,
+        decisions=tuple(notes),
+        record=_record(made, cleaning, encoding, notes, (x, y), tasks),
+    )
+
+
+def _check_rows(made: Assembled, keep: np.ndarray) -> None:
+    """Refuse a target sample with fewer than two rows."""
+    if made.target:
+        for span, side in zip(made.spans[0], (made.target.p, made.target.q), strict=True):
+            if (rows := int(keep[span].sum())) < FEWEST_ROWS:
+                raise TableError(
+                    f"{side.table.name}: {side.label} has {rows} row{'' if rows == 1 else 's'}. "
+                    "Bring at least 2 rows in each sample."
+                )
+
+
+def _drop_small_tasks(made: Assembled, keep: np.ndarray, notes: list[str]) -> None:
+    """Tasks with too few rows leave ``keep``."""
+    for pair, (p, q) in zip(made.related, made.related_spans, strict=True):
+        fewest = int(min(keep[p].sum(), keep[q].sum()))
+        if fewest < FEWEST_ROWS:
+            keep[p.start : q.stop] = False
+            notes.append(f"The task {pair.name!r} was left out: one of its samples has {fewest} usable rows.")
+    if made.related and not keep[made.target_rows :].any():
+        raise TableError(
+            f"{made.related[0].p.table.name}: no related task has 2 usable rows in each sample. Fill in missing cells, "
+            "leave out the columns that miss most, or go on without related tasks."
+        )
+
+
+def _arrays(
+    made: Assembled, matrix: np.ndarray, keep: np.ndarray, notes: list[str]
+) -> tuple[np.ndarray, np.ndarray, dict[str, tuple[np.ndarray, np.ndarray]]]:
+    """The kept rows (kept, d) by sample; a task whose rows are all alike is left out."""
+    ends = np.concatenate([[0], np.cumsum(keep)])
+    parts = [(matrix[ends[p.start] : ends[p.stop]], matrix[ends[q.start] : ends[q.stop]]) for p, q in made.spans]
+    x, y = parts.pop(0) if made.target else (matrix[:0], matrix[:0])
+    tasks = {}
+    for pair, (first, second) in zip(made.related, parts, strict=True):
+        if len(first) and ((first != first[0]).any() or (second != first[0]).any()):
+            tasks[pair.name] = (first, second)
+        elif len(first):
+            notes.append(f"The task {pair.name!r} was left out: all its rows are identical.")
+    return x, y, tasks
+
+
+def _record(
+    made: Assembled,
+    cleaning: Cleaning,
+    encoding: Encoding,
+    notes: list[str],
+    target: tuple[np.ndarray, np.ndarray],
+    tasks: Mapping[str, tuple[np.ndarray, np.ndarray]],
+) -> dict[str, Any]:
+    return {
+        "files": [
+            {"name": t.name, "sha256": t.digest, "rows": len(t.frame), "columns": t.frame.shape[1], "notes": [*t.notes]}
+            for t in made.tables
+        ],
+        "roles": {"group": made.upload.group, "task": made.upload.task, "related_group": made.upload.related_group},
+        "samples": {pair.name: [pair.p.label, pair.q.label] for pair in made.pairs},
+        "rows": {"target": [len(part) for part in target]} | {name: [len(x), len(y)] for name, (x, y) in tasks.items()},
+        "columns": [{"name": c.name, "kind": c.kind, "why": c.why} for c in made.columns.values()],
+        "cleaning": cleaning.to_dict(),
+        "encoding": json.loads(encoding.to_json()),
+        "decisions": list(notes),
+    }

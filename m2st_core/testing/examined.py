@@ -1,0 +1,110 @@
+"""One test with everything that explains it: which rows were tested, and what was learned from the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from m2st_core.rng import Streams
+from m2st_core.tasks.arrays import constant_column_notes
+from m2st_core.testing.blocks import Blocks, as_blocks
+from m2st_core.testing.methods import Method
+from m2st_core.testing.run import run_chunks
+from m2st_core.testing.split import draw_order, split_sizes
+from m2st_core.types import TestResult, TwoSample
+
+LARGEST_ROWS, LARGEST_ROWS_OF_BANKS = 40_000, 10_000  # both samples together, for one kernel and for many
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A test with what it learned and the rows it tested, so that its answer can be explained.
+
+    ``test`` and ``train`` are x (1, n, d) and y (1, m, d), as the user named them; ``learned`` is a kernel, a bank of
+    kernels, a witness or a classifier, whose first sample is y if ``swapped``. ``rows`` are the positions of the test
+    rows in the samples as given; ``codes`` their blocks.
+    """
+
+    result: TestResult
+    learned: Any
+    train: TwoSample | None
+    test: TwoSample
+    rows: tuple[np.ndarray, np.ndarray]
+    codes: tuple[np.ndarray, np.ndarray] | None
+    swapped: bool
+
+
+def run_examined(
+    sample: TwoSample, method: Method, *, seed: int = 0, blocks: tuple[Any, Any] | None = None, **settings: Any
+) -> Examined:
+    """One test on one checked pair, x (n, d) and y (m, d), and what is needed to explain its answer.
+
+    ``blocks`` are labels, one per row of x and of y: rows are then permuted and split within their block. Of samples
+    too large for a test of quadratic cost an equal share of each is tested.
+    """
+    chosen, rows, found, notes = _choose(sample, method, seed, blocks)
+    (results, prepared), *_ = run_chunks(chosen, method, seeds=[seed], blocks=found, criterion=True, **settings)
+    result = replace(results[0], notes=results[0].notes + notes)
+    swapped = bool(prepared.swap[0])
+    test, about = (part.swapped() if swapped else part for part in (prepared.test, prepared.about))
+    train = prepared.train.swapped() if swapped and prepared.train is not None else prepared.train
+    (blocks_x, rows_x), (blocks_y, rows_y) = (part[0].cpu().numpy().T for part in about)
+    return Examined(
+        result=result,
+        learned=prepared.learned,
+        train=train,
+        test=test,
+        rows=(rows[0][rows_x], rows[1][rows_y]),
+        codes=None if found is None else (blocks_x, blocks_y),
+        swapped=swapped,
+    )
+
+
+def training_part(
+    sample: TwoSample,
+    method: Method,
+    *,
+    train_fraction: float = 0.5,
+    seed: int = 0,
+    blocks: tuple[Any, Any] | None = None,
+) -> TwoSample:
+    """The rows from which this method would learn, and which it would not test, given the same seed and blocks."""
+    chosen, _, found, _ = _choose(sample, method, seed, blocks)
+    n_train, _ = split_sizes(chosen.sizes, method, train_fraction)
+    train, _ = draw_order(chosen.sizes, n_train, [Streams(seed)], found).parts(chosen)
+    return TwoSample(train.x[0], train.y[0], sample.shape)
+
+
+def _choose(
+    sample: TwoSample, method: Method, seed: int, blocks: tuple[Any, Any] | None
+) -> tuple[TwoSample, list[np.ndarray], Blocks | None, tuple[str, ...]]:
+    """The rows to use, x (1, n, d) and y (1, m, d), their positions and blocks, and what there is to say about it."""
+    notes = () if sample.shape else constant_column_notes(sample)
+    found = None if blocks is None else as_blocks(blocks, sample.sizes)
+    rows = [np.arange(size) for size in sample.sizes] if found is None else [found.rows_x, found.rows_y]
+    if found is not None:
+        notes = found.notes + notes
+    share = largest_rows(method) / sum(map(len, rows))
+    if share < 1:
+        counts = int(len(rows[0]) * share), int(len(rows[1]) * share)
+        order = draw_order((len(rows[0]), len(rows[1])), counts, [Streams(seed).child("large samples")], found)
+        kept = [np.sort(part[0, :count].numpy()) for part, count in zip((order.x, order.y), counts, strict=True)]
+        rows = [part[index] for part, index in zip(rows, kept, strict=True)]
+        if found is not None:
+            found = replace(found, x=found.x[kept[0]], y=found.y[kept[1]])
+        notes = (
+            f"The samples are large: {method.name} uses {counts[0]} and {counts[1]} of their rows, drawn at random "
+            "with this seed, the same share of each.",
+            *notes,
+        )
+    x, y = (part[None, torch.from_numpy(index)] for part, index in zip(sample, rows, strict=True))
+    chosen = TwoSample(x, y, sample.shape)
+    return chosen, rows, found, notes
+
+
+def largest_rows(method: Method) -> int:
+    """How many rows, of both samples together, one test uses at most: its cost is quadratic in them."""
+    return LARGEST_ROWS if method.kernels_at_once == 1 else LARGEST_ROWS_OF_BANKS

@@ -1,0 +1,309 @@
+"""Your data: five steps, from examples, from files, from bad files, from links."""
+
+import gc
+import io
+import time
+import zipfile
+
+import numpy as np
+import pytest
+
+import m2st_core as m2st
+from app import PAGES
+from m2st_core.dashboard.jobs import job_manager
+from m2st_core.testing.learner_zip import learner_to_zip
+from tests.pages.paging import charts, metrics, open_page
+
+NASTY = "<b>bold</b> **x** =1+1"
+
+
+def table(shift, rows=20, seed=0, header="a,b"):
+    values = np.random.default_rng(seed).standard_normal((rows, 2)) + shift
+    return "\n".join([header, *(f"{a:.6f},{b:.6f}" for a, b in values)]).encode()
+
+
+P, Q = table(0.0), table(1.5, seed=1)
+
+
+def drop(app, slot, *files):
+    """Drop files as a user does; the uploader has a new key after each success."""
+    key = next(u.key for u in app.file_uploader if u.key.startswith(f"data_{slot}_"))
+    given = [(name, data, "text/csv") for name, data in files]
+    app.file_uploader(key=key).set_value(given if slot == "related" else given[0])
+    return go_on(app)
+
+
+def go_on(app):
+    app.run()
+    assert not app.exception
+    return app
+
+
+def click(app, key):
+    app.button(key=key).click()
+    return go_on(app)
+
+
+def answer(app):
+    """Run until the answer is there (AppTest has no timers)."""
+    deadline = time.monotonic() + 60
+    while "p-value" not in metrics(app) and not app.error and time.monotonic() < deadline:
+        time.sleep(0.2)
+        go_on(app)
+    return metrics(app)["p-value"]
+
+
+def two_files():
+    app = open_page("your_data")
+    app.segmented_control(key="data_layout").set_value("Two files, P and Q")
+    go_on(app)
+    return drop(drop(app, "p", ("p.csv", P)), "q", ("q.csv", Q))
+
+
+def words(app):
+    parts = [*app.markdown, *app.caption, *app.info, *app.warning, *app.error, *app.subheader]
+    return " ".join(element.value for element in parts).replace("\\", "").replace("\u2060", "")
+
+
+def test_the_page_opens_at_its_first_step_and_states_its_limits():
+    app = open_page("your_data")
+    assert "pages/your_data.py" in PAGES
+    assert "At most 20 MB per file" in words(app) and "this session only" in words(app)
+    assert app.button(key="data_next").disabled
+    assert sum(b.label == "Use this example" for b in app.button) == len(m2st.EXAMPLES) == 3
+
+
+@pytest.mark.parametrize("name", m2st.EXAMPLES)
+def test_every_example_goes_through_all_five_steps(name):
+    app = click(open_page("your_data", data_method="Meta-FUSE", data_secondary="MMD-M"), f"data_example_{name}")
+    assert app.session_state["data_step"] == "Check" and len(charts(app)) == 2
+    click(app, "data_next")
+    assert "Recommended:" in words(app) and any(b.label == "Cancel" for b in app.button)
+    click(app, "data_next")
+    data = m2st.prepare(m2st.EXAMPLES[name].load())
+    expected = m2st.carry_out(data, m2st.Plan("Meta-FUSE", ("MMD-M",)))
+    assert answer(app) == f"{expected.analysis.primary.p_value:.3g}"
+    assert app.dataframe[0].value["p after Holm"][0] == expected.analysis.secondary[0].adjusted_p_value
+    assert "tested once in this session" in words(app)
+    click(app, "data_next")
+    assert len(charts(app)) == 2 and "Exploratory" in words(app) and "exchangeability" in words(app)
+    assert [d.value.shape[0] for d in app.dataframe] == [5, 5]
+    assert all(chart.proto.alt for chart in app.get("plotly_chart"))
+    assert not app.error
+
+
+def test_two_files_are_tested_and_the_code_repeats_it(tmp_path, monkeypatch, capsys):
+    app = two_files()
+    click(click(app, "data_next"), "data_next")
+    click(app, "data_next")
+    p = answer(app)
+    click(app, "data_next")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.csv").write_bytes(P)
+    (tmp_path / "q.csv").write_bytes(Q)
+    python, command = (code.value for code in app.code)
+    exec(compile(python, "page", "exec"), {})
+    assert float(capsys.readouterr().out.split()[0]) == pytest.approx(float(p), rel=1e-2)
+    assert (tmp_path / "report.html").stat().st_size > 1_000_000
+    assert command.startswith("python -m m2st_core test p.csv q.csv --method MMD-FUSE")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("bad.csv", b"a,b\n1,2\n1,2,3\n", "bad.csv: row 3 has 3 cells and the first row has 2"),
+        ("bad.csv", b"\x00\x01\x02\xff" * 50, "bad.csv"),
+        ("bad.csv", b"", "bad.csv"),
+        ("**x**.csv", b"a,b\n", "**x**.csv: there is a header but no row"),
+    ],
+)
+def test_a_bad_upload_is_one_sentence_and_leaves_the_earlier_one(name, data, said):
+    app = drop(two_files(), "p", (name, data))
+    assert len(app.error) == 1 and said in words(app)
+    assert "p.csv: 20 rows, 2 columns" in words(app) and not app.button(key="data_next").disabled
+    assert "**" not in app.error[0].value.replace("\\*", "")
+    drop(app, "p", ("better.csv", P))
+    assert not app.error and "better.csv: 20 rows" in words(app)
+
+
+def test_back_and_forward_keep_everything():
+    app = two_files()
+    click(app, "data_next")
+    app.selectbox(key="data_scaling").select("robust")
+    left = next(m for m in app.multiselect if m.label == "Columns to leave out")
+    left.select("b")
+    click(go_on(app), "data_next")
+    app.selectbox(key="data_method").select("MMD-M")
+    app.slider(key="data_alpha").set_value(0.1)
+    click(go_on(app), "data_next")
+    first = answer(app)
+    for key in ("data_back", "data_back", "data_back"):
+        click(app, key)
+    assert "p.csv: 20 rows" in words(app)
+    click(app, "data_next")
+    assert app.selectbox(key="data_scaling").value == "robust"
+    assert next(m for m in app.multiselect if m.label == "Columns to leave out").value == ["b"]
+    click(app, "data_next")
+    assert app.selectbox(key="data_method").value == "MMD-M" and app.slider(key="data_alpha").value == 0.1
+    click(app, "data_next")
+    assert metrics(app)["p-value"] == first and "tested once in this session" in words(app)
+
+
+def test_every_further_try_is_counted_and_said():
+    app = two_files()
+    for seed in (0, 1, 2, 1):
+        app.segmented_control(key="data_step").set_value("Choose")
+        go_on(app)
+        app.number_input(key="data_seed").set_value(seed)
+        click(go_on(app), "data_next")
+        answer(app)
+    assert "tested **3 times** in this session" in words(app)
+    assert list(app.dataframe[0].value["Seed"]) == [0, 1, 2]
+
+
+def test_nonsense_in_the_link_is_ignored():
+    nonsense = {"data_step": "<script>", "data_method": "nothing", "data_alpha": "7", "data_seed": "x"}
+    app = open_page("your_data", data_missing="whatever", data_scaling="-1", data_permutations="3", **nonsense)
+    click(click(app, "data_example_diabetes"), "data_next")
+    assert app.selectbox(key="data_method").value == "As recommended" and app.slider(key="data_alpha").value == 0.05
+
+
+@pytest.mark.parametrize("step", ["Check", "Choose", "Answer", "Understand"])
+def test_a_link_to_a_later_step_asks_for_data_first(step):
+    app = open_page("your_data", data_step=step)
+    assert "There are no data yet" in app.info[0].value
+    click(app, "data_start")
+    assert "Bring two groups of rows" in words(app)
+
+
+def test_a_test_must_be_declared_before_its_answer_is_shown():
+    app = two_files()
+    app.segmented_control(key="data_step").set_value("Answer")
+    go_on(app)
+    assert "No test is declared" in app.info[0].value and not app.metric
+    click(app, "data_back")
+    click(app, "data_next")
+    answer(app)
+    app.segmented_control(key="data_step").set_value("Check")
+    go_on(app)
+    app.selectbox(key="data_scaling").select("none")
+    go_on(app)
+    app.segmented_control(key="data_step").set_value("Answer")
+    go_on(app)
+    assert "No test is declared" in app.info[0].value and not app.metric
+
+
+def test_sessions_do_not_see_each_other_and_take_their_data_along():
+    app, other = two_files(), open_page("your_data")
+    assert "p.csv" not in words(other) and "own_data" in app.session_state
+    assert not other.session_state["own_data"].files
+    click(click(app, "data_next"), "data_next")
+    click(app, "data_next")
+    answer(app)
+    owner = app.session_state["session"].id
+    held = lambda: [key for key in job_manager()._jobs if key[0] == owner]  # noqa: E731
+    assert held()
+    del app
+    gc.collect()
+    assert not held()
+
+
+def test_words_from_files_are_shown_as_text():
+    header = f'"{NASTY}",b'
+    app = open_page("your_data")
+    app.segmented_control(key="data_layout").set_value("Two files, P and Q")
+    go_on(app)
+    drop(app, "p", ("<i>p.csv", table(0.0, header=header)))
+    drop(app, "q", ("q.csv", table(1.0, seed=1, header=header)))
+    click(app, "data_next")
+    assert NASTY in list(app.dataframe[0].value["Column"])
+    spec = str(charts(app))
+    assert "&lt;b&gt;bold" in spec and "<b>" not in spec and "&lt;i&gt;p" in spec
+    for _ in range(3):
+        click(app, "data_next") if not app.button(key="data_next").disabled else None
+        if app.session_state["data_step"] == "Answer":
+            answer(app)
+    assert app.session_state["data_step"] == "Understand"
+    assert "<b>" not in str(charts(app))
+    shown = [e.value for e in [*app.markdown, *app.caption, *app.subheader, *app.info, *app.warning]]
+    assert not [text for text in shown if "<b>" in text or "<i>" in text]
+
+
+def test_formulas_are_harmless_in_tables_that_can_be_downloaded():
+    cells = "\n".join(f'"=cmd{i % 3}",{i},{"one" if i < 20 else "two"}' for i in range(40))
+    app = drop(open_page("your_data"), "one", ("x.csv", f'"@word",number,which\n{cells}'.encode()))
+    assert app.selectbox[0].value == "which"
+    for _ in range(3):
+        click(app, "data_next")
+    answer(app)
+    click(app, "data_next")
+    for frame in (d.value for d in app.dataframe):
+        assert not [c for c in frame.columns if str(c).startswith(("=", "@"))]
+        assert not [c for column in frame.columns for c in frame[column].astype(str) if c.startswith("=")]
+
+
+def test_missing_values_are_never_filled_in_silently():
+    app = drop(open_page("your_data"), "one", ("x.csv", b"v,g\n1,a\n2,a\n,a\n1,b\n3,b\n4,b\n5,a\n"))
+    click(app, "data_next")
+    assert "x.csv: row 4, column 'v': the cell is empty" in words(app) and app.button(key="data_next").disabled
+    app.selectbox(key="data_missing").select("drop rows")
+    go_on(app)
+    assert not app.error and "Rows left out because a cell is missing: 1 of a" in words(app)
+    assert not app.button(key="data_next").disabled
+
+
+def test_a_block_column_limits_the_tests_and_is_said():
+    rows = "\n".join(f"{(i * 7) % 11},{'ab'[i % 2]},site {i % 3}" for i in range(60))
+    app = drop(open_page("your_data"), "one", ("x.csv", f"v,g,site\n{rows}".encode()))
+    click(app, "data_next")
+    next(s for s in app.selectbox if s.label == "Block column").select("site")
+    click(go_on(app), "data_next")
+    assert "ME" not in app.selectbox(key="data_method").options
+    click(app, "data_next")
+    answer(app)
+    click(app, "data_next")
+    assert "Within each block of 'site' rows are exchangeable" in words(app)
+
+
+def history():
+    return [
+        (f"t{i}_{side}.csv", table(1.0 * (side == "Q"), seed=10 + 2 * i + (side == "Q")))
+        for i in range(3)
+        for side in "PQ"
+    ]
+
+
+def test_related_files_or_a_zip_teach_and_the_learner_can_be_brought_back():
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, data in history():
+            archive.writestr(name, data)
+    answers = []
+    for files in (history(), [("history.zip", packed.getvalue())]):
+        app = drop(two_files(), "related", *files)
+        app.segmented_control(key="data_step").set_value("Choose")
+        go_on(app)
+        app.selectbox(key="data_method").select("Meta-WiTS")
+        click(go_on(app), "data_next")
+        answers.append(answer(app))
+    state = app.session_state["own_data"]
+    outcome = state.outcome[1]
+    saved = learner_to_zip(outcome.learners["Meta-WiTS"], outcome.data.encoding)
+    app = drop(two_files(), "learner", ("learner.zip", saved))
+    assert "learner.zip: Meta-WiTS, 3 tasks" in words(app)
+    app.segmented_control(key="data_step").set_value("Choose")
+    go_on(app)
+    assert "Meta-MKL" not in app.selectbox(key="data_method").options
+    app.selectbox(key="data_method").select("Meta-WiTS")
+    click(go_on(app), "data_next")
+    assert answer(app) == answers[0] == answers[1]
+    drop(click(click(click(app, "data_back"), "data_back"), "data_back"), "learner", ("x.zip", b"PK\x03\x04nothing"))
+    assert "this is no ZIP of a learner" in words(app) and "learner.zip: Meta-WiTS" in words(app)
+
+
+def test_controls_explain_themselves():
+    app = two_files()
+    for _ in range(2):
+        for control in [*app.selectbox, *app.multiselect, *app.slider, *app.file_uploader, *app.button]:
+            assert control.proto.help, control.label
+        click(app, "data_next")
