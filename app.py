@@ -12,6 +12,7 @@ PAGES = {
     "pages/power_lab.py": ("Power lab", "📈"),
     "pages/weights.py": ("Weights", "⚖️"),
     "pages/relatedness.py": ("Relatedness", "🧭"),
+    "pages/images.py": ("Images", "🖼️"),
     "pages/reproduce.py": ("Reproduce the paper", "📄"),
     "pages/runs.py": ("Runs", "🗂️"),
 }

@@ -28,6 +28,7 @@ from m2st_core.experiments.summary import as_text, null_band, published_gamma, s
 from m2st_core.experiments.sweep import SweepFailed, SweepProgress, run_sweep
 from m2st_core.figures import FIGURES, gamma_figure, power_figure, type_1_figure
 from m2st_core.reports import Origin, as_command, as_python, html_report
+from m2st_core.tasks import size_unit
 from m2st_core.tasks.tables import (
     EXAMPLES,
     MISSING_CHOICES,
@@ -269,10 +270,13 @@ def run_runs(options: argparse.Namespace) -> None:
 
 def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", name: str = "") -> None:
     """Run a sweep with a progress bar, then show it."""
+    if spec.missing_data:
+        raise ValueError(spec.missing_data)
     store = Store()
     cost = predict(spec, frozenset(store.results(spec.cells())))
     if cost.cells:
-        print(f"{cost.cells} cells to compute, about {cost.seconds:.0f} s of one core.", file=sys.stderr)
+        gpu = "" if cost.gpu_seconds is None else f"; on a GPU perhaps {cost.gpu_seconds:.0f} s"
+        print(f"{cost.cells} cells to compute, about {cost.seconds:.0f} s of one core{gpu}.", file=sys.stderr)
     executor = make_executor(options.executor, options.address, options.workers)
     try:
         rows = run_sweep(spec, store, executor, name=name, progress=show_progress)
@@ -328,7 +332,8 @@ def write(rows: pd.DataFrame, spec: SweepSpec, options: argparse.Namespace, kind
         if spec.null:
             figure = type_1_figure(table, spec.alpha, null_band(spec.alpha, spec.repeats * spec.tests))
         else:
-            figure = FIGURES.get(kind, power_figure)(table)
+            draw = FIGURES.get(kind, power_figure)
+            figure = draw(table, size_unit=size_unit(spec.task)) if draw is power_figure else draw(table)
         figure.write_html(options.figure, include_plotlyjs=True)
 
 

@@ -21,8 +21,8 @@ def pick_experiment() -> PaperExperiment:
         list(by_title),
         key="paper_experiment",
         bind="query-params",
-        help="What of the paper to look at. Experiments on synthetic data can be run here; for others the published "
-        "numbers are shown.",
+        help="What of the paper to look at. Experiments on synthetic data can be run here at once, those on CIFAR "
+        "where the images are; the published numbers are always shown.",
     )
     return by_title[title]
 
@@ -70,10 +70,13 @@ def show_own(experiment: PaperExperiment) -> None:
         key="paper_scale",
         bind="query-params",
         help="Quick: 2 repeats × 20 test samples, which show the shape with wide bands. Full: the paper's 20 × 100, "
-        "which may take an hour.",
+        "which may take hours.",
     )
     scale = SCALES[chosen]
     spec = experiment.spec(scale)
+    if spec.missing_data:
+        st.info(f"{spec.missing_data} Then this can be run here.")
+        return
     run = spec.hash[:12]
     if sweep_queue().status(run) is None:
         st.write(cost_in_words(spec))

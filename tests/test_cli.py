@@ -233,7 +233,7 @@ def test_a_sweep_is_run_listed_shown_exported_and_deleted(tmp_path, monkeypatch,
     ("arguments", "message"),
     [
         (["paper", "fig9"], "Unknown experiment 'fig9'"),
-        (["paper", "table1"], "can not be run here"),
+        (["paper", "table1"], "CIFAR-10 is not in"),
         (["runs", "show"], "needs the id of a run"),
         (["runs", "show", "zzz"], "There is no run"),
         (["sweep", "missing.toml"], "can not be read"),
@@ -241,6 +241,7 @@ def test_a_sweep_is_run_listed_shown_exported_and_deleted(tmp_path, monkeypatch,
 )
 def test_bad_experiments_are_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("M2ST_HOME", str(tmp_path))
+    monkeypatch.delenv("M2ST_DATA", raising=False)
     assert main(arguments) == 2
     assert message in capsys.readouterr().err
 

@@ -2,6 +2,15 @@
 
 from m2st_core.criterion.mmd import h_matrix, mmd2_paired, mmd2_unbiased
 from m2st_core.criterion.power import masked_terms, power_criterion, variance
-from m2st_core.criterion.witness import witness
+from m2st_core.criterion.witness import witness, witness_of_rows
 
-__all__ = ["h_matrix", "masked_terms", "mmd2_paired", "mmd2_unbiased", "power_criterion", "variance", "witness"]
+__all__ = [
+    "h_matrix",
+    "masked_terms",
+    "mmd2_paired",
+    "mmd2_unbiased",
+    "power_criterion",
+    "variance",
+    "witness",
+    "witness_of_rows",
+]

@@ -18,3 +18,16 @@ def witness(kernel: Kernel, x: Tensor, y: Tensor, at: Tensor) -> Tensor:
     places = kernel.embed(at)
     more, less = (kernel.gram(places, kernel.embed(rows)).mean(dim=-1) for rows in (x, y))
     return more - less
+
+
+def witness_of_rows(gram: Tensor, n: int) -> Tensor:
+    """f at each pooled row, of which the first n are x's, from the others: Gram matrix (…, N, N) → (…, N).
+
+    A row's kernel value with itself is left out of the mean over its own sample, or each would look typical of it.
+    """
+    m = gram.shape[-1] - n
+    others = gram - torch.diag_embed(gram.diagonal(dim1=-2, dim2=-1))
+    own_x = torch.arange(n + m, device=gram.device) < n
+    x = others[..., :n].sum(dim=-1) / torch.where(own_x, n - 1, n)
+    y = others[..., n:].sum(dim=-1) / torch.where(own_x, m, m - 1)
+    return x - y

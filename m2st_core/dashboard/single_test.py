@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from m2st_core.tasks import Setting, make_task
+from m2st_core.tasks import TASKS, Setting, make_task
 from m2st_core.testing import two_sample_test
 from m2st_core.types import Progress, TestResult, TwoSample
 
@@ -31,7 +31,8 @@ class SingleTest:
 
     def run(self, progress: Progress) -> TestResult:
         """The test on them."""
-        x, y = self.sample()
+        sample = self.sample()
+        x, y = sample.images() if sample.shape else sample
         return two_sample_test(
             x,
             y,
@@ -48,10 +49,11 @@ class SingleTest:
         """A script that gives the same result."""
         settings = "".join(f", {name}={value!r}" for name, value in self.parameters)
         null = ", null=True" if self.null else ""
+        images = ".images()" if TASKS[self.task].shape else ""
         return f"""import m2st_core as m2st
 
 task = m2st.make_task({self.task!r}{settings}{null})
-x, y = task.sample({self.n}, {self.m}, seed={self.seed})
+x, y = task.sample({self.n}, {self.m}, seed={self.seed}){images}
 result = m2st.two_sample_test(
     x, y, method={self.method!r}, alpha={self.alpha!r}, n_permutations={self.n_permutations},
     train_fraction={self.train_fraction!r}, preset={self.preset!r}, seed={self.seed},

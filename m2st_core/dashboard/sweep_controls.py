@@ -7,10 +7,9 @@ from typing import Any
 import streamlit as st
 
 from m2st_core.dashboard import controls
-from m2st_core.dashboard.sweep_results import size_unit
 from m2st_core.experiments.spec import LIMIT, SweepSpec
 from m2st_core.presets import PRESETS
-from m2st_core.tasks import TASKS
+from m2st_core.tasks import TASKS, size_unit
 from m2st_core.testing import METHODS
 
 SIZES = (10, 20, 30, 50, 80, 100, 120, 150, 200, 250, 300, 400, 500)

@@ -12,7 +12,7 @@ from m2st_core.dashboard.sweeps import sweep_queue
 from m2st_core.experiments.spec import SweepSpec
 from m2st_core.experiments.summary import null_band, summarise
 from m2st_core.figures import FIGURES, power_figure, training_figure, type_1_figure
-from m2st_core.tasks import TASKS
+from m2st_core.tasks import size_unit
 from m2st_core.testing.meta import learner_from_parts
 
 COLUMNS = {
@@ -39,11 +39,6 @@ HELPS = {
     "difference in SE": "Ours minus published, in standard errors of both.",
     "doubt": "Why a published number is no target.",
 }
-
-
-def size_unit(task: str) -> str:
-    """What sizes count: rows per mode of HDGM, per sample elsewhere."""
-    return "per mode" if TASKS[task].rows_per_size == 2 else "per sample"
 
 
 def sweep_figure(spec: SweepSpec, table: pd.DataFrame, kind: str = "power") -> go.Figure:

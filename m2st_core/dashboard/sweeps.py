@@ -13,7 +13,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from m2st_core.dashboard.limits import check_limits
 from m2st_core.dashboard.sweep_jobs import RunStatus
 from m2st_core.dashboard.sweep_queue import QueueFull, SweepQueue
-from m2st_core.experiments.cost import predict
+from m2st_core.experiments.cost import Cost, predict
 from m2st_core.experiments.executors import Executor, make_executor
 from m2st_core.experiments.spec import SpecError, SweepSpec
 from m2st_core.experiments.store import Store
@@ -62,6 +62,8 @@ def _is_open(session: str) -> bool:
 def start(spec: SweepSpec, name: str = "") -> str | None:
     """Put a sweep in the queue; its run's id, or None after saying why not."""
     try:
+        if spec.missing_data:
+            raise SpecError(spec.missing_data)
         check_limits(spec)
         return sweep_queue().submit(spec, session_name(), name)
     except (QueueFull, SpecError) as error:
@@ -84,8 +86,13 @@ def cost_in_words(spec: SweepSpec) -> str:
     learners = f" and {cost.learners:,} trainings on meta-tasks" if cost.learners else ""
     return (
         f"About **{duration(seconds)}** for {cost.cells:,} cells{learners}, on {queue.workers} workers with "
-        f"{cost.memory_bytes / 2**20:.0f} MB each. The estimate is right within a factor of two."
+        f"{cost.memory_bytes / 2**20:.0f} MB each. The estimate is right within a factor of two{gpu_in_words(cost)}."
     )
+
+
+def gpu_in_words(cost: Cost) -> str:
+    """What it would cost elsewhere, where that makes a difference."""
+    return "" if cost.gpu_seconds is None else f"; on a GPU it may take {duration(cost.gpu_seconds)}"
 
 
 def duration(seconds: float) -> str:

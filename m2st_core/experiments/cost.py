@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from functools import cache
 
 from m2st_core.device import one_thread_per_operation
+from m2st_core.experiments.image_cost import (
+    GPU_SPEEDUP,
+    image_cell_seconds,
+    image_fit_seconds,
+    image_learner_seconds,
+    image_memory,
+)
 from m2st_core.experiments.spec import LIMIT, Cell, LearnerSpec, SweepSpec
-from m2st_core.experiments.trial import draw_targets
+from m2st_core.experiments.trial import ELEMENTS_AT_ONCE, draw_targets
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.tasks import make_task
+from m2st_core.tasks import TASKS, make_task
 from m2st_core.testing import METHODS, run_tests
 
 REFERENCE_SECONDS = 0.039  # of the measurement below, on the machine where the other numbers were taken
@@ -36,6 +43,7 @@ class Cost:
     learners: int
     seconds: float  # of one core
     memory_bytes: int  # of one worker
+    gpu_seconds: float | None = None  # of one GPU, for images
 
 
 @cache
@@ -54,6 +62,8 @@ def machine_factor() -> float:
 def predict(spec: SweepSpec, known: frozenset[str] = frozenset()) -> Cost:
     """The cost of the cells whose keys are not known yet."""
     cells = [cell for cell in spec.cells() if cell.key not in known]
+    if TASKS[spec.task].shape is not None:
+        return _predict_images(spec, cells)
     learners = {cell.learner.key: cell.learner for cell in cells if cell.learner is not None}
     fits = {(cell.method, cell.closeness, cell.n_tasks, cell.m_tr, cell.repeat) for cell in cells if cell.m_tr}
     long = spec.preset != "recommended"
@@ -63,6 +73,21 @@ def predict(spec: SweepSpec, known: frozenset[str] = frozenset()) -> Cost:
     dimension = 64 if spec.task == "digits" else int(spec.settings.get("dimension", 2))
     memory = 350 * 2**20 + 8 * spec.tests * rows * (dimension + 4) + 64 * 2**20
     return Cost(len(cells), len(learners), seconds * machine_factor(), memory)
+
+
+def _predict_images(spec: SweepSpec, cells: list[Cell]) -> Cost:
+    shape = TASKS[spec.task].shape
+    assert shape is not None
+    learners = {cell.learner.key: cell.learner for cell in cells if cell.learner is not None}
+    fits = {(cell.method, cell.closeness, cell.n_tasks, cell.m_tr, cell.repeat) for cell in cells if cell.m_tr}
+    work = sum(image_cell_seconds(cell, shape) for cell in cells)
+    work += sum(image_fit_seconds(fit[0], fit[3], spec.preset, shape) for fit in fits if fit[3])
+    work += sum(image_learner_seconds(one, shape) for one in learners.values())
+    rows = 2 * max(spec.m_te)
+    memory = image_memory(spec.task, rows, spec.tests, max(spec.n_tasks), spec.rows_per_task, ELEMENTS_AT_ONCE)
+    overhead = OVERHEAD * len(cells)
+    seconds = (overhead + work) * machine_factor()
+    return Cost(len(cells), len(learners), seconds, 400 * 2**20 + memory, overhead + work / GPU_SPEEDUP)
 
 
 def _cell_seconds(cell: Cell) -> float:

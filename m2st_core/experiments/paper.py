@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from m2st_core.experiments.spec import LIMIT, SweepSpec
 from m2st_core.registry import Registry
@@ -13,6 +13,8 @@ Scale = Literal["quick", "full"]
 Kind = Literal["power", "closeness", "tasks", "ablation", "type-I", "relatedness", "images"]
 FIGURE_2 = ("Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D", "MMD-O", "C2ST-L", "C2ST-S", "ME", "SCF")
 TABLE_3 = ("Meta-MKL", "Meta-MKL-A", "Meta-KL", "AGT-MKL", "AGT-MKL-A", "AGT-KL", "Meta-MKL-SI")
+TABLE_4 = ("Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D w/ AC", "MMD-D", "MMD-O")
+FEWER_PAIRS = 100
 SIZES = (50, 80, 100, 120, 150, 200, 250)
 QUICK_SIZES = (50, 100, 200)
 
@@ -36,22 +38,33 @@ class PaperExperiment:
         return found
 
 
-def _pair(**settings: object) -> tuple[SweepSpec, SweepSpec]:
+def _pair(**settings: Any) -> tuple[SweepSpec, SweepSpec]:
     """The same sweep at both scales."""
-    full = SweepSpec(m_te=SIZES, repeats=20, tests=100).with_(**settings)
-    small = full.with_(
-        repeats=2, tests=20, n_permutations=99, m_te=tuple(m for m in full.m_te if m in QUICK_SIZES) or full.m_te
-    )
-    return small, full
+    chosen: dict[str, Any] = {"m_te": SIZES, "repeats": 20, "tests": 100} | settings
+    full = SweepSpec(**chosen)
+    sizes = tuple(m for m in full.m_te if m in QUICK_SIZES) or full.m_te
+    return full.with_(repeats=2, tests=20, n_permutations=99, m_te=sizes, m_tr=full.m_tr[:1]), full
 
 
-def _sweep(name: str, title: str, kind: Kind, note: str = "", **settings: object) -> PaperExperiment:
+def _sweep(name: str, title: str, kind: Kind, note: str = "", **settings: Any) -> PaperExperiment:
     return PaperExperiment(name, title, kind, *_pair(**settings), note=note)
 
 
-def _images(number: int, title: str) -> PaperExperiment:
-    note = "it needs the CIFAR images, which this version can not read yet; its published numbers are in the store."
-    return PaperExperiment(f"table{number}", f"Table {number}: {title}", "images", None, None, note)
+def _images(
+    number: int, title: str, task: str, methods: tuple[str, ...] = FIGURE_2, m_tr: tuple[int, ...] = (100, 200)
+) -> PaperExperiment:
+    """CIFAR: all 45 class pairs of CIFAR-10, or as many of CIFAR-100's 4,950 as fit into memory, 100 images each."""
+    return _sweep(
+        f"table{number}",
+        f"Table {number}: {title}",
+        "images",
+        task=task,
+        methods=methods,
+        n_tasks=(FEWER_PAIRS if task.endswith("via-cifar100") else 45,),
+        rows_per_task=100,
+        m_tr=m_tr,
+        m_te=(200, 500, 900),
+    )
 
 
 EVERY_METHOD = tuple(METHODS)
@@ -111,11 +124,11 @@ PAPER: Registry[PaperExperiment] = Registry(
                 None,
                 "it is no sweep of tests; run: python -m m2st_core paper gamma.",
             ),
-            _images(1, "CIFAR-10 against CIFAR-10.1"),
-            _images(2, "CIFAR-100 against CIFAR-10.1"),
-            _images(4, "the labels of the meta-samples matter"),
-            _images(7, "CIFAR, more sizes"),
-            _images(8, "CIFAR, more sizes"),
+            _images(1, "CIFAR-10 against CIFAR-10.1", "cifar10-cifar10.1"),
+            _images(2, "CIFAR-100 against CIFAR-10.1", "cifar100-cifar10.1"),
+            _images(4, "the labels of the meta-samples matter", "cifar10-cifar10.1", TABLE_4, (100,)),
+            _images(7, "CIFAR-10 against CIFAR-10.1, from CIFAR-100", "cifar10-cifar10.1-via-cifar100"),
+            _images(8, "CIFAR-100 against CIFAR-10.1, from CIFAR-100", "cifar100-cifar10.1-via-cifar100"),
         )
     },
 )

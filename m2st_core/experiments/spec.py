@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from m2st_core.presets import PRESETS
-from m2st_core.tasks import TASKS, make_task
+from m2st_core.tasks import TASKS, ImageTask, make_task
 from m2st_core.testing import METHODS
 
 LIMIT = "limit"  # the true log-likelihood ratio as witness, where the task's densities are known
@@ -34,6 +34,17 @@ def digest(value: Any) -> str:
     return hashlib.sha256(f"{CODE}:{canonical(value)}".encode()).hexdigest()[:32]
 
 
+def key_of(spec: Cell | LearnerSpec) -> str:
+    """What a spec depends on, hashed; the user's images count, where there are any."""
+    return digest({name: value for name, value in asdict(spec).items() if name != "data" or value})
+
+
+def data_of(task: str) -> str:
+    """The fingerprint of the user's images that a task draws; empty if it draws none, or none are there."""
+    found = make_task(task)
+    return found.fingerprint() if isinstance(found, ImageTask) else ""
+
+
 @dataclass(frozen=True)
 class LearnerSpec:
     """One meta-training: what it depends on, and nothing else."""
@@ -47,11 +58,12 @@ class LearnerSpec:
     rows_per_task: int
     repeat: int
     seed: int
+    data: str = ""  # fingerprint of the user's images
 
     @property
     def key(self) -> str:
         """Where it is stored."""
-        return digest(asdict(self))
+        return key_of(self)
 
 
 @dataclass(frozen=True)
@@ -76,11 +88,12 @@ class Cell:
     alpha: float
     n_permutations: int
     seed: int
+    data: str = ""  # fingerprint of the user's images
 
     @property
     def key(self) -> str:
         """Where its result is stored."""
-        return digest(asdict(self))
+        return key_of(self)
 
     @property
     def learner(self) -> LearnerSpec | None:
@@ -99,6 +112,7 @@ class Cell:
             self.rows_per_task,
             self.repeat,
             self.seed,
+            self.data,
         )
 
 
@@ -142,6 +156,12 @@ class SweepSpec:
         return digest(self.to_dict())
 
     @property
+    def missing_data(self) -> str:
+        """What has to be downloaded before this can be run, in words; empty if nothing."""
+        task = make_task(self.task, **self.settings)
+        return task.missing() if isinstance(task, ImageTask) else ""
+
+    @property
     def size(self) -> int:
         """At most this many cells, known without listing them."""
         grid = (self.closeness, self.n_tasks, self.m_tr, self.m_te, self.methods)
@@ -149,16 +169,16 @@ class SweepSpec:
 
     def cells(self) -> Iterator[Cell]:
         """Every cell once, repeat by repeat, so that whole curves appear early and then get smoother."""
-        seen = set()
+        seen, data = set(), data_of(self.task)
         for repeat, closeness, n_tasks, m_tr, m_te, method in product(
             range(self.repeats), self.closeness, self.n_tasks, self.m_tr, self.m_te, self.methods
         ):
-            cell = self._cell(method, closeness, n_tasks, m_tr, m_te, repeat)
+            cell = self._cell(method, closeness, n_tasks, m_tr, m_te, repeat, data)
             if cell.key not in seen:
                 seen.add(cell.key)
                 yield cell
 
-    def _cell(self, method: str, closeness: float, n_tasks: int, m_tr: int, m_te: int, repeat: int) -> Cell:
+    def _cell(self, method: str, closeness: float, n_tasks: int, m_tr: int, m_te: int, repeat: int, data: str) -> Cell:
         known = METHODS.get(method)
         learns = known is not None and known.needs_meta
         return Cell(
@@ -177,6 +197,7 @@ class SweepSpec:
             alpha=self.alpha,
             n_permutations=self.n_permutations,
             seed=self.seed,
+            data=data,
         )
 
     def problems(self) -> list[str]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import pandas as pd
 
-from m2st_core.experiments.spec import Cell, LearnerSpec, SweepSpec, canonical
+from m2st_core.experiments.spec import Cell, LearnerSpec, SweepSpec, canonical, data_of
 from m2st_core.experiments.trial import CellResult, LearnerParts
 from m2st_core.testing.meta import ABOUT, TENSORS, learner_from_parts
 
@@ -38,6 +38,8 @@ MEASUREMENTS = """
 CREATE TABLE measurements (key TEXT PRIMARY KEY, spec TEXT NOT NULL, rows TEXT NOT NULL, created REAL NOT NULL)
                    WITHOUT ROWID
 """  # new in schema 2
+
+COLUMNS = [name for name in Cell.__dataclass_fields__ if name not in ("settings", "data")]
 
 
 class StoreError(ValueError):
@@ -57,10 +59,25 @@ class Run:
     updated: float
 
 
-@lru_cache(maxsize=128)
 def _cells(spec_json: str) -> dict[str, Cell]:
-    """The cells of a spec by key; hashing a large grid is worth doing once."""
+    """The cells of a spec by key, for the images that are there now."""
+    return _cells_on(spec_json, data_of(json.loads(spec_json)["task"]))
+
+
+@lru_cache(maxsize=128)
+def _cells_on(spec_json: str, data: str) -> dict[str, Cell]:
+    """Hashing a large grid is worth doing once."""
     return {cell.key: cell for cell in SweepSpec.from_json(spec_json).cells()}
+
+
+def as_rows(found: Iterable[tuple[Cell, CellResult]]) -> pd.DataFrame:
+    """Cells with their results as a tidy table."""
+    rows = [
+        {name: getattr(cell, name) for name in COLUMNS}
+        | {"rejections": r.rejections, "rate": r.rejections / r.tests, "seconds": r.seconds}
+        for cell, r in found
+    ]
+    return pd.DataFrame(rows, columns=[*COLUMNS, "rejections", "rate", "seconds"])
 
 
 def default_home() -> Path:
@@ -239,20 +256,4 @@ class Store:
         """The spec's finished cells as a tidy table, one row each, in the order of the grid."""
         cells = _cells(spec.to_json())
         known = self._results(list(cells))
-        rows = []
-        for key, cell in cells.items():
-            if key in known:
-                result = known[key]
-                values = asdict(cell)
-                values.pop("settings")
-                rows.append(
-                    values
-                    | {
-                        "rejections": result.rejections,
-                        "rate": result.rejections / result.tests,
-                        "seconds": result.seconds,
-                    }
-                )
-        columns = [name for name in Cell.__dataclass_fields__ if name != "settings"]
-        frame = pd.DataFrame(rows, columns=[*columns, "rejections", "rate", "seconds"])
-        return frame
+        return as_rows((cell, known[key]) for key, cell in cells.items() if key in known)

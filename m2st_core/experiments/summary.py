@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from m2st_core.experiments.intervals import wilson_interval
+from m2st_core.tasks import TASKS, Task
+from m2st_core.tasks.cifar import SOURCES
+from m2st_core.tasks.image_tasks import TwoDataSets
 
 KEYS = ["task", "null", "method", "preset", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te"]
 MEASURED = ["rate", "error", "low", "high", "repeats", "tests", "published", "published_error", "difference", "doubt"]
@@ -87,21 +91,32 @@ def null_band(alpha: float, tests: int) -> tuple[float, float]:
 
 def _beside_published(table: pd.DataFrame) -> pd.DataFrame:
     known = published_power()
-    known = known[known["target"].str.startswith("HDGM") & known["table"].isin(["Table 3", "Table 5", "Table 6"])]
-    lookup = {
+    synthetic = known[known["table"].isin(["Table 3", "Table 5", "Table 6"])]
+    lookup: dict[tuple[Any, ...], tuple[float, float, str]] = {
         (r.method, float(r.n_tasks), float(r.closeness), float(r.m_tr), int(r.m_te)): (r.power, r.std_error, r.doubt)
-        for r in known.itertuples()
+        for r in synthetic.itertuples()
     }
-    found = [
-        lookup.get((r.method, r.n_tasks, r.closeness, r.m_tr, r.m_te), (np.nan, np.nan, ""))
-        if r.task == "hdgm" and not r.null and not pd.isna(r.n_tasks) and not pd.isna(r.m_tr)
-        else (np.nan, np.nan, "")
-        for r in table.itertuples()
-    ]
+    for r in known[known["size_unit"] == "per sample"].itertuples():
+        place = (r.method, r.target, r.meta_source, float(r.m_tr), int(r.m_te))
+        lookup.setdefault(place, (r.power, r.std_error, r.doubt))
+    found = [lookup.get(_published_place(row), (np.nan, np.nan, "")) for row in table.itertuples()]
     published, error, doubt = (list(part) for part in zip(*found, strict=True))
     table = table.assign(published=published, published_error=error, doubt=doubt)
     both = np.sqrt(table["error"].astype(float) ** 2 + table["published_error"] ** 2)
     return table.assign(difference=(table["rate"] - table["published"]) / both.where(both > 0))
+
+
+def _published_place(row: Any) -> tuple[Any, ...]:
+    """Under which key the paper's number for a row would be; those that it can not have get an empty one."""
+    if row.null or pd.isna(row.m_tr):
+        return ()
+    if row.task == "hdgm":
+        return () if pd.isna(row.n_tasks) else (row.method, row.n_tasks, row.closeness, row.m_tr, row.m_te)
+    task = TASKS.get(row.task, Task)
+    if not issubclass(task, TwoDataSets):
+        return ()
+    first, second, learned_from = (SOURCES[name].title for name in (task.first, task.second, task.learned_from))
+    return (row.method, f"{first} vs {second}", learned_from, row.m_tr, row.m_te)
 
 
 def as_text(table: pd.DataFrame) -> str:

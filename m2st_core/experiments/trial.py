@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,6 +12,7 @@ import torch
 
 from m2st_core.device import one_thread_per_operation
 from m2st_core.experiments.spec import LIMIT, Cell, LearnerSpec
+from m2st_core.learners.ascent import part_of
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.tasks import HDGM, Task, make_task
@@ -21,6 +23,7 @@ from m2st_core.testing.permutation import permutation_p_value, permuted_mean_dif
 from m2st_core.types import Progress, TwoSample
 
 LearnerParts = tuple[str, bytes]
+ELEMENTS_AT_ONCE = 2**25  # pixels of the test samples that are held at the same time
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,16 @@ def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Prog
     task = make_task(cell.task, null=cell.null, **cell.settings)
     streams = _streams(cell).child("null" if cell.null else "alternative")
     rows = cell.m_te * _rows_per_size(cell)
-    sample = draw_targets(task, rows, cell.tests, streams.child(f"m_te={cell.m_te}"))
-    seeds = [streams.child(f"m_te={cell.m_te}, test {index}").seed for index in range(cell.tests)]
-    if cell.method == LIMIT:
-        rejections = _limit_rejections(task, sample, cell, seeds)
-    else:
-        method = _learned(replace(cell, m_te=2, tests=1), parts, device)
+    method = None if cell.method == LIMIT else learned_method(cell, parts, device, part_of(progress, 0, 0))
+    rejections = 0
+    at_once = max(1, ELEMENTS_AT_ONCE // (2 * rows * (math.prod(task.shape) if task.shape else 1)))
+    for start in range(0, cell.tests, at_once):
+        count = min(at_once, cell.tests - start)
+        sample = draw_targets(task, rows, count, streams.child(f"m_te={cell.m_te}"), start)
+        seeds = [streams.child(f"m_te={cell.m_te}, test {start + index}").seed for index in range(count)]
+        if method is None:
+            rejections += _limit_rejections(task, sample, cell, seeds)
+            continue
         results = run_tests(
             sample,
             method,
@@ -70,23 +77,23 @@ def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Prog
             n_permutations=cell.n_permutations,
             preset=PRESETS[cell.preset],
             device=device,
-            progress=progress,
+            progress=part_of(progress, start / cell.tests, (start + count) / cell.tests),
         )
-        rejections = sum(result.rejected for result in results)
+        rejections += sum(result.rejected for result in results)
     return CellResult(rejections, cell.tests, time.perf_counter() - began)
 
 
-def draw_targets(task: Task, rows: int, count: int, streams: Streams) -> TwoSample:
-    """``count`` sample pairs of this many rows each: x (count, rows, d), y (count, rows, d)."""
-    pairs = [task.sample(rows, seed=streams.child(f"target {index}").seed) for index in range(count)]
+def draw_targets(task: Task, rows: int, count: int, streams: Streams, start: int = 0) -> TwoSample:
+    """Sample pairs number ``start`` and following, of this many rows each: x and y (count, rows, d)."""
+    pairs = [task.sample(rows, seed=streams.child(f"target {start + index}").seed) for index in range(count)]
     return TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]), task.shape)
 
 
 class _ByKey:
     """A cell with its learner, hashed by the cell's key: what the cache below goes by."""
 
-    def __init__(self, cell: Cell, parts: LearnerParts | None) -> None:
-        self.cell, self.parts, self.key = cell, parts, cell.key
+    def __init__(self, cell: Cell, parts: LearnerParts | None, progress: Progress | None) -> None:
+        self.cell, self.parts, self.key, self.progress = cell, parts, cell.key, progress
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -95,14 +102,15 @@ class _ByKey:
         return isinstance(other, _ByKey) and other.key == self.key
 
 
-def _learned(cell: Cell, parts: LearnerParts | None, device: str) -> Method:
-    return _learned_by_key(_ByKey(cell, parts), device)
+def learned_method(cell: Cell, parts: LearnerParts | None, device: str, progress: Progress | None = None) -> Method:
+    """The method, taught by its learner and by the repeat's training sample; cells that differ in m_te share it."""
+    return _learned_by_key(_ByKey(replace(cell, m_te=2, tests=1), parts, progress), device)
 
 
 @lru_cache(maxsize=32)
 def _learned_by_key(item: _ByKey, device: str) -> Method:
-    """The method, taught by its learner and by the repeat's training sample; cells that differ in m_te share it."""
-    cell, parts = item.cell, item.parts
+    cell, parts, progress = item.cell, item.parts, item.progress
+    item.progress = None
     method = METHODS[cell.method]
     if parts is not None:
         learner = learner_from_parts(*parts)
@@ -111,8 +119,9 @@ def _learned_by_key(item: _ByKey, device: str) -> Method:
         return method
     streams = _streams(cell).child("null" if cell.null else "alternative").child(f"m_tr={cell.m_tr}")
     task = make_task(cell.task, null=cell.null, **cell.settings)
-    train = task.sample(cell.m_tr * _rows_per_size(cell), seed=streams.child("training sample").seed)
-    return learn_once(method, train.to(torch.device(device)), streams.child("learning").seed, PRESETS[cell.preset])
+    train = task.to_learn_from().sample(cell.m_tr * _rows_per_size(cell), seed=streams.child("training sample").seed)
+    seed = streams.child("learning").seed
+    return learn_once(method, train.to(torch.device(device)), seed, PRESETS[cell.preset], progress)
 
 
 def _limit_rejections(task: Task, sample: TwoSample, cell: Cell, seeds: list[int]) -> int:

@@ -6,6 +6,7 @@ from m2st_core.figures.compare import compare_figure
 from m2st_core.figures.explain import history_figure, importance_figure, witness_figure
 from m2st_core.figures.filling import filling_figure, settling_figure
 from m2st_core.figures.heat import heat_figure
+from m2st_core.figures.images import class_witness_figure, image_grid, pair_figure
 from m2st_core.figures.learning import learning_size_figure
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import (
@@ -33,6 +34,7 @@ __all__ = [
     "bars_figure",
     "bound_course_figure",
     "bound_terms_figure",
+    "class_witness_figure",
     "closeness_figure",
     "compare_figure",
     "closeness_power_figure",
@@ -43,12 +45,14 @@ __all__ = [
     "gamma_spread_figure",
     "heat_figure",
     "history_figure",
+    "image_grid",
     "importance_figure",
     "learning_size_figure",
     "levels_figure",
     "null_figure",
     "numbers_figure",
     "p_value_strip",
+    "pair_figure",
     "power_figure",
     "samples_figure",
     "settling_figure",

@@ -7,10 +7,12 @@ from m2st_core.tasks.base import Parameter, Setting, Task
 from m2st_core.tasks.blobs import Blobs
 from m2st_core.tasks.digits import Digits
 from m2st_core.tasks.hdgm import HDGM
+from m2st_core.tasks.image_targets import IMAGE_TASKS
+from m2st_core.tasks.image_tasks import ImageTask
 from m2st_core.tasks.shifts import MeanShift, VarianceShift
 
 TASKS: Registry[type[Task]] = Registry(
-    "task", {task.name: task for task in (HDGM, Blobs, MeanShift, VarianceShift, Digits)}
+    "task", {task.name: task for task in (HDGM, Blobs, MeanShift, VarianceShift, Digits, *IMAGE_TASKS)}
 )
 
 
@@ -24,15 +26,22 @@ def make_task(name: str, *, null: bool = False, **settings: Setting) -> Task:
     return TASKS.find(name)(null=null, **settings)
 
 
+def size_unit(task: str) -> str:
+    """What sizes count: rows per mode of HDGM, per sample elsewhere."""
+    return "per mode" if TASKS.find(task).rows_per_size == 2 else "per sample"
+
+
 __all__ = [
     "HDGM",
     "TASKS",
     "Blobs",
     "Digits",
+    "ImageTask",
     "MeanShift",
     "Parameter",
     "Setting",
     "Task",
     "VarianceShift",
     "make_task",
+    "size_unit",
 ]

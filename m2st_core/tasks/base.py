@@ -51,7 +51,7 @@ class Task(ABC):
     parameters: ClassVar[tuple[Parameter, ...]]
     rows_per_size: ClassVar[int] = 1  # a size counts this many rows of a sample: 2 where sizes are "per mode"
     strength: ClassVar[str] = ""  # the parameter by which related tasks differ
-    shape: Shape | None = None  # of images
+    shape: ClassVar[Shape | None] = None  # of images
 
     def __init__(self, null: bool = False, **settings: Setting) -> None:
         known = {parameter.name: parameter for parameter in self.parameters}
@@ -74,6 +74,10 @@ class Task(ABC):
         x, y = self.draw(int(n), int(m), Streams(seed))
         first, second = (torch.from_numpy(np.ascontiguousarray(rows)) for rows in (x, y))
         return TwoSample(first, second, self.shape)
+
+    def to_learn_from(self) -> Task:
+        """The source of rows that teach a test: where rows are finite, others than those that are tested."""
+        return self
 
     @abstractmethod
     def draw(self, n: int, m: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:

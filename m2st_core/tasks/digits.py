@@ -8,15 +8,25 @@ import numpy as np
 
 from m2st_core.rng import Streams
 from m2st_core.tasks.base import Parameter, Task
+from m2st_core.tasks.image_sets import ImageSet
+
+
+@cache
+def digit_images() -> ImageSet:
+    """The 1,797 images; the classes 0 to 5 are for meta-tasks, and 6 to 9 for targets."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    images = images.reshape(-1, 8, 8, 1).astype(np.uint8)
+    classes = tuple(map(str, range(10)))
+    return ImageSet("Digits", images, labels, classes, labels >= 6, "scikit-learn's digits (1,797 images)", white=16)
 
 
 @cache
 def load_digits_by_class() -> tuple[np.ndarray, ...]:
-    """The 1,797 images as rows of 64 pixels in [0, 1], one array per digit."""
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits(return_X_y=True)
-    return tuple(images[labels == digit] / 16.0 for digit in range(10))
+    """The images as rows of 64 pixels in [0, 1], one array per digit."""
+    known = digit_images()
+    return tuple(known.rows(np.flatnonzero(known.labels == digit)) for digit in range(10))
 
 
 class Digits(Task):

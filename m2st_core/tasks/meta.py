@@ -15,6 +15,7 @@ from m2st_core.tasks.arrays import as_two_sample
 from m2st_core.tasks.base import Task
 from m2st_core.tasks.digits import Digits
 from m2st_core.tasks.hdgm import HDGM
+from m2st_core.tasks.image_tasks import ImageTask
 from m2st_core.types import Shape, TwoSample
 
 
@@ -201,8 +202,8 @@ def related_tasks(
 ) -> dict[str, TwoSample]:
     """Meta-tasks like a target: its strength θ is replaced by θ_i = (θ − 0.1 − C) + 0.1·i/N, i = 1 … N.
 
-    For HDGM with Δ=0.7 these are the paper's. For digits they are pairs of the digits that the target does not show, as
-    many as there are, in random order. ``rows`` counts rows per sample.
+    For HDGM with Δ=0.7 these are the paper's. For digits they are pairs of the digits that the target does not show,
+    and for images pairs of classes, as many as there are, in random order. ``rows`` counts rows per sample.
 
     >>> list(related_tasks(HDGM(delta=0.7), closeness=0.3, n_tasks=2, rows=10))
     ['Δ=0.350', 'Δ=0.400']
@@ -210,6 +211,8 @@ def related_tasks(
     streams = Streams(seed)
     if isinstance(task, Digits):
         return _digit_pairs(task, n_tasks, rows, streams)
+    if isinstance(task, ImageTask):
+        return task.meta_tasks(n_tasks, rows, streams)
     parameter = next(p for p in type(task).parameters if p.name == type(task).strength)
     symbol = "Δ" if parameter.name == "delta" else parameter.name
     tasks = {}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from m2st_core.criterion import witness
+from m2st_core.criterion import mmd2_unbiased, witness, witness_of_rows
 from m2st_core.kernels import GaussianKernel, MixtureKernel
 from tests import naive
 
@@ -35,3 +35,14 @@ def test_a_mixture_sees_the_weighted_sum_of_what_its_kernels_see():
     mixed = witness(MixtureKernel([GaussianKernel(widths)], [2], beta), x, y, places)
     single = [witness(GaussianKernel(width), x, y, places) for width in widths[0]]
     assert mixed[0].tolist() == pytest.approx((0.3 * single[0] + 0.7 * single[1])[0].tolist(), abs=1e-12)
+
+
+def test_left_out_of_its_own_mean_a_row_gives_the_unbiased_mmd():
+    """Mean over x less mean over y is the U-statistic; without leaving out it would be the biased one."""
+    x, y = rows(9, 9), 2 * rows(6, 10)
+    kernel = GaussianKernel(torch.tensor(0.8, dtype=torch.float64))
+    with torch.no_grad():
+        pooled = torch.cat([x, y])
+        seen = witness_of_rows(kernel(pooled, pooled), 9)
+        expected = mmd2_unbiased(kernel(x, x), kernel(y, y), kernel(x, y))
+    assert (seen[:9].mean() - seen[9:].mean()).item() == pytest.approx(expected.item(), abs=1e-12)

@@ -1,8 +1,11 @@
 import pytest
 
+from m2st_core.experiments.cost import predict
 from m2st_core.experiments.paper import PAPER
 from m2st_core.experiments.spec import LIMIT, SpecError, SweepSpec
-from m2st_core.experiments.summary import published_gamma, published_power
+from m2st_core.experiments.store import as_rows
+from m2st_core.experiments.summary import published_gamma, published_power, published_table, summarise
+from m2st_core.experiments.trial import CellResult
 from m2st_core.testing import METHODS
 
 
@@ -66,7 +69,7 @@ def test_cells_share_what_does_not_differ():
 
 def test_the_paper_is_registered_with_its_numbers():
     for name, experiment in PAPER.items():
-        if experiment.kind not in ("images", "relatedness"):
+        if experiment.kind != "relatedness":
             assert experiment.spec("full").repeats == 20 and experiment.spec("quick").repeats == 2
             assert len(list(experiment.spec("quick").cells())) < len(list(experiment.spec("full").cells()))
         else:
@@ -80,3 +83,22 @@ def test_the_paper_is_registered_with_its_numbers():
     assert (row["power"], row["doubt"]) == (0.759, "")
     assert "misprint" in table.query("table == 'Table 6' and n_tasks == 120 and m_te == 150")["doubt"].iloc[0]
     assert published_gamma()["gamma_hat"].tolist() == [0.035, 0.067, 0.076, 0.104, 0.134]
+
+
+def test_published_numbers_stand_beside_ours_on_images():
+    for name, method in (("table1", "MMD-D"), ("table7", "Meta-MKL"), ("table4", "MMD-D w/ AC"), ("table8", "ME")):
+        spec = PAPER[name].spec("full").with_(methods=(method,), m_tr=(100,), m_te=(500,), repeats=1)
+        known = published_table(name).query(f"method == {method!r} and m_tr == 100 and m_te == 500")["power"].item()
+        ours = summarise(as_rows((cell, CellResult(5, 100, 1.0)) for cell in spec.cells()))
+        assert ours["published"].item() == known
+    assert published_table("table1").query("method == 'MMD-D' and m_tr == 100 and m_te == 500")["power"].item() == 0.222
+
+
+def test_the_cost_of_images_grows_with_what_is_asked():
+    spec = PAPER["table1"].spec("full")
+    cost = predict(spec)
+    assert cost.gpu_seconds < cost.seconds and 2**30 < cost.memory_bytes < 4 * 2**30
+    assert predict(spec.with_(preset="paper")).seconds > 3 * cost.seconds
+    assert predict(spec.with_(repeats=10)).seconds == pytest.approx(cost.seconds / 2)
+    assert predict(SweepSpec(task="digits-shift")).seconds < predict(SweepSpec(task="cifar10-shift")).seconds
+    assert predict(SweepSpec()).gpu_seconds is None

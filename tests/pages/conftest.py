@@ -13,6 +13,7 @@ from m2st_core.experiments.executors import InlineExecutor
 from m2st_core.experiments.spec import SweepSpec
 from m2st_core.experiments.store import Store
 from m2st_core.experiments.sweep import run_sweep
+from tests.tasks import miniature
 
 APP = Path(__file__).parents[2] / "app.py"
 SMALL = SweepSpec(
@@ -26,8 +27,18 @@ def no_real_server(tmp_path_factory):
     """No test touches the user's store or starts processes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("M2ST_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.delenv("M2ST_DATA", raising=False)
         patch.setattr(sweeps, "start_executor", InlineExecutor)
         yield
+
+
+@pytest.fixture
+def miniature_images(tmp_path_factory, monkeypatch):
+    """CIFAR-10, CIFAR-100 and CIFAR-10.1 of random pixels."""
+    root = tmp_path_factory.mktemp("images")
+    miniature.write_all(root, per_class=150)
+    monkeypatch.setenv("M2ST_DATA", str(root))
+    return root
 
 
 @pytest.fixture

@@ -41,8 +41,16 @@ def test_every_experiment_is_shown(store, open_page, name):
     assert app.selectbox(key="paper_experiment").value == experiment.title and not app.error
     if experiment.full is None:
         assert "can not be run here" in words(app) and len(app.dataframe) == 1
+    elif experiment.kind == "images":
+        assert " is not in " in words(app) and "M2ST_DATA" in words(app) and len(app.dataframe) == 1
     else:
         assert "cells" in words(app)
+
+
+@pytest.mark.parametrize("name", [name for name, experiment in PAPER.items() if experiment.kind == "images"])
+def test_experiments_on_images_can_be_run_where_the_images_are(store, open_page, name, miniature_images):
+    app = open_page(PAGE, paper_experiment=PAPER[name].title, paper_scale="Full")
+    assert "on a GPU" in words(app) and app.button(key="paper_go")
 
 
 def test_nonsense_in_the_link_is_ignored(store, open_page):

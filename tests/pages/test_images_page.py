@@ -1,0 +1,129 @@
+"""Images: examples of both samples, training as a job, power, weights of class pairs, typical images."""
+
+import numpy as np
+import pytest
+
+from m2st_core.dashboard.image_study import ImageStudy
+from m2st_core.tasks import make_task
+from tests.pages.paging import charts, numbers, open_page, run, settle
+
+SMALL = {
+    "images_methods": ["Meta-MKL", "MMD-M"],
+    "images_digits_m_te": ["20", "40"],
+    "images_digits_tests": "20",
+    "images_digits_tasks": "5",
+    "images_digits_rows": "25",
+    "images_digits_m_tr": "20",
+}
+CHARTS = 4
+
+
+def trained(**query):
+    app = open_page("images", **SMALL | query)
+    app.button(key="images_go").click()
+    run(app)
+    return settle(app, CHARTS)
+
+
+def words(app):
+    return " ".join(element.value for element in [*app.info, *app.warning, *app.markdown, *app.caption])
+
+
+def pictures(app):
+    return [image.proto for image in app.get("image")]
+
+
+def test_the_defaults_show_two_samples_and_wait(store):
+    app = open_page("images")
+    assert app.selectbox(key="images_source").value == "Digits"
+    left, right = pictures(app)
+    assert "32 example images of x ~ P" in left.imgs[0].alt and "32 example images of y ~ Q" in right.imgs[0].alt
+    assert not app.get("plotly_chart") and "Press **Train**" in words(app) and "About **" in words(app)
+
+
+def test_training_shows_what_the_study_finds(store):
+    app = trained(seed="3")
+    study = ImageStudy(
+        "digits-shift", tuple(make_task("digits-shift").settings.items()),
+        ("Meta-MKL", "MMD-M"), 5, 25, 20, (20, 40), 20, 3,
+    )  # fmt: skip
+    found = study.run()
+    power, weights, criterion, classes = charts(app)
+    ours = found.power[found.power["method"] == "Meta-MKL"]["rate"].tolist()
+    assert numbers(power["data"][0]["y"]) == pytest.approx(ours)
+    beta = np.array(numbers(weights["data"][0]["z"]), dtype=float)
+    assert np.nansum(beta) == pytest.approx(2 * sum(found.seen.weights.values()), abs=1e-6)
+    assert np.nanmax(np.array(numbers(criterion["data"][0]["z"]), dtype=float)) == pytest.approx(
+        max(found.seen.criterion.values())
+    )
+    assert numbers(classes["data"][0]["x"]) == pytest.approx(found.seen.classes["mean"].tolist())
+    assert len(pictures(app)) == 4 and "most typical of P" in pictures(app)[2].imgs[0].alt
+    assert app.dataframe[0].value["method"].unique().tolist() == ["Meta-MKL", "MMD-M"]
+
+
+def test_an_edited_setting_shows_other_images_and_has_to_be_trained_anew(store):
+    app = trained()
+    before = pictures(app)[1].imgs[0].url
+    app.slider(key="digits-shift_noise").set_value(1.0)
+    run(app)
+    assert pictures(app)[1].imgs[0].url != before and not app.get("plotly_chart")
+    app.slider(key="digits-shift_noise").set_value(0.0)
+    run(app)
+    settle(app, CHARTS)  # what was trained before is still there
+
+
+def test_a_link_brings_the_settings_back(store):
+    app = open_page("images", **SMALL | {"digits-shift_mix": "0.9", "seed": "4"})
+    assert app.multiselect(key="images_methods").value == ["Meta-MKL", "MMD-M"]
+    assert app.slider(key="digits-shift_mix").value == 0.9 and app.number_input(key="seed").value == 4
+    assert app.multiselect(key="images_digits_m_te").value == [20, 40]
+
+
+def test_nonsense_in_the_link_is_ignored(store):
+    nonsense = {
+        "images_source": "MNIST", "images_target_digits": "<script>", "images_methods": "MMD-X", "seed": "-1",
+        "images_digits_m_te": "7", "images_digits_tests": "x", "digits-shift_mix": "9",
+    }  # fmt: skip
+    app = open_page("images", **nonsense)
+    assert app.selectbox(key="images_source").value == "Digits" and app.slider(key="digits-shift_mix").value == 0.5
+    assert app.select_slider(key="images_digits_tests").value == 100
+
+
+def test_an_empty_choice_is_said(store):
+    app = open_page("images")
+    app.multiselect(key="images_methods").set_value([])
+    run(app)
+    assert "Choose at least one method" in words(app)
+
+
+@pytest.mark.parametrize("source", ["CIFAR-10", "CIFAR-100"])
+def test_missing_images_say_what_to_do(store, source):
+    app = open_page("images", images_source=source)
+    assert f"{source} is not in" in words(app) and "M2ST_DATA" in words(app) and not app.error
+    assert not pictures(app)
+
+
+def test_cifar_images_are_shown_where_they_are(store, miniature_images):
+    app = open_page("images", images_source="CIFAR-10", images_target_cifar10="CIFAR-10 against CIFAR-10.1")
+    assert "cifar-10-batches-py (3,000 images: not the official" in words(app)
+    assert "32 example images of y ~ Q" in pictures(app)[1].imgs[0].alt
+
+
+def test_cifar_can_be_trained(store, miniature_images):
+    small = {
+        "images_cifar10_m_te": "50", "images_cifar10_tests": "20", "images_cifar10_tasks": "10",
+        "images_cifar10_rows": "25", "images_cifar10_m_tr": "50", "images_methods": "MMD-M",
+    }  # fmt: skip
+    target = {"images_source": "CIFAR-10", "images_target_cifar10": "CIFAR-10 against CIFAR-100"}
+    app = open_page("images", **small, **target)
+    app.button(key="images_go").click()
+    run(app)
+    settle(app, CHARTS)
+
+
+def test_every_control_and_picture_explains_itself(store):
+    app = trained()
+    controls = [*app.select_slider, *app.slider, *app.selectbox, *app.multiselect, *app.number_input]
+    assert all(control.proto.help for control in controls)
+    assert all(chart.proto.alt for chart in app.get("plotly_chart"))
+    assert all(image.imgs[0].alt for image in pictures(app))
