@@ -11,7 +11,7 @@ from m2st_core.tasks.tables import EXAMPLES, Limits, Table, TableError, read_tab
 from m2st_core.testing.learner_zip import learner_from_zip
 
 LAYOUTS = ("One file with a group column", "Two files, P and Q")
-KINDS = "CSV in any usual dialect, Excel (.xlsx) or Parquet."
+KINDS = "CSV in any usual dialect, or Excel (.xlsx)."
 EACH_FILE = "(each file is one task)"
 AS_TARGET = "(as in the target)"
 

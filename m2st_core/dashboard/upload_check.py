@@ -12,7 +12,6 @@ from m2st_core.dashboard.charts import chart
 from m2st_core.dashboard.upload_state import Brought, say, show_table
 from m2st_core.figures import levels_figure, numbers_figure
 from m2st_core.reports.pictures import samples_picture
-from m2st_core.tasks.table_columns import NUMERIC
 from m2st_core.tasks.tables import (
     MISSING_CHOICES,
     SCALING_CHOICES,
@@ -24,6 +23,7 @@ from m2st_core.tasks.tables import (
     TableError,
     Upload,
 )
+from m2st_core.tasks.tables.columns import NUMERIC
 
 NO_BLOCK = "(none)"
 RELATED = "Missing in related tasks"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from m2st_core.learners.ascent import part_of
-from m2st_core.tasks.table_clean import CleanData
+from m2st_core.tasks.tables.clean import CleanData
 from m2st_core.testing import METHODS, Analysis, Explanation, MetaLearner, analyse, explain, meta_train
 from m2st_core.types import Progress
 

@@ -20,8 +20,8 @@ from m2st_core.figures import (
 )
 from m2st_core.figures.explain import SHOWN_COLUMNS
 from m2st_core.figures.theme import colour_of
-from m2st_core.tasks.table_clean import CleanData
-from m2st_core.tasks.table_encoding import Numeric
+from m2st_core.tasks.tables.clean import CleanData
+from m2st_core.tasks.tables.encoding import Numeric
 
 SHOWN_BARS = 15
 NO_WEIGHT = 5e-4

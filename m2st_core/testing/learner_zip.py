@@ -8,9 +8,9 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from m2st_core.tasks.table_encoding import Encoding
-from m2st_core.tasks.table_limits import Limits, TableError
 from m2st_core.tasks.tables import ENCODING_FILE, load_encoding
+from m2st_core.tasks.tables.encoding import Encoding
+from m2st_core.tasks.tables.limits import Limits, TableError
 from m2st_core.testing.meta import ABOUT, TENSORS, MetaLearner, learner_from_parts, load_learner
 
 STAMP = (2020, 1, 1, 0, 0, 0)  # the same learner gives the same bytes

@@ -8,8 +8,8 @@ from itertools import islice
 import numpy as np
 import pandas as pd
 
-from m2st_core.tasks.table_limits import Limits, TableError
-from m2st_core.tasks.table_numbers import GROUPED, decimal_mark, parse
+from m2st_core.tasks.tables.limits import Limits, TableError
+from m2st_core.tasks.tables.numbers import GROUPED, decimal_mark, parse
 
 WORDS_FOR_MISSING = ("na", "n/a", "nan", "null", "none", "nil", "missing", "<na>", "#n/a")
 SIGNS_FOR_MISSING = {"?", "-", "--", ".", "..", "#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!", "#NULL!"}

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.tasks.arrays import LARGEST_WHOLE
-from m2st_core.tasks.table_limits import Limits
+from m2st_core.tasks.tables.limits import Limits
 
 NUMERIC, CATEGORICAL, DATE, TEXT = "numeric", "categorical", "date", "free text"
 CONSTANT, EMPTY, RUNNING = "constant", "all missing", "row number"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from m2st_core.tasks.table_assembled import Assembled
-from m2st_core.tasks.table_columns import CATEGORICAL, NUMERIC
-from m2st_core.tasks.table_encoding import Cleaning, Encoding, Numeric
-from m2st_core.tasks.table_limits import TableError
+from m2st_core.tasks.tables.assembled import Assembled
+from m2st_core.tasks.tables.columns import CATEGORICAL, NUMERIC
+from m2st_core.tasks.tables.encoding import Cleaning, Encoding, Numeric
+from m2st_core.tasks.tables.limits import TableError
 
 FEWEST_ROWS = 2
 SHOWN = 5

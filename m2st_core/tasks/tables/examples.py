@@ -14,8 +14,8 @@ from m2st_core.rng import Streams
 from m2st_core.tasks.digits import load_digits_by_class
 from m2st_core.tasks.hdgm import HDGM
 from m2st_core.tasks.meta import hdgm_meta_tasks
-from m2st_core.tasks.table_files import Table, read_table
-from m2st_core.tasks.table_upload import Upload
+from m2st_core.tasks.tables.files import Table, read_table
+from m2st_core.tasks.tables.upload import Upload
 from m2st_core.types import TwoSample
 
 DIGITS_ROWS, DIGITS_SHARE = 30, 0.4

@@ -6,10 +6,10 @@ import io
 import zipfile
 import zlib
 
-from m2st_core.tasks.table_files import Table, read_table
-from m2st_core.tasks.table_limits import Limits, TableError
+from m2st_core.tasks.tables.files import Table, read_table
+from m2st_core.tasks.tables.limits import Limits, TableError
 
-ENDINGS = (".csv", ".tsv", ".txt", ".tab", ".parquet", ".xlsx")
+ENDINGS = (".csv", ".tsv", ".txt", ".tab", ".xlsx")
 PACKED = (".zip", ".gz", ".bz2", ".xz", ".7z", ".rar", ".tar", ".tgz")
 CHUNK = 2**16
 ENTRY = b"PK\x01\x02"  # begins every line of the archive's directory

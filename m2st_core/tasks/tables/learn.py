@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from m2st_core.tasks.table_assembled import Assembled
-from m2st_core.tasks.table_columns import NUMERIC
-from m2st_core.tasks.table_encoding import Categorical, Cleaning, Encoding, Numeric, learn_categorical, learn_numeric
-from m2st_core.tasks.table_limits import TableError
+from m2st_core.tasks.tables.assembled import Assembled
+from m2st_core.tasks.tables.columns import NUMERIC
+from m2st_core.tasks.tables.encoding import Categorical, Cleaning, Encoding, Numeric, learn_categorical, learn_numeric
+from m2st_core.tasks.tables.limits import TableError
 
 
 def learn(

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
-from m2st_core.tasks.table_limits import Limits, TableError
+from m2st_core.tasks.tables.limits import Limits, TableError
 
 SEPARATORS = {"\t": "tab", ";": "semicolon", "|": "pipe", ",": "comma"}  # the likelier one first, if two fit
 SAMPLE_LINES, SAMPLE_CHARACTERS = 100, 2**18

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from m2st_core.tasks.table_files import Table
-from m2st_core.tasks.table_limits import TableError
+from m2st_core.tasks.tables.files import Table
+from m2st_core.tasks.tables.limits import TableError
 
 GROUP_NAMES = ("group", "sample", "label", "class", "arm", "treatment", "condition", "cohort", "batch", "target")
 SIDE = re.compile(r"(.+)[_\-. ]([PQ])", re.IGNORECASE)  # north_P and north_Q are a pair

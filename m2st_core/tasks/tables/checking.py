@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from m2st_core.tasks.table_assembled import Assembled
-from m2st_core.tasks.table_columns import NUMERIC
+from m2st_core.tasks.tables.assembled import Assembled
+from m2st_core.tasks.tables.columns import NUMERIC
 
 FAR = 3.0  # interquartile ranges beyond the quartiles
 TOP_LEVELS = 5

@@ -13,16 +13,16 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from m2st_core.tasks.table_archives import read_tables
-from m2st_core.tasks.table_assembled import Assembled, assemble
-from m2st_core.tasks.table_check import Check, ColumnReport, check
-from m2st_core.tasks.table_clean import CleanData, prepare
-from m2st_core.tasks.table_encoding import MISSING_CHOICES, SCALING_CHOICES, Cleaning, Encoding
-from m2st_core.tasks.table_examples import EXAMPLES, Example
-from m2st_core.tasks.table_export import plain, safe_cell, to_safe_csv
-from m2st_core.tasks.table_files import Table, read_table
-from m2st_core.tasks.table_limits import Limits, TableError
-from m2st_core.tasks.table_upload import Upload, suggest_groups
+from m2st_core.tasks.tables.archives import read_tables
+from m2st_core.tasks.tables.assembled import Assembled, assemble
+from m2st_core.tasks.tables.checking import Check, ColumnReport, check
+from m2st_core.tasks.tables.clean import CleanData, prepare
+from m2st_core.tasks.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Cleaning, Encoding
+from m2st_core.tasks.tables.examples import EXAMPLES, Example
+from m2st_core.tasks.tables.export import plain, safe_cell, to_safe_csv
+from m2st_core.tasks.tables.files import Table, read_table
+from m2st_core.tasks.tables.limits import Limits, TableError
+from m2st_core.tasks.tables.upload import Upload, suggest_groups
 
 ENCODING_FILE = "encoding.json"
 

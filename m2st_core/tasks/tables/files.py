@@ -1,4 +1,4 @@
-"""One file to one table: text in any usual dialect, Parquet, or the first sheet of an Excel workbook."""
+"""One file to one table: text in any usual dialect, or the first sheet of an Excel workbook."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from m2st_core.tasks.table_cells import LOOKED_AT, Rows, clean_names, columns_of, decimal_commas, is_header, take_chunk
-from m2st_core.tasks.table_limits import Limits, TableError
-from m2st_core.tasks.table_numbers import numbers
-from m2st_core.tasks.table_packed import read_parquet, read_workbook
-from m2st_core.tasks.table_text import SEPARATORS, decode, find_separator, read_rows
+from m2st_core.tasks.tables.cells import LOOKED_AT, Rows, clean_names, columns_of, decimal_commas, is_header, take_chunk
+from m2st_core.tasks.tables.limits import Limits, TableError
+from m2st_core.tasks.tables.numbers import numbers
+from m2st_core.tasks.tables.text import SEPARATORS, decode, find_separator, read_rows
+from m2st_core.tasks.tables.workbooks import read_workbook
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ def read_table(name: str, data: bytes, limits: Limits | None = None) -> Table:
     limits.check_bytes(name, len(data))
     digest = hashlib.sha256(data).hexdigest()
     if data[:4] == b"PAR1":
-        frame, said = read_parquet(name, data, limits)
-        names, renamed = clean_names([str(column) for column in frame.columns])
-        return Table(name, frame.set_axis(names, axis=1), digest, notes=(*said, *renamed))
+        raise TableError(
+            f"{name}: Parquet files are not read, since their size in memory is not known. Save it as CSV."
+        )
     if data[:2] == b"PK":
         return _table(name, read_workbook(name, data, limits), digest, [], "", limits)
     text, notes = decode(name, data)

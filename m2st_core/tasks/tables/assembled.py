@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from m2st_core.tasks.table_columns import NUMERIC, RUNNING, Column, classify, is_running
-from m2st_core.tasks.table_files import Table
-from m2st_core.tasks.table_limits import Limits, TableError
-from m2st_core.tasks.table_upload import Pair, Upload, make_pairs, missing_columns
+from m2st_core.tasks.tables.columns import NUMERIC, RUNNING, Column, classify, is_running
+from m2st_core.tasks.tables.files import Table
+from m2st_core.tasks.tables.limits import Limits, TableError
+from m2st_core.tasks.tables.upload import Pair, Upload, make_pairs, missing_columns
 
 
 @dataclass(frozen=True)

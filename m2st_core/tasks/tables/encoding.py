@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from m2st_core.tasks.table_limits import TableError
+from m2st_core.tasks.tables.limits import TableError
 
 MISSING_CHOICES = ("refuse", "drop rows", "median and indicator")
 SCALING_CHOICES = ("none", "standard", "robust")

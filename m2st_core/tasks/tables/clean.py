@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.tasks.arrays import as_two_sample
-from m2st_core.tasks.table_assembled import Assembled, assemble
-from m2st_core.tasks.table_encoding import Cleaning, Encoding
-from m2st_core.tasks.table_export import to_safe_csv
-from m2st_core.tasks.table_learn import encode, learn
-from m2st_core.tasks.table_limits import Limits, TableError
-from m2st_core.tasks.table_rows import FEWEST_ROWS, choose_columns, find_blocks, keep_rows
-from m2st_core.tasks.table_upload import Upload
+from m2st_core.tasks.tables.assembled import Assembled, assemble
+from m2st_core.tasks.tables.encoding import Cleaning, Encoding
+from m2st_core.tasks.tables.export import to_safe_csv
+from m2st_core.tasks.tables.learn import encode, learn
+from m2st_core.tasks.tables.limits import Limits, TableError
+from m2st_core.tasks.tables.rows import FEWEST_ROWS, choose_columns, find_blocks, keep_rows
+from m2st_core.tasks.tables.upload import Upload
 from m2st_core.types import TwoSample
 
 
