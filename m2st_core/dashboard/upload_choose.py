@@ -35,6 +35,8 @@ def choose_step(state: Brought, upload: Upload, data: CleanData) -> Plan:
     if advice.method not in methods and state.trained is not None:
         own = state.trained.learner.method
         advice = Recommendation(own, (f"The learner that you brought was trained for {own}.", *advice.reasons[1:]))
+    said = check.sentences if check is not None else ()
+    advice = Recommendation(advice.method, tuple(reason for reason in advice.reasons if reason not in said))
     st.subheader("The test")
     return _ask(methods, advice)
 

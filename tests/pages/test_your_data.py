@@ -3,6 +3,7 @@
 import gc
 import io
 import time
+import weakref
 import zipfile
 
 import numpy as np
@@ -202,10 +203,11 @@ def test_sessions_do_not_see_each_other_and_take_their_data_along():
     answer(app)
     owner = app.session_state["session"].id
     held = lambda: [key for key in job_manager()._jobs if key[0] == owner]  # noqa: E731
-    assert held()
+    data = weakref.ref(app.session_state["own_data"])
+    assert held() and data() is not None
     del app
     gc.collect()
-    assert not held()
+    assert not held() and data() is None
 
 
 def test_words_from_files_are_shown_as_text():
