@@ -16,10 +16,14 @@ class LaplaceKernel(Kernel):
         self.log_width = nn.Parameter(width.log())
 
     def embed(self, x: Tensor) -> Rows:
-        """Rows divided by σ."""
-        return (x * torch.exp(-self.log_width)[..., None, None],)
+        """Rows divided by the largest σ of the family: one set of them, and of their distances, for all widths."""
+        return (x * torch.exp(-self._largest())[..., None, None],)
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
-        """exp(−distance)."""
+        """exp(−distance), each distance times σ_max/σ."""
         distances = torch.cdist(first[0], second[0], p=1.0)
-        return torch.exp(-distances.to(dtype or distances.dtype))
+        ratio = torch.exp(self._largest() - self.log_width)[..., None, None]
+        return torch.exp(-distances.to(dtype or distances.dtype) * ratio.to(dtype or distances.dtype))
+
+    def _largest(self) -> Tensor:
+        return self.log_width.amax(dim=-1, keepdim=True) if self.log_width.ndim else self.log_width
