@@ -19,7 +19,6 @@ from m2st_core.types import Cancelled, Progress
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 KEPT_JOBS = 64
-FIRST_ESTIMATE = 0.03  # share of the work after which its pace tells something
 log = logging.getLogger(__name__)
 
 
@@ -44,7 +43,7 @@ class Job:
     @property
     def seconds_left(self) -> float | None:
         """An estimate from the pace so far."""
-        if self.state != "running" or self.share < FIRST_ESTIMATE:
+        if self.state != "running" or self.share <= 0:
             return None
         return (time.monotonic() - self._began) * (1 - self.share) / self.share
 
