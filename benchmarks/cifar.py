@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -28,31 +29,21 @@ ANIMALS = (2, 3, 4, 5, 6, 7)
 AT_ONCE = 17  # test sets in memory
 
 
+@dataclass(frozen=True)
 class Images:
-    """Both data sets, and for one repeat which images of CIFAR-10 are the meta-tasks' and which are left."""
+    """Rows of CIFAR-10 and of CIFAR-100, and which of them targets may be drawn from."""
 
-    def __init__(self, cifar10: str, cifar100: str, streams: Streams) -> None:
-        with np.load(cifar10) as first, np.load(cifar100) as second:
-            self.ten, self.hundred, labels = _rows(first["x"]), _rows(second["x"]), first["y"]
-        generator = streams.numpy("meta images")
-        classes = [generator.permutation(np.flatnonzero(labels == c)) for c in range(10)]
-        self.pairs = {
-            f"{a} or {b}": TwoSample(self.ten[classes[a][:PER_CLASS]], self.ten[classes[b][:PER_CLASS]], SHAPE)
-            for a, b in combinations(range(10), 2)
-        }
-        self.animals = np.concatenate([classes[c][PER_CLASS:] for c in ANIMALS])
-        self.others = np.concatenate([classes[c][PER_CLASS:] for c in range(10) if c not in ANIMALS])
-        self.any100 = np.arange(len(self.hundred))
+    ten: Tensor
+    hundred: Tensor
+    animals: np.ndarray
+    others: np.ndarray
+    any100: np.ndarray
 
-    def split_off(self, count: int, generator: np.random.Generator) -> Images:
-        """Take this many images of every kind out; the result has only those."""
-        aside = object.__new__(type(self))
-        aside.ten, aside.hundred, aside.pairs = self.ten, self.hundred, {}
-        for name in ("animals", "others", "any100"):
-            order = generator.permutation(getattr(self, name))
-            setattr(aside, name, order[:count])
-            setattr(self, name, order[count:])
-        return aside
+    def split(self, count: int, generator: np.random.Generator) -> tuple[Images, Images]:
+        """Some images of every kind, and all others."""
+        orders = [generator.permutation(kind) for kind in (self.animals, self.others, self.any100)]
+        some, rest = ([order[part] for order in orders] for part in (slice(count), slice(count, None)))
+        return Images(self.ten, self.hundred, *some), Images(self.ten, self.hundred, *rest)
 
     def draw(self, target: str, m: int, generator: np.random.Generator) -> TwoSample:
         """P and Q of a target, m images each, none twice."""
@@ -64,6 +55,21 @@ class Images:
         if target == "CIFAR-100":
             q = self.hundred[generator.choice(self.any100, m, replace=False)]
         return TwoSample(p, q, SHAPE)
+
+
+def load(cifar10: str, cifar100: str, streams: Streams) -> tuple[dict[str, TwoSample], Images]:
+    """The meta-tasks, and the images that are left for targets."""
+    with np.load(cifar10) as first, np.load(cifar100) as second:
+        ten, hundred, labels = _rows(first["x"]), _rows(second["x"]), first["y"]
+    generator = streams.numpy("meta images")
+    classes = [generator.permutation(np.flatnonzero(labels == c)) for c in range(10)]
+    pairs = {
+        f"{a} or {b}": TwoSample(ten[classes[a][:PER_CLASS]], ten[classes[b][:PER_CLASS]], SHAPE)
+        for a, b in combinations(range(10), 2)
+    }
+    animals = np.concatenate([classes[c][PER_CLASS:] for c in ANIMALS])
+    others = np.concatenate([classes[c][PER_CLASS:] for c in range(10) if c not in ANIMALS])
+    return pairs, Images(ten, hundred, animals, others, np.arange(len(hundred)))
 
 
 def _rows(images: np.ndarray) -> Tensor:
@@ -87,9 +93,9 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="m2st_core bench cifar", description=__doc__)
     parser.add_argument("cifar10", help=".npz with x (n, 32, 32, 3), bytes, and y, the classes 0…9")
     parser.add_argument("cifar100", help=".npz with x (n, 32, 32, 3), bytes")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--tests", type=int, default=25, help="test sets per repeat, target and size")
-    parser.add_argument("--null-tests", type=int, default=170, help="the same where both samples are CIFAR-10")
+    parser.add_argument("--repeats", type=int, default=4)
+    parser.add_argument("--tests", type=int, default=30, help="test sets per repeat, target and size")
+    parser.add_argument("--null-tests", type=int, default=130, help="the same where both samples are CIFAR-10")
     parser.add_argument("--m-tr", type=int, default=100)
     parser.add_argument("--methods", nargs="*", default=METHODS)
     options = parser.parse_args(arguments)
@@ -100,11 +106,11 @@ def main(arguments: Sequence[str] = ()) -> None:
     began, spent = time.perf_counter(), dict.fromkeys(("training", *options.methods), 0.0)
     for repeat in range(options.repeats):
         streams = Streams(repeat).child("cifar benchmark")
-        images = Images(options.cifar10, options.cifar100, streams)
+        pairs, images = load(options.cifar10, options.cifar100, streams)
         start = time.process_time()
-        methods = bound_methods(options.methods, images.pairs, "recommended", repeat)
+        methods = bound_methods(options.methods, pairs, "recommended", repeat)
         spent["training"] += time.process_time() - start
-        teaching = images.split_off(2 * options.m_tr, streams.numpy("training images"))
+        teaching, images = images.split(2 * options.m_tr, streams.numpy("training images"))
         for name, method in methods.items():
             start = time.process_time()
             rates[name].append([])
