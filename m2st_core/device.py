@@ -72,18 +72,17 @@ def _use_one_thread() -> None:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """What this thread computes is spread over no other: for steps so short that handing them over costs more."""
-    before = torch.get_num_threads()
-    _use_one_thread()
+    """:func:`map_threads` stays in this thread: for steps so short that handing them over costs more than they do."""
+    _thread.alone = True
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        _thread.alone = False
 
 
 def map_threads(function: Callable[[Item], Value], items: Sequence[Item]) -> Iterator[Value]:
     """Values in the order of the items; inside :func:`one_thread_per_operation`, by as many threads as torch had."""
-    workers = min(_threads if _inside else 1, len(items))
+    workers = min(_threads if _inside and not getattr(_thread, "alone", False) else 1, len(items))
     if workers <= 1:
         yield from map(function, items)
         return

@@ -3,7 +3,7 @@ import threading
 import pytest
 import torch
 
-from m2st_core.device import map_threads, one_thread_per_operation, resolve_device
+from m2st_core.device import map_threads, one_core, one_thread_per_operation, resolve_device
 
 
 def test_auto_is_a_device_that_exists():
@@ -51,3 +51,8 @@ def test_map_threads_keeps_the_order():
     assert list(map_threads(lambda item: item**2, range(20))) == [item**2 for item in range(20)]
     with one_thread_per_operation():
         assert list(map_threads(lambda item: item**2, range(20))) == [item**2 for item in range(20)]
+
+
+def test_short_steps_stay_in_their_thread():
+    with one_thread_per_operation(), one_core():
+        assert set(map_threads(lambda _: threading.get_ident(), range(8))) == {threading.get_ident()}

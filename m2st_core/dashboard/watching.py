@@ -14,6 +14,7 @@ from m2st_core.types import Progress
 
 POLL_SECONDS = 0.5
 QUICK_SECONDS = 0.8
+FIRST_ESTIMATE = 0.03  # share of the work after which its pace tells something
 
 
 class Session:
@@ -52,7 +53,7 @@ def watch_job(page: str, settings: Hashable, function: Callable[[Progress], Any]
 
 def _show(page: str, job: Job, key: Hashable, doing: str) -> None:
     if job.active:
-        left = job.seconds_left
+        left = job.seconds_left if job.share >= FIRST_ESTIMATE else None
         st.progress(job.share, doing + (f" about {left:.0f} s left" if left else ""))
         if st.button("Cancel", key=f"{page}_cancel", help="Stop this computation. Nothing else is affected."):
             job.cancel()
