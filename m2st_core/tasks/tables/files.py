@@ -50,9 +50,7 @@ def read_table(name: str, data: bytes, limits: Limits | None = None) -> Table:
     limits.check_bytes(name, len(data))
     digest = hashlib.sha256(data).hexdigest()
     if data[:4] == b"PAR1":
-        raise TableError(
-            f"{name}: Parquet is not read: what it unpacks to is not known. Save it as CSV."
-        )
+        raise TableError(f"{name}: Parquet is not read: what it unpacks to is not known. Save it as CSV.")
     if data[:2] == b"PK":
         return _table(name, read_workbook(name, data, limits), digest, [], "", limits)
     text, notes = decode(name, data)
