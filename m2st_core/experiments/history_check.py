@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
-from scipy import stats
+from scipy.special import ndtri
 from torch import Tensor
 
 from m2st_core.criterion import mmd2_unbiased
@@ -167,7 +167,7 @@ def _same_difference(p_values: Mapping[str, list[float]], without: Sequence[str]
     """Whether Meta-Witness gains, in normal deviations of the p-values, over the best method without history."""
     if "Meta-Witness" not in p_values:
         return False
-    deviations = {name: float(stats.norm.isf(np.array(p) - 1e-9).mean()) for name, p in p_values.items()}
+    deviations = {name: float(-ndtri(np.array(p) - 1e-9).mean()) for name, p in p_values.items()}
     gain = deviations["Meta-Witness"] - max(deviations[name] for name in without)
     least_gain, least_evidence = REPEATS_THEMSELVES
     return gain >= least_gain and float(np.median(evidence)) >= least_evidence

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from m2st_core.experiments.intervals import wilson_interval
 from m2st_core.tasks import TASKS, Task
@@ -85,6 +84,8 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
 
 def null_band(alpha: float, tests: int) -> tuple[float, float]:
     """Where the rejection rate of a test of level α lies 99 times of 100 if nothing differs."""
+    from scipy import stats  # slow to import
+
     low, high = stats.binom.interval(0.99, tests, alpha)
     return low / tests, high / tests
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.ndimage import gaussian_filter
 
 Corruption = Callable[[np.ndarray, float, np.random.Generator], np.ndarray]
 """(images, severity from 0 to 1, generator) → images; severity 0 changes nothing."""
@@ -23,6 +22,8 @@ def add_noise(images: np.ndarray, severity: float, generator: np.random.Generato
 
 def blur(images: np.ndarray, severity: float, generator: np.random.Generator) -> np.ndarray:
     """A Gaussian blur, in the same way for images of any size."""
+    from scipy.ndimage import gaussian_filter  # slow to import
+
     height, width = (LARGEST_BLUR * severity * side for side in images.shape[-2:])
     return np.clip(gaussian_filter(images, sigma=(0, 0, height, width), mode="nearest"), 0, 1)
 

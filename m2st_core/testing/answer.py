@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy import stats
+from scipy.special import ndtr
 
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.testing.examined import Examined
@@ -43,7 +43,7 @@ class Effect:
     def power(self, factor: float = 1.0, shift: float = 0.0) -> float:
         """Φ((signal − threshold)/deviation); ``shift`` moves the signal by that many of its present deviations."""
         signal = self.signal + shift * self.deviation()
-        return float(stats.norm.cdf((signal - self.threshold / factor**self.order) / self.deviation(factor)))
+        return float(ndtr((signal - self.threshold / factor**self.order) / self.deviation(factor)))
 
     def factor_for(self, power: float = WANTED, shift: float = 0.0) -> float | None:
         """The smallest k with this power, or None if there is none below 10,000."""

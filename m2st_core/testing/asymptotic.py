@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor
 
 from m2st_core.learners import PointFeatures, hotelling
@@ -28,6 +27,8 @@ def hotelling_test(
     the pooled, unlabelled features vary: points far from all rows, or features that repeat each other, add none.
     Needs n=m.
     """
+    from scipy import stats  # slow to import
+
     n = sample.sizes[0]
     pooled = features(sample.pooled)
     values, directions = torch.linalg.eigh(_covariance(pooled))

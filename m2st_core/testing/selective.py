@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from scipy import stats
 
 from m2st_core.kernels.base import Kernel, Rows, take
 from m2st_core.learners.bank import KernelBank
@@ -65,6 +64,8 @@ def selective_test(
     where it must lie to be selected; if no kernel has τ > 0, p = 1. ``recommended`` refers the square to Hotelling's
     l(n−1)/(n−l)·F(l, n−l) instead, which allows for Σ being an estimate.
     """
+    from scipy import stats  # slow to import
+
     h = linear_time_terms(bank, sample, streams).double().cpu().numpy()
     statistic, rank = (np.array(values) for values in zip(*(_one(run) for run in h), strict=True))
     if preset.embedding.reference == "chi2":
