@@ -5,9 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import DASHES, colour_of, laid_out
+from m2st_core.figures.theme import DASHES, MARKERS, colour_of, laid_out
 
-MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "star")
 WITHIN = ("preset", "closeness", "n_tasks", "m_tr")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import NULL_COLOUR, colour_of, dash_of, laid_out
+from m2st_core.figures.theme import NULL_COLOUR, colour_of, dash_of, laid_out, marker_of
 
 BAND = 0.2  # opacity
 
@@ -52,7 +52,7 @@ def _curves(table: pd.DataFrame, x: str, x_title: str, published: bool, also: Se
         colour = colour_of(method)
         figure.add_scatter(
             x=xs, y=rate, mode="lines+markers", name=name, legendgroup=name,
-            line={"color": colour, "dash": dash_of(method)},
+            line={"color": colour, "dash": dash_of(method)}, marker={"symbol": marker_of(method), "size": 8},
             customdata=np.c_[error, group["repeats"]],
             hovertemplate="%{y:.3f} ± %{customdata[0]:.3f} (%{customdata[1]} repeats)<extra>" + name + "</extra>",
         )  # fmt: skip

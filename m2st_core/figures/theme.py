@@ -16,6 +16,7 @@ DIVERGING = (  # Q's colour below zero, P's above, and nothing at zero, so that 
 )
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800")
 LONGEST_LABEL = 40
+MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 DASHES = ("solid", "dash", "dot", "dashdot")
 ORDER = (
     "Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D", "MMD-O", "C2ST-L", "C2ST-S", "MMD-FUSE", "Meta-Witness", "Meta-FUSE",
@@ -26,6 +27,11 @@ ORDER = (
 def colour_of(method: str) -> str:
     """A method has the same colour everywhere; others, such as the limit, are grey."""
     return COLOURS[ORDER.index(method) % len(COLOURS)] if method in ORDER else NULL_COLOUR
+
+
+def marker_of(method: str) -> str:
+    """Methods that differ in colour differ in shape too."""
+    return MARKERS[ORDER.index(method) % len(MARKERS)] if method in ORDER else "circle-open"
 
 
 def dash_of(method: str) -> str:

@@ -14,6 +14,7 @@ from m2st_core.figures import (
     training_figure,
     type_1_figure,
 )
+from m2st_core.figures.theme import dash_of, marker_of
 
 
 def test_samples_show_every_row_in_two_colours_and_two_shapes():
@@ -98,3 +99,8 @@ def test_compared_runs_share_a_colour_and_differ_in_line_and_marker():
     assert list(first.x) == [50, 100] and list(first.y) == [0.5, 0.8] and first.name == "Meta-KL, aaaaaa"
     assert first.line.color == second.line.color
     assert first.line.dash != second.line.dash and first.marker.symbol != second.marker.symbol
+
+
+def test_no_two_methods_look_alike_even_without_colour():
+    looks = [(marker_of(method), dash_of(method)) for method in m2st.METHODS]
+    assert len(set(looks)) == len(looks)
