@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from m2st_core.kernels import GaussianKernel, Kernel, MixtureKernel
+from m2st_core.kernels import GaussianKernel, Kernel, LaplaceKernel, MixtureKernel
 from m2st_core.rng import Streams
 from m2st_core.testing.seen import Seen
 from m2st_core.types import Progress, TwoSample
@@ -104,8 +104,9 @@ def _by_products(kernel: Kernel | None, pooled: Tensor, n: int) -> Callable[[int
         weights = list(kernel.weights[0].split(kernel.sizes))
     parts = []
     for family, weight in zip(families, weights, strict=True):
+        assert isinstance(family, GaussianKernel | LaplaceKernel)
         norm = 2.0 if isinstance(family, GaussianKernel) else 1.0
-        rows = family.embed(pooled[None])[0].reshape(-1, *pooled.shape)  # k x N x d
+        rows = pooled * torch.exp(-family.log_width.detach() / norm).reshape(-1, 1, 1)  # k x N x d
         parts.append((rows, norm, torch.cdist(rows, rows, p=norm) ** norm, weight.to(pooled)))
     size = len(pooled)
     first = (torch.arange(size, device=pooled.device) < n).to(pooled)
