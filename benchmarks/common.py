@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -17,6 +18,17 @@ from m2st_core.testing import Method, run_tests
 from m2st_core.types import TwoSample
 
 CPU = torch.device("cpu")
+
+
+def seconds(function: Callable[[], object], repeats: int) -> float:
+    """The fastest of several runs, after one that does not count."""
+    function()
+    found = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        function()
+        found.append(time.perf_counter() - began)
+    return min(found)
 
 
 def batch(draw: Callable[[int], TwoSample], count: int, streams: Streams) -> TwoSample:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import resource
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -18,6 +17,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from benchmarks.common import seconds
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels import CNN, DeepKernel
 from m2st_core.learners.meta_kl import fit_meta_kernel
@@ -29,17 +29,6 @@ from m2st_core.types import TwoSample
 
 SHAPE = (3, 32, 32)
 TASKS, ROWS = 10, 100
-
-
-def seconds(function: Callable[[], object], repeats: int) -> float:
-    """The fastest of several runs, after one that does not count."""
-    function()
-    found = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        function()
-        found.append(time.perf_counter() - began)
-    return min(found)
 
 
 def plain_step(cnn: CNN, images: Tensor) -> Callable[[], None]:

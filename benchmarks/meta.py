@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 import m2st_core as m2st
-from benchmarks.common import CPU, batch
+from benchmarks.common import CPU, batch, seconds
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.kernels import MLP, DeepKernel
 from m2st_core.rng import Streams
@@ -38,16 +38,6 @@ TRANSCENDENTAL = (
 )
 
 
-def seconds(function: Callable[[], object], repeats: int) -> float:
-    """The fastest of several runs."""
-    found = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        function()
-        found.append(time.perf_counter() - began)
-    return min(found)
-
-
 def unit() -> float:
     """U, in seconds."""
     generators = [torch.Generator().manual_seed(seed) for seed in range(10)]
@@ -60,7 +50,6 @@ def unit() -> float:
             kernel.zero_grad()
             power_criterion(h_matrix(kernel, x, y), 1e-8).sum().backward()
 
-    evaluate()
     return seconds(evaluate, 20)
 
 
