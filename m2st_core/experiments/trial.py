@@ -85,6 +85,7 @@ def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Prog
 
 def draw_targets(task: Task, rows: int, count: int, streams: Streams, start: int = 0) -> TwoSample:
     """Sample pairs number ``start`` and following, of this many rows each: x and y (count, rows, d)."""
+    task = task.to_be_tested()
     pairs = [task.sample(rows, seed=streams.child(f"target {start + index}").seed) for index in range(count)]
     return TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]), task.shape)
 

@@ -79,6 +79,10 @@ class Task(ABC):
         """The source of rows that teach a test: where rows are finite, others than those that are tested."""
         return self
 
+    def to_be_tested(self) -> Task:
+        """The source of rows that are tested where ``to_learn_from`` has given rows that teach."""
+        return self
+
     @abstractmethod
     def draw(self, n: int, m: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
         """Rows of P (n, d) and of Q (m, d)."""

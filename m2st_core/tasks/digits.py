@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cache
 
 import numpy as np
@@ -43,6 +44,16 @@ class Digits(Task):
         Parameter("second", "digit of Q", 8, "Which digit the second sample shows.", 0, 9),
     )
 
+    thirds: tuple[int, ...] = (0, 1, 2)  # of each digit's images, dealt in turn
+
+    def to_learn_from(self) -> Digits:
+        """A third of the images."""
+        return self._only(0)
+
+    def to_be_tested(self) -> Digits:
+        """The other two thirds."""
+        return self._only(1, 2)
+
     def draw(self, n: int, m: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
         """Rows of P (n, 64) and of Q (m, 64)."""
         first, second = int(self.settings["first"]), int(self.settings["second"])
@@ -51,9 +62,14 @@ class Digits(Task):
             return rows[:n], rows[n:]
         return self._deal(first, n, streams.numpy("task P")), self._deal(second, m, streams.numpy("task Q"))
 
-    @staticmethod
-    def _deal(digit: int, count: int, generator: np.random.Generator) -> np.ndarray:
+    def _only(self, *thirds: int) -> Digits:
+        other = copy.copy(self)
+        other.thirds = thirds
+        return other
+
+    def _deal(self, digit: int, count: int, generator: np.random.Generator) -> np.ndarray:
         images = load_digits_by_class()[digit]
+        images = images[np.isin(np.arange(len(images)) % 3, self.thirds)]
         if count > len(images):
             raise ValueError(f"There are {len(images)} images of the digit {digit}, and {count} were asked for.")
         return images[generator.choice(len(images), size=count, replace=False)]

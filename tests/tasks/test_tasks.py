@@ -126,3 +126,13 @@ def test_the_log_likelihood_ratio_has_mean_one_on_the_other_side():
     x, y = (part.numpy() for part in task.sample(N, seed=6))
     near(np.exp(task.log_likelihood_ratio(y)), 1.0)
     near(np.exp(-task.log_likelihood_ratio(x)), 1.0)
+
+
+def test_digits_that_teach_are_never_tested():
+    task = m2st.make_task("digits", first=4, second=9)
+    taught, tested = (
+        {row.tobytes() for seed in range(4) for side in part.sample(40, seed=seed) for row in side.numpy()}
+        for part in (task.to_learn_from(), task.to_be_tested())
+    )
+    every = {row.tobytes() for side in task.sample(170, seed=1) for row in side.numpy()}
+    assert taught and tested and not taught & tested and every - taught - tested
