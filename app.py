@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from m2st_core.dashboard.ready import get_ready
 from m2st_core.dashboard.status import show_status
 
 PAGES = {
@@ -25,6 +26,7 @@ def main() -> None:
     page = st.navigation(pages, position="top")
     page.run()
     show_status()
+    get_ready()
 
 
 if __name__ == "__main__":

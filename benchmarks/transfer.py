@@ -101,13 +101,14 @@ SETTINGS = {
 ALL_ROWS = ", all rows"
 
 
-def one_repeat(options: argparse.Namespace, repeat: int) -> dict[str, list[float]]:
+def one_repeat(options: argparse.Namespace, index: int) -> dict[str, list[float]]:
     """Rejection rates by method: power and type-I error of each setting."""
     rates: dict[str, list[float]] = {
         name + suffix: []
         for name in options.methods
         for suffix in ("", *[ALL_ROWS] * (not m2st.METHODS[name].needs_split))
     }
+    repeat = options.first + index
     for title in options.settings:
         setting = SETTINGS[title]
         streams = Streams(repeat).child(f"transfer benchmark, {title}")
@@ -130,6 +131,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="m2st_core bench transfer", description=__doc__)
     parser.add_argument("--repeats", type=int, default=6)
+    parser.add_argument("--first", type=int, default=0, help="number of the first repeat: others are fresh draws")
     parser.add_argument("--tests", type=int, default=100)
     parser.add_argument("--permutations", type=int, default=199)
     parser.add_argument("--methods", nargs="*", default=WITHOUT_META_TASKS + WITH_META_TASKS)

@@ -6,7 +6,7 @@ from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.image_controls import ask_source, ask_study, ask_target
 from m2st_core.dashboard.image_results import show_examples, show_found
 from m2st_core.dashboard.sweeps import duration, gpu_in_words
-from m2st_core.dashboard.watching import watch_job
+from m2st_core.dashboard.watching import watch_study
 from m2st_core.experiments.cost import predict
 
 
@@ -40,7 +40,7 @@ def main() -> None:
             st.rerun()
         st.info("Press **Train** to see power, the weights of the class pairs, and what the kernel finds typical.")
         return
-    job = watch_job("images", study, study.run, "Learning from class pairs, then testing…")
+    job = watch_study("images", study, "Learning from class pairs, then testing…")
     if job.state == "done":
         show_found(job.result, study)
 

@@ -4,9 +4,8 @@ import streamlit as st
 
 from m2st_core.dashboard import controls
 from m2st_core.dashboard.course import Lesson
-from m2st_core.dashboard.course_theory import LESSONS, prepare
+from m2st_core.dashboard.course_theory import LESSONS
 from m2st_core.dashboard.guard import run_page
-from m2st_core.dashboard.jobs import job_manager
 
 LARGEST_SEED = 2**31 - 1
 
@@ -63,7 +62,6 @@ def main() -> None:
         st.caption(f"Seed {seed}. Everything on this page follows from it and from the controls.")
     with picture:
         lesson.show(seed, *values)
-    job_manager().submit("the course's first pictures", prepare)  # once per server
 
 
 run_page(main)

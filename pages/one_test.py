@@ -6,7 +6,7 @@ from m2st_core.dashboard import controls
 from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.jobs import Job
 from m2st_core.dashboard.single_test import SingleTest
-from m2st_core.dashboard.watching import watch_job
+from m2st_core.dashboard.watching import watch_study
 from m2st_core.dashboard.words import p_value_in_words
 from m2st_core.figures import null_figure, samples_figure
 from m2st_core.presets import PRESETS
@@ -99,7 +99,7 @@ def main() -> None:
     except ValueError as error:
         st.error(str(error))
         return
-    job = watch_job("one_test", settings, settings.run, "Learning and testing…")
+    job = watch_study("one_test", settings, "Learning and testing…")
     if job.state == "done":
         show(job.result)
     show_charts(sample, job)

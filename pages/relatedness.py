@@ -6,7 +6,7 @@ from m2st_core.dashboard import controls
 from m2st_core.dashboard.charts import chart
 from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.relatedness_study import RelatednessFound, RelatednessStudy
-from m2st_core.dashboard.watching import watch_job
+from m2st_core.dashboard.watching import watch_study
 from m2st_core.experiments.summary import measured_gamma, published_gamma
 from m2st_core.figures import gamma_figure, gamma_power_figure, gamma_spread_figure
 
@@ -108,7 +108,7 @@ def main() -> None:
     if not wanted:
         st.info("Switch this on to estimate γ̂, its spread and the power at each C; the sidebar has the sizes.")
         return
-    job = watch_job("relatedness", study, study.run, "Climbing and testing…")
+    job = watch_study("relatedness", study, "Climbing and testing…")
     if job.state == "done":
         show_found(job.result, study)
 

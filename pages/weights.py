@@ -6,11 +6,11 @@ from m2st_core.dashboard import controls
 from m2st_core.dashboard.charts import chart, clickable_chart
 from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.lessons import AXIS
-from m2st_core.dashboard.watching import watch_job
+from m2st_core.dashboard.watching import watch_study
 from m2st_core.dashboard.weights_study import WeightsFound, WeightsStudy
 from m2st_core.figures import criterion_figure, heat_figure, share_figure, weight_spread_figure, weights_figure
 
-SIZES = (10, 25, 50, 100)
+DEFAULT = WeightsStudy()
 
 
 def ask() -> WeightsStudy:
@@ -20,7 +20,7 @@ def ask() -> WeightsStudy:
             "Target Δ",
             0.0,
             0.95,
-            0.7,
+            DEFAULT.delta,
             0.05,
             key="weights_delta",
             bind="query-params",
@@ -30,38 +30,38 @@ def ask() -> WeightsStudy:
             "Closeness C",
             "weights_closeness",
             (0.1, 0.2, 0.3, 0.4, 0.5),
-            0.3,
+            DEFAULT.closeness,
             "Meta-tasks have Δ from 0.6−C to 0.7−C. Small C: much like the paper's target Δ=0.7.",
         )
         n_tasks = controls.pick_from(
             "Meta-tasks N",
             "weights_tasks",
             (10, 20, 40, 100),
-            40,
+            DEFAULT.n_tasks,
             "How many related comparisons teach the kernels; ten of them, at random, give a base kernel each.",
         )
         rows = controls.pick_from(
             "Rows per meta-task, per mode",
             "weights_rows",
             (20, 50, 100, 200),
-            50,
+            DEFAULT.rows_per_task,
             "Each meta-task's samples have twice as many rows, as there are two modes.",
         )
         m_tr = controls.pick_from(
             "Training rows m_tr, per mode",
             "weights_m_tr",
-            SIZES,
-            50,
+            DEFAULT.sizes,
+            DEFAULT.m_tr,
             "Target rows from which β is learned. Fewer: β is noisier, and the test leans on the meta-tasks.",
         )
         repeats = controls.pick_from(
             "Training samples",
             "weights_repeats",
             (5, 10, 20, 40),
-            10,
+            DEFAULT.repeats,
             "How many times a training sample is drawn, to see how β varies.",
         )
-        return WeightsStudy(closeness, n_tasks, rows, delta, m_tr, repeats, SIZES, controls.pick_seed())
+        return WeightsStudy(closeness, n_tasks, rows, delta, m_tr, repeats, DEFAULT.sizes, controls.pick_seed())
 
 
 def show_weights(found: WeightsFound) -> int:
@@ -129,7 +129,7 @@ def main() -> None:
         "the preset `paper` takes minutes, so it is left to sweeps."
     )
     study = ask()
-    job = watch_job("weights", study, study.run, "Learning from the meta-tasks…")
+    job = watch_study("weights", study, "Learning from the meta-tasks…")
     if job.state == "done":
         show_witnesses(job.result, show_weights(job.result))
         show_variation(job.result, study)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from m2st_core.dashboard.jobs import KEPT_JOBS, JobManager
+from m2st_core.dashboard.jobs import KEPT_ANSWERS, KEPT_JOBS, JobManager
 
 
 @pytest.fixture
@@ -19,6 +19,40 @@ def test_a_job_is_computed_once_per_key(manager):
         job.wait(5)
     assert job.state == "done" and job.result == 42 and calls == [1]
     assert manager.submit("b", lambda progress: 43) is not job
+
+
+def test_an_answer_is_kept_for_all_and_a_job_for_its_owner(manager):
+    release, calls = threading.Event(), []
+
+    def work(progress):
+        calls.append(1)
+        assert release.wait(5)
+        return 42
+
+    first = manager.submit(("me", "page"), work, "question")
+    second = manager.submit(("you", "page"), work, "question")
+    assert first is not second  # so that my cancelling it leaves yours alone
+    manager.drop(("me", "page"))
+    release.set()
+    second.wait(5)
+    assert second.result == 42
+    later = manager.submit(("them", "page"), work, "question")
+    assert later.state == "done" and later.result == 42 and len(calls) <= 2
+    manager.forget("them")
+    assert manager.submit(("them", "page"), work, "question").state == "done"
+    other = manager.submit(("them", "other page"), work)
+    other.wait(5)
+    assert len(calls) <= 3 and calls  # without a question nothing is shared
+
+
+def test_only_so_many_answers_are_kept(manager):
+    for index in range(KEPT_ANSWERS + 1):
+        manager.submit(index, lambda progress, index=index: index, ("question", index)).wait(5)
+    manager.submit("wait", lambda progress: 0).wait(5)
+    assert manager.submit("new", lambda progress: 0, ("question", KEPT_ANSWERS)).result == KEPT_ANSWERS
+    fresh = manager.submit("fresh", lambda progress: "again", ("question", 0))
+    fresh.wait(5)
+    assert fresh.result == "again"
 
 
 def test_progress_is_seen_and_cancelling_stops_the_work(manager):

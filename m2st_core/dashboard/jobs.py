@@ -10,6 +10,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Literal
 
 import streamlit as st
@@ -18,7 +19,7 @@ from m2st_core.testing import two_sample_test
 from m2st_core.types import Cancelled, Progress
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
-KEPT_JOBS = 64
+KEPT_JOBS = KEPT_ANSWERS = 64
 log = logging.getLogger(__name__)
 
 
@@ -57,6 +58,11 @@ class Job:
         """Return when the job has ended, or after this long."""
         self._ended.wait(seconds)
 
+    def finish(self, result: Any) -> None:
+        """Take over an answer that is known already."""
+        self.result, self.state = result, "done"
+        self._ended.set()
+
     def run(self) -> None:
         """Called by the worker."""
         if self.state == "waiting":
@@ -85,24 +91,41 @@ class Job:
 
 
 class JobManager:
-    """One per server: a few workers, and the latest jobs by key, so that the same question is answered once."""
+    """One per server: a few workers, and the latest jobs by key, so that the same question is answered once.
+
+    A job belongs to one session. The answer to a ``question`` that has nothing of the session's in it is kept for all.
+    """
 
     def __init__(self, workers: int = 2) -> None:
         self._pool = ThreadPoolExecutor(workers)
         self._jobs: OrderedDict[Hashable, Job] = OrderedDict()
+        self._answers: OrderedDict[Hashable, Any] = OrderedDict()
         self._lock = threading.RLock()  # a session may be collected, and forgotten, at any moment
 
-    def submit(self, key: Hashable, function: Callable[[Progress], Any]) -> Job:
+    def submit(self, key: Hashable, function: Callable[[Progress], Any], question: Hashable | None = None) -> Job:
         """The job of this key, in whatever state it is; a new one if there is none."""
         with self._lock:
             job = self._jobs.get(key)
             if job is None:
-                job = self._jobs[key] = Job(function)
-                self._pool.submit(job.run)
+                job = Job(function if question is None else partial(self._answer, function, question))
+                if question in self._answers:
+                    self._answers.move_to_end(question)
+                    job.finish(self._answers[question])
+                else:
+                    self._pool.submit(job.run)
+                self._jobs[key] = job
             self._jobs.move_to_end(key)
             while len(self._jobs) > KEPT_JOBS:
                 self._jobs.popitem(last=False)[1].cancel()
             return job
+
+    def _answer(self, function: Callable[[Progress], Any], question: Hashable, progress: Progress) -> Any:
+        result = function(progress)
+        with self._lock:
+            self._answers[question] = result
+            if len(self._answers) > KEPT_ANSWERS:
+                self._answers.popitem(last=False)
+        return result
 
     def drop(self, key: Hashable) -> None:
         """Stop and forget a job that has not succeeded, so that it can be started anew."""
@@ -121,7 +144,7 @@ class JobManager:
 
 @st.cache_resource
 def job_manager() -> JobManager:
-    """The server's one job manager; its first job warms torch up, which otherwise costs the first user a second."""
+    """The server's one job manager; its first jobs are what would otherwise keep the first user waiting."""
     manager = JobManager()
     manager.submit("warm-up", _warm_up)
     return manager

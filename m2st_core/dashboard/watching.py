@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 import weakref
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Protocol
 
 import streamlit as st
 
@@ -25,7 +25,21 @@ class Session:
         weakref.finalize(self, manager.forget, self.id)
 
 
-def watch_job(page: str, settings: Hashable, function: Callable[[Progress], Any], doing: str) -> Job:
+class Study(Hashable, Protocol):
+    """Settings, hashable, that say all there is to say about their result."""
+
+    def run(self, progress: Progress) -> Any:
+        """The result."""
+
+
+def watch_study(page: str, study: Study, doing: str) -> Job:
+    """The job of a study, as ``watch_job`` has it; whoever asks for the same study gets the result at once."""
+    return watch_job(page, study, study.run, doing, study)
+
+
+def watch_job(
+    page: str, settings: Hashable, function: Callable[[Progress], Any], doing: str, question: Hashable | None = None
+) -> Job:
     """The job of these settings, with its progress and a way to cancel or retry it; results are the page's to show.
 
     Settings of another session, or of another page, never share a job with these. Jobs end with their session.
@@ -37,7 +51,7 @@ def watch_job(page: str, settings: Hashable, function: Callable[[Progress], Any]
     if previous not in (None, key):
         job_manager().drop(previous)
     st.session_state[f"{page}_job"] = key
-    job = job_manager().submit(key, function)
+    job = job_manager().submit(key, function, question)
     job.wait(QUICK_SECONDS)
     polling = job.active
 

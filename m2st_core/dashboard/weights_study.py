@@ -55,14 +55,14 @@ class WeightsFound:
 class WeightsStudy:
     """The settings; hashable, so they are also the key of the job."""
 
-    closeness: float
-    n_tasks: int
-    rows_per_task: int
-    delta: float
-    m_tr: int
-    repeats: int
-    sizes: tuple[int, ...]
-    seed: int
+    closeness: float = 0.3
+    n_tasks: int = 40
+    rows_per_task: int = 50
+    delta: float = 0.7
+    m_tr: int = 50
+    repeats: int = 10
+    sizes: tuple[int, ...] = (10, 25, 50, 100)
+    seed: int = 0
 
     def run(self, progress: Progress | None = None) -> WeightsFound:
         """Learn once from the meta-tasks; then β for each training sample."""

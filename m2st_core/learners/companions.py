@@ -11,7 +11,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from m2st_core.kernels import ComposedKernel, GaussianKernel, Kernel, MixtureKernel
+from m2st_core.kernels import (
+    ComposedKernel,
+    FourierKernel,
+    GaussianKernel,
+    Kernel,
+    MixtureKernel,
+    gaussian_frequencies,
+)
 from m2st_core.learners.ascent import draw_rows
 from m2st_core.learners.bank import GENERIC, Family, KernelBank, generic_family
 from m2st_core.learners.kernels import MEDIAN_ROWS, median_width
@@ -20,7 +27,8 @@ from m2st_core.learners.weights import kernel_terms
 from m2st_core.rng import Streams
 from m2st_core.tasks.meta import PairedRows
 
-GAUSSIAN_SHARE = 0.05  # beside a kernel of rows
+GAUSSIAN_SHARE = 0.05  # beside a kernel of rows: of a Gaussian kernel, at this many random frequencies
+FREQUENCIES = 50
 NETWORK_SHARES = (0.25, 0.25)  # beside a kernel of images: Gaussian kernels on φ and on white φ
 
 
@@ -42,12 +50,13 @@ def generic_families(
 def beside_generic(features: MetaFeatures, kernel: Kernel, pooled: Tensor, streams: Sequence[Streams]) -> Kernel:
     """A kernel on ψ, batch shape (R, 1), with generic ones for pooled rows (R, N, d).
 
-    For rows, 95 % of the kernel and 5 % of a Gaussian. For images, half of the kernel and half of Gaussians on the
-    network's features, where shares are of null deviations.
+    For rows, 95 % of the kernel and 5 % of a Gaussian at random frequencies: all is then an inner product, which is
+    quickly permuted. For images, half of the kernel and half of Gaussians on the network's features, where shares are
+    of null deviations.
     """
     learned = ComposedKernel(features, kernel)
     if not isinstance(features, ImageFeatures):
-        generic = GaussianKernel(median_width(pooled, streams)[:, None])
+        generic = _gaussian_at_frequencies(pooled, streams)
         shares = torch.tensor([1 - GAUSSIAN_SHARE, GAUSSIAN_SHARE], dtype=pooled.dtype, device=pooled.device)
         return MixtureKernel([learned, generic], [1, 1], shares)
     views = [NetworkView(features, white) for white in (False, True)]
@@ -56,6 +65,13 @@ def beside_generic(features: MetaFeatures, kernel: Kernel, pooled: Tensor, strea
     shares = torch.tensor([1 - sum(NETWORK_SHARES), *NETWORK_SHARES], dtype=pooled.dtype, device=pooled.device)
     weights = shares / _null_deviations(kernels, pooled, streams)
     return MixtureKernel(kernels, [1] * len(kernels), weights / weights.sum(dim=-1, keepdim=True))
+
+
+def _gaussian_at_frequencies(pooled: Tensor, streams: Sequence[Streams]) -> Kernel:
+    """The Gaussian kernel of the median width, at random frequencies: batch (R, 1), for pooled rows (R, N, d)."""
+    generators = [stream.torch("frequencies") for stream in streams]
+    frequencies = gaussian_frequencies(median_width(pooled, streams), pooled.shape[-1], FREQUENCIES, generators)
+    return FourierKernel(frequencies[:, None], pooled.median(dim=-2, keepdim=True).values[:, None])
 
 
 def _null_deviations(kernels: Sequence[Kernel], pooled: Tensor, streams: Sequence[Streams]) -> Tensor:

@@ -20,21 +20,23 @@ from m2st_core.presets import PValueRule
 from m2st_core.types import Progress
 
 BLOCK_ROWS = 256
+SHORT_KEYS = 4096  # pooled rows up to which 16-bit keys rarely tie
 
 
 def random_memberships(n: int, m: int, n_permutations: int, generators: Sequence[np.random.Generator]) -> Tensor:
     """The observed labelling, then B uniform random ones, for each generator: (R, 1+B, n+m), bool.
 
-    Each random row marks the n smallest of N i.i.d. 32-bit keys, found by selection rather than by sorting. A tie at
-    the n-th key, about one row in 2³²/N, is drawn again, so every n-subset is equally likely.
+    Each random row marks the n smallest of N i.i.d. keys, found by selection rather than by sorting. A tie at the n-th
+    key, about one row in 2ᵇ/N for keys of b bits, is drawn again, so every n-subset is equally likely.
     """
     size = n + m
+    high, key = (2**16, np.uint16) if size <= SHORT_KEYS else (2**32, np.uint32)
     members = np.empty((len(generators), 1 + n_permutations, size), dtype=bool)
     members[:, 0] = np.arange(size) < n
     for generator, rows in zip(generators, members[:, 1:], strict=True):
         todo = np.arange(n_permutations)
         while todo.size:
-            keys = generator.integers(0, 2**32, size=(todo.size, size), dtype=np.uint32)
+            keys = generator.integers(0, high, size=(todo.size, size), dtype=key)
             chosen = keys <= np.partition(keys, n - 1, axis=1)[:, n - 1 : n]
             rows[todo] = chosen
             todo = todo[chosen.sum(axis=1) != n]
@@ -59,7 +61,7 @@ def permuted_mmd2(
     statistics, rounding = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
     for weight, part in kernel.summands():
         found, error = (
-            _through_features(part, pooled, members, n)
+            _through_features(part, pooled, members, n, dtype)
             if part.inner_product
             else _through_gram(part, pooled, members, n, dtype, progress)
         )
@@ -69,19 +71,23 @@ def permuted_mmd2(
     return statistics, rounding
 
 
-def _through_features(kernel: Kernel, pooled: Tensor, members: Tensor, n: int) -> tuple[Tensor, Tensor]:
+def _through_features(
+    kernel: Kernel, pooled: Tensor, members: Tensor, n: int, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     """The same for k(x, y) = f(x)·f(y), through the sums s = zᵀf and zᵀq, q_i = ‖f_i‖².
 
     Taking the mean off f leaves MMDs alone and makes 1ᵀf = 0; then the sums over pairs of different rows are ‖s‖²−zᵀq,
     ‖s‖²−(1−z)ᵀq and −‖s‖².
     """
     size = pooled.shape[-2]
-    features = kernel.inner_features(kernel.embed(pooled)).to(torch.float64)  # … x N x q
-    features = features - features.mean(dim=-2, keepdim=True)
+    features = kernel.inner_features(kernel.embed(pooled))  # … x N x q
+    features = (features - features.mean(dim=-2, keepdim=True, dtype=torch.float64)).to(dtype)
     squares = features.square().sum(dim=-1, keepdim=True)
-    sums = members.to(torch.float64) @ torch.cat([features, squares], dim=-1)  # … x P x (q+1)
+    sums = (members.to(dtype) @ torch.cat([features, squares], dim=-1)).to(torch.float64)  # … x P x (q+1)
     length, own = sums[..., :-1].square().sum(dim=-1), sums[..., -1]
-    statistics = mmd2_from_sums(length - own, length - (squares.sum(dim=-2) - own), -length, n, size - n)
+    statistics = mmd2_from_sums(
+        length - own, length - (squares.sum(dim=-2, dtype=torch.float64) - own), -length, n, size - n
+    )
     return statistics, 1e-5 * statistics.std(dim=-1, correction=0)
 
 
