@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
-from scipy.special import ndtri
 from torch import Tensor
 
 from m2st_core.criterion import mmd2_unbiased
@@ -31,11 +30,9 @@ WITHOUT_HISTORY = ("MMD-FUSE", "MMD-M")
 MOST_LEFT_OUT = 6
 REPEATS = 12
 CLEAR_GAIN = 0.1  # of power, either way
-REPEATS_THEMSELVES = (0.2, 10.0)  # Meta-Witness's gain in deviations, and nats of evidence: both are needed
 PERMUTATIONS = 199
 ROWS_COMPARED = 200
 FEWEST_COMPARED = 5  # tasks whose rows show how much tasks vary
-EVIDENCE = "evidence for the directions, in nats"
 SHARE_OF_ROWS = 0.8  # of a task's rows used in one test at most, so that its tests differ
 
 Verdict = Literal["helps", "harms", "unclear"]
@@ -50,17 +47,14 @@ class HistoryCheck:
     history helps, or harms, if the best method with it is better, or worse, than the best without, by at least 0.1 and
     by twice the error of that.
 
-    ``same_difference``: tasks left out differ along the directions of the others, by their p-values and by the evidence
-    for these directions, so that Meta-Witness, which looks nowhere else, is worth its risk. ``unlike``: by how many
-    standard deviations the target's rows, without labels, are more unlike the tasks' rows than those among each other;
-    None if no target was given or there are fewer than five tasks.
+    ``unlike``: by how many standard deviations the target's rows, without labels, are more unlike the tasks' rows than
+    those among each other; None if no target was given or there are fewer than five tasks.
     """
 
     table: pd.DataFrame
     left_out: tuple[str, ...]
     sizes: tuple[int, int]
     verdict: Verdict
-    same_difference: bool
     unlike: float | None
     sentences: tuple[str, ...]
 
@@ -101,7 +95,6 @@ def history_check(
         for side, size in enumerate(sizes)
     )
     p_values: dict[str, list[float]] = {name: [] for name in (*with_history, *without_history)}
-    evidence = []
     apart = 0
     for index, name in enumerate(chosen):
         own, here = samples[name], streams.child(f"task {name}")
@@ -126,7 +119,6 @@ def history_check(
                 device=device,
             )
             p_values[method] += [result.p_value for result in results]
-        evidence += [learner.choices.get(EVIDENCE, 0.0) for learner in learners.values()]
         if progress is not None:
             progress(1000 * (index + 1) // len(chosen), 1000, 0.0)
     rows = []
@@ -157,20 +149,9 @@ def history_check(
         left_out=tuple(chosen),
         sizes=(used[0], used[1]),
         verdict=verdict,
-        same_difference=_same_difference(p_values, without_history, evidence),
         unlike=unlike,
         sentences=_sentences(best, verdict, chosen, used),
     )
-
-
-def _same_difference(p_values: Mapping[str, list[float]], without: Sequence[str], evidence: Sequence[float]) -> bool:
-    """Whether Meta-Witness gains, in normal deviations of the p-values, over the best method without history."""
-    if "Meta-Witness" not in p_values:
-        return False
-    deviations = {name: float(-ndtri(np.array(p) - 1e-9).mean()) for name, p in p_values.items()}
-    gain = deviations["Meta-Witness"] - max(deviations[name] for name in without)
-    least_gain, least_evidence = REPEATS_THEMSELVES
-    return gain >= least_gain and float(np.median(evidence)) >= least_evidence
 
 
 def unlikeness(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from m2st_core.experiments.history_check import HistoryCheck
 
 MANY_ROWS = 20_000  # both samples together
-ALIKE, UNLIKE = 2.0, 5.0  # deviations by which a target is unlike the tasks: up to here, and from here on
+FEW_ROWS, FEW_COLUMNS = 80, 10  # with no more of either, only broad differences can be found
+UNLIKE = 5.0  # deviations by which a target's rows are unlike the tasks'
 
 
 @dataclass(frozen=True)
@@ -33,36 +34,28 @@ def recommend(
         if value < 2:
             raise ValueError(f"{name} must be at least 2 rows. Got {value}.")
     reasons = []
-    unlike = None if history is None else history.unlike
+    aside = _why_aside(history) if n_tasks else ""
     if n + m > MANY_ROWS:
         method = "MMD-M"
         reasons.append(f"With {n + m:,} rows one kernel of the usual width finds small differences, and it is fast.")
         if n_tasks:
             reasons.append("With this many rows of your own, related tasks are not needed.")
-    elif not n_tasks:
-        method = "MMD-FUSE"
-        reasons.append("It compares the samples with twenty kernels at once, and tests every row.")
-    elif history is not None and history.verdict == "harms":
-        method = "MMD-FUSE"
-        reasons.append("The related tasks are left aside: left out, they were found less often with the others' help.")
-    elif unlike is not None and unlike > UNLIKE:
-        method = "MMD-FUSE"
-        reasons.append(
-            "The related tasks are left aside: even without their labels, your rows look unlike all of theirs. "
-            "If you know that they are related, use Meta-FUSE."
-        )
-    elif history is not None and history.same_difference and unlike is not None and unlike <= ALIKE:
-        method = "Meta-Witness"
-        reasons.append(
-            "Tasks left out differ in the same way as the others, and your rows look like theirs: a test that looks "
-            "exactly there is strongest. It would miss other differences; Meta-FUSE is the cautious choice."
-        )
-    else:
+    elif n_tasks and not aside:
         method = "Meta-FUSE"
         reasons.append(
             "It looks where the related tasks differed and, with generic kernels, everywhere else: stronger where they "
             "are related to your data, hardly weaker where they are not."
         )
+        reasons.append("If you know that your samples differ as theirs did, if at all, Meta-Witness is stronger still.")
+    else:
+        if aside:
+            reasons.append(aside)
+        if n + m <= FEW_ROWS and d <= FEW_COLUMNS:
+            method = "MMD-M"
+            reasons.append("With so few rows only broad differences can be found: one kernel of the usual width does.")
+        else:
+            method = "MMD-FUSE"
+            reasons.append("It compares the samples with twenty kernels at once, and tests every row.")
     if n_tasks and history is not None:
         reasons.append(history.sentences[0])
     if min(n, m) < 10:
@@ -72,3 +65,15 @@ def recommend(
     if blocks:
         reasons.append("Its p-value comes from permutations, which are made within your blocks.")
     return Recommendation(method, tuple(reasons))
+
+
+def _why_aside(history: HistoryCheck | None) -> str:
+    """Why related tasks are better not used; empty if they are."""
+    if history is not None and history.verdict == "harms":
+        return "The related tasks are left aside: left out, they were found less often with the others' help."
+    if history is not None and history.unlike is not None and history.unlike > UNLIKE:
+        return (
+            "The related tasks are left aside: even without their labels, your rows look unlike all of theirs. "
+            "If you know that they are related, use Meta-FUSE."
+        )
+    return ""

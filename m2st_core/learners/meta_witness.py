@@ -16,8 +16,7 @@ from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
-META_SHARE = 0.4  # of Meta-FUSE's weight; the generic kernels have the rest
-LEADING = 2  # single directions in Meta-FUSE's bank, beside all together
+META_SHARE = 0.5  # of Meta-FUSE's weight; the generic kernels have the rest
 
 
 def witness_kernel(
@@ -29,13 +28,17 @@ def witness_kernel(
 ) -> Kernel:
     """Meta-Witness: the aggregate kernel Σ_q w_q ψ_q(x)ψ_q(y) with a little Gaussian, from pooled rows (R, N, d)."""
     features = _features(known)
-    aggregate = LinearKernel(torch.diag_embed(prior_weights(features, pooled.shape[-2]).sqrt())[:, None])
-    return beside_generic(features, aggregate, pooled, streams)
+    return beside_generic(features, _aggregate(features, pooled), pooled, streams)
 
 
 def _features(known: Knowledge) -> MetaFeatures:
     assert known.features is not None
     return known.features
+
+
+def _aggregate(features: MetaFeatures, pooled: Tensor) -> Kernel:
+    """Σ_q w_q ψ_q(x)ψ_q(y) of the features: batch (R, 1)."""
+    return LinearKernel(torch.diag_embed(prior_weights(features, pooled.shape[-2]).sqrt())[:, None])
 
 
 def meta_bank(
@@ -45,26 +48,30 @@ def meta_bank(
     streams: Sequence[Streams],
     progress: Progress | None = None,
 ) -> KernelBank:
-    """Meta-FUSE: the aggregate and its leading directions, with 0.4 of π, beside generic kernels."""
+    """Meta-FUSE: the aggregate kernel with half of π, beside generic kernels."""
     features = _features(known)
-    weights = prior_weights(features, pooled.shape[-2])  # R x Q, in rising order of the prior
-    single = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)[-LEADING:]
-    learned = torch.cat([weights[:, None], single.expand(weights.shape[0], -1, -1)], dim=1)  # R x (1+2) x Q
-    kernel = ComposedKernel(features, LinearKernel(torch.diag_embed(learned.sqrt())))
-    names = (AGGREGATE, *(f"direction {index + 1}" for index in reversed(range(LEADING))))
-    meta = Family(kernel, names, META_SHARE / len(names))
+    meta = Family(ComposedKernel(features, _aggregate(features, pooled)), (AGGREGATE,), META_SHARE)
     return KernelBank((meta, *generic_families(features, pooled, 1 - META_SHARE, streams)))
 
 
 class Witness(nn.Module):
-    """f(x) = ψ(x)·w: (R, n, d) → (R, n)."""
+    """f(x) = ψ(x)·w: (R, n, d) → (R, n), and what the training rows say of the difference of its means.
+
+    ``surety`` (R,): the difference expected, in standard deviations of what is left unknown of it. ``slope`` (R,): the
+    same in variances within samples, so that a difference t found between n and m rows has the log-likelihood ratio
+    slope·t/(1/n+1/m), up to a constant, in favour of the expected sign against the other.
+    """
 
     direction: Tensor
+    surety: Tensor
+    slope: Tensor
 
-    def __init__(self, features: MetaFeatures, direction: Tensor) -> None:
+    def __init__(self, features: MetaFeatures, direction: Tensor, surety: Tensor, slope: Tensor) -> None:
         super().__init__()
         self.features = features
         self.register_buffer("direction", direction)
+        self.register_buffer("surety", surety)
+        self.register_buffer("slope", slope)
 
     def forward(self, x: Tensor) -> Tensor:
         """f of each row."""
@@ -82,8 +89,14 @@ def fit_witness(
     """Meta-WiTS: the direction and the sign of the difference, from the target's training rows and the prior.
 
     The discriminant w_q = E[δ_q | d_q]/v_q, E[δ | d] = s/(s+τ)·d, with d the difference of means of ψ on the training
-    rows, v its variance within samples and τ its noise.
+    rows, v its variance within samples and τ its noise; Var[δ | d] = s/(s+τ)·τ.
     """
     features = _features(known)
     difference, variance, noise = view_target(features, train)
-    return Witness(features, features.prior / (features.prior + noise) * difference / variance)
+    share = features.prior / (features.prior + noise)
+    direction = share * difference / variance
+    tiny = torch.finfo(direction.dtype).tiny
+    expected = (direction * share * difference).sum(dim=-1)
+    unknown = (direction.square() * share * noise).sum(dim=-1).sqrt()
+    within = (direction.square() * variance).sum(dim=-1)
+    return Witness(features, direction, expected / unknown.clamp(min=tiny), expected / within.clamp(min=tiny))

@@ -29,7 +29,7 @@ from m2st_core.testing.permutation import (
     permuted_mmd2,
     random_memberships,
 )
-from m2st_core.testing.statistics import fuse_by_rank
+from m2st_core.testing.statistics import fuse_by_rank, rank_p_values
 from m2st_core.types import TwoSample
 
 ROWS = 500  # of each sample; more would not change what is seen
@@ -171,14 +171,14 @@ def _mixture(
         scores.append(mmd2 / spreads[-1][:, None] + prior)
         found.append(mmd2[:, 0])
     level = alpha
-    if by_rank:  # the family that speaks, and the level that it has
-        fused = [score.logsumexp(dim=0) for score in scores]
-        shares = [family.share * len(family.names) for family in families]
-        p = torch.stack(
-            [(value[None] >= value[:, None]).double().mean(dim=1) / s for value, s in zip(fused, shares, strict=True)]
-        )
-        best = int(p[:, 0].argmin())
-        level = min(float(p.amin(dim=0).quantile(alpha)) * shares[best], 0.5)
+    if by_rank:  # the family that speaks, and the level it needs, the others being as they are
+        shares = torch.tensor([family.share * len(family.names) for family in families])
+        p = torch.stack([rank_p_values(score.logsumexp(dim=0)) for score in scores])
+        evidence = shares[:, None].to(p) / p  # families x P
+        best = int(evidence[:, 0].argmax())
+        others = float(evidence[:, 0].sum() - evidence[best, 0])
+        needed = float(evidence.sum(dim=0).quantile(1 - alpha)) - others
+        level = float(shares[best]) / max(needed, 2 * float(shares[best]))
         families, found, scores, spreads = (families[best],), [found[best]], [scores[best]], [spreads[best]]
     score, spread = torch.cat(scores), torch.cat(spreads)
     total = score.logsumexp(dim=0)

@@ -29,24 +29,27 @@ def fuse(bank: KernelBank, pooled: Tensor, members: Tensor, n: int, progress: Pr
 def fuse_by_rank(
     bank: KernelBank, pooled: Tensor, members: Tensor, n: int, progress: Progress | None
 ) -> tuple[Tensor, Tensor]:
-    """The smaller of the families' own p-values, each divided by the family's share of π; negated.
+    """Σ_f π_f/p_f over the families, p_f their own p-values under this labelling: 1 over their harmonic mean.
 
     Within a family, log Σ_k exp(z_k), z_k the kernel's MMD² in standard deviations over all labellings. Kernels of few
     learned directions have a null distribution with a longer tail than generic ones; in one sum their noise would drown
     the others. By rank, no family costs another more than its share of the level. Scaling and ranks treat all
-    labellings alike, so the permutation test stays exact; the mean p-value breaks ties.
+    labellings alike, so the permutation test stays exact.
     """
-    values = []
-    labellings = members.shape[-2]
+    evidence = torch.zeros((), dtype=torch.float64, device=pooled.device)
     for family in bank.families:
         mmd2, _ = permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n, progress=progress)
         spread = mmd2.std(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-        fused = (mmd2 / spread).logsumexp(dim=1).mul(1e7).round()  # R x P; equal but for rounding is equal
-        below = torch.searchsorted(fused.sort(dim=-1).values, fused)
-        values.append((labellings - below) / (labellings * family.share * len(family.names)))
-    both = torch.stack(values)
-    statistics = -both.amin(dim=0) - both.mean(dim=0) / (100 * labellings)
-    return statistics, torch.full_like(statistics[..., 0], 1e-9)
+        fused = (mmd2 / spread).logsumexp(dim=1)  # R x P
+        evidence = evidence + family.share * len(family.names) / rank_p_values(fused)
+    return evidence, torch.full_like(evidence[..., 0], 1e-9)
+
+
+def rank_p_values(values: Tensor) -> Tensor:
+    """The share of labellings that reach each one's value: (…, P) → (…, P). Equal but for rounding is equal."""
+    rounded = values.mul(1e7).round()
+    below = torch.searchsorted(rounded.sort(dim=-1).values, rounded)
+    return 1 - below.double() / values.shape[-1]
 
 
 @torch.no_grad()
@@ -73,5 +76,15 @@ def probability_difference(
 def witness_difference(
     witness: Witness, pooled: Tensor, members: Tensor, n: int, progress: Progress | None
 ) -> tuple[Tensor, Tensor]:
-    """Difference of the mean witness, one-sided: the training rows have told its sign."""
-    return permuted_mean_difference(witness(pooled), members, n, two_sided=False)
+    """log[π·exp(a) + (1−π)·exp(−a)], a the log-likelihood ratio of the difference t of the witness's means.
+
+    The training rows have told its sign with probability π = Φ(surety), mostly near 1: then the test is one-sided in t.
+    But a large t of the other sign is believed too, so that a wrong sign costs power and not all of it.
+    """
+    scores = witness(pooled)
+    m = scores.shape[-1] - n
+    t, error = permuted_mean_difference(scores, members, n, two_sided=False)
+    slope = witness.slope / (1 / n + 1 / m)
+    right, wrong = (torch.special.log_ndtr(sign * witness.surety)[..., None] for sign in (1, -1))
+    ratio = slope[..., None] * t
+    return torch.logaddexp(right + ratio, wrong - ratio), slope * error

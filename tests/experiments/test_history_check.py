@@ -34,7 +34,7 @@ def helpful():
 
 
 def test_tasks_that_share_a_difference_help_each_other(helpful):
-    assert helpful.verdict == "helps" and helpful.same_difference
+    assert helpful.verdict == "helps"
     assert helpful.power("Meta-Witness") > helpful.power("MMD-M") + 0.3
     assert len(helpful.left_out) == 3 and helpful.sizes == (50, 60)
     assert (helpful.table["tests"] == 24).all()
@@ -50,7 +50,7 @@ def test_intervals_count_tests_that_share_no_row(helpful):
 
 def test_tasks_without_a_difference_do_not_help():
     found = m2st.history_check(mixed_up(blobs()), (40, 40), most_left_out=3, repeats=8)
-    assert found.verdict == "unclear" and not found.same_difference and found.unlike is None
+    assert found.verdict == "unclear" and found.unlike is None
 
 
 def test_the_same_seed_gives_the_same_check():
@@ -88,20 +88,20 @@ def test_rows_of_another_kind_are_noticed_without_labels():
     assert np.median(same) < 2 and min(other) > 5
 
 
-CHECK = HistoryCheck(pd.DataFrame(), (), (30, 30), "helps", True, 0.0, ("What was found.",))
+CHECK = HistoryCheck(pd.DataFrame(), (), (30, 30), "helps", 0.0, ("What was found.",))
 
 
 @pytest.mark.parametrize(
     ("n", "n_tasks", "history", "method"),
     [
-        (30, 0, None, "MMD-FUSE"),
+        (30, 0, None, "MMD-M"),
+        (60, 0, None, "MMD-FUSE"),
         (30, 20, None, "Meta-FUSE"),
-        (30, 20, CHECK, "Meta-Witness"),
-        (30, 20, replace(CHECK, same_difference=False), "Meta-FUSE"),
-        (30, 20, replace(CHECK, unlike=3.0), "Meta-FUSE"),
-        (30, 20, replace(CHECK, unlike=None), "Meta-FUSE"),
-        (30, 20, replace(CHECK, unlike=6.0), "MMD-FUSE"),
-        (30, 20, replace(CHECK, verdict="harms"), "MMD-FUSE"),
+        (30, 20, CHECK, "Meta-FUSE"),
+        (60, 20, replace(CHECK, unlike=3.0), "Meta-FUSE"),
+        (60, 20, replace(CHECK, unlike=6.0), "MMD-FUSE"),
+        (60, 20, replace(CHECK, verdict="harms"), "MMD-FUSE"),
+        (30, 20, replace(CHECK, verdict="harms"), "MMD-M"),
         (30_000, 0, None, "MMD-M"),
         (30_000, 20, CHECK, "MMD-M"),
     ],
@@ -111,6 +111,10 @@ def test_what_is_recommended(n, n_tasks, history, method):
     assert found.method == method and all(reason.endswith(".") for reason in found.reasons)
     assert "within your blocks" in found.reasons[-1] and m2st.METHODS[method].exact
     assert ("What was found." in found.reasons) == (history is not None)
+
+
+def test_many_columns_need_many_kernels():
+    assert m2st.recommend(30, 30, 50).method == "MMD-FUSE"
 
 
 def test_small_and_unequal_samples_are_mentioned():
