@@ -26,7 +26,11 @@ OVERHEAD = 0.15  # seconds per cell for drawing samples and passing results
 PER_TEST = 2.0e-3  # seconds of MMD-M at 200 pooled rows and 199 permutations
 GROWTH, CHEAP_GROWTH = 1.25, 1.1  # with which power of the rows it grows, for sizes like the paper's
 # How much more than MMD-M a test costs, and seconds to learn from 200 pooled training rows.
-TEST_FACTOR = {"MMD-FUSE": 16.0, "Meta-FUSE": 3.2, "Meta-MKL": 2.5, "AGT-MKL": 2.5, "Meta-MKL-A": 1.5, "AGT-MKL-A": 1.5}
+TEST_FACTOR = {
+    "recommended": {"MMD-FUSE": 16.0, "Meta-FUSE": 3.5, "Meta-KL": 0.5, "AGT-KL": 0.5, "Meta-MKL": 1.2, "AGT-MKL": 1.2}
+    | {"Meta-MKL-A": 0.5, "AGT-MKL-A": 0.5},
+    "deep kernels": {"Meta-MKL": 2.5, "AGT-MKL": 2.5, "Meta-MKL-A": 1.5, "AGT-MKL-A": 1.5},
+}
 CHEAP_FACTOR = 0.3  # tests that compare one number per row
 CHEAP = {"C2ST-S", "C2ST-L", "ME", "SCF", "Meta-WiTS", "Meta-MKL-SI", LIMIT}
 FIT_SECONDS = {"MMD-O": 0.5, "MMD-D": 0.5, "C2ST-S": 0.5, "C2ST-L": 0.5, "ME": 0.2, "SCF": 0.2, "MMD-D w/ AC": 1.0}
@@ -92,7 +96,8 @@ def _predict_images(spec: SweepSpec, cells: list[Cell]) -> Cost:
 
 def _cell_seconds(cell: Cell) -> float:
     rows = 2 * cell.m_te * type(make_task(cell.task, **cell.settings)).rows_per_size
-    factor = CHEAP_FACTOR if cell.method in CHEAP else TEST_FACTOR.get(cell.method, 1.0)
+    factors = TEST_FACTOR.get(cell.preset, TEST_FACTOR["deep kernels"])
+    factor = CHEAP_FACTOR if cell.method in CHEAP else factors.get(cell.method, 1.0)
     size = (rows / 200) ** (CHEAP_GROWTH if cell.method in CHEAP else GROWTH)
     return OVERHEAD + cell.tests * PER_TEST * factor * size * (0.4 + 0.6 * cell.n_permutations / 199)
 
