@@ -112,12 +112,17 @@ def rejections(sample: TwoSample, method: Method, permutations: int, streams: St
 def advice(tasks: dict[str, TwoSample] | None, sample: TwoSample, columns: int, streams: Streams) -> list[str]:
     """The method recommended for each target."""
     n, m = sample.sizes
+    rows = sample.pooled.numpy()
     if tasks is None:
-        return [m2st.recommend(n, m, columns).method] * sample.x.shape[0]
+        return [m2st.recommend(n, m, columns, pooled=pooled).method for pooled in rows]
     check = m2st.history_check(tasks, (n, m), seed=streams.seed, device="cpu")
     unlike = unlikeness(tasks, (n, m), streams)
-    checks = [replace(check, unlike=unlike(pooled)) for pooled in sample.pooled.numpy()]
-    return [m2st.recommend(n, m, columns, n_tasks=len(tasks), history=one).method for one in checks]
+    return [
+        m2st.recommend(
+            n, m, columns, n_tasks=len(tasks), history=replace(check, unlike=unlike(pooled)), pooled=pooled
+        ).method
+        for pooled in rows
+    ]
 
 
 def one_repeat(options: argparse.Namespace, source: str, repeat: int) -> list[dict[str, object]]:

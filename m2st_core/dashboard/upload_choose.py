@@ -30,7 +30,8 @@ def choose_step(state: Brought, upload: Upload, data: CleanData) -> Plan:
     n_tasks = len(state.trained.learner.task_names) if state.trained else len(data.tasks)
     sizes = len(data.x), len(data.y)
     blocks = data.x_blocks is not None
-    advice = recommend(*sizes, len(data.features), n_tasks=n_tasks, blocks=blocks, history=check)
+    pooled = np.concatenate([data.x, data.y])
+    advice = recommend(*sizes, len(data.features), n_tasks=n_tasks, blocks=blocks, history=check, pooled=pooled)
     methods = usable_methods(len(data.tasks), blocks, state.trained.learner if state.trained else None)
     if advice.method not in methods and state.trained is not None:
         own = state.trained.learner.method

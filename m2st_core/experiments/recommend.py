@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import pdist
+from scipy.stats import chi2
 
 from m2st_core.experiments.history_check import HistoryCheck
+from m2st_core.tasks.arrays import as_rows
 
 MANY_ROWS = 20_000  # both samples together
 FEW_ROWS, FEW_COLUMNS = 80, 10  # with no more of either, only broad differences can be found
+ROWS_LOOKED_AT = 500
+ONE_CLOUD = 0.25  # by how much log quantiles of distances may differ from a Gaussian's
 UNLIKE = 5.0  # deviations by which a target's rows are unlike the tasks'
 
 
@@ -20,12 +28,20 @@ class Recommendation:
 
 
 def recommend(
-    n: int, m: int, d: int, *, n_tasks: int = 0, blocks: bool = False, history: HistoryCheck | None = None
+    n: int,
+    m: int,
+    d: int,
+    *,
+    n_tasks: int = 0,
+    blocks: bool = False,
+    history: HistoryCheck | None = None,
+    pooled: Any = None,
 ) -> Recommendation:
     """The method for samples of n and m rows with d columns, with this many related tasks.
 
-    ``history`` is the leave-one-task-out check, if it was made. Nothing here may depend on the target's labels.
-    docs/recommendation.md has the measured powers behind this.
+    ``history`` is the leave-one-task-out check, if it was made; ``pooled`` are the rows (n+m, d) of both samples
+    together, if they are at hand. Nothing here may depend on the target's labels. docs/recommendation.md has the
+    measured powers behind this.
 
     >>> recommend(30, 30, 5, n_tasks=20).method
     'Meta-FUSE'
@@ -53,6 +69,12 @@ def recommend(
         if n + m <= FEW_ROWS and d <= FEW_COLUMNS:
             method = "MMD-M"
             reasons.append("With so few rows only broad differences can be found: one kernel of the usual width does.")
+        elif d <= FEW_COLUMNS and pooled is not None and one_cloud(as_rows(pooled, "pooled")):
+            method = "MMD-M"
+            reasons.append(
+                "Your rows form one even cloud in few columns: there samples mostly differ in place or spread, which "
+                "one kernel of the usual width finds best. For finer differences use MMD-FUSE."
+            )
         else:
             method = "MMD-FUSE"
             reasons.append("It compares the samples with twenty kernels at once, and tests every row.")
@@ -65,6 +87,23 @@ def recommend(
     if blocks:
         reasons.append("Its p-value comes from permutations, which are made within your blocks.")
     return Recommendation(method, tuple(reasons))
+
+
+def one_cloud(rows: np.ndarray) -> bool:
+    """Whether rows (N, d) lie as a Gaussian's do, no clusters and no long tails.
+
+    Squared distances of whitened Gaussian rows are twice χ²_d; their 5 % and 95 % quantiles, over the median, are
+    compared with that.
+    """
+    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), ROWS_LOOKED_AT)).astype(int)]
+    columns = rows.shape[1]
+    values, vectors = np.linalg.eigh(np.cov(rows.T).reshape(columns, columns))
+    if not values[0] > 1e-9 * values[-1]:
+        return False
+    squares = pdist(rows @ (vectors / np.sqrt(values)), "sqeuclidean")
+    levels = [0.05, 0.5, 0.95]
+    low, middle, high = np.quantile(squares, levels) / chi2.ppf(levels, columns)
+    return bool(low > 0 and max(abs(np.log(low / middle)), abs(np.log(high / middle))) < ONE_CLOUD)
 
 
 def _why_aside(history: HistoryCheck | None) -> str:

@@ -16,7 +16,7 @@ from m2st_core.rng import Streams
 from m2st_core.types import Progress
 
 WIDTHS = 10  # of each family
-FACTORS = (0.0625, 0.25, 1.0, 4.0, 16.0)
+FACTORS = (0.25, 1.0, 4.0)
 GENERIC = "Gaussian"
 GENERIC_NAMES = tuple(f"{GENERIC}, {factor:g}·median" for factor in FACTORS)
 DISTANCE_ROWS = 500
@@ -63,7 +63,7 @@ def fit_bank(
 
 
 def generic_family(pooled: Tensor, share: float, streams: Sequence[Streams]) -> Family:
-    """What stands beside learned kernels: Gaussian ones from σ²/16 to 16σ², σ² the median of pooled rows (R, N, d)."""
+    """What stands beside learned kernels: Gaussian ones of σ²/4, σ² and 4σ², σ² the median of pooled rows (R, N, d)."""
     width = median_width(pooled, streams)[:, None] * torch.tensor(FACTORS).to(pooled)
     return Family(GaussianKernel(width), GENERIC_NAMES, share / len(FACTORS))
 

@@ -88,7 +88,7 @@ def with_generic(meta_weights: Tensor, terms: KernelTerms, related: Tensor) -> t
     """β of the meta kernels, which are first in ``terms``, and the generic ones (R, k); and the former's share (R,).
 
     The training rows speak for the meta-tasks with odds RELATED_ODDS·exp(``related``), and for each generic kernel
-    with exp(z)/5, z its MMD² in null deviations: where they show a difference unlike those seen before, or none where
+    with exp(z)/3, z its MMD² in null deviations: where they show a difference unlike those seen before, or none where
     the meta-tasks promise a large one, the generic kernels take over. Shares are of null deviations.
     """
     count = meta_weights.shape[-1]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import m2st_core as m2st
 from m2st_core.experiments.history_check import HistoryCheck, unlikeness
@@ -115,6 +116,20 @@ def test_what_is_recommended(n, n_tasks, history, method):
 
 def test_many_columns_need_many_kernels():
     assert m2st.recommend(30, 30, 50).method == "MMD-FUSE"
+
+
+@pytest.mark.parametrize(
+    ("rows", "method"),
+    [
+        (m2st.make_task("mean_shift").sample(100, seed=1).pooled * torch.tensor([1.0, 1000.0]), "MMD-M"),
+        (m2st.make_task("blobs").sample(100, seed=1).pooled, "MMD-FUSE"),  # clusters
+        (torch.from_numpy(np.random.default_rng(0).standard_t(2, size=(200, 2))), "MMD-FUSE"),  # long tails
+        (torch.from_numpy(np.random.default_rng(0).integers(0, 2, size=(200, 2)).astype(float)), "MMD-FUSE"),
+        (torch.ones(200, 2), "MMD-FUSE"),
+    ],
+)
+def test_one_even_cloud_needs_one_kernel(rows, method):
+    assert m2st.recommend(100, 100, 2, pooled=rows).method == method
 
 
 def test_small_and_unequal_samples_are_mentioned():

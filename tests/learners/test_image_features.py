@@ -91,7 +91,7 @@ def test_images_have_generic_kernels_on_pixels_and_on_features(learned):
     pooled = meta.rows[:, 0].float()
     families = generic_families(features, pooled, 0.6, [Streams(0)])
     assert sum(family.share * len(family.names) for family in families) == pytest.approx(0.6)
-    assert len({name for family in families for name in family.names}) == 15
+    assert len({name for family in families for name in family.names}) == 9
     kernel = beside_generic(features, GaussianKernel(torch.ones(1, 1)), pooled, [Streams(0)])
     gram = kernel(pooled, pooled)[0]
     torch.testing.assert_close(gram, gram.T)
