@@ -2,6 +2,7 @@
 
 import pytest
 
+from m2st_core.dashboard.jobs import job_manager
 from m2st_core.dashboard.weights_study import WeightsStudy
 from tests.pages.paging import charts, numbers, open_page, run, settle
 
@@ -18,6 +19,14 @@ def test_the_page_shows_what_the_study_finds():
     assert kernel["data"][0]["name"] == best and mixture["data"][0]["name"] == "mixture"
     assert any(f"**{found.share:.0%}**" in caption.value for caption in app.caption)
     assert list(app.dataframe[0].value["kernel"]) == list(found.table["kernel"])
+
+
+def test_at_first_the_page_shows_what_the_server_has_computed_before():
+    """The server runs ``WeightsStudy()`` when it has its first visitor, whatever page that one opens."""
+    app = settle(open_page("weights"), CHARTS)
+    assert app.session_state["weights_job"][2] == WeightsStudy()
+    known = job_manager().submit("another visitor's", pytest.fail, WeightsStudy())
+    assert known.state == "done" and known.result is not None
 
 
 def test_weights_can_be_seen_as_shares_of_the_statistic():
