@@ -20,7 +20,7 @@ from m2st_core import METHODS, PRESETS, meta_train
 from m2st_core.experiments.cost import predict
 from m2st_core.experiments.executors import make_executor
 from m2st_core.experiments.gamma import GAMMA, GammaSpec, run_gamma, summarise_gamma
-from m2st_core.experiments.own_data import Plan, carry_out
+from m2st_core.experiments.own_data import Plan, advise, carry_out, check_history
 from m2st_core.experiments.paper import PAPER
 from m2st_core.experiments.spec import SweepSpec
 from m2st_core.experiments.store import Store
@@ -46,6 +46,9 @@ from m2st_core.types import Cancelled, TestResult
 BENCHMARKS = "permutation, calibration, power, adaptation, transfer, recommend, uploads, meta, images, cifar, sweep"
 
 
+RECOMMENDED = "recommended"
+
+
 class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line on stderr."""
 
@@ -65,7 +68,9 @@ def build_parser() -> argparse.ArgumentParser:
     test.add_argument("--meta", nargs="+", metavar="META.csv", help="related tasks, for methods that learn from them")
     test.add_argument("--task-column", default="task", help="the column of META.csv that names the task")
     test.add_argument("--meta-group-column", help="the group column of META.csv (default: as in the target, or group)")
-    test.add_argument("--method", default="MMD-D", help=f"one of {', '.join(METHODS)} (default MMD-D)")
+    test.add_argument(
+        "--method", default="MMD-D", help=f"{RECOMMENDED}, or one of {', '.join(METHODS)} (default MMD-D)"
+    )
     test.add_argument("--alpha", type=float, default=0.05, help="level of the test (default 0.05)")
     test.add_argument("--permutations", type=int, default=999, help="number of random relabellings (default 999)")
     test.add_argument("--train-fraction", type=float, default=0.5, help="share of rows to learn from (default 0.5)")
@@ -130,7 +135,7 @@ def run_test(options: argparse.Namespace) -> None:
     origin = Origin(tuple(options.files), tuple(options.meta or ()), options.example, *roles, options.learner)
     data = prepare(origin.upload(), cleaning, encoding)
     plan = Plan(
-        primary=options.method if learner is None else learner.method,
+        primary=primary_method(options, data) if learner is None else learner.method,
         secondary=tuple(options.secondary),
         alpha=options.alpha,
         n_permutations=options.permutations,
@@ -151,6 +156,16 @@ def run_test(options: argparse.Namespace) -> None:
     print("\n".join([describe(outcome.analysis.primary, data), *(f"secondary  {v.sentence}" for v in secondary)]))
     if options.report:
         print(f"report     {options.report}")
+
+
+def primary_method(options: argparse.Namespace, data: CleanData) -> str:
+    """The method that was asked for; or the one to recommend, with the reasons on stderr."""
+    if options.method != RECOMMENDED:
+        return str(options.method)
+    check = check_history(data, seed=options.seed, device=options.device) if len(data.tasks) > 1 else None
+    advice = advise(data, history=check)
+    print("\n".join([f"{RECOMMENDED}: {advice.method}", *(f"- {why}" for why in advice.reasons)]), file=sys.stderr)
+    return advice.method
 
 
 def write_text(path: str, text: str) -> None:

@@ -293,3 +293,10 @@ def test_bad_choices_about_a_file_are_one_line(tmp_path, capsys, more, message):
     assert main(["test", grouped(tmp_path / "DATA.csv"), "--group-column", "g", *more]) == 2
     captured = capsys.readouterr()
     assert message in captured.err and captured.err.count("\n") == 1 and not captured.out
+
+
+def test_the_recommended_method_is_used_and_explained(capsys):
+    assert main(["test", "--example", "diabetes", "--method", "recommended"]) == 0
+    printed = capsys.readouterr()
+    assert "recommended: Meta-FUSE" in printed.err and "related tasks left out in turn" in printed.err
+    assert "Meta-FUSE gives p=" in printed.out

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
 import streamlit as st
 
 from m2st_core.dashboard import controls
 from m2st_core.dashboard.charts import chart
 from m2st_core.dashboard.upload_state import Brought, say
 from m2st_core.dashboard.watching import watch_job
-from m2st_core.experiments.history_check import HistoryCheck, history_check
+from m2st_core.experiments.history_check import HistoryCheck
 from m2st_core.experiments.history_gamma import HistoryGamma, history_gamma
-from m2st_core.experiments.own_data import Plan, usable_methods
-from m2st_core.experiments.recommend import Recommendation, recommend
+from m2st_core.experiments.own_data import Plan, advise, check_history, usable_methods
+from m2st_core.experiments.recommend import Recommendation
 from m2st_core.learners.ascent import part_of
 from m2st_core.reports.pictures import history_picture
 from m2st_core.tasks.tables import CleanData, Upload
@@ -28,11 +27,10 @@ def choose_step(state: Brought, upload: Upload, data: CleanData) -> Plan:
     """The whole step; the plan as it stands."""
     check = _history(state, upload, data) if len(data.tasks) > 1 else None
     n_tasks = len(state.trained.learner.task_names) if state.trained else len(data.tasks)
-    sizes = len(data.x), len(data.y)
-    blocks = data.x_blocks is not None
-    pooled = np.concatenate([data.x, data.y])
-    advice = recommend(*sizes, len(data.features), n_tasks=n_tasks, blocks=blocks, history=check, pooled=pooled)
-    methods = usable_methods(len(data.tasks), blocks, state.trained.learner if state.trained else None)
+    advice = advise(data, n_tasks=n_tasks, history=check)
+    methods = usable_methods(
+        len(data.tasks), data.x_blocks is not None, state.trained.learner if state.trained else None
+    )
     if advice.method not in methods and state.trained is not None:
         own = state.trained.learner.method
         advice = Recommendation(own, (f"The learner that you brought was trained for {own}.", *advice.reasons[1:]))
@@ -82,11 +80,10 @@ def _history(state: Brought, upload: Upload, data: CleanData) -> HistoryCheck | 
     st.subheader("Does the history help?")
     key = state.key(upload)
     if state.history is None or state.history[0] != key:
-        tasks, sizes, pooled = data.tasks, (len(data.x), len(data.y)), np.concatenate([data.x, data.y])
 
         def work(progress: Progress) -> tuple[HistoryCheck, HistoryGamma]:
-            check = history_check(tasks, sizes, pooled=pooled, progress=part_of(progress, 0, POWER_FOUND))
-            return check, history_gamma(tasks, check.left_out, progress=part_of(progress, POWER_FOUND, 1))
+            check = check_history(data, progress=part_of(progress, 0, POWER_FOUND))
+            return check, history_gamma(data.tasks, check.left_out, progress=part_of(progress, POWER_FOUND, 1))
 
         job = watch_job("data_history", key, work, "Leaving each task out in turn…")
         if job.state != "done":

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from m2st_core.experiments.history_check import HistoryCheck, history_check
+from m2st_core.experiments.recommend import Recommendation, recommend
 from m2st_core.learners.ascent import part_of
 from m2st_core.tasks.tables.clean import CleanData
 from m2st_core.testing import METHODS, Analysis, Explanation, MetaLearner, analyse, explain, meta_train
@@ -49,6 +51,28 @@ class Outcome:
         """The rows most typical of x and of y, by their numbers in their files."""
         assert self.explanation is not None
         return self.data.x_rows[self.explanation.typical_x[0]], self.data.y_rows[self.explanation.typical_y[0]]
+
+
+def advise(data: CleanData, *, n_tasks: int | None = None, history: HistoryCheck | None = None) -> Recommendation:
+    """The recommendation for an upload, with its related tasks or those of a learner trained earlier."""
+    return recommend(
+        len(data.x),
+        len(data.y),
+        len(data.features),
+        n_tasks=len(data.tasks) if n_tasks is None else n_tasks,
+        blocks=data.x_blocks is not None,
+        history=history,
+        pooled=_pooled(data),
+    )
+
+
+def check_history(data: CleanData, **settings: Any) -> HistoryCheck:
+    """The leave-one-task-out check of an upload's related tasks; settings as in ``history_check``."""
+    return history_check(data.tasks, (len(data.x), len(data.y)), pooled=_pooled(data), **settings)
+
+
+def _pooled(data: CleanData) -> np.ndarray:
+    return np.concatenate([data.x, data.y])
 
 
 def usable_methods(n_tasks: int, blocks: bool = False, learner: MetaLearner | None = None) -> list[str]:
