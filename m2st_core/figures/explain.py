@@ -9,7 +9,17 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from m2st_core.figures.heat import SHOWN_ROWS, heat_figure
-from m2st_core.figures.theme import NULL_COLOUR, P_COLOUR, P_MARKER, Q_COLOUR, Q_MARKER, as_text, colour_of, laid_out
+from m2st_core.figures.theme import (
+    NULL_COLOUR,
+    P_COLOUR,
+    P_MARKER,
+    Q_COLOUR,
+    Q_MARKER,
+    as_text,
+    colour_of,
+    hatched,
+    laid_out,
+)
 
 SHOWN_COLUMNS = 20
 
@@ -25,7 +35,7 @@ def importance_figure(names: Sequence[str], loss: np.ndarray, spread: np.ndarray
         hovertemplate="%{customdata}: %{x:.2f} ± %{error_x.array:.2f}<extra></extra>",
     )  # fmt: skip
     figure.add_vline(x=0, line={"color": NULL_COLOUR, "width": 1})
-    laid_out(figure, x_title="loss when shuffled, in null deviations", y_title="", height=120 + 26 * len(shown))
+    laid_out(figure, x_title="loss when shuffled, in deviations if P = Q", y_title="", height=120 + 26 * len(shown))
     figure.update_yaxes(tickvals=places, ticktext=shown, autorange="reversed")
     return figure
 
@@ -63,7 +73,7 @@ def history_figure(table: pd.DataFrame) -> go.Figure:
         part = table[table["uses_history"] == uses]
         figure.add_bar(
             x=part["method"], y=part["power"], name=label, customdata=part[["low", "high", "tests"]],
-            marker={"color": [colour_of(method) for method in part["method"]], "pattern": {"shape": pattern}},
+            marker=hatched([colour_of(method) for method in part["method"]], pattern),
             error_y={
                 "array": part["high"] - part["power"], "arrayminus": part["power"] - part["low"], "color": NULL_COLOUR,
             },

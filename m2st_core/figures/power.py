@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import NULL_COLOUR, colour_of, dash_of, laid_out, marker_of
+from m2st_core.figures.theme import NULL_COLOUR, PUBLISHED, colour_of, dash_of, laid_out, marker_of
 
 BAND = 0.2  # opacity
+ON_ONE_LINE, LINE = 5, 12  # a narrow screen has more lines of legend, so many pixels for each further name
 
 
 def power_figure(table: pd.DataFrame, *, published: bool = True, size_unit: str = "per mode") -> go.Figure:
@@ -62,15 +63,18 @@ def _curves(table: pd.DataFrame, x: str, x_title: str, published: bool, also: Se
         )  # fmt: skip
         known = group.dropna(subset=["published"]) if published else group.iloc[:0]
         if len(known):
+            first = not any(trace.legendgroup == "published" for trace in figure.data)
             figure.add_scatter(
-                x=known[x].astype(float), y=known["published"], mode="markers", name=f"{name}, published",
-                marker={"symbol": "diamond-open", "size": 10, "color": colour},
+                x=known[x].astype(float), y=known["published"], mode="markers", name="published", showlegend=first,
+                legendgroup="published", marker=PUBLISHED | {"color": colour},
                 error_y={"array": known["published_error"], "color": colour},
                 customdata=known["doubt"].where(known["doubt"] != "", "published"),
-                hovertemplate="%{y:.3f}: %{customdata}<extra></extra>",
+                hovertemplate="%{y:.3f}: %{customdata}<extra>" + name + "</extra>",
             )  # fmt: skip
     figure.update_yaxes(range=[-0.02, 1.02])
-    return laid_out(figure, x_title=x_title, y_title="share of test samples rejected")
+    names = sum(trace.showlegend is not False for trace in figure.data)
+    height = 380 + LINE * max(0, names - ON_ONE_LINE)
+    return laid_out(figure, x_title=x_title, y_title="share of test samples rejected", height=height)
 
 
 def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) -> go.Figure:
@@ -108,7 +112,7 @@ def ablation_figure(table: pd.DataFrame) -> go.Figure:
     if len(known):
         figure.add_scatter(
             x=known["method"], y=known["published"], mode="markers", name="published",
-            marker={"symbol": "diamond-open", "size": 12, "color": NULL_COLOUR},
+            marker=PUBLISHED | {"color": NULL_COLOUR},
         )  # fmt: skip
     figure.update_yaxes(range=[0, 1.02])
     return laid_out(figure, x_title="", y_title="power")
@@ -120,7 +124,7 @@ def training_figure(course: dict[str, list[float]]) -> go.Figure:
     for key, name, colour in (("train", "training rows", "#0072B2"), ("held_out", "held-out rows", "#D55E00")):
         if any(not np.isnan(value) for value in course[key]):
             figure.add_scatter(x=course["step"], y=course[key], mode="lines+markers", name=name, line={"color": colour})
-    return laid_out(figure, x_title="step", y_title="criterion")
+    return laid_out(figure, x_title="training step", y_title="criterion")
 
 
 FIGURES = {"power": power_figure, "closeness": power_figure, "tasks": tasks_figure, "ablation": ablation_figure}

@@ -8,6 +8,7 @@ P_COLOUR, P_MARKER = "#0072B2", "circle"
 Q_COLOUR, Q_MARKER = "#E69F00", "diamond"
 NULL_COLOUR = "#8C8C8C"
 OBSERVED_COLOUR = "#D55E00"
+PUBLISHED = {"symbol": "diamond-open", "size": 11, "line": {"width": 2}}  # the paper's numbers
 DIVERGING = (  # Q's colour below zero, P's above, and nothing at zero, so that it fits light and dark
     (0.0, "rgba(230,159,0,1)"),
     (0.5, "rgba(230,159,0,0)"),
@@ -37,6 +38,11 @@ def marker_of(method: str) -> str:
 def dash_of(method: str) -> str:
     """Methods that share a colour differ in their lines."""
     return DASHES[ORDER.index(method) // len(COLOURS) % len(DASHES)] if method in ORDER else "dot"
+
+
+def hatched(colour: object, shape: object) -> dict[str, object]:
+    """A bar's look: its colour, and white lines on it for those who do not see the colour; "" is none."""
+    return {"color": colour, "pattern": {"shape": shape, "fillmode": "overlay", "fgcolor": "white", "size": 6}}
 
 
 def as_text(words: object, longest: int = LONGEST_LABEL) -> str:
