@@ -58,7 +58,7 @@ def _sizes(made: Assembled, report: Check) -> None:
     p, q, related = report.rows
     columns = st.columns(4)
     for place, side, count in zip(columns, (made.target.p, made.target.q), (p, q), strict=False):
-        place.metric(f"Rows of {say(side.label)}", f"{count:,}", help="One of the two groups that are compared.")
+        place.metric(f"Rows of “{say(side.label)}”", f"{count:,}", help="One of the two groups that are compared.")
     columns[2].metric("Columns that all files share", f"{len(report.columns):,}", help="Matched by their names.")
     tasks = f"{len(report.tasks):,}"
     columns[3].metric("Related tasks", tasks, help=f"Earlier comparisons, {related:,} rows in all.")
@@ -137,8 +137,8 @@ def _columns(
                 "Column": column.name,
                 "Read as": column.kind,
                 "What happens": _fate(column, cleaning, encoded if data else None),
-                f"Missing in {names[0]}": column.missing[0],
-                f"Missing in {names[1]}": column.missing[1],
+                f"Missing in “{names[0]}”": column.missing[0],
+                f"Missing in “{names[1]}”": column.missing[1],
                 RELATED: column.missing[2],
                 "No number": column.odd,
                 "Far out": column.outliers,

@@ -110,7 +110,7 @@ def methods_sentence(outcome: Outcome) -> str:
 
 def references(outcome: Outcome) -> list[str]:
     """What to cite, each once."""
-    found = [METHODS[name].reference for name in outcome.plan.methods]
+    found = [METHODS[name].reference.replace("this project", "m2st") for name in outcome.plan.methods]
     found += [PHIPSON] if outcome.analysis.primary.exact else []
     found += [HOLM] if outcome.plan.secondary else []
     return list(dict.fromkeys(found))
