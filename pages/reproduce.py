@@ -93,6 +93,7 @@ def show_own(experiment: PaperExperiment) -> None:
 
 def main() -> None:
     """The page, as numbered steps."""
+    st.set_page_config(initial_sidebar_state="collapsed")  # it has no controls of this page
     st.title("Reproduce the paper")
     st.write("Each figure and table of *Meta Two-Sample Testing* (Liu, Xu, Lu, Sutherland, NeurIPS 2021), beside ours.")
     experiment = pick_experiment()
