@@ -16,7 +16,7 @@ def main() -> None:
     st.title("Images")
     st.write(
         "Does a second sample of images come from the same source as the first? Kernels learned from other pairs of "
-        f"classes help to tell, from few images of the target. Choose both in {SIDEBAR}."
+        f"classes help to tell, from few images of the target. Choose what to learn from and what to test in {SIDEBAR}."
     )
     with st.sidebar:
         source = ask_source()

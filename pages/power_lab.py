@@ -48,6 +48,9 @@ def main() -> None:
     if linked and st.session_state["lab_foreign"]:
         show_foreign(linked)
         return
+    if not values["methods"] or not values["m_te"]:
+        st.warning("Choose at least one method and one number of test rows.")
+        return
     try:
         spec = SweepSpec.from_dict(values)
     except SpecError as error:

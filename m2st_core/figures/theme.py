@@ -69,3 +69,9 @@ def laid_out(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380
     figure.update_xaxes(title=x_title, automargin=True, zeroline=False)
     figure.update_yaxes(title=y_title, automargin=True, zeroline=False)
     return figure
+
+
+def one_line_each(figure: go.Figure, count: int, *, x_title: str, line: int = 24) -> go.Figure:
+    """The layout for so many names down the left side, the first on top: they can be read on a narrow screen too."""
+    laid_out(figure, x_title=x_title, y_title="", height=120 + line * count)
+    return figure.update_yaxes(type="category", autorange="reversed", dtick=1)

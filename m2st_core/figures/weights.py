@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import NULL_COLOUR, colour_of, hatched, laid_out
+from m2st_core.figures.theme import NULL_COLOUR, colour_of, hatched, laid_out, one_line_each
 
 LOOKS = {  # column: method, colour, pattern
     "learned": ("Meta-MKL", colour_of("Meta-MKL"), ""),
     "best one": ("Meta-Best1", colour_of("Meta-Best1"), "x"),
     "uniform": ("Meta-MKL-A", NULL_COLOUR, "/"),
 }
-
-
-def _by_kernel(figure: go.Figure, kernels: Sequence[str], *, x_title: str, line: int) -> go.Figure:
-    """A line of so many pixels for each kernel, the first on top, so that names can be read on a narrow screen too."""
-    laid_out(figure, x_title=x_title, y_title="", height=120 + line * len(kernels))
-    return figure.update_yaxes(type="category", autorange="reversed", dtick=1)
 
 
 def weights_figure(table: pd.DataFrame, *, x_title: str = "weight β") -> go.Figure:
@@ -34,7 +26,7 @@ def weights_figure(table: pd.DataFrame, *, x_title: str = "weight β") -> go.Fig
             marker=hatched(colour, pattern), hovertemplate="%{y}: %{x:.3f}<extra>" + column + "</extra>",
         )  # fmt: skip
     figure.update_layout(barmode="group", bargap=0.25, clickmode="event+select")
-    return _by_kernel(figure, list(table["kernel"]), x_title=x_title, line=34)
+    return one_line_each(figure, len(table), x_title=x_title, line=28)
 
 
 def criterion_figure(table: pd.DataFrame) -> go.Figure:
@@ -45,7 +37,7 @@ def criterion_figure(table: pd.DataFrame) -> go.Figure:
         x=table["criterion"], y=table["kernel"], mode="markers", name="Ĵ", marker={"size": 10, "symbol": "diamond",
         "color": colour_of("Meta-MKL")}, hovertemplate="%{y}: Ĵ = %{x:.3f}<extra></extra>",
     )  # fmt: skip
-    return _by_kernel(figure, list(table["kernel"]), x_title="Ĵ on the training rows", line=22)
+    return one_line_each(figure, len(table), x_title="Ĵ on the training rows")
 
 
 def weight_spread_figure(repeats: pd.DataFrame) -> go.Figure:
@@ -56,7 +48,7 @@ def weight_spread_figure(repeats: pd.DataFrame) -> go.Figure:
             x=group["weight"], name=str(kernel), boxpoints="all", jitter=0.4, pointpos=0, marker={"size": 4},
             orientation="h", line={"color": colour_of("Meta-MKL"), "width": 1.5}, showlegend=False,
         )  # fmt: skip
-    return _by_kernel(figure, list(repeats["kernel"].unique()), x_title="weight β", line=22)
+    return one_line_each(figure, repeats["kernel"].nunique(), x_title="weight β")
 
 
 def share_figure(shares: pd.DataFrame) -> go.Figure:

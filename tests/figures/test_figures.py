@@ -103,7 +103,7 @@ def test_sweeps_over_tasks_and_closeness_make_a_curve_per_size():
 def test_type_one_ablation_and_training_figures_show_their_numbers():
     table = pd.DataFrame(summary(rate=0.06) + summary(method="MMD-M", rate=0.04, published=0.05))
     figure = type_1_figure(table, 0.05, (0.03, 0.07))
-    assert list(figure.data[0].y) == [0.06, 0.04] and (figure.layout.shapes[0].y0, figure.layout.shapes[0].y1) == (
+    assert list(figure.data[0].x) == [0.06, 0.04] and (figure.layout.shapes[0].x0, figure.layout.shapes[0].x1) == (
         0.03,
         0.07,
     )
