@@ -43,7 +43,7 @@ HELPS = {
     "95 % interval": "Wilson's interval for all tests together, which leaves the spread between repeats out.",
     "published": "The paper's number for the same setting.",
     "difference in SE": "Ours minus published, in standard errors of both.",
-    "doubt": "Why a published number is no target.",
+    "doubt": "Why a published number should not be compared with ours.",
 }
 
 
@@ -93,7 +93,7 @@ def show_results(spec: SweepSpec, rows: pd.DataFrame, key: str, kind: str = "pow
     table = summarise(rows)
     show_figure(spec, table, key, kind)
     if spec.null:
-        notes = "Bars: Wilson's 95 % intervals. Grey band: where the rates of 99 of 100 valid tests lie."
+        notes = "Dashed: α. Bars: Wilson's 95 % intervals. Grey band: where the rates of 99 of 100 valid tests lie."
     else:
         notes = "± is one standard error between repeats."
     if table["published"].notna().any():

@@ -22,6 +22,7 @@ from m2st_core.figures.theme import (
 )
 
 SHOWN_COLUMNS = 20
+SHORT_NAME = 14  # letters of a group in a title that a narrow screen has to hold
 
 
 def importance_figure(names: Sequence[str], loss: np.ndarray, spread: np.ndarray) -> go.Figure:
@@ -35,7 +36,7 @@ def importance_figure(names: Sequence[str], loss: np.ndarray, spread: np.ndarray
         hovertemplate="%{customdata}: %{x:.2f} ± %{error_x.array:.2f}<extra></extra>",
     )  # fmt: skip
     figure.add_vline(x=0, line={"color": NULL_COLOUR, "width": 1})
-    laid_out(figure, x_title="loss when shuffled, in deviations if P = Q", y_title="", height=120 + 26 * len(shown))
+    laid_out(figure, x_title="loss when shuffled (SD if P = Q)", y_title="", height=120 + 26 * len(shown))
     figure.update_yaxes(tickvals=places, ticktext=shown, autorange="reversed")
     return figure
 
@@ -48,7 +49,7 @@ def witness_figure(
     labels: tuple[str, str] = ("x ~ P", "y ~ Q"),
 ) -> go.Figure:
     """The witness over two columns, or along one, with both samples' rows, (n, 2) and (m, 2), or (n, 1) and (m, 1)."""
-    name = f"sees more of {as_text(labels[0], 20)} (+) or of {as_text(labels[1], 20)} (−)"
+    name = f"more of {as_text(labels[0], SHORT_NAME)} (+) or of {as_text(labels[1], SHORT_NAME)} (−)"
     if len(axes) == 2:
         both = (names[0], names[1])
         return heat_figure(values, axes[0], name=name, sample=sample, second_axis=axes[1], titles=both, labels=labels)

@@ -99,7 +99,7 @@ def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) 
         hovertemplate="%{y}: %{x:.3f}<extra></extra>",
     )  # fmt: skip
     figure.update_xaxes(rangemode="tozero")
-    return one_line_each(figure, len(labels), x_title=f"share rejected at α={alpha:g}, no difference")
+    return one_line_each(figure, len(labels), x_title=f"share rejected at α={alpha:g} if P = Q")
 
 
 def ablation_figure(table: pd.DataFrame) -> go.Figure:
