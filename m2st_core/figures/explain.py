@@ -77,6 +77,7 @@ def history_figure(table: pd.DataFrame) -> go.Figure:
             marker=hatched([colour_of(method) for method in part["method"]], pattern),
             error_y={
                 "array": part["high"] - part["power"], "arrayminus": part["power"] - part["low"], "color": NULL_COLOUR,
+                "thickness": 3,
             },
             hovertemplate="%{x}: %{y:.2f}, %{customdata[0]:.2f} to %{customdata[1]:.2f}, %{customdata[2]} tests",
         )  # fmt: skip

@@ -8,11 +8,19 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import NULL_COLOUR, PUBLISHED, colour_of, dash_of, laid_out, marker_of, one_line_each
+from m2st_core.figures.theme import (
+    NULL_COLOUR,
+    PUBLISHED,
+    colour_of,
+    dash_of,
+    height_with,
+    laid_out,
+    marker_of,
+    one_line_each,
+)
 
 BAND = 0.2  # opacity
 LAST = 2000  # in the legend; others have plotly's 1000
-ON_ONE_LINE, LINE = 5, 12  # a narrow screen has more lines of legend, so many pixels for each further name
 
 
 def power_figure(table: pd.DataFrame, *, published: bool = True, size_unit: str = "per mode") -> go.Figure:
@@ -74,8 +82,7 @@ def _curves(table: pd.DataFrame, x: str, x_title: str, published: bool, also: Se
             )  # fmt: skip
     figure.update_yaxes(range=[-0.02, 1.02])
     names = sum(trace.showlegend is not False for trace in figure.data)
-    height = 380 + LINE * max(0, names - ON_ONE_LINE)
-    return laid_out(figure, x_title=x_title, y_title="share of test samples rejected", height=height)
+    return laid_out(figure, x_title=x_title, y_title="share of test samples rejected", height=height_with(names))
 
 
 def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) -> go.Figure:

@@ -56,6 +56,11 @@ def as_text(words: object, longest: int = LONGEST_LABEL) -> str:
     return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("$", "&#36;")
 
 
+def height_with(names: int) -> int:
+    """The height of a figure with so many names in its legend, which takes more lines on a narrow screen."""
+    return 380 + 12 * max(0, names - 5)
+
+
 def laid_out(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380) -> go.Figure:
     """The shared layout: transparent, legend above, no wasted margin."""
     figure.update_layout(
