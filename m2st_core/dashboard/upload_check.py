@@ -27,6 +27,11 @@ from m2st_core.tasks.tables.columns import NUMERIC
 
 NO_BLOCK = "(none)"
 RELATED = "Missing in related tasks"
+HELPS = {
+    "No number": "Cells of a numeric column that can not be read as numbers. They are treated as missing.",
+    "Far out": "Values more than three interquartile ranges outside the quartiles. They are shown, never removed.",
+    "Values": "Range and median of numbers, or the most frequent levels with their counts.",
+}
 MOST_LEVELS_SHOWN = 12
 NOTES_SHOWN = 8
 
@@ -47,7 +52,9 @@ def check_step(state: Brought, upload: Upload) -> bool:
         st.error(say(problem))
     assert made.target is not None
     names = (made.target.p.label, made.target.q.label)
-    show_table(_columns(report, state.cleaning, data, names, bool(upload.related)), key="data_columns")
+    config = {name: st.column_config.Column(help=help_) for name, help_ in HELPS.items()}
+    shown = _columns(report, state.cleaning, data, names, bool(upload.related))
+    show_table(shown, key="data_columns", column_config=config)
     _notes(list(dict.fromkeys((*report.notes, *(data.decisions if data else ())))))
     _preview(state, made, data)
     return data is not None
