@@ -7,6 +7,7 @@ from m2st_core.dashboard.image_controls import ask_source, ask_study, ask_target
 from m2st_core.dashboard.image_results import show_examples, show_found
 from m2st_core.dashboard.sweeps import duration, gpu_in_words
 from m2st_core.dashboard.watching import watch_study
+from m2st_core.dashboard.words import SIDEBAR
 from m2st_core.experiments.cost import predict
 
 
@@ -15,7 +16,7 @@ def main() -> None:
     st.title("Images")
     st.write(
         "Does a second sample of images come from the same source as the first? Kernels learned from other pairs of "
-        "classes help to tell, from few images of the target."
+        f"classes help to tell, from few images of the target. Choose what to learn from and what to test in {SIDEBAR}."
     )
     with st.sidebar:
         source = ask_source()

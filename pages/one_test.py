@@ -7,7 +7,7 @@ from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.jobs import Job
 from m2st_core.dashboard.single_test import SingleTest
 from m2st_core.dashboard.watching import watch_study
-from m2st_core.dashboard.words import p_value_in_words
+from m2st_core.dashboard.words import SIDEBAR, p_value_in_words
 from m2st_core.figures import null_figure, samples_figure
 from m2st_core.presets import PRESETS
 from m2st_core.types import TestResult, TwoSample
@@ -27,7 +27,9 @@ def ask() -> SingleTest:
     )
     left, right = st.columns(2)
     with left:
-        n = controls.pick_size("Rows of x (n)", "n", LARGEST_SAMPLE, "Rows drawn from P, per sample.")
+        n = controls.pick_size(
+            "Rows of x (n)", "n", LARGEST_SAMPLE, "Rows drawn from P, per sample. More rows show smaller differences."
+        )
     with right:
         m = controls.pick_size("Rows of y (m)", "m", LARGEST_SAMPLE, "Rows drawn from Q, per sample; n ≠ m is fine.")
     method = controls.pick_method()
@@ -91,7 +93,9 @@ def show_charts(sample: TwoSample, job: Job) -> None:
 def main() -> None:
     """The page, as numbered steps."""
     st.title("One two-sample test")
-    st.write("Do these two samples come from the same distribution? Change any setting and watch the answer.")
+    st.write(
+        f"Do these two samples come from the same distribution? Change any setting in {SIDEBAR} and watch the answer."
+    )
     with st.sidebar:
         settings = ask()
     try:

@@ -9,6 +9,7 @@ from m2st_core.dashboard.sweep_controls import ask_sweep, load_controls
 from m2st_core.dashboard.sweep_jobs import RunStatus
 from m2st_core.dashboard.sweep_results import show_code, show_results, show_training
 from m2st_core.dashboard.sweeps import cost_in_words, show_problems, start, sweep_queue, watch
+from m2st_core.dashboard.words import SIDEBAR
 from m2st_core.experiments.spec import SpecError, SweepSpec
 
 
@@ -40,12 +41,15 @@ def show_run(run: str, spec: SweepSpec) -> None:
 def main() -> None:
     """The page, as numbered steps."""
     st.title("Power lab")
-    st.write("How often does a test find a difference that is there? Choose settings in the sidebar, then train.")
+    st.write(f"How often does a test find a difference that is there? Choose settings in {SIDEBAR}, then train.")
     linked = linked_run()
     with st.sidebar:
         values = ask_sweep()
     if linked and st.session_state["lab_foreign"]:
         show_foreign(linked)
+        return
+    if not values["methods"] or not values["m_te"]:
+        st.warning("Choose at least one method and one number of test rows.")
         return
     try:
         spec = SweepSpec.from_dict(values)

@@ -7,6 +7,7 @@ from m2st_core.dashboard.charts import chart
 from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.relatedness_study import RelatednessFound, RelatednessStudy
 from m2st_core.dashboard.watching import watch_study
+from m2st_core.dashboard.words import SIDEBAR
 from m2st_core.experiments.summary import measured_gamma, published_gamma
 from m2st_core.figures import gamma_figure, gamma_power_figure, gamma_spread_figure
 
@@ -22,30 +23,43 @@ def ask() -> RelatednessStudy:
             "relatedness_rows",
             (50, 100, 250, 500),
             100,
-            "The paper has 2,000. More: less noise.",
+            "One half chooses the kernel, the other is fresh. More rows: γ̂ is less noisy and takes longer. The paper "
+            "has 2,000.",
         )
         tasks = controls.pick_from(
-            "Tasks i", "relatedness_tasks", (2, 3, 5, 10), 3, "Of 100 meta-tasks, at random; γ̂ takes the most related."
+            "Tasks i",
+            "relatedness_tasks",
+            (2, 3, 5, 10),
+            3,
+            "Drawn from 100 meta-tasks. γ̂ takes the most related, so more tasks make it smaller.",
         )
         restarts = controls.pick_from(
             "Restarts t",
             "relatedness_restarts",
             (2, 3, 5, 10),
             3,
-            "Kernels per task; γ̂ takes the worst. The paper: 10.",
+            "Kernels per task. γ̂ takes the worst, so more restarts make it larger. The paper has 10.",
         )
         steps = controls.pick_from(
-            "Steps", "relatedness_steps", (20, 40, 60, 100), 40, "How long each kernel climbs to set the tasks apart."
+            "Steps",
+            "relatedness_steps",
+            (20, 40, 60, 100),
+            40,
+            "How long each kernel learns to set the tasks apart. More find a larger difference.",
         )
         n_tasks = controls.pick_from(
             "Meta-tasks N for the power",
             "relatedness_n_tasks",
             (10, 20, 40, 100),
             40,
-            "50 rows per mode each teach the test.",
+            "Related tasks that teach the test, with 50 rows per mode each. More give more power.",
         )
         m_te = controls.pick_from(
-            "Test rows m_te per mode", "relatedness_m_te", (25, 50, 100), 50, "Of each test; more rows, more power."
+            "Test rows m_te per mode",
+            "relatedness_m_te",
+            (25, 50, 100),
+            50,
+            "Rows of each tested sample. More rows give more power.",
         )
         seed = controls.pick_seed()
     return RelatednessStudy(CLOSENESSES, rows, tasks, restarts, steps, n_tasks, m_te, 60, seed)
@@ -106,7 +120,7 @@ def main() -> None:
         help="Takes about ten seconds with the defaults, in the background; it can be cancelled.",
     )
     if not wanted:
-        st.info("Switch this on to estimate γ̂, its spread and the power at each C; the sidebar has the sizes.")
+        st.info(f"Switch this on to estimate γ̂, its spread and the power at each C; the sizes are in {SIDEBAR}.")
         return
     job = watch_study("relatedness", study, "Climbing and testing…")
     if job.state == "done":

@@ -10,6 +10,7 @@ from m2st_core.experiments.committed import committed_rows
 from m2st_core.experiments.paper import PAPER, PaperExperiment
 from m2st_core.experiments.summary import published_gamma, published_table
 
+SHORT = {"n_tasks": "N", "meta_source": "meta-tasks from"}
 SCALES = {"Quick": "quick", "Full": "full"}
 
 
@@ -43,10 +44,11 @@ def show_published(experiment: PaperExperiment) -> None:
     unit = table["size_unit"].iloc[0]
     columns = "m_te = " + table["m_te"].astype(str)
     wide = table.assign(cell=cells, column=columns).pivot_table("cell", keys, "column", "first", sort=False)
-    st.dataframe(wide.reset_index(), hide_index=True, width="stretch", key="paper_published", placeholder="–")
-    st.caption(f"Power ± standard error; sizes {unit}.")
+    wide = wide.reset_index().rename(columns=SHORT)
+    st.dataframe(wide, hide_index=True, width="stretch", key="paper_published", placeholder="–")
+    st.caption(f"Power ± standard error; sizes {unit}." + (" N is the number of meta-tasks." if "N" in wide else ""))
     for doubt in sorted(set(table["doubt"]) - {""}):
-        st.caption(f"\\* no target: {doubt}.")
+        st.caption(f"\\* not to be compared with ours: {doubt}.")
 
 
 def show_committed(experiment: PaperExperiment) -> None:
@@ -93,11 +95,15 @@ def show_own(experiment: PaperExperiment) -> None:
 
 def main() -> None:
     """The page, as numbered steps."""
+    st.set_page_config(initial_sidebar_state="collapsed")  # it has no controls of this page
     st.title("Reproduce the paper")
     st.write("Each figure and table of *Meta Two-Sample Testing* (Liu, Xu, Lu, Sutherland, NeurIPS 2021), beside ours.")
     experiment = pick_experiment()
     if experiment.full is None:
         st.info(f"{experiment.title} can not be run here: {experiment.note}")
+        if experiment.kind == "relatedness":
+            help_ = "Our values with the published ones, and a quick measurement."
+            st.page_link("pages/relatedness.py", label="Open “Relatedness”: ours beside it", icon="🧭", help=help_)
         show_published(experiment)
         return
     show_committed(experiment)

@@ -6,7 +6,7 @@ from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.limits import check_limits
 from m2st_core.dashboard.run_list import overlaid, run_history, spec_differences
 from m2st_core.dashboard.sweep_results import show_code, show_results, show_training, size_unit
-from m2st_core.dashboard.sweeps import cost_in_words, show_problems, start, sweep_queue, watch
+from m2st_core.dashboard.sweeps import CELL, cost_in_words, show_problems, start, sweep_queue, watch
 from m2st_core.experiments.spec import SpecError, SweepSpec
 from m2st_core.experiments.store import Run
 from m2st_core.figures import compare_figure
@@ -25,6 +25,7 @@ def show_history() -> list[Run]:
         return []
     config = {
         "done": st.column_config.ProgressColumn(format="percent", help="Share of the cells that are computed."),
+        "cells": st.column_config.Column(help=f"How many there are to compute; each is {CELL}."),
         "started": st.column_config.DatetimeColumn(format="D MMM YYYY, HH:mm"),
         "last change": st.column_config.DatetimeColumn(format="D MMM YYYY, HH:mm"),
     }
@@ -54,8 +55,14 @@ def show_one(run: Run) -> None:
     watch(run.id, lambda status: show_results(run.spec, sweep_queue().store.rows(run.spec), "runs"), "runs")
     show_training(run.spec)
     show_code(run.spec)
-    with st.container(horizontal=True):
-        st.page_link("pages/power_lab.py", label="Open in Power lab", icon="📈", query_params={"run": run.id})
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.page_link(
+            "pages/power_lab.py",
+            label="Open in Power lab",
+            icon="📈",
+            query_params={"run": run.id},
+            help="This run with its settings in the controls, to change them and train again.",
+        )
         with st.popover("Delete…", help="Forget this run. You are asked before anything is lost."):
             confirm_delete(run)
 
@@ -123,6 +130,7 @@ def import_spec() -> None:
 
 def main() -> None:
     """The page."""
+    st.set_page_config(initial_sidebar_state="collapsed")  # it has no controls of this page
     st.title("Runs")
     st.write("Every run is kept, with all that was computed. Reopen one, or choose several to compare them.")
     if "runs_next" in st.session_state:

@@ -38,9 +38,9 @@ def show_problem() -> None:
     with words:
         st.markdown(
             "You have two small samples: **do they come from the same distribution?** A kernel test answers with a "
-            "p-value that can be trusted, but it finds a difference only if its kernel looks in the right place, and "
-            "few rows can not teach it where. If you have seen **related comparisons** before, they can: that is meta "
-            "two-sample testing."
+            "p-value that can be trusted, but it finds a difference only if its kernel, which says how alike two rows "
+            "are, looks in the right place, and few rows can not teach it where. If you have seen **related "
+            "comparisons** before, they can: that is meta two-sample testing."
         )
         st.button(
             "Draw again",
@@ -79,7 +79,10 @@ def show_runs() -> None:
         st.warning(str(error))
         return
     if runs.empty:
-        st.info("Nothing has been run yet. Runs of the power lab, and of `python -m m2st_core sweep`, appear here.")
+        st.info(
+            "Nothing has been run yet: press **Train** in **Power lab**. Runs of `python -m m2st_core sweep` appear "
+            "here too."
+        )
         return
     st.dataframe(runs, hide_index=True, width="stretch")
     if "pages/runs.py" in PAGES:

@@ -8,6 +8,7 @@ from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.lessons import AXIS
 from m2st_core.dashboard.watching import watch_study
 from m2st_core.dashboard.weights_study import WeightsFound, WeightsStudy
+from m2st_core.dashboard.words import SIDEBAR
 from m2st_core.figures import criterion_figure, heat_figure, share_figure, weight_spread_figure, weights_figure
 
 DEFAULT = WeightsStudy()
@@ -45,7 +46,7 @@ def ask() -> WeightsStudy:
             "weights_rows",
             (20, 50, 100, 200),
             DEFAULT.rows_per_task,
-            "Each meta-task's samples have twice as many rows, as there are two modes.",
+            "More rows teach better kernels. Each sample has twice as many, as there are two modes.",
         )
         m_tr = controls.pick_from(
             "Training rows m_tr, per mode",
@@ -59,7 +60,7 @@ def ask() -> WeightsStudy:
             "weights_repeats",
             (5, 10, 20, 40),
             DEFAULT.repeats,
-            "How many times a training sample is drawn, to see how β varies.",
+            "How many times a training sample is drawn, to see how β varies. More show it better and take longer.",
         )
         return WeightsStudy(closeness, n_tasks, rows, delta, m_tr, repeats, DEFAULT.sizes, controls.pick_seed())
 
@@ -80,7 +81,7 @@ def show_weights(found: WeightsFound) -> int:
     shares = view == views[1]
     table = found.table if not shares else found.table.assign(learned=found.table["influence"])
     alt = "Bars: learned weights, the best single kernel and uniform weights, for each base kernel."
-    figure = weights_figure(table, y_title="share of the statistic's spread" if shares else "weight β")
+    figure = weights_figure(table, x_title="share of the statistic's spread" if shares else "weight β")
     clicked = clickable_chart(figure, "weights_bars", alt)
     st.caption(
         "Click a bar to see what its kernel sees. **Δ=…** are kernels of single meta-tasks, **all tasks** is their "
@@ -116,6 +117,10 @@ def show_variation(found: WeightsFound, study: WeightsStudy) -> None:
         chart(weight_spread_figure(found.repeats), "weights_spread", alt)
     st.subheader("How far the meta-tasks are trusted")
     chart(share_figure(found.shares), "weights_share", "Share of the meta-tasks' kernels against m_tr per mode.")
+    st.caption(
+        "What the meta-tasks' kernels contribute to the statistic's spread if P = Q; the generic Gaussian kernels have "
+        "the rest."
+    )
     with st.expander("Table"):
         st.dataframe(found.table, hide_index=True, width="stretch")
 
@@ -125,8 +130,9 @@ def main() -> None:
     st.title("Weights")
     st.markdown(
         r"Meta-MKL tests with a mixture $k_\beta=\sum_i\beta_i k_i$ of kernels that related tasks taught; β maximises "
-        "Ĵ on a few training rows of the target. Here the target is HDGM(Δ). The preset is `recommended`; training in "
-        "the preset `paper` takes minutes, so it is left to sweeps."
+        "Ĵ, the signal over noise that power grows with, on a few training rows of the target. Here the target is "
+        "HDGM(Δ). The preset is `recommended`; the preset `paper` trains for minutes, so it is left to **Power lab**. "
+        f"Settings are in {SIDEBAR}."
     )
     study = ask()
     job = watch_study("weights", study, "Learning from the meta-tasks…")

@@ -70,7 +70,8 @@ def pick_method() -> str:
 def pick_alpha(prefix: str = "") -> float:
     """The level."""
     label, key = "Level α", f"{prefix}alpha"
-    return float(st.slider(label, 0.01, 0.2, 0.05, 0.01, key=key, bind="query-params", help="Reject when p ≤ α."))
+    help_ = "Reject when p ≤ α. A larger α gives more power and more false alarms."
+    return float(st.slider(label, 0.01, 0.2, 0.05, 0.01, key=key, bind="query-params", help=help_))
 
 
 def pick_permutations(prefix: str = "") -> int:

@@ -47,7 +47,10 @@ def show_learning(seed: int, size: int) -> None:
     chart(figure, "learn5_course", alt)
     alt = "Over m_tr: Ĵ on training rows falls, Ĵ on fresh rows and power rise; 30 training samples for each m_tr."
     chart(learning_size_figure(measured_learning(), size, MEDIAN_POWER), "learn5_sizes", alt)
-    st.caption("Above: this seed, now, means of 3 training samples. Below: 30 training samples for each m_tr.")
+    st.caption(
+        "First chart: this seed, now, means of 3 training samples. Second: 30 training samples for each m_tr; the "
+        "dotted line is the m_tr of now."
+    )
 
 
 @st.cache_data(max_entries=KEPT, show_spinner=False)
@@ -121,7 +124,13 @@ LEARNING = (
                 "ψ beside the truth, the weights β, or what the mixture sees.",
             ),
             Choice("learn6_tasks", "Meta-tasks N", 40, (5, 10, 20, 40), TASKS_HELP),
-            Choice("learn6_closeness", "Closeness C", 0.3, CLOSENESSES, "Small: meta-tasks much like the target."),
+            Choice(
+                "learn6_closeness",
+                "Closeness C",
+                0.3,
+                CLOSENESSES,
+                "Small: meta-tasks much like the target. Large: they teach less, and power falls.",
+            ),
         ),
         show_related,
         "With how many meta-tasks does ψ begin to look like the truth? No row of the target was used for it.",

@@ -87,8 +87,8 @@ FIRST_STEPS = (
         "same means and spreads; only how the two columns go together differs, and in opposite ways in the two modes.",
         (
             r"P=\tfrac12\mathcal N(0,I)+\tfrac12\mathcal N(\tfrac12\mathbf 1,I)",
-            r"Q=\tfrac12\mathcal N\!\left(0,\begin{bmatrix}1&-\Delta\\-\Delta&1\end{bmatrix}\right)"
-            r"+\tfrac12\mathcal N\!\left(\tfrac12\mathbf 1,\begin{bmatrix}1&\Delta\\\Delta&1\end{bmatrix}\right)",
+            r"Q=\tfrac12\mathcal N(0,\Sigma_{-\Delta})+\tfrac12\mathcal N(\tfrac12\mathbf 1,\Sigma_{\Delta})",
+            r"\Sigma_\Delta=\begin{bmatrix}1&\Delta\\\Delta&1\end{bmatrix}",
         ),
         (
             delta_choice(1),

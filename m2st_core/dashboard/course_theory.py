@@ -34,6 +34,10 @@ def show_closeness(seed: int, n_tasks: int) -> None:
     floor = Rate(repeated_tests(DELTA, TEST_SIZE, META_TESTS, seed, False), ALPHA).share
     figure = closeness_power_figure(np.array(MEASURED_NOW), rates, intervals, floor)
     chart(figure, "learn7_power", "Power against C: " + ", ".join(f"{r:.0%}" for r in rates) + ".")
+    st.caption(
+        "First chart: bars reach up to the least related task. Second: Meta-Witness with "
+        f"{TEST_SIZE} rows per mode, and Wilson's 95 % intervals."
+    )
 
 
 def show_bounds(seed: int, gamma: float, n: int, m: int, n_tasks: int, parameters: int, s: float) -> None:
@@ -47,7 +51,8 @@ def show_bounds(seed: int, gamma: float, n: int, m: int, n_tasks: int, parameter
     sizes, courses = bound_courses(settings)
     chart(bound_course_figure(sizes, courses, m), "learn8_course", "The three bounds fall as m grows.")
     st.caption(
-        "ξ and ζ are known up to a constant, taken as 1 here: how the terms move is right, their height means nothing."
+        "ξ and ζ are known up to a constant, taken as 1 here: how the terms move is right, their height means nothing. "
+        "Beside them a small γ is too thin to see."
     )
 
 
@@ -55,15 +60,15 @@ THEORY = (
     Lesson(
         "How related is related?",
         "Two tasks are **γ-related** if no kernel does much better on one than on the other. As the meta-tasks move "
-        "away from the target (C grows), γ̂ grows and power falls. Above: γ̂, published and measured. Below: power, "
-        "measured now.",
+        "away from the target (C grows), γ̂ grows and power falls. The first chart has γ̂, published and "
+        "measured; the second has power, measured now.",
         (
             r"\gamma=\sup_{k\in\mathcal K}\lvert J(P,Q;k)-J(P',Q';k)\rvert",
             r"\hat\gamma=\min_i\max_t\hat\gamma_{it}",
         ),
         (Choice("learn7_tasks", "Meta-tasks N", 20, (10, 20, 40), TASKS_HELP),),
         show_closeness,
-        "Where does the meta-learned test fall below the one without meta-tasks? That is negative transfer.",
+        "Does the meta-learned test ever fall below the one without meta-tasks? That would be negative transfer.",
     ),
     Lesson(
         "What the theory promises",
@@ -80,21 +85,21 @@ THEORY = (
                 "Relatedness γ",
                 0.1,
                 (0.0, 0.05, 0.1, 1.0, 10.0, 50.0),
-                "0: the most related task is the target.",
+                "How far the most related task is from the target; 0: not at all. Bounds with meta-tasks grow by 2γ.",
             ),
             Choice(
                 "learn8_n",
-                "Rows n per meta-task",
+                "Rows n per meta-task, per sample",
                 10_000,
                 (100, 1_000, 10_000, 100_000),
-                "More rows: base kernels nearer to their best.",
+                "More rows: base kernels nearer to their best, so ξₙ falls.",
             ),
             Choice(
                 "learn8_m",
-                "Rows m of the target",
+                "Rows m of the target, per sample",
                 100,
                 (50, 100, 200, 500, 1_000, 5_000),
-                "What β, or one kernel, is chosen with.",
+                "What β, or one kernel, is chosen with. More rows: every term with m falls.",
             ),
             Choice(
                 "learn8_tasks",
@@ -108,7 +113,7 @@ THEORY = (
                 "Parameters D",
                 1_000,
                 (10, 100, 1_000, 10_000),
-                "Of the deep kernel: what direct learning has to find.",
+                "Of the deep kernel: what direct learning has to find. More of them: a larger price.",
             ),
             Choice(
                 "learn8_s",

@@ -100,13 +100,29 @@ def ask_study(source: str, target: type[ImageTask]) -> ImageStudy | None:
             f"{source}_m_tr",
             sizes.m_tr,
             sizes.first_m_tr,
-            "Images of the target that teach a test. They are never tested.",
+            "Images of the target that teach a test. They are never tested; more teach a better kernel.",
         )
         n_tasks = _pick(
-            "Class pairs N", f"{source}_tasks", sizes.n_tasks, sizes.n_tasks[-1], "Meta-tasks, drawn at random."
+            "Class pairs N",
+            f"{source}_tasks",
+            sizes.n_tasks,
+            sizes.n_tasks[-1],
+            "Meta-tasks, drawn at random. More teach a better kernel and take longer.",
         )
-        rows = _pick("Images per class and pair", f"{source}_rows", sizes.rows, sizes.rows[-1], "The paper has 100.")
-        tests = _pick("Test samples", f"{source}_tests", TESTS, sizes.first_tests, "Fresh ones for each size.")
+        rows = _pick(
+            "Images per class and pair",
+            f"{source}_rows",
+            sizes.rows,
+            sizes.rows[-1],
+            "In each meta-task. More teach a better kernel; the paper has 100.",
+        )
+        tests = _pick(
+            "Test samples",
+            f"{source}_tests",
+            TESTS,
+            sizes.first_tests,
+            "Fresh ones for each size. More make the bands narrower and take longer.",
+        )
     seed = controls.pick_seed()
     if not methods or not m_te:
         st.warning("Choose at least one method and one number of test images.")

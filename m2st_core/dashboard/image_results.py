@@ -37,7 +37,7 @@ def show_examples(study: ImageStudy) -> None:
         with column:
             st.markdown(f"**{name}**")
             grid(rows.reshape(SHOWN, *target.shape), f"{SHOWN} example images of {name}: {words}{more}.")
-            st.caption(f"{words}{more}")
+            st.caption(f"Classes: {words}{more}")
     origins = dict.fromkeys(image_set(name).origin for name in (target.first, target.second, target.learned_from))
     st.caption("Images: " + "; ".join(origins) + ".")
 
@@ -74,7 +74,7 @@ def show_pairs(seen: Seen) -> None:
         kinds = ", ".join(f"{name} {weight:.2f}" for name, weight in seen.others.items() if weight >= 5e-3)
         st.caption(
             f"{EXPLAINED}'s weights: {sum(seen.weights.values()):.2f} in all on kernels of single class pairs, of "
-            f"which it draws {len(seen.weights)}. The rest: {kinds or 'nothing'}."
+            f"which it draws {len(seen.weights)}; other squares stay empty. The rest: {kinds or 'nothing'}."
         )
     with right:
         st.subheader("Ĵ of the same kernels")

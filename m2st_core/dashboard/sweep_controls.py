@@ -94,7 +94,12 @@ def _ask_meta_tasks(unit: str) -> dict[str, Any]:
         help="How far the meta-tasks are from the target: 0 is nearly the target itself, 0.6 is hardly related. "
         "Digits have no closeness: their meta-tasks are the other pairs of digits.",
     )
-    rows = _whole(f"Rows per meta-task, {unit}", "lab_rows", 50, "Rows of each meta-task's two samples.")
+    rows = _whole(
+        f"Rows per meta-task, {unit}",
+        "lab_rows",
+        50,
+        "Rows of each meta-task's two samples. More teach a better kernel.",
+    )
     return {"n_tasks": (tasks,), "closeness": (float(closeness),), "rows_per_task": rows}
 
 
@@ -107,8 +112,12 @@ def _ask_precision() -> dict[str, Any]:
         help="recommended: our best settings. paper: the text, literally, which trains much longer. "
         "released: the published code's settings.",
     )
-    repeats = _whole("Repeats", "lab_repeats", 4, "Fresh meta-tasks and training rows each. More narrow bands.")
-    tests = _whole("Test samples per repeat", "lab_tests", 50, "Fresh test samples per repeat and size.")
+    repeats = _whole(
+        "Repeats", "lab_repeats", 4, "Each has fresh meta-tasks and training rows. More make bands narrower."
+    )
+    tests = _whole(
+        "Test samples per repeat", "lab_tests", 50, "Fresh ones for each size. More make the curves smoother."
+    )
     alpha = st.slider(
         "Level α",
         *BOUNDS["lab_alpha"],

@@ -32,12 +32,18 @@ COLUMNS = {
     "doubt": "doubt",
 }
 HELPS = {
+    "C": "Closeness: how far the meta-tasks are from the target; 0 is nearly the target itself.",
+    "N": "Number of meta-tasks.",
+    "m_tr": "Rows of the target that taught the test, counted as the line above the table says.",
+    "m_te": "Rows of each tested sample, counted as the line above the table says.",
+    "repeats": "Trainings with fresh meta-tasks and training rows behind the number.",
+    "tests": "Test samples of all repeats together.",
     "rejected": "Share of the test samples that were rejected: power, or type-I error when there is no difference.",
     "± SE": "Standard error between repeats; with one repeat, that of the binomial.",
     "95 % interval": "Wilson's interval for all tests together, which leaves the spread between repeats out.",
     "published": "The paper's number for the same setting.",
     "difference in SE": "Ours minus published, in standard errors of both.",
-    "doubt": "Why a published number is no target.",
+    "doubt": "Why a published number should not be compared with ours.",
 }
 
 
@@ -82,12 +88,12 @@ def show_table(table: pd.DataFrame, key: str) -> None:
 def show_results(spec: SweepSpec, rows: pd.DataFrame, key: str, kind: str = "power") -> None:
     """Figure, table and downloads of the cells that are there."""
     if rows.empty:
-        st.caption("The first points appear here as soon as they are computed.")
+        st.caption("There are no points yet. They appear here as soon as they are computed.")
         return
     table = summarise(rows)
     show_figure(spec, table, key, kind)
     if spec.null:
-        notes = "Bars: Wilson's 95 % intervals. Grey band: where the rates of 99 of 100 valid tests lie."
+        notes = "Dashed: α. Bars: Wilson's 95 % intervals. Grey band: where the rates of 99 of 100 valid tests lie."
     else:
         notes = "± is one standard error between repeats."
     if table["published"].notna().any():

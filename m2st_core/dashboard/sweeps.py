@@ -19,6 +19,7 @@ from m2st_core.experiments.spec import SpecError, SweepSpec
 from m2st_core.experiments.store import Store
 
 POLL_SECONDS = 1.0
+CELL = "a method at one size in one repeat"
 STOP_SECONDS = 2.5  # a cancelled sweep stops within two
 STATE_ICONS = {
     "waiting": "⏳",
@@ -85,8 +86,9 @@ def cost_in_words(spec: SweepSpec) -> str:
     seconds = cost.seconds / queue.workers
     learners = f" and {cost.learners:,} trainings on meta-tasks" if cost.learners else ""
     return (
-        f"About **{duration(seconds)}** for {cost.cells:,} cells{learners}, on {queue.workers} workers with "
-        f"{cost.memory_bytes / 2**20:.0f} MB each. The estimate is right within a factor of two{gpu_in_words(cost)}."
+        f"About **{duration(seconds)}** for {cost.cells:,} cells (each is {CELL}){learners}, on {queue.workers} "
+        f"workers with {cost.memory_bytes / 2**20:.0f} MB each. The estimate is right within a factor of "
+        f"two{gpu_in_words(cost)}."
     )
 
 

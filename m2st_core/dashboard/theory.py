@@ -38,8 +38,8 @@ class BoundSettings:
         choice = best_of_many(self.m, n_kernels=self.n_tasks, s=self.s)
         return {
             "direct training": Bound((replace(direct, name="ξₘ, learning a deep kernel"),), 0.95),
-            "choose one best": best_one_bound(self.gamma, learning, choice),
-            "Meta-MKL": meta_mkl_bound(self.gamma, learning, weights),
+            "choose one best": best_one_bound(self.gamma, learning, replace(choice, name="ζₘ, choosing one kernel")),
+            "Meta-MKL": meta_mkl_bound(self.gamma, learning, replace(weights, name="ξₘ, learning the weights β")),
         }
 
 
@@ -47,7 +47,7 @@ def bound_table(settings: BoundSettings) -> pd.DataFrame:
     """Twice each term: columns bound, term, value."""
     return pd.DataFrame(
         [
-            {"bound": name, "term": f"2·({term.name})", "value": 2 * term.value}
+            {"bound": name, "term": "2" + term.name.replace(",", ":", 1), "value": 2 * term.value}
             for name, bound in settings.bounds().items()
             for term in bound.terms
         ]

@@ -67,7 +67,7 @@ def _count(state: Brought, upload: Upload, key: Hashable, outcome: Outcome) -> N
 def show_answer(state: Brought, upload: Upload, outcome: Outcome) -> None:
     """The whole step."""
     analysis, result = outcome.analysis, outcome.analysis.primary
-    st.subheader(f"{say(outcome.data.x_name)} against {say(outcome.data.y_name)}, by {result.method}")
+    st.subheader(f"“{say(outcome.data.x_name)}” against “{say(outcome.data.y_name)}”, by {result.method}")
     (st.warning if result.rejected else st.info)(p_value_in_words(result))
     _repeats(state, upload)
     columns = st.columns(4)
@@ -76,9 +76,9 @@ def show_answer(state: Brought, upload: Upload, outcome: Outcome) -> None:
         "p-value", f"{result.p_value:.3g}", error, delta_color="off", delta_arrow="off",
         help="How often so large a difference appears if P = Q; beneath, its Monte-Carlo error.",
     )  # fmt: skip
-    columns[1].metric("MMD²", f"{analysis.answer.mmd2:.3g}", help="Effect size: the squared distance that was tested.")
+    columns[1].metric("MMD²", f"{analysis.answer.mmd2:.3g}", help="Effect size: about 0 if P = Q.")
     criterion = "–" if analysis.answer.criterion is None else f"{analysis.answer.criterion:.3g}"
-    columns[2].metric("Ĵ", criterion, help="Signal over noise of the kernel on the test rows.")
+    columns[2].metric("Ĵ", criterion, help="Signal over noise on the test rows: the larger, the more power.")
     tested = f"{result.n_test[0]} + {result.n_test[1]}"
     learned = f"{result.n_train[0]} + {result.n_train[1]} to learn" if any(result.n_train) else "none to learn"
     columns[3].metric(

@@ -27,6 +27,11 @@ from m2st_core.tasks.tables.columns import NUMERIC
 
 NO_BLOCK = "(none)"
 RELATED = "Missing in related tasks"
+HELPS = {
+    "No number": "Cells of a numeric column that can not be read as numbers. They are treated as missing.",
+    "Far out": "Values more than three interquartile ranges outside the quartiles. They are shown, never removed.",
+    "Values": "Range and median of numbers, or the most frequent levels with their counts.",
+}
 MOST_LEVELS_SHOWN = 12
 NOTES_SHOWN = 8
 
@@ -47,7 +52,9 @@ def check_step(state: Brought, upload: Upload) -> bool:
         st.error(say(problem))
     assert made.target is not None
     names = (made.target.p.label, made.target.q.label)
-    show_table(_columns(report, state.cleaning, data, names, bool(upload.related)), key="data_columns")
+    config = {name: st.column_config.Column(help=help_) for name, help_ in HELPS.items()}
+    shown = _columns(report, state.cleaning, data, names, bool(upload.related))
+    show_table(shown, key="data_columns", column_config=config)
     _notes(list(dict.fromkeys((*report.notes, *(data.decisions if data else ())))))
     _preview(state, made, data)
     return data is not None
@@ -58,7 +65,7 @@ def _sizes(made: Assembled, report: Check) -> None:
     p, q, related = report.rows
     columns = st.columns(4)
     for place, side, count in zip(columns, (made.target.p, made.target.q), (p, q), strict=False):
-        place.metric(f"Rows of {say(side.label)}", f"{count:,}", help="One of the two groups that are compared.")
+        place.metric(f"Rows of “{say(side.label)}”", f"{count:,}", help="One of the two groups that are compared.")
     columns[2].metric("Columns that all files share", f"{len(report.columns):,}", help="Matched by their names.")
     tasks = f"{len(report.tasks):,}"
     columns[3].metric("Related tasks", tasks, help=f"Earlier comparisons, {related:,} rows in all.")
@@ -137,8 +144,8 @@ def _columns(
                 "Column": column.name,
                 "Read as": column.kind,
                 "What happens": _fate(column, cleaning, encoded if data else None),
-                f"Missing in {names[0]}": column.missing[0],
-                f"Missing in {names[1]}": column.missing[1],
+                f"Missing in “{names[0]}”": column.missing[0],
+                f"Missing in “{names[1]}”": column.missing[1],
                 RELATED: column.missing[2],
                 "No number": column.odd,
                 "Far out": column.outliers,

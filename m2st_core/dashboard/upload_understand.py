@@ -34,7 +34,7 @@ def understand_step(state: Brought, upload: Upload, outcome: Outcome) -> None:
         witness = witness_picture(outcome)
         if witness is not None:
             chart(witness.figure, "data_witness", witness.alt)
-            colours = f"Blue: more of {say(outcome.data.x_name)}. Orange: more of {say(outcome.data.y_name)}."
+            colours = f"Blue: more of “{say(outcome.data.x_name)}”. Orange: more of “{say(outcome.data.y_name)}”."
             st.caption(f"{colours} {say(witness.caption)}")
     with right:
         importance = importance_picture(outcome)
@@ -61,10 +61,11 @@ def _typical(made: Assembled, outcome: Outcome) -> None:
     owner = [column.name for column in data.encoding.columns for _ in column.features]
     telling = list(dict.fromkeys(owner[int(i)] for i in found.importance.columns))[:SHOWN_COLUMNS]
     sides = ((made.target.p, data.x_name, found.typical_x[1]), (made.target.q, data.y_name, found.typical_y[1]))
+    st.caption("The further the witness is from 0, the clearer: above 0 for the first group, below 0 for the second.")
     for (side, name, values), numbers in zip(sides, outcome.row_numbers, strict=True):
         rows = side.table.frame.loc[numbers, telling].astype("str").reset_index(drop=True)
         about = pd.DataFrame({"Row in the file": numbers, "Witness": values.round(4)})
-        st.caption(f"Most typical of {say(name)}")
+        st.caption(f"Most typical of “{say(name)}”")
         show_table(pd.concat([about, rows], axis=1))
 
 
@@ -74,7 +75,8 @@ def _gamma(state: Brought, upload: Upload, outcome: Outcome) -> None:
         "Find γ̂, how related the tasks are to your data (exploratory)",
         key="data_gamma",
         persist_state="session",
-        help="Takes some seconds. It looks at labels, so it is found after the test, and must not decide about it.",
+        help="The smaller, the better what they taught fits. Takes some seconds. It looks at "
+        "labels, so it is found after the test, and must not decide about it.",
     )
     if not wanted:
         return

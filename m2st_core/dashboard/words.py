@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from m2st_core.types import TestResult
 
+SIDEBAR = "the sidebar (on a small screen: » at the top left)"
+
 
 def p_value_in_words(result: TestResult) -> str:
     """What this p-value means, without saying more than it does."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import COLOURS, DASHES, laid_out
+from m2st_core.figures.theme import COLOURS, DASHES, hatched, laid_out
 
 PATTERNS = ("", "/", "x", ".", "\\")
 
@@ -19,10 +19,10 @@ def bound_terms_figure(table: pd.DataFrame) -> go.Figure:
         figure.add_bar(
             x=group["bound"], y=group["value"], name=str(term),
             hovertemplate=f"%{{x}}: %{{y:.3g}}<extra>{term}</extra>",
-            marker={"color": COLOURS[index % len(COLOURS)], "pattern": {"shape": PATTERNS[index % len(PATTERNS)]}},
+            marker=hatched(COLOURS[index % len(COLOURS)], PATTERNS[index % len(PATTERNS)]),
         )  # fmt: skip
     laid_out(figure, x_title="", y_title="bound on J* − J(k̂)", height=480)
-    figure.update_layout(barmode="stack")
+    figure.update_layout(barmode="stack", legend_traceorder="normal")
     return figure
 
 

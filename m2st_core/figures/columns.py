@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import P_COLOUR, Q_COLOUR, as_text, laid_out
+from m2st_core.figures.theme import P_COLOUR, Q_COLOUR, as_text, hatched, laid_out
 
 BINS = 30
 HATCH = "/"  # Q's bars, for those who do not see its colour
@@ -39,7 +39,7 @@ def _two_bars(places: np.ndarray, shares: Sequence[np.ndarray], names: tuple[str
     for name, share, colour, pattern in zip(names, shares, (P_COLOUR, Q_COLOUR), ("", HATCH), strict=True):
         figure.add_bar(
             x=places, y=share, name=as_text(name), opacity=0.65, hovertemplate="%{y:.1%}<extra></extra>",
-            marker={"color": colour, "pattern": {"shape": pattern, "fillmode": "overlay", "fgcolor": "white"}},
+            marker=hatched(colour, pattern),
         )  # fmt: skip
     return figure
 

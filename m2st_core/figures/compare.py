@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import DASHES, MARKERS, colour_of, laid_out
+from m2st_core.figures.theme import DASHES, MARKERS, colour_of, height_with, laid_out
 
 WITHIN = ("preset", "closeness", "n_tasks", "m_tr")
 
@@ -30,4 +30,5 @@ def compare_figure(table: pd.DataFrame, *, size_unit: str = "") -> go.Figure:
                 hovertemplate="%{y:.3f} ± %{error_y.array:.3f}",
             )
     figure.update_yaxes(range=[-0.02, 1.02])
-    return laid_out(figure, x_title=f"test rows m_te {size_unit}".strip(), y_title="share of test samples rejected")
+    x_title, height = f"test rows m_te {size_unit}".strip(), height_with(len(figure.data))
+    return laid_out(figure, x_title=x_title, y_title="share of test samples rejected", height=height)

@@ -9,9 +9,20 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from m2st_core.figures.heat import SHOWN_ROWS, heat_figure
-from m2st_core.figures.theme import NULL_COLOUR, P_COLOUR, P_MARKER, Q_COLOUR, Q_MARKER, as_text, colour_of, laid_out
+from m2st_core.figures.theme import (
+    NULL_COLOUR,
+    P_COLOUR,
+    P_MARKER,
+    Q_COLOUR,
+    Q_MARKER,
+    as_text,
+    colour_of,
+    hatched,
+    laid_out,
+)
 
 SHOWN_COLUMNS = 20
+SHORT_NAME = 14  # letters of a group in a title that a narrow screen has to hold
 
 
 def importance_figure(names: Sequence[str], loss: np.ndarray, spread: np.ndarray) -> go.Figure:
@@ -25,7 +36,7 @@ def importance_figure(names: Sequence[str], loss: np.ndarray, spread: np.ndarray
         hovertemplate="%{customdata}: %{x:.2f} ± %{error_x.array:.2f}<extra></extra>",
     )  # fmt: skip
     figure.add_vline(x=0, line={"color": NULL_COLOUR, "width": 1})
-    laid_out(figure, x_title="loss when shuffled, in null deviations", y_title="", height=120 + 26 * len(shown))
+    laid_out(figure, x_title="loss when shuffled (SD if P = Q)", y_title="", height=120 + 26 * len(shown))
     figure.update_yaxes(tickvals=places, ticktext=shown, autorange="reversed")
     return figure
 
@@ -38,7 +49,7 @@ def witness_figure(
     labels: tuple[str, str] = ("x ~ P", "y ~ Q"),
 ) -> go.Figure:
     """The witness over two columns, or along one, with both samples' rows, (n, 2) and (m, 2), or (n, 1) and (m, 1)."""
-    name = f"sees more of {as_text(labels[0], 20)} (+) or of {as_text(labels[1], 20)} (−)"
+    name = f"more of {as_text(labels[0], SHORT_NAME)} (+) or of {as_text(labels[1], SHORT_NAME)} (−)"
     if len(axes) == 2:
         both = (names[0], names[1])
         return heat_figure(values, axes[0], name=name, sample=sample, second_axis=axes[1], titles=both, labels=labels)
@@ -63,9 +74,10 @@ def history_figure(table: pd.DataFrame) -> go.Figure:
         part = table[table["uses_history"] == uses]
         figure.add_bar(
             x=part["method"], y=part["power"], name=label, customdata=part[["low", "high", "tests"]],
-            marker={"color": [colour_of(method) for method in part["method"]], "pattern": {"shape": pattern}},
+            marker=hatched([colour_of(method) for method in part["method"]], pattern),
             error_y={
                 "array": part["high"] - part["power"], "arrayminus": part["power"] - part["low"], "color": NULL_COLOUR,
+                "thickness": 3,
             },
             hovertemplate="%{x}: %{y:.2f}, %{customdata[0]:.2f} to %{customdata[1]:.2f}, %{customdata[2]} tests",
         )  # fmt: skip

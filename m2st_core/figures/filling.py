@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import NULL_COLOUR, OBSERVED_COLOUR, laid_out
+from m2st_core.figures.theme import NULL_COLOUR, OBSERVED_COLOUR, hatched, laid_out
 
 BINS = 40
 
@@ -24,7 +24,7 @@ def filling_figure(null: np.ndarray, statistic: float, shown: int, *, height: in
     for chosen, label, colour, pattern in looks:
         figure.add_histogram(
             x=part[chosen], xbins=bins, autobinx=False, name=f"{int(chosen.sum())} relabellings {label}",
-            marker={"color": colour, "pattern": {"shape": pattern}}, hovertemplate="%{x}: %{y}<extra></extra>",
+            marker=hatched(colour, pattern), hovertemplate="%{x}: %{y}<extra></extra>",
         )  # fmt: skip
     figure.add_vline(x=statistic, line={"color": OBSERVED_COLOUR, "width": 3})
     figure.update_layout(barmode="stack")

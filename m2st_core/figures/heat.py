@@ -9,7 +9,7 @@ from m2st_core.figures.theme import DIVERGING, NULL_COLOUR, P_COLOUR, P_MARKER, 
 
 CLIPPED = 0.02  # of the places, those with the largest values, share the strongest colour
 SHOWN_ROWS = 300
-BELOW = {"y": -0.2, "yanchor": "top"}
+AXIS_TITLE = 72  # pixels that the horizontal axis takes; the colour bar comes below
 
 
 def heat_figure(
@@ -29,10 +29,11 @@ def heat_figure(
     """
     rows_axis = axis if second_axis is None else second_axis
     limit = float(np.quantile(np.abs(values), 1 - CLIPPED)) or 1.0
+    below = {"y": -AXIS_TITLE / (height - 2.5 * AXIS_TITLE), "yanchor": "top"}
     figure = go.Figure()
     figure.add_heatmap(
         x=axis, y=rows_axis, z=values, zmin=-limit, zmax=limit, colorscale=DIVERGING, zsmooth="best", name=name,
-        colorbar={"title": {"text": name, "side": "top"}, "orientation": "h", "thickness": 10} | BELOW,
+        colorbar={"title": {"text": name, "side": "top"}, "orientation": "h", "thickness": 10} | below,
         hovertemplate="%{x:.2f}, %{y:.2f}: %{z:.3g}<extra></extra>",
     )  # fmt: skip
     figure.add_contour(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import NULL_COLOUR, P_COLOUR, Q_COLOUR, colour_of, laid_out
+from m2st_core.figures.theme import NULL_COLOUR, P_COLOUR, Q_COLOUR, colour_of, hatched, laid_out
 
 GAP = 2  # pixels between images, before they are enlarged
 GRID_HEIGHT = 40  # pixels that an image has at least
@@ -47,7 +47,7 @@ def pair_figure(classes: Sequence[str], values: Mapping[tuple[str, str], float],
         colorbar={"title": {"text": symbol, "side": "top"}, "thickness": 12},
         hovertemplate="%{x} or %{y}: " + symbol + " = %{z:.3g}<extra></extra>",
     )  # fmt: skip
-    laid_out(figure, x_title="", y_title="", height=380)
+    laid_out(figure, x_title="class", y_title="class", height=380)
     figure.update_xaxes(type="category", showgrid=False, tickangle=0 if len(classes) <= 12 else -45)
     figure.update_yaxes(type="category", showgrid=False, autorange="reversed")
     return figure
@@ -60,7 +60,7 @@ def class_witness_figure(table: pd.DataFrame) -> go.Figure:
     figure.add_vline(x=0, line={"color": NULL_COLOUR, "dash": "dot"})
     figure.add_bar(
         x=table["mean"], y=[f"\u200b{name}" for name in table["class"]], orientation="h",
-        marker={"color": colours, "pattern": {"shape": np.where(table["mean"] >= 0, "", "/")}},
+        marker=hatched(colours, np.where(table["mean"] >= 0, "", "/")),
         error_x={"array": table["error"], "color": NULL_COLOUR, "thickness": 1.5},
         customdata=np.c_[100 * table["share_p"], 100 * table["share_q"]], showlegend=False,
         hovertemplate="%{y}: %{x:.3g}<br>%{customdata[0]:.0f} % of x, %{customdata[1]:.0f} % of y<extra></extra>",

@@ -8,9 +8,19 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import NULL_COLOUR, colour_of, dash_of, laid_out, marker_of
+from m2st_core.figures.theme import (
+    NULL_COLOUR,
+    PUBLISHED,
+    colour_of,
+    dash_of,
+    height_with,
+    laid_out,
+    marker_of,
+    one_line_each,
+)
 
 BAND = 0.2  # opacity
+LAST = 2000  # in the legend; others have plotly's 1000
 
 
 def power_figure(table: pd.DataFrame, *, published: bool = True, size_unit: str = "per mode") -> go.Figure:
@@ -62,15 +72,17 @@ def _curves(table: pd.DataFrame, x: str, x_title: str, published: bool, also: Se
         )  # fmt: skip
         known = group.dropna(subset=["published"]) if published else group.iloc[:0]
         if len(known):
+            first = not any(trace.legendgroup == "published" for trace in figure.data)
             figure.add_scatter(
-                x=known[x].astype(float), y=known["published"], mode="markers", name=f"{name}, published",
-                marker={"symbol": "diamond-open", "size": 10, "color": colour},
+                x=known[x].astype(float), y=known["published"], mode="markers", name="published", showlegend=first,
+                legendgroup="published", legendrank=LAST, marker=PUBLISHED | {"color": colour},
                 error_y={"array": known["published_error"], "color": colour},
                 customdata=known["doubt"].where(known["doubt"] != "", "published"),
-                hovertemplate="%{y:.3f}: %{customdata}<extra></extra>",
+                hovertemplate="%{y:.3f}: %{customdata}<extra>" + name + "</extra>",
             )  # fmt: skip
     figure.update_yaxes(range=[-0.02, 1.02])
-    return laid_out(figure, x_title=x_title, y_title="share of test samples rejected")
+    names = sum(trace.showlegend is not False for trace in figure.data)
+    return laid_out(figure, x_title=x_title, y_title="share of test samples rejected", height=height_with(names))
 
 
 def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) -> go.Figure:
@@ -79,8 +91,8 @@ def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) 
     Bars are the intervals of the columns ``low`` and ``high``, where the table has them.
     """
     figure = go.Figure()
-    figure.add_hrect(y0=band[0], y1=band[1], fillcolor=NULL_COLOUR, opacity=BAND, line_width=0)
-    figure.add_hline(y=alpha, line={"color": NULL_COLOUR, "dash": "dash"})
+    figure.add_vrect(x0=band[0], x1=band[1], fillcolor=NULL_COLOUR, opacity=BAND, line_width=0)
+    figure.add_vline(x=alpha, line={"color": NULL_COLOUR, "dash": "dash"})
     labels = [str(method) for method in table["method"]]
     if "m_te" in table and table["m_te"].nunique() > 1:
         labels = [f"{label}, m_te={size}" for label, size in zip(labels, table["m_te"], strict=True)]
@@ -89,12 +101,12 @@ def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) 
         up, down = table["high"] - table["rate"], table["rate"] - table["low"]
         bars = {"array": up, "arrayminus": down, "color": NULL_COLOUR, "thickness": 1.5}
     figure.add_scatter(
-        x=labels, y=table["rate"], mode="markers", name="type-I error", error_y=bars,
+        x=table["rate"], y=labels, mode="markers", name="type-I error", error_x=bars,
         marker={"size": 11, "color": [colour_of(str(method)) for method in table["method"]]},
-        hovertemplate="%{x}: %{y:.3f}<extra></extra>",
+        hovertemplate="%{y}: %{x:.3f}<extra></extra>",
     )  # fmt: skip
-    figure.update_yaxes(rangemode="tozero")
-    return laid_out(figure, x_title="", y_title=f"share rejected at α={alpha:g}, no difference")
+    figure.update_xaxes(rangemode="tozero")
+    return one_line_each(figure, len(labels), x_title=f"share rejected at α={alpha:g} if P = Q")
 
 
 def ablation_figure(table: pd.DataFrame) -> go.Figure:
@@ -108,7 +120,7 @@ def ablation_figure(table: pd.DataFrame) -> go.Figure:
     if len(known):
         figure.add_scatter(
             x=known["method"], y=known["published"], mode="markers", name="published",
-            marker={"symbol": "diamond-open", "size": 12, "color": NULL_COLOUR},
+            marker=PUBLISHED | {"color": NULL_COLOUR},
         )  # fmt: skip
     figure.update_yaxes(range=[0, 1.02])
     return laid_out(figure, x_title="", y_title="power")
@@ -120,7 +132,7 @@ def training_figure(course: dict[str, list[float]]) -> go.Figure:
     for key, name, colour in (("train", "training rows", "#0072B2"), ("held_out", "held-out rows", "#D55E00")):
         if any(not np.isnan(value) for value in course[key]):
             figure.add_scatter(x=course["step"], y=course[key], mode="lines+markers", name=name, line={"color": colour})
-    return laid_out(figure, x_title="step", y_title="criterion")
+    return laid_out(figure, x_title="training step", y_title="criterion")
 
 
 FIGURES = {"power": power_figure, "closeness": power_figure, "tasks": tasks_figure, "ablation": ablation_figure}

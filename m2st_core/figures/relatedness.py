@@ -6,13 +6,12 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import COLOURS, NULL_COLOUR, laid_out
+from m2st_core.figures.theme import COLOURS, NULL_COLOUR, PUBLISHED, laid_out
 
 CURVES = {  # column: name, colour, dash, marker
     "on_training_rows": ("on the rows that chose the kernel", COLOURS[0], "dash", "square"),
     "on_test_rows": ("on fresh rows", COLOURS[2], "solid", "circle"),
 }
-PUBLISHED = {"color": COLOURS[5], "symbol": "diamond-open", "size": 13}
 HOVER = "C=%{x:g}: γ̂ = %{y:.3f}"
 
 
@@ -20,8 +19,8 @@ def gamma_figure(published: pd.DataFrame, ours: pd.DataFrame, *, height: int = 4
     """γ̂ against C: the published points, and ours on both halves; bars span the tasks' largest γ̂_it on fresh rows."""
     figure = go.Figure()
     figure.add_scatter(
-        x=published["closeness"], y=published["gamma_hat"], mode="lines+markers", name="published", marker=PUBLISHED,
-        line={"color": PUBLISHED["color"], "dash": "dot"}, hovertemplate=HOVER,
+        x=published["closeness"], y=published["gamma_hat"], mode="lines+markers", name="published",
+        marker=PUBLISHED | {"color": COLOURS[5]}, line={"color": COLOURS[5], "dash": "dot"}, hovertemplate=HOVER,
     )  # fmt: skip
     for column, (name, colour, dash, symbol) in CURVES.items():
         spread = {}
@@ -58,7 +57,7 @@ def gamma_spread_figure(values: pd.DataFrame) -> go.Figure:
             x=[index - 0.45, index + 0.45], y=[gamma, gamma], mode="lines", name="γ̂", legendgroup="γ̂",
             showlegend=index == 0, line={"color": COLOURS[5], "width": 3}, hovertemplate="γ̂ = %{y:.3f}<extra></extra>",
         )  # fmt: skip
-    laid_out(figure, x_title="closeness C", y_title="γ̂_it on fresh rows", height=400)
+    laid_out(figure, x_title="closeness C", y_title="γ̂<sub>it</sub> on fresh rows", height=400)
     names = [f"{closeness:g}" for closeness in sorted(values["closeness"].unique())]
     figure.update_xaxes(tickvals=list(range(len(names))), ticktext=names)
     return figure
@@ -67,14 +66,18 @@ def gamma_spread_figure(values: pd.DataFrame) -> go.Figure:
 def gamma_power_figure(table: pd.DataFrame) -> go.Figure:
     """Power against γ̂, a mark for each closeness: ``gamma``, ``closeness``, ``rate``, and its interval low, high."""
     table = table.sort_values("gamma")
+    places = [("top right", "bottom left")[index % 2] for index in range(len(table))]  # neighbours may be close
+    low, high = float(table["gamma"].min()), float(table["gamma"].max())
+    margin = 0.2 * (high - low) or 0.01
     figure = go.Figure()
     figure.add_scatter(
         x=table["gamma"], y=table["rate"], mode="markers+lines+text", text=[f"C={c:g}" for c in table["closeness"]],
-        textposition="middle right", name="Meta-Witness", marker={"size": 10, "symbol": "diamond", "color": COLOURS[0]},
+        textposition=places, name="Meta-Witness", marker={"size": 10, "symbol": "diamond", "color": COLOURS[0]},
         line={"color": COLOURS[0], "dash": "dot"}, hovertemplate="γ̂ = %{x:.3f}: power %{y:.2f}<extra></extra>",
         error_y={"array": table["high"] - table["rate"], "arrayminus": table["rate"] - table["low"], "thickness": 1},
     )  # fmt: skip
-    figure.update_yaxes(range=[0, 1.1])
+    figure.update_xaxes(range=[low - margin, high + margin])
+    figure.update_yaxes(range=[-0.1, 1.1])
     return laid_out(figure, x_title="γ̂ on fresh rows", y_title="power", height=400)
 
 

@@ -8,6 +8,7 @@ P_COLOUR, P_MARKER = "#0072B2", "circle"
 Q_COLOUR, Q_MARKER = "#E69F00", "diamond"
 NULL_COLOUR = "#8C8C8C"
 OBSERVED_COLOUR = "#D55E00"
+PUBLISHED = {"symbol": "diamond-open", "size": 11, "line": {"width": 2}}  # the paper's numbers
 DIVERGING = (  # Q's colour below zero, P's above, and nothing at zero, so that it fits light and dark
     (0.0, "rgba(230,159,0,1)"),
     (0.5, "rgba(230,159,0,0)"),
@@ -39,6 +40,11 @@ def dash_of(method: str) -> str:
     return DASHES[ORDER.index(method) // len(COLOURS) % len(DASHES)] if method in ORDER else "dot"
 
 
+def hatched(colour: object, shape: object) -> dict[str, object]:
+    """A bar's look: its colour, and white lines on it for those who do not see the colour; "" is none."""
+    return {"color": colour, "pattern": {"shape": shape, "fillmode": "overlay", "fgcolor": "white", "size": 6}}
+
+
 def as_text(words: object, longest: int = LONGEST_LABEL) -> str:
     """Words from a file as plotly shows them letter by letter: no tags, no entities, and not too long.
 
@@ -48,6 +54,11 @@ def as_text(words: object, longest: int = LONGEST_LABEL) -> str:
     short = " ".join(str(words).split())
     short = short if len(short) <= longest else short[: longest - 1] + "…"
     return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("$", "&#36;")
+
+
+def height_with(names: int) -> int:
+    """The height of a figure with so many names in its legend, which takes more lines on a narrow screen."""
+    return 380 + 12 * max(0, names - 5)
 
 
 def laid_out(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380) -> go.Figure:
@@ -63,3 +74,9 @@ def laid_out(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380
     figure.update_xaxes(title=x_title, automargin=True, zeroline=False)
     figure.update_yaxes(title=y_title, automargin=True, zeroline=False)
     return figure
+
+
+def one_line_each(figure: go.Figure, count: int, *, x_title: str, line: int = 24) -> go.Figure:
+    """The layout for so many names down the left side, the first on top: they can be read on a narrow screen too."""
+    laid_out(figure, x_title=x_title, y_title="", height=120 + line * count)
+    return figure.update_yaxes(type="category", autorange="reversed", dtick=1)

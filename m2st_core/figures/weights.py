@@ -1,11 +1,11 @@
-"""β and what it rests on: one row of the table for each base kernel."""
+"""β and what it rests on: one row of the table, and one line of the figure, for each base kernel."""
 
 from __future__ import annotations
 
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import NULL_COLOUR, colour_of, laid_out
+from m2st_core.figures.theme import NULL_COLOUR, colour_of, hatched, laid_out, one_line_each
 
 LOOKS = {  # column: method, colour, pattern
     "learned": ("Meta-MKL", colour_of("Meta-MKL"), ""),
@@ -14,7 +14,7 @@ LOOKS = {  # column: method, colour, pattern
 }
 
 
-def weights_figure(table: pd.DataFrame, *, y_title: str = "weight β") -> go.Figure:
+def weights_figure(table: pd.DataFrame, *, x_title: str = "weight β") -> go.Figure:
     """Bars of the columns ``learned``, ``best one`` and ``uniform`` by ``kernel``, in the order of the table.
 
     Each bar carries the row's number, so that a click on it says which kernel was meant.
@@ -22,40 +22,33 @@ def weights_figure(table: pd.DataFrame, *, y_title: str = "weight β") -> go.Fig
     figure = go.Figure()
     for column, (method, colour, pattern) in LOOKS.items():
         figure.add_bar(
-            x=table["kernel"], y=table[column], name=f"{column} ({method})", customdata=table.index,
-            marker={"color": colour, "pattern": {"shape": pattern}},
-            hovertemplate="%{x}: %{y:.3f}<extra>" + column + "</extra>",
+            x=table[column], y=table["kernel"], orientation="h", name=f"{column} ({method})", customdata=table.index,
+            marker=hatched(colour, pattern), hovertemplate="%{y}: %{x:.3f}<extra>" + column + "</extra>",
         )  # fmt: skip
-    laid_out(figure, x_title="", y_title=y_title, height=420)
-    figure.update_layout(barmode="group", clickmode="event+select")
-    figure.update_xaxes(type="category", tickangle=-45)
-    return figure
+    figure.update_layout(barmode="group", bargap=0.25, clickmode="event+select")
+    return one_line_each(figure, len(table), x_title=x_title, line=28)
 
 
 def criterion_figure(table: pd.DataFrame) -> go.Figure:
     """Each kernel's Ĵ on the target's training rows, in the order of the table."""
     figure = go.Figure()
-    figure.add_hline(y=0, line={"color": NULL_COLOUR, "dash": "dot"})
+    figure.add_vline(x=0, line={"color": NULL_COLOUR, "dash": "dot"})
     figure.add_scatter(
-        x=table["kernel"], y=table["criterion"], mode="markers", name="Ĵ", marker={"size": 10, "symbol": "diamond",
-        "color": colour_of("Meta-MKL")}, hovertemplate="%{x}: Ĵ = %{y:.3f}<extra></extra>",
+        x=table["criterion"], y=table["kernel"], mode="markers", name="Ĵ", marker={"size": 10, "symbol": "diamond",
+        "color": colour_of("Meta-MKL")}, hovertemplate="%{y}: Ĵ = %{x:.3f}<extra></extra>",
     )  # fmt: skip
-    laid_out(figure, x_title="", y_title="Ĵ on the training rows", height=360)
-    figure.update_xaxes(type="category", tickangle=-45)
-    return figure
+    return one_line_each(figure, len(table), x_title="Ĵ on the training rows")
 
 
-def weight_spread_figure(repeats: pd.DataFrame, *, y_title: str = "weight β") -> go.Figure:
+def weight_spread_figure(repeats: pd.DataFrame) -> go.Figure:
     """How a weight varies over training samples: a box and its points for each ``kernel``."""
     figure = go.Figure()
     for kernel, group in repeats.groupby("kernel", sort=False):
         figure.add_box(
-            y=group["weight"], name=str(kernel), boxpoints="all", jitter=0.4, pointpos=0, marker={"size": 4},
-            line={"color": colour_of("Meta-MKL"), "width": 1.5}, showlegend=False,
+            x=group["weight"], name=str(kernel), boxpoints="all", jitter=0.4, pointpos=0, marker={"size": 4},
+            orientation="h", line={"color": colour_of("Meta-MKL"), "width": 1.5}, showlegend=False,
         )  # fmt: skip
-    laid_out(figure, x_title="", y_title=y_title, height=400)
-    figure.update_xaxes(tickangle=-45)
-    return figure
+    return one_line_each(figure, repeats["kernel"].nunique(), x_title="weight β")
 
 
 def share_figure(shares: pd.DataFrame) -> go.Figure:

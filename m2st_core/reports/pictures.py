@@ -112,8 +112,9 @@ def importance_picture(outcome: Outcome) -> Picture | None:
     count = len(found.columns)
     more = f" The {SHOWN_COLUMNS} largest of {count} are shown." if count > SHOWN_COLUMNS else ""
     caption = (
-        "Exploratory. Each column is shuffled among the test rows, and the statistic found again: a loss of 2 or more "
-        "is hardly chance, around 0 the column tells nothing by itself." + more
+        "Exploratory. Each column is shuffled among the test rows, and the statistic found again. The loss is in "
+        "standard deviations of the statistic if P = Q: 2 or more is hardly chance, around 0 the column tells nothing "
+        "by itself." + more
     )
     return Picture("importance", "Which columns carry the difference", figure, caption, "Bars of column importance.")
 

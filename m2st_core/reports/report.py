@@ -22,7 +22,8 @@ h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 table { border-collapse: collapse; margin: .5rem 0; display: block; overflow-x: auto; }
 td, th { border: 1px solid #bbb; padding: .2rem .6rem; text-align: left; vertical-align: top; }
 .answer { border-left: .4rem solid #0072B2; padding: .4rem 1rem; background: #f2f6fa; }
-.small { color: #555; font-size: .9rem; } pre { white-space: pre-wrap; background: #f5f5f5; padding: .6rem; }
+.small { color: #555; font-size: .9rem; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f5; padding: .6rem; }
 """
 
 
@@ -42,10 +43,13 @@ def html_report(
     shown = iter(_embedded([*drawn.values(), *([history_picture(history)] if history else [])]))
     figures = {name: next(shown) for name in drawn}
     body = [
-        f"<h1>{escape(data.x_name)} against {escape(data.y_name)}</h1>",
+        f"<h1>“{escape(data.x_name)}” against “{escape(data.y_name)}”</h1>",
         f'<div class="answer"><p><b>{escape(primary.sentence)}</b></p><p>p = {primary.p_value:.4g}{escape(error)}; '
         f"{'exact' if primary.exact else 'not exact'}.</p>{_tested_words(tested)}</div>",
-        _section("How large", _list([*analysis.answer.sentences, analysis.answer.how, analysis.answer.caveat])),
+        _section(
+            "How many rows it takes (approximate)",
+            _list([*analysis.answer.sentences, analysis.answer.how, analysis.answer.caveat]),
+        ),
         _section("Effect", _table(("quantity", "value"), _effect(outcome))),
         figures["null"],
     ]

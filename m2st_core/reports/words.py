@@ -97,12 +97,13 @@ def methods_sentence(outcome: Outcome) -> str:
         if result.by_permutation
         else "the statistic's asymptotic distribution"
     )
+    source = re.sub(r"[()]", "", YEAR.sub("", method.reference)).replace("this project", "m2st")
     others = ", ".join(outcome.plan.secondary)
     second = f" Secondary tests ({others}) were corrected by Holm's procedure." if others else ""
     return (
-        f"{result.n_test[0]} rows of {data.x_name} and {result.n_test[1]} rows of {data.y_name}, described by "
+        f"{result.n_test[0]} rows of “{data.x_name}” and {result.n_test[1]} rows of “{data.y_name}”, described by "
         f"{len(data.features)} variables, were compared by the two-sample test {result.method} "
-        f"({YEAR.sub('', method.reference).replace('this project', 'm2st')}){learned}; "
+        f"({source}){learned}; "
         f"it was declared the primary test beforehand. p = {result.p_value:.4g}, from {how}; level {result.alpha:g}, "
         f"seed {result.seed}, m2st {VERSION}.{second}"
     )
@@ -110,7 +111,7 @@ def methods_sentence(outcome: Outcome) -> str:
 
 def references(outcome: Outcome) -> list[str]:
     """What to cite, each once."""
-    found = [METHODS[name].reference for name in outcome.plan.methods]
+    found = [METHODS[name].reference.replace("this project", "m2st") for name in outcome.plan.methods]
     found += [PHIPSON] if outcome.analysis.primary.exact else []
     found += [HOLM] if outcome.plan.secondary else []
     return list(dict.fromkeys(found))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -47,6 +49,16 @@ def test_the_null_figure_holds_null_and_observation(method, kind):
     assert f"{result.statistic:.4g}" in figure.data[1].name
 
 
+def test_a_long_tail_of_the_null_is_counted_instead_of_flattening_the_rest():
+    result = m2st.two_sample_test(*m2st.make_task("mean_shift").sample(40, seed=2), method="MMD-M")
+    null = np.linspace(0, 1, 200)
+    null[-3:] = 500.0
+    figure = null_figure(replace(result, null=null, statistic=0.9))
+    assert "3 of them further right" in figure.data[0].name
+    assert figure.layout.xaxis.range[1] < 2 and figure.data[0].xbins.size < 0.05
+    assert null_figure(replace(result, null=np.linspace(0, 1, 200), statistic=0.9)).layout.xaxis.range is None
+
+
 def summary(**changes):
     base = {
         "task": "hdgm", "null": False, "method": "Meta-KL", "preset": "recommended", "closeness": 0.3, "n_tasks": 100.0,
@@ -69,6 +81,14 @@ def test_power_curves_have_bands_and_published_points():
     assert figure.data[3].name == "limit" and figure.data[3].line.color != curve.line.color
 
 
+def test_published_points_share_one_name_and_many_methods_get_a_taller_chart():
+    methods = list(m2st.METHODS)[:10]
+    table = pd.DataFrame([row for name in methods for row in summary(method=name, published=0.4, published_error=0.1)])
+    shown = [trace.name for trace in power_figure(table).data if trace.showlegend is not False]
+    assert sorted(shown) == sorted([*methods, "published"])
+    assert power_figure(table).layout.height > power_figure(table.iloc[:2]).layout.height
+
+
 def test_sweeps_over_tasks_and_closeness_make_a_curve_per_size():
     table = pd.DataFrame(
         [row for n in (20, 100) for m in (50, 100) for row in summary(n_tasks=float(n), m_te=m, rate=n / 200)]
@@ -83,7 +103,7 @@ def test_sweeps_over_tasks_and_closeness_make_a_curve_per_size():
 def test_type_one_ablation_and_training_figures_show_their_numbers():
     table = pd.DataFrame(summary(rate=0.06) + summary(method="MMD-M", rate=0.04, published=0.05))
     figure = type_1_figure(table, 0.05, (0.03, 0.07))
-    assert list(figure.data[0].y) == [0.06, 0.04] and (figure.layout.shapes[0].y0, figure.layout.shapes[0].y1) == (
+    assert list(figure.data[0].x) == [0.06, 0.04] and (figure.layout.shapes[0].x0, figure.layout.shapes[0].x1) == (
         0.03,
         0.07,
     )

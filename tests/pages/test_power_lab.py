@@ -33,6 +33,13 @@ def test_every_control_says_what_it_means(store, open_page):
     assert len(controls) > 12 and all(control.help for control in controls)
 
 
+def test_an_empty_choice_is_asked_for(store, open_page):
+    app = open_page(PAGE, **SMALL)
+    app.multiselect(key="lab_methods").set_value([])
+    app.run()
+    assert "at least one method" in words(app) and not app.error
+
+
 def test_a_link_with_settings_trains_and_shows_curves(store, open_page, until, charts):
     app = open_page(PAGE, **SMALL)
     app.button(key="lab_go").click()
@@ -76,7 +83,7 @@ def test_no_difference_gives_a_type_1_chart(store, open_page, until, charts):
     app.button(key="lab_go").click()
     app.run()
     until(app, lambda app: len(app.dataframe) == 1 and not app.get("progress"))
-    assert charts(app)[0]["layout"]["yaxis"]["title"]["text"].startswith("share rejected at α=0.05")
+    assert charts(app)[0]["layout"]["xaxis"]["title"]["text"].startswith("share rejected at α=0.05")
 
 
 def test_cancelling_keeps_what_is_done(store, open_page, until):

@@ -14,7 +14,7 @@ def test_the_page_shows_what_the_study_finds():
     app = settle(open_page("weights", **SMALL, seed="3"), CHARTS)
     found = WeightsStudy(0.3, 10, 50, 0.7, 25, 5, (10, 25, 50, 100), 3).run()
     bars, kernel, mixture = charts(app)[:3]
-    assert numbers(bars["data"][0]["y"]) == pytest.approx(found.table["learned"].tolist())
+    assert numbers(bars["data"][0]["x"]) == pytest.approx(found.table["learned"].tolist())
     best = found.table["kernel"][found.table["criterion"].argmax()]
     assert kernel["data"][0]["name"] == best and mixture["data"][0]["name"] == "mixture"
     assert any(f"**{found.share:.0%}**" in caption.value for caption in app.caption)
@@ -31,19 +31,19 @@ def test_at_first_the_page_shows_what_the_server_has_computed_before():
 
 def test_weights_can_be_seen_as_shares_of_the_statistic():
     app = settle(open_page("weights", **SMALL), CHARTS)
-    before = numbers(charts(app)[0]["data"][0]["y"])
+    before = numbers(charts(app)[0]["data"][0]["x"])
     app = settle(open_page("weights", **SMALL, weights_view="share of the statistic"), CHARTS)
-    after = numbers(charts(app)[0]["data"][0]["y"])
+    after = numbers(charts(app)[0]["data"][0]["x"])
     assert sum(after) == pytest.approx(1) and after != pytest.approx(before)
 
 
 def test_an_edited_setting_starts_another_study():
     app = settle(open_page("weights", **SMALL), CHARTS)
-    before = numbers(charts(app)[0]["data"][0]["y"])
+    before = numbers(charts(app)[0]["data"][0]["x"])
     app.select_slider(key="weights_closeness").set_value(0.1)
     run(app)
     settle(app, CHARTS)
-    assert numbers(charts(app)[0]["data"][0]["y"]) != before
+    assert numbers(charts(app)[0]["data"][0]["x"]) != before
 
 
 def test_nonsense_in_the_address_is_ignored():
