@@ -133,7 +133,7 @@ def _train(
     for epoch in range(1, training.epochs + 1):
         orders = [torch.randperm(count, generator=draw).split(training.batch) for _ in range(passes)]
         for batch in chain(*orders):
-            gradients = _gradients(network, heads, lesson, batch, training.shift, draw)
+            gradients = batch_gradients(network, heads, lesson, batch, training.shift, draw)
             for parameter, value in zip(learned, gradients, strict=True):
                 parameter.grad = value
             optimiser.step()
@@ -160,7 +160,7 @@ def _loss(network: CNN, heads: Tensor, images: Tensor, labels: Tensor) -> Tensor
     return functional.binary_cross_entropy_with_logits(logits[inside], labels[inside])
 
 
-def _gradients(
+def batch_gradients(
     network: CNN, heads: nn.Parameter, lesson: Lesson, batch: Tensor, shift: int, draw: torch.Generator
 ) -> list[Tensor]:
     """The gradient of a batch's loss by all parameters, in chunks that threads share and whose sum has one order."""
