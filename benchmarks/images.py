@@ -54,9 +54,9 @@ def plain_step(cnn: CNN, images: Tensor) -> Callable[[], None]:
 def warm_start_step(cnn: CNN, images: Tensor, training: ImageTraining) -> Callable[[], None]:
     """All images once, each in a batch of the training and with the head of its own task."""
     count = len(images)
-    labels = torch.full((count, TASKS), torch.nan)
+    labels = torch.full((count, TASKS), -1, dtype=torch.int8)
     place = torch.arange(count)
-    labels[place, place // (2 * ROWS)] = (place % (2 * ROWS) < ROWS).float()
+    labels[place, place // (2 * ROWS)] = (place % (2 * ROWS) < ROWS).to(torch.int8)
     lesson = Lesson(images.flatten(1), labels)
     heads = nn.Parameter(cnn.weight.new_zeros(cnn.features + 1, TASKS))
     draw = torch.Generator().manual_seed(0)
