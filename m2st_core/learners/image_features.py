@@ -89,10 +89,17 @@ class Lesson(NamedTuple):
     images: Tensor
     labels: Tensor
 
-    def seen_by(self, network: CNN) -> Lesson:
-        """With normalised images."""
-        parts = self.images.split(ROWS_AT_ONCE)
-        return Lesson(torch.cat([network.normalise(part)[0].float() for part in parts]), self.labels)
+    def units(self) -> Units:
+        """Mean and standard deviation of all pixels together."""
+        parts, count = self.images.split(ROWS_AT_ONCE), self.images.numel()
+        mean = torch.stack([part.sum(dtype=torch.float64) for part in parts]).sum() / count
+        squares = torch.stack([(part.double() - mean).square().sum() for part in parts]).sum()
+        return Units(mean.reshape(1, 1, 1), (squares / (count - 1)).sqrt().clamp(min=1e-6).reshape(1, 1, 1))
+
+    def normalise(self, network: CNN) -> None:
+        """From now on the images are in the network's units."""
+        for part in self.images.split(ROWS_AT_ONCE):
+            part.copy_(network.normalise(part)[0])
 
 
 def _lesson(part: MetaSample, repeat: int) -> Lesson:
@@ -112,11 +119,11 @@ def _train(
     assert convolutions is not None
     lesson, held_out = (_lesson(part, repeat) for part in parts)
     network = make_cnn(convolutions, [stream.torch("first weights")]).to(lesson.images.device)
-    deviation, mean = torch.std_mean(lesson.images.double())
-    network.measure_in(Units(mean.reshape(1, 1, 1), deviation.clamp(min=1e-6).reshape(1, 1, 1)))
+    network.measure_in(lesson.units())
     heads = nn.Parameter(network.weight.new_zeros(network.features + 1, lesson.labels.shape[1]))
     learned = [*network.parameters(), heads]
-    lesson, held_out = lesson.seen_by(network), held_out.seen_by(network)
+    lesson.normalise(network)
+    held_out.normalise(network)
     count = len(lesson.images)
     batches = -(-count // training.batch)
     passes = -(-FEWEST_STEPS // batches)
