@@ -58,13 +58,13 @@ def warm_start_step(cnn: CNN, images: Tensor, training: ImageTraining) -> Callab
     place = torch.arange(count)
     labels[place, place // (2 * ROWS)] = (place % (2 * ROWS) < ROWS).to(torch.int8)
     lesson = Lesson(images.flatten(1), labels)
-    heads = nn.Parameter(cnn.weight.new_zeros(cnn.features + 1, TASKS))
+    network, heads = copy.deepcopy(cnn).float(), nn.Parameter(torch.zeros(cnn.features + 1, TASKS))
     draw = torch.Generator().manual_seed(0)
 
     def step() -> None:
         with one_thread_per_operation():
             for batch in torch.randperm(count, generator=draw).split(training.batch):
-                batch_gradients(cnn, heads, lesson, batch, training.shift, draw)
+                batch_gradients(network, heads, lesson, batch, training.shift, draw)
 
     return step
 

@@ -122,6 +122,7 @@ def _train(
     network.measure_in(lesson.units())
     heads = nn.Parameter(network.weight.new_zeros(network.features + 1, lesson.labels.shape[1]))
     learned = [*network.parameters(), heads]
+    rounded, rounded_heads = copy.deepcopy(network).float(), nn.Parameter(heads.detach().float())
     lesson.normalise(network)
     held_out.normalise(network)
     count = len(lesson.images)
@@ -134,11 +135,13 @@ def _train(
     for epoch in range(1, training.epochs + 1):
         orders = [torch.randperm(count, generator=draw).split(training.batch) for _ in range(passes)]
         for batch in chain(*orders):
-            gradients = batch_gradients(network, heads, lesson, batch, training.shift, draw)
+            gradients = batch_gradients(rounded, rounded_heads, lesson, batch, training.shift, draw)
             for parameter, value in zip(learned, gradients, strict=True):
                 parameter.grad = value
             optimiser.step()
             schedule.step()
+            for single, parameter in zip([*rounded.parameters(), rounded_heads], learned, strict=True):
+                single.data.copy_(parameter.data)
         if epoch % training.check_every == 0 or epoch == training.epochs:
             candidate = copy.deepcopy(network)
             candidate.freeze(lesson.images[:FREEZING_IMAGES])
@@ -174,7 +177,10 @@ def _mean_loss(network: CNN, heads: Tensor, lesson: Lesson) -> float:
 def batch_gradients(
     network: CNN, heads: nn.Parameter, lesson: Lesson, batch: Tensor, shift: int, draw: torch.Generator
 ) -> list[Tensor]:
-    """The gradient of a batch's loss by all parameters, in chunks that threads share and whose sum has one order."""
+    """The gradient of a batch's loss by all parameters, in chunks that threads share and whose sum has one order.
+
+    The network and the heads are in float32, in which convolutions are done; the sum is in float64.
+    """
     shape = network.shape
     shift = min(shift, min(shape[1:]) // 4)
     chunks = [chunk.to(lesson.images.device) for chunk in batch.split(CHUNK)]
@@ -187,7 +193,7 @@ def batch_gradients(
             return list(torch.autograd.grad(value * (len(chunk) / len(batch)), [*network.parameters(), heads]))
 
     found = map_threads(gradient, range(len(chunks)))
-    return [torch.stack(parts).sum(dim=0) for parts in zip(*found, strict=True)]
+    return [torch.stack(parts).sum(dim=0, dtype=torch.float64) for parts in zip(*found, strict=True)]
 
 
 def _moved(images: Tensor, shape: tuple[int, int, int], move: Sequence[int]) -> Tensor:
