@@ -22,13 +22,18 @@ CPU = torch.device("cpu")
 
 def seconds(function: Callable[[], object], repeats: int) -> float:
     """The fastest of several runs, after one that does not count."""
-    function()
-    found = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        function()
-        found.append(time.perf_counter() - began)
-    return min(found)
+    return seconds_in_turn([function], repeats)[0]
+
+
+def seconds_in_turn(functions: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+    """The same for each of several functions, which take turns: what else the machine does meets all of them."""
+    found: list[list[float]] = [[] for _ in functions]
+    for _ in range(repeats + 1):
+        for function, times in zip(functions, found, strict=True):
+            began = time.perf_counter()
+            function()
+            times.append(time.perf_counter() - began)
+    return [min(times[1:]) for times in found]
 
 
 def batch(draw: Callable[[int], TwoSample], count: int, streams: Streams) -> TwoSample:

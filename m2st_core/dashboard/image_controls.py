@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
@@ -28,10 +28,12 @@ class Sizes:
     first_m_tr: int
     first_m_te: tuple[int, ...]
     first_tests: int
+    first_n_tasks: int
 
 
-DIGITS = Sizes((5, 10, 15), (25, 50, 100), (20, 30, 40, 50), (20, 40, 60, 80, 100), 40, (20, 40, 60, 100), 100)
-CIFAR = Sizes((10, 20, 45), (25, 50, 100), (50, 100, 200), (50, 100, 200, 500, 900), 100, (100, 200), 20)
+DIGITS = Sizes((5, 10, 15), (25, 50, 100), (20, 30, 40, 50), (20, 40, 60, 80, 100), 40, (20, 40, 60, 100), 100, 15)
+CIFAR = Sizes((10, 20, 45), (25, 50, 100), (50, 100, 200), (50, 100, 200, 500, 900), 100, (100, 200), 20, 45)
+CIFAR_100 = replace(CIFAR, n_tasks=(10, 20, 45, 100, 500, 4950))
 
 
 def source_titles() -> dict[str, str]:
@@ -70,7 +72,7 @@ def ask_target(source: str) -> type[ImageTask]:
 
 def ask_study(source: str, target: type[ImageTask]) -> ImageStudy | None:
     """Everything else; None, after saying so, while a choice is empty."""
-    sizes = CIFAR if source in SOURCES else DIGITS
+    sizes = CIFAR_100 if source == "cifar100" else CIFAR if source in SOURCES else DIGITS
     settings = controls.pick_parameters(target.name)
     methods = tuple(
         st.multiselect(
@@ -106,7 +108,7 @@ def ask_study(source: str, target: type[ImageTask]) -> ImageStudy | None:
             "Class pairs N",
             f"{source}_tasks",
             sizes.n_tasks,
-            sizes.n_tasks[-1],
+            sizes.first_n_tasks,
             "Meta-tasks, drawn at random. More teach a better kernel and take longer.",
         )
         rows = _pick(

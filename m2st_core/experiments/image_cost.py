@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
-from m2st_core.experiments.spec import Cell, LearnerSpec
+from m2st_core.experiments.spec import Cell, LearnerSpec, SweepSpec
 from m2st_core.presets import PRESETS
-from m2st_core.tasks import make_task
+from m2st_core.tasks import ImageTask, make_task
+from m2st_core.tasks.cifar import SOURCES
 from m2st_core.types import Shape
 
 CIFAR_PIXELS = 3072
 GPU_SPEEDUP = 30.0  # of a current GPU over one core; an assumption, as convolutions of this size allow, not measured
 STEP_SECONDS = 2.0e-4  # an image of CIFAR through φ, forwards and backwards, without upsampling
-LEARNED_ROW_SECONDS = 2.0e-3  # an image of a meta-task, in all epochs of the warm start
+LEARNED_IMAGE_SECONDS = 2.0e-3  # a different image of the meta-tasks, in all epochs of the warm start
+HEADS = 3300  # tasks whose heads cost as much as the network
+DEALT_SECONDS = 3.0e-5  # an image of a meta-task: read, checked and found again among the others
 TEST_SECONDS = {"MMD-M": 1.0e-3, "MMD-FUSE": 45e-3, "Meta-FUSE": 5e-3, "Meta-MKL": 4.5e-4, "AGT-MKL": 4.5e-4}
 DEEP_TEST_SECONDS = 3.4e-4  # the meta-tasks' deep kernels
 OTHER_TEST_SECONDS = 1.5e-4  # per tested image, drawing included
 OTHER_FIT_SECONDS = 1.0
+TRAINING_SHARE = 5 / 6  # of an official data set: the images of meta-tasks
+BYTES = 8  # per pixel of the different images: while they are put together, and of the warm start
+GRAPH_BYTES = 10e6  # per image of CIFAR in a task, where Algorithm 1 is differentiated through its inner steps
 
 
 def _size(shape: Shape) -> float:
@@ -46,22 +54,43 @@ def image_fit_seconds(method: str, m_tr: int, preset_name: str, shape: Shape) ->
 def image_learner_seconds(spec: LearnerSpec, shape: Shape) -> float:
     """Learning from class pairs: the warm start, or in the presets without one Algorithm 1 step by step."""
     preset = PRESETS[spec.preset].on(shape)
-    images = 2 * spec.n_tasks * spec.rows_per_task
+    dealing = 0.1 + DEALT_SECONDS * 2 * spec.n_tasks * spec.rows_per_task * _size(shape)
     if spec.learn == "learn_rows":
-        return 0.1
+        return dealing
     if preset.warm_start is not None:
-        return 1.0 + images * LEARNED_ROW_SECONDS * (0.8 + 0.2 * _size(shape))
+        each = LEARNED_IMAGE_SECONDS * (0.8 + 0.2 * _size(shape)) * (1 + spec.n_tasks / HEADS)
+        return 1.0 + dealing + each * different_images(spec.task, spec.settings, spec.n_tasks, spec.rows_per_task)
     ascent = preset.meta_kl
     steps = ascent.outer_steps * (1 if "agt" in spec.learn else 1 + ascent.inner_steps)
     in_step = ascent.tasks_per_step * ascent.pooled_tasks * 2 * spec.rows_per_task
     starts = preset.base_kernels.agt_starts if spec.learn == "learn_agt_mixture" else 1
-    return steps * starts * in_step * STEP_SECONDS * _size(shape) * preset.images.convolutions.upsample**2
+    return dealing + steps * starts * in_step * STEP_SECONDS * _size(shape) * preset.images.convolutions.upsample**2
 
 
-def image_memory(task: str, rows: int, tests: int, n_tasks: int, rows_per_task: int, at_once: int) -> int:
-    """Bytes of a worker: the data sets, the meta-tasks twice, and the test samples that are held together."""
-    shape = make_task(task).shape
-    assert shape is not None
-    pixels = math.prod(shape)
+def different_images(task: str, settings: Mapping[str, Any], n_tasks: int, rows: int) -> int:
+    """How many different images are expected in the class pairs of an official data set; a class's pairs share some."""
+    made = make_task(task, **settings)
+    assert isinstance(made, ImageTask)
+    if made.learned_from not in SOURCES or made.settings.get("lighting"):  # a light of its own in every pair
+        return 2 * n_tasks * rows
+    source = SOURCES[made.learned_from]
+    each = source.sizes[0] * TRAINING_SHARE / source.classes
+    met = 1 - (1 - min(rows / each, 1)) ** (2 * n_tasks / source.classes)
+    return round(source.classes * each * met)
+
+
+def image_memory(spec: SweepSpec, shape: Shape, at_once: int) -> int:
+    """Bytes of a worker: the data sets, the meta-tasks' images, Algorithm 1's graph, the test samples held together."""
+    pixels, n_tasks = math.prod(shape), max(spec.n_tasks)
+    preset = PRESETS[spec.preset].on(shape)
     files = 2 * 60_000 * CIFAR_PIXELS if pixels == CIFAR_PIXELS else 0
-    return files + 16 * n_tasks * rows_per_task * 2 * pixels + 16 * min(tests * rows * pixels, at_once)
+    images = different_images(spec.task, spec.settings, n_tasks, spec.rows_per_task)
+    learned = images * pixels * BYTES
+    if preset.warm_start is not None:
+        learned += images * n_tasks  # a label for every task
+    elif preset.meta_kl.second_order:
+        graph = round(GRAPH_BYTES * 2 * spec.rows_per_task * _size(shape))
+        learned = max(learned, learned // 2 + graph)
+    if "MMD-D w/ AC" in spec.methods:  # it keeps the rows of all tasks
+        learned += 3 * 4 * 2 * n_tasks * spec.rows_per_task * pixels
+    return files + learned + 16 * min(spec.tests * 2 * max(spec.m_te) * pixels, at_once)

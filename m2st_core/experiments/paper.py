@@ -14,7 +14,8 @@ Kind = Literal["power", "closeness", "tasks", "ablation", "type-I", "relatedness
 FIGURE_2 = ("Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D", "MMD-O", "C2ST-L", "C2ST-S", "ME", "SCF")
 TABLE_3 = ("Meta-MKL", "Meta-MKL-A", "Meta-KL", "AGT-MKL", "AGT-MKL-A", "AGT-KL", "Meta-MKL-SI")
 TABLE_4 = ("Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D w/ AC", "MMD-D", "MMD-O")
-FEWER_PAIRS = 100
+CLASS_PAIRS = {"cifar10": 45, "cifar100": 4950}
+QUICK_PAIRS = 100
 SIZES = (50, 80, 100, 120, 150, 200, 250)
 QUICK_SIZES = (50, 100, 200)
 
@@ -43,7 +44,9 @@ def _pair(**settings: Any) -> tuple[SweepSpec, SweepSpec]:
     chosen: dict[str, Any] = {"m_te": SIZES, "repeats": 20, "tests": 100} | settings
     full = SweepSpec(**chosen)
     sizes = tuple(m for m in full.m_te if m in QUICK_SIZES) or full.m_te
-    return full.with_(repeats=2, tests=20, n_permutations=99, m_te=sizes, m_tr=full.m_tr[:1]), full
+    tasks = tuple(min(n, QUICK_PAIRS) for n in full.n_tasks) if full.task.startswith("cifar") else full.n_tasks
+    quick = full.with_(repeats=2, tests=20, n_permutations=99, m_te=sizes, m_tr=full.m_tr[:1], n_tasks=tasks)
+    return quick, full
 
 
 def _sweep(name: str, title: str, kind: Kind, note: str = "", **settings: Any) -> PaperExperiment:
@@ -53,14 +56,14 @@ def _sweep(name: str, title: str, kind: Kind, note: str = "", **settings: Any) -
 def _images(
     number: int, title: str, task: str, methods: tuple[str, ...] = FIGURE_2, m_tr: tuple[int, ...] = (100, 200)
 ) -> PaperExperiment:
-    """CIFAR: all 45 class pairs of CIFAR-10, or as many of CIFAR-100's 4,950 as fit into memory, 100 images each."""
+    """CIFAR: all 45 class pairs of CIFAR-10, or all 4,950 of CIFAR-100 (quick: 100 of them), 100 images each."""
     return _sweep(
         f"table{number}",
         f"Table {number}: {title}",
         "images",
         task=task,
         methods=methods,
-        n_tasks=(FEWER_PAIRS if task.endswith("via-cifar100") else 45,),
+        n_tasks=(CLASS_PAIRS["cifar100" if task.endswith("via-cifar100") else "cifar10"],),
         rows_per_task=100,
         m_tr=m_tr,
         m_te=(200, 500, 900),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -17,17 +17,19 @@ from m2st_core.tasks.meta import MetaSample
 SHARED_FIRST = 3.0  # log-likelihood by which directions without a shared one must do better: they are easily confused
 CHUNK_ELEMENTS = 2**23  # numbers of features held at once
 
+RawFeatures = Callable[[Tensor], Tensor]
+"""Of rows, before anything is aligned: (R, n, d) → (R, n, Q)."""
+
 
 @torch.no_grad()
-def align(
-    candidate: MetaFeatures, meta: MetaSample, settings: WarmStart, streams: Sequence[Streams]
-) -> dict[str, Tensor]:
-    """The candidate's leading directions and their prior, with the tasks' common direction singled out or not."""
-    by_rows = meta.rows.shape[1] < FEWEST_TASKS
+def align(raw: RawFeatures, meta: MetaSample, settings: WarmStart, streams: Sequence[Streams]) -> dict[str, Tensor]:
+    """The leading directions of raw features and their prior, with the tasks' common direction singled out or not."""
+    tasks = meta.where.shape[1]
+    by_rows = tasks < FEWEST_TASKS
     halves = meta.hold_out(0.5, [stream.torch("held-out rows") for stream in streams]) if by_rows else ()
-    (found, *parts), middle = differences(candidate, [meta, *halves])
-    freedom = meta.sizes.sum(dim=1) - 2 * meta.rows.shape[1]
-    white, whiten = found.whitened(settings.ridge * candidate.transform.shape[1] / freedom.clamp(min=1)[:, None])
+    (found, *parts), middle = differences(raw, [meta, *halves])
+    freedom = meta.sizes.sum(dim=1) - 2 * tasks
+    white, whiten = found.whitened(settings.ridge * middle.shape[-1] / freedom.clamp(min=1)[:, None])
     if by_rows:
         one, other = (replace(white, means=part.means @ whiten, noise=part.noise) for part in parts)
         folds = [(one, other), (other, one)]
@@ -70,22 +72,21 @@ def finish(
     return features, choices | {name: float(value.mean()) for name, value in decided.items()}
 
 
-def differences(features: MetaFeatures, parts: Sequence[MetaSample]) -> tuple[list[Differences], Tensor]:
+def differences(raw_features: RawFeatures, parts: Sequence[MetaSample]) -> tuple[list[Differences], Tensor]:
     """What each part (the same rows, other weights) shows in raw features, and their centre (R, 1, Q).
 
     The covariance is that within the samples of the first part. Rows are walked some tasks at a time.
     """
     meta = parts[0]
-    repeats, tasks, longest, _ = meta.rows.shape
-    size = features.transform.shape[1]
+    repeats, tasks, longest = meta.where.shape
+    size = raw_features(meta.rows[:, :1]).shape[-1]
     covariance = meta.x_weight.new_zeros(repeats, size, size)
     step = max(1, CHUNK_ELEMENTS // (repeats * longest * size))
     means: list[list[Tensor]] = [[] for _ in parts]
     centres = []
     for start in range(0, tasks, step):
         chunk = slice(start, start + step)
-        rows = meta.rows[:, chunk]
-        raw = features.raw(rows.flatten(1, 2)).reshape(repeats, -1, longest, size)
+        raw = raw_features(meta.take(meta.where[:, chunk].flatten(1))).reshape(repeats, -1, longest, size)
         for found, part in zip(means, parts, strict=True):
             weight = part.x_weight[:, chunk] - part.y_weight[:, chunk]
             found.append((weight[..., None, :].to(raw) @ raw)[..., 0, :].double())

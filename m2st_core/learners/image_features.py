@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -21,11 +20,10 @@ from m2st_core.device import map_threads
 from m2st_core.kernels.features import Units
 from m2st_core.kernels.images import CNN
 from m2st_core.learners.alignment import align, finish
-from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures
+from m2st_core.learners.meta_features import ROWS_AT_ONCE, ImageFeatures, MetaFeatures
 from m2st_core.learners.network import make_cnn
 from m2st_core.presets import WarmStart
 from m2st_core.rng import Streams
-from m2st_core.tasks.arrays import hash_rows
 from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import Progress
 
@@ -53,14 +51,8 @@ def part_images(meta: MetaSample, settings: WarmStart, streams: Sequence[Streams
         raise ValueError(
             f"A sample of a meta-task has {smallest} images. Bring at least {needed} in each, or leave small ones out."
         )
-    kept, fresh = meta.hold_out(share, [s.torch("fresh images") for s in streams], _same_images(meta))
+    kept, fresh = meta.hold_out(share, [s.torch("fresh images") for s in streams], together=True)
     return Parts(kept, fresh)
-
-
-def _same_images(meta: MetaSample) -> Tensor:
-    """A number for each different row: (R, T, L)."""
-    found = [np.unique(hash_rows(rows.flatten(0, 1).cpu().numpy()), return_inverse=True)[1] for rows in meta.rows]
-    return torch.from_numpy(np.stack(found)).reshape(meta.rows.shape[:-1])
 
 
 def fit_image_features(
@@ -68,15 +60,15 @@ def fit_image_features(
 ) -> tuple[MetaFeatures, dict[str, float]]:
     """ψ of tasks of images, and what held-out images decided."""
     assert settings.convolutions is not None
-    parts, numbers = part_images(meta, settings, streams), _same_images(meta)
+    parts = part_images(meta, settings, streams)
     networks: list[CNN] = []
     choices: dict[str, float] = {}
     for repeat, stream in enumerate(streams):
-        lessons = [_lesson(part, numbers, repeat) for part in parts]
-        network, choices = _train(lessons[0], lessons[1], settings, stream, progress)
+        network, choices = _train(parts, repeat, settings, stream, progress)
         networks.append(network)
     features = ImageFeatures(_stack(networks), 0)
-    offer = align(features, parts.fresh, settings, streams)
+    seen = parts.fresh.with_rows(features.raw(meta.rows))
+    offer = align(nn.Identity(), seen, settings, streams)
     aligned = ImageFeatures(features.network, settings.leading)
     aligned.whiten = offer["whiten"]
     return finish(aligned, offer, choices)
@@ -92,37 +84,47 @@ def _stack(networks: Sequence[CNN]) -> CNN:
 
 
 class Lesson(NamedTuple):
-    """Different images (U, d), and which tasks have them in x (1), in y (0) or not at all (nan): (U, T)."""
+    """Different images (U, d), and which tasks have them in x (1), in y (0) or not at all (−1): (U, T)."""
 
     images: Tensor
     labels: Tensor
 
+    def units(self) -> Units:
+        """Mean and standard deviation of all pixels together."""
+        parts, count = self.images.split(ROWS_AT_ONCE), self.images.numel()
+        mean = torch.stack([part.sum(dtype=torch.float64) for part in parts]).sum() / count
+        squares = torch.stack([(part.double() - mean).square().sum() for part in parts]).sum()
+        return Units(mean.reshape(1, 1, 1), (squares / (count - 1)).sqrt().clamp(min=1e-6).reshape(1, 1, 1))
 
-def _lesson(part: MetaSample, numbers: Tensor, repeat: int) -> Lesson:
-    inside = (part.x_weight + part.y_weight > 0)[repeat]
-    different, index = numbers[repeat][inside.cpu()].unique(return_inverse=True)
-    rows = part.rows[repeat][inside]
-    images = rows.new_zeros(len(different), rows.shape[-1], dtype=torch.float32)
-    index = index.to(rows.device)
-    images[index] = rows.float()
-    labels = torch.full((len(different), len(part.names)), torch.nan, device=rows.device)
-    task = torch.arange(len(part.names), device=rows.device)[:, None].expand_as(inside)[inside]
-    labels[index, task] = (part.x_weight > 0)[repeat][inside].float()
-    return Lesson(images, labels)
+    def normalise(self, network: CNN) -> None:
+        """From now on the images are in the network's units."""
+        for part in self.images.split(ROWS_AT_ONCE):
+            part.copy_(network.normalise(part)[0])
+
+
+def _lesson(part: MetaSample, repeat: int) -> Lesson:
+    inside = part.inside[repeat]
+    numbers, index = part.where[repeat][inside].unique(return_inverse=True)
+    labels = torch.full((len(numbers), len(inside)), -1, dtype=torch.int8, device=index.device)
+    task = torch.arange(len(inside), device=index.device)[:, None].expand_as(inside)[inside]
+    labels[index, task] = (part.x_weight > 0)[repeat][inside].to(torch.int8)
+    return Lesson(part.rows[repeat][numbers].float(), labels)
 
 
 def _train(
-    lesson: Lesson, held_out: Lesson, settings: WarmStart, stream: Streams, progress: Progress | None
+    parts: Parts, repeat: int, settings: WarmStart, stream: Streams, progress: Progress | None
 ) -> tuple[CNN, dict[str, float]]:
     """The network after the epoch at which held-out images were told apart best; its normalisation is fixed then."""
     training, convolutions = settings.training, settings.convolutions
     assert convolutions is not None
+    lesson, held_out = (_lesson(part, repeat) for part in parts)
     network = make_cnn(convolutions, [stream.torch("first weights")]).to(lesson.images.device)
-    deviation, mean = torch.std_mean(lesson.images.double())
-    network.measure_in(Units(mean.reshape(1, 1, 1), deviation.clamp(min=1e-6).reshape(1, 1, 1)))
+    network.measure_in(lesson.units())
     heads = nn.Parameter(network.weight.new_zeros(network.features + 1, lesson.labels.shape[1]))
     learned = [*network.parameters(), heads]
-    lesson, held_out = (Lesson(network.normalise(part.images)[0].float(), part.labels) for part in (lesson, held_out))
+    rounded, rounded_heads = copy.deepcopy(network).float(), nn.Parameter(heads.detach().float())
+    lesson.normalise(network)
+    held_out.normalise(network)
     count = len(lesson.images)
     batches = -(-count // training.batch)
     passes = -(-FEWEST_STEPS // batches)
@@ -133,16 +135,17 @@ def _train(
     for epoch in range(1, training.epochs + 1):
         orders = [torch.randperm(count, generator=draw).split(training.batch) for _ in range(passes)]
         for batch in chain(*orders):
-            gradients = _gradients(network, heads, lesson, batch, training.shift, draw)
+            gradients = batch_gradients(rounded, rounded_heads, lesson, batch, training.shift, draw)
             for parameter, value in zip(learned, gradients, strict=True):
                 parameter.grad = value
             optimiser.step()
             schedule.step()
+            for single, parameter in zip([*rounded.parameters(), rounded_heads], learned, strict=True):
+                single.data.copy_(parameter.data)
         if epoch % training.check_every == 0 or epoch == training.epochs:
             candidate = copy.deepcopy(network)
             candidate.freeze(lesson.images[:FREEZING_IMAGES])
-            with torch.no_grad():
-                found = float(_loss(candidate, heads, *held_out))
+            found = _mean_loss(candidate, heads, held_out)
             if found < lowest or not chosen:
                 best, lowest, chosen = candidate, found, epoch
             elif epoch > chosen + training.patience:
@@ -156,14 +159,28 @@ def _loss(network: CNN, heads: Tensor, images: Tensor, labels: Tensor) -> Tensor
     """The mean cross-entropy of all heads (features + 1, T) on those images that their tasks have."""
     features = functional.leaky_relu(network(images[None])[0])
     logits = features @ heads[:-1].float() + heads[-1].float()
-    inside = ~labels.isnan()
-    return functional.binary_cross_entropy_with_logits(logits[inside], labels[inside])
+    inside = labels >= 0
+    return functional.binary_cross_entropy_with_logits(logits[inside], labels[inside].float())
 
 
-def _gradients(
+@torch.no_grad()
+def _mean_loss(network: CNN, heads: Tensor, lesson: Lesson) -> float:
+    """The same of all images, some at a time; the network's normalisation is fixed."""
+    total, count = 0.0, 0
+    for images, labels in zip(*(part.split(ROWS_AT_ONCE) for part in lesson), strict=True):
+        inside = int((labels >= 0).sum())
+        total += inside * float(_loss(network, heads, images, labels))
+        count += inside
+    return total / count
+
+
+def batch_gradients(
     network: CNN, heads: nn.Parameter, lesson: Lesson, batch: Tensor, shift: int, draw: torch.Generator
 ) -> list[Tensor]:
-    """The gradient of a batch's loss by all parameters, in chunks that threads share and whose sum has one order."""
+    """The gradient of a batch's loss by all parameters, in chunks that threads share and whose sum has one order.
+
+    The network and the heads are in float32, in which convolutions are done; the sum is in float64.
+    """
     shape = network.shape
     shift = min(shift, min(shape[1:]) // 4)
     chunks = [chunk.to(lesson.images.device) for chunk in batch.split(CHUNK)]
@@ -176,7 +193,7 @@ def _gradients(
             return list(torch.autograd.grad(value * (len(chunk) / len(batch)), [*network.parameters(), heads]))
 
     found = map_threads(gradient, range(len(chunks)))
-    return [torch.stack(parts).sum(dim=0) for parts in zip(*found, strict=True)]
+    return [torch.stack(parts).sum(dim=0, dtype=torch.float64) for parts in zip(*found, strict=True)]
 
 
 def _moved(images: Tensor, shape: tuple[int, int, int], move: Sequence[int]) -> Tensor:

@@ -90,7 +90,7 @@ def learn_rows(
     """MMD-D w/ AC: all rows of all tasks, without labels."""
     if meta.rows.shape[0] != 1:
         raise ValueError("MMD-D w/ AC learns from one repeat at a time.")
-    return Knowledge(rows=meta.rows[0][(meta.x_weight + meta.y_weight > 0)[0]][None])
+    return Knowledge(rows=meta.take_inside()[None])
 
 
 def learn_meta_kl(
@@ -119,7 +119,7 @@ def learn_agt_mkl(
     meta: MetaSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
     """AGT-MKL: the same from AGT-KL's start, or from several independent ones, one for each base kernel."""
-    starts = min(preset.base_kernels.agt_starts, meta.rows.shape[1])
+    starts = min(preset.base_kernels.agt_starts, len(meta.names))
     if starts == 1:
         known = learn_agt_kl(meta, preset, streams, part_of(progress, 0, 0.9))
     else:
@@ -153,7 +153,7 @@ def _learn_kernel(
 
 def _deep_start(meta: MetaSample, preset: Preset, streams: Sequence[Streams]) -> DeepKernel:
     """A fresh deep kernel, one per repeat."""
-    rows = meta.rows.flatten(1, 2)
+    rows = meta.rows
     network = make_network(rows, preset.meta_network, streams)
     if preset.meta_network.as_published:
         u = torch.stack([torch.rand(3, generator=s.torch("first widths"), dtype=torch.float64) for s in streams]).T
@@ -168,8 +168,8 @@ def _with_base_kernels(
     """One kernel for each of a few random tasks, from θ, which they replace; the warm start adds the aggregate."""
     settings, repeats = preset.base_kernels, meta.rows.shape[0]
     assert known.kernel is not None
-    count = min(settings.tasks, meta.rows.shape[1])
-    orders = [torch.randperm(meta.rows.shape[1], generator=stream.torch("base tasks"))[:count] for stream in streams]
+    count = min(settings.tasks, len(meta.names))
+    orders = [torch.randperm(len(meta.names), generator=stream.torch("base tasks"))[:count] for stream in streams]
     which = torch.stack(orders).to(meta.rows.device)  # R x K
     names = tuple(meta.names[int(task)] for task in which[0])
     if settings.ascent is None:

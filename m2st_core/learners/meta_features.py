@@ -149,7 +149,7 @@ def evidence_related(features: MetaFeatures, target: TargetView) -> Tensor:
 @torch.no_grad()
 def shrunk_heads(features: MetaFeatures, meta: MetaSample) -> Tensor:
     """E[δ_i | d_i] = s/(s+τ_i)·d_i of every task, from all its rows: (R, T, Q)."""
-    psi = features(meta.rows)
+    psi = meta.with_rows(features(meta.rows)).take(meta.where)
     d = torch.einsum("rtl,rtlq->rtq", meta.x_weight - meta.y_weight, psi)
     noise = (meta.x_weight.square() + meta.y_weight.square()).sum(dim=-1)[..., None]
     prior = features.prior[:, None]

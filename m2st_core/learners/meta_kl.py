@@ -100,7 +100,7 @@ def fit_meta_kernel(
     Query rows come from ``query_meta``, the same tasks with other rows, or else are split off ``meta``'s. With held-out
     tasks, the kernel is kept as it was when they did best.
     """
-    repeats, tasks = meta.rows.shape[:2]
+    repeats, tasks = meta.where.shape[:2]
     used = max(1, int(tasks * settings.task_share))
     held = int(used * settings.held_out_tasks) if used > 1 else 0
     orders = [torch.randperm(used, generator=stream.torch("held-out tasks")) for stream in streams]
@@ -223,8 +223,8 @@ def adaptation_scores(
 ) -> dict[int, float]:
     """The criterion of at most 50 tasks' query rows, after each of these numbers of steps on their support rows."""
     generators = [stream.torch("choice of adaptation") for stream in streams]
-    repeats, tasks = support.rows.shape[0], min(support.rows.shape[1], JUDGES)
-    orders = [torch.randperm(support.rows.shape[1], generator=generator)[:tasks] for generator in generators]
+    repeats, tasks = len(support.rows), min(len(support.names), JUDGES)
+    orders = [torch.randperm(len(support.names), generator=generator)[:tasks] for generator in generators]
     which = torch.stack(orders).to(support.rows.device)
     learning, _ = support.draw_pairs(which, 1.0, generators)
     _, judging = query.draw_pairs(which, 0.0, generators)

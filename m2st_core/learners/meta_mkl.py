@@ -27,6 +27,7 @@ from m2st_core.types import Progress, TwoSample
 
 LEAST_SHARE = 0.2  # of the aggregate, among the meta-tasks' kernels
 TASK_THRESHOLD = 2.0  # null deviations that a single task's MMD² must exceed: the aggregate has their common part
+JUDGES = 500  # tasks that choose λ
 RELATED_ODDS = 2.0  # that a target is like its meta-tasks, before any of its rows is seen
 
 
@@ -196,22 +197,22 @@ def fit_deep_with_rows(
 def choose_regularisation(known: Knowledge, meta: MetaSample, preset: Preset, streams: Sequence[Streams]) -> Knowledge:
     """λ of β: the one whose mixtures, learned on the tasks' training rows, do best on their held-out rows.
 
-    The score is the ratio of means, mean MMD²/√(mean σ̂²), over all tasks, each a target of its own. If the aggregate
-    alone does better than any, β is not learned.
+    The score is the ratio of means, mean MMD²/√(mean σ̂²), over at most 500 tasks, each a target of its own. If the
+    aggregate alone does better than any, β is not learned.
     """
     candidates = preset.base_kernels.regularisations
     known.choices |= {"λ of β": candidates[0], "β is learned": 1.0}
     if len(candidates) == 1 or preset.warm_start is None:
         return known
+    assert known.features is not None and known.base is not None
     meta = part_images(meta, preset.warm_start, streams).fresh
-    kept, aside = meta.hold_out(preset.warm_start.held_out, [stream.torch("held-out rows") for stream in streams])
-    tasks = meta.rows.shape[1]
-    which = torch.arange(tasks, device=meta.rows.device)[None]
+    kept, aside = known.features.view(meta, preset.warm_start, streams)
+    orders = [torch.randperm(len(meta.names), generator=stream.torch("tasks that choose λ")) for stream in streams]
+    which = torch.stack(orders)[:, :JUDGES].sort(dim=1).values.to(meta.rows.device)
     generators = [stream.torch("choice of λ") for stream in streams]
     learning, _ = kept.draw_pairs(which, 1.0, generators)
     _, judging = aside.draw_pairs(which, 0.0, generators)
-    children = [stream.child(f"task {task}") for stream in streams for task in range(tasks)]
-    bank = base_bank(known, torch.cat([learning.x, learning.y], dim=1), preset, children, generic=False)
+    bank = KernelBank((Family(known.base, known.base_names, 1 / len(known.base_names)),))
     seen, fresh = (kernel_terms(bank, rows) for rows in (learning, judging))
     complete = judging.inside.sum(dim=-1) > 1
     if not bool(complete.any()):  # too few rows to judge by

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -75,9 +75,8 @@ def relatedness(
     chosen = torch.randperm(len(tasks.names), generator=streams.torch("tasks"))[:max_tasks].sort().values
     names = tuple(tasks.names[int(index)] for index in chosen)
     goal = _halves(stack_repeats([[own]], ("target",)), streams.child("target"), place)
-    others = _halves(
-        MetaSample(tasks.rows[:, chosen], tasks.x_weight[:, chosen], tasks.y_weight[:, chosen], names), streams, place
-    )
+    some = {part: getattr(tasks, part)[:, chosen] for part in ("where", "x_weight", "y_weight")}
+    others = _halves(replace(tasks, names=names, **some), streams, place)
     with one_thread_per_operation():
         kernel = _climb(goal[0], others[0], restarts, steps, streams, part_of(progress, 0, 0.7))
         found = [
@@ -96,12 +95,12 @@ def _climb(
     goal: MetaSample, others: MetaSample, restarts: int, steps: int, streams: Streams, progress: Progress | None
 ) -> DeepKernel:
     """A kernel for every task and restart, batch (tasks·restarts), that maximises the squared difference of Ĵ."""
-    count = others.rows.shape[1] * restarts
+    count = len(others.names) * restarts
     children = [streams.child(f"kernel {index}") for index in range(count)]
-    everything = goal.rows[0, 0][(goal.x_weight + goal.y_weight)[0, 0] > 0]
+    everything = goal.take_inside()
     kernel = start_deep(everything.expand(count, -1, -1), PRESETS["recommended"].on(goal.shape), children)
     generator = [streams.torch("batches")]
-    which = torch.arange(others.rows.shape[1], device=others.rows.device).repeat_interleave(restarts)[None]
+    which = torch.arange(len(others.names), device=others.rows.device).repeat_interleave(restarts)[None]
 
     def difference() -> Tensor:
         values = []
@@ -122,7 +121,7 @@ def _differences(
     kernel: DeepKernel, goal: MetaSample, others: MetaSample, restarts: int, progress: Progress | None
 ) -> np.ndarray:
     """|Ĵ(target) − Ĵ(task)| of every kernel on all rows: (tasks, restarts)."""
-    tasks = others.rows.shape[1]
+    tasks = len(others.names)
     pairs = [_pair(others, task) for task in range(tasks)]
     own = _pair(goal, 0)
 
@@ -140,7 +139,7 @@ def _differences(
 
 def _pair(meta: MetaSample, task: int) -> TwoSample:
     """A task's rows, as many of x as of y."""
-    x, y = (meta.rows[0, task][weight[0, task] > 0] for weight in (meta.x_weight, meta.y_weight))
+    x, y = (meta.rows[0, meta.where[0, task][weight[0, task] > 0]] for weight in (meta.x_weight, meta.y_weight))
     count = min(len(x), len(y))
     return TwoSample(x[:count], y[:count])
 

@@ -44,7 +44,7 @@ def fit_features(
     best = None
     for step, (width, margin) in enumerate(zip(settings.widths, settings.margins, strict=True)):
         candidate = FourierFeatures(units, drawn.to(meta.rows) * (2 / (width * median)).sqrt()[:, None, None], 0)
-        offer = align(candidate, meta, settings, streams)
+        offer = align(candidate.raw, meta, settings, streams)
         offer["frequencies"] = candidate.frequencies
         offer["width"] = torch.full_like(offer["evidence"], width)
         best = offer if best is None else better(offer, best, margin)
@@ -57,10 +57,10 @@ def fit_features(
 
 def _units(meta: MetaSample) -> Units:
     """Mean and standard deviation of all meta-rows, per repeat and column: (R, 1, d) each."""
-    inside = (meta.x_weight + meta.y_weight > 0).to(meta.rows)[..., None]
+    inside, rows = meta.inside.to(meta.rows)[..., None], meta.take(meta.where)
     count = inside.sum(dim=(1, 2), keepdim=True)
-    centre = (meta.rows * inside).sum(dim=(1, 2), keepdim=True) / count
-    variance = ((meta.rows - centre).square() * inside).sum(dim=(1, 2), keepdim=True) / count
+    centre = (rows * inside).sum(dim=(1, 2), keepdim=True) / count
+    variance = ((rows - centre).square() * inside).sum(dim=(1, 2), keepdim=True) / count
     scale = torch.where(variance > 0, variance.sqrt(), torch.ones_like(variance))
     return Units(centre[:, 0], scale[:, 0])
 
@@ -69,7 +69,7 @@ def _median(meta: MetaSample, streams: Sequence[Streams]) -> Tensor:
     """The median squared distance of at most 500 meta-rows, in the units above: (R,)."""
     units, medians = _units(meta), []
     for repeat, stream in enumerate(streams):
-        rows = meta.rows[repeat][(meta.x_weight + meta.y_weight > 0)[repeat]]
+        rows = meta.take_inside(repeat)
         chosen = torch.randperm(len(rows), generator=stream.torch("median heuristic"))[:MEDIAN_ROWS]
         some = rows[chosen.to(rows.device)]
         medians.append(median_squared_distance(((some - units.centre[repeat]) / units.scale[repeat])[None]))

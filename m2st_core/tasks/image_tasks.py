@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar, Self
@@ -86,17 +87,37 @@ class ImageTask(Task):
         known = [images.classes[label] for label in np.unique(images.labels[~images.is_test])]
         return list(combinations(known, 2))
 
-    def meta_tasks(self, n_tasks: int, rows: int, streams: Streams) -> dict[str, TwoSample]:
+    def meta_tasks(self, n_tasks: int, rows: int, streams: Streams) -> ClassPairs:
         """Random pairs of classes, at most as many as there are, with this many images of each class."""
-        images, pairs = image_set(self.learned_from), self.pairs()
+        pairs = self.pairs()
         order = streams.numpy("order of pairs").permutation(len(pairs))[:n_tasks]
-        tasks = {}
-        for a, b in (pairs[index] for index in order):
-            generator = streams.numpy(f"pair {a} {b}")
-            dealt = [images.deal(images.to_meta(images.classes.index(name)), rows, generator, name) for name in (a, b)]
-            x, y = (torch.from_numpy(self.rows(images, where, generator)) for where in dealt)
-            tasks[f"{a} or {b}"] = TwoSample(x, y, self.shape)
-        return tasks
+        return ClassPairs(self, [pairs[index] for index in order], rows, streams)
+
+
+class ClassPairs(Mapping[str, TwoSample]):
+    """Meta-tasks by name, ``"cat or dog"``. A pair's images are dealt when it is asked for, always the same."""
+
+    def __init__(self, task: ImageTask, pairs: Sequence[tuple[str, str]], rows: int, streams: Streams) -> None:
+        self._task, self._rows, self._streams = task, rows, streams
+        self._pairs = {f"{a} or {b}": (a, b) for a, b in pairs}
+        self._images = image_set(task.learned_from)
+        known = dict.fromkeys(name for pair in pairs for name in pair)
+        self._pools = {name: self._images.to_meta(self._images.classes.index(name)) for name in known}
+        for name, pool in self._pools.items():
+            self._images.deal(pool, rows, streams.numpy("enough images"), name)
+
+    def __getitem__(self, name: str) -> TwoSample:
+        a, b = self._pairs[name]
+        generator = self._streams.numpy(f"pair {a} {b}")
+        dealt = [self._images.deal(self._pools[label], self._rows, generator, label) for label in (a, b)]
+        x, y = (torch.from_numpy(self._task.rows(self._images, where, generator)) for where in dealt)
+        return TwoSample(x, y, self._task.shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
 
 
 class TwoDataSets(ImageTask):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from m2st_core.rng import Streams
 from m2st_core.tasks.arrays import as_two_sample
@@ -16,6 +17,7 @@ from m2st_core.tasks.base import Task
 from m2st_core.tasks.digits import Digits
 from m2st_core.tasks.hdgm import HDGM
 from m2st_core.tasks.image_tasks import ImageTask
+from m2st_core.tasks.row_pool import RowPool
 from m2st_core.types import Shape, TwoSample
 
 
@@ -32,29 +34,49 @@ class PairedRows:
 class MetaSample:
     """T tasks of R repeats. Each task's rows are those of x, then those of y, then padding.
 
-    ``rows`` is (R, T, L, d). ``x_weight`` and ``y_weight``, (R, T, L), are 1/n_i on the task's rows of x, 1/m_i on
-    those of y, and 0 elsewhere, so that a weighted sum over rows is a mean and padding never counts. ``shape`` is that
-    of images.
+    ``rows`` is (R, U, d), and ``where`` (R, T, L) says which of them a task has in each place: tasks that share images
+    share rows. ``x_weight`` and ``y_weight``, (R, T, L), are 1/n_i in a task's places of x, 1/m_i in those of y, and 0
+    elsewhere, so that a weighted sum over places is a mean and padding never counts. ``shape`` is that of images.
     """
 
     rows: Tensor
+    where: Tensor
     x_weight: Tensor
     y_weight: Tensor
     names: tuple[str, ...]
     shape: Shape | None = None
 
+    @property
+    def inside(self) -> Tensor:
+        """Which places are no padding, nor held out: (R, T, L)."""
+        return (self.x_weight > 0) | (self.y_weight > 0)
+
+    @property
+    def sizes(self) -> Tensor:
+        """Rows of each task, both samples together: (R, T)."""
+        return self.inside.sum(dim=-1)
+
+    def take(self, where: Tensor) -> Tensor:
+        """The rows of these numbers: (R, …) → (R, …, d)."""
+        repeats = torch.arange(len(where), device=where.device)[:, None]
+        return self.rows[repeats, where.flatten(1)].reshape(*where.shape, self.rows.shape[-1])
+
+    def take_inside(self, repeat: int = 0) -> Tensor:
+        """All tasks' rows of a repeat, one after another: (n, d)."""
+        return self.rows[repeat][self.where[repeat][self.inside[repeat]]]
+
     def hold_out(
-        self, share: float, generators: Sequence[torch.Generator], same: Tensor | None = None
+        self, share: float, generators: Sequence[torch.Generator], together: bool = False
     ) -> tuple[MetaSample, MetaSample]:
         """The same tasks with this share of each sample's rows set aside, and with only those, at random.
 
-        A sample too small to give a row keeps all of them. Rows with the same number in ``same`` (R, T, L) go the same
-        way, also in different tasks.
+        A sample too small to give a row keeps all of them. If ``together``, a row that several tasks share is set aside
+        in all of them or in none.
         """
-        keys = torch.stack([torch.rand(self.rows.shape[1:3], generator=g, dtype=torch.float64) for g in generators])
-        if same is not None:
-            keys = keys.flatten(1).take_along_dim(same.flatten(1), dim=1).reshape(keys.shape)
-        keys = keys.to(self.rows.device)
+        keys = torch.stack([torch.rand(self.where.shape[1:], generator=g, dtype=torch.float64) for g in generators])
+        keys = keys.to(self.where.device)
+        if together:
+            keys = keys.flatten(1).take_along_dim(self.where.flatten(1), dim=1).reshape(keys.shape)
 
         def held(weight: Tensor) -> Tensor:
             inside = weight > 0
@@ -63,9 +85,8 @@ class MetaSample:
             return inside & (rank < count)
 
         aside = held(self.x_weight) | held(self.y_weight)
-        if same is not None:
-            aside = torch.stack([torch.isin(own, own[mark]) for own, mark in zip(same, aside.cpu(), strict=True)])
-            aside = aside.to(self.rows.device)
+        if together:
+            aside = torch.stack([torch.isin(own, own[mark]) for own, mark in zip(self.where, aside, strict=True)])
         (x_kept, x_aside), (y_kept, y_aside) = (
             (_means((weight > 0) & ~aside), _means((weight > 0) & aside)) for weight in (self.x_weight, self.y_weight)
         )
@@ -86,23 +107,23 @@ class MetaSample:
         support, the others to the query. ``pooled`` tasks in a row make one run.
         """
         repeats, count = which.shape
-        keys = torch.stack([torch.rand(count, self.rows.shape[2], generator=g) for g in generators]).to(which.device)
+        keys = torch.stack([torch.rand(count, self.where.shape[2], generator=g) for g in generators]).to(which.device)
         sides, sizes = [], []
         for weight in (self.x_weight, self.y_weight):
             inside = weight.take_along_dim(which[..., None], dim=1) > 0  # R x T x L
             sides.append(keys.where(inside, 2.0).argsort(dim=-1))
             sizes.append(inside.sum(dim=-1))
-        size = torch.minimum(*sizes).clamp(max=largest or self.rows.shape[2])  # R x T
+        size = torch.minimum(*sizes).clamp(max=largest or self.where.shape[2])  # R x T
         support = (size * support_share).long()
-        rows = self.rows.take_along_dim(which[..., None, None], dim=1)
+        where = self.where.take_along_dim(which[..., None], dim=1)
 
         def pick(start: Tensor, length: Tensor) -> PairedRows:
             positions = torch.arange(int(length.max()), device=which.device)
-            inside = (positions < length[..., None]).to(rows)  # R x T x c
-            ranks = (start[..., None] + positions).clamp(max=rows.shape[2] - 1)
+            inside = (positions < length[..., None]).to(self.rows)  # R x T x c
+            ranks = (start[..., None] + positions).clamp(max=where.shape[2] - 1)
             x, y = (
-                rows.take_along_dim(side.take_along_dim(ranks, dim=-1)[..., None], dim=-2).reshape(
-                    repeats * count // pooled, -1, rows.shape[-1]
+                self.take(where.take_along_dim(side.take_along_dim(ranks, dim=-1), dim=-1)).reshape(
+                    repeats * count // pooled, -1, self.rows.shape[-1]
                 )
                 for side in sides
             )
@@ -110,26 +131,21 @@ class MetaSample:
 
         return pick(torch.zeros_like(support), support), pick(support, size - support)
 
-    @property
-    def sizes(self) -> Tensor:
-        """Rows of each task, both samples together: (R, T)."""
-        return ((self.x_weight > 0) | (self.y_weight > 0)).sum(dim=-1)
-
     def repeated(self, times: int) -> MetaSample:
         """Every repeat this many times, one after another."""
-        rows, x_weight, y_weight = (
-            part.repeat_interleave(times, dim=0) for part in (self.rows, self.x_weight, self.y_weight)
-        )
-        return replace(self, rows=rows, x_weight=x_weight, y_weight=y_weight)
+        return self._changed(lambda part: part[:, None].expand(-1, times, *part.shape[1:]).flatten(0, 1))
 
     def with_rows(self, rows: Tensor) -> MetaSample:
-        """The same tasks described by other numbers: rows (R, T, L, ·)."""
+        """The same tasks, their rows described by other numbers: (R, U, ·)."""
         return replace(self, rows=rows)
 
     def to(self, device: torch.device) -> MetaSample:
         """The same tasks on another device."""
-        rows, x_weight, y_weight = (part.to(device) for part in (self.rows, self.x_weight, self.y_weight))
-        return replace(self, rows=rows, x_weight=x_weight, y_weight=y_weight)
+        return self._changed(lambda part: part.to(device))
+
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> MetaSample:
+        rows, where, x_weight, y_weight = map(change, (self.rows, self.where, self.x_weight, self.y_weight))
+        return replace(self, rows=rows, where=where, x_weight=x_weight, y_weight=y_weight)
 
 
 def _means(inside: Tensor) -> Tensor:
@@ -139,29 +155,41 @@ def _means(inside: Tensor) -> Tensor:
 
 
 def as_meta_sample(meta_tasks: Any) -> MetaSample:
-    """One repeat (R=1) from a list of (x, y) pairs, or a mapping of names to pairs, checked task by task."""
-    names, samples = zip(*_named(meta_tasks), strict=True)
-    return stack_repeats([samples], names)
+    """One repeat (R=1) from a list of (x, y) pairs, or a mapping of names to pairs, checked task by task.
+
+    Images that several tasks show are held once, and tasks are looked at one after another: a mapping that makes a pair
+    when asked for it needs no memory for the others.
+    """
+    names, pairs = _named(meta_tasks)
+    return stack_repeats([_checked(names, pairs)], names)
 
 
 def as_named_samples(meta_tasks: Any) -> dict[str, TwoSample]:
     """The same tasks by their names."""
-    return dict(_named(meta_tasks))
+    names, pairs = _named(meta_tasks)
+    return dict(zip(names, _checked(names, pairs), strict=True))
 
 
-def _named(meta_tasks: Any) -> list[tuple[str, TwoSample]]:
-    """Names and samples, checked task by task; images in float32."""
+def _named(meta_tasks: Any) -> tuple[tuple[str, ...], Iterable[Any]]:
+    """Names and pairs; the latter are not looked at."""
+    pairs: Iterable[Any]
     if isinstance(meta_tasks, Mapping):
-        named = [(str(name), pair) for name, pair in meta_tasks.items()]
+        names, pairs = tuple(map(str, meta_tasks)), meta_tasks.values()
     else:
         try:
-            named = [(f"task {index + 1}", pair) for index, pair in enumerate(meta_tasks)]
+            pairs = tuple(meta_tasks)
         except TypeError:
             raise ValueError("meta_tasks must be a list of (x, y) pairs, or a mapping of names to pairs.") from None
-    if not named:
+        names = tuple(f"task {index + 1}" for index, _ in enumerate(pairs))
+    if not names:
         raise ValueError("meta_tasks is empty. Bring at least one related pair of samples, or use MMD-FUSE.")
-    found: list[tuple[str, TwoSample]] = []
-    for name, pair in named:
+    return names, pairs
+
+
+def _checked(names: Sequence[str], pairs: Iterable[Any]) -> Iterator[TwoSample]:
+    """The samples one by one, images in float32."""
+    first: TwoSample | None = None
+    for name, pair in zip(names, pairs, strict=True):
         try:
             x, y = pair
         except (TypeError, ValueError):
@@ -171,35 +199,31 @@ def _named(meta_tasks: Any) -> list[tuple[str, TwoSample]]:
         except ValueError as error:
             raise ValueError(f"Meta-task {name!r}: {error}") from None
         sample = replace(sample, shape=pair.shape) if isinstance(pair, TwoSample) else sample
-        found.append((name, sample.to(torch.float32) if sample.shape else sample))
-        shape, first_shape = sample.shape, found[0][1].shape
-        if shape != first_shape:
-            shapes = f"{shape or 'no images'} and {named[0][0]!r} has {first_shape or 'no images'}"
+        first = sample if first is None else first
+        if sample.shape != first.shape:
+            shapes = f"{sample.shape or 'no images'} and {names[0]!r} has {first.shape or 'no images'}"
             raise ValueError(f"Meta-task {name!r} has {shapes} (channels, height, width). Give all the same shape.")
-        columns, first = found[-1][1].x.shape[1], found[0][1].x.shape[1]
-        if columns != first:
-            raise ValueError(f"Meta-task {name!r} has {columns} columns and {named[0][0]!r} has {first}.")
-    return found
+        columns = sample.x.shape[1], first.x.shape[1]
+        if columns[0] != columns[1]:
+            raise ValueError(f"Meta-task {name!r} has {columns[0]} columns and {names[0]!r} has {columns[1]}.")
+        yield sample.to(torch.float32) if sample.shape else sample
 
 
-def stack_repeats(repeats: Sequence[Sequence[TwoSample]], names: tuple[str, ...]) -> MetaSample:
+def stack_repeats(repeats: Sequence[Iterable[TwoSample]], names: tuple[str, ...]) -> MetaSample:
     """R repeats of T tasks, padded to the longest."""
-    longest = max(sum(sample.sizes) for samples in repeats for sample in samples)
-    first = repeats[0][0].x
-    rows = first.new_zeros(len(repeats), len(names), longest, first.shape[-1])
-    x_weight, y_weight = (rows.new_zeros(rows.shape[:-1], dtype=torch.float64) for _ in range(2))
-    for r, samples in enumerate(repeats):
-        for t, sample in enumerate(samples):
-            n, m = sample.sizes
-            rows[r, t, : n + m] = sample.pooled
-            x_weight[r, t, :n] = 1 / n
-            y_weight[r, t, n : n + m] = 1 / m
-    return MetaSample(rows, x_weight, y_weight, names, repeats[0][0].shape)
+    pools = [RowPool(samples) for samples in repeats]
+    longest = max(sum(sizes) for pool in pools for sizes in pool.sizes)
+    rows, where = zip(*(pool.stacked(longest) for pool in pools), strict=True)
+    sizes = torch.tensor([pool.sizes for pool in pools])[..., None]  # R x T x 2 x 1
+    places = torch.arange(longest)
+    x, y = places < sizes[:, :, 0], (places >= sizes[:, :, 0]) & (places < sizes.sum(dim=2))
+    together = pad_sequence(list(rows), batch_first=True) if len(rows) > 1 else rows[0][None]
+    return MetaSample(together, torch.stack(where), _means(x), _means(y), names, pools[0].shape)
 
 
 def related_tasks(
     task: Task, *, closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, seed: int = 0
-) -> dict[str, TwoSample]:
+) -> Mapping[str, TwoSample]:
     """Meta-tasks like a target: its strength θ is replaced by θ_i = (θ − 0.1 − C) + 0.1·i/N, i = 1 … N.
 
     For HDGM with Δ=0.7 these are the paper's. For digits they are pairs of the digits that the target does not show,
@@ -241,4 +265,4 @@ def hdgm_meta_tasks(
     closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, *, seed: int = 0
 ) -> dict[str, TwoSample]:
     """The paper's synthetic meta-tasks: HDGM(Δ_i), Δ_i = (0.6−C) + 0.1·i/N, with this many rows per sample."""
-    return related_tasks(HDGM(delta=0.7), closeness=closeness, n_tasks=n_tasks, rows=rows, seed=seed)
+    return dict(related_tasks(HDGM(delta=0.7), closeness=closeness, n_tasks=n_tasks, rows=rows, seed=seed))

@@ -166,7 +166,6 @@ def meta_train(
     check_preset(spec, settings)
     assert spec.learn is not None
     meta = as_meta_sample(meta_tasks)
-    inside = (meta.x_weight + meta.y_weight > 0)[0]
     with one_thread_per_operation():
         streams = [Streams(seed).child("meta-training")]
         knowledge = spec.learn(meta.to(resolve_device(device)), settings.on(meta.shape), streams, progress)
@@ -177,7 +176,7 @@ def meta_train(
         task_names=meta.names,
         columns=meta.rows.shape[-1],
         knowledge=knowledge,
-        row_hashes=np.unique(hash_rows(meta.rows[0][inside].numpy())),
+        row_hashes=np.unique(hash_rows(meta.rows[0].numpy())[meta.where[0][meta.inside[0]]]),
         shape=meta.shape,
     )
 

@@ -1,6 +1,7 @@
 import pytest
 
 from m2st_core.experiments.cost import predict
+from m2st_core.experiments.image_cost import different_images
 from m2st_core.experiments.paper import PAPER
 from m2st_core.experiments.spec import LIMIT, SpecError, SweepSpec
 from m2st_core.experiments.store import as_rows
@@ -102,3 +103,20 @@ def test_the_cost_of_images_grows_with_what_is_asked():
     assert predict(spec.with_(repeats=10)).seconds == pytest.approx(cost.seconds / 2)
     assert predict(SweepSpec(task="digits-shift")).seconds < predict(SweepSpec(task="cifar10-shift")).seconds
     assert predict(SweepSpec()).gpu_seconds is None
+
+
+def test_tables_learned_from_cifar100_use_all_its_class_pairs_and_fit_into_memory():
+    for name, pairs in (("table1", 45), ("table2", 45), ("table4", 45), ("table7", 4950), ("table8", 4950)):
+        quick, full = (PAPER[name].spec(scale) for scale in ("quick", "full"))
+        assert full.n_tasks == (pairs,) and quick.n_tasks == (min(pairs, 100),)
+        assert all(predict(full.with_(preset=preset)).memory_bytes < 4 * 2**30 for preset in ("recommended", "paper"))
+    few, all_pairs = (predict(PAPER["table7"].spec("full").with_(n_tasks=(n,))) for n in (100, 4950))
+    assert all_pairs.seconds > few.seconds and all_pairs.memory_bytes > few.memory_bytes
+
+
+def test_class_pairs_share_images():
+    """Of CIFAR-10 few do; of CIFAR-100 every image is in some pair. In varying light no two images are the same."""
+    assert different_images("cifar10-shift", {}, 1, 100) == pytest.approx(200, rel=0.05)
+    assert 8000 < different_images("cifar10-shift", {}, 45, 100) < 9000
+    assert different_images("cifar100-shift", {}, 4950, 100) == 50_000
+    assert different_images("cifar100-shift", {"lighting": 0.5}, 4950, 100) == 990_000

@@ -9,6 +9,7 @@ from torch.func import grad
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels import DeepKernel, GaussianKernel
 from m2st_core.kernels.base import map_tensors
+from m2st_core.learners import image_features
 from m2st_core.learners.companions import beside_generic, generic_families
 from m2st_core.learners.image_features import fit_image_features, part_images
 from m2st_core.learners.kernels import same_distances
@@ -43,9 +44,7 @@ def learned():
 def test_an_image_teaches_the_network_or_is_fresh_in_all_tasks_alike():
     meta = as_meta_sample(pairs())
     teaching, fresh = part_images(meta, WARM, [Streams(3)])
-    seen, unseen = (
-        {tuple(row.tolist()) for row in meta.rows[(part.x_weight + part.y_weight) > 0]} for part in (teaching, fresh)
-    )
+    seen, unseen = ({tuple(row.tolist()) for row in part.take_inside()} for part in (teaching, fresh))
     assert not seen & unseen
     assert len(seen) == 4 * 14 and len(unseen) == 4 * 6
 
@@ -80,6 +79,14 @@ def test_the_number_of_threads_changes_no_bit():
     assert torch.equal(*found)
 
 
+def test_images_seen_some_at_a_time_teach_the_same(learned, monkeypatch):
+    meta, features, choices = learned
+    monkeypatch.setattr(image_features, "ROWS_AT_ONCE", 7)
+    again, others = fit_image_features(meta, WARM, [Streams(0)])
+    torch.testing.assert_close(again.prior, features.prior, rtol=1e-3, atol=1e-3)
+    assert others["cross-entropy of fresh images"] == pytest.approx(choices["cross-entropy of fresh images"], rel=1e-5)
+
+
 def test_features_of_held_out_digits_tell_pairs_apart(learned):
     meta, features, choices = learned
     assert choices["cross-entropy of fresh images"] < 0.6  # log 2 = 0.69 is what guessing gives
@@ -88,7 +95,7 @@ def test_features_of_held_out_digits_tell_pairs_apart(learned):
 
 def test_images_have_generic_kernels_on_pixels_and_on_features(learned):
     meta, features, _ = learned
-    pooled = meta.rows[:, 0].float()
+    pooled = meta.take(meta.where[:, 0]).float()
     families = generic_families(features, pooled, 0.6, [Streams(0)])
     assert sum(family.share * len(family.names) for family in families) == pytest.approx(0.6)
     assert len({name for family in families for name in family.names}) == 9

@@ -43,7 +43,7 @@ def test_sums_over_padded_tasks_equal_plain_loops():
     pairs, features = unequal(), random_features()
     meta = as_meta_sample(pairs)
     kept, aside = meta.hold_out(0.5, [torch.Generator().manual_seed(5)])
-    (whole, first, second), centre = differences(features, [meta, kept, aside])
+    (whole, first, second), centre = differences(features.raw, [meta, kept, aside])
     inside, freedom, centres = np.zeros((10, 10)), 0, []
     for task, (x, y) in enumerate(pairs):
         f, g = raw_by_hand(features, x), raw_by_hand(features, y)

@@ -147,6 +147,16 @@ def test_meta_mkl_falls_back_to_what_needs_no_adaptation(learners, monkeypatch):
     assert found[0.0] == 0 and found[1.0] > 0
 
 
+def test_some_of_many_tasks_choose_how_weights_are_learned(learners, monkeypatch):
+    """All of them, where they are no more than the judges."""
+    whole = learners["Meta-MKL"].choices
+    scores = [name for name in whole if name.startswith("held-out criterion, λ")]
+    for judges, same in ((len(tasks()), True), (3, False)):
+        monkeypatch.setattr(meta_mkl, "JUDGES", judges)
+        found = m2st.meta_train("Meta-MKL", tasks(), seed=learners["Meta-MKL"].seed).choices
+        assert len(scores) == 3 and ([found[name] for name in scores] == [whole[name] for name in scores]) is same
+
+
 def test_one_call_trains_and_tests():
     x, y = target()
     few = list(tasks(2).values())
