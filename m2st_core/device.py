@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import TypeVar
 
 import torch
@@ -86,5 +87,16 @@ def map_threads(function: Callable[[Item], Value], items: Sequence[Item]) -> Ite
     if workers <= 1:
         yield from map(function, items)
         return
-    with ThreadPoolExecutor(workers, initializer=_use_one_thread) as pool:
-        yield from pool.map(function, items)
+    yield from _pool(_threads).map(function, items)
+
+
+@cache
+def _pool(workers: int) -> ThreadPoolExecutor:
+    """Threads that stay: starting new ones for every batch costs as much as a small batch does."""
+    return ThreadPoolExecutor(workers, initializer=_begin_worker)
+
+
+def _begin_worker() -> None:
+    """One that hands work on, and waits for it, could wait for itself; so it does all of its own."""
+    _thread.alone = True
+    _use_one_thread()

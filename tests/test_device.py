@@ -56,3 +56,20 @@ def test_map_threads_keeps_the_order():
 def test_short_steps_stay_in_their_thread():
     with one_thread_per_operation(), one_core():
         assert set(map_threads(lambda _: threading.get_ident(), range(8))) == {threading.get_ident()}
+
+
+def test_a_thread_that_is_given_work_hands_none_on():
+    """More items than threads at both levels: waiting for each other would never end."""
+
+    def inner(item):
+        return sum(map_threads(lambda other: item * other, range(8)))
+
+    with one_thread_per_operation():
+        assert list(map_threads(inner, range(8))) == [28 * item for item in range(8)]
+
+
+def test_an_error_in_one_item_reaches_the_caller_and_the_threads_go_on():
+    with one_thread_per_operation():
+        with pytest.raises(ZeroDivisionError):
+            list(map_threads(lambda item: 1 / item, [1, 0, 2, 4]))
+        assert list(map_threads(lambda item: 1 / item, [1, 2, 4])) == [1.0, 0.5, 0.25]

@@ -63,9 +63,10 @@ class CNN(FeatureNetwork):
         lead = torch.broadcast_shapes(self.weight.shape[:-2], x.shape[:-2])
         rows = x.expand(*lead, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
         layers = [*self.kernels, *self.offsets, *self.gains, *self.shifts, self.weight, self.bias]
-        own = len(self.weight.shape[:-2])
-        tensors = [part.expand(*lead, *part.shape[own:]).flatten(0, len(lead) - 1).float() for part in layers]
-        found = [self._one(rows[run].float(), [part[run] for part in tensors]) for run in range(len(rows))]
+        batch = len(self.weight.shape[:-2])
+        expanded = [part.expand(*lead, *part.shape[batch:]).flatten(0, len(lead) - 1) for part in layers]
+        tensors = [part.float().unbind() for part in expanded]
+        found = [self._one(own_rows, own) for own_rows, *own in zip(rows.float().unbind(), *tensors, strict=True)]
         return torch.stack(found).reshape(*lead, x.shape[-2], -1).to(x.dtype)
 
     def _one(self, rows: Tensor, tensors: list[Tensor]) -> Tensor:
