@@ -22,6 +22,7 @@ ROOMS = {
     "figures": 7,
     "reports": 8,
     "dashboard": 9,
+    "commands": 10,
 }
 CORE = sorted((ROOT / "m2st_core").rglob("*.py"))
 FRONT = [ROOT / "app.py", *sorted((ROOT / "pages").glob("*.py"))]

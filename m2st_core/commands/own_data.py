@@ -1,0 +1,123 @@
+"""``test`` and ``meta-train``: one's own tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from m2st_core.experiments.own_data import Plan, advise, carry_out, check_history
+from m2st_core.reports import Origin, as_command, as_python, html_report
+from m2st_core.tasks.tables import CleanData, Cleaning, Upload, prepare, read_files, save_encoding
+from m2st_core.testing import meta_train
+from m2st_core.testing.learner_zip import open_learner
+from m2st_core.types import TestResult
+
+RECOMMENDED = "recommended"
+
+
+def run_test(options: argparse.Namespace) -> None:
+    """Read, test, print; write the report where one is wanted."""
+    learner, encoding = open_learner(options.learner) if options.learner else (None, None)
+    usual = encoding.cleaning if encoding else Cleaning(scaling="none") if learner else Cleaning()
+    cleaning = chosen_cleaning(options, usual)
+    roles = (options.group_column, options.task_column, options.meta_group_column)
+    origin = Origin(tuple(options.files), tuple(options.meta or ()), options.example, *roles, options.learner)
+    data = prepare(origin.upload(), cleaning, encoding)
+    plan = Plan(
+        primary=primary_method(options, data) if learner is None else learner.method,
+        secondary=tuple(options.secondary),
+        alpha=options.alpha,
+        n_permutations=options.permutations,
+        train_fraction=options.train_fraction,
+        seed=options.seed,
+        preset=options.preset if learner is None else learner.preset,
+    )
+    outcome = carry_out(data, plan, learner=learner, explained=bool(options.report), device=options.device)
+    if options.report:
+        python, command = as_python(origin, cleaning, plan), as_command(origin, cleaning, plan, options.report)
+        write_text(options.report, html_report(outcome, python=python, command=command))
+    secondary = outcome.analysis.secondary
+    if options.json:
+        found = outcome.analysis.primary.to_dict()
+        more = [{"method": v.result.method, "p_value": v.result.p_value, "holm": v.adjusted_p_value} for v in secondary]
+        print(json.dumps(found | ({"secondary": more} if more else {}), ensure_ascii=False))
+        return
+    print("\n".join([describe(outcome.analysis.primary, data), *(f"secondary  {v.sentence}" for v in secondary)]))
+    if options.report:
+        print(f"report     {options.report}")
+
+
+def primary_method(options: argparse.Namespace, data: CleanData) -> str:
+    """The method that was asked for; or the one to recommend, with the reasons on stderr."""
+    if options.method != RECOMMENDED:
+        return str(options.method)
+    check = check_history(data, seed=options.seed, device=options.device) if len(data.tasks) > 1 else None
+    advice = advise(data, history=check)
+    print("\n".join([f"{RECOMMENDED}: {advice.method}", *(f"- {why}" for why in advice.reasons)]), file=sys.stderr)
+    return advice.method
+
+
+def write_text(path: str, text: str) -> None:
+    """A file, or a ValueError that says why it can not be written."""
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{path} can not be written: {error.strerror}.") from None
+
+
+def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
+    """The usual choices, changed by those of the command line."""
+    given = {
+        "missing": options.missing,
+        "scaling": options.scaling,
+        "levels": options.levels,
+        "left_out": options.leave_out and tuple(options.leave_out),
+        "block": options.block_column if options.command == "test" else None,
+    }
+    chosen = {name: value for name, value in given.items() if value is not None}
+    fixed = [
+        f"--{name.replace('left_out', 'leave-out')}" for name in ("scaling", "levels", "left_out") if name in chosen
+    ]
+    if options.command == "test" and options.learner and fixed:
+        raise ValueError(f"{fixed[0]} was chosen when the learner was trained. Leave it out.")
+    return replace(usual, **chosen)
+
+
+def run_meta_train(options: argparse.Namespace) -> None:
+    """Read, learn, save."""
+    data = prepare(
+        Upload((), read_files(options.meta), related_group=options.group_column), chosen_cleaning(options, Cleaning())
+    )
+    learner = meta_train(options.method, data.tasks, preset=options.preset, seed=options.seed, device=options.device)
+    learner.save(options.out)
+    save_encoding(data.encoding, options.out)
+    print(
+        f"{options.method} learned from {len(data.tasks)} tasks with {learner.columns} columns; saved in {options.out}"
+    )
+    for note in data.decisions:
+        print(f"note: {note}")
+
+
+def describe(result: TestResult, data: CleanData) -> str:
+    """The result for people."""
+    lines = [result.sentence, ""]
+    if result.by_permutation:
+        how = f"± {result.p_value_se:.2g} (Monte-Carlo error of {result.n_permutations} permutations)"
+    else:
+        how = "(asymptotic: trust it for large samples only)"
+    lines.append(f"p-value    {result.p_value:.4g} {how}")
+    lines.append(f"statistic  {result.statistic:.6g}")
+    if result.criterion is not None:
+        lines.append(f"criterion  {result.criterion:.4g} (Ĵ on the test rows: signal over noise)")
+    learned = f"learned on {result.n_train[0]} + {result.n_train[1]} rows, " if any(result.n_train) else ""
+    lines.append(f"rows       {learned}tested on {result.n_test[0]} + {result.n_test[1]}")
+    lines.append(f"columns    {', '.join(data.features)}")
+    lines.append(f"settings   {result.method}, preset {result.preset}, seed {result.seed}, {result.device}")
+    heavy = sorted(result.weights.items(), key=lambda item: -item[1])[:5]
+    if heavy:
+        lines.append("weights β  " + ", ".join(f"{name} {weight:.2f}" for name, weight in heavy if weight > 0.005))
+    lines.append(f"time       {result.seconds:.2f} s")
+    return "\n".join(lines + [f"note       {note}" for note in (*data.decisions, *result.notes)])
