@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -74,11 +75,12 @@ def _use_one_thread() -> None:
 @contextmanager
 def one_core() -> Iterator[None]:
     """:func:`map_threads` stays in this thread: for steps so short that handing them over costs more than they do."""
+    before = getattr(_thread, "alone", False)
     _thread.alone = True
     try:
         yield
     finally:
-        _thread.alone = False
+        _thread.alone = before
 
 
 def map_threads(function: Callable[[Item], Value], items: Sequence[Item]) -> Iterator[Value]:
@@ -100,3 +102,7 @@ def _begin_worker() -> None:
     """One that hands work on, and waits for it, could wait for itself; so it does all of its own."""
     _thread.alone = True
     _use_one_thread()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has none of the threads

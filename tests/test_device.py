@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -73,3 +76,19 @@ def test_an_error_in_one_item_reaches_the_caller_and_the_threads_go_on():
         with pytest.raises(ZeroDivisionError):
             list(map_threads(lambda item: 1 / item, [1, 0, 2, 4]))
         assert list(map_threads(lambda item: 1 / item, [1, 2, 4])) == [1.0, 0.5, 0.25]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_starts_threads_of_its_own():
+    script = """
+import os, signal
+from m2st_core.device import map_threads, one_thread_per_operation
+with one_thread_per_operation():
+    list(map_threads(abs, range(8)))
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(0 if list(map_threads(abs, range(8))) == list(range(8)) else 1)
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0

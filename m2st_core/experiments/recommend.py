@@ -95,6 +95,7 @@ def one_cloud(rows: np.ndarray) -> bool:
     Squared distances of whitened Gaussian rows are twice χ²_d; their 5 % and 95 % quantiles, over the median, are
     compared with that.
     """
+    rows = rows[np.lexsort(rows.T)]  # the order in which they came may know the labels
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), ROWS_LOOKED_AT)).astype(int)]
     columns = rows.shape[1]
     values, vectors = np.linalg.eigh(np.cov(rows.T).reshape(columns, columns))

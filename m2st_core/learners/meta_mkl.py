@@ -99,7 +99,10 @@ def with_generic(meta_weights: Tensor, terms: KernelTerms, related: Tensor) -> t
     deviation = (meta_weights * terms.null_deviation[:, :count]).sum(dim=-1, keepdim=True)
     meta = shares[:, :1] * meta_weights / deviation
     weights = torch.cat([meta, shares[:, 1:] / terms.null_deviation[:, count:]], dim=-1)
-    return weights / weights.sum(dim=-1, keepdim=True), shares[:, 0]
+    weights = weights / weights.sum(dim=-1, keepdim=True)
+    finite = weights.isfinite().all(dim=-1)  # otherwise numbers overflowed: all weigh the same
+    weights = weights.where(finite[:, None], 1 / weights.shape[-1])
+    return weights, shares[:, 0].where(finite, count / weights.shape[-1])
 
 
 def _paired(train: TwoSample, streams: Sequence[Streams]) -> PairedRows:

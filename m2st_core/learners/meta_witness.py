@@ -57,21 +57,17 @@ def meta_bank(
 class Witness(nn.Module):
     """f(x) = ψ(x)·w: (R, n, d) → (R, n), and what the training rows say of the difference of its means.
 
-    ``surety`` (R,): the difference expected, in standard deviations of what is left unknown of it. ``slope`` (R,): the
-    same in variances within samples, so that a difference t found between n and m rows has the log-likelihood ratio
-    slope·t/(1/n+1/m), up to a constant, in favour of the expected sign against the other.
+    ``surety`` (R,) is the difference expected, in standard deviations of what is left unknown of it.
     """
 
     direction: Tensor
     surety: Tensor
-    slope: Tensor
 
-    def __init__(self, features: MetaFeatures, direction: Tensor, surety: Tensor, slope: Tensor) -> None:
+    def __init__(self, features: MetaFeatures, direction: Tensor, surety: Tensor) -> None:
         super().__init__()
         self.features = features
         self.register_buffer("direction", direction)
         self.register_buffer("surety", surety)
-        self.register_buffer("slope", slope)
 
     def forward(self, x: Tensor) -> Tensor:
         """f of each row."""
@@ -95,8 +91,6 @@ def fit_witness(
     difference, variance, noise = view_target(features, train)
     share = features.prior / (features.prior + noise)
     direction = share * difference / variance
-    tiny = torch.finfo(direction.dtype).tiny
     expected = (direction * share * difference).sum(dim=-1)
     unknown = (direction.square() * share * noise).sum(dim=-1).sqrt()
-    within = (direction.square() * variance).sum(dim=-1)
-    return Witness(features, direction, expected / unknown.clamp(min=tiny), expected / within.clamp(min=tiny))
+    return Witness(features, direction, expected / unknown.clamp(min=torch.finfo(unknown.dtype).tiny))

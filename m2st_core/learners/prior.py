@@ -18,6 +18,7 @@ FOLDS = 10
 FEWEST_TASKS = 5  # with fewer, halves of the rows are left out in turn instead of tasks
 PRICE = 4.0  # log-likelihood that a direction must gain on tasks left out to be more likely real than not
 SHARED_PRICE = 2.0  # the same for the tasks' common direction, of which there is but one
+FLAT = 1e-6  # variance within samples, of white features, below which a direction is none
 LEAST = 1e-3  # of the noise: the prior of a direction for which nothing speaks
 
 
@@ -52,7 +53,7 @@ def leading_directions(found: Differences, count: int, shared: bool) -> Tensor:
 
     With ``shared`` the first is that of the tasks' mean difference, which is strong where every task's samples stand in
     the same order (reference first, changed second), and the others are orthogonal to it. Larger tasks weigh more.
-    Directions that the tasks do not have are 0.
+    Directions that the tasks do not have, or that do not vary within samples, are 0.
     """
     weighted = found.means * found.noise.rsqrt()[..., None]  # R x T x Q
     energy = weighted.square().sum(dim=(1, 2))[:, None]
@@ -74,7 +75,7 @@ def leading_directions(found: Differences, count: int, shared: bool) -> Tensor:
     axes = torch.cat([*chosen, axes], dim=-1)
     axes = torch.nn.functional.pad(axes, (0, count - axes.shape[-1]))
     variance = (axes * (found.covariance @ axes)).sum(dim=1, keepdim=True)
-    return axes * variance.clamp(min=torch.finfo(axes.dtype).tiny).rsqrt()
+    return axes * (variance > FLAT) * variance.clamp(min=FLAT).rsqrt()
 
 
 @dataclass(frozen=True)

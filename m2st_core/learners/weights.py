@@ -66,14 +66,18 @@ def solve_weights(eta: Tensor, sigma: Tensor, regularisation: Tensor | float) ->
     """β ≥ 0, Σβ = 1, that maximises ηᵀβ/√(βᵀ(Σ+λI)β): (R, k), (R, k, k), (R,) → (R, k).
 
     The direction solves min βᵀ(Σ+λI)β s.t. ηᵀβ=1, β≥0, which is a non-negative least-squares problem. If no kernel has
-    η > 0, the best single one, by Ĵ, takes all the weight.
+    η > 0, the best single one, by Ĵ, takes all the weight; where numbers overflowed, all weigh the same.
     """
     runs, kernels = eta.shape
     ridge = torch.as_tensor(regularisation, dtype=torch.float64).expand(runs).numpy()
     weights = np.zeros((runs, kernels))
     for run, (h, s, r) in enumerate(zip(eta.double().cpu().numpy(), sigma.double().cpu().numpy(), ridge, strict=True)):
         total = s + r * np.eye(kernels)
+        if not (np.isfinite(h).all() and np.isfinite(total).all()):
+            weights[run] = 1 / kernels
+            continue
         deviation = np.sqrt(np.diag(total))
+        deviation = np.where(deviation > 0, deviation, 1.0)  # a kernel that is constant: its η is 0
         h, total = h / deviation, total / np.outer(deviation, deviation)  # kernels of unit variance: well conditioned
         if h.max() <= 0:
             weights[run, np.argmax(h)] = 1
@@ -82,5 +86,8 @@ def solve_weights(eta: Tensor, sigma: Tensor, regularisation: Tensor | float) ->
         root = np.sqrt(np.maximum(values, 1e-12 * values[-1]))
         found, _ = nnls(root[:, None] * vectors.T, (vectors.T @ h) / root, maxiter=100 * kernels)
         found = found / deviation
-        weights[run] = found / found.sum()
+        if found.sum() > 0:
+            weights[run] = found / found.sum()
+        else:
+            weights[run, np.argmax(h)] = 1
     return torch.from_numpy(weights).to(eta)

@@ -80,15 +80,19 @@ def _through_features(
     ‖s‖²−(1−z)ᵀq and −‖s‖².
     """
     size = pooled.shape[-2]
+    m = size - n
     features = kernel.inner_features(kernel.embed(pooled))  # … x N x q
-    features = (features - features.mean(dim=-2, keepdim=True, dtype=torch.float64)).to(dtype)
+    features = features - features.mean(dim=-2, keepdim=True, dtype=torch.float64)
+    unit = features.abs().amax(dim=(-2, -1), keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    features = (features / unit).to(dtype)  # at most 1: squares of float32 stay finite
     squares = features.square().sum(dim=-1, keepdim=True)
     sums = (members.to(dtype) @ torch.cat([features, squares], dim=-1)).to(torch.float64)  # … x P x (q+1)
     length, own = sums[..., :-1].square().sum(dim=-1), sums[..., -1]
-    statistics = mmd2_from_sums(
-        length - own, length - (squares.sum(dim=-2, dtype=torch.float64) - own), -length, n, size - n
-    )
-    return statistics, 1e-5 * statistics.std(dim=-1, correction=0)
+    total = squares.sum(dim=-2, dtype=torch.float64)  # … x 1
+    statistics = mmd2_from_sums(length - own, length - (total - own), -length, n, m)
+    rounding = 8 * torch.finfo(dtype).eps * total[..., 0] * (1 / n + 1 / m) / min(n, m)
+    scale = unit[..., 0].square()
+    return statistics * scale, (rounding + 1e-5 * statistics.std(dim=-1, correction=0)) * scale[..., 0]
 
 
 def _through_gram(
@@ -191,12 +195,12 @@ def permutation_p_value(statistics: Tensor, rounding: Tensor, rule: PValueRule) 
     """The share of labellings whose statistic reaches the observed one: (…, 1+B), (…) → (…).
 
     "(1+b)/(1+B)" counts the observed labelling too and so keeps the level exactly. The other two are the paper's and
-    its code's, which reject slightly too often.
+    its code's, which reject slightly too often. What can not be compared, as numbers overflowed, counts as reached.
     """
     observed, permuted = statistics[..., :1], statistics[..., 1:]
     tolerance = rounding[..., None]
     count = permuted.shape[-1]
     if rule == "b/B, >":
-        return (permuted > observed + tolerance).sum(dim=-1, dtype=torch.float64) / count
-    reached = (permuted >= observed - tolerance).sum(dim=-1, dtype=torch.float64)
+        return (~(permuted <= observed + tolerance)).sum(dim=-1, dtype=torch.float64) / count
+    reached = (~(permuted < observed - tolerance)).sum(dim=-1, dtype=torch.float64)
     return reached / count if rule == "b/B, ≥" else (1 + reached) / (1 + count)

@@ -29,7 +29,7 @@ from m2st_core.testing.permutation import (
     permuted_mmd2,
     random_memberships,
 )
-from m2st_core.testing.statistics import fuse_by_rank, rank_p_values
+from m2st_core.testing.statistics import family_p_values, fuse_by_rank
 from m2st_core.types import TwoSample
 
 ROWS = 500  # of each sample; more would not change what is seen
@@ -157,9 +157,11 @@ def _mixture(
     n, m = sample.sizes
     pooled = sample.pooled
     by_rank = statistics is fuse_by_rank
-    found, scores, spreads, families = [], [], [], bank.families
+    found, scores, spreads, p_values, families = [], [], [], [], bank.families
     for family in families:
-        mmd2 = permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n)[0][0]  # k x P
+        both = permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n)
+        mmd2 = both[0][0]  # k x P
+        p_values.append(family_p_values(*both)[0])
         if by_rank:
             spread = mmd2.std(dim=-1)
             prior = 0.0
@@ -173,8 +175,7 @@ def _mixture(
     level = alpha
     if by_rank:  # the family that speaks, and the level it needs, the others being as they are
         shares = torch.tensor([family.share * len(family.names) for family in families])
-        p = torch.stack([rank_p_values(score.logsumexp(dim=0)) for score in scores])
-        evidence = shares[:, None].to(p) / p  # families x P
+        evidence = shares[:, None].to(p_values[0]) / torch.stack(p_values)  # families x P
         best = int(evidence[:, 0].argmax())
         others = float(evidence[:, 0].sum() - evidence[best, 0])
         needed = float(evidence.sum(dim=0).quantile(1 - alpha)) - others

@@ -38,18 +38,22 @@ def fuse_by_rank(
     """
     evidence = torch.zeros((), dtype=torch.float64, device=pooled.device)
     for family in bank.families:
-        mmd2, _ = permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n, progress=progress)
-        spread = mmd2.std(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-        fused = (mmd2 / spread).logsumexp(dim=1)  # R x P
-        evidence = evidence + family.share * len(family.names) / rank_p_values(fused)
+        mmd2, error = permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n, progress=progress)
+        evidence = evidence + family.share * len(family.names) / family_p_values(mmd2, error)
     return evidence, torch.full_like(evidence[..., 0], 1e-9)
 
 
-def rank_p_values(values: Tensor) -> Tensor:
-    """The share of labellings that reach each one's value: (…, P) → (…, P). Equal but for rounding is equal."""
-    rounded = values.mul(1e7).round()
-    below = torch.searchsorted(rounded.sort(dim=-1).values, rounded)
-    return 1 - below.double() / values.shape[-1]
+def family_p_values(mmd2: Tensor, error: Tensor) -> Tensor:
+    """A family's own p-value under each labelling: MMD² (R, k, P) and its rounding error (R, k) → (R, P).
+
+    Values that are equal but for rounding are equal; where numbers overflowed, all are.
+    """
+    spread = mmd2.std(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+    fused = (mmd2 / spread).logsumexp(dim=1)  # R x P
+    fused = fused.where(fused.isfinite().all(dim=-1, keepdim=True), 0.0)
+    tolerance = (error / spread[..., 0]).amax(dim=1, keepdim=True).nan_to_num(nan=0.0)
+    below = torch.searchsorted(fused.sort(dim=-1).values, fused - tolerance)
+    return 1 - below.double() / fused.shape[-1]
 
 
 @torch.no_grad()
@@ -76,15 +80,14 @@ def probability_difference(
 def witness_difference(
     witness: Witness, pooled: Tensor, members: Tensor, n: int, progress: Progress | None
 ) -> tuple[Tensor, Tensor]:
-    """log[π·exp(a) + (1−π)·exp(−a)], a the log-likelihood ratio of the difference t of the witness's means.
+    """log[π·exp(a) + (1−π)·exp(−a)], a = t/(1/n+1/m) for a difference t of the witness's means.
 
-    The training rows have told its sign with probability π = Φ(surety), mostly near 1: then the test is one-sided in t.
-    But a large t of the other sign is believed too, so that a wrong sign costs power and not all of it.
+    The discriminant's scale makes a the log-likelihood ratio of t under the difference expected and under none, up to a
+    constant. The training rows have told the sign with probability π = Φ(surety), mostly near 1: then the test is
+    one-sided in t. But a large t of the other sign is believed too, so that a wrong sign costs power and not all of it.
     """
     scores = witness(pooled)
-    m = scores.shape[-1] - n
+    noise = 1 / n + 1 / (scores.shape[-1] - n)
     t, error = permuted_mean_difference(scores, members, n, two_sided=False)
-    slope = witness.slope / (1 / n + 1 / m)
     right, wrong = (torch.special.log_ndtr(sign * witness.surety)[..., None] for sign in (1, -1))
-    ratio = slope[..., None] * t
-    return torch.logaddexp(right + ratio, wrong - ratio), slope * error
+    return torch.logaddexp(right + t / noise, wrong - t / noise), error / noise

@@ -97,6 +97,44 @@ def test_meta_tests_keep_their_level(learners, method):
     assert low <= sum(result.rejected for result in results) <= high
 
 
+@pytest.mark.parametrize("method", [name for name in OURS if m2st.METHODS[name].exact])
+@pytest.mark.parametrize("cell", [1e10, 1e20, -3.4e38, 1e90])
+def test_one_huge_cell_is_no_evidence(learners, method, cell):
+    """20 null targets with one cell that stands for a missing value; were it to overflow, p must not be small."""
+    g = np.random.default_rng(5)
+    x, y = (torch.from_numpy(g.standard_normal((20, n, 6))) for n in (20, 20))
+    x[:, 3, 2] = cell
+    results = run_tests(TwoSample(x, y), learners[method].bound(CPU), seeds=range(20), n_permutations=99)
+    assert sum(result.rejected for result in results) <= 5  # P(more than 5 of 20 at 5 %) is 0.0003
+
+
+@pytest.mark.parametrize("method", ["Meta-Witness", "Meta-WiTS", "Meta-KL", "Meta-MKL", "Meta-FUSE"])
+def test_a_history_of_few_different_rows_keeps_the_level(method):
+    """One binary column, and no difference: 6 histories × 20 targets; at most 15 of 120 (P(more) is 0.0005 at 5 %)."""
+    g = np.random.default_rng(3)
+
+    def coins(p, *shape):
+        return torch.from_numpy((g.random((*shape, 1)) < p).astype(float))
+
+    rejected = 0
+    for seed in range(6):
+        history = [(coins(0.35, 60), coins(0.6, 60)) for _ in range(12)]
+        learner = m2st.meta_train(method, history, seed=seed)
+        target = TwoSample(coins(0.5, 20, 30), coins(0.5, 20, 30))
+        results = run_tests(target, learner.bound(CPU), seeds=range(20), n_permutations=99)
+        assert all(np.isfinite(result.statistic) for result in results)
+        rejected += sum(result.rejected for result in results)
+    assert rejected <= 15
+
+
+def test_the_same_rows_in_another_order_have_p_value_1(learners):
+    g = np.random.default_rng(4)
+    x = torch.from_numpy(g.integers(0, 2, size=(20, 24, 6)).astype(float))
+    order = torch.from_numpy(g.permutation(24))
+    results = run_tests(TwoSample(x, x[:, order]), learners["Meta-FUSE"].bound(CPU), seeds=range(20), n_permutations=99)
+    assert all(result.p_value == 1 for result in results)
+
+
 @pytest.mark.parametrize("method", [name for name in OURS if name not in ("Meta-MKL-SI", "MMD-D w/ AC")])
 def test_related_tasks_find_what_they_know(learners, method):
     """A shift of 0.8 in 100 targets of 20 test rows a sample: more power than MMD-M, which knows nothing."""

@@ -218,3 +218,18 @@ def test_rounding_ties_count_as_ties():
         exact = (ones - pooled.sum() / 2).abs()  # the MMD of two binary samples grows with this
         p = permutation_p_value(*permuted_mmd2(gaussian(), pooled, members, 20), "(1+b)/(1+B)")
         assert p.item() == pytest.approx((1 + (exact[1:] >= exact[0]).sum().item()) / 200)
+
+
+@pytest.mark.parametrize(("rule", "p"), [("(1+b)/(1+B)", 1.0), ("b/B, ≥", 1.0), ("b/B, >", 1.0)])
+def test_what_overflowed_is_no_evidence(rule, p):
+    statistics = torch.tensor([[torch.nan, 1.0, 2.0, 3.0], [torch.nan] * 4], dtype=float64)
+    assert permutation_p_value(statistics, torch.zeros(2), rule).tolist() == [p, p]
+
+
+def test_sums_of_huge_features_stay_finite():
+    pooled = rows(14, 3)
+    members = random_memberships(6, 8, 50, [np.random.default_rng(0)])[0]
+    kernel = LinearKernel(rows(3, 2, seed=4))
+    ordinary, _ = permuted_mmd2(kernel, pooled, members, 6)
+    huge, error = permuted_mmd2(kernel, 1e30 * pooled, members, 6)
+    assert torch.allclose(huge / 1e60, ordinary, rtol=1e-4, atol=1e-6) and bool(error.isfinite().all())

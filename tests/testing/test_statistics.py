@@ -51,10 +51,10 @@ class Identity(torch.nn.Module):
         return x
 
 
-def hedged(surety, pooled, members, slope=2.0):
-    one = torch.ones(len(pooled), dtype=float64)
-    direction = torch.tensor([[1.0, -0.5]], dtype=float64).expand(len(pooled), -1)
-    return witness_difference(Witness(Identity(), direction, surety * one, slope * one), pooled, members, N, None)
+def hedged(surety, pooled, members):
+    direction = torch.tensor([[2.0, -1.0]], dtype=float64).expand(len(pooled), -1)
+    witness = Witness(Identity(), direction, torch.full((len(pooled),), surety, dtype=float64))
+    return witness_difference(witness, pooled, members, N, None)
 
 
 def test_the_witness_statistic_equals_its_formula():
