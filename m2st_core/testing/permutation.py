@@ -83,8 +83,9 @@ def _through_features(
     m = size - n
     features = kernel.inner_features(kernel.embed(pooled))  # … x N x q
     features = features - features.mean(dim=-2, keepdim=True, dtype=torch.float64)
-    unit = features.abs().amax(dim=(-2, -1), keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-    features = (features / unit).to(dtype)  # at most 1: squares of float32 stay finite
+    unit = torch.linalg.vector_norm(features, math.inf, dim=(-2, -1), keepdim=True)
+    unit = unit.clamp(min=torch.finfo(torch.float64).tiny)
+    features = features.div_(unit).to(dtype)  # at most 1: squares of float32 stay finite
     squares = features.square().sum(dim=-1, keepdim=True)
     sums = (members.to(dtype) @ torch.cat([features, squares], dim=-1)).to(torch.float64)  # … x P x (q+1)
     length, own = sums[..., :-1].square().sum(dim=-1), sums[..., -1]
