@@ -30,9 +30,9 @@ class HistoryGamma:
             return f"γ̂ is not found for more than {MOST_COLUMNS} columns."
         values = list(self.gammas.values())
         return (
-            f"γ̂ of {len(values)} tasks left out, to the most related of some others: {np.median(values):.2f} in the "
-            f"middle, from {min(values):.2f} to {max(values):.2f}. The smaller, the better a kernel that suits one "
-            "task suits another; with few rows it is mostly noise."
+            f"How far {len(values)} tasks left out are from the most related of a few others: γ̂ has the median "
+            f"{np.median(values):.2f} and goes from {min(values):.2f} to {max(values):.2f}. The smaller, the better "
+            "a kernel that suits one task suits another; with few rows it is mostly noise."
         )
 
 

@@ -62,7 +62,7 @@ def recommend(
             "It looks where the related tasks differed and, with generic kernels, everywhere else: stronger where they "
             "are related to your data, hardly weaker where they are not."
         )
-        reasons.append("If you know that your samples differ as theirs did, if at all, Meta-Witness is stronger still.")
+        reasons.append("If you know that your samples differ as theirs did, if at all, Meta-Witness may be stronger.")
     else:
         if aside:
             reasons.append(aside)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import pickletools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,8 +93,8 @@ class _Machine:
             stack.append({"EMPTY_LIST": [], "EMPTY_DICT": {}, "EMPTY_TUPLE": ()}[name])
         elif name in ("TUPLE", "LIST", "DICT"):
             items = self.to_mark()
-            made = {"TUPLE": tuple, "LIST": list, "DICT": _pairs}[name]
-            stack.append(made(items))  # type: ignore[operator]
+            make: dict[str, Callable[[list[Any]], Any]] = {"TUPLE": tuple, "LIST": list, "DICT": _pairs}
+            stack.append(make[name](items))
         elif name in ("TUPLE1", "TUPLE2", "TUPLE3"):
             count = int(name[-1])
             stack[-count:] = [tuple(stack[-count:])]

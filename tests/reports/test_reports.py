@@ -179,7 +179,7 @@ def test_history_gamma_speaks_of_the_tasks_left_out():
     names = list(tasks)[:2]
     found = history_gamma(tasks, names)
     assert list(found.gammas) == names and all(value >= 0 for value in found.gammas.values())
-    assert "γ̂ of 2 tasks left out" in found.sentence
+    assert "How far 2 tasks left out are" in found.sentence
     wide = {name: (np.zeros((4, 300)), np.zeros((4, 300))) for name in names}
     assert "not found" in history_gamma(wide, names).sentence
 
