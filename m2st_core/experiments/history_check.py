@@ -1,6 +1,7 @@
 """Does the history help? Each related task is left out in turn and tested with what the others taught.
 
-No row of the target is looked at, so whatever is decided from this keeps the test of the target exact.
+No row of the left-out task is among those that teach. Of a target only unlabelled rows are looked at. So what is
+decided from the check keeps the test of the target exact, provided that the tasks share no row with it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from m2st_core.learners.ascent import part_of
 from m2st_core.rng import Streams
 from m2st_core.tasks.arrays import as_rows
 from m2st_core.tasks.meta import as_named_samples
+from m2st_core.tasks.separate import separate
 from m2st_core.testing import METHODS, MetaLearner, meta_train, run_tests
 from m2st_core.types import Progress, TwoSample
 
@@ -45,7 +47,7 @@ class HistoryCheck:
     ``table`` has a row per method: method, uses_history, power, low, high (Wilson's 95 % interval, for as many tests as
     the left-out rows could give without sharing rows), tests. ``sizes`` are the rows of (x, y) in these tests. The
     history helps, or harms, if the best method with it is better, or worse, than the best without, by at least 0.1 and
-    by twice the error of that.
+    by twice the standard error of that between the left-out tasks.
 
     ``unlike``: by how many standard deviations the target's rows, without labels, are more unlike the tasks' rows than
     those among each other; None if no target was given or there are fewer than five tasks.
@@ -81,8 +83,8 @@ def history_check(
     """Leave-one-task-out power at about the target's sizes (n, m).
 
     Each of at most ``most_left_out`` tasks, drawn at random, is tested ``repeats`` times on random parts of its rows,
-    by methods taught by the other tasks and by methods that need none. ``pooled``, the target's rows of both samples
-    together, are compared with the tasks' rows; their labels are not asked for.
+    by methods taught by the other tasks, separated from it, and by methods that need none. ``pooled``, the target's
+    rows of both samples together, are compared with the tasks' rows; their labels are not asked for.
     """
     samples = as_named_samples(tasks)
     if len(samples) < 2:
@@ -100,7 +102,7 @@ def history_check(
         own, here = samples[name], streams.child(f"task {name}")
         apart += max(1, min(rows // part for rows, part in zip(own.sizes, used, strict=True)))
         batch = _parts(own, used, repeats, here)
-        others = {other: pair for other, pair in samples.items() if other != name}
+        others = separate(own, {other: pair for other, pair in samples.items() if other != name}).tasks
         stage = part_of(progress, index / len(chosen), (index + 1) / len(chosen))
         learners: dict[Any, MetaLearner] = {}
         for method in p_values:
@@ -138,7 +140,10 @@ def history_check(
     table = pd.DataFrame(rows)
     best = {uses: group.loc[group["power"].idxmax()] for uses, group in table.groupby("uses_history")}
     gain = float(best[True]["power"] - best[False]["power"])
-    noise = sum(float(row["power"] * (1 - row["power"]) / row["tests"]) for row in best.values()) ** 0.5
+    within = sum(float(row["power"] * (1 - row["power"]) / row["tests"]) for row in best.values()) ** 0.5
+    ours, plain = (np.array(p_values[best[uses]["method"]]).reshape(len(chosen), -1) for uses in (True, False))
+    gains = (ours <= alpha).mean(axis=1) - (plain <= alpha).mean(axis=1)
+    noise = max(within, float(gains.std(ddof=1)) / len(chosen) ** 0.5) if len(chosen) > 1 else np.inf
     clear = max(CLEAR_GAIN, 2 * noise)
     verdict: Verdict = "helps" if gain >= clear else "harms" if gain <= -clear else "unclear"
     unlike = None

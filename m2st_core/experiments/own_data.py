@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from m2st_core.experiments.history_check import HistoryCheck, history_check
 from m2st_core.experiments.recommend import Recommendation, recommend
 from m2st_core.learners.ascent import part_of
+from m2st_core.tasks.meta import MetaSample
+from m2st_core.tasks.separate import Separated, separate
 from m2st_core.tasks.tables.clean import CleanData
 from m2st_core.testing import METHODS, Analysis, Explanation, MetaLearner, analyse, explain, meta_train
 from m2st_core.types import Progress
@@ -66,9 +69,22 @@ def advise(data: CleanData, *, n_tasks: int | None = None, history: HistoryCheck
     )
 
 
+def keep_apart(data: CleanData) -> tuple[CleanData, Separated]:
+    """The related tasks without the target's rows, and the data by a scaling that these tasks alone taught."""
+    apart = separate(data.sample, data.tasks, units=data.encoding.units)
+    if not apart.shared:
+        return data, apart
+    recoded = data.recoded(data.encoding.relearned(apart.tasks.take_inside().numpy()))
+    centre, scale = (torch.from_numpy(part) for part in data.encoding.units)
+    new_centre, new_scale = (torch.from_numpy(part) for part in recoded.encoding.units)
+    rows = (apart.tasks.rows * scale + centre - new_centre) / new_scale
+    return recoded, replace(apart, tasks=apart.tasks.with_rows(rows))
+
+
 def check_history(data: CleanData, **settings: Any) -> HistoryCheck:
-    """The leave-one-task-out check of an upload's related tasks; settings as in ``history_check``."""
-    return history_check(data.tasks, (len(data.x), len(data.y)), pooled=_pooled(data), **settings)
+    """The leave-one-task-out check of an upload's related tasks, without the target's rows; see ``history_check``."""
+    data, apart = keep_apart(data)
+    return history_check(apart.tasks, (len(data.x), len(data.y)), pooled=_pooled(data), **settings)
 
 
 def _pooled(data: CleanData) -> np.ndarray:
@@ -104,7 +120,13 @@ def carry_out(
     """
     if not len(data.x):
         raise ValueError("There is nothing to test: the upload has related tasks only. Bring P and Q.")
-    learners = _learners(data, plan, learner, device, part_of(progress, 0, TRAINED))
+    apart = None
+    if data.tasks and any(METHODS.find(name).needs_meta for name in plan.methods):
+        data, apart = keep_apart(data)
+    elif learner is not None:
+        learner.refuse_shared(data.sample, data.encoding.units)
+    tasks = apart.tasks if apart is not None else None
+    learners = _learners(tasks, plan, learner, device, part_of(progress, 0, TRAINED))
     settings: dict[str, Any] = {
         "alpha": plan.alpha,
         "n_permutations": plan.n_permutations,
@@ -120,6 +142,7 @@ def carry_out(
         plan.primary,
         plan.secondary,
         learners=learners,
+        apart=apart,
         progress=part_of(progress, TRAINED, TESTED),
         **settings,
     )
@@ -135,20 +158,18 @@ def blocks_of(data: CleanData) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _learners(
-    data: CleanData, plan: Plan, given: MetaLearner | None, device: str, progress: Progress | None
+    tasks: MetaSample | None, plan: Plan, given: MetaLearner | None, device: str, progress: Progress | None
 ) -> dict[str, MetaLearner]:
     """A learner for each method that needs one; methods that learn alike share the training."""
     needed = [name for name in plan.methods if METHODS.find(name).needs_meta]
     by_learning = {METHODS[given.method].learn: given} if given is not None else {}
     new = list(dict.fromkeys(METHODS[name].learn for name in needed if METHODS[name].learn not in by_learning))
-    if new and not data.tasks:
+    if new and tasks is None:
         name = next(name for name in needed if METHODS[name].learn in new)
         brought = f"The learner is one for {given.method}." if given is not None else "None are given."
         raise ValueError(f"{name} learns from related tasks (meta-tasks). {brought} Bring them, or use MMD-FUSE.")
     for index, learn in enumerate(new):
         name = next(name for name in needed if METHODS[name].learn is learn)
         stage = part_of(progress, index / len(new), (index + 1) / len(new))
-        by_learning[learn] = meta_train(
-            name, data.tasks, preset=plan.preset, seed=plan.seed, device=device, progress=stage
-        )
+        by_learning[learn] = meta_train(name, tasks, preset=plan.preset, seed=plan.seed, device=device, progress=stage)
     return {name: replace(by_learning[METHODS[name].learn], method=name) for name in needed}

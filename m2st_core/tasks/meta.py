@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -131,6 +132,26 @@ class MetaSample:
 
         return pick(torch.zeros_like(support), support), pick(support, size - support)
 
+    def samples(self) -> dict[str, TwoSample]:
+        """The tasks of the first repeat by name."""
+        found = {}
+        for task, name in enumerate(self.names):
+            x, y = (self.where[0, task][weight[0, task] > 0] for weight in (self.x_weight, self.y_weight))
+            found[name] = TwoSample(self.rows[0, x], self.rows[0, y], self.shape)
+        return found
+
+    def without(self, rows: np.ndarray) -> MetaSample:
+        """The same tasks of one repeat without the rows at these positions of ``rows``."""
+        gone = torch.isin(self.where, torch.from_numpy(rows).to(self.where.device))
+        x_weight, y_weight = (_means((weight > 0) & ~gone) for weight in (self.x_weight, self.y_weight))
+        return replace(self, x_weight=x_weight, y_weight=y_weight)
+
+    def select(self, tasks: np.ndarray) -> MetaSample:
+        """Only the tasks at these positions."""
+        chosen = torch.from_numpy(tasks).to(self.where.device)
+        parts = {part: getattr(self, part)[:, chosen] for part in ("where", "x_weight", "y_weight")}
+        return replace(self, names=tuple(self.names[int(task)] for task in tasks), **parts)
+
     def repeated(self, times: int) -> MetaSample:
         """Every repeat this many times, one after another."""
         return self._changed(lambda part: part[:, None].expand(-1, times, *part.shape[1:]).flatten(0, 1))
@@ -158,14 +179,18 @@ def as_meta_sample(meta_tasks: Any) -> MetaSample:
     """One repeat (R=1) from a list of (x, y) pairs, or a mapping of names to pairs, checked task by task.
 
     Images that several tasks show are held once, and tasks are looked at one after another: a mapping that makes a pair
-    when asked for it needs no memory for the others.
+    when asked for it needs no memory for the others. Tasks that were read before are taken as they are.
     """
+    if isinstance(meta_tasks, MetaSample):
+        return meta_tasks
     names, pairs = _named(meta_tasks)
     return stack_repeats([_checked(names, pairs)], names)
 
 
 def as_named_samples(meta_tasks: Any) -> dict[str, TwoSample]:
     """The same tasks by their names."""
+    if isinstance(meta_tasks, MetaSample):
+        return meta_tasks.samples()
     names, pairs = _named(meta_tasks)
     return dict(zip(names, _checked(names, pairs), strict=True))
 

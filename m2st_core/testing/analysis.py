@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from m2st_core.learners.ascent import part_of
+from m2st_core.tasks.separate import Separated
 from m2st_core.testing.answer import Answer, answer
 from m2st_core.testing.examined import Examined
 from m2st_core.testing.meta import MetaLearner
@@ -76,12 +77,14 @@ def analyse(
     secondary: Sequence[str] = (),
     *,
     learners: Mapping[str, MetaLearner] | None = None,
+    apart: Separated | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Analysis:
     """One primary test and any number of secondary ones on the same rows, the latter corrected by Holm.
 
-    ``learners`` has a learner by the name of each method that learns from related tasks. Settings are those of
+    ``learners`` has a learner by the name of each method that learns from related tasks. If they were trained on
+    ``separate((x, y), tasks)``, that is ``apart``. Settings are those of
     ``two_sample_test``: alpha, n_permutations, train_fraction, blocks, seed, device, and preset for methods without a
     learner.
 
@@ -103,7 +106,7 @@ def analyse(
     own = {key: value for key, value in settings.items() if key != "preset"}
     stages = [part_of(progress, index / len(names), (index + 1) / len(names)) for index in range(len(names))]
     found = [
-        known[name].examine(x, y, progress=stage, **own)
+        known[name].examine(x, y, apart=apart, progress=stage, **own)
         if name in known
         else examine(x, y, name, progress=stage, **settings)
         for name, stage in zip(names, stages, strict=True)

@@ -20,14 +20,17 @@ from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import Knowledge, rebuild
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.tasks.arrays import as_two_sample, hash_rows
+from m2st_core.tasks.arrays import as_two_sample
 from m2st_core.tasks.meta import as_meta_sample
+from m2st_core.tasks.overlap import KnownRows
+from m2st_core.tasks.separate import Separated, Units, find_overlap, known_rows
 from m2st_core.testing.examined import Examined, run_examined
 from m2st_core.testing.methods import METHODS, Method, check_preset
-from m2st_core.types import Progress, Shape, TestResult
+from m2st_core.types import Progress, Shape, TestResult, TwoSample
 
-FORMAT = 3
+FORMAT = 4
 TENSORS, ABOUT = "learner.safetensors", "learner.json"
+SEEN = ("rows", "sample")
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class MetaLearner:
     """What the meta-tasks taught, ready to test targets.
 
     ``course`` is the training curve, ``choices`` what held-out rows decided. ``prior`` says how strongly the meta-tasks
-    differ along each feature of the warm start, in within-sample standard deviations squared.
+    differ along each feature of the warm start, in within-sample standard deviations squared. ``seen`` has the rows
+    that taught (of images, a projection), so that a target which shares some of them is recognised and refused.
     """
 
     method: str
@@ -44,7 +48,7 @@ class MetaLearner:
     task_names: tuple[str, ...]
     columns: int
     knowledge: Knowledge
-    row_hashes: np.ndarray
+    seen: KnownRows
     shape: Shape | None = None  # of images
 
     @property
@@ -95,25 +99,45 @@ class MetaLearner:
             progress=progress,
         ).result
 
-    def examine(self, x: Any, y: Any, *, device: str | torch.device = "auto", **settings: Any) -> Examined:
-        """Test a target and keep what explains the answer; arguments as in ``two_sample_test``."""
+    def examine(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        apart: Separated | None = None,
+        device: str | torch.device = "auto",
+        **settings: Any,
+    ) -> Examined:
+        """Test a target and keep what explains the answer; arguments as in ``two_sample_test``.
+
+        ``apart`` says that this learner was trained on related tasks from which x and y were separated.
+        """
         sample = as_two_sample(x, y)
         if sample.x.shape[1] != self.columns:
             raise ValueError(f"The meta-tasks have {self.columns} columns and x and y have {sample.x.shape[1]}.")
         if sample.shape and self.shape and sample.shape != self.shape:
             raise ValueError(f"The meta-tasks have images of {self.shape} and x and y have {sample.shape}.")
         sample = replace(sample, shape=self.shape)
+        if apart is None:
+            self.refuse_shared(sample)
         method, preset = self.bound(resolve_device(device)), PRESETS.find(self.preset)
         examined = run_examined(sample, method, preset=preset, device=device, **settings)
-        rows = sample.pooled.float() if self.shape else sample.pooled
-        known = int(np.isin(hash_rows(rows.numpy()), self.row_hashes).sum())
-        if known:
-            result = examined.result
-            note = f"{known} rows of x and y are also in the meta-tasks: leave them out of either, or distrust p."
-            diagnostics = result.diagnostics | {"target rows among the meta-rows": known}
-            result = replace(result, notes=(*result.notes, note), diagnostics=diagnostics)
-            examined = replace(examined, result=result)
-        return examined
+        if apart is None:
+            return examined
+        return replace(examined, result=replace(examined.result, notes=examined.result.notes + apart.notes))
+
+    def refuse_shared(self, sample: TwoSample, units: Units | None = None) -> None:
+        """Refuse a target that shares rows with those that taught: its p-value would be wrong.
+
+        ``units`` turn scaled rows back into those of their files.
+        """
+        shared = len(find_overlap(sample, self.seen, units))
+        if shared:
+            raise ValueError(
+                f"{shared} rows of x and y are among the rows that taught this learner, equal or nearly so, and a "
+                "p-value from them would be wrong. Give the related tasks themselves instead of the learner: it is "
+                "then trained without these rows. Or leave these rows out of x and y."
+            )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``learner.safetensors`` and ``learner.json`` into a folder, which is made if need be."""
@@ -127,7 +151,7 @@ class MetaLearner:
         """What ``save`` writes: JSON, with the hash of the tensors, and the tensors in safetensors format."""
         tensors = {name: value.contiguous().cpu().clone() for name, value in self.knowledge.state_dict().items()}
         tensors |= {f"course.{name}": torch.from_numpy(values) for name, values in vars(self.course).items()}
-        tensors["row_hashes"] = torch.from_numpy(self.row_hashes)
+        tensors |= {f"seen.{name}": torch.from_numpy(getattr(self.seen, name)) for name in SEEN}
         packed = save(tensors)
         about = {
             "format": FORMAT,
@@ -176,7 +200,7 @@ def meta_train(
         task_names=meta.names,
         columns=meta.rows.shape[-1],
         knowledge=knowledge,
-        row_hashes=np.unique(hash_rows(meta.rows[0].numpy())[meta.where[0][meta.inside[0]]]),
+        seen=known_rows(meta)[0],
         shape=meta.shape,
     )
 
@@ -200,7 +224,7 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
         about = json.loads(about_json)
         found = about["format"]
         if found != FORMAT:
-            raise ValueError(f"{where} has learner format {found}, and this version reads {FORMAT}.")
+            raise ValueError(f"{where} has learner format {found}, and this version reads {FORMAT}. Train again.")
         if about["sha256"] != hashlib.sha256(packed).hexdigest():
             raise ValueError(f"{where}: {TENSORS} is damaged: it is not the file that was saved. Train again.")
         method, preset = METHODS.find(about["method"]), PRESETS.find(about["preset"])
@@ -208,7 +232,7 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
             raise ValueError(f"{where} holds a learner for {method.name}, which this version can not use.")
         tensors = load(packed)
         course = Course(*(tensors.pop(f"course.{name}").numpy() for name in ("step", "train", "held_out")))
-        row_hashes = tensors.pop("row_hashes").numpy()
+        seen = KnownRows(*(tensors.pop(f"seen.{name}").numpy() for name in SEEN))
         channels, height, width = about.get("shape") or (0, 0, 0)
         shape = (int(channels), int(height), int(width)) if channels else None
         knowledge = rebuild(tensors, preset.on(shape))
@@ -222,7 +246,7 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
             task_names=tuple(str(name) for name in about["task_names"]),
             columns=int(about["columns"]),
             knowledge=knowledge,
-            row_hashes=row_hashes,
+            seen=seen,
             shape=shape,
         )
     except (json.JSONDecodeError, KeyError, TypeError, SafetensorError, RuntimeError) as error:

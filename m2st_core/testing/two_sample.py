@@ -8,6 +8,7 @@ import torch
 
 from m2st_core.presets import PRESETS
 from m2st_core.tasks.arrays import as_two_sample
+from m2st_core.tasks.separate import separate
 from m2st_core.testing.examined import Examined, run_examined
 from m2st_core.testing.meta import meta_train
 from m2st_core.testing.methods import METHODS, check_preset
@@ -36,7 +37,8 @@ def two_sample_test(
         y: Rows of the second sample: (m, d); n ≠ m is fine.
         method: A name in ``METHODS``.
         meta_tasks: Related pairs of samples, as a list of (x, y) or a mapping of names to pairs, for methods that
-            learn from them. To test several targets, train once with ``meta_train``.
+            learn from them. To test several targets, train once with ``meta_train``. Rows of x and y that are among
+            them are recognised, and no row both teaches and is tested; the result's notes say what was done.
         alpha: The level; the test rejects when p ≤ alpha.
         n_permutations: B, the number of random relabellings.
         train_fraction: The share of each sample that teaches the kernel and is not tested, if the method learns.
@@ -94,6 +96,6 @@ def examine(
             f"{method} learns its kernel from meta-tasks, and none are given. Pass meta_tasks=[(x1, y1), …], "
             f"or use a method that needs none: {', '.join(m.name for m in METHODS.values() if not m.needs_meta)}."
         )
-    as_two_sample(x, y)  # a bad target is known before the training
-    learner = meta_train(method, meta_tasks, preset=preset, seed=seed, device=device, progress=progress)
-    return learner.examine(x, y, **settings)
+    apart = separate(as_two_sample(x, y), meta_tasks)
+    learner = meta_train(method, apart.tasks, preset=preset, seed=seed, device=device, progress=progress)
+    return learner.examine(x, y, apart=apart, **settings)

@@ -127,7 +127,7 @@ def test_duplicates_are_counted_and_nothing_is_removed():
     q = table("q.csv", "a,w\n2,\n2,\n1,y\n0,x\n9,x\n")
     history = table("m.csv", "group,a,w\nu,1,x\nu,5,x\nv,6,x\nv,7,y\n")
     found = check(assemble(Upload((p, q), (history,)))).duplicates
-    assert (found.within_p, found.within_q, found.between, found.in_tasks) == (1, 1, 5, 2)
+    assert (found.within_p, found.within_q, found.between) == (1, 1, 5)
     assert len(found.notes) == 3
 
 

@@ -173,10 +173,10 @@ def test_a_saved_learner_of_images_gives_the_same_p_value_to_the_bit(name, learn
     assert again.test(*target, n_permutations=99) == trained.test(*target, n_permutations=99)
 
 
-def test_target_images_that_are_meta_images_are_noticed(learner, target):
-    assert not any("also in the meta-tasks" in note for note in learner.test(*target, n_permutations=99).notes)
-    result = learner.test(np.concatenate([target[0], digits(0, 3)]), target[1], n_permutations=99)
-    assert result.diagnostics["target rows among the meta-rows"] == 3
+def test_target_images_that_are_meta_images_are_refused(learner, target):
+    learner.test(*target, n_permutations=99)
+    with pytest.raises(ValueError, match="3 rows of x and y are among the rows that taught"):
+        learner.test(np.concatenate([target[0], digits(0, 3)]), target[1], n_permutations=99)
 
 
 @pytest.mark.parametrize("name", ["Meta-MKL", "Meta-FUSE", "MMD-D", "C2ST-L"])

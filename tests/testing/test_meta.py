@@ -292,16 +292,28 @@ def test_methods_and_presets_that_do_not_fit_are_named():
 
 
 def test_one_task_is_enough_to_learn_from():
-    assert m2st.meta_train("Meta-Witness", [(X, Y + 2)]).test(X, Y + 3).rejected
+    half = len(X) // 2
+    assert m2st.meta_train("Meta-Witness", [(X[:half], Y[:half] + 2)]).test(X[half:], Y[half:] + 3).rejected
 
 
-def test_target_rows_among_the_meta_rows_are_reported(learner):
+@pytest.mark.parametrize("change", [lambda rows: rows, lambda rows: rows + 1e-6, lambda rows: 1000 * rows])
+def test_a_learner_refuses_a_target_that_has_its_rows(learner, change, tmp_path):
+    x, y = target()
+    learner.test(x, y)
+    x[:5] = tasks()["shift 2"].x[:5]
+    learner.save(tmp_path)
+    for known in (learner, m2st.load_learner(tmp_path)):
+        with pytest.raises(ValueError, match="5 rows of x and y are among the rows that taught this learner"):
+            known.test(change(x), change(y))
+
+
+def test_rows_that_are_tested_leave_the_related_tasks(learner):
     x, y = target()
     x[:3] = tasks()["shift 2"].x[:3]
-    result = learner.test(x, y)
-    assert any(note.startswith("3 rows of x and y are also in the meta-tasks") for note in result.notes)
-    assert result.diagnostics["target rows among the meta-rows"] == 3
-    assert not learner.test(*target()).notes
+    result = m2st.two_sample_test(x, y, "Meta-WiTS", meta_tasks=tasks(), n_permutations=99)
+    assert result.notes[-1].startswith("3 rows of x and y are also in the related tasks")
+    without = {name: (s.x[3:] if name == "shift 2" else s.x, s.y) for name, s in tasks().items()}
+    assert len(m2st.meta_train("Meta-WiTS", without).task_names) == len(tasks())
 
 
 def test_training_can_be_cancelled():

@@ -42,12 +42,11 @@ class ColumnReport:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Rows whose used columns are all alike: repeats within P, within Q, rows of P in Q, target rows in the tasks."""
+    """Rows whose used columns are all alike: repeats within P, within Q, rows of P in Q."""
 
     within_p: int
     within_q: int
     between: int
-    in_tasks: int
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -57,11 +56,6 @@ class Duplicates:
             found.append(f"Rows that repeat an earlier one: {self.within_p:,} in P, {self.within_q:,} in Q.")
         if self.between:
             found.append(f"{self.between:,} rows of P and Q are in both. Rows of one unit must not be in both samples.")
-        if self.in_tasks:
-            found.append(
-                f"{self.in_tasks:,} target rows are also in the related tasks: leave them out of either, "
-                "or distrust the p-value."
-            )
         return tuple(found)
 
 
@@ -125,7 +119,7 @@ def check(made: Assembled) -> Check:
                 maximum=float(found.max()) if found.size else None,
             )
         )
-    duplicates = _duplicates(fingerprint, parts)
+    duplicates = _duplicates(fingerprint, parts[:2])
     tasks = [(pair.name, len(pair.p.positions), len(pair.q.positions)) for pair in made.related]
     sizes = (p.stop - p.start, q.stop - q.start, len(made.rows) - made.target_rows)
     said = [
@@ -150,12 +144,10 @@ def _outliers(values: np.ndarray) -> int:
 
 def _duplicates(rows: np.ndarray, parts: Sequence[slice]) -> Duplicates:
     """By a 64-bit fingerprint of each row."""
-    p, q, tasks = (rows[part] for part in parts)
+    p, q = (rows[part] for part in parts)
     between = int(np.isin(p, q).sum() + np.isin(q, p).sum())
-    target = np.concatenate([p, q])
     return Duplicates(
         within_p=len(p) - len(np.unique(p)),
         within_q=len(q) - len(np.unique(q)),
         between=between,
-        in_tasks=int(np.isin(target, tasks).sum()),
     )

@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.tasks.arrays import as_two_sample
+from m2st_core.tasks.meta import as_meta_sample
+from m2st_core.tasks.separate import find_overlap, known_rows
 from m2st_core.tasks.tables.assembled import Assembled, assemble
 from m2st_core.tasks.tables.encoding import Cleaning, Encoding
 from m2st_core.tasks.tables.export import to_safe_csv
@@ -53,6 +55,13 @@ class CleanData:
     def sample(self) -> TwoSample:
         """The target as the tests take it."""
         return as_two_sample(self.x, self.y)
+
+    def recoded(self, encoding: Encoding) -> CleanData:
+        """The same target rows by another scaling of the same columns."""
+        centre, scale = self.encoding.units
+        new_centre, new_scale = encoding.units
+        x, y = ((rows * scale + centre - new_centre) / new_scale for rows in (self.x, self.y))
+        return replace(self, x=x, y=y, encoding=encoding)
 
     def to_frame(self) -> pd.DataFrame:
         """All rows with the columns task ("target" or the task's name), group, row (in the file) and the features."""
@@ -116,7 +125,13 @@ def prepare(
     matrix = encode(made, encoding, keep, notes)
     x, y, tasks = _arrays(made, matrix, keep, notes)
     if made.target:
-        as_two_sample(x, y)
+        sample = as_two_sample(x, y)
+        shared = len(find_overlap(sample, known_rows(as_meta_sample(tasks))[0], encoding.units)) if tasks else 0
+        if shared:
+            notes.append(
+                f"{shared:,} target rows are also in the related tasks, equal or nearly so. Methods that learn from "
+                "related tasks keep them apart: no row both teaches and is tested."
+            )
     labels = (made.target.p.label, made.target.q.label) if made.target else ("P", "Q")
     p, q = made.spans[0] if made.target else (slice(0, 0), slice(0, 0))
     return CleanData(

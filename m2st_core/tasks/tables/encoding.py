@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -131,6 +131,30 @@ class Encoding:
     def features(self) -> tuple[str, ...]:
         """The names of the columns of numbers."""
         return tuple(feature for column in self.columns for feature in column.features)
+
+    @property
+    def units(self) -> tuple[np.ndarray, np.ndarray]:
+        """Centre and scale of every feature, which turn rows back into the units of their files: (d,), (d,)."""
+        parts = [
+            [(c.centre, c.scale), (0.0, 1.0)][: len(c.features)]
+            if isinstance(c, Numeric)
+            else [(0.0, 1.0)] * len(c.features)
+            for c in self.columns
+        ]
+        centre, scale = np.array([pair for part in parts for pair in part]).T
+        return centre, scale
+
+    def relearned(self, rows: np.ndarray) -> Encoding:
+        """The same columns, their scaling learned from these encoded rows (n, d) alone."""
+        columns, start = [], 0
+        for column in self.columns:
+            if isinstance(column, Numeric) and self.cleaning.scaling != "none":
+                raw = rows[:, start] * column.scale + column.centre
+                fresh = learn_numeric(column.name, raw, self.cleaning)
+                column = replace(column, centre=fresh.centre, scale=fresh.scale) if fresh is not None else column
+            columns.append(column)
+            start += len(column.features)
+        return replace(self, columns=tuple(columns))
 
     def to_json(self) -> str:
         """Text that ``from_json`` reads."""
