@@ -130,7 +130,7 @@ def decisions(outcome: Outcome, tested: list[dict[str, Any]] | None = None) -> d
         ],
         "power": {
             "estimate": analysis.answer.power,
-            "interval": list(analysis.answer.power_interval),
+            "interval": analysis.answer.power_interval,
             "rows_for_80_percent": analysis.answer.rows_for_power,
             "how": analysis.answer.how,
         },

@@ -1,13 +1,14 @@
 """Primary and secondary tests, the size of a difference, and what planning can take from it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 import m2st_core as m2st
 from m2st_core.testing import METHODS, examined, run_tests
-from m2st_core.testing.answer import Effect
+from m2st_core.testing.answer import answer, effect_of
 from m2st_core.types import TwoSample
 
 
@@ -77,33 +78,15 @@ def test_tested_rows_are_known_by_their_positions(method, swap, blocks, learners
         assert all(np.array_equal(code, rows % 4) for code, rows in zip(found.codes, found.rows, strict=True))
 
 
-def test_more_rows_give_more_power_and_the_sample_size_is_where_it_is_wanted():
-    effect = Effect(signal=0.02, threshold=0.03, first=1e-4, second=2e-4, order=1.0)
-    powers = [effect.power(factor) for factor in (1, 2, 4, 8)]
-    assert powers == sorted(powers)
-    assert effect.power(effect.factor_for(0.8)) == pytest.approx(0.8, abs=1e-6)
-    assert effect.factor_for(0.8, shift=1.0) < effect.factor_for(0.8)
-    assert Effect(-0.01, 0.03, 1e-4, 2e-4, 1.0).factor_for() is None
-
-
-def test_a_mean_difference_has_the_power_of_the_textbook():
-    """One-sided z-test with effect δ, variance 1 and n rows each: Φ(δ/√(2/n) − 1.645)."""
-    n, delta = 50, 0.4
-    deviation = np.sqrt(2 / n)
-    effect = Effect(delta, stats.norm.isf(0.05) * deviation, 2 / n, 0.0, 0.5)
-    for factor in (1.0, 3.0):
-        assert effect.power(factor) == pytest.approx(stats.norm.cdf(delta / np.sqrt(2 / n / factor) - 1.645), abs=1e-3)
-
-
 @pytest.mark.parametrize(
     ("method", "task", "n", "m"),
-    [("MMD-M", {"shift": 0.5}, 50, 50), ("MMD-FUSE", {"shift": 0.8}, 30, 60), ("Meta-Witness", {"delta": 0.8}, 80, 80)],
+    [("MMD-M", {"shift": 0.5}, 50, 50), ("Meta-Witness", {"delta": 0.8}, 80, 80)],
 )
-def test_estimated_power_is_near_the_power(method, task, n, m, learners):
-    """The median estimate of 60 studies lies within 0.2 of the true power (400 studies).
+def test_power_after_significance_is_not_overstated(method, task, n, m, learners):
+    """Of 60 studies those with p ≤ α estimate at most 0.25 more than the true power (400 studies), on average.
 
-    An estimate from one study varies by about 0.3, the median of 60 by 0.05; the rest of the band is for bias.
-    The 90 % interval, rough for weak differences, covers the truth in more than 60 % of the studies.
+    Uncorrected they estimate 0.2 to 0.4 more. One estimate varies by about 0.2, the mean of 20 or more by 0.05. The
+    90 % interval covers the truth in 80 % or more of them.
     """
     source = m2st.make_task("hdgm" if "delta" in task else "mean_shift", **task)
     samples = [source.sample(n, m, seed=seed) for seed in range(400)]
@@ -111,27 +94,49 @@ def test_estimated_power_is_near_the_power(method, task, n, m, learners):
     bound = learners[method].bound(together.x.device) if method in learners else METHODS[method]
     true = np.mean([r.rejected for r in run_tests(together, bound, seeds=range(400), n_permutations=99)])
     answers = [m2st.analyse(*s, method, learners=learners, n_permutations=99).answer for s in samples[:60]]
-    assert 0.2 < true < 0.9
-    assert abs(np.median([answer.power for answer in answers]) - true) < 0.2
-    covered = [a.power_interval[0] <= true <= a.power_interval[1] for a in answers]
-    assert np.mean(covered) > 0.6
+    found = [a for a in answers if a.power is not None]
+    assert 0.2 < true < 0.9 and len(found) >= 15
+    assert np.mean([a.power for a in found]) - true < 0.25
+    assert np.mean([a.power_interval[0] <= true <= a.power_interval[1] for a in found]) >= 0.8
 
 
-def test_without_a_difference_no_sample_size_is_promised():
-    """On 30 null samples the estimate stays low, and most name no number or a very large one."""
-    answers = [
-        m2st.analyse(*pair(40, 40, shift=0.0, seed=seed), "MMD-M", n_permutations=99).answer for seed in range(30)
-    ]
-    assert np.median([answer.power for answer in answers]) < 0.15
-    assert sum(a.rows_for_power is None or a.rows_for_power[0] > 100 for a in answers) >= 20
-    assert all("approximate" in a.sentences[0] and a.power >= 0.05 for a in answers)
+def test_without_significance_no_power_and_no_sample_size_is_named():
+    """On 30 null samples only those with p ≤ α, three at most in this seeded run, name anything."""
+    found = [m2st.analyse(*pair(40, 40, shift=0.0, seed=seed), "MMD-M", n_permutations=99) for seed in range(30)]
+    silent = [f.answer for f in found if not f.primary.rejected]
+    assert len(silent) >= 27
+    assert all(a.power is a.power_interval is a.rows_for_power is None for a in silent)
+    assert {a.sentences for a in silent} == {
+        ("These data cannot say how many rows you need: they are compatible with no difference at all.",)
+    }
+
+
+def test_a_test_whose_statistic_is_not_shown_names_no_rows():
+    answer = m2st.analyse(*pair(60, 60, shift=2.0), "ME").answer
+    assert answer.rows_for_power is None and "how the statistic of ME grows" in answer.sentences[0]
 
 
 def test_the_answer_speaks_of_all_rows_at_the_same_split():
-    x, y = pair(60, 60, shift=1.5)
+    x, y = pair(60, 60, shift=2.5)
     answer = m2st.analyse(x, y, "C2ST-L", n_permutations=99).answer
-    assert "60 and 60 rows" in answer.sentences[0] and answer.rows_for_power[0] == answer.rows_for_power[1]
+    n, m = answer.rows_for_power
+    assert n == m and answer.sentences[0].startswith(f"About {n} and {m} rows should give 80 % power, allowing for")
+    assert "A new study of 60 and 60 rows" in answer.sentences[1] and f"about {answer.power:.2f}" in answer.sentences[1]
     assert answer.mmd2 > 0 and answer.criterion is None and "30 and 30 test rows" in answer.how
+
+
+def test_the_threshold_of_a_next_study_does_not_count_on_the_other_kernels():
+    found = m2st.analyse(*pair(shift=1.5), "MMD-FUSE", n_permutations=99)
+    helped = effect_of(replace(found.seen, threshold=-1.0), found.primary)
+    assert helped.threshold == pytest.approx(np.quantile(found.seen.null, 0.95))
+
+
+def test_near_its_threshold_a_result_names_no_rows_and_says_why():
+    found = m2st.analyse(*pair(40, 40, shift=1.5, dimension=2), "C2ST-L", n_permutations=99)
+    signal = float(found.seen.statistic(found.seen.sample.pooled, found.seen.sample.sizes[0])[0])
+    close = answer(found.examined, replace(found.seen, threshold=signal))
+    assert found.primary.rejected and close.rows_for_power is None and 0.05 < close.power < 0.5
+    assert "so close to its threshold that luck may account for most of it" in close.sentences[0]
 
 
 def test_large_samples_are_thinned_and_it_is_said(monkeypatch):
