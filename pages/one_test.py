@@ -63,9 +63,13 @@ def show(result: TestResult) -> None:
     """Step 3: the answer."""
     (st.warning if result.rejected else st.info)(p_value_in_words(result))
     columns = st.columns(4)
-    columns[0].metric("p-value", f"{result.p_value:.3g}", help="How often so large a difference appears if P = Q.")
-    error = f"± {result.p_value_se:.1g}" if result.by_permutation else "none"
-    columns[1].metric("Monte-Carlo error", error, help="How much p would vary with other random permutations.")
+    bound = "≤ " if result.at_floor and not result.enumerated else ""
+    columns[0].metric(
+        "p-value", f"{bound}{result.p_value:.3g}", help="How often so large a difference appears if P = Q."
+    )
+    drawn = result.by_permutation and not result.enumerated and not result.at_floor
+    error = f"± {result.p_value_se:.1g}" if drawn else "none"
+    columns[1].metric("Monte-Carlo error", error, help=f"How sure the number is: {result.error_words}.")
     learned, tested = (f"{n} + {m}" if n else "none" for n, m in (result.n_train, result.n_test))
     columns[2].metric("Rows learned from", learned, help="Rows of x + rows of y that taught the kernel. Never tested.")
     columns[3].metric("Rows tested", tested, help="Rows of x + rows of y behind the p-value.")

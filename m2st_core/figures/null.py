@@ -15,6 +15,7 @@ USUAL = 0.95  # of the null statistics are shown, and the observed one; a tail l
 def null_figure(result: TestResult) -> go.Figure:
     """Histogram of the null statistics with the observed one as a line; a very long tail is counted, not drawn."""
     kind = "random relabellings" if result.by_permutation else "quantiles of the reference distribution"
+    kind = "other labellings, which are all" if result.enumerated else kind
     low, high = float(result.null.min()), float(result.null.max())
     low = min(low, result.statistic)
     edge = low + 1.1 * (max(float(np.quantile(result.null, USUAL)), result.statistic) - low)
