@@ -169,7 +169,7 @@ class TestResult:
         else:
             found = f"± {self.p_value_se:.2g} from the random permutations"
         split = "splits are" if self.split_p_values else "split is"
-        return f"{found}; the chance of the random {split} not included" if any(self.n_train) else found
+        return f"{found}; the random {split} not included" if any(self.n_train) else found
 
     def to_dict(self, include_null: bool = False) -> dict[str, Any]:
         """Plain Python values, ready for JSON."""
