@@ -12,7 +12,7 @@ from m2st_core.dashboard.charts import chart
 from m2st_core.dashboard.upload_splits import show_splits
 from m2st_core.dashboard.upload_state import Brought, say, target_mark
 from m2st_core.dashboard.watching import watch_job
-from m2st_core.dashboard.words import decision_in_words
+from m2st_core.dashboard.words import decision_in_words, error_shown, p_shown
 from m2st_core.experiments.own_data import Outcome, Plan, carry_out
 from m2st_core.reports.pictures import null_picture, weights_picture
 from m2st_core.tasks.tables import CleanData, Upload
@@ -73,13 +73,11 @@ def show_answer(state: Brought, upload: Upload, outcome: Outcome) -> None:
     (st.warning if analysis.rejected else st.info)(decision_in_words(analysis))
     _repeats(state, upload)
     columns = st.columns(4)
-    drawn = result.by_permutation and not result.enumerated and not result.at_floor
-    error = f"± {result.p_value_se:.1g} from permutations" if drawn else None
+    error, sure = error_shown(result), result.error_words
     columns[0].metric(
-        "p-value", f"{'≤ ' if result.at_floor and not result.enumerated else ''}{result.p_value:.3g}", error,
+        "p-value", p_shown(result), f"{error} from permutations" if error else None,
         delta_color="off", delta_arrow="off",
-        help=f"How often so large a difference appears if P = Q. {result.error_words[0].upper()}"
-        f"{result.error_words[1:]}.",
+        help=f"How often so large a difference appears if P = Q. {sure[0].upper()}{sure[1:]}.",
     )  # fmt: skip
     columns[1].metric("MMD²", f"{analysis.answer.mmd2:.3g}", help="Effect size: about 0 if P = Q.")
     criterion = "–" if analysis.answer.criterion is None else f"{analysis.answer.criterion:.3g}"

@@ -8,6 +8,17 @@ from m2st_core.types import TestResult
 SIDEBAR = "the sidebar (on a small screen: » at the top left)"
 
 
+def p_shown(result: TestResult) -> str:
+    """The p-value as a number to show: a bound where more permutations could lower it."""
+    return f"{'≤ ' if result.at_floor and not result.enumerated else ''}{result.p_value:.3g}"
+
+
+def error_shown(result: TestResult) -> str | None:
+    """The Monte-Carlo error as a number to show; none at the floor, or where no permutation was drawn."""
+    drawn = result.by_permutation and not result.enumerated and not result.at_floor
+    return f"± {result.p_value_se:.1g}" if drawn else None
+
+
 def p_value_in_words(result: TestResult) -> str:
     """What this p-value means, without saying more than it does."""
     meaning = meaning_in_words(result)
@@ -64,7 +75,7 @@ def decision_in_words(analysis: Analysis) -> str:
         return p_value_in_words(analysis.primary)
     found = "**evidence of a difference**" if analysis.rejected else "**no evidence of a difference**"
     return (
-        f"{meaning_in_words(analysis.primary)} Corrected together with {len(analysis.secondary)} further tests, p = "
+        f"{meaning_in_words(analysis.primary)} Corrected together with all secondary tests, p = "
         f"{analysis.decision.adjusted_p_value:.3g} against α = {analysis.primary.alpha:g}: {found}."
     )
 

@@ -185,5 +185,5 @@ def adjusted_p_values(p_values: Sequence[float], family: Family) -> list[float]:
 
 def check_plan_splits(names: Sequence[str], splits: int) -> None:
     """Several splits need at least one test that splits."""
-    splitting = [name for name in names if METHODS[name].needs_split]
+    splitting = [name for name in names if METHODS.find(name).needs_split]
     check_splits(METHODS[(splitting or names)[0]], splits)
