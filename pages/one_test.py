@@ -70,7 +70,7 @@ def show(result: TestResult) -> None:
     learned, tested = (f"{n} + {m}" if n else "none" for n, m in (result.n_train, result.n_test))
     columns[2].metric("Rows learned from", learned, help="Rows of x + rows of y that taught the kernel. Never tested.")
     columns[3].metric("Rows tested", tested, help="Rows of x + rows of y behind the p-value.")
-    for note in result.notes:
+    for note in (f"The p-value: {result.error_words}.", *result.notes):
         st.caption(note)
 
 

@@ -88,6 +88,7 @@ def show_answer(state: Brought, upload: Upload, outcome: Outcome) -> None:
         "Rows tested", tested, learned, delta_color="off", delta_arrow="off",
         help="Rows behind the p-value; beneath, rows that taught the kernel and were not tested.",
     )  # fmt: skip
+    st.caption(f"The p-value: {sure}.")
     show_splits(state, outcome)
     left, right = st.columns(2, gap="large")
     with left:

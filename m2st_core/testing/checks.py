@@ -42,7 +42,7 @@ def check_reach(method: Method, alpha: float, smallest: float, labellings: Label
     if not labellings.enumerated:
         times = round(smallest / labellings.smallest_p)
         raise ValueError(
-            f"{can}, with n_permutations={labellings.used - 1}. Use at least {math.ceil(times / alpha) - 1}."
+            f"{can}, with {labellings.used - 1} permutations. Use at least {math.ceil(times / alpha) - 1}."
         )
     raise ValueError(
         f"{can}, because its {n_test[0]} and {n_test[1]} test rows have only {labellings.used} labellings. "

@@ -77,8 +77,12 @@ def run_examined(
     )
     result = replace(shown[0], notes=shown[0].notes + notes)
     if splits > 1:
+        shown_split = (
+            f"Statistic, effect and explanation are those of the split that decides, {decides + 1} of {splits}."
+        )
         result = replace(
             result,
+            notes=(*result.notes, shown_split),
             p_value=p_value,
             p_value_se=combined_error(p_values, [single.p_value_se for single in results], seed),
             rejected=p_value <= alpha,

@@ -122,8 +122,8 @@ def test_the_published_presets_draw_at_random():
         ((3, 2), {"method": "MMD-M"}, "cannot reject at alpha=0.05.*0.1, because its 3 and 2 test rows have only 10"),
         ((3, 2), {"method": "MMD-M"}, "It needs more rows"),
         ((6, 6), {"method": "MMD-O"}, r"smallest possible p-value is 0.1.*3 and 3 test rows have only 20 labellings"),
-        ((40, 40), {"method": "MMD-M", "n_permutations": 10}, "n_permutations=10. Use at least 19"),
-        ((40, 40), {"method": "MMD-O", "n_permutations": 19, "splits": 5}, "n_permutations=19. Use at least 39"),
+        ((40, 40), {"method": "MMD-M", "n_permutations": 10}, "with 10 permutations. Use at least 19"),
+        ((40, 40), {"method": "MMD-O", "n_permutations": 19, "splits": 5}, "with 19 permutations. Use at least 39"),
         ((4, 4), {"method": "MMD-M", "alpha": 0.02}, "have only 70 labellings"),
     ],
 )
