@@ -15,10 +15,11 @@ from m2st_core.commands.sweeps import run_paper, run_runs, run_sweep_command
 from m2st_core.experiments.paper import PAPER
 from m2st_core.presets import PRESETS
 from m2st_core.tasks.tables import EXAMPLES, MISSING_CHOICES, SCALING_CHOICES
-from m2st_core.testing import METHODS
+from m2st_core.testing import FAMILIES, METHODS
 
 BENCHMARKS = (
-    "permutation, calibration, power, adaptation, transfer, recommend, planning, uploads, meta, images, cifar, sweep"
+    "permutation, calibration, power, adaptation, transfer, recommend, planning, splits, uploads, meta, images, cifar, "
+    "sweep"
 )
 
 
@@ -47,6 +48,13 @@ def build_parser() -> argparse.ArgumentParser:
     test.add_argument("--alpha", type=float, default=0.05, help="level of the test (default 0.05)")
     test.add_argument("--permutations", type=int, default=999, help="number of random relabellings (default 999)")
     test.add_argument("--train-fraction", type=float, default=0.5, help="share of rows to learn from (default 0.5)")
+    test.add_argument("--splits", type=int, default=1, metavar="S", help="random splits to combine (default 1)")
+    test.add_argument(
+        "--family",
+        default="primary",
+        choices=list(FAMILIES),
+        help="primary: it alone decides, the secondary tests are exploratory; all: Holm over all tests together",
+    )
     test.add_argument("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
     test.add_argument("--seed", type=int, default=0, help="fixes split, learning and permutations (default 0)")
     test.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")

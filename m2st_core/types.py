@@ -77,7 +77,13 @@ class TestResult:
     """What a two-sample test says, with everything needed to report and repeat it.
 
     ``null`` is the statistic under B random relabellings of the test rows; for an asymptotic test it is B quantiles
-    of the reference distribution. ``p_value_se`` is the Monte-Carlo standard error of the p-value (0 if asymptotic).
+    of the reference distribution. Of few rows it is the statistic under all other relabellings (``enumerated``), and B
+    (``n_permutations``) is their number.
+    ``p_value_se`` is the Monte-Carlo standard error of the p-value: how much other random permutations would move it.
+    It never covers the random split. It is 0 if no permutation was drawn: asymptotic, or ``enumerated``.
+    ``smallest_p`` is the smallest p-value that these labellings can give (0 if nothing bounds it).
+    ``split_p_values`` are those of S > 1 splits, in the order drawn, of which ``p_value`` is made; what else the result
+    holds, such as statistic and null, belongs to the split that decides.
     ``n_train`` and ``n_test`` count the rows of (x, y) that taught the kernel and that were tested.
     ``criterion`` is the power criterion Ĵ on the test rows, for kernel tests. ``weights`` are β of a mixture by the
     name of each kernel, which is the name of the meta-task it came from; ``diagnostics`` is what else the learning has
@@ -106,6 +112,9 @@ class TestResult:
     notes: tuple[str, ...] = ()
     weights: dict[str, float] = field(default_factory=dict)
     diagnostics: dict[str, Any] = field(default_factory=dict)
+    enumerated: bool = False
+    smallest_p: float = 0.0
+    split_p_values: tuple[float, ...] = ()
 
     @property
     def by_permutation(self) -> bool:
@@ -123,9 +132,44 @@ class TestResult:
         n, m = self.n_test
         found = "Evidence of a difference" if self.rejected else "No evidence of a difference"
         return (
-            f"{found} at α={self.alpha:g}: {self.method} gives p={self.p_value:.4g} "
-            f"on {n} and {m} test rows{'' if self.by_permutation else ' (asymptotic)'}."
+            f"{found} at α={self.alpha:g}: {self.method} gives {self.p_words}{',' if self.at_floor else ''} "
+            f"on {n} and {m} test rows{'' if self.by_permutation else ' (asymptotic)'}{self.splits_words}."
         )
+
+    @property
+    def at_floor(self) -> bool:
+        """Whether the p-value is the smallest that its labellings can give."""
+        return 0 < self.p_value <= self.smallest_p * (1 + 1e-9)
+
+    @property
+    def p_words(self) -> str:
+        """The p-value, and what bounds it where it can be no smaller."""
+        p = f"{self.p_value:.4g}"
+        if not self.at_floor:
+            return f"p={p}"
+        if self.enumerated:
+            return f"p={p}, the smallest that the {self.n_permutations + 1:,} labellings of these rows can give"
+        splits = f" of each of {len(self.split_p_values)} splits" if self.split_p_values else ""
+        return f"p ≤ {p}, the smallest that {self.n_permutations:,} permutations{splits} can give"
+
+    @property
+    def splits_words(self) -> str:
+        """How many splits were combined, after the number of rows."""
+        return f" under each of {len(self.split_p_values)} random splits" if self.split_p_values else ""
+
+    @property
+    def error_words(self) -> str:
+        """How sure the number itself is: its Monte-Carlo error, and what that does not cover."""
+        if not self.by_permutation:
+            return "asymptotic: trust it for large samples only"
+        if self.enumerated:
+            found = f"all {self.n_permutations + 1:,} labellings were counted"
+        elif self.at_floor:
+            found = "no smaller p-value was possible"
+        else:
+            found = f"± {self.p_value_se:.2g} from the random permutations"
+        split = "splits are" if self.split_p_values else "split is"
+        return f"{found}; the random {split} not included" if any(self.n_train) else found
 
     def to_dict(self, include_null: bool = False) -> dict[str, Any]:
         """Plain Python values, ready for JSON."""

@@ -7,7 +7,7 @@ from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.jobs import Job
 from m2st_core.dashboard.single_test import SingleTest
 from m2st_core.dashboard.watching import watch_study
-from m2st_core.dashboard.words import SIDEBAR, p_value_in_words
+from m2st_core.dashboard.words import SIDEBAR, error_shown, p_shown, p_value_in_words
 from m2st_core.figures import null_figure, samples_figure
 from m2st_core.presets import PRESETS
 from m2st_core.types import TestResult, TwoSample
@@ -63,13 +63,14 @@ def show(result: TestResult) -> None:
     """Step 3: the answer."""
     (st.warning if result.rejected else st.info)(p_value_in_words(result))
     columns = st.columns(4)
-    columns[0].metric("p-value", f"{result.p_value:.3g}", help="How often so large a difference appears if P = Q.")
-    error = f"± {result.p_value_se:.1g}" if result.by_permutation else "none"
-    columns[1].metric("Monte-Carlo error", error, help="How much p would vary with other random permutations.")
+    columns[0].metric("p-value", p_shown(result), help="How often so large a difference appears if P = Q.")
+    columns[1].metric(
+        "Monte-Carlo error", error_shown(result) or "none", help=f"How sure the number is: {result.error_words}."
+    )
     learned, tested = (f"{n} + {m}" if n else "none" for n, m in (result.n_train, result.n_test))
     columns[2].metric("Rows learned from", learned, help="Rows of x + rows of y that taught the kernel. Never tested.")
     columns[3].metric("Rows tested", tested, help="Rows of x + rows of y behind the p-value.")
-    for note in result.notes:
+    for note in (f"The p-value: {result.error_words}.", *result.notes):
         st.caption(note)
 
 

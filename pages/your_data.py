@@ -6,7 +6,7 @@ from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.upload_answer import answer_of, declare, show_answer
 from m2st_core.dashboard.upload_bring import bring
 from m2st_core.dashboard.upload_check import check_step
-from m2st_core.dashboard.upload_choose import choose_step
+from m2st_core.dashboard.upload_choose import choose_step, plan_problem
 from m2st_core.dashboard.upload_state import STEPS, Brought, brought, go, say
 from m2st_core.dashboard.upload_understand import understand_step
 
@@ -81,7 +81,10 @@ def show(step: str, buttons, state: Brought) -> None:
     data = state.clean(upload)
     if step == "Choose":
         plan = choose_step(state, upload, data)
-        move(buttons, step, True, f"Run {plan.primary}", run_declared, (state, state.key(upload), plan))
+        problem = plan_problem(state, upload, data, plan)
+        if problem:
+            st.error(say(problem))
+        move(buttons, step, not problem, f"Run {plan.primary}", run_declared, (state, state.key(upload), plan))
         return
     outcome = answer_of(state, upload, data)
     if outcome is not None and step == "Answer":

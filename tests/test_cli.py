@@ -23,7 +23,8 @@ def files(tmp_path):
 def test_people_get_words(files, capsys):
     assert main(["test", *files, "--method", "MMD-M", "--seed", "3"]) == 0
     out = capsys.readouterr().out
-    assert "Evidence of a difference at α=0.05: MMD-M gives p=0.001 on 30 and 30 test rows." in out
+    floor = "p ≤ 0.001, the smallest that 999 permutations can give"
+    assert f"Evidence of a difference at α=0.05: MMD-M gives {floor}, on 30 and 30 test rows." in out
     assert "999 permutations" in out and "seed 3" in out
 
 
@@ -264,10 +265,16 @@ def test_a_report_is_written_with_related_tasks_secondary_tests_and_blocks(tmp_p
     command = ["test", "--group-column", "g", data, "--meta", meta, "--method", "Meta-WiTS", "--report", str(report)]
     assert main([*command, "--secondary", "MMD-M", "--block-column", "site", "--seed", "5"]) == 0
     out = capsys.readouterr().out
-    assert "Meta-WiTS gives p=" in out and "by MMD-M (secondary): Holm-corrected" in out
+    assert "Meta-WiTS gives p" in out and "by MMD-M (secondary): Holm-corrected" in out
     p = next(line for line in out.splitlines() if line.startswith("p-value")).split()[1]
     text = report.read_text(encoding="utf-8")
-    assert f"p = {p}" in text and "seed 5" in text and "Permutation p-values" in text and "3 blocks of" in text
+    assert (
+        p in text
+        and "can reach 0.1" in text
+        and "seed 5" in text
+        and "Permutation p-values" in text
+        and "3 blocks of" in text
+    )
     assert main([*command[:-1], str(tmp_path / "nowhere" / "report.html")]) == 2
     assert "can not be written" in capsys.readouterr().err
 
@@ -299,4 +306,25 @@ def test_the_recommended_method_is_used_and_explained(capsys):
     assert main(["test", "--example", "diabetes", "--method", "recommended"]) == 0
     printed = capsys.readouterr()
     assert "recommended: Meta-FUSE" in printed.err and "related tasks left out in turn" in printed.err
-    assert "Meta-FUSE gives p=" in printed.out
+    assert "Meta-FUSE gives p" in printed.out
+
+
+def test_splits_and_family_from_the_shell(files, capsys):
+    command = ["test", *files, "--method", "MMD-O", "--secondary", "MMD-M", "--permutations", "99", "--splits", "3"]
+    assert main([*command, "--family", "all"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Evidence of a difference by MMD-O (primary): Holm-corrected p=")
+    assert "\nsplits     " in out and "the random splits are not included" in out and "is at most α=0.05" in out
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["split_p_values"]) == 3 and found["smallest_p"] == 0.02 and found["family"] == "primary"
+    assert main(["test", *files, "--method", "MMD-M", "--splits", "3"]) == 2
+    assert "MMD-M splits nothing" in capsys.readouterr().err
+
+
+def test_too_few_rows_to_reject_are_refused(tmp_path, capsys):
+    for name, rows in (("P.csv", "a\n1\n2\n3\n"), ("Q.csv", "a\n7\n8\n")):
+        (tmp_path / name).write_text(rows)
+    assert main(["test", str(tmp_path / "P.csv"), str(tmp_path / "Q.csv"), "--method", "MMD-M"]) == 2
+    captured = capsys.readouterr()
+    assert "test rows have only 10 labellings. It needs more rows." in captured.err and not captured.out

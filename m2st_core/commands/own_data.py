@@ -34,18 +34,28 @@ def run_test(options: argparse.Namespace) -> None:
         train_fraction=options.train_fraction,
         seed=options.seed,
         preset=options.preset if learner is None else learner.preset,
+        splits=options.splits,
+        family=options.family,
     )
     outcome = carry_out(data, plan, learner=learner, explained=bool(options.report), device=options.device)
     if options.report:
         python, command = as_python(origin, cleaning, plan), as_command(origin, cleaning, plan, options.report)
         write_text(options.report, html_report(outcome, python=python, command=command))
-    secondary = outcome.analysis.secondary
+    analysis = outcome.analysis
     if options.json:
-        found = outcome.analysis.primary.to_dict()
-        more = [{"method": v.result.method, "p_value": v.result.p_value, "holm": v.adjusted_p_value} for v in secondary]
-        print(json.dumps(found | ({"secondary": more} if more else {}), ensure_ascii=False))
+        found = analysis.primary.to_dict()
+        more = [
+            {"method": v.result.method, "p_value": v.result.p_value, "holm": v.adjusted_p_value}
+            for v in analysis.secondary
+        ]
+        family = {"family": analysis.family, "holm": analysis.decision.adjusted_p_value, "secondary": more}
+        print(json.dumps(found | (family if more else {}), ensure_ascii=False))
         return
-    print("\n".join([describe(outcome.analysis.primary, data), *(f"secondary  {v.sentence}" for v in secondary)]))
+    print("\n".join([analysis.sentence, "", describe(analysis.primary, data)]))
+    for verdict in analysis.secondary:
+        print(f"secondary  {verdict.sentence}")
+    if analysis.secondary:
+        print(f"family     {analysis.family_sentence}")
     if options.report:
         print(f"report     {options.report}")
 
@@ -103,12 +113,9 @@ def run_meta_train(options: argparse.Namespace) -> None:
 
 def describe(result: TestResult, data: CleanData) -> str:
     """The result for people."""
-    lines = [result.sentence, ""]
-    if result.by_permutation:
-        how = f"± {result.p_value_se:.2g} (Monte-Carlo error of {result.n_permutations} permutations)"
-    else:
-        how = "(asymptotic: trust it for large samples only)"
-    lines.append(f"p-value    {result.p_value:.4g} {how}")
+    lines = [f"p-value    {result.p_value:.4g} ({result.error_words})"]
+    if result.split_p_values:
+        lines.append(f"splits     {', '.join(f'{p:.3g}' for p in result.split_p_values)} (combined into the p-value)")
     lines.append(f"statistic  {result.statistic:.6g}")
     if result.criterion is not None:
         lines.append(f"criterion  {result.criterion:.4g} (Ĵ on the test rows: signal over noise)")

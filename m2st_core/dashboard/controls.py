@@ -104,6 +104,21 @@ def pick_train_fraction(prefix: str = "") -> float:
     )
 
 
+def pick_splits(prefix: str = "") -> int:
+    """How many random splits are combined."""
+    return int(
+        st.select_slider(
+            "Random splits",
+            [1, 5, 11, 21],
+            1,
+            key=f"{prefix}splits",
+            bind="query-params",
+            help="For tests that learn from a part of the rows: how many random splits are combined into one p-value. "
+            "One split depends on luck. More take longer, and their combined p-value is valid and steadier.",
+        )
+    )
+
+
 def pick_seed(prefix: str = "") -> int:
     """The seed of everything on the page."""
     return int(

@@ -9,9 +9,10 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.dashboard.charts import chart
+from m2st_core.dashboard.upload_splits import show_splits
 from m2st_core.dashboard.upload_state import Brought, say, target_mark
 from m2st_core.dashboard.watching import watch_job
-from m2st_core.dashboard.words import p_value_in_words
+from m2st_core.dashboard.words import decision_in_words, error_shown, p_shown
 from m2st_core.experiments.own_data import Outcome, Plan, carry_out
 from m2st_core.reports.pictures import null_picture, weights_picture
 from m2st_core.tasks.tables import CleanData, Upload
@@ -58,6 +59,7 @@ def _count(state: Brought, upload: Upload, key: Hashable, outcome: Outcome) -> N
         "Learned from": plan.train_fraction if any(result.n_train) else 0.0,
         "Columns": len(outcome.data.features),
         "Rows": sum(result.n_test) + sum(result.n_train),
+        "Splits": plan.splits,
         "Secondary tests": ", ".join(plan.secondary),
     }
     if key not in [test["key"] for test in state.tested]:
@@ -68,13 +70,14 @@ def show_answer(state: Brought, upload: Upload, outcome: Outcome) -> None:
     """The whole step."""
     analysis, result = outcome.analysis, outcome.analysis.primary
     st.subheader(f"“{say(outcome.data.x_name)}” against “{say(outcome.data.y_name)}”, by {result.method}")
-    (st.warning if result.rejected else st.info)(p_value_in_words(result))
+    (st.warning if analysis.rejected else st.info)(decision_in_words(analysis))
     _repeats(state, upload)
     columns = st.columns(4)
-    error = f"± {result.p_value_se:.1g} by chance" if result.by_permutation else "asymptotic"
+    error, sure = error_shown(result), result.error_words
     columns[0].metric(
-        "p-value", f"{result.p_value:.3g}", error, delta_color="off", delta_arrow="off",
-        help="How often so large a difference appears if P = Q; beneath, its Monte-Carlo error.",
+        "p-value", p_shown(result), f"{error} from permutations" if error else None,
+        delta_color="off", delta_arrow="off",
+        help=f"How often so large a difference appears if P = Q. {sure[0].upper()}{sure[1:]}.",
     )  # fmt: skip
     columns[1].metric("MMD²", f"{analysis.answer.mmd2:.3g}", help="Effect size: about 0 if P = Q.")
     criterion = "–" if analysis.answer.criterion is None else f"{analysis.answer.criterion:.3g}"
@@ -85,6 +88,8 @@ def show_answer(state: Brought, upload: Upload, outcome: Outcome) -> None:
         "Rows tested", tested, learned, delta_color="off", delta_arrow="off",
         help="Rows behind the p-value; beneath, rows that taught the kernel and were not tested.",
     )  # fmt: skip
+    st.caption(f"The p-value: {sure}.")
+    show_splits(state, outcome)
     left, right = st.columns(2, gap="large")
     with left:
         picture = null_picture(outcome)
@@ -122,13 +127,14 @@ def _power(outcome: Outcome) -> None:
 
 
 def _secondary(outcome: Outcome) -> None:
-    verdicts = outcome.analysis.secondary
+    verdicts = outcome.analysis.corrected
     if not verdicts:
         return
-    st.markdown("**Secondary tests**, corrected by Holm's procedure")
+    st.markdown("**Several tests**, corrected by Holm's procedure")
     rows = [
         {
             "Test": verdict.result.method,
+            "Role": verdict.role,
             "p alone": verdict.result.p_value,
             "p after Holm": verdict.adjusted_p_value,
             f"At most α={outcome.plan.alpha:g}": "yes" if verdict.rejected else "no",
@@ -136,6 +142,7 @@ def _secondary(outcome: Outcome) -> None:
         for verdict in verdicts
     ]
     st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch")
+    st.caption(outcome.analysis.family_sentence)
 
 
 def declare(state: Brought, key: Hashable, plan: Plan) -> None:

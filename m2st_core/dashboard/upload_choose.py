@@ -10,16 +10,20 @@ from m2st_core.dashboard.upload_state import Brought, say
 from m2st_core.dashboard.watching import watch_job
 from m2st_core.experiments.history_check import HistoryCheck
 from m2st_core.experiments.history_gamma import HistoryGamma, history_gamma
-from m2st_core.experiments.own_data import Plan, advise, check_history, usable_methods
+from m2st_core.experiments.own_data import Plan, advise, check_history, check_plan, usable_methods
 from m2st_core.experiments.recommend import Recommendation
 from m2st_core.learners.ascent import part_of
 from m2st_core.reports.pictures import history_picture
 from m2st_core.tasks.tables import CleanData, Upload
-from m2st_core.testing import METHODS
+from m2st_core.testing import FAMILIES, METHODS, Family
 from m2st_core.types import Progress
 
 POWER_FOUND = 0.7  # of the progress
 AS_RECOMMENDED = "As recommended"
+FAMILY_WORDS: dict[str, Family] = {
+    "The primary test alone": "primary",
+    "All tests together": "all",
+}
 VERDICTS = {"helps": "✅ The history helps.", "harms": "⚠️ The history misleads.", "unclear": "➖ No clear difference."}
 
 
@@ -48,7 +52,7 @@ def _ask(methods: list[str], advice: Recommendation) -> Plan:
             [AS_RECOMMENDED, *methods],
             key="data_method",
             bind="query-params",
-            help="Declared now, before any result is shown. Its p-value alone decides.",
+            help="Declared now, before any result is shown.",
         )
         primary = advice.method if chosen in (AS_RECOMMENDED, None) else str(chosen)
         st.caption(METHODS[primary].description)
@@ -64,6 +68,16 @@ def _ask(methods: list[str], advice: Recommendation) -> Plan:
             alpha = controls.pick_alpha("data_")
             permutations = controls.pick_permutations("data_")
             fraction = controls.pick_train_fraction("data_")
+            splits = controls.pick_splits("data_")
+            family = FAMILY_WORDS[
+                st.radio(
+                    "What decides",
+                    list(FAMILY_WORDS),
+                    key="data_family",
+                    bind="query-params",
+                    help="Holm's procedure corrects the secondary tests among themselves, or all tests together.",
+                )
+            ]
             seed = controls.pick_seed("data_")
     with right, st.container(border=True):
         st.markdown(f"**Recommended: {advice.method}**")
@@ -72,7 +86,25 @@ def _ask(methods: list[str], advice: Recommendation) -> Plan:
         if primary != advice.method:
             st.caption(f"You chose {primary} instead. That is fine, as long as no result made you do it.")
     others = tuple(name for name in secondary if name != primary)
-    return Plan(primary, others, alpha, permutations, fraction, seed)
+    splits = splits if any(METHODS[name].needs_split for name in (primary, *others)) else 1
+    plan = Plan(primary, others, alpha, permutations, fraction, seed, splits=splits, family=family)
+    if others:
+        st.caption(FAMILIES[family].format(alpha=alpha, twice=2 * alpha))
+    return plan
+
+
+def plan_problem(state: Brought, upload: Upload, data: CleanData, plan: Plan) -> str:
+    """Why the plan cannot be run, or nothing; known from the number of rows, before any result."""
+
+    def look() -> str:
+        try:
+            check_plan(data, plan)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    problem: str = state.remember("plan problem", (state.key(upload), plan), look)
+    return problem
 
 
 def _history(state: Brought, upload: Upload, data: CleanData) -> HistoryCheck | None:

@@ -12,10 +12,24 @@ import torch
 from m2st_core.experiments.history_check import HistoryCheck, history_check
 from m2st_core.experiments.recommend import Recommendation, recommend
 from m2st_core.learners.ascent import part_of
+from m2st_core.presets import PRESETS
+from m2st_core.tasks.arrays import as_two_sample
 from m2st_core.tasks.meta import MetaSample
 from m2st_core.tasks.separate import Separated, separate
 from m2st_core.tasks.tables.clean import CleanData
-from m2st_core.testing import METHODS, Analysis, Explanation, MetaLearner, analyse, explain, meta_train
+from m2st_core.testing import (
+    METHODS,
+    Analysis,
+    Explanation,
+    Family,
+    MetaLearner,
+    analyse,
+    explain,
+    meta_train,
+    two_sample_test,
+)
+from m2st_core.testing.analysis import adjusted_p_values, check_plan_splits
+from m2st_core.testing.examined import smallest_p
 from m2st_core.types import Progress
 
 TRAINED, TESTED = 0.7, 0.9  # of the progress
@@ -23,7 +37,11 @@ TRAINED, TESTED = 0.7, 0.9  # of the progress
 
 @dataclass(frozen=True)
 class Plan:
-    """What is declared before any result is seen: one primary test, and secondary ones that are corrected by Holm."""
+    """What is declared before any result is seen: one primary test, and secondary ones that are corrected by Holm.
+
+    ``splits`` are those of each test that splits. ``family`` says whether the primary test alone decides ("primary"),
+    or all tests are corrected together ("all").
+    """
 
     primary: str = "MMD-FUSE"
     secondary: tuple[str, ...] = ()
@@ -32,6 +50,8 @@ class Plan:
     train_fraction: float = 0.5
     seed: int = 0
     preset: str = "recommended"
+    splits: int = 1
+    family: Family = "primary"
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -48,6 +68,7 @@ class Outcome:
     analysis: Analysis
     explanation: Explanation | None = field(repr=False)
     learners: Mapping[str, MetaLearner] = field(repr=False)
+    apart: Separated | None = field(default=None, repr=False)
 
     @property
     def row_numbers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -120,36 +141,77 @@ def carry_out(
     """
     if not len(data.x):
         raise ValueError("There is nothing to test: the upload has related tasks only. Bring P and Q.")
-    apart = None
-    if data.tasks and any(METHODS.find(name).needs_meta for name in plan.methods):
-        data, apart = keep_apart(data)
-    elif learner is not None:
+    check_plan(data, plan)
+    needed = [METHODS.find(name).learn for name in plan.methods if METHODS.find(name).needs_meta]
+    if learner is not None and METHODS[learner.method].learn in needed:
         learner.refuse_shared(data.sample, data.encoding.units)
+    apart = None
+    if data.tasks and needed:
+        data, apart = keep_apart(data)
     tasks = apart.tasks if apart is not None else None
     learners = _learners(tasks, plan, learner, device, part_of(progress, 0, TRAINED))
-    settings: dict[str, Any] = {
-        "alpha": plan.alpha,
-        "n_permutations": plan.n_permutations,
-        "train_fraction": plan.train_fraction,
-        "seed": plan.seed,
-        "preset": plan.preset,
-        "device": device,
-        "blocks": blocks_of(data),
-    }
     analysis = analyse(
         data.x,
         data.y,
         plan.primary,
         plan.secondary,
+        family=plan.family,
+        splits=plan.splits,
         learners=learners,
         apart=apart,
         progress=part_of(progress, TRAINED, TESTED),
-        **settings,
+        preset=plan.preset,
+        device=device,
+        **_settings(data, plan),
     )
     explanation = None
     if explained:
         explanation = explain(analysis.seen, seed=plan.seed, progress=part_of(progress, TESTED, 1.0))
-    return Outcome(data, plan, analysis, explanation, learners)
+    return Outcome(data, plan, analysis, explanation, learners, apart)
+
+
+def check_plan(data: CleanData, plan: Plan) -> None:
+    """Refuse a plan with a test that could not reject, whatever its rows say, before anything is learned."""
+    check_plan_splits(plan.methods, plan.splits)
+    sample, floors = as_two_sample(data.x, data.y), []
+    for name in plan.methods:
+        method = METHODS.find(name)
+        floor = smallest_p(
+            sample,
+            method,
+            splits=plan.splits if method.needs_split else 1,
+            preset=PRESETS.find(plan.preset),
+            **_settings(data, plan),
+        )
+        floors.append(floor)
+    for name, floor in zip(plan.methods, adjusted_p_values(floors, plan.family), strict=True):
+        if floor > plan.alpha:
+            raise ValueError(
+                f"{name} cannot reject at alpha={plan.alpha:g} beside the other tests: after Holm's correction its "
+                f"smallest possible p-value is {floor:.3g}. Use more permutations, fewer tests, or more rows."
+            )
+
+
+def other_splits(outcome: Outcome, further: int, *, progress: Progress | None = None) -> tuple[float, ...]:
+    """The primary test's p-values under further random splits of the same rows: what the split alone does to p."""
+    data, plan = outcome.data, outcome.plan
+    settings = _settings(data, plan) | {"splits": further + 1, "progress": progress}
+    if plan.primary in outcome.learners:
+        result = outcome.learners[plan.primary].examine(data.x, data.y, apart=outcome.apart, **settings).result
+    else:
+        result = two_sample_test(data.x, data.y, plan.primary, preset=plan.preset, **settings)
+    return result.split_p_values[1:]
+
+
+def _settings(data: CleanData, plan: Plan) -> dict[str, Any]:
+    """What every test of a plan has in common."""
+    return {
+        "alpha": plan.alpha,
+        "n_permutations": plan.n_permutations,
+        "train_fraction": plan.train_fraction,
+        "seed": plan.seed,
+        "blocks": blocks_of(data),
+    }
 
 
 def blocks_of(data: CleanData) -> tuple[np.ndarray, np.ndarray] | None:

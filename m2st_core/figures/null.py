@@ -15,6 +15,8 @@ USUAL = 0.95  # of the null statistics are shown, and the observed one; a tail l
 def null_figure(result: TestResult) -> go.Figure:
     """Histogram of the null statistics with the observed one as a line; a very long tail is counted, not drawn."""
     kind = "random relabellings" if result.by_permutation else "quantiles of the reference distribution"
+    count = f"{result.n_permutations} {kind}"
+    count = f"all {result.n_permutations} other labellings" if result.enumerated else count
     low, high = float(result.null.min()), float(result.null.max())
     low = min(low, result.statistic)
     edge = low + 1.1 * (max(float(np.quantile(result.null, USUAL)), result.statistic) - low)
@@ -25,7 +27,7 @@ def null_figure(result: TestResult) -> go.Figure:
         x=result.null,
         nbinsx=BINS,
         marker={"color": NULL_COLOUR},
-        name=f"if P=Q: {result.n_permutations} {kind}{more}",
+        name=f"if P=Q: {count}{more}",
         hovertemplate="%{x}: %{y}",
     )
     if long_tail:

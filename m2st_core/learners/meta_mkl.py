@@ -18,7 +18,7 @@ from m2st_core.learners.image_features import part_images
 from m2st_core.learners.kernels import fit_deep
 from m2st_core.learners.knowledge import AGGREGATE, Knowledge, learn_agt_mkl, learn_meta_mkl
 from m2st_core.learners.meta_features import evidence_related, view_target
-from m2st_core.learners.meta_kl import adapt_to_target
+from m2st_core.learners.meta_kl import adapt_to_target, reshape_runs
 from m2st_core.learners.weights import KernelTerms, kernel_terms, solve_weights
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
@@ -182,7 +182,7 @@ def fit_adapted(
         known.kernel, known.view(train), preset.meta_kl, preset.adaptation, steps, streams, progress
     )
     if known.features is not None:
-        kernel.get_parameter("matrix").data.unsqueeze_(1)  # R x 1 x Q x Q
+        reshape_runs(kernel, train.x.shape[0], 1)
         kernel = beside_generic(known.features, kernel, train.pooled, streams)
     runs = [dict(known.choices) | {"moved": float(distance)} for distance in moved]
     return Adapted(kernel, [{} for _ in runs], runs)

@@ -38,14 +38,14 @@ def html_report(
     """The report of an outcome; ``tested`` has all tests of these data in this session, where that is known."""
     analysis, plan, data = outcome.analysis, outcome.plan, outcome.data
     primary = analysis.primary
-    error = f" ± {primary.p_value_se:.2g} (Monte-Carlo error)" if primary.by_permutation else " (asymptotic)"
     drawn = pictures(outcome)
     shown = iter(_embedded([*drawn.values(), *([history_picture(history)] if history else [])]))
     figures = {name: next(shown) for name in drawn}
     body = [
         f"<h1>“{escape(data.x_name)}” against “{escape(data.y_name)}”</h1>",
-        f'<div class="answer"><p><b>{escape(primary.sentence)}</b></p><p>p = {primary.p_value:.4g}{escape(error)}; '
-        f"{'exact' if primary.exact else 'not exact'}.</p>{_tested_words(tested)}</div>",
+        f'<div class="answer"><p><b>{escape(analysis.sentence)}</b></p><p>{escape(primary.p_words)} '
+        f"({escape(primary.error_words)}); {'exact' if primary.exact else 'not exact'}.</p>"
+        f"{_splits_words(primary.split_p_values)}{_tested_words(tested)}</div>",
         _section(
             "How many rows it takes (approximate)",
             _list([*analysis.answer.sentences, analysis.answer.how, analysis.answer.caveat]),
@@ -55,11 +55,16 @@ def html_report(
     ]
     if analysis.secondary:
         rows = [
-            (v.result.method, f"{v.result.p_value:.4g}", f"{v.adjusted_p_value:.4g}", "yes" if v.rejected else "no")
-            for v in analysis.secondary
+            (
+                f"{v.result.method} ({v.role})",
+                f"{v.result.p_value:.4g}",
+                f"{v.adjusted_p_value:.4g}",
+                "yes" if v.rejected else "no",
+            )
+            for v in analysis.corrected
         ]
-        head = ("secondary test", "p alone", "p after Holm", f"at most α={plan.alpha:g}")
-        body.append(_section("Secondary tests", _table(head, rows)))
+        head = ("test", "p alone", "p after Holm", f"at most α={plan.alpha:g}")
+        body.append(_section("Secondary tests", f"<p>{escape(analysis.family_sentence)}</p>" + _table(head, rows)))
     body.append(figures.get("weights", ""))
     if history is not None:
         body += [_section("The history", _list(history.sentences)), next(shown)]
@@ -117,6 +122,13 @@ def _tested_words(tested: Sequence[dict[str, Any]]) -> str:
     )
 
 
+def _splits_words(p_values: Sequence[float]) -> str:
+    if not p_values:
+        return ""
+    listed = ", ".join(f"{p:.3g}" for p in p_values)
+    return f"<p>The p-values of the {len(p_values)} random splits, in the order drawn: {listed}.</p>"
+
+
 def _effect(outcome: Outcome) -> list[tuple[str, str]]:
     answer, result = outcome.analysis.answer, outcome.analysis.primary
     found = [("statistic", f"{result.statistic:.4g}"), ("MMD²", f"{answer.mmd2:.4g}")]
@@ -126,7 +138,11 @@ def _effect(outcome: Outcome) -> list[tuple[str, str]]:
         *found,
         ("rows learned from", f"{result.n_train[0]} + {result.n_train[1]}"),
         ("rows tested", f"{result.n_test[0]} + {result.n_test[1]}"),
-        ("permutations", f"{result.n_permutations}"),
+        (
+            "labellings, all counted" if result.enumerated else "permutations",
+            f"{result.n_permutations + result.enumerated}",
+        ),
+        ("smallest possible p", f"{result.smallest_p:.3g}"),
         ("seed", f"{result.seed}"),
     ]
 

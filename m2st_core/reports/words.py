@@ -17,6 +17,7 @@ from m2st_core.version import VERSION
 YEAR = re.compile(r"(?<=\(\d{4}\)),.*|(?<=this project):.*")  # what follows the authors and the year
 LIBRARIES = ("torch", "numpy", "pandas", "scipy", "plotly")
 PHIPSON = "Phipson, Smyth (2010), Permutation p-values should never be zero"
+GASPARIN = "Gasparin, Wang, Ramdas (2025), Combining exchangeable p-values"
 HOLM = "Holm (1979), A simple sequentially rejective multiple test procedure"
 ASSUMPTIONS = (
     "Rows are independent of each other. Several rows of one person, site or day are not: name that column as the "
@@ -92,19 +93,27 @@ def methods_sentence(outcome: Outcome) -> str:
         verb = "adapted" if method.needs_meta else "learned"
         learned += f", {verb} on {result.n_train[0]} and {result.n_train[1]} other rows"
     blocks = " within blocks" if data.x_blocks is not None else ""
-    how = (
-        f"{result.n_permutations} random permutations{blocks} (Monte-Carlo standard error {result.p_value_se:.2g})"
-        if result.by_permutation
-        else "the statistic's asymptotic distribution"
-    )
+    if not result.by_permutation:
+        how = "the statistic's asymptotic distribution"
+    elif result.enumerated:
+        how = f"all {result.n_permutations + 1} labellings{blocks}"
+    else:
+        how = f"{result.n_permutations} random permutations{blocks}"
+        how += "" if result.at_floor else f" (Monte-Carlo standard error {result.p_value_se:.2g})"
+    if result.split_p_values:
+        count = len(result.split_p_values)
+        how += f" under each of {count} random splits, combined as twice the smallest running median"
     source = re.sub(r"[()]", "", YEAR.sub("", method.reference)).replace("this project", "m2st")
     others = ", ".join(outcome.plan.secondary)
-    second = f" Secondary tests ({others}) were corrected by Holm's procedure." if others else ""
+    together = "together with the primary test" if outcome.plan.family == "all" else "among themselves"
+    second = f" Secondary tests ({others}) were corrected by Holm's procedure, {together}." if others else ""
+    if others and outcome.plan.family == "all":
+        second += f" The primary test's corrected p is {outcome.analysis.decision.adjusted_p_value:.4g}."
     return (
         f"{result.n_test[0]} rows of “{data.x_name}” and {result.n_test[1]} rows of “{data.y_name}”, described by "
         f"{len(data.features)} variables, were compared by the two-sample test {result.method} "
         f"({source}){learned}; "
-        f"it was declared the primary test beforehand. p = {result.p_value:.4g}, from {how}; level {result.alpha:g}, "
+        f"it was declared the primary test beforehand. {result.p_words}, from {how}; level {result.alpha:g}, "
         f"seed {result.seed}, m2st {VERSION}.{second}"
     )
 
@@ -114,6 +123,7 @@ def references(outcome: Outcome) -> list[str]:
     found = [METHODS[name].reference.replace("this project", "m2st") for name in outcome.plan.methods]
     found += [PHIPSON] if outcome.analysis.primary.exact else []
     found += [HOLM] if outcome.plan.secondary else []
+    found += [GASPARIN] if any(outcome.analysis.primary.split_p_values) else []
     return list(dict.fromkeys(found))
 
 
@@ -124,6 +134,7 @@ def decisions(outcome: Outcome, tested: list[dict[str, Any]] | None = None) -> d
         "data": dict(outcome.data.record),
         "plan": vars(outcome.plan) | {"secondary": list(outcome.plan.secondary)},
         "primary": analysis.primary.to_dict(),
+        "family": {"of": analysis.family, "primary_holm_p_value": analysis.decision.adjusted_p_value},
         "secondary": [
             verdict.result.to_dict() | {"holm_p_value": verdict.adjusted_p_value, "rejected": verdict.rejected}
             for verdict in analysis.secondary
@@ -162,6 +173,8 @@ def as_command(origin: Origin, cleaning: Cleaning, plan: Plan, report: str = "re
         ("--alpha", plan.alpha, own.alpha),
         ("--permutations", plan.n_permutations, own.n_permutations),
         ("--train-fraction", plan.train_fraction, own.train_fraction),
+        ("--splits", plan.splits, own.splits),
+        ("--family", plan.family, own.family),
         ("--preset", plan.preset, own.preset),
         ("--seed", plan.seed, None),
     ):
@@ -191,6 +204,6 @@ def as_python(origin: Origin, cleaning: Cleaning, plan: Plan) -> str:
 {learner}upload = {upload}
 data = m2st.prepare(upload, m2st.Cleaning({chosen}){encoded})
 outcome = m2st.carry_out(data, m2st.Plan({plan.primary!r}{settings}){passed})
-print(outcome.analysis.primary.p_value, outcome.analysis.primary.sentence)
+print(outcome.analysis.primary.p_value, outcome.analysis.sentence)
 open("report.html", "w", encoding="utf-8").write(m2st.html_report(outcome))
 """

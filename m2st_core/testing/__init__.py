@@ -1,6 +1,6 @@
 """Room 5: sample + kernel → p-value."""
 
-from m2st_core.testing.analysis import Analysis, Verdict, analyse, holm
+from m2st_core.testing.analysis import FAMILIES, Analysis, Family, Verdict, analyse, holm
 from m2st_core.testing.answer import Answer, answer
 from m2st_core.testing.examined import Examined
 from m2st_core.testing.explain import Explanation, explain
@@ -10,11 +10,13 @@ from m2st_core.testing.run import learn_once, run_tests
 from m2st_core.testing.two_sample import examine, two_sample_test
 
 __all__ = [
+    "FAMILIES",
     "METHODS",
     "Analysis",
     "Answer",
     "Examined",
     "Explanation",
+    "Family",
     "MetaLearner",
     "Method",
     "Verdict",

@@ -6,7 +6,6 @@ permuted within blocks are as likely as those observed, however much the blocks 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +17,6 @@ from torch import Tensor
 from m2st_core.rng import Streams
 from m2st_core.testing.methods import Method
 from m2st_core.testing.permutation import random_memberships
-
-MANY_LABELLINGS = 1e6
 
 
 @dataclass(frozen=True)
@@ -81,39 +78,27 @@ def check_blocks(method: Method) -> None:
         )
 
 
-def memberships_within(
-    codes: Tensor, n: int, n_permutations: int, generators: Sequence[np.random.Generator]
-) -> tuple[Tensor, float]:
+def block_rows(codes: np.ndarray, n: int) -> list[np.ndarray]:
+    """The pooled rows of each block with rows of both samples, x's first: codes (N,), the first n rows are x's."""
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+    return [rows for rows in parts if 0 < (rows < n).sum() < len(rows)]
+
+
+def memberships_within(codes: Tensor, n: int, n_permutations: int, generators: Sequence[np.random.Generator]) -> Tensor:
     """The observed labelling, then B random ones within blocks, for each run: (R, 1+B, N), bool.
 
-    ``codes`` (R, N) are the blocks of the pooled rows, the first n of which are x's. Also the smallest number of
-    different labellings that a run has.
+    ``codes`` (R, N) are the blocks of the pooled rows, the first n of which are x's.
     """
     runs, size = codes.shape
     members = np.zeros((runs, 1 + n_permutations, size), dtype=bool)
     members[:, :, :n] = True
-    fewest = math.inf
     for run, generator in enumerate(generators):
-        own = codes[run].cpu().numpy()
-        order = np.argsort(own, kind="stable")  # in each block x's rows stay first
-        labellings = 1.0
-        for rows in np.split(order, np.flatnonzero(np.diff(own[order])) + 1):
+        for rows in block_rows(codes[run].cpu().numpy(), n):
             first = int((rows < n).sum())
-            if 0 < first < len(rows):
-                drawn = random_memberships(first, len(rows) - first, n_permutations, [generator])
-                members[run, :, rows] = drawn[0].numpy().T
-                labellings = min(labellings * math.comb(len(rows), first), MANY_LABELLINGS)
-        fewest = min(fewest, labellings)
-    return torch.from_numpy(members), fewest
-
-
-def labelling_notes(labellings: float) -> tuple[str, ...]:
-    """A warning where the blocks leave so few labellings that small p-values are out of reach."""
-    if labellings >= MANY_LABELLINGS / 1000:
-        return ()
-    return (
-        f"The blocks allow {labellings:g} labellings of the test rows, so p can hardly be below {1 / labellings:.2g}.",
-    )
+            drawn = random_memberships(first, len(rows) - first, n_permutations, [generator])
+            members[run, :, rows] = drawn[0].numpy().T
+    return torch.from_numpy(members)
 
 
 def order_within(codes: np.ndarray, n_train: int, shuffled: np.ndarray, streams: Streams) -> np.ndarray:

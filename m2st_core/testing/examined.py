@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from m2st_core.learners.ascent import part_of
+from m2st_core.presets import PRESETS, Preset
 from m2st_core.rng import Streams
 from m2st_core.tasks.arrays import constant_column_notes
-from m2st_core.testing.blocks import Blocks, as_blocks
+from m2st_core.testing.blocks import Blocks, as_blocks, check_blocks
+from m2st_core.testing.checks import check_reach, check_settings, check_splits
+from m2st_core.testing.labellings import plan_labellings
 from m2st_core.testing.methods import Method
-from m2st_core.testing.run import run_chunks
+from m2st_core.testing.run import run_chunks, run_tests
 from m2st_core.testing.split import draw_order, split_sizes
-from m2st_core.types import TestResult, TwoSample
+from m2st_core.testing.splits import combine_splits, combined_error, split_seeds
+from m2st_core.types import Progress, TestResult, TwoSample
 
 LARGEST_ROWS, LARGEST_ROWS_OF_BANKS = 40_000, 10_000  # both samples together, for one kernel and for many
 
@@ -38,16 +43,55 @@ class Examined:
 
 
 def run_examined(
-    sample: TwoSample, method: Method, *, seed: int = 0, blocks: tuple[Any, Any] | None = None, **settings: Any
+    sample: TwoSample,
+    method: Method,
+    *,
+    seed: int = 0,
+    blocks: tuple[Any, Any] | None = None,
+    splits: int = 1,
+    alpha: float = 0.05,
+    progress: Progress | None = None,
+    **settings: Any,
 ) -> Examined:
     """One test on one checked pair, x (n, d) and y (m, d), and what is needed to explain its answer.
 
     ``blocks`` are labels, one per row of x and of y: rows are then permuted and split within their block. Of samples
-    too large for a test of quadratic cost an equal share of each is tested.
+    too large for a test of quadratic cost an equal share of each is tested. Of several ``splits`` the one that decides
+    the combined p-value is explained.
     """
+    plan = {key: value for key, value in settings.items() if key in ("n_permutations", "train_fraction", "preset")}
+    smallest = smallest_p(sample, method, seed=seed, blocks=blocks, splits=splits, alpha=alpha, **plan)
     chosen, rows, found, notes = _choose(sample, method, seed, blocks)
-    (results, prepared), *_ = run_chunks(chosen, method, seeds=[seed], blocks=found, criterion=True, **settings)
-    result = replace(results[0], notes=results[0].notes + notes)
+    seeds, decides = split_seeds(seed, splits), 0
+    settings |= {"blocks": found, "alpha": alpha}
+    results: list[TestResult] = []
+    if splits > 1:
+        x, y = (part.expand(splits, -1, -1) for part in chosen)
+        stage = part_of(progress, 0, splits / (splits + 1))
+        results = run_tests(TwoSample(x, y, chosen.shape), method, seeds=seeds, progress=stage, **settings)
+        p_values = tuple(result.p_value for result in results)
+        p_value, decides = combine_splits(p_values)
+    last = part_of(progress, 1 - 1 / (splits + 1), 1) if splits > 1 else progress
+    (shown, prepared), *_ = run_chunks(
+        chosen, method, seeds=[seeds[decides]], criterion=True, progress=last, **settings
+    )
+    result = replace(shown[0], notes=shown[0].notes + notes)
+    if splits > 1:
+        shown_split = (
+            f"Statistic, effect and explanation are those of the split that decides, {decides + 1} of {splits}."
+        )
+        result = replace(
+            result,
+            notes=(*result.notes, shown_split),
+            p_value=p_value,
+            p_value_se=combined_error(p_values, [single.p_value_se for single in results], seed),
+            rejected=p_value <= alpha,
+            seed=seed,
+            smallest_p=smallest,
+            enumerated=all(single.enumerated for single in results),
+            split_p_values=p_values,
+            seconds=result.seconds + sum(single.seconds for single in results),
+        )
     swapped = bool(prepared.swap[0])
     test, about = (part.swapped() if swapped else part for part in (prepared.test, prepared.about))
     train = prepared.train.swapped() if swapped and prepared.train is not None else prepared.train
@@ -61,6 +105,33 @@ def run_examined(
         codes=None if found is None else (blocks_x, blocks_y),
         swapped=swapped,
     )
+
+
+def smallest_p(
+    sample: TwoSample,
+    method: Method,
+    *,
+    seed: int = 0,
+    blocks: tuple[Any, Any] | None = None,
+    splits: int = 1,
+    alpha: float = 0.05,
+    n_permutations: int = 999,
+    train_fraction: float = 0.5,
+    preset: Preset = PRESETS["recommended"],
+) -> float:
+    """The smallest p-value that this test can give; a ValueError says what to change if it is above alpha."""
+    check_settings(alpha, n_permutations, train_fraction)
+    check_splits(method, splits)
+    chosen, _, found, _ = _choose(sample, method, seed, blocks)
+    if found is not None:
+        check_blocks(method)
+    _, n_test = split_sizes(chosen.sizes, method, train_fraction)
+    planned = plan_labellings(
+        chosen.sizes, method, split_seeds(seed, splits), found, n_permutations, train_fraction, preset.p_value
+    )
+    smallest, decides = combine_splits([labellings.smallest_p for labellings in planned])
+    check_reach(method, alpha, smallest, planned[decides], n_test)
+    return smallest
 
 
 def training_part(

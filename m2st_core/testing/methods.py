@@ -52,8 +52,9 @@ Fit = Callable[[Any, Preset, Sequence[Streams], Progress | None], Any]
 Adapt = Callable[[Knowledge, Any, Preset, Sequence[Streams], Progress | None], Any]
 """A Fit whose first argument is what the meta-tasks taught."""
 
-Statistics = Callable[[Any, Tensor, Tensor, int, Progress | None], tuple[Tensor, Tensor]]
-"""(what was learned, pooled test rows, memberships, n) → the statistic under every labelling, its rounding error."""
+Statistics = Callable[[Any, Tensor, Tensor, int, Progress | None], tuple[Tensor, ...]]
+"""(what was learned, pooled test rows, memberships, n) → the statistic under every labelling, its rounding error; and
+the Monte-Carlo standard error of the p-value, if the share of labellings that reach the statistic is not binomial."""
 
 Asymptotic = Callable[[Any, TwoSample, int, Preset, Sequence[Streams]], tuple[np.ndarray, np.ndarray, np.ndarray]]
 """(what was learned, paired test rows, B, …) → statistics, p-values, B quantiles of the reference distribution."""
@@ -70,6 +71,7 @@ class Method:
     needs_split: bool  # some target rows teach the kernel and are not tested
     needs_meta: bool = False  # learns from related tasks
     only_recommended: bool = False  # not part of the presets that follow the paper
+    two_sided: bool = True  # exchanging the samples leaves the statistic as it is
     min_test_rows: int = 2  # of each sample
     kernels_at_once: int = 1  # about how many Gram matrices are held at the same time
     fit: Fit | None = None
@@ -195,6 +197,7 @@ METHODS: Registry[Method] = Registry(
                 needs_split=True,
                 needs_meta=True,
                 only_recommended=True,
+                two_sided=False,
                 learn=learn_features,
                 adapt=fit_witness,
                 statistics=witness_difference,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.kernels import Kernel
-from m2st_core.learners.ascent import draw_rows
+from m2st_core.learners.ascent import draw_rows, part_of
 from m2st_core.presets import PRESETS, Preset
 from m2st_core.rng import Streams
-from m2st_core.testing.blocks import Blocks, check_blocks, labelling_notes, memberships_within
+from m2st_core.testing.blocks import Blocks, check_blocks, memberships_within
+from m2st_core.testing.checks import check_reach, check_settings
+from m2st_core.testing.labellings import Labellings, all_labellings, plan_labellings
 from m2st_core.testing.methods import Method
 from m2st_core.testing.permutation import BLOCK_ROWS, permutation_p_value, random_memberships
 from m2st_core.testing.prepare import Prepared, prepare
@@ -76,30 +79,29 @@ def run_chunks(
     Ĵ on the test rows, which no decision needs and which costs as much as the test, is found only if ``criterion``
     asks for it.
     """
-    _check_settings(alpha, n_permutations, train_fraction, method.exact)
+    check_settings(alpha, n_permutations, train_fraction)
     preset = preset.on(sample.shape)
     if blocks is not None:
         check_blocks(method)
     n_train, n_test = split_sizes(sample.sizes, method, train_fraction)
-    rows = sum(n_test)
-    gram_elements = method.kernels_at_once * (n_permutations + 1 + rows) * min(rows, BLOCK_ROWS)
-    elements = max(rows * (n_permutations + 1), gram_elements, sum(n_train) ** 2)
-    at_once = max(1, BATCH_ELEMENTS // elements)
+    planned = plan_labellings(sample.sizes, method, seeds, blocks, n_permutations, train_fraction, preset.p_value)
+    for labellings in {one for one in planned if not one.enumerated}:  # of few rows the rate of rejections is just 0
+        check_reach(method, alpha, labellings.smallest_p, labellings, n_test)
     place = resolve_device(device)
     with one_thread_per_operation():
-        for start in range(0, len(seeds), at_once):
+        for chunk, labellings in _chunks(planned, method, n_train, n_test):
             began = time.perf_counter()
-            chunk = slice(start, start + at_once)
             streams = [Streams(seed) for seed in seeds[chunk]]
             part = _for_learning(TwoSample(sample.x[chunk], sample.y[chunk], sample.shape).to(place))
-            prepared = prepare(part, method, n_train, preset, streams, blocks, progress)
-            outcome = _decide(prepared, method, n_permutations, preset, streams, criterion, progress)
+            stage = part_of(progress, chunk.start / len(seeds), chunk.stop / len(seeds))
+            prepared = prepare(part, method, n_train, preset, streams, blocks, stage)
+            outcome = _decide(prepared, method, labellings, preset, streams, criterion, stage)
             seconds = (time.perf_counter() - began) / len(streams)
             results = [
                 TestResult(
                     method=method.name,
                     p_value=float(p),
-                    p_value_se=math.sqrt(p * (1 - p) / (n_permutations + 1)) if method.exact else 0.0,
+                    p_value_se=float(error),
                     statistic=float(statistic),
                     rejected=bool(p <= alpha),
                     alpha=float(alpha),
@@ -107,7 +109,7 @@ def run_chunks(
                     criterion=value,
                     n_train=n_train,
                     n_test=n_test if method.exact else (min(n_test), min(n_test)),
-                    n_permutations=n_permutations,
+                    n_permutations=labellings.used - 1,
                     train_fraction=float(train_fraction) if method.needs_split else 0.0,
                     preset=preset.name,
                     rule=preset.p_value if method.exact else "asymptotic",
@@ -117,11 +119,14 @@ def run_chunks(
                     notes=outcome.notes,
                     weights=weights,
                     diagnostics=diagnostics,
+                    enumerated=labellings.enumerated,
+                    smallest_p=labellings.smallest_p,
                 )
-                for stream, statistic, p, null, value, weights, diagnostics in zip(
+                for stream, statistic, p, error, null, value, weights, diagnostics in zip(
                     streams,
                     outcome.statistic,
                     outcome.p_value,
+                    outcome.error,
                     outcome.null,
                     outcome.criterion,
                     prepared.weights,
@@ -132,6 +137,20 @@ def run_chunks(
             yield results, prepared
 
 
+def _chunks(
+    planned: Sequence[Labellings], method: Method, n_train: tuple[int, int], n_test: tuple[int, int]
+) -> Iterator[tuple[slice, Labellings]]:
+    """Neighbouring runs with equally many labellings, as many at once as fit."""
+    rows, start = sum(n_test), 0
+    for labellings, alike in itertools.groupby(planned):
+        gram_elements = method.kernels_at_once * (labellings.used + rows) * min(rows, BLOCK_ROWS)
+        elements = max(rows * labellings.used, gram_elements, sum(n_train) ** 2)
+        at_once, end = max(1, BATCH_ELEMENTS // elements), start + len(list(alike))
+        for first in range(start, end, at_once):
+            yield slice(first, min(first + at_once, end)), labellings
+        start = end
+
+
 def _for_learning(sample: TwoSample) -> TwoSample:
     """Images in float32, which is what pixels need; other rows as they are."""
     return sample.to(torch.float32) if sample.shape else sample
@@ -139,10 +158,11 @@ def _for_learning(sample: TwoSample) -> TwoSample:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a chunk of R tests found: (R,), (R,), (R, B), R numbers."""
+    """What a chunk of R tests found: (R,), (R,), (R,), (R, B), R numbers."""
 
     statistic: np.ndarray
     p_value: np.ndarray
+    error: np.ndarray
     null: np.ndarray
     criterion: Sequence[float | None]
     notes: tuple[str, ...] = ()
@@ -151,7 +171,7 @@ class Outcome:
 def _decide(
     prepared: Prepared,
     method: Method,
-    n_permutations: int,
+    labellings: Labellings,
     preset: Preset,
     streams: Sequence[Streams],
     criterion: bool,
@@ -160,23 +180,39 @@ def _decide(
     """The p-values of what was learned on the rows to test."""
     test, learned = prepared.test, prepared.learned
     if method.statistics is None:
-        return _asymptotic(method, learned, test, n_permutations, preset, streams)
-    n, m = test.sizes
-    generators = [stream.numpy("permutations") for stream in streams]
+        return _asymptotic(method, learned, test, labellings.used - 1, preset, streams)
+    n = test.sizes[0]
     notes: tuple[str, ...] = ()
     if preset.p_value != "(1+b)/(1+B)":
         notes = (f"The p-value {preset.p_value} rejects slightly too often.",)
-    if prepared.blocked:
-        members, labellings = memberships_within(prepared.about.pooled[..., 0], n, n_permutations, generators)
-        notes += labelling_notes(labellings)
-    else:
-        members = random_memberships(n, m, n_permutations, generators)
+    if prepared.blocked and labellings.enumerated:
+        notes += (
+            f"The blocks allow {labellings.used} labellings of the test rows. All were counted, and p cannot be below "
+            f"{labellings.smallest_p:.2g}.",
+        )
+    members = _memberships(prepared, labellings, streams)
     still_cancel = _at_the_end(progress) if method.needs_split else progress
-    statistics, rounding = method.statistics(learned, test.pooled, members.to(test.x.device), n, still_cancel)
+    statistics, rounding, *known = method.statistics(learned, test.pooled, members.to(test.x.device), n, still_cancel)
     p_value = permutation_p_value(statistics, rounding, preset.p_value)
+    error = known[0] if known else (p_value * (1 - p_value) / labellings.used).sqrt()
+    error = torch.zeros_like(error) if labellings.enumerated else error
     values = statistics.cpu().numpy()
     found = _criterion(learned, test) if criterion else [None] * len(streams)
-    return Outcome(values[:, 0], p_value.cpu().numpy(), values[:, 1:], found, notes)
+    return Outcome(values[:, 0], p_value.cpu().numpy(), error.cpu().numpy(), values[:, 1:], found, notes)
+
+
+def _memberships(prepared: Prepared, labellings: Labellings, streams: Sequence[Streams]) -> Tensor:
+    """All labellings of each run, or as many random ones as are wanted, the observed one first: (R, used, N), bool."""
+    n, m = prepared.test.sizes
+    codes = prepared.about.pooled[..., 0]
+    if labellings.enumerated and not prepared.blocked:
+        return torch.from_numpy(all_labellings(codes[0].cpu().numpy(), n)).expand(len(streams), -1, -1)
+    if labellings.enumerated:
+        return torch.from_numpy(np.stack([all_labellings(own, n) for own in codes.cpu().numpy()]))
+    generators = [stream.numpy("permutations") for stream in streams]
+    if prepared.blocked:
+        return memberships_within(codes, n, labellings.used - 1, generators)
+    return random_memberships(n, m, labellings.used - 1, generators)
 
 
 def _at_the_end(progress: Progress | None) -> Progress | None:
@@ -196,7 +232,7 @@ def _asymptotic(
     notes = (
         () if n == m else (f"This test pairs rows: {abs(n - m)} random test rows of the larger sample were left out.",)
     )
-    return Outcome(statistic, p_value, null, [None] * len(streams), notes)
+    return Outcome(statistic, p_value, np.zeros_like(p_value), null, [None] * len(streams), notes)
 
 
 def _criterion(learned: Any, test: TwoSample) -> list[float | None]:
@@ -207,20 +243,3 @@ def _criterion(learned: Any, test: TwoSample) -> list[float | None]:
     with torch.no_grad():
         h = h_matrix(learned, test.x[:, :count], test.y[:, :count])
         return [float(value) for value in power_criterion(h, regularisation=1e-8)]
-
-
-def _check_settings(alpha: float, n_permutations: int, train_fraction: float, exact: bool) -> None:
-    for name, value, low, high in (("alpha", alpha, 0, 1), ("train_fraction", train_fraction, 0.01, 0.99)):
-        number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-        inside = number and (low <= value <= high if low else 0 < value < 1)
-        if not inside:
-            allowed = f"from {low} to {high}" if low else "between 0 and 1, both excluded"
-            raise ValueError(f"{name} must be a number {allowed}. Got {value!r}.")
-    whole = isinstance(n_permutations, (int, np.integer)) and not isinstance(n_permutations, bool)
-    if not whole or n_permutations < 1:
-        raise ValueError(f"n_permutations must be a whole number ≥ 1. Got {n_permutations!r}.")
-    if exact and 1 / (n_permutations + 1) > alpha:
-        raise ValueError(
-            f"With n_permutations={n_permutations} no p-value can be as small as alpha={alpha:g}. "
-            f"Use at least {math.ceil(1 / alpha) - 1}."
-        )

@@ -115,7 +115,7 @@ def what_was_seen(examined: Examined) -> Seen:
         members = random_memberships(n, m, PERMUTATIONS, generator)
     else:
         codes = np.concatenate([part[rows] for part, rows in zip(examined.codes, kept, strict=True)])
-        members = memberships_within(torch.from_numpy(codes)[None], n, PERMUTATIONS, generator)[0]
+        members = memberships_within(torch.from_numpy(codes)[None], n, PERMUTATIONS, generator)
     members = members.to(sample.x.device)
     learned, how = examined.learned, f"what {result.method} compared"
     if METHODS[result.method].asymptotic is not None:

@@ -12,6 +12,8 @@ from m2st_core.testing.permutation import permuted_fuse, permuted_mean_differenc
 from m2st_core.types import Progress
 
 TIE_BREAK = 1e-8
+RANK_ROUNDING = 1e-9
+GROUPS = 25  # of labellings, each left out once, for the standard error of a p-value that is not binomial
 
 
 def mmd2(kernel: Kernel, pooled: Tensor, members: Tensor, n: int, progress: Progress | None) -> tuple[Tensor, Tensor]:
@@ -28,19 +30,23 @@ def fuse(bank: KernelBank, pooled: Tensor, members: Tensor, n: int, progress: Pr
 @torch.no_grad()
 def fuse_by_rank(
     bank: KernelBank, pooled: Tensor, members: Tensor, n: int, progress: Progress | None
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Σ_f π_f/p_f over the families, p_f their own p-values under this labelling: 1 over their harmonic mean.
 
     Within a family, log Σ_k exp(z_k), z_k the kernel's MMD² in standard deviations over all labellings. Kernels of few
     learned directions have a null distribution with a longer tail than generic ones; in one sum their noise would drown
     the others. By rank, no family costs another more than its share of the level. Scaling and ranks treat all
-    labellings alike, so the permutation test stays exact.
+    labellings alike, so the permutation test stays exact. The ranks move with the labellings that were drawn, so the
+    p-value has a standard error of its own.
     """
-    evidence = torch.zeros((), dtype=torch.float64, device=pooled.device)
+    evidence, left_out = (torch.zeros((), dtype=torch.float64, device=pooled.device) for _ in range(2))
     for family in bank.families:
         mmd2, error = permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n, progress=progress)
-        evidence = evidence + family.share * len(family.names) / family_p_values(mmd2, error)
-    return evidence, torch.full_like(evidence[..., 0], 1e-9)
+        weight, (fused, tolerance) = family.share * len(family.names), _fused(mmd2, error)
+        evidence = evidence + weight / _share_reaching(fused, tolerance)
+        left_out = left_out + weight / _share_without_groups(fused, tolerance)
+    rounding = torch.full_like(evidence[..., 0], RANK_ROUNDING)
+    return evidence, rounding, _jackknife_error(left_out)
 
 
 def family_p_values(mmd2: Tensor, error: Tensor) -> Tensor:
@@ -48,12 +54,51 @@ def family_p_values(mmd2: Tensor, error: Tensor) -> Tensor:
 
     Values that are equal but for rounding are equal; where numbers overflowed, all are.
     """
+    return _share_reaching(*_fused(mmd2, error))
+
+
+def _fused(mmd2: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+    """log Σ_k exp(z_k) under each labelling, (R, P), and the rounding error within which two are equal, (R, 1)."""
     spread = mmd2.std(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-    fused = (mmd2 / spread).logsumexp(dim=1)  # R x P
+    fused = (mmd2 / spread).logsumexp(dim=1)
     fused = fused.where(fused.isfinite().all(dim=-1, keepdim=True), 0.0)
-    tolerance = (error / spread[..., 0]).amax(dim=1, keepdim=True).nan_to_num(nan=0.0)
-    below = torch.searchsorted(fused.sort(dim=-1).values, fused - tolerance)
-    return 1 - below.double() / fused.shape[-1]
+    return fused, (error / spread[..., 0]).amax(dim=1, keepdim=True).nan_to_num(nan=0.0)
+
+
+def _share_reaching(fused: Tensor, tolerance: Tensor) -> Tensor:
+    """The share of all labellings whose value reaches that of each: (R, P), (R, 1) → (R, P)."""
+    return 1 - _below(fused, tolerance).double() / fused.shape[-1]
+
+
+def _below(fused: Tensor, tolerance: Tensor) -> Tensor:
+    """How many labellings lie clearly below each: (R, P), (R, 1) → (R, P)."""
+    return torch.searchsorted(fused.sort(dim=-1).values, fused - tolerance)
+
+
+def _share_without_groups(fused: Tensor, tolerance: Tensor) -> Tensor:
+    """The same with each group of drawn labellings left out: (R, P), (R, 1) → (R, G, P). Row 0, observed, stays."""
+    groups, size = _groups(fused.shape[-1])
+    drawn = fused[:, 1 : 1 + groups * size].unflatten(1, (groups, size)).sort(dim=-1).values
+    limits = (fused - tolerance)[:, None].expand(-1, groups, -1).contiguous()
+    below = _below(fused, tolerance)[:, None] - torch.searchsorted(drawn, limits)
+    return 1 - below.double() / (fused.shape[-1] - size)
+
+
+def _jackknife_error(evidence: Tensor) -> Tensor:
+    """√((G−1)/G·Σ_g(p_g − p̄)²), p_g the p-value without the labellings of group g: (R, G, P) → (R,)."""
+    labellings = evidence.shape[-1]
+    groups, size = _groups(labellings)
+    group = (torch.arange(labellings, device=evidence.device) - 1).div(size, rounding_mode="floor")
+    kept = group != torch.arange(groups, device=evidence.device)[:, None]  # G x P
+    reached = ~(evidence < evidence[..., :1] - RANK_ROUNDING) & kept
+    p_values = reached.sum(dim=-1, dtype=torch.float64) / (labellings - size)
+    return ((groups - 1) / groups**0.5 * p_values.std(dim=-1)).nan_to_num(nan=0.0)
+
+
+def _groups(labellings: int) -> tuple[int, int]:
+    """How many groups of drawn labellings are left out in turn, and how many labellings each has."""
+    groups = min(GROUPS, labellings - 1)
+    return groups, (labellings - 1) // max(groups, 1)
 
 
 @torch.no_grad()

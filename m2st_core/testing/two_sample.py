@@ -24,6 +24,7 @@ def two_sample_test(
     alpha: float = 0.05,
     n_permutations: int = 999,
     train_fraction: float = 0.5,
+    splits: int = 1,
     blocks: tuple[Any, Any] | None = None,
     preset: str = "recommended",
     seed: int = 0,
@@ -42,6 +43,8 @@ def two_sample_test(
         alpha: The level; the test rejects when p ≤ alpha.
         n_permutations: B, the number of random relabellings.
         train_fraction: The share of each sample that teaches the kernel and is not tested, if the method learns.
+        splits: How many random splits to test under, declared beforehand, for methods that learn: the p-value combines
+            them (``combine_splits``), and depends less on the luck of one split.
         blocks: Labels (of x's rows, of y's rows): rows are permuted, and split, only within their block.
         preset: "recommended", "paper" or "released".
         seed: Fixes the split, the learning and the permutations.
@@ -63,6 +66,7 @@ def two_sample_test(
         alpha=alpha,
         n_permutations=n_permutations,
         train_fraction=train_fraction,
+        splits=splits,
         blocks=blocks,
         preset=preset,
         seed=seed,

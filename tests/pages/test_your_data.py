@@ -51,7 +51,7 @@ def answer(app):
     while "p-value" not in metrics(app) and not app.error and time.monotonic() < deadline:
         time.sleep(0.2)
         go_on(app)
-    return metrics(app)["p-value"]
+    return metrics(app)["p-value"].removeprefix("≤ ")
 
 
 def two_files():
@@ -91,6 +91,47 @@ def test_every_example_goes_through_all_five_steps(name):
     assert [d.value.shape[0] for d in app.dataframe] == [5, 5]
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
     assert not app.error
+
+
+def test_splits_and_family_are_declared_before_the_answer():
+    app = two_files()
+    click(click(app, "data_next"), "data_next")
+    app.selectbox(key="data_method").set_value("MMD-O")
+    app.multiselect(key="data_secondary").set_value(["MMD-M"])
+    app.radio(key="data_family").set_value("All tests together")
+    app.select_slider(key="data_splits").set_value(5)
+    go_on(app)
+    assert "one family" in words(app)
+    click(app, "data_next")
+    answer(app)
+    result = app.session_state["own_data"].outcome[1].analysis.primary
+    assert len(result.split_p_values) == 5 and "p-values of the 5 random splits" in words(app)
+    assert "Corrected together with all secondary tests" in words(app)
+    assert app.dataframe[0].value["Role"].tolist() == ["primary", "secondary"]
+
+
+def test_one_split_shows_what_further_splits_would_give():
+    app = two_files()
+    click(click(app, "data_next"), "data_next")
+    app.selectbox(key="data_method").set_value("MMD-O")
+    click(go_on(app), "data_next")
+    answer(app)
+    deadline = time.monotonic() + 60
+    while "the split alone moves p between" not in words(app) and time.monotonic() < deadline:
+        time.sleep(0.3)
+        go_on(app)
+    assert "the split alone moves p between" in words(app) and len(app.session_state["own_data"].tested) == 1
+
+
+def test_a_plan_that_cannot_reject_is_not_run():
+    app = open_page("your_data")
+    app.segmented_control(key="data_layout").set_value("Two files, P and Q")
+    go_on(app)
+    app = drop(drop(app, "p", ("p.csv", b"a,b\n1,2\n2,3\n3,1\n")), "q", ("q.csv", b"a,b\n7,5\n8,9\n"))
+    app.session_state["data_step"] = "Choose"
+    app.run()
+    assert app.button(key="data_next").disabled
+    assert "have only 10 labellings. It needs more rows." in words(app)
 
 
 def test_two_files_are_tested_and_the_code_repeats_it(tmp_path, monkeypatch, capsys):
@@ -147,7 +188,7 @@ def test_back_and_forward_keep_everything():
     click(app, "data_next")
     assert app.selectbox(key="data_method").value == "MMD-M" and app.slider(key="data_alpha").value == 0.1
     click(app, "data_next")
-    assert metrics(app)["p-value"] == first and "tested once in this session" in words(app)
+    assert answer(app) == first and "tested once in this session" in words(app)
 
 
 def test_every_further_try_is_counted_and_said():

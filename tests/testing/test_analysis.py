@@ -5,11 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import m2st_core as m2st
+from m2st_core.presets import PRESETS
 from m2st_core.testing import METHODS, examined, run_tests
+from m2st_core.testing.analysis import adjusted_p_values
 from m2st_core.testing.answer import answer, effect_of
 from m2st_core.types import TwoSample
+
+B99 = {"n_permutations": 99}
 
 
 def pair(n=40, m=30, shift=1.0, seed=0, dimension=3):
@@ -50,6 +55,48 @@ def test_the_primary_test_is_the_test_itself_and_only_the_others_are_corrected()
     assert [verdict.result for verdict in found.secondary] == alone
     assert [v.adjusted_p_value for v in found.secondary] == m2st.holm([result.p_value for result in alone])
     assert all(v.rejected == (v.adjusted_p_value <= 0.05) for v in found.secondary)
+
+
+def test_one_family_corrects_the_primary_test_too():
+    x, y = pair(shift=0.4)
+    apart = m2st.analyse(x, y, "MMD-FUSE", ["MMD-M", "C2ST-L"], n_permutations=99)
+    one = m2st.analyse(x, y, "MMD-FUSE", ["MMD-M", "C2ST-L"], n_permutations=99, family="all")
+    alone = [apart.primary.p_value, *(verdict.result.p_value for verdict in apart.secondary)]
+    corrected = [one.decision.adjusted_p_value, *(verdict.adjusted_p_value for verdict in one.secondary)]
+    assert corrected == m2st.holm(alone) and one.primary == apart.primary
+    assert one.corrected == (one.decision, *one.secondary) and apart.corrected == apart.secondary
+    assert apart.rejected == apart.primary.rejected and one.rejected == (corrected[0] <= 0.05)
+    assert "(primary): Holm-corrected" in one.sentence and apart.sentence == apart.primary.sentence
+    assert "any secondary test errs can reach 0.1" in apart.family_sentence
+    assert "any of them rejects a true null hypothesis is at most α=0.05" in one.family_sentence
+    assert m2st.analyse(x, y, "MMD-M", n_permutations=99, family="all").sentence.startswith("No evidence")
+    with pytest.raises(ValueError, match="family must be one of 'primary', 'all'. Got 'none'"):
+        m2st.analyse(x, y, "MMD-M", family="none")
+
+
+def test_one_family_keeps_its_level_and_two_families_need_not():
+    """600 null pairs, MMD-M, C2ST-L and MMD-FUSE: any rejection in at most 5 % as one family (99.9 % quantile)."""
+    generator, runs = np.random.default_rng(8), 600
+    sample = TwoSample(*(torch.from_numpy(generator.normal(size=(runs, 24, 2))) for _ in range(2)))
+    short = replace(PRESETS["recommended"], classifier=replace(PRESETS["recommended"].classifier, epochs=5))
+    p = np.array(
+        [
+            [result.p_value for result in run_tests(sample, METHODS[name], seeds=range(runs), preset=short, **B99)]
+            for name in ("MMD-M", "C2ST-L", "MMD-FUSE")
+        ]
+    ).T
+    any_of = {family: sum(min(adjusted_p_values(own, family)) <= 0.05 for own in p) for family in ("primary", "all")}
+    assert any_of["all"] <= stats.binom.ppf(0.999, runs, 0.05)
+    assert any_of["all"] < any_of["primary"] <= stats.binom.ppf(0.999, runs, 0.1)
+
+
+def test_several_splits_are_for_the_tests_that_split():
+    x, y = pair()
+    found = m2st.analyse(x, y, "MMD-M", ["MMD-O"], n_permutations=99, splits=3)
+    assert found.primary.split_p_values == () and len(found.secondary[0].result.split_p_values) == 3
+    assert found.secondary[0].result == m2st.two_sample_test(x, y, "MMD-O", n_permutations=99, splits=3)
+    with pytest.raises(ValueError, match="MMD-M splits nothing"):
+        m2st.analyse(x, y, "MMD-M", ["MMD-FUSE"], splits=3)
 
 
 def test_learners_take_part(learners):

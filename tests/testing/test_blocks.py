@@ -11,6 +11,7 @@ from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing import METHODS, run_tests
 from m2st_core.testing.blocks import as_blocks, memberships_within
+from m2st_core.testing.labellings import count_labellings
 from m2st_core.testing.split import draw_order
 from m2st_core.types import TwoSample
 from tests import naive
@@ -31,15 +32,15 @@ def test_random_labellings_are_uniform_over_those_that_keep_the_blocks():
     codes = [0, 0, 1, 2, 0, 1, 1, 3]  # pooled; the first four are x's
     expected = within(codes, 4)
     assert len(expected) == 3 * 3  # block 0: C(3,2), block 1: C(3,1); blocks 2 and 3 hold one sample only
-    drawn, labellings = memberships_within(torch.tensor([codes]), 4, 9000, [np.random.default_rng(0)])
-    assert labellings == 9 and drawn[0, 0].tolist() == [True] * 4 + [False] * 4
+    drawn = memberships_within(torch.tensor([codes]), 4, 9000, [np.random.default_rng(0)])
+    assert count_labellings(np.array(codes), 4) == 9 and drawn[0, 0].tolist() == [True] * 4 + [False] * 4
     counts = Counter(tuple(row) for row in drawn[0, 1:].tolist())
     assert set(counts) == {tuple(row) for row in expected.tolist()}
     assert stats.chisquare(list(counts.values())).pvalue > 1e-3
 
 
 def test_the_p_value_is_that_of_full_enumeration():
-    """Three blocks, 3·6·4 = 72 labellings; the Monte-Carlo p-value lies within four of its standard errors."""
+    """Three blocks, 3·6·4 = 72 labellings: all are counted, whatever the seed and the number of permutations."""
     generator = np.random.default_rng(3)
     blocks_x, blocks_y = [0, 0, 1, 1, 2], [0, 1, 1, 2, 2, 2]
     x, y = generator.normal(size=(5, 2)) + 1.0, generator.normal(size=(6, 2))
@@ -48,10 +49,12 @@ def test_the_p_value_is_that_of_full_enumeration():
     values = [naive.mmd2_unbiased(kernel, pooled[z].tolist(), pooled[~z].tolist()) for z in within(codes, 5)]
     assert len(values) == 72
     exact = np.mean(np.array(values) >= values[0] - 1e-12)
-    result = m2st.two_sample_test(x, y, method="MMD-M", blocks=(blocks_x, blocks_y), n_permutations=9999)
-    assert result.statistic == pytest.approx(values[0], abs=1e-6)
-    assert abs(result.p_value - exact) < 4 * np.sqrt(exact * (1 - exact) / 9999)
-    assert set(np.round(result.null, 5)) <= set(np.round(values, 5))
+    for seed, permutations in ((0, 19), (7, 9999)):
+        settings = {"blocks": (blocks_x, blocks_y), "n_permutations": permutations, "seed": seed}
+        result = m2st.two_sample_test(x, y, method="MMD-M", **settings)
+        assert result.statistic == pytest.approx(values[0], abs=1e-6)
+        assert result.p_value == exact and result.p_value_se == 0 and result.smallest_p == 1 / 72
+        assert result.enumerated and sorted(result.null) == pytest.approx(sorted(values[1:]), abs=1e-6)
     assert any("72 labellings" in note for note in result.notes)
 
 

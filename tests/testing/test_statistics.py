@@ -30,7 +30,7 @@ def test_families_are_fused_by_the_harmonic_mean_of_their_own_p_values():
     pooled, members = rows(2, N + M, 2), labellings()
     matrices, widths = rows(2, 1, 2, 2, seed=1), torch.tensor([[0.5, 2.0], [1.0, 3.0]], dtype=float64)
     families = (Family(LinearKernel(matrices), ("a",), 0.4), Family(GaussianKernel(widths), ("b", "c"), 0.3))
-    found, _ = fuse_by_rank(KernelBank(families), pooled, members, N, None)
+    found, *_ = fuse_by_rank(KernelBank(families), pooled, members, N, None)
     for run in range(2):
         kernels = [[LinearKernel(matrices[run, 0])], [GaussianKernel(width) for width in widths[run]]]
         evidence = np.zeros(LABELLINGS)

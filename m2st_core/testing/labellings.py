@@ -1,0 +1,100 @@
+"""How many labellings the test rows have, all of them where they are few, and the smallest p-value they allow."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaln
+
+from m2st_core.presets import PValueRule
+from m2st_core.rng import Streams
+from m2st_core.testing.blocks import Blocks, block_rows
+from m2st_core.testing.methods import Method
+from m2st_core.testing.split import draw_order, split_sizes
+
+ENUMERATED = 10_000  # labellings that are all counted, however few permutations are asked for: cheap on so few rows
+MANY = 10**6  # more are not told apart
+
+
+@dataclass(frozen=True)
+class Labellings:
+    """How the p-value of one run comes about: from ``used`` labellings, the observed one among them.
+
+    ``enumerated`` says that these are all there are; the p-value then depends on no random permutation.
+    ``smallest_p`` is the p-value of a statistic larger than all others, 0 where nothing bounds it.
+    """
+
+    used: int
+    enumerated: bool
+    smallest_p: float
+
+
+def count_labellings(codes: np.ndarray, n: int) -> int:
+    """Π_b C(n_b+m_b, n_b), or 10⁶ if it is more: blocks of the pooled rows (N,), the first n of which are x's."""
+    both = np.bincount(codes)
+    first = np.bincount(codes[:n], minlength=len(both))
+    logarithm = (gammaln(both + 1) - gammaln(first + 1) - gammaln(both - first + 1)).sum()
+    if logarithm > math.log(MANY):
+        return MANY
+    return math.prod(math.comb(int(rows), int(own)) for rows, own in zip(both, first, strict=True))
+
+
+def all_labellings(codes: np.ndarray, n: int) -> np.ndarray:
+    """Every labelling within blocks, the observed one first: (N,) → (L, N), bool. It depends on no seed.
+
+    >>> all_labellings(np.zeros(3, dtype=int), 2).astype(int).tolist()
+    [[1, 1, 0], [1, 0, 1], [0, 1, 1]]
+    """
+    members = np.arange(len(codes))[None] < n
+    for rows in block_rows(codes, n):
+        members[:, rows] = False
+        chosen = np.array(list(itertools.combinations(rows, int((rows < n).sum()))), dtype=int)
+        marked = np.zeros((len(chosen), len(codes)), dtype=bool)
+        np.put_along_axis(marked, chosen, True, axis=1)
+        members = (members[:, None] | marked).reshape(-1, len(codes))
+    return members
+
+
+def labellings_of(codes: np.ndarray, n: int, method: Method, n_permutations: int, rule: PValueRule) -> Labellings:
+    """The labellings behind one p-value. The published rules b/B leave the observed one out and always draw.
+
+    Where x and y have equally many rows in every block, a labelling and its complement have the same two-sided
+    statistic. So the observed one never stands alone at the top.
+    """
+    if not method.exact or rule != "(1+b)/(1+B)":
+        return Labellings(n_permutations + 1, False, 0.0)
+    count = count_labellings(codes, n)
+    if count > max(ENUMERATED, n_permutations + 1) or count == MANY:
+        return Labellings(n_permutations + 1, False, 1 / (n_permutations + 1))
+    both = np.bincount(codes)
+    balanced = (2 * np.bincount(codes[:n], minlength=len(both)) == both).all()
+    return Labellings(count, True, (2 if method.two_sided and balanced else 1) / count)
+
+
+def plan_labellings(
+    sizes: tuple[int, int],
+    method: Method,
+    seeds: Sequence[int],
+    blocks: Blocks | None,
+    n_permutations: int,
+    train_fraction: float,
+    rule: PValueRule,
+) -> list[Labellings]:
+    """The labellings of each run, known before anything is learned. Only a split within blocks makes them differ."""
+    n_train, (n, m) = split_sizes(sizes, method, train_fraction)
+    if blocks is None:
+        return [labellings_of(np.zeros(n + m, dtype=int), n, method, n_permutations, rule)] * len(seeds)
+    if not method.needs_split:
+        return [labellings_of(np.concatenate([blocks.x, blocks.y]), n, method, n_permutations, rule)] * len(seeds)
+    found = []
+    for seed in seeds:
+        order = draw_order(sizes, n_train, [Streams(seed)], blocks)
+        tested = [codes[rows[0, taught:].numpy()] for codes, rows, taught in zip(
+            (blocks.x, blocks.y), (order.x, order.y), n_train, strict=True
+        )]  # fmt: skip
+        found.append(labellings_of(np.concatenate(tested), n, method, n_permutations, rule))
+    return found
