@@ -328,3 +328,36 @@ def test_too_few_rows_to_reject_are_refused(tmp_path, capsys):
     assert main(["test", str(tmp_path / "P.csv"), str(tmp_path / "Q.csv"), "--method", "MMD-M"]) == 2
     captured = capsys.readouterr()
     assert "test rows have only 10 labellings. It needs more rows." in captured.err and not captured.out
+
+
+@pytest.fixture
+def control_group(tmp_path):
+    """A control group in P.csv and in three related tasks; no sample differs from another."""
+    generator = np.random.default_rng(4)
+    control = generator.standard_normal((30, 2))
+    samples = {"P": control, "Q": generator.standard_normal((30, 2))}
+    samples |= {
+        f"t{i}_{side}": control if side == "P" else generator.standard_normal((30, 2))
+        for i in range(3)
+        for side in "PQ"
+    }
+    for name, rows in samples.items():
+        np.savetxt(tmp_path / f"{name}.csv", rows, delimiter=",", header="a,b", comments="", fmt="%.12g")
+    return tmp_path
+
+
+@pytest.mark.parametrize("change", [lambda rows: rows, lambda rows: rows.round(3), lambda rows: 1000 * rows])
+def test_a_shared_control_group_neither_teaches_nor_passes_a_saved_learner(control_group, change, capsys):
+    paths = [str(control_group / f"{side}.csv") for side in "PQ"]
+    for path in paths:
+        rows = np.loadtxt(path, delimiter=",", skiprows=1)
+        np.savetxt(path, change(rows), delimiter=",", header="a,b", comments="", fmt="%.12g")
+    history = [str(path) for path in sorted(control_group.glob("t*.csv"))]
+    assert main(["test", *paths, "--meta", *history, "--method", "Meta-Witness", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["p_value"] > 0.05
+    assert any(note.startswith("30 rows of x and y are also in the related tasks") for note in found["notes"])
+    out = str(control_group / "learner")
+    assert main(["meta-train", *history, "--method", "Meta-Witness", "--out", out]) == 0
+    assert main(["test", *paths, "--learner", out]) == 2
+    assert "30 rows of x and y are among the rows that taught this learner" in capsys.readouterr().err

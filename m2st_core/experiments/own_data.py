@@ -95,11 +95,9 @@ def keep_apart(data: CleanData) -> tuple[CleanData, Separated]:
     apart = separate(data.sample, data.tasks, units=data.encoding.units)
     if not apart.shared:
         return data, apart
-    recoded = data.recoded(data.encoding.relearned(apart.tasks.take_inside().numpy()))
-    centre, scale = (torch.from_numpy(part) for part in data.encoding.units)
-    new_centre, new_scale = (torch.from_numpy(part) for part in recoded.encoding.units)
-    rows = (apart.tasks.rows * scale + centre - new_centre) / new_scale
-    return recoded, replace(apart, tasks=apart.tasks.with_rows(rows))
+    encoding = data.encoding.relearned(apart.tasks.take_inside().numpy())
+    rows = torch.from_numpy(data.encoding.convert(apart.tasks.rows.numpy(), encoding))
+    return data.recoded(encoding), replace(apart, tasks=apart.tasks.with_rows(rows))
 
 
 def check_history(data: CleanData, **settings: Any) -> HistoryCheck:

@@ -344,6 +344,32 @@ def test_related_files_or_a_zip_teach_and_the_learner_can_be_brought_back():
     assert "this is no ZIP of a learner" in words(app) and "learner.zip: Meta-WiTS" in words(app)
 
 
+def test_a_control_group_shared_with_the_history_is_kept_apart():
+    shared = [(name, P if name.endswith("_P.csv") else data) for name, data in history()]
+    app = drop(two_files(), "related", *shared)
+    app.segmented_control(key="data_step").set_value("Check")
+    assert "20 target rows are also in the related tasks" in words(go_on(app))
+    app.segmented_control(key="data_step").set_value("Choose")
+    go_on(app)
+    app.selectbox(key="data_method").select("Meta-Witness")
+    click(go_on(app), "data_next")
+    assert answer(app)
+    assert "as a common control group" in words(app)
+    outcome = app.session_state["own_data"].outcome[1]
+    assert outcome.analysis.primary.exact and outcome.apart.shared == 20
+    saved = learner_to_zip(m2st.meta_train("Meta-Witness", outcome.data.tasks), outcome.data.encoding)
+    app = drop(two_files(), "learner", ("learner.zip", saved))
+    app.segmented_control(key="data_step").set_value("Choose")
+    go_on(app)
+    app.selectbox(key="data_method").select("Meta-Witness")
+    click(go_on(app), "data_next")
+    deadline = time.monotonic() + 60
+    while "among the rows that taught" not in words(app) and time.monotonic() < deadline:
+        time.sleep(0.2)
+        go_on(app)
+    assert "p-value" not in metrics(app)
+
+
 def test_controls_explain_themselves():
     app = two_files()
     for _ in range(2):

@@ -6,6 +6,7 @@ import m2st_core as m2st
 from m2st_core.rng import Streams
 from m2st_core.tasks.base import IndependentTask
 from m2st_core.tasks.digits import load_digits_by_class
+from m2st_core.tasks.meta import related_tasks
 
 N = 20_000
 SIGMA = 4.5  # every moment below is checked to 4.5 standard errors: p < 1e-5 each
@@ -136,3 +137,17 @@ def test_digits_that_teach_are_never_tested():
     )
     every = {row.tobytes() for side in task.sample(170, seed=1) for row in side.numpy()}
     assert taught and tested and not taught & tested and every - taught - tested
+
+
+@pytest.mark.parametrize("name", ["digits", "digits-shift"])
+def test_no_image_of_a_sweeps_related_tasks_is_tested(name):
+    task = m2st.make_task(name)
+    related = related_tasks(task, n_tasks=6, rows=20, seed=3)
+    taught = {row.tobytes() for pair in related.values() for side in pair for row in side.float().numpy()}
+    tested = {
+        row.tobytes()
+        for seed in range(4)
+        for side in task.to_be_tested().sample(40, seed=seed)
+        for row in side.float().numpy()
+    }
+    assert taught and not taught & tested

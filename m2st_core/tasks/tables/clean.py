@@ -57,11 +57,13 @@ class CleanData:
         return as_two_sample(self.x, self.y)
 
     def recoded(self, encoding: Encoding) -> CleanData:
-        """The same target rows by another scaling of the same columns."""
-        centre, scale = self.encoding.units
-        new_centre, new_scale = encoding.units
-        x, y = ((rows * scale + centre - new_centre) / new_scale for rows in (self.x, self.y))
-        return replace(self, x=x, y=y, encoding=encoding)
+        """The same rows by another scaling of the same columns."""
+        x, y = (self.encoding.convert(rows, encoding) for rows in (self.x, self.y))
+        tasks = {
+            name: (self.encoding.convert(p, encoding), self.encoding.convert(q, encoding))
+            for name, (p, q) in self.tasks.items()
+        }
+        return replace(self, x=x, y=y, tasks=tasks, encoding=encoding)
 
     def to_frame(self) -> pd.DataFrame:
         """All rows with the columns task ("target" or the task's name), group, row (in the file) and the features."""

@@ -144,6 +144,11 @@ class Encoding:
         centre, scale = np.array([pair for part in parts for pair in part]).T
         return centre, scale
 
+    def convert(self, rows: np.ndarray, other: Encoding) -> np.ndarray:
+        """Rows (n, d) of this encoding by another scaling of the same columns."""
+        (centre, scale), (new_centre, new_scale) = self.units, other.units
+        return (rows * scale + centre - new_centre) / new_scale
+
     def relearned(self, rows: np.ndarray) -> Encoding:
         """The same columns, their scaling learned from these encoded rows (n, d) alone."""
         columns, start = [], 0
