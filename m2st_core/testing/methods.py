@@ -69,6 +69,7 @@ class Method:
     exact: bool  # the p-value comes from permutations; otherwise from an asymptotic distribution
     needs_split: bool  # some target rows teach the kernel and are not tested
     needs_meta: bool = False  # learns from related tasks
+    symmetric: bool = True  # x and y may be exchanged; otherwise x is P, whose rows the method treats in its own way
     only_recommended: bool = False  # not part of the presets that follow the paper
     min_test_rows: int = 2  # of each sample
     kernels_at_once: int = 1  # about how many Gram matrices are held at the same time
@@ -309,11 +310,12 @@ METHODS: Registry[Method] = Registry(
             ),
             Method(
                 "MMD-D w/ AC",
-                "MMD-D whose training rows of P include the meta-tasks' rows, without their labels.",
+                "MMD-D whose training rows of P, the sample called x, include the meta-tasks' rows, without their labels.",
                 LIU_2021,
                 exact=True,
                 needs_split=True,
                 needs_meta=True,
+                symmetric=False,
                 learn=learn_rows,
                 adapt=fit_deep_with_rows,
                 statistics=mmd2,
