@@ -310,7 +310,7 @@ METHODS: Registry[Method] = Registry(
             ),
             Method(
                 "MMD-D w/ AC",
-                "MMD-D whose training rows of P, the sample called x, include the meta-tasks' rows, without their labels.",
+                "MMD-D whose training rows of P (called x) include the meta-tasks' rows, without their labels.",
                 LIU_2021,
                 exact=True,
                 needs_split=True,

@@ -167,9 +167,9 @@ def permuted_fuse(
 ) -> tuple[Tensor, Tensor]:
     """MMD-FUSE under every labelling: (1/λ)·log Σ_k π_k·exp(λ·MMD²_u,k/√N_k), λ = c(c−1), c = min(n, m).
 
-    N_k = Σ_{i≠j}k(z_i,z_j)²/(c(c−1)) makes kernels of different widths comparable. λ is that of the authors' code, whose
-    description has the square root of it. Each family is a kernel of batch shape (R, kernels) with its prior weight π. Shapes:
-    pooled (R, N, d), members (R, P, N) → (R, P), (R,).
+    N_k = Σ_{i≠j}k(z_i,z_j)²/(c(c−1)) makes kernels of different widths comparable. λ is what the authors' code
+    computes; its description names the square root. Each family is a kernel of batch shape (R, kernels) with its prior
+    weight π. Shapes: pooled (R, N, d), members (R, P, N) → (R, P), (R,).
     """
     count = min(n, pooled.shape[-2] - n)
     scale = fuse_scale(count)
