@@ -17,7 +17,9 @@ from m2st_core.presets import PRESETS
 from m2st_core.tasks.tables import EXAMPLES, MISSING_CHOICES, SCALING_CHOICES
 from m2st_core.testing import METHODS
 
-BENCHMARKS = "permutation, calibration, power, adaptation, transfer, recommend, uploads, meta, images, cifar, sweep"
+BENCHMARKS = (
+    "permutation, calibration, power, adaptation, transfer, recommend, uploads, peers, meta, images, cifar, sweep"
+)
 
 
 class OneLineParser(argparse.ArgumentParser):
