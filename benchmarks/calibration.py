@@ -64,7 +64,7 @@ def plain_levels(runs: int) -> Iterator[Sequence[str]]:
     for name, method in m2st.METHODS.items():
         if method.needs_meta:
             continue
-        sizes = ((60, 60), (40, 80), (6, 15)) if method.exact else ((500, 500), (500, 700))
+        sizes = ((30, 30), (20, 40), (6, 15)) if method.exact else ((200, 200), (200, 300))
         for null, draw in NULLS.items():
             for n, m in sizes:
                 found = null_rejections(method, draw, n, m, runs)
