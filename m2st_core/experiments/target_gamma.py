@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from m2st_core.learners.relatedness import Relatedness, relatedness
+from m2st_core.learners.noise_floor import Relatedness
+from m2st_core.learners.relatedness import relatedness
 from m2st_core.tasks.arrays import as_two_sample
 from m2st_core.testing import METHODS
 from m2st_core.testing.examined import training_part

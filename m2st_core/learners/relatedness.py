@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from m2st_core.kernels.base import take
 from m2st_core.learners.ascent import ascend, part_of
 from m2st_core.learners.kernels import start_deep
 from m2st_core.learners.meta_kl import copy_with
+from m2st_core.learners.noise_floor import Relatedness
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.tasks.arrays import as_two_sample
@@ -28,58 +28,9 @@ REGULARISATION = 1e-8
 BATCH_ROWS = 128  # of each sample in a step, drawn anew
 BLOCK_ROWS = 512
 SAME_TASK_PAIRS = 9  # at least so many pairs of samples of one task tell how large γ̂ is by chance
-FLOOR_LEVEL = 0.95
 
 Halves = tuple[MetaSample, MetaSample]
 """The rows that choose kernels, and fresh ones."""
-
-
-@dataclass(frozen=True)
-class Relatedness:
-    """γ̂_it = |Ĵ(target) − Ĵ(task i)| at the kernel of restart t, on both halves of the rows: (tasks, restarts).
-
-    The kernels were chosen on the training halves; the test halves are fresh. The paper used the training halves.
-    ``same_task`` has the same numbers on test halves for pairs of samples of one task: (pairs, restarts).
-    """
-
-    task_names: tuple[str, ...]
-    on_training_rows: np.ndarray
-    on_test_rows: np.ndarray
-    same_task: np.ndarray
-
-    def gamma(self, on_training_rows: bool = False) -> float:
-        """γ̂ = min_i max_t γ̂_it: the most related task, and the kernel that sets it apart most."""
-        return float((self.on_training_rows if on_training_rows else self.on_test_rows).max(axis=1).min())
-
-    @property
-    def floor(self) -> float:
-        """The noise floor: what γ̂ on test halves exceeds with probability 1/20 if all tasks are equal to the target.
-
-        γ̂ is the smallest of T tasks' largest γ̂_it, so the floor is the quantile of level q = 1 − (1/20)^(1/T) of the
-        largest numbers of K pairs of samples of one task: the one of rank ⌈q·(K+1)⌉, or the largest if there are too
-        few pairs, as there are for a single task, where the probability is 1/(K+1).
-        """
-        largest = np.sort(self.same_task.max(axis=1))
-        level = 1 - (1 - FLOOR_LEVEL) ** (1 / len(self.on_test_rows))
-        return float(largest[min(math.ceil(level * (len(largest) + 1)), len(largest)) - 1])
-
-    @property
-    def stands_out(self) -> bool:
-        """Whether γ̂ on test halves exceeds the noise floor."""
-        return self.gamma() > self.floor
-
-    @property
-    def sentence(self) -> str:
-        """Whether γ̂ says more than noise, in plain words."""
-        if self.stands_out:
-            return (
-                f"γ̂ = {self.gamma():.3f} stands out from its noise floor {self.floor:.3f}: even the most related task "
-                "differs from the target."
-            )
-        return (
-            f"γ̂ = {self.gamma():.3f} does not stand out from its noise floor {self.floor:.3f}: two samples of one task "
-            "with as many rows give as much, so it does not tell how related the tasks are."
-        )
 
 
 def relatedness(
@@ -129,7 +80,9 @@ def relatedness(
             for name, side in zip(("target", "task"), zip(*pairs, strict=True), strict=True)
         )
         (same_task,) = _measure(goal, others, restarts, steps, chance, part_of(progress, share, 1), halves=(1,))
-    return Relatedness(tasks.names, chosen_on, fresh, same_task)
+    sizes = [min(map(len, _rows(tasks, task))) for task in range(len(tasks.names))]
+    target_share = float(np.mean(sizes)) / (min(own.sizes) + float(np.mean(sizes)))
+    return Relatedness(tasks.names, chosen_on, fresh, same_task, target_share)
 
 
 def _some(meta: MetaSample, chosen: Tensor) -> MetaSample:

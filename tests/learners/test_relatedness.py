@@ -9,7 +9,8 @@ import torch
 import m2st_core as m2st
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.kernels import MLP, DeepKernel
-from m2st_core.learners.relatedness import BLOCK_ROWS, Relatedness, full_criterion
+from m2st_core.learners.noise_floor import Relatedness, smallest_distance
+from m2st_core.learners.relatedness import BLOCK_ROWS, full_criterion
 from m2st_core.types import Cancelled
 
 
@@ -21,9 +22,19 @@ def test_gamma_is_the_smallest_task_s_largest_difference():
     same = np.linspace(0, 1, 21)[:, None] * [1.0, 0.5]
     table = Relatedness(("a", "b"), np.array([[0.1, 0.5], [0.3, 0.2]]), np.array([[0.4, 0.2], [0.1, 0.6]]), same)
     assert table.gamma() == 0.4 and table.gamma(on_training_rows=True) == 0.3
-    assert table.floor == pytest.approx(0.85)  # the 18th of 21: two of 22 alike exceed it with probability < 0.05
-    assert not table.stands_out and "does not stand out from its noise floor 0.850" in table.sentence
+    scale = np.sqrt((same.max(axis=1) ** 2).mean())
+    assert table.floor == pytest.approx(scale * smallest_distance(2, 0.5, 0.95))
+    assert not table.stands_out and f"does not stand out from its noise floor {table.floor:.3f}" in table.sentence
     assert replace(table, same_task=same / 3).stands_out
+
+
+@pytest.mark.parametrize(("count", "share"), [(1, 0.3), (3, 0.5), (10, 0.5), (10, 0.9)])
+def test_the_floor_s_quantile_is_that_of_simulated_errors(count, share):
+    """40,000 draws of one target and its tasks: 95 % of the smallest distances lie below, within four errors."""
+    g = np.random.default_rng(0)
+    own, others = g.standard_normal((40_000, 1)), g.standard_normal((40_000, count))
+    smallest = abs(share**0.5 * own - (1 - share) ** 0.5 * others).min(axis=1)
+    assert (smallest <= smallest_distance(count, share, 0.95)).mean() == pytest.approx(0.95, abs=0.005)
 
 
 def test_the_criterion_in_blocks_equals_the_whole_matrix():
