@@ -80,9 +80,11 @@ def show_known() -> None:
             "$k_{it}$ is a deep kernel that tells target and task i apart as well as it can, from random start t. The "
             "paper evaluates on the rows that chose the kernel (squares), we also on fresh rows (circles). Bars span "
             "the tasks' largest $\\hat\\gamma_{it}$. The grey band reaches up to the noise floor: 19 of 20 pairs of "
-            "samples of one task have a $\\hat\\gamma$ inside it."
+            "samples of one task have a $\\hat\\gamma$ inside it. It shrinks with the rows."
         )
-        st.caption(f"Ours: 2,000 rows per sample and half, 10 tasks, 10 restarts, 100 steps. In the shell: `{COMMAND}`")
+        st.caption(
+            f"Ours: 2,000 rows per sample and half, 10 tasks, 10 restarts (3 for the floor), 100 steps; `{COMMAND}`"
+        )
 
 
 def floor_sentence(found: RelatednessFound) -> str:
