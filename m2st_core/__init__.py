@@ -7,7 +7,8 @@ from m2st_core.tasks import TASKS, make_task  # isort: skip
 from m2st_core.tasks.meta import hdgm_meta_tasks  # isort: skip
 from m2st_core.tasks.tables import EXAMPLES, Cleaning, CleanData, Encoding, Upload  # isort: skip
 from m2st_core.tasks.tables import prepare, read_files, read_table, read_tables  # isort: skip
-from m2st_core.learners.relatedness import Relatedness, relatedness  # isort: skip
+from m2st_core.learners.noise_floor import Relatedness  # isort: skip
+from m2st_core.learners.relatedness import relatedness  # isort: skip
 from m2st_core.testing import METHODS, MetaLearner, load_learner, meta_train, two_sample_test  # isort: skip
 from m2st_core.testing.learner_zip import open_learner  # isort: skip
 from m2st_core.testing import Analysis, Answer, Explanation, Verdict, analyse, answer, examine, explain, holm  # isort: skip

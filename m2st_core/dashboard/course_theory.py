@@ -35,8 +35,8 @@ def show_closeness(seed: int, n_tasks: int) -> None:
     figure = closeness_power_figure(np.array(MEASURED_NOW), rates, intervals, floor)
     chart(figure, "learn7_power", "Power against C: " + ", ".join(f"{r:.0%}" for r in rates) + ".")
     st.caption(
-        "First chart: bars reach up to the least related task. Second: Meta-Witness with "
-        f"{TEST_SIZE} rows per mode, and Wilson's 95 % intervals."
+        "First chart: bars reach up to the least related task, and γ̂ inside the grey band is noise. Second: "
+        f"Meta-Witness with {TEST_SIZE} rows per mode, and Wilson's 95 % intervals."
     )
 
 

@@ -51,7 +51,7 @@ def two_sample_test(
         device: "auto" is the GPU when there is one.
         progress: Called as (step, total, value); raise ``Cancelled`` in it to stop.
 
-    The result does not depend on which sample is called x.
+    The result does not depend on which sample is called x, except for MMD-D w/ AC, whose related rows join x.
 
     >>> import m2st_core as m2st
     >>> x, y = m2st.make_task("mean_shift", shift=2.0).sample(50, seed=1)
