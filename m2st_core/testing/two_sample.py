@@ -100,6 +100,6 @@ def examine(
             f"{method} learns its kernel from meta-tasks, and none are given. Pass meta_tasks=[(x1, y1), …], "
             f"or use a method that needs none: {', '.join(m.name for m in METHODS.values() if not m.needs_meta)}."
         )
-    apart = separate(as_two_sample(x, y), meta_tasks)
+    apart = separate((x, y), meta_tasks)
     learner = meta_train(method, apart.tasks, preset=preset, seed=seed, device=device, progress=progress)
     return learner.examine(x, y, apart=apart, **settings)

@@ -10,7 +10,7 @@ from m2st_core.testing.importance import _by_asking, _by_products, column_import
 TELLING = 2
 
 
-def shifted(n=60, m=50, columns=5, shift=2.0, seed=0):
+def shifted(n=70, m=60, columns=5, shift=2.0, seed=0):
     generator = np.random.default_rng(seed)
     x, y = generator.normal(size=(n, columns)), generator.normal(size=(m, columns))
     y[:, TELLING] += shift
