@@ -1,107 +1,111 @@
-"""Does every test keep its level? Rejection rates at α=0.05 over many independent null runs, as a Markdown table.
+"""Does every test keep its level? Rejection rates at α=0.05 over many independent null runs, as Markdown tables.
 
 A rate is inside the band if a binomial with p=0.05 gives it with 99 % probability; of a hundred cells about one may
-fall outside by chance. B=99, so an exact p-value of at most 0.05 has probability exactly 0.05.
+fall outside by chance. B=99, so an exact p-value of at most 0.05 has probability exactly 0.05. A section is a function
+that yields the rows of its table; ``SECTIONS`` lists all of them.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-import torch
-from scipy import stats
-
 import m2st_core as m2st
-from m2st_core.presets import PRESETS
-from m2st_core.rng import Streams
-from m2st_core.testing import run_tests
-from m2st_core.types import TwoSample
+from benchmarks.calibration_meta import HISTORIES, LEARNERS, meta_levels, selective_levels
+from benchmarks.calibration_paths import path_levels
+from benchmarks.levels import HDGM_NULL, N_PERMUTATIONS, NULLS, Section, band, cells, null_rejections
 
-ALPHA, N_PERMUTATIONS, AT_ONCE = 0.05, 99, 250
+SECTIONS = {
+    "plain": Section(
+        "Tests without related tasks",
+        (),
+        ("method", "null", "rows n, m per sample"),
+        lambda runs: plain_levels(runs),
+    ),
+    "few": Section(
+        "ME and SCF with few rows",
+        ("Their p-values are asymptotic. `recommended` refers the statistic to Hotelling's F, `paper` to χ².",),
+        ("method", "reference", "rows n=m per sample (tested)"),
+        lambda runs: few_rows(runs),
+    ),
+    "meta": Section(
+        "Tests that learn from related tasks",
+        (
+            f"The level given what was learned: {LEARNERS} learners, each from a history of its own, and as many null",
+            "targets (HDGM's P, twice) with each. “Between learners” is the lowest and the highest of their rates.",
+            "Histories:",
+            *(f"- {name}: {words}" for name, (words, _) in HISTORIES.items()),
+        ),
+        ("method", "history", "rows n, m per sample", "between learners"),
+        meta_levels,
+    ),
+    "selective": Section(
+        "Meta-MKL-SI by size",
+        (
+            "Its p-value is asymptotic: it pairs the rows of the smaller sample, so 12 rows give 6 terms for up to 11",
+            "kernels. Sizes in brackets are below its minimum and are refused.",
+        ),
+        ("null, history", "rows n, m per sample"),
+        selective_levels,
+    ),
+    "paths": Section(
+        "Every way to a p-value",
+        ("The primary test alone, which decides. docs/uploads.md has the secondary tests as well.",),
+        ("path", "method", "rows n, m per sample"),
+        path_levels,
+    ),
+}
 
 
-def hdgm(n: int, m: int, seed: int) -> TwoSample:
-    """HDGM's P, twice."""
-    return m2st.make_task("hdgm", null=True).sample(n, m, seed=seed)
-
-
-def heavy_tails(n: int, m: int, seed: int) -> TwoSample:
-    """Student t with 1.5 degrees of freedom in two columns: no variance."""
-    rows = Streams(seed).numpy("heavy tails").standard_t(1.5, size=(n + m, 2))
-    return TwoSample(torch.from_numpy(rows[:n]), torch.from_numpy(rows[n:]))
-
-
-NULLS = {"HDGM": hdgm, "Student t, 1.5 d.f.": heavy_tails}
-
-
-def rejection_rate(method: str, null: str, n: int, m: int, runs: int, preset: str = "recommended") -> float:
-    """The share of null runs that reject."""
-    rejected = 0
-    for start in range(0, runs, AT_ONCE):
-        seeds = range(start, min(start + AT_ONCE, runs))
-        pairs = [NULLS[null](n, m, seed) for seed in seeds]
-        batch = TwoSample(torch.stack([pair.x for pair in pairs]), torch.stack([pair.y for pair in pairs]))
-        results = run_tests(
-            batch,
-            m2st.METHODS[method],
-            seeds=[Streams(seed).child("test").seed for seed in seeds],
-            alpha=ALPHA,
-            n_permutations=N_PERMUTATIONS,
-            preset=PRESETS[preset],
-        )
-        rejected += sum(result.rejected for result in results)
-    return rejected / runs
-
-
-def verdict(rate: float, runs: int) -> str:
-    """Inside, below or above the 99 % band."""
-    low, high = (value / runs for value in stats.binom.interval(0.99, runs, ALPHA))
-    return "inside" if low <= rate <= high else "**above**" if rate > high else "below"
-
-
-def main(arguments: Sequence[str] = ()) -> None:
-    """Run the study; write the table where --out says."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench calibration", description=__doc__)
-    parser.add_argument("--runs", type=int, default=2000)
-    parser.add_argument("--out", type=Path, help="write the Markdown table to this file too")
-    options = parser.parse_args(arguments)
-    runs = options.runs
-    low, high = np.array(stats.binom.interval(0.99, runs, ALPHA)) / runs
-    lines: list[str] = []
-
-    def say(line: str) -> None:
-        print(line, flush=True)
-        lines.append(line)
-
-    say("# Type-I error of every test")
-    say("")
-    say(f"{runs:,} independent null runs per cell, α=0.05, 99 % band [{low:.4f}, {high:.4f}], preset `recommended`,")
-    say("half of the rows to learn from. Made by `python -m m2st_core bench calibration --out docs/calibration.md`.")
-    say("")
-    say("| method | null | rows n, m per sample | rejection rate | 99 % band |")
-    say("|---|---|---|---|---|")
+def plain_levels(runs: int) -> Iterator[Sequence[str]]:
+    """Yield the level of each method that learns from the target at most."""
     for name, method in m2st.METHODS.items():
         if method.needs_meta:
             continue
-        sizes = ((60, 60), (40, 80)) if method.exact else ((500, 500), (500, 700))
-        for null in NULLS:
+        sizes = ((30, 30), (20, 40), (6, 15)) if method.exact else ((200, 200), (200, 300))
+        for null, draw in NULLS.items():
             for n, m in sizes:
-                rate = rejection_rate(name, null, n, m, runs)
-                say(f"| {name} | {null} | {n}, {m} | {rate:.4f} | {verdict(rate, runs)} |")
-    say("")
-    say("## ME and SCF with few rows")
-    say("")
-    say("Their p-values are asymptotic. `recommended` refers the statistic to Hotelling's F, `paper` to χ².")
-    say("")
-    say("| method | rows n=m per sample | tested | rate with F (`recommended`) | rate with χ² (`paper`) |")
-    say("|---|---|---|---|---|")
+                found = null_rejections(method, draw, n, m, runs)
+                yield name, null, f"{n}, {m}", *cells(found, runs)
+
+
+def few_rows(runs: int) -> Iterator[Sequence[str]]:
+    """Yield the level of ME and SCF by size, with both reference distributions."""
     for name in ("ME", "SCF"):
-        for n in (30, 60, 100, 200):
-            with_f, with_chi2 = (rejection_rate(name, "HDGM", n, n, runs, p) for p in ("recommended", "paper"))
-            say(f"| {name} | {n} | {n // 2} | {with_f:.4f} | {with_chi2:.4f} |")
+        for preset, reference in (("recommended", "F"), ("paper", "χ² (`paper`)")):
+            for n in (30, 60, 100, 200):
+                found = null_rejections(m2st.METHODS[name], HDGM_NULL, n, n, runs, preset)
+                yield name, reference, f"{n} ({n // 2})", *cells(found, runs)
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Run the study; write the tables where --out says."""
+    parser = argparse.ArgumentParser(prog="m2st_core bench calibration", description=__doc__)
+    parser.add_argument("--runs", type=int, default=1000, help="null runs per cell")
+    parser.add_argument("--sections", nargs="*", choices=list(SECTIONS), default=list(SECTIONS))
+    parser.add_argument("--out", type=Path, help="write the Markdown tables to this file too")
+    options = parser.parse_args(arguments)
+    low, high = band(options.runs)
+    lines: list[str] = []
+
+    def say(*more: str) -> None:
+        print("\n".join(more), flush=True)
+        lines.extend(more)
+
+    say("# Type-I error of every test", "")
+    say(f"{options.runs:,} independent null runs per cell, α=0.05, B={N_PERMUTATIONS}, preset `recommended`, half of")
+    say(f"the rows to learn from where a test learns from its target. 99 % band [{low:.3f}, {high:.3f}]. “Below” costs")
+    say("power and is not an error. Made by `python -m m2st_core bench calibration --out docs/calibration.md`.")
+    for name in options.sections:
+        section, began = SECTIONS[name], time.perf_counter()
+        say("", f"## {section.title}", "", *section.words, *([""] if section.words else []))
+        say("| " + " | ".join((*section.head, "rejection rate", "99 % band")) + " |")
+        say("|---" * (len(section.head) + 2) + "|")
+        for row in section.rows(options.runs):
+            say("| " + " | ".join(row) + " |")
+        print(f"{name}: {time.perf_counter() - began:.0f} s")
     if options.out:
         options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

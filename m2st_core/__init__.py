@@ -5,9 +5,11 @@ from m2st_core.types import Cancelled, TestResult, TwoSample  # isort: skip
 from m2st_core.presets import PRESETS  # isort: skip
 from m2st_core.tasks import TASKS, make_task  # isort: skip
 from m2st_core.tasks.meta import hdgm_meta_tasks  # isort: skip
+from m2st_core.tasks.separate import Separated, separate  # isort: skip
 from m2st_core.tasks.tables import EXAMPLES, Cleaning, CleanData, Encoding, Upload  # isort: skip
 from m2st_core.tasks.tables import prepare, read_files, read_table, read_tables  # isort: skip
-from m2st_core.learners.relatedness import Relatedness, relatedness  # isort: skip
+from m2st_core.learners.noise_floor import Relatedness  # isort: skip
+from m2st_core.learners.relatedness import relatedness  # isort: skip
 from m2st_core.testing import METHODS, MetaLearner, load_learner, meta_train, two_sample_test  # isort: skip
 from m2st_core.testing.learner_zip import open_learner  # isort: skip
 from m2st_core.testing import Analysis, Answer, Explanation, Verdict, analyse, answer, examine, explain, holm  # isort: skip
@@ -38,6 +40,7 @@ __all__ = [
     "Plan",
     "Recommendation",
     "Relatedness",
+    "Separated",
     "TestResult",
     "TwoSample",
     "Upload",
@@ -61,6 +64,7 @@ __all__ = [
     "read_tables",
     "recommend",
     "relatedness",
+    "separate",
     "target_gamma",
     "two_sample_test",
 ]

@@ -18,8 +18,8 @@ from m2st_core.tasks.tables import EXAMPLES, MISSING_CHOICES, SCALING_CHOICES
 from m2st_core.testing import FAMILIES, METHODS
 
 BENCHMARKS = (
-    "permutation, calibration, power, adaptation, transfer, recommend, planning, splits, shared, uploads, meta, "
-    "images, cifar, sweep"
+    "permutation, calibration, power, adaptation, transfer, recommend, planning, splits, shared, uploads, peers, "
+    "meta, images, cifar, sweep"
 )
 
 

@@ -70,9 +70,9 @@ def power_criterion(k, x, y, regularisation):
 
 
 def fuse(kernels, weights, x, y):
-    """(1/λ)·log Σ_k π_k·exp(λ·MMD²_u,k/√N_k), λ = √(c(c−1)), c the smaller sample size."""
+    """(1/λ)·log Σ_k π_k·exp(λ·MMD²_u,k/√N_k), λ = c(c−1), c the smaller sample size."""
     count = min(len(x), len(y))
-    scale = math.sqrt(count * (count - 1))
+    scale = count * (count - 1)
     pooled = [*x, *y]
     total = 0.0
     for k, weight in zip(kernels, weights, strict=True):

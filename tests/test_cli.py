@@ -357,6 +357,8 @@ def test_a_shared_control_group_neither_teaches_nor_passes_a_saved_learner(contr
     found = json.loads(capsys.readouterr().out)
     assert found["p_value"] > 0.05
     assert any(note.startswith("30 rows of x and y are also in the related tasks") for note in found["notes"])
+    assert main(["test", *paths, "--meta", *history, "--method", "recommended", "--json"]) == 0
+    assert "recommended: Meta-FUSE" in capsys.readouterr().err
     out = str(control_group / "learner")
     assert main(["meta-train", *history, "--method", "Meta-Witness", "--out", out]) == 0
     assert main(["test", *paths, "--learner", out]) == 2

@@ -64,8 +64,7 @@ def primary_method(options: argparse.Namespace, data: CleanData) -> str:
     """The method that was asked for; or the one to recommend, with the reasons on stderr."""
     if options.method != RECOMMENDED:
         return str(options.method)
-    check = check_history(data, seed=options.seed, device=options.device) if len(data.tasks) > 1 else None
-    advice = advise(data, history=check)
+    advice = advise(data, history=check_history(data, seed=options.seed, device=options.device))
     print("\n".join([f"{RECOMMENDED}: {advice.method}", *(f"- {why}" for why in advice.reasons)]), file=sys.stderr)
     return advice.method
 

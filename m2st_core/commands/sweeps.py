@@ -111,7 +111,12 @@ def compute_gamma(spec: GammaSpec, options: argparse.Namespace) -> None:
         print(file=sys.stderr)
         executor.close()
     table = summarise_gamma(rows)
-    names = {"on_training_rows": "training halves", "on_test_rows": "test halves", "highest": "largest task"}
+    names = {
+        "on_training_rows": "training halves",
+        "on_test_rows": "test halves",
+        "highest": "largest task",
+        "floor": "noise floor",
+    }
     print(table.drop(columns="lowest").rename(columns=names).round(3).to_string(index=False))
     if options.out:
         rows.to_csv(options.out, index=False)

@@ -35,8 +35,8 @@ def show_closeness(seed: int, n_tasks: int) -> None:
     figure = closeness_power_figure(np.array(MEASURED_NOW), rates, intervals, floor)
     chart(figure, "learn7_power", "Power against C: " + ", ".join(f"{r:.0%}" for r in rates) + ".")
     st.caption(
-        "First chart: bars reach up to the least related task. Second: Meta-Witness with "
-        f"{TEST_SIZE} rows per mode, and Wilson's 95 % intervals."
+        "First chart: bars reach up to the least related task, and γ̂ inside the grey band is noise. Second: "
+        f"Meta-Witness with {TEST_SIZE} rows per mode, and Wilson's 95 % intervals."
     )
 
 
@@ -73,8 +73,8 @@ THEORY = (
     Lesson(
         "What the theory promises",
         "With high probability the learned kernel's J is within 2(γ + ξₙ + …) of the best one's. Learning a deep "
-        "kernel on the target pays for all its D parameters with m rows; with meta-tasks that price is paid with n rows, "
-        "and m rows only find β.",
+        "kernel on the target pays for all its D parameters with m rows; with meta-tasks that price is paid with n "
+        "rows, and m rows only find β.",
         (
             r"J^*-J(\hat k_\beta)\le 2(\gamma+\xi_n+\xi_m)\ \text{(Meta-MKL)}",
             r"J^*-J(\hat k)\le 2(\gamma+\xi_n+\zeta_m)\ \text{(one best)}",

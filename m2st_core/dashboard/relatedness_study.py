@@ -23,7 +23,10 @@ ROWS_TO_LEARN = 100  # rows per sample of each meta-task that teaches the tests:
 
 @dataclass(frozen=True)
 class RelatednessFound:
-    """``curve`` has a row per closeness: γ̂ on both halves, its spread, power with its interval; ``values`` all γ̂_it."""
+    """``curve`` has a row per closeness: γ̂ on both halves, its spread and noise floor, power with its interval.
+
+    ``values`` has all γ̂_it.
+    """
 
     curve: pd.DataFrame
     values: pd.DataFrame
@@ -70,6 +73,7 @@ class RelatednessStudy:
                     "on_test_rows": found.gamma(),
                     "lowest": float(largest.min()),
                     "highest": float(largest.max()),
+                    "floor": found.floor,
                     "gamma": found.gamma(),
                     "rate": power.share,
                     "low": power.interval[0],
@@ -77,7 +81,7 @@ class RelatednessStudy:
                 }
             )
             values += [
-                {"closeness": closeness, "task": name, "restart": restart, "gamma": float(value)}
+                {"closeness": closeness, "task": name, "restart": restart, "gamma": float(value), "floor": found.floor}
                 for name, per_task in zip(found.task_names, found.on_test_rows, strict=True)
                 for restart, value in enumerate(per_task)
             ]

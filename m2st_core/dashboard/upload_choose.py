@@ -113,8 +113,10 @@ def _history(state: Brought, upload: Upload, data: CleanData) -> HistoryCheck | 
     key = state.key(upload)
     if state.history is None or state.history[0] != key:
 
-        def work(progress: Progress) -> tuple[HistoryCheck, HistoryGamma]:
+        def work(progress: Progress) -> tuple[HistoryCheck, HistoryGamma] | tuple[None, None]:
             check = check_history(data, progress=part_of(progress, 0, POWER_FOUND))
+            if check is None:
+                return None, None
             return check, history_gamma(data.tasks, check.left_out, progress=part_of(progress, POWER_FOUND, 1))
 
         job = watch_job("data_history", key, work, "Leaving each task out in turn…")
@@ -127,6 +129,12 @@ def _history(state: Brought, upload: Upload, data: CleanData) -> HistoryCheck | 
             return None
         state.history = (key, *job.result)
     _, check, gamma = state.history
+    if check is None or gamma is None:
+        st.info(
+            "The related tasks share their rows with your data, as a common control group, and are used as one task. "
+            "No task can be left out to see whether the others help."
+        )
+        return None
     left, right = st.columns([3, 2], gap="large")
     with left:
         picture = history_picture(check)

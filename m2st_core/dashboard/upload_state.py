@@ -61,7 +61,7 @@ class Brought:
     plan: Plan | None = None
     declared: tuple[Hashable, Plan] | None = None
     outcome: tuple[Hashable, Outcome] | None = None
-    history: tuple[Hashable, HistoryCheck, HistoryGamma] | None = None
+    history: tuple[Hashable, HistoryCheck | None, HistoryGamma | None] | None = None
     tested: list[dict[str, Any]] = field(default_factory=list)
     memory: dict[str, tuple[Hashable, Any]] = field(default_factory=dict)
 

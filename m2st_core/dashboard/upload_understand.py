@@ -75,8 +75,8 @@ def _gamma(state: Brought, upload: Upload, outcome: Outcome) -> None:
         "Find γ̂, how related the tasks are to your data (exploratory)",
         key="data_gamma",
         persist_state="session",
-        help="The smaller, the better what they taught fits. Takes some seconds. It looks at "
-        "labels, so it is found after the test, and must not decide about it.",
+        help="γ̂ above its noise floor: even the most related task differs from your data. Takes some seconds. It looks "
+        "at labels, so it is found after the test, and must not decide about it.",
     )
     if not wanted:
         return
@@ -96,7 +96,7 @@ def _gamma(state: Brought, upload: Upload, outcome: Outcome) -> None:
 
     job = watch_job("data_gamma", (state.key(upload), plan), work, "Climbing…")
     if job.state == "done":
-        st.markdown(say(job.result.sentence) + " The smaller, the better what the tasks taught fits your data.")
+        st.markdown(say(job.result.sentence))
 
 
 def origin_of(state: Brought, upload: Upload) -> Origin:

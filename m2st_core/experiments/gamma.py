@@ -21,7 +21,7 @@ from m2st_core.tasks.meta import hdgm_meta_tasks
 from m2st_core.types import Progress
 
 CLOSENESS = (0.1, 0.2, 0.3, 0.4, 0.5)
-COLUMNS = ["closeness", "task", "restart", "on_training_rows", "on_test_rows", "seconds"]
+COLUMNS = ["closeness", "task", "restart", "on_training_rows", "on_test_rows", "floor", "seconds"]
 POLL_SECONDS = 0.2
 
 
@@ -39,7 +39,7 @@ class GammaCell:
     @property
     def key(self) -> str:
         """Where its rows are stored."""
-        return digest({"γ̂": asdict(self)})
+        return digest({"γ̂ and its noise floor": asdict(self)})
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ GAMMA = {
 
 
 def measure_gamma(cell: GammaCell, device: str, progress: Progress | None = None) -> list[dict[str, Any]]:
-    """One row for each task and restart, γ̂_it on the halves that chose the kernel and on fresh ones."""
+    """One row for each task and restart: γ̂_it on the halves that chose the kernel and on fresh ones, and γ̂'s floor."""
     began = time.perf_counter()
     streams = Streams(cell.seed).child("gamma")
     target = make_task("hdgm", delta=0.7).sample(2 * cell.rows, seed=streams.child("target").seed)
@@ -88,6 +88,7 @@ def measure_gamma(cell: GammaCell, device: str, progress: Progress | None = None
             "restart": restart,
             "on_training_rows": float(found.on_training_rows[index, restart]),
             "on_test_rows": float(found.on_test_rows[index, restart]),
+            "floor": found.floor,
             "seconds": seconds,
         }
         for index, name in enumerate(found.task_names)
@@ -123,7 +124,10 @@ def run_gamma(
 
 
 def summarise_gamma(rows: pd.DataFrame) -> pd.DataFrame:
-    """γ̂ = min_i max_t γ̂_it for each closeness on both halves, the range of the tasks' maxima, and the published γ̂."""
+    """γ̂ = min_i max_t γ̂_it for each closeness on both halves, with the range of the tasks' maxima on test halves.
+
+    Beside them are the noise floor of γ̂ on test halves and the published γ̂.
+    """
     published = published_gamma().set_index("closeness")["gamma_hat"]
     table = []
     for closeness, group in rows.groupby("closeness"):
@@ -136,6 +140,7 @@ def summarise_gamma(rows: pd.DataFrame) -> pd.DataFrame:
                 "on_test_rows": worst["on_test_rows"].min(),
                 "lowest": worst["on_test_rows"].min(),
                 "highest": worst["on_test_rows"].max(),
+                "floor": group["floor"].iloc[0],
                 "seconds": group["seconds"].iloc[0],
             }
         )

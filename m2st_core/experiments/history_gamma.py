@@ -19,9 +19,10 @@ SETTINGS: dict[str, Any] = {"restarts": 2, "max_tasks": 3, "steps": 30}
 
 @dataclass(frozen=True)
 class HistoryGamma:
-    """γ̂ by the name of the task left out: on fresh rows, to the most related of a few others."""
+    """γ̂ by the name of the task left out, on fresh rows, to the most related of a few others; and its noise floor."""
 
     gammas: Mapping[str, float]
+    floors: Mapping[str, float]
 
     @property
     def sentence(self) -> str:
@@ -29,10 +30,16 @@ class HistoryGamma:
         if not self.gammas:
             return f"γ̂ is not found for more than {MOST_COLUMNS} columns."
         values = list(self.gammas.values())
+        out = sum(value > self.floors[name] for name, value in self.gammas.items())
+        meaning = (
+            f"It stands out from its noise floor for {out} of them: these are unlike the others."
+            if out
+            else "None stands out from its noise floor, so γ̂ shows no difference between these tasks."
+        )
         return (
-            f"How far {len(values)} tasks left out are from the most related of a few others: γ̂ has the median "
-            f"{np.median(values):.2f} and goes from {min(values):.2f} to {max(values):.2f}. The smaller, the better "
-            "a kernel that suits one task suits another; with few rows it is mostly noise."
+            f"How far {len(values)} tasks left out are from the most related of a few others: γ̂ goes from "
+            f"{min(values):.2f} to {max(values):.2f}. Two samples of one task with as many rows reach "
+            f"{np.median(list(self.floors.values())):.2f} by chance (the noise floor). {meaning}"
         )
 
 
@@ -42,9 +49,10 @@ def history_gamma(
     """γ̂ of at most three of the tasks left out. No row of the target is looked at."""
     columns = next(iter(tasks.values()))[0].shape[1]
     chosen = list(left_out[:MOST_LEFT_OUT]) if columns <= MOST_COLUMNS else []
-    found = {}
+    gammas, floors = {}, {}
     for index, name in enumerate(chosen):
         others = {other: pair for other, pair in tasks.items() if other != name}
         stage = part_of(progress, index / len(chosen), (index + 1) / len(chosen))
-        found[name] = relatedness(tasks[name], others, seed=seed, progress=stage, **SETTINGS).gamma()
-    return HistoryGamma(found)
+        found = relatedness(tasks[name], others, seed=seed, progress=stage, **SETTINGS)
+        gammas[name], floors[name] = found.gamma(), found.floor
+    return HistoryGamma(gammas, floors)

@@ -100,9 +100,16 @@ def keep_apart(data: CleanData) -> tuple[CleanData, Separated]:
     return data.recoded(encoding), replace(apart, tasks=apart.tasks.with_rows(rows))
 
 
-def check_history(data: CleanData, **settings: Any) -> HistoryCheck:
-    """The leave-one-task-out check of an upload's related tasks, without the target's rows; see ``history_check``."""
+def check_history(data: CleanData, **settings: Any) -> HistoryCheck | None:
+    """The leave-one-task-out check of an upload's related tasks, without the target's rows; see ``history_check``.
+
+    It is None where fewer than two tasks are left, as with one control group for the target and all tasks.
+    """
+    if len(data.tasks) < 2:
+        return None
     data, apart = keep_apart(data)
+    if len(apart.tasks.names) < 2:
+        return None
     return history_check(apart.tasks, (len(data.x), len(data.y)), pooled=_pooled(data), **settings)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from m2st_core.learners.relatedness import Relatedness, relatedness
+from m2st_core.learners.noise_floor import Relatedness
+from m2st_core.learners.relatedness import relatedness
 from m2st_core.tasks.arrays import as_two_sample
 from m2st_core.testing import METHODS
 from m2st_core.testing.examined import training_part
@@ -31,6 +32,11 @@ class TargetGamma:
     def gamma(self) -> float:
         """γ̂ on fresh halves."""
         return self.found.gamma()
+
+    @property
+    def floor(self) -> float:
+        """The γ̂ on fresh halves that noise alone gives."""
+        return self.found.floor
 
 
 def target_gamma(
@@ -58,8 +64,8 @@ def target_gamma(
         (sample.x, sample.y), meta_tasks, restarts=RESTARTS, max_tasks=TASKS, steps=STEPS, seed=seed, progress=progress
     )
     words = (
-        f"found on the {n} and {m} rows that {method} learns from and does not test, so it may guide the choice"
+        f"It was found on the {n} and {m} rows that {method} learns from and does not test, so it may guide the choice."
         if spec.needs_split
-        else f"exploratory: {method} tests these same {n} and {m} rows, so no choice may depend on it"
+        else f"This is exploratory: {method} tests these same {n} and {m} rows, so no choice may depend on it."
     )
-    return TargetGamma(found, (n, m), not spec.needs_split, f"γ̂ = {found.gamma():.3f}, {words}.")
+    return TargetGamma(found, (n, m), not spec.needs_split, f"{found.sentence} {words}")

@@ -12,12 +12,21 @@ CURVES = {  # column: name, colour, dash, marker
     "on_training_rows": ("on the rows that chose the kernel", COLOURS[0], "dash", "square"),
     "on_test_rows": ("on fresh rows", COLOURS[2], "solid", "circle"),
 }
+FLOOR_NAME = "noise floor: two samples of one task"
+FLOOR_FILL = "rgba(128, 128, 128, 0.2)"
 HOVER = "C=%{x:g}: γ̂ = %{y:.3f}"
 
 
 def gamma_figure(published: pd.DataFrame, ours: pd.DataFrame, *, height: int = 460) -> go.Figure:
-    """γ̂ against C: the published points, and ours on both halves; bars span the tasks' largest γ̂_it on fresh rows."""
+    """γ̂ against C: the published points, and ours on both halves; bars span the tasks' largest γ̂_it on fresh rows.
+
+    A grey band reaches up to the noise floor of γ̂ on fresh rows, the column ``floor``.
+    """
     figure = go.Figure()
+    figure.add_scatter(
+        x=ours["closeness"], y=ours["floor"], mode="lines", name=FLOOR_NAME, fill="tozeroy", fillcolor=FLOOR_FILL,
+        line={"color": NULL_COLOUR, "width": 1}, hovertemplate="C=%{x:g}: noise floor %{y:.3f}",
+    )  # fmt: skip
     figure.add_scatter(
         x=published["closeness"], y=published["gamma_hat"], mode="lines+markers", name="published",
         marker=PUBLISHED | {"color": COLOURS[5]}, line={"color": COLOURS[5], "dash": "dot"}, hovertemplate=HOVER,
@@ -36,7 +45,7 @@ def gamma_figure(published: pd.DataFrame, ours: pd.DataFrame, *, height: int = 4
 
 
 def gamma_spread_figure(values: pd.DataFrame) -> go.Figure:
-    """Every γ̂_it: columns ``closeness``, ``task``, ``restart``, ``gamma``; the γ̂ that they give is a line.
+    """Every γ̂_it: columns ``closeness``, ``task``, ``restart``, ``gamma``, ``floor``; the γ̂ that they give is a line.
 
     γ̂ = min_i max_t γ̂_it, so each task's largest mark counts, and of those the smallest.
     """
@@ -52,6 +61,12 @@ def gamma_spread_figure(values: pd.DataFrame) -> go.Figure:
                 marker={"symbol": symbol, "size": 9, "color": COLOURS[0] if symbol == "diamond" else NULL_COLOUR},
                 hovertemplate=f"C={closeness:g}, %{{customdata}}: %{{y:.3f}}<extra>{label}</extra>",
             )  # fmt: skip
+        floor = group["floor"].iloc[0]
+        figure.add_scatter(
+            x=[index - 0.45, index + 0.45], y=[floor, floor], mode="lines", name=FLOOR_NAME, legendgroup=FLOOR_NAME,
+            showlegend=index == 0, fill="tozeroy", fillcolor=FLOOR_FILL, line={"color": NULL_COLOUR, "width": 1},
+            hovertemplate="noise floor %{y:.3f}<extra></extra>",
+        )  # fmt: skip
         gamma = group["gamma"][worst].min()
         figure.add_scatter(
             x=[index - 0.45, index + 0.45], y=[gamma, gamma], mode="lines", name="γ̂", legendgroup="γ̂",
@@ -64,7 +79,10 @@ def gamma_spread_figure(values: pd.DataFrame) -> go.Figure:
 
 
 def gamma_power_figure(table: pd.DataFrame) -> go.Figure:
-    """Power against γ̂, a mark for each closeness: ``gamma``, ``closeness``, ``rate``, and its interval low, high."""
+    """Power against γ̂, a mark for each closeness: ``gamma``, ``closeness``, ``rate``, and its interval low, high.
+
+    A grey band reaches up to the median of ``floor``, the noise floor of γ̂.
+    """
     table = table.sort_values("gamma")
     places = [("top right", "bottom left")[index % 2] for index in range(len(table))]  # neighbours may be close
     low, high = float(table["gamma"].min()), float(table["gamma"].max())
@@ -76,6 +94,8 @@ def gamma_power_figure(table: pd.DataFrame) -> go.Figure:
         line={"color": COLOURS[0], "dash": "dot"}, hovertemplate="γ̂ = %{x:.3f}: power %{y:.2f}<extra></extra>",
         error_y={"array": table["high"] - table["rate"], "arrayminus": table["rate"] - table["low"], "thickness": 1},
     )  # fmt: skip
+    floor = float(table["floor"].median())
+    figure.add_vrect(x0=0, x1=floor, fillcolor=FLOOR_FILL, line_width=0, layer="below", annotation_text="noise floor")
     figure.update_xaxes(range=[low - margin, high + margin])
     figure.update_yaxes(range=[-0.1, 1.1])
     return laid_out(figure, x_title="γ̂ on fresh rows", y_title="power", height=400)

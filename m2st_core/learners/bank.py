@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,7 +50,7 @@ def fit_bank(
     """MMD-FUSE's bank: Gaussian and Laplace kernels at ten widths each, for pooled rows (R, N, d).
 
     The widths σ run evenly from half the 5 % to twice the 95 % quantile of the pooled distances, Euclidean for
-    exp(−‖x−y‖²/(2σ²)) and ℓ₁ for exp(−‖x−y‖₁/σ).
+    exp(−‖x−y‖²/(2σ²)) and ℓ₁ for exp(−√2·‖x−y‖₁/σ).
     """
     generators = [stream.torch("kernel bank") for stream in streams]
     rows = draw_rows(pooled, min(pooled.shape[-2], DISTANCE_ROWS), generators)
@@ -57,7 +58,7 @@ def fit_bank(
     return KernelBank(
         (
             Family(GaussianKernel(2 * _widths(rows, 2.0).square()), names["Gaussian"], 1 / (2 * WIDTHS)),
-            Family(LaplaceKernel(_widths(rows, 1.0)), names["Laplace"], 1 / (2 * WIDTHS)),
+            Family(LaplaceKernel(_widths(rows, 1.0) / math.sqrt(2)), names["Laplace"], 1 / (2 * WIDTHS)),
         )
     )
 

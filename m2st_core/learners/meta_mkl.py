@@ -191,7 +191,7 @@ def fit_adapted(
 def fit_deep_with_rows(
     known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Kernel:
-    """MMD-D w/ AC: MMD-D whose P training rows also include the meta-tasks' rows."""
+    """MMD-D w/ AC: MMD-D whose P training rows, those of x, also include the meta-tasks' rows."""
     assert known.rows is not None
     more = known.rows.expand(train.x.shape[0], -1, -1)
     return fit_deep(TwoSample(torch.cat([train.x, more], dim=1), train.y), preset, streams, progress)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from m2st_core.kernels.base import take
 from m2st_core.learners.ascent import ascend, part_of
 from m2st_core.learners.kernels import start_deep
 from m2st_core.learners.meta_kl import copy_with
+from m2st_core.learners.noise_floor import Relatedness
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.tasks.arrays import as_two_sample
@@ -25,22 +27,10 @@ from m2st_core.types import Progress, TwoSample
 REGULARISATION = 1e-8
 BATCH_ROWS = 128  # of each sample in a step, drawn anew
 BLOCK_ROWS = 512
+SAME_TASK_PAIRS = 9  # at least so many pairs of samples of one task tell how large γ̂ is by chance
 
-
-@dataclass(frozen=True)
-class Relatedness:
-    """γ̂_it = |Ĵ(target) − Ĵ(task i)| at the kernel of restart t, on both halves of the rows: (tasks, restarts).
-
-    The kernels were chosen on the training halves; the test halves are fresh. The paper used the training halves.
-    """
-
-    task_names: tuple[str, ...]
-    on_training_rows: np.ndarray
-    on_test_rows: np.ndarray
-
-    def gamma(self, on_training_rows: bool = False) -> float:
-        """γ̂ = min_i max_t γ̂_it: the most related task, and the kernel that sets it apart most."""
-        return float((self.on_training_rows if on_training_rows else self.on_test_rows).max(axis=1).min())
+Halves = tuple[MetaSample, MetaSample]
+"""The rows that choose kernels, and fresh ones."""
 
 
 def relatedness(
@@ -54,10 +44,12 @@ def relatedness(
     device: str | torch.device = "auto",
     progress: Progress | None = None,
 ) -> Relatedness:
-    """How related the tasks are to the target, a pair (x, y): the smaller γ̂, the better their kernels fit it.
+    """How related the tasks are to the target, a pair (x, y): γ̂, beside what noise alone gives.
 
     For each of at most ``max_tasks`` tasks, drawn at random, and each restart, a deep kernel climbs the squared
-    difference of Ĵ between target and task on half of their rows. All tasks and restarts are one batch.
+    difference of Ĵ between target and task on half of their rows. All tasks and restarts are one batch. The noise floor
+    comes from the same procedure on pairs of samples of one task, with the same numbers of rows: the rows of target and
+    task are pooled, P's with P's and Q's with Q's, and dealt out again at random.
 
     >>> import m2st_core as m2st
     >>> tasks = m2st.hdgm_meta_tasks(n_tasks=2, rows=40)
@@ -73,20 +65,64 @@ def relatedness(
     if own.x.shape[-1] != tasks.rows.shape[-1]:
         raise ValueError(f"The meta-tasks have {tasks.rows.shape[-1]} columns and the target has {own.x.shape[-1]}.")
     chosen = torch.randperm(len(tasks.names), generator=streams.torch("tasks"))[:max_tasks].sort().values
-    names = tuple(tasks.names[int(index)] for index in chosen)
+    tasks = _some(tasks, chosen)
     goal = _halves(stack_repeats([[own]], ("target",)), streams.child("target"), place)
-    some = {part: getattr(tasks, part)[:, chosen] for part in ("where", "x_weight", "y_weight")}
-    others = _halves(replace(tasks, names=names, **some), streams, place)
+    others = _halves(tasks, streams, place)
+    again = -(-SAME_TASK_PAIRS // len(tasks.names))
+    share = 1 / (1 + again)
     with one_thread_per_operation():
-        kernel = _climb(goal[0], others[0], restarts, steps, streams, part_of(progress, 0, 0.7))
-        found = [
-            _differences(kernel, *pair, restarts, part_of(progress, 0.7 + 0.15 * half, 0.85 + 0.15 * half))
-            for half, pair in enumerate(zip(goal, others, strict=True))
-        ]
-    return Relatedness(names, *found)
+        chosen_on, fresh = _measure(goal, others, restarts, steps, streams, part_of(progress, 0, share))
+        chance = streams.child("same task")
+        deal = chance.torch("deal")
+        pairs = [_dealt_again(own, tasks, task, deal) for _ in range(again) for task in range(len(tasks.names))]
+        goal, others = (
+            _halves(stack_repeats([side], tasks.names * again), chance.child(name), place)
+            for name, side in zip(("target", "task"), zip(*pairs, strict=True), strict=True)
+        )
+        (same_task,) = _measure(goal, others, restarts, steps, chance, part_of(progress, share, 1), halves=(1,))
+    sizes = [min(map(len, _rows(tasks, task))) for task in range(len(tasks.names))]
+    target_share = float(np.mean(sizes)) / (min(own.sizes) + float(np.mean(sizes)))
+    return Relatedness(tasks.names, chosen_on, fresh, same_task, target_share)
 
 
-def _halves(meta: MetaSample, streams: Streams, device: torch.device) -> tuple[MetaSample, MetaSample]:
+def _some(meta: MetaSample, chosen: Tensor) -> MetaSample:
+    """These tasks only."""
+    parts = {part: getattr(meta, part)[:, chosen] for part in ("where", "x_weight", "y_weight")}
+    return replace(meta, names=tuple(meta.names[int(index)] for index in chosen), **parts)
+
+
+def _dealt_again(
+    own: TwoSample, tasks: MetaSample, task: int, generator: torch.Generator
+) -> tuple[TwoSample, TwoSample]:
+    """Two samples of one task, of the sizes of the target and of a task: their rows, pooled and dealt out at random."""
+    sides = []
+    for rows, other in zip(own, _rows(tasks, task), strict=True):
+        pooled = torch.cat([rows, other.to(rows)])
+        order = torch.randperm(len(pooled), generator=generator)
+        sides.append(pooled[order].split([len(rows), len(other)]))
+    (x, x_other), (y, y_other) = sides
+    return TwoSample(x, y, own.shape), TwoSample(x_other, y_other, own.shape)
+
+
+def _measure(
+    goal: Halves,
+    others: Halves,
+    restarts: int,
+    steps: int,
+    streams: Streams,
+    progress: Progress | None,
+    halves: Sequence[int] = (0, 1),
+) -> list[np.ndarray]:
+    """γ̂_it on these halves, each (tasks, restarts). ``goal`` is one target for all tasks, or one for each."""
+    kernel = _climb(goal[0], others[0], restarts, steps, streams, part_of(progress, 0, 0.7))
+    stages = np.linspace(0.7, 1, len(halves) + 1)
+    return [
+        _differences(kernel, goal[half], others[half], restarts, part_of(progress, stages[index], stages[index + 1]))
+        for index, half in enumerate(halves)
+    ]
+
+
+def _halves(meta: MetaSample, streams: Streams, device: torch.device) -> Halves:
     kept, aside = meta.hold_out(0.5, [streams.torch("halves")])
     return kept.to(device), aside.to(device)
 
@@ -97,14 +133,14 @@ def _climb(
     """A kernel for every task and restart, batch (tasks·restarts), that maximises the squared difference of Ĵ."""
     count = len(others.names) * restarts
     children = [streams.child(f"kernel {index}") for index in range(count)]
-    everything = goal.take_inside()
+    everything = _some(goal, torch.zeros(1, dtype=torch.long)).take_inside()
     kernel = start_deep(everything.expand(count, -1, -1), PRESETS["recommended"].on(goal.shape), children)
     generator = [streams.torch("batches")]
     which = torch.arange(len(others.names), device=others.rows.device).repeat_interleave(restarts)[None]
 
     def difference() -> Tensor:
         values = []
-        for meta, tasks in ((goal, torch.zeros_like(which[:, :1])), (others, which)):
+        for meta, tasks in ((goal, which if len(goal.names) > 1 else torch.zeros_like(which[:, :1])), (others, which)):
             _, rows = meta.draw_pairs(tasks, 0.0, generator, largest=BATCH_ROWS)
             mmd2, spread = masked_terms(
                 h_matrix(kernel, rows.x.expand(count, -1, -1), rows.y.expand(count, -1, -1)), rows.inside
@@ -123,11 +159,12 @@ def _differences(
     """|Ĵ(target) − Ĵ(task)| of every kernel on all rows: (tasks, restarts)."""
     tasks = len(others.names)
     pairs = [_pair(others, task) for task in range(tasks)]
-    own = _pair(goal, 0)
+    goals = [_pair(goal, task) for task in range(len(goal.names))]
 
     def one(index: int) -> float:
         alone = copy_with(kernel, lambda tensor: tensor[index : index + 1])
-        return abs(full_criterion(alone, own) - full_criterion(alone, pairs[index // restarts]))
+        task = index // restarts
+        return abs(full_criterion(alone, goals[task % len(goals)]) - full_criterion(alone, pairs[task]))
 
     found = []
     for index, value in enumerate(map_threads(one, range(tasks * restarts))):
@@ -137,9 +174,15 @@ def _differences(
     return np.array(found).reshape(tasks, restarts)
 
 
+def _rows(meta: MetaSample, task: int) -> tuple[Tensor, Tensor]:
+    """A task's rows: x (n, d) and y (m, d)."""
+    x, y = (meta.rows[0, meta.where[0, task][weight[0, task] > 0]] for weight in (meta.x_weight, meta.y_weight))
+    return x, y
+
+
 def _pair(meta: MetaSample, task: int) -> TwoSample:
     """A task's rows, as many of x as of y."""
-    x, y = (meta.rows[0, meta.where[0, task][weight[0, task] > 0]] for weight in (meta.x_weight, meta.y_weight))
+    x, y = _rows(meta, task)
     count = min(len(x), len(y))
     return TwoSample(x[:count], y[:count])
 

@@ -18,6 +18,8 @@ from scipy.spatial.distance import cdist
 from scipy.stats import binom
 from torch import Tensor
 
+from m2st_core.tasks.units import spread, unit_factors
+
 PROJECTIONS = 16  # numbers that stand for an image
 RADII = np.concatenate([[0.0], np.geomspace(1e-9, 0.3, 35)])  # in spreads of a column
 SURE = 1e-5  # probability that chance explains the matches of a radius
@@ -25,12 +27,6 @@ COMMON = 50  # smallest distances from which the density of near pairs is extrap
 LESS = 0.8  # of the exponent found
 SELDOM = 0.2  # share of the samples that may hold a row twice by mistake
 DENSER = 2.0  # by how much related tasks may be denser around the target's rows than these are among themselves
-UNIT_RATIO = 1.5  # spreads of a column that differ by more may be in different units
-UNIT_WINDOWS = (1e-6, 1e-4, 3e-3)  # relative errors within which ratios of cells are one factor
-UNIT_CELLS = 1000  # of each side that vote on a factor
-FEWEST_VOTES = 4
-OTHER_UNITS = (60.0, 3600.0, 24.0, 7.0, 12.0, 2.54, 25.4, 0.3048, 0.4536, 1.609, 4.184, 1.8)
-UNITS = np.array([*(10.0 ** np.arange(-9, 10)), *OTHER_UNITS, *(1 / unit for unit in OTHER_UNITS)])
 ALIKE = 0.1  # distance of two samples' quantiles, times √n, below which they may be one sample
 RESPLITS = 199
 ASSIGNED = 2000  # rows up to which a repeated sample is matched row by row
@@ -87,7 +83,7 @@ def same_rows(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> Overla
     if not len(known.rows):
         return Overlap(np.zeros(0, dtype=int), np.zeros(0, dtype=int), 0.0)
     found, chance = _matches(target, known)
-    factors = _unit_factors(np.concatenate(target), known.distinct)
+    factors = unit_factors(np.concatenate(target), known.distinct)
     if (factors != 1).any():
         found += _matches((target[0] * factors, target[1] * factors), known)[0]
     pairs = np.unique(np.concatenate([np.zeros((0, 2), dtype=int), *found]), axis=0)
@@ -97,7 +93,7 @@ def same_rows(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> Overla
 def _matches(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> tuple[list[np.ndarray], float]:
     """Pairs (pooled target row, known row) that are the same row, in the units as given: (·, 2); chance at r = 0."""
     pooled, n = np.concatenate(target), len(target[0])
-    scale = _spread(np.concatenate([pooled, known.distinct]))
+    scale = spread(np.concatenate([pooled, known.distinct]))
     rows, others = pooled / scale, known.rows / scale
     numbers = [np.flatnonzero(known.sample == number) for number in np.unique(known.sample)]
     tree = cKDTree(others)
@@ -144,48 +140,6 @@ def chance_of_a_match(samples: Sequence[np.ndarray], count: int, least: float = 
     share = np.searchsorted(nearest, RADII * (1 + 1e-9), side="right") / pairs
     tail = len(few) / pairs * (RADII.clip(min=least) / last).clip(max=1) ** order.clip(max=samples[0].shape[1])
     return 1 - (1 - np.minimum(DENSER * np.maximum(share, tail), 1.0)) ** count
-
-
-def _spread(rows: np.ndarray) -> np.ndarray:
-    """The spread of each column: its interquartile range, or its standard deviation where that is 0; 1 if constant."""
-    low, high = np.quantile(rows, [0.25, 0.75], axis=0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        spread = np.where(high > low, (high - low) / 1.349, rows.std(axis=0))
-    return np.where(np.isfinite(spread) & (spread > 0), spread, 1.0)
-
-
-def _unit_factors(rows: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """The factor by which each column of the target has to be multiplied to be in the known rows' units: (k,).
-
-    It is 1 unless spreads differ clearly. Then it is the ratio of cells that is far more frequent than others, or where
-    rounding hides that, the usual factor between units that is nearest to the ratio of the spreads.
-    """
-    ratio = _spread(known) / _spread(rows)
-    factors = np.ones(rows.shape[1])
-    generator = np.random.default_rng(0)
-    for column in np.flatnonzero((ratio > UNIT_RATIO) | (ratio < 1 / UNIT_RATIO)):
-        own, other = (
-            cells if len(cells) <= UNIT_CELLS else generator.choice(cells, UNIT_CELLS, replace=False)
-            for cells in (np.unique(rows[:, column]), np.unique(known[:, column]))
-        )
-        ratios = (other[other != 0] / own[own != 0][:, None]).ravel()
-        usual = UNITS[np.abs(np.log(UNITS / ratio[column])).argmin()]
-        factors[column] = _most_frequent(np.sort(np.log(ratios[ratios > 0]))) or usual
-    return factors
-
-
-def _most_frequent(logs: np.ndarray) -> float | None:
-    """The factor around which sorted log-ratios gather far beyond chance, if there is one."""
-    for window in UNIT_WINDOWS if logs.size else ():
-        counts = np.searchsorted(logs, logs + window, side="right") - np.arange(len(logs))
-        best = int(counts.argmax())
-        low, high = np.searchsorted(logs, [logs[best] - 50 * window, logs[best] + 50 * window])
-        expected = max((high - low - counts[best]) / 100, 0.0)  # in such a window, as its surroundings have them
-        if counts[best] >= FEWEST_VOTES + 3 * expected + 4 * expected**0.5:
-            factor = float(np.exp(np.median(logs[best : best + counts[best]])))
-            rounded = 10.0 ** round(np.log10(factor))
-            return rounded if abs(np.log(factor / rounded)) < window else factor
-    return None
 
 
 def _pairs(own: np.ndarray, begin: int, other: np.ndarray, where: np.ndarray, scale: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from m2st_core.tasks.arrays import as_two_sample
 from m2st_core.tasks.meta import MetaSample, as_meta_sample
 from m2st_core.tasks.overlap import KnownRows, Overlap, fingerprints, same_rows
 from m2st_core.types import TwoSample
@@ -40,11 +41,16 @@ class Separated:
     notes: tuple[str, ...] = ()
 
 
-def separate(target: TwoSample, tasks: Any, *, units: Units | None = None) -> Separated:
-    """The related tasks, given as in ``meta_train``, without the rows of the target, x (n, d) and y (m, d).
+def separate(target: Any, tasks: Any, *, units: Units | None = None) -> Separated:
+    """The related tasks, given as in ``meta_train``, without the rows of the target, a pair (x, y).
 
     ``units`` undo a scaling, so that rows in other units are recognised.
+
+    >>> control, more = np.arange(20.0) ** 1.5, np.arange(60.0).reshape(3, 20) ** 1.4
+    >>> separate((control, more[0]), {"a": (control, more[1]), "b": (more[2], more[1] + 0.1)}).tasks.names
+    ('b',)
     """
+    target = target if isinstance(target, TwoSample) else as_two_sample(*target)
     meta = as_meta_sample(tasks)
     columns = meta.rows.shape[-1], target.x.shape[-1]
     if columns[0] != columns[1]:

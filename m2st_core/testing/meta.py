@@ -83,11 +83,12 @@ class MetaLearner:
         train_fraction: float = 0.5,
         splits: int = 1,
         blocks: tuple[Any, Any] | None = None,
+        apart: Separated | None = None,
         seed: int = 0,
         device: str | torch.device = "auto",
         progress: Progress | None = None,
     ) -> TestResult:
-        """Test a target; arguments and result as in ``two_sample_test``."""
+        """Test a target; arguments and result as in ``two_sample_test``, and ``apart`` as in ``examine``."""
         return self.examine(
             x,
             y,
@@ -96,6 +97,7 @@ class MetaLearner:
             train_fraction=train_fraction,
             splits=splits,
             blocks=blocks,
+            apart=apart,
             seed=seed,
             device=device,
             progress=progress,

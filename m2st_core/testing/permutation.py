@@ -152,6 +152,11 @@ def mean_square(kernel: Kernel, pooled: Tensor, count: int) -> Tensor:
     return total / (count * (count - 1))
 
 
+def fuse_scale(count: int) -> int:
+    """λ of MMD-FUSE, for a smaller sample of ``count`` rows."""
+    return count * (count - 1)
+
+
 @torch.no_grad()
 def permuted_fuse(
     families: Iterable[tuple[Kernel, float]],
@@ -160,13 +165,14 @@ def permuted_fuse(
     n: int,
     progress: Progress | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """MMD-FUSE under every labelling: (1/λ)·log Σ_k π_k·exp(λ·MMD²_u,k/√N_k), λ = √(c(c−1)), c = min(n, m).
+    """MMD-FUSE under every labelling: (1/λ)·log Σ_k π_k·exp(λ·MMD²_u,k/√N_k), λ = c(c−1), c = min(n, m).
 
-    N_k = Σ_{i≠j}k(z_i,z_j)²/(c(c−1)) makes kernels of different widths comparable. Each family is a kernel of batch
-    shape (R, kernels) with its prior weight π. Shapes: pooled (R, N, d), members (R, P, N) → (R, P), (R,).
+    N_k = Σ_{i≠j}k(z_i,z_j)²/(c(c−1)) makes kernels of different widths comparable. λ is what the authors' code
+    computes; its description names the square root. Each family is a kernel of batch shape (R, kernels) with its prior
+    weight π. Shapes: pooled (R, N, d), members (R, P, N) → (R, P), (R,).
     """
     count = min(n, pooled.shape[-2] - n)
-    scale = math.sqrt(count * (count - 1))
+    scale = fuse_scale(count)
     scores, errors = [], []
     for kernel, weight in families:
         mmd2, rounding = permuted_mmd2(kernel, pooled[:, None], members[:, None], n, progress=progress)

@@ -55,7 +55,8 @@ def prepare(
     elif method.needs_split:
         order = draw_order(sample.sizes, n_train, streams, blocks)
         train, test = order.parts(sample)
-        swap = comes_second(train, sample.sizes)  # by training rows alone: no test row has a say in what is learned
+        if method.symmetric:  # by training rows alone: no test row has a say in what is learned
+            swap = comes_second(train, sample.sizes)
         train, test, about = (exchanged(part, swap) for part in (train, test, order.parts(about)[1]))
         learned = method.fit(train, preset, streams, progress)
     else:

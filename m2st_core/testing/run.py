@@ -55,7 +55,7 @@ def learn_once(
 def run_tests(sample: TwoSample, method: Method, *, seeds: Sequence[int], **settings: Any) -> list[TestResult]:
     """The same test on R independent sample pairs at once, each with its own seed: x (R, n, d), y (R, m, d).
 
-    It does not matter which sample is called x. Settings are those of ``run_chunks``.
+    Only methods that are not ``symmetric`` mind which sample is called x. Settings are those of ``run_chunks``.
     """
     return [result for results, _ in run_chunks(sample, method, seeds=seeds, **settings) for result in results]
 

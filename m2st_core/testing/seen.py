@@ -24,6 +24,7 @@ from m2st_core.testing.blocks import memberships_within
 from m2st_core.testing.examined import Examined
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.permutation import (
+    fuse_scale,
     mean_square,
     permuted_mean_difference,
     permuted_mmd2,
@@ -167,7 +168,7 @@ def _mixture(
             prior = 0.0
         else:
             count = min(n, m)
-            spread = mean_square(family.kernel, pooled[:, None], count)[0].sqrt() / (count * (count - 1)) ** 0.5
+            spread = mean_square(family.kernel, pooled[:, None], count)[0].sqrt() / fuse_scale(count)
             prior = float(np.log(family.share))
         spreads.append(spread.clamp(min=torch.finfo(torch.float32).tiny))
         scores.append(mmd2 / spreads[-1][:, None] + prior)

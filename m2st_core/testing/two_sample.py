@@ -51,7 +51,7 @@ def two_sample_test(
         device: "auto" is the GPU when there is one.
         progress: Called as (step, total, value); raise ``Cancelled`` in it to stop.
 
-    The result does not depend on which sample is called x.
+    The result does not depend on which sample is called x, except for MMD-D w/ AC, whose related rows join x.
 
     >>> import m2st_core as m2st
     >>> x, y = m2st.make_task("mean_shift", shift=2.0).sample(50, seed=1)
@@ -100,6 +100,6 @@ def examine(
             f"{method} learns its kernel from meta-tasks, and none are given. Pass meta_tasks=[(x1, y1), …], "
             f"or use a method that needs none: {', '.join(m.name for m in METHODS.values() if not m.needs_meta)}."
         )
-    apart = separate(as_two_sample(x, y), meta_tasks)
+    apart = separate((x, y), meta_tasks)
     learner = meta_train(method, apart.tasks, preset=preset, seed=seed, device=device, progress=progress)
     return learner.examine(x, y, apart=apart, **settings)

@@ -28,7 +28,7 @@ def test_every_task_and_restart_has_a_row_and_nothing_is_computed_twice(tmp_path
     store = Store(tmp_path)
     rows = run(SMALL, store)
     assert len(rows) == 2 * 2 * 2 and rows.groupby(["closeness", "task"]).size().eq(2).all()
-    assert (rows[["on_training_rows", "on_test_rows"]] >= 0).all(axis=None)
+    assert (rows[["on_training_rows", "on_test_rows", "floor"]] >= 0).all(axis=None)
     monkeypatch.setattr(gamma_module, "measure_gamma", lambda *_: pytest.fail("computed again"))
     assert run(SMALL, store).equals(rows)
 
@@ -45,19 +45,19 @@ def test_rows_equal_a_direct_call(tmp_path):
     table = summarise_gamma(rows)
     assert table["on_test_rows"].item() == pytest.approx(found.gamma())
     assert table["on_training_rows"].item() == pytest.approx(found.gamma(on_training_rows=True))
-    assert table["published"].item() == 0.134
+    assert table["published"].item() == 0.134 and table["floor"].item() == pytest.approx(found.floor)
 
 
 def test_the_summary_takes_the_smallest_of_the_tasks_largest():
     rows = pd.DataFrame(
         [
-            {"closeness": 0.2, "task": task, "restart": i, "on_training_rows": v, "on_test_rows": 2 * v, "seconds": 3.0}
+            {"closeness": 0.2, "task": task, "restart": i, "on_training_rows": v, "on_test_rows": 2 * v}
             for task, values in (("a", (0.1, 0.4)), ("b", (0.3, 0.2)))
             for i, v in enumerate(values)
         ]
     )
-    row = summarise_gamma(rows).iloc[0]
-    assert (row["on_training_rows"], row["on_test_rows"], row["highest"]) == (0.3, 0.6, 0.8)
+    row = summarise_gamma(rows.assign(floor=0.1, seconds=3.0)).iloc[0]
+    assert (row["on_training_rows"], row["on_test_rows"], row["highest"], row["floor"]) == (0.3, 0.6, 0.8, 0.1)
 
 
 def test_a_cancelled_curve_keeps_what_is_done(tmp_path):
@@ -80,7 +80,7 @@ def test_the_command_prints_both_halves(tmp_path, monkeypatch, capsys):
     files = ["--out", str(tmp_path / "rows.csv"), "--figure", str(tmp_path / "gamma.html")]
     assert main(["paper", "gamma", "--executor", "inline", *files]) == 0
     printed = capsys.readouterr().out
-    assert "training halves" in printed and "test halves" in printed and "0.134" in printed
+    assert "training halves" in printed and "test halves" in printed and "noise floor" in printed and "0.134" in printed
     assert len(pd.read_csv(tmp_path / "rows.csv")) == 8
     assert "ours, on fresh rows" in (tmp_path / "gamma.html").read_text(encoding="utf-8")
 

@@ -135,3 +135,13 @@ def test_one_even_cloud_needs_one_kernel(rows, method):
 def test_small_and_unequal_samples_are_mentioned():
     reasons = " ".join(m2st.recommend(8, 100, 3).reasons)
     assert "8 rows in the smaller sample" in reasons and "two samples of 15 rows" in reasons
+
+
+def test_a_common_control_group_is_not_taken_for_a_common_difference():
+    """Null tasks that share a control group: with it in both parts, the others found the difference every time."""
+    generator = np.random.default_rng(0)
+    control = generator.standard_normal((40, 2))
+    tasks = {f"task {i}": (control, generator.standard_normal((40, 2))) for i in range(6)}
+    check = m2st.history_check(tasks, (40, 40), most_left_out=4, repeats=6)
+    assert check.verdict == "unclear"
+    assert check.table["power"].max() < 0.3

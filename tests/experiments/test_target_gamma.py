@@ -29,6 +29,7 @@ def test_it_says_whether_its_labels_are_tested(method, sizes, exploratory):
     found = m2st.target_gamma(x, y, TASKS, method)
     assert found.sizes == sizes and found.exploratory is exploratory and found.gamma >= 0
     assert ("exploratory" in found.sentence) is exploratory
+    assert found.floor > 0 and f"noise floor {found.floor:.3f}" in found.sentence
 
 
 def test_too_few_rows_are_named():

@@ -95,9 +95,11 @@ def test_gamma_curves_hold_published_and_measured_values():
             "on_test_rows": [0.01, 0.03],
             "lowest": [0.01, 0.03],
             "highest": [0.08, 0.09],
+            "floor": [0.02, 0.025],
         }
     )
-    paper, chosen, fresh = gamma_figure(published, ours).data
+    floor, paper, chosen, fresh = gamma_figure(published, ours).data
+    assert list(floor.y) == [0.02, 0.025] and floor.name == "noise floor: two samples of one task"
     assert list(paper.y) == [0.03, 0.06] and list(chosen.y) == [0.05, 0.07] and list(fresh.y) == [0.01, 0.03]
     assert list(fresh.error_y.array) == pytest.approx([0.07, 0.06]) and chosen.error_y.array is None
     assert len({trace.marker.symbol for trace in (paper, chosen, fresh)}) == 3
@@ -106,20 +108,22 @@ def test_gamma_curves_hold_published_and_measured_values():
 def test_the_spread_marks_min_over_tasks_of_max_over_restarts():
     values = pd.DataFrame(
         [
-            {"closeness": 0.1, "task": task, "restart": restart, "gamma": gamma}
+            {"closeness": 0.1, "task": task, "restart": restart, "gamma": gamma, "floor": 0.25}
             for task, found in (("a", [0.1, 0.5]), ("b", [0.2, 0.3]))
             for restart, gamma in enumerate(found)
         ]
     )
-    others, largest, line = gamma_spread_figure(values).data
+    others, largest, floor, line = gamma_spread_figure(values).data
+    assert list(floor.y) == [0.25, 0.25] and "noise floor" in floor.name
     assert sorted(others.y) == [0.1, 0.2] and sorted(largest.y) == [0.3, 0.5] and list(line.y) == [0.3, 0.3]
 
 
 def test_power_against_gamma_and_closeness_carry_their_intervals():
     table = pd.DataFrame(
         {"gamma": [0.2, 0.1], "closeness": [0.5, 0.1], "rate": [0.3, 0.9], "low": [0.2, 0.8], "high": [0.4, 0.95]}
-    )
+    ).assign(floor=[0.15, 0.12])
     marks = gamma_power_figure(table).data[0]
+    assert gamma_power_figure(table).layout.shapes[0].x1 == pytest.approx(0.135)
     assert list(marks.x) == [0.1, 0.2] and list(marks.text) == ["C=0.1", "C=0.5"]
     assert list(marks.error_y.array) == pytest.approx([0.05, 0.1])
     rates, intervals = np.array([0.9, 0.5]), np.array([[0.8, 0.95], [0.4, 0.6]])

@@ -102,7 +102,7 @@ def test_the_bank_spans_the_distances():
         gaps = part[:, None] - part[None]
         for kernel, distances, scale in (
             (gaussian, np.sqrt((gaps**2).sum(-1)), lambda width: (width / 2) ** 0.5),
-            (laplace, abs(gaps).sum(-1), lambda width: width),
+            (laplace, abs(gaps).sum(-1), lambda width: width * 2**0.5),
         ):
             low, high = np.quantile(distances[np.triu_indices(40, 1)], [0.05, 0.95])
             sigmas = scale(kernel.log_width[run].exp().detach().numpy())

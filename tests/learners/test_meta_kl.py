@@ -187,7 +187,7 @@ def test_the_paper_s_presets_train_save_and_test(preset, method, monkeypatch, tm
     small = PRESETS[preset]
     short = replace(small.mmd_d, steps=3)
     monkeypatch.setitem(PRESETS, preset, replace(small, meta_kl=replace(small.meta_kl, outer_steps=2), mmd_d=short))
-    x, y = m2st.make_task("hdgm").sample(30, seed=9)
+    x, y = m2st.make_task("hdgm").sample(60, seed=9)
     learner = m2st.meta_train(method, tasks(5), preset=preset, seed=1)
     learner.save(tmp_path)
     result = m2st.load_learner(tmp_path).test(x, y, n_permutations=99, seed=2)

@@ -16,7 +16,8 @@ SMALL = {
 def test_the_published_and_our_measured_curve_are_there_at_once():
     app = open_page("relatedness")
     assert len(charts(app)) == 1 and "Switch this on" in app.info[0].value
-    published, _, fresh = charts(app)[0]["data"]
+    floor, published, _, fresh = charts(app)[0]["data"]
+    assert "noise floor" in floor["name"] and numbers(floor["y"]) == list(measured_gamma()["floor"])
     assert numbers(published["y"]) == list(published_gamma()["gamma_hat"])
     assert numbers(fresh["y"]) == list(measured_gamma()["on_test_rows"])
 
@@ -28,7 +29,8 @@ def test_switching_it_on_measures():
     settle(app, 4)
     curve = app.dataframe[0].value
     assert list(curve["closeness"]) == [0.1, 0.2, 0.3, 0.4, 0.5]
-    assert numbers(charts(app)[1]["data"][2]["y"]) == list(curve["on_test_rows"])
+    assert numbers(charts(app)[1]["data"][3]["y"]) == list(curve["on_test_rows"])
+    assert any("The noise floor" in text.value and "stands out" in text.value for text in app.markdown)
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
 
 

@@ -59,7 +59,7 @@ def test_nonsense_in_the_link_is_ignored(store, open_page):
 
 
 def test_a_run_goes_through_the_queue(store, open_page, until, monkeypatch):
-    quick = PAPER["table3"].quick.with_(methods=("Meta-MKL-SI",), tests=2, n_tasks=(4,), rows_per_task=8, m_te=(20,))
+    quick = PAPER["table3"].quick.with_(methods=("Meta-MKL-SI",), tests=2, n_tasks=(4,), rows_per_task=8, m_te=(30,))
     experiment = replace(PAPER["table3"], quick=quick)
     monkeypatch.setitem(PAPER, "table3", experiment)
     app = open_page(PAGE, paper_experiment=experiment.title)

@@ -350,7 +350,10 @@ def test_a_control_group_shared_with_the_history_is_kept_apart():
     app.segmented_control(key="data_step").set_value("Check")
     assert "20 target rows are also in the related tasks" in words(go_on(app))
     app.segmented_control(key="data_step").set_value("Choose")
-    go_on(app)
+    deadline = time.monotonic() + 60
+    while "are used as one task" not in words(go_on(app)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert "No task can be left out" in words(app)
     app.selectbox(key="data_method").select("Meta-Witness")
     click(go_on(app), "data_next")
     assert answer(app)

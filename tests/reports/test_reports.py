@@ -181,7 +181,8 @@ def test_history_gamma_speaks_of_the_tasks_left_out():
     names = list(tasks)[:2]
     found = history_gamma(tasks, names)
     assert list(found.gammas) == names and all(value >= 0 for value in found.gammas.values())
-    assert "How far 2 tasks left out are" in found.sentence
+    assert "How far 2 tasks left out are" in found.sentence and "noise floor" in found.sentence
+    assert list(found.floors) == names and "smaller" not in found.sentence
     wide = {name: (np.zeros((4, 300)), np.zeros((4, 300))) for name in names}
     assert "not found" in history_gamma(wide, names).sentence
 

@@ -7,10 +7,12 @@ import pytest
 import torch
 from scipy import stats
 
+import m2st_core as m2st
 from m2st_core.kernels import GaussianKernel
 from m2st_core.learners.bank import Family, KernelBank
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
+from m2st_core.testing import run_tests
 from m2st_core.testing.selective import _one, linear_time_terms, selective_test
 from m2st_core.types import TwoSample
 from tests import naive
@@ -69,3 +71,36 @@ def test_separated_samples_are_told_apart():
     x = torch.randn(1, 60, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     _, p, null = selective_test(bank(1.0, 4.0), TwoSample(x, x + 3), 99, PRESETS["recommended"], [Streams(0)])
     assert p[0] < 1e-6 and null.shape == (1, 99)
+
+
+@pytest.fixture(scope="module")
+def learners():
+    """What six tasks without a difference teach, four times: skewed rows, the worst case that is known."""
+    g = np.random.default_rng(3)
+    return [
+        m2st.meta_train("Meta-MKL-SI", [tuple(skewed(g, 20, 20)) for _ in range(6)], seed=seed).bound(
+            torch.device("cpu")
+        )
+        for seed in range(4)
+    ]
+
+
+def skewed(g, n, m, *runs):
+    x, y = (torch.from_numpy(np.exp(1.2 * g.standard_normal((*runs, size, 3)))) for size in (n, m))
+    return TwoSample(x, y)
+
+
+def test_too_few_rows_for_its_level_are_refused(learners):
+    """With 12 against 90 rows it rejected 10 % of null pairs: six terms do not tell how eleven kernels vary."""
+    with pytest.raises(ValueError, match="Meta-MKL-SI needs at least 60 rows in each sample"):
+        run_tests(skewed(np.random.default_rng(0), 12, 90, 1), learners[0], seeds=[0])
+
+
+@pytest.mark.parametrize("sizes", [(60, 60), (60, 90)])
+def test_it_keeps_its_level_at_the_fewest_rows_allowed(learners, sizes):
+    """400 null pairs, 100 for each learner: at most the 99.9 % quantile of a binomial with p=0.05."""
+    g, rejected = np.random.default_rng(4), 0
+    for method in learners:
+        found = run_tests(skewed(g, *sizes, 100), method, seeds=range(100), n_permutations=19)
+        rejected += sum(result.rejected for result in found)
+    assert rejected <= stats.binom.ppf(0.999, 400, 0.05)
