@@ -171,7 +171,7 @@ def test_related_rows_without_labels_join_the_sample_called_x(learners, monkeypa
     monkeypatch.setattr(meta_mkl, "fit_deep", fit_deep)
     known = len(learners["MMD-D w/ AC"].knowledge.rows[0])
     for seed in range(8):
-        x, y = target(*sizes, seed=seed)
+        x, y = target(*sizes, seed=50 + seed)
         learners["MMD-D w/ AC"].test(x, y, n_permutations=19)
         assert seen[-1].sizes == (sizes[0] // 2 + known, sizes[1] // 2)
         assert all((row == x).all(dim=1).any() for row in seen[-1].x[0, : sizes[0] // 2])
