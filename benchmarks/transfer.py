@@ -6,7 +6,8 @@ Settings, power and type-I error (both samples from P) of methods with and witho
 - digits, unrelated: the same meta-tasks, the target a changed mix of the classes 6–9;
 - blobs, related: 3×3 blobs with varying correlation as meta-tasks, another correlation as target;
 - HDGM meta-tasks with a mean shift as target: unrelated;
-- HDGM, swapped: the paper's setting, with P and Q exchanged in half of the meta-tasks.
+- HDGM, swapped: the paper's setting, with P and Q exchanged in half of the meta-tasks;
+- on request, HDGM with N=20 meta-tasks that name P and Q in one order, or swapped.
 
 Every target has rows to learn from and rows to test. Methods that split nothing test the latter only, so that all have
 the same test rows, and once more, as a user would, all rows.
@@ -78,9 +79,9 @@ def blob_tasks(seed: int) -> dict[str, TwoSample]:
     }
 
 
-def swapped_tasks(seed: int) -> dict[str, TwoSample]:
+def swapped_tasks(seed: int, n_tasks: int = 100) -> dict[str, TwoSample]:
     """The paper's meta-tasks, every other one with P and Q exchanged."""
-    tasks = m2st.hdgm_meta_tasks(seed=seed)
+    tasks = m2st.hdgm_meta_tasks(n_tasks=n_tasks, seed=seed)
     return {name: pair.swapped() if index % 2 else pair for index, (name, pair) in enumerate(tasks.items())}
 
 
@@ -98,6 +99,14 @@ SETTINGS = {
     ),
     "HDGM, swapped": Setting(swapped_tasks, task_target("hdgm"), 100, 100),
 }
+FEW_TASKS = {
+    f"N=20, {order}, m_te={rows // 2}": Setting(meta, task_target("hdgm"), 100, rows)
+    for rows in (200, 400)
+    for order, meta in (
+        ("one order", lambda seed: m2st.hdgm_meta_tasks(n_tasks=20, seed=seed)),
+        ("swapped", partial(swapped_tasks, n_tasks=20)),
+    )
+}
 ALL_ROWS = ", all rows"
 
 
@@ -110,7 +119,7 @@ def one_repeat(options: argparse.Namespace, index: int) -> dict[str, list[float]
     }
     repeat = options.first + index
     for title in options.settings:
-        setting = SETTINGS[title]
+        setting = (SETTINGS | FEW_TASKS)[title]
         streams = Streams(repeat).child(f"transfer benchmark, {title}")
         methods = bound_methods(options.methods, setting.meta(streams.child("meta").seed), "recommended", repeat)
         for null in (False, True):
@@ -135,7 +144,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--tests", type=int, default=100)
     parser.add_argument("--permutations", type=int, default=199)
     parser.add_argument("--methods", nargs="*", default=WITHOUT_META_TASKS + WITH_META_TASKS)
-    parser.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
+    parser.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=[*SETTINGS, *FEW_TASKS])
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -143,7 +152,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     rates = over_repeats(partial(one_repeat, options), options.repeats, options.workers)
     print(f"α=0.05, {options.repeats} repeats × {options.tests} test sets, {time.perf_counter() - began:.0f} s\n")
     for title in options.settings:
-        setting = SETTINGS[title]
+        setting = (SETTINGS | FEW_TASKS)[title]
         print(f"- {title}: {setting.n_train} rows per sample to learn from, {setting.n_test} to test")
     print()
     print_table(["", *(f"{t}: {k}" for t in options.settings for k in ("power", "null"))], rates)

@@ -177,7 +177,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         "",
         f"α=0.05, {SIZES[0]} and {SIZES[1]} rows, or {14 * SITES} rows of {SITES} sites, seeds from {options.seed}.",
         f"Made by `python -m m2st_core bench uploads --runs {options.runs} --out docs/uploads.md`. The band has 99 %",
-        "of a binomial with p=0.05. Holm's procedure may reject less often than that, never more.",
+        "of a binomial with p=0.05. Holm's procedure may reject less often than a level of 0.05 allows.",
         "",
         "| primary; secondary tests | uploads | rejected by the primary | by any secondary | 99 % band | verdict |",
         "|---|---|---|---|---|---|",

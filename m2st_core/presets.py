@@ -132,7 +132,7 @@ class BaseKernels:
 
     tasks: int  # drawn at random
     ascent: Ascent | None  # of each task's kernel, from Meta-KL's start; None: the task's shrunk head
-    generic: bool  # Gaussian and Laplace kernels stand beside the tasks'
+    generic: bool  # Gaussian kernels of three widths stand beside the tasks'
     regularisations: tuple[float, ...]  # λ of the QP for β; more than one: held-out tasks choose
     agt_starts: int  # AGT-MKL's independent initialisations
 

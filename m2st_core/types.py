@@ -123,7 +123,10 @@ class TestResult:
 
     @property
     def exact(self) -> bool:
-        """Whether P(p ≤ α) ≤ α at every sample size, if rows are exchangeable under the null hypothesis."""
+        """Whether P(p ≤ α) ≤ α at every sample size, if rows are exchangeable under the null hypothesis.
+
+        The rows must be exchangeable given what was learned: none of them may have taught with its label.
+        """
         return self.rule == "(1+b)/(1+B)"
 
     @property

@@ -23,7 +23,7 @@ def ask() -> SingleTest:
         "No difference (Q = P)",
         key="null",
         bind="query-params",
-        help="Draw both samples from P. A valid test then rejects in only a share α of all seeds.",
+        help="Draw both samples from P. A valid test then rejects for a share of at most α of all seeds.",
     )
     left, right = st.columns(2)
     with left:
@@ -42,7 +42,7 @@ def ask() -> SingleTest:
             list(PRESETS),
             key="preset",
             bind="query-params",
-            help="recommended: our best settings. paper: the text, literally. released: the published code's p-value.",
+            help="recommended: our own settings. paper: the text, literally. released: the published code's p-value.",
         )
     return SingleTest(
         task,

@@ -20,7 +20,7 @@ DOORS = (  # the first of the pages that is there
     ),
     (
         "Test my data",
-        "From your files to an answer you can defend, with or without a history of similar comparisons.",
+        "From your files to an answer with its assumptions, with or without a history of similar comparisons.",
         ("pages/your_data.py", "pages/one_test.py"),
     ),
 )
@@ -38,9 +38,10 @@ def show_problem() -> None:
     with words:
         st.markdown(
             "You have two small samples: **do they come from the same distribution?** A kernel test answers with a "
-            "p-value that can be trusted, but it finds a difference only if its kernel, which says how alike two rows "
-            "are, looks in the right place, and few rows can not teach it where. If you have seen **related "
-            "comparisons** before, they can: that is meta two-sample testing."
+            "p-value, which is exact if the labels would be arbitrary without a difference. But it finds a difference "
+            "only if its kernel, which says how alike two rows are, looks in the right place, and few rows teach it "
+            "little about where. **Related comparisons** that you have seen before may teach it more: that is meta "
+            "two-sample testing."
         )
         st.button(
             "Draw again",

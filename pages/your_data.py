@@ -1,4 +1,4 @@
-"""Your data: from two groups of rows to an answer one can defend, in five steps."""
+"""Your data: from two groups of rows to an answer with its assumptions, in five steps."""
 
 import streamlit as st
 

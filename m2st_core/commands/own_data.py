@@ -104,7 +104,8 @@ def run_meta_train(options: argparse.Namespace) -> None:
     learner.save(options.out)
     save_encoding(data.encoding, options.out)
     print(
-        f"{options.method} learned from {len(data.tasks)} tasks with {learner.columns} columns; saved in {options.out}"
+        f"{options.method} learned from {len(data.tasks)} tasks with {learner.columns} columns; saved in "
+        f"{options.out}, which holds these rows too"
     )
     for note in data.decisions:
         print(f"note: {note}")

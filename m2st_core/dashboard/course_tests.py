@@ -130,7 +130,8 @@ FIRST_STEPS = (
     Lesson(
         "The permutation null",
         "If P = Q, the labels mean nothing: shuffle them and compute MMD² again. The **p-value** is the share of "
-        "labellings, the observed one among them, that reach the observed MMD². It is exact at every sample size.",
+        "labellings, the observed one among them, that reach the observed MMD². If rows are exchangeable when P = Q, "
+        "as independent draws are, then p ≤ α has at most probability α at every sample size.",
         (r"p=\frac{1+b}{1+B},\quad b=\#\{\mathrm{MMD}^2_{\pi}\ge \mathrm{MMD}^2\}",),
         (
             Choice(

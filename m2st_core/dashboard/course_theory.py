@@ -72,8 +72,9 @@ THEORY = (
     ),
     Lesson(
         "What the theory promises",
-        "The learned kernel's J is within 2(γ + ξₙ + …) of the best one's. Learning a deep kernel on the target pays "
-        "for all its D parameters with m rows; with meta-tasks that price is paid with n rows, and m rows only find β.",
+        "With high probability the learned kernel's J is within 2(γ + ξₙ + …) of the best one's. Learning a deep "
+        "kernel on the target pays for all its D parameters with m rows; with meta-tasks that price is paid with n "
+        "rows, and m rows only find β.",
         (
             r"J^*-J(\hat k_\beta)\le 2(\gamma+\xi_n+\xi_m)\ \text{(Meta-MKL)}",
             r"J^*-J(\hat k)\le 2(\gamma+\xi_n+\zeta_m)\ \text{(one best)}",

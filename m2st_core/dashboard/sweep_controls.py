@@ -58,8 +58,8 @@ def ask_sweep() -> dict[str, Any]:
             DEFAULT_METHODS,
             key="lab_methods",
             bind="query-params",
-            help="The tests to compare, on the same samples. 'limit' is the best possible test, which knows the true "
-            "likelihood ratio (HDGM only).",
+            help="The tests to compare, on the same samples. 'limit' is the most powerful permutation test, which "
+            "knows the true likelihood ratio (HDGM only).",
         )
     )
     values["m_te"] = tuple(
@@ -109,7 +109,7 @@ def _ask_precision() -> dict[str, Any]:
         list(PRESETS),
         key="lab_preset",
         bind="query-params",
-        help="recommended: our best settings. paper: the text, literally, which trains much longer. "
+        help="recommended: our own settings. paper: the text, literally, which trains much longer. "
         "released: the published code's settings.",
     )
     repeats = _whole(

@@ -182,7 +182,9 @@ def _notes(notes: list[str]) -> None:
 def _preview(state: Brought, made: Assembled, data: CleanData | None) -> None:
     assert made.target is not None
     st.subheader("A look at both groups")
-    st.caption("Look for mistakes here, not for the test that suits best: it is chosen from sizes, never from labels.")
+    st.caption(
+        "Use this to find mistakes in the data, not to pick a test. The recommendation ignores the group labels."
+    )
     names = (made.target.p.label, made.target.q.label)
     shown = [column for column in made.columns.values() if column.used]
     left, right = st.columns(2, gap="large")

@@ -123,7 +123,8 @@ def _history(state: Brought, upload: Upload, data: CleanData) -> HistoryCheck | 
         if job.state != "done":
             st.caption(
                 "Each related task is left out in turn and tested with what the others taught. You need not wait for "
-                "it. No label of your own data is looked at, so whatever you decide from it keeps the p-value valid."
+                "it. No label of your own data is looked at, and rows of yours that are recognised in the related "
+                "tasks are left out of them first. So you may choose the test by this check."
             )
             return None
         state.history = (key, *job.result)

@@ -151,7 +151,8 @@ def _exports(state: Brought, upload: Upload, outcome: Outcome) -> None:
             st.download_button(
                 "Learner (ZIP)", lambda: learner_to_zip(learner, data.encoding), "learner.zip", "application/zip",
                 on_click="ignore", icon="🎒",
-                help="What the related tasks taught, with the preparation of the columns, to test other data with it.",
+                help="What the related tasks taught, with the preparation of the columns, to test other data with it. "
+                "It holds the rows that taught it: who gets the file gets these data.",
             )  # fmt: skip
     st.markdown("**For the methods section**")
     st.markdown(f"> {say(methods_sentence(outcome))}")

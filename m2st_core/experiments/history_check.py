@@ -1,7 +1,8 @@
 """Does the history help? Each related task is left out in turn and tested with what the others taught.
 
-No row of the left-out task is among those that teach. Of a target only unlabelled rows are looked at. So what is
-decided from the check keeps the test of the target exact, provided that the tasks share no row with it.
+The others are separated from the left-out task first, so that no row of it that is recognised among them teaches with
+its label. Of a target only unlabelled rows are looked at. A test that is chosen by the check stays exact if the tasks
+hold no row of the target; ``check_history`` separates them from it.
 """
 
 from __future__ import annotations

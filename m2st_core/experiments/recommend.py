@@ -53,14 +53,18 @@ def recommend(
     aside = _why_aside(history) if n_tasks else ""
     if n + m > MANY_ROWS:
         method = "MMD-M"
-        reasons.append(f"With {n + m:,} rows one kernel of the usual width finds small differences, and it is fast.")
+        reasons.append(
+            f"With {n + m:,} rows one kernel of the usual width finds small differences, and it can test more rows "
+            "than many kernels can."
+        )
         if n_tasks:
-            reasons.append("With this many rows of your own, related tasks are not needed.")
+            reasons.append("The related tasks are not used: with this many rows Meta-FUSE would test a part of them.")
     elif n_tasks and not aside:
         method = "Meta-FUSE"
         reasons.append(
-            "It looks where the related tasks differed and, with generic kernels, everywhere else: stronger where they "
-            "are related to your data, hardly weaker where they are not."
+            "It looks where the related tasks differed and, with generic kernels, elsewhere. It had more power than "
+            "tests without a history in 26 of 27 simulated settings with related tasks. With unrelated ones it lost up "
+            "to 0.15."
         )
         reasons.append("If you know that your samples differ as theirs did, if at all, Meta-Witness may be stronger.")
     else:
@@ -68,22 +72,26 @@ def recommend(
             reasons.append(aside)
         if n + m <= FEW_ROWS and d <= FEW_COLUMNS:
             method = "MMD-M"
-            reasons.append("With so few rows only broad differences can be found: one kernel of the usual width does.")
+            reasons.append(
+                "With so few rows many kernels found little more in simulations than one kernel of the usual width did."
+            )
         elif d <= FEW_COLUMNS and pooled is not None and one_cloud(as_rows(pooled, "pooled")):
             method = "MMD-M"
             reasons.append(
-                "Your rows form one even cloud in few columns: there samples mostly differ in place or spread, which "
-                "one kernel of the usual width finds best. For finer differences use MMD-FUSE."
+                "Your rows form one even cloud in few columns. In simulations of such rows one kernel of the usual "
+                "width found differences in place or spread best. For others, as in correlation, use MMD-FUSE."
             )
         else:
             method = "MMD-FUSE"
-            reasons.append("It compares the samples with twenty kernels at once, and tests every row.")
+            reasons.append("It compares the samples with twenty kernels at once, and splits nothing off.")
     if n_tasks and history is not None:
         reasons.append(history.sentences[0])
     if min(n, m) < 10:
         reasons.append(f"With {min(n, m)} rows in the smaller sample only large differences can be found.")
     if max(n, m) > 3 * min(n, m):
-        reasons.append(f"The samples are unequal: power is nearly that of the smaller one, {min(n, m)} rows.")
+        reasons.append(
+            f"The samples are unequal: power is about that of two samples of {round(2 * n * m / (n + m))} rows each."
+        )
     if blocks:
         reasons.append("Its p-value comes from permutations, which are made within your blocks.")
     return Recommendation(method, tuple(reasons))

@@ -1,7 +1,7 @@
-"""Generic kernels that stand beside learned ones, so that no difference stays invisible.
+"""Generic kernels that stand beside learned ones, for differences unlike those of the meta-tasks.
 
-Rows get Gaussian kernels on their columns. Images get them on what the warm start's network sees as well: differences
-unlike those of the meta-tasks show there much earlier than in pixels.
+Rows get Gaussian kernels on their columns. Images get them on the features of the warm start's network as well.
+Gaussian kernels see every difference, given enough rows. One that is taken at finitely many frequencies does not.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def generic_families(
 def beside_generic(features: MetaFeatures, kernel: Kernel, pooled: Tensor, streams: Sequence[Streams]) -> Kernel:
     """A kernel on ψ, batch shape (R, 1), with generic ones for pooled rows (R, N, d).
 
-    For rows, 95 % of the kernel and 5 % of a Gaussian at random frequencies: all is then an inner product, which is
-    quickly permuted. For images, half of the kernel and half of Gaussians on the network's features, where shares are
-    of null deviations.
+    For rows, 95 % of the kernel and 5 % of a Gaussian at random frequencies: all is then an inner product of finitely
+    many features, which is quickly permuted but misses differences that none of them shows. For images, half of the
+    kernel and half of Gaussians on the network's features, where shares are of null deviations.
     """
     learned = ComposedKernel(features, kernel)
     if not isinstance(features, ImageFeatures):

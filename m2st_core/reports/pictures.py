@@ -113,8 +113,8 @@ def importance_picture(outcome: Outcome) -> Picture | None:
     more = f" The {SHOWN_COLUMNS} largest of {count} are shown." if count > SHOWN_COLUMNS else ""
     caption = (
         "Exploratory. Each column is shuffled among the test rows, and the statistic found again. The loss is in "
-        "standard deviations of the statistic if P = Q: 2 or more is hardly chance, around 0 the column tells nothing "
-        "by itself." + more
+        "standard deviations of the statistic if P = Q. It is not a test of the column: among many columns some lose "
+        "much by chance. Around 0 the column tells nothing by itself." + more
     )
     return Picture("importance", "Which columns carry the difference", figure, caption, "Bars of column importance.")
 

@@ -44,7 +44,7 @@ def html_report(
     body = [
         f"<h1>“{escape(data.x_name)}” against “{escape(data.y_name)}”</h1>",
         f'<div class="answer"><p><b>{escape(analysis.sentence)}</b></p><p>{escape(primary.p_words)} '
-        f"({escape(primary.error_words)}); {'exact' if primary.exact else 'not exact'}.</p>"
+        f"({escape(primary.error_words)}); {'exact under the assumptions below' if primary.exact else 'not exact'}.</p>"
         f"{_splits_words(primary.split_p_values)}{_tested_words(tested)}</div>",
         _section(
             "How many rows it takes (approximate)",

@@ -23,15 +23,17 @@ ASSUMPTIONS = (
     "Rows are independent of each other. Several rows of one person, site or day are not: name that column as the "
     "block, or keep one row of each.",
     "If P and Q are the same, it does not matter which row carries which label (exchangeability). Groups that were "
-    "collected differently differ for that reason too, and the test will say so.",
-    "No row is in both groups, and no target row is among the related tasks.",
+    "collected differently may differ for that reason alone, and the test may say so.",
+    "No row is in both groups.",
     "The test was chosen before its result was seen. If several were tried, all of them are reported.",
     "A small p-value says that the groups differ somehow, not how much it matters; a large one does not show that they "
     "are the same.",
 )
 HISTORY = (
-    "What related tasks taught finds differences like those seen before, and may miss others. They can not make the "
-    "p-value wrong, only the test stronger or weaker."
+    "What related tasks taught finds differences like those seen before, and may miss others. No tested row may have "
+    "taught with its label: rows that are recognised in both were left out of the related tasks, and rows with few "
+    "different values cannot be recognised one by one. If none remains, related tasks make the test stronger or weaker "
+    "and leave its level as it is."
 )
 
 

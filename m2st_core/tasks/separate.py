@@ -7,9 +7,9 @@ together against all rows of the target, unlabelled. Among these the control gro
 other sample. It is one task and not many, because one control group counted in every task would be taken for many
 confirmations of the same difference.
 
-Which rows are shared depends on their values and never on their labels, and unlabelled rows teach nothing about labels.
-So given what teaches, the target's labels are exchangeable under the null hypothesis: p-values stay exact, and all rows
-are tested.
+Unlabelled rows teach nothing about labels. So where all shared rows are recognised, the target's labels are
+exchangeable under the null hypothesis, given what teaches: p-values stay exact, and all rows are tested. Single rows of
+few different values are not recognised, and a note says so. ``benchmarks/shared.py`` measures level and power.
 """
 
 from __future__ import annotations

@@ -24,9 +24,10 @@ SHUFFLES = 5
 class Importance:
     """How much of the statistic is lost when one column is shuffled among the test rows, in null deviations.
 
-    A null deviation is how far chance alone moves the statistic: a loss of 2 or more is hardly chance, a loss around 0
-    says nothing, a negative one that the column only adds noise. ``columns`` are positions, most important first;
-    ``loss`` is the mean over shuffles, ``spread`` their standard deviation.
+    A null deviation is how far chance alone moves the statistic. The loss is not a test of the column: among many
+    columns some lose much by chance. A loss around 0 says nothing, a negative one that the column only adds noise.
+    ``columns`` are positions, most important first; ``loss`` is the mean over shuffles, ``spread`` their standard
+    deviation.
     """
 
     columns: np.ndarray

@@ -144,7 +144,10 @@ class MetaLearner:
             )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write ``learner.safetensors`` and ``learner.json`` into a folder, which is made if need be."""
+        """Write ``learner.safetensors`` and ``learner.json`` into a folder, which is made if need be.
+
+        They hold the rows that taught (of images, projections), by which shared rows are recognised.
+        """
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
         about, tensors = self.parts()

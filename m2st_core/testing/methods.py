@@ -113,7 +113,7 @@ METHODS: Registry[Method] = Registry(
             ),
             Method(
                 "MMD-FUSE",
-                "Gaussian and Laplace kernels of twenty widths, fused into one statistic; every row is tested.",
+                "Ten Gaussian and ten Laplace kernels, fused into one statistic; nothing is split off.",
                 BIGGS_2023,
                 exact=True,
                 needs_split=False,
@@ -264,7 +264,7 @@ METHODS: Registry[Method] = Registry(
             ),
             Method(
                 "Meta-Best1",
-                "The single best of the meta-tasks' kernels.",
+                "The one of the meta-tasks' kernels that has the largest Ĵ on the training rows.",
                 LIU_2021,
                 exact=True,
                 needs_split=True,

@@ -38,8 +38,8 @@ def two_sample_test(
         y: Rows of the second sample: (m, d); n ≠ m is fine.
         method: A name in ``METHODS``.
         meta_tasks: Related pairs of samples, as a list of (x, y) or a mapping of names to pairs, for methods that
-            learn from them. To test several targets, train once with ``meta_train``. Rows of x and y that are among
-            them are recognised, and no row both teaches and is tested; the result's notes say what was done.
+            learn from them. To test several targets, train once with ``meta_train``. Rows of x and y that
+            are recognised among them do not teach with their labels; the result's notes say what was done.
         alpha: The level; the test rejects when p ≤ alpha.
         n_permutations: B, the number of random relabellings.
         train_fraction: The share of each sample that teaches the kernel and is not tested, if the method learns.

@@ -65,7 +65,8 @@ def test_the_report_has_what_a_reader_needs(outcome, report):
         f"p={primary.p_value:.4g} (±", "permutations; the random split is not included",
         "can reach 0.1", "seed 7", "Secondary tests", "p after Holm", "exploratory",
         "Assumptions", "For the methods section", "References", "Liu, Xu, Lu, Sutherland (2021)", "Holm (1979)",
-        "tested 2 times", "SHA-256", "m2st_core test",
+        "tested 2 times", "SHA-256", "m2st_core test", "exact under the assumptions below",
+        "No tested row may have taught with its label",
     ):  # fmt: skip
         assert words in report, words
     for name, version in versions().items():

@@ -79,7 +79,9 @@ def test_the_mixture_that_represents_a_bank_decides_like_it(learners):
     for method in ("MMD-FUSE", "Meta-FUSE"):
         agree = 0
         for seed in range(40):
-            found = m2st.analyse(*shifted(30, 30, shift=0.7, seed=100 + seed), method, learners=learners, n_permutations=199)
+            found = m2st.analyse(
+                *shifted(30, 30, shift=0.7, seed=100 + seed), method, learners=learners, n_permutations=199
+            )
             agree += (found.answer.mmd2 >= found.seen.threshold) == found.primary.rejected
         assert agree >= 34, method
 
