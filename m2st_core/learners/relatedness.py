@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,7 +64,7 @@ def relatedness(
     if own.x.shape[-1] != tasks.rows.shape[-1]:
         raise ValueError(f"The meta-tasks have {tasks.rows.shape[-1]} columns and the target has {own.x.shape[-1]}.")
     chosen = torch.randperm(len(tasks.names), generator=streams.torch("tasks"))[:max_tasks].sort().values
-    tasks = _some(tasks, chosen)
+    tasks = tasks.select(chosen.numpy())
     goal = _halves(stack_repeats([[own]], ("target",)), streams.child("target"), place)
     others = _halves(tasks, streams, place)
     again = -(-SAME_TASK_PAIRS // len(tasks.names))
@@ -80,15 +79,9 @@ def relatedness(
             for name, side in zip(("target", "task"), zip(*pairs, strict=True), strict=True)
         )
         (same_task,) = _measure(goal, others, restarts, steps, chance, part_of(progress, share, 1), halves=(1,))
-    sizes = [min(map(len, _rows(tasks, task))) for task in range(len(tasks.names))]
+    sizes = [min(tasks.task(task).sizes) for task in range(len(tasks.names))]
     target_share = float(np.mean(sizes)) / (min(own.sizes) + float(np.mean(sizes)))
     return Relatedness(tasks.names, chosen_on, fresh, same_task, target_share)
-
-
-def _some(meta: MetaSample, chosen: Tensor) -> MetaSample:
-    """These tasks only."""
-    parts = {part: getattr(meta, part)[:, chosen] for part in ("where", "x_weight", "y_weight")}
-    return replace(meta, names=tuple(meta.names[int(index)] for index in chosen), **parts)
 
 
 def _dealt_again(
@@ -96,7 +89,7 @@ def _dealt_again(
 ) -> tuple[TwoSample, TwoSample]:
     """Two samples of one task, of the sizes of the target and of a task: their rows, pooled and dealt out at random."""
     sides = []
-    for rows, other in zip(own, _rows(tasks, task), strict=True):
+    for rows, other in zip(own, tasks.task(task), strict=True):
         pooled = torch.cat([rows, other.to(rows)])
         order = torch.randperm(len(pooled), generator=generator)
         sides.append(pooled[order].split([len(rows), len(other)]))
@@ -133,7 +126,7 @@ def _climb(
     """A kernel for every task and restart, batch (tasks·restarts), that maximises the squared difference of Ĵ."""
     count = len(others.names) * restarts
     children = [streams.child(f"kernel {index}") for index in range(count)]
-    everything = _some(goal, torch.zeros(1, dtype=torch.long)).take_inside()
+    everything = torch.cat([*goal.task(0)])
     kernel = start_deep(everything.expand(count, -1, -1), PRESETS["recommended"].on(goal.shape), children)
     generator = [streams.torch("batches")]
     which = torch.arange(len(others.names), device=others.rows.device).repeat_interleave(restarts)[None]
@@ -174,15 +167,9 @@ def _differences(
     return np.array(found).reshape(tasks, restarts)
 
 
-def _rows(meta: MetaSample, task: int) -> tuple[Tensor, Tensor]:
-    """A task's rows: x (n, d) and y (m, d)."""
-    x, y = (meta.rows[0, meta.where[0, task][weight[0, task] > 0]] for weight in (meta.x_weight, meta.y_weight))
-    return x, y
-
-
 def _pair(meta: MetaSample, task: int) -> TwoSample:
     """A task's rows, as many of x as of y."""
-    x, y = _rows(meta, task)
+    x, y = meta.task(task)
     count = min(len(x), len(y))
     return TwoSample(x[:count], y[:count])
 

@@ -132,13 +132,14 @@ class MetaSample:
 
         return pick(torch.zeros_like(support), support), pick(support, size - support)
 
+    def task(self, index: int) -> TwoSample:
+        """The rows of one task of the first repeat."""
+        x, y = (self.where[0, index][weight[0, index] > 0] for weight in (self.x_weight, self.y_weight))
+        return TwoSample(self.rows[0, x], self.rows[0, y], self.shape)
+
     def samples(self) -> dict[str, TwoSample]:
         """The tasks of the first repeat by name."""
-        found = {}
-        for task, name in enumerate(self.names):
-            x, y = (self.where[0, task][weight[0, task] > 0] for weight in (self.x_weight, self.y_weight))
-            found[name] = TwoSample(self.rows[0, x], self.rows[0, y], self.shape)
-        return found
+        return {name: self.task(index) for index, name in enumerate(self.names)}
 
     def without(self, rows: np.ndarray) -> MetaSample:
         """The same tasks of one repeat without the rows at these positions of ``rows``."""
