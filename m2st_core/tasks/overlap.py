@@ -1,13 +1,14 @@
 """Recognise rows of a target among the rows of its related tasks: copied, rounded, jittered or in other units.
 
-Rows are compared by the largest difference over their columns, in units of each column's spread. Two rows count as the
-same one where target rows lie nearer to the related tasks' rows than chance allows. Chance is what rows of one sample
-show among each other, since these are different units by design.
+Rows are compared by the largest difference over their columns, in units of each column's spread. Each sample of the
+target is compared with each sample of the related tasks. Where far more of its rows have a near row there than chance
+allows, these are the same rows. Chance is what samples of different units show: the two samples of the target, the two
+samples of each task, and samples on the same side of different tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,14 +23,16 @@ from m2st_core.tasks.units import spread, unit_factors
 
 PROJECTIONS = 16  # numbers that stand for an image
 RADII = np.concatenate([[0.0], np.geomspace(1e-9, 0.3, 35)])  # in spreads of a column
-SURE = 1e-5  # probability that chance explains the matches of a radius
+WITHIN = RADII * (1 + 1e-9)
+SURE = 1e-6  # probability that chance explains the matches of one pair of samples at one radius
 COMMON = 50  # smallest distances from which the density of near pairs is extrapolated to smaller radii
 LESS = 0.8  # of the exponent found
-SELDOM = 0.2  # share of the samples that may hold a row twice by mistake
-DENSER = 2.0  # by how much related tasks may be denser around the target's rows than these are among themselves
-ALIKE = 0.1  # distance of two samples' quantiles, times √n, below which they may be one sample
-RESPLITS = 199
+DENSER = 2.0  # by how much two samples may be nearer to each other than those that chance was taken from
+ALIKE = 0.3  # distance of two samples' quantiles, times √n, below which they may be one sample
+NEARER = 3.0  # times, than in any random split of their rows
+RESPLITS = 499
 ASSIGNED = 2000  # rows up to which a repeated sample is matched row by row
+MOST_PAIRS = 200  # of samples that chance is taken from
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class KnownRows:
 class Overlap:
     """Pairs of the same row: positions in the pooled target and among the known rows.
 
-    ``chance`` is the probability that a target row meets an equal known row by chance.
+    ``chance`` is the probability that a row meets an equal row of another sample by chance.
     """
 
     target: np.ndarray
@@ -76,9 +79,8 @@ def fingerprints(rows: Tensor, images: bool) -> np.ndarray:
 def same_rows(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> Overlap:
     """Rows of the target's x (n, k) and y (m, k) among the known rows.
 
-    A radius r is believed if the number O(r) of target rows with a known row within r is far beyond the number E(r)
-    that chance gives; the one with the largest O(r) − 2·E(r) is used. Rows of few different values meet by chance too
-    often for that. There a whole sample is recognised if it appears again with the same values.
+    Rows of very few different values meet by chance too often to be recognised one by one. There a whole sample is
+    recognised if it appears again with the same values.
     """
     if not len(known.rows):
         return Overlap(np.zeros(0, dtype=int), np.zeros(0, dtype=int), 0.0)
@@ -91,62 +93,86 @@ def same_rows(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> Overla
 
 
 def _matches(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> tuple[list[np.ndarray], float]:
-    """Pairs (pooled target row, known row) that are the same row, in the units as given: (·, 2); chance at r = 0."""
-    pooled, n = np.concatenate(target), len(target[0])
-    scale = spread(np.concatenate([pooled, known.distinct]))
-    rows, others = pooled / scale, known.rows / scale
-    numbers = [np.flatnonzero(known.sample == number) for number in np.unique(known.sample)]
-    tree = cKDTree(others)
-    nearest, _ = tree.query(rows, p=np.inf, distance_upper_bound=RADII[-1] * (1 + 1e-9))
-    radii = RADII * (1 + 1e-9)
-    reached = (nearest[:, None] <= radii).sum(axis=0)
-    samples = [rows[:n], rows[n:], *(others[where] for where in numbers)]
-    steps = [10.0 ** -max(_decimals(a), _decimals(b)) for a, b in zip(pooled.T, known.distinct.T, strict=True)]
-    chance = chance_of_a_match(samples, len(others), float(np.exp(np.log(steps / scale).mean())) / 2)
-    sure = (reached > 0) & (binom.sf(reached - 1, len(rows), chance) < SURE)
-    gain = np.where(sure, reached - 2 * len(rows) * chance, 0.0)
-    found = [
-        _pairs(own, begin, known.rows[where], where, scale)
-        for own, begin in zip(target, (0, n), strict=True)
-        for where in numbers
-        if len(where) == len(own)
-    ]
-    if gain.max() > 0:
-        close = tree.query_ball_point(rows, radii[np.flatnonzero(gain == gain.max())[-1]], p=np.inf)
-        found += [
-            np.stack([np.full(len(matches), row), matches], axis=1) for row, matches in enumerate(close) if matches
-        ]
-    return found, float(chance[0])
+    """Pairs (pooled target row, known row) that are the same row, in the units as given: (·, 2); chance at r = 0.
 
-
-def chance_of_a_match(samples: Sequence[np.ndarray], count: int, least: float = 0.0) -> np.ndarray:
-    """P(one of ``count`` independent rows lies within r of a given row), for every radius: (radii,).
-
-    F(r), the share of pairs within r, is counted by nearest neighbours within the samples. Below the smallest 50 of
-    their distances it follows the power law that these show (Hill's estimate of its exponent, lowered by a fifth).
-    Where few samples have two equal rows, these were entered twice and count once. ``least`` is half the step between
-    values that can occur: rows nearer than that are equal.
+    A radius r counts if chance, F(r) per pair of rows, explains the number O(r) of rows with a near one with
+    probability below 1e−6. The radius with the largest O(r) − 2·E(r) is used, E(r) what chance gives.
     """
-    distinct = [np.unique(sample, axis=0) for sample in samples]
-    repeats = [len(s) - len(d) for d, s in zip(distinct, samples, strict=True)]
-    used = [s for s in (distinct if np.mean(np.array(repeats) > 0) < SELDOM else samples) if len(s) > 1]
-    if not used:
-        return np.ones(len(RADII))
-    nearest = np.sort(np.concatenate([cKDTree(s).query(s, k=2, p=np.inf)[0][:, 1] for s in used]))
-    pairs = sum(len(s) * (len(s) - 1) for s in used)
-    few = nearest[: min(COMMON, len(nearest))]
+    scale = spread(np.concatenate([*target, known.distinct]))
+    numbers = np.unique(known.sample)
+    order = np.argsort(known.sample, kind="stable")
+    wheres = np.split(order, np.cumsum(np.bincount(known.sample)[numbers])[:-1])
+    samples = {int(number): known.rows[where] / scale for number, where in zip(numbers, wheres, strict=True)}
+    sides = [rows / scale for rows in target]
+    share = chance_of_pairs(sides, samples)
+    found = []
+    for number, where in zip(numbers, wheres, strict=True):
+        tree, begin = cKDTree(samples[int(number)]), 0
+        for raw, rows in zip(target, sides, strict=True):
+            nearest, _ = tree.query(rows, p=np.inf, distance_upper_bound=WITHIN[-1])
+            reached = (nearest[:, None] <= WITHIN).sum(axis=0)
+            chance = 1 - (1 - np.minimum(DENSER * share, 1.0)) ** len(where)
+            sure = (reached > 0) & (binom.sf(reached - 1, len(rows), chance) < SURE)
+            gain = np.where(sure, reached - 2 * len(rows) * chance, 0.0)
+            if gain.max() > 0:
+                close = tree.query_ball_point(rows, WITHIN[np.flatnonzero(gain == gain.max())[-1]], p=np.inf)
+                found += [
+                    np.stack([np.full(len(near), begin + row), where[near]], axis=1)
+                    for row, near in enumerate(close)
+                    if near
+                ]
+            if len(where) == len(rows) and gain.max() < len(rows):
+                found.append(_pairs(raw, begin, known.rows[where], where, scale))
+            begin += len(rows)
+    return found, float(1 - (1 - share[0]) ** min(map(len, target)))
+
+
+def chance_of_pairs(target: Sequence[np.ndarray], samples: Mapping[int, np.ndarray]) -> np.ndarray:
+    """F(r), the share of pairs of different units within r, for every radius: (radii,).
+
+    ``samples`` are numbered 2i and 2i+1 for the two samples of task i. One side of all tasks may be one control group,
+    so of the two sides the one with fewer near pairs between tasks is believed. What is too rare to be seen between the
+    samples is the product of the columns' own ties.
+    """
+    across = [
+        (target[0], target[1]),
+        *((samples[k], samples[k + 1]) for k in samples if k % 2 == 0 and k + 1 in samples),
+    ]
+    share = _share_of_near_pairs(across)
+    sides = []
+    for side in (0, 1):
+        own = [samples[k] for k in samples if k % 2 == side]
+        sides.append(_share_of_near_pairs(list(zip(own, own[1:], strict=False))))
+    rows = np.unique(np.concatenate([*target, *samples.values()]), axis=0)
+    ties = [(np.unique(column, return_counts=True)[1] ** 2).sum() - len(rows) for column in rows.T]
+    equal = np.exp(np.log(np.maximum(ties, 1e-300)).sum() - rows.shape[1] * np.log(max(len(rows), 2) * (len(rows) - 1)))
+    unseen = 1 / sum(len(a) * len(b) for a, b in across)
+    return np.maximum(np.maximum(share, np.minimum(*sides)), min(equal, unseen))
+
+
+def _share_of_near_pairs(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """The share of row pairs of two samples within r, by nearest neighbours; 0 without samples: (radii,).
+
+    Below the smallest 50 distances it follows the power law that these show (Hill's estimate of its exponent, lowered
+    by a fifth).
+    """
+    pairs = pairs[:MOST_PAIRS]
+    if not pairs:
+        return np.zeros(len(RADII))
+    nearest = np.sort(np.concatenate([cKDTree(b).query(a, p=np.inf)[0] for a, b in pairs]))
+    count = sum(len(a) * len(b) for a, b in pairs)
+    few = nearest[:COMMON]
     last = max(float(few[-1]), RADII[1])
     order = LESS * len(few) / np.log(last / few.clip(RADII[1], last)).sum().clip(min=1e-9)
-    share = np.searchsorted(nearest, RADII * (1 + 1e-9), side="right") / pairs
-    tail = len(few) / pairs * (RADII.clip(min=least) / last).clip(max=1) ** order.clip(max=samples[0].shape[1])
-    return 1 - (1 - np.minimum(DENSER * np.maximum(share, tail), 1.0)) ** count
+    tail = len(few) / count * (RADII / last).clip(max=1) ** order.clip(max=pairs[0][0].shape[1])
+    return np.maximum(np.searchsorted(nearest, WITHIN, side="right") / count, tail)
 
 
 def _pairs(own: np.ndarray, begin: int, other: np.ndarray, where: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Pairs of rows of two samples (n, k) of equal size if one repeats the other as a whole, else none: (·, 2).
 
     Both are rounded to the coarser precision first. They are one sample if their quantiles are much nearer, column by
-    column, than in any of 199 random splits of their rows.
+    column, than in any of 499 random splits of their rows.
     """
     decimals = [min(_decimals(a), _decimals(b)) for a, b in zip(own.T, other.T, strict=True)]
     a, b = (
@@ -173,9 +199,9 @@ def _quantile_distance(own: np.ndarray, other: np.ndarray) -> float:
 
 
 def _is_repeat(own: np.ndarray, other: np.ndarray) -> bool:
-    """Whether the samples are five times nearer than any random split of their pooled rows makes them."""
+    """Whether the samples are three times nearer than any random split of their pooled rows makes them."""
     pooled, n, generator = np.concatenate([own, other]), len(own), np.random.default_rng(0)
-    limit = 5 * _quantile_distance(own, other) + 1e-12
+    limit = NEARER * _quantile_distance(own, other) + 1e-12
     return all(
         _quantile_distance(pooled[order[:n]], pooled[order[n:]]) > limit
         for order in (generator.permutation(2 * n) for _ in range(RESPLITS))

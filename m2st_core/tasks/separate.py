@@ -27,7 +27,7 @@ from m2st_core.tasks.overlap import KnownRows, Overlap, fingerprints, same_rows
 from m2st_core.types import TwoSample
 
 FEWEST_ROWS = 4  # of each sample that a task must keep
-COARSE = 0.05  # chance that a row meets an equal one, from which single shared rows are not recognised
+COARSE = 0.2  # chance that a row meets an equal one, from which single shared rows are not recognised
 Units = tuple[np.ndarray, np.ndarray]
 """Centre and scale of every column (d,), which turn rows back into the units of their files."""
 
@@ -134,20 +134,30 @@ def _notes(shared: int, lost: int, merged: int, chance: float) -> tuple[str, ...
     notes = []
     if shared:
         notes.append(
-            f"{shared} rows of x and y are also in the related tasks, equal or nearly so. "
-            "The related tasks were used without them, because a row that is tested must not teach."
+            f"{count_of(shared, 'row')} of x and y {'is' if shared == 1 else 'are'} also in the related tasks, equal "
+            "or nearly so. The related tasks were used without them, because a row that is tested must not teach."
         )
     if merged:
         notes.append(
-            f"{merged} related tasks have only such rows in one of their samples, as a common control group. Their "
+            f"{count_of(merged, 'related task')} had only such rows in one sample, as a common control group. The "
             "other samples were compared with all rows of x and y, unlabelled. This teaches less than tasks with "
             "control groups of their own."
         )
     elif lost:
-        notes.append(f"{lost} related tasks were left out, since too few of their rows remain.")
-    if chance >= COARSE:
-        notes.append(
-            f"Rows have few different values: about {chance:.0%} of them meet an equal row of the related tasks by "
-            "chance, so single shared rows cannot be recognised. The p-value is exact only if no unit is in both."
-        )
-    return tuple(notes)
+        notes.append(f"{count_of(lost, 'related task')} left out, since too few rows remain in it.")
+    return (*notes, *coarse_notes(chance))
+
+
+def coarse_notes(chance: float) -> tuple[str, ...]:
+    """A warning where rows meet equal rows by chance so often that single shared ones are not recognised."""
+    if chance < COARSE:
+        return ()
+    return (
+        f"About {chance:.0%} of the rows meet an equal row of another sample by chance, so a few rows that are in x or "
+        "y and in the related tasks cannot be recognised. The p-value is exact only if no unit is in both.",
+    )
+
+
+def count_of(number: int, noun: str) -> str:
+    """The number with its noun, in the plural where there are several."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -6,7 +6,7 @@ import numpy as np
 
 UNIT_RATIO = 1.5  # spreads of a column that differ by more may be in different units
 UNIT_WINDOWS = (1e-6, 1e-4, 3e-3)  # relative errors within which ratios of cells are one factor
-UNIT_CELLS = 1000  # of each side that vote on a factor
+UNIT_CELLS = 400  # of each side that vote on a factor
 FEWEST_VOTES = 4
 OTHER_UNITS = (60.0, 3600.0, 24.0, 7.0, 12.0, 2.54, 25.4, 0.3048, 0.4536, 1.609, 4.184, 1.8)
 UNITS = np.array([*(10.0 ** np.arange(-9, 10)), *OTHER_UNITS, *(1 / unit for unit in OTHER_UNITS)])
@@ -23,19 +23,20 @@ def spread(rows: np.ndarray) -> np.ndarray:
 def unit_factors(rows: np.ndarray, known: np.ndarray) -> np.ndarray:
     """The factor by which each column of the target has to be multiplied to be in the known rows' units: (k,).
 
-    It is 1 unless spreads differ clearly. Then it is the ratio of cells that is far more frequent than others, or where
-    rounding hides that, the usual factor between units that is nearest to the ratio of the spreads.
+    It is the ratio of cells that is far more frequent than others. Where rounding hides that and spreads differ
+    clearly, it is the usual factor between units that is nearest to the ratio of the spreads.
     """
     ratio = spread(known) / spread(rows)
     factors = np.ones(rows.shape[1])
     generator = np.random.default_rng(0)
-    for column in np.flatnonzero((ratio > UNIT_RATIO) | (ratio < 1 / UNIT_RATIO)):
+    for column in range(rows.shape[1]):
         own, other = (
             cells if len(cells) <= UNIT_CELLS else generator.choice(cells, UNIT_CELLS, replace=False)
             for cells in (np.unique(rows[:, column]), np.unique(known[:, column]))
         )
         ratios = (other[other != 0] / own[own != 0][:, None]).ravel()
-        usual = UNITS[np.abs(np.log(UNITS / ratio[column])).argmin()]
+        differs = not 1 / UNIT_RATIO < ratio[column] < UNIT_RATIO
+        usual = UNITS[np.abs(np.log(UNITS / ratio[column])).argmin()] if differs else 1.0
         factors[column] = _most_frequent(np.sort(np.log(ratios[ratios > 0]))) or usual
     return factors
 

@@ -23,7 +23,7 @@ from m2st_core.rng import Streams
 from m2st_core.tasks.arrays import as_two_sample
 from m2st_core.tasks.meta import as_meta_sample
 from m2st_core.tasks.overlap import KnownRows
-from m2st_core.tasks.separate import Separated, Units, find_overlap, known_rows
+from m2st_core.tasks.separate import Separated, Units, coarse_notes, find_overlap, known_rows
 from m2st_core.testing.examined import Examined, run_examined
 from m2st_core.testing.methods import METHODS, Method, check_preset
 from m2st_core.types import Progress, Shape, TestResult, TwoSample
@@ -122,26 +122,25 @@ class MetaLearner:
         if sample.shape and self.shape and sample.shape != self.shape:
             raise ValueError(f"The meta-tasks have images of {self.shape} and x and y have {sample.shape}.")
         sample = replace(sample, shape=self.shape)
-        if apart is None:
-            self.refuse_shared(sample)
+        notes = self.refuse_shared(sample) if apart is None else apart.notes
         method, preset = self.bound(resolve_device(device)), PRESETS.find(self.preset)
         examined = run_examined(sample, method, preset=preset, device=device, **settings)
-        if apart is None:
-            return examined
-        return replace(examined, result=replace(examined.result, notes=examined.result.notes + apart.notes))
+        return replace(examined, result=replace(examined.result, notes=examined.result.notes + notes))
 
-    def refuse_shared(self, sample: TwoSample, units: Units | None = None) -> None:
+    def refuse_shared(self, sample: TwoSample, units: Units | None = None) -> tuple[str, ...]:
         """Refuse a target that shares rows with those that taught: its p-value would be wrong.
 
-        ``units`` turn scaled rows back into those of their files.
+        ``units`` turn scaled rows back into those of their files. The notes say where shared rows cannot be recognised.
         """
-        shared = len(find_overlap(sample, self.seen, units))
+        overlap = find_overlap(sample, self.seen, units)
+        shared = len(overlap)
         if shared:
             raise ValueError(
                 f"{shared} rows of x and y are among the rows that taught this learner, equal or nearly so, and a "
                 "p-value from them would be wrong. Give the related tasks themselves instead of the learner: it is "
                 "then trained without these rows. Or leave these rows out of x and y."
             )
+        return coarse_notes(overlap.chance)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``learner.safetensors`` and ``learner.json`` into a folder, which is made if need be.

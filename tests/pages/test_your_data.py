@@ -348,7 +348,7 @@ def test_a_control_group_shared_with_the_history_is_kept_apart():
     shared = [(name, P if name.endswith("_P.csv") else data) for name, data in history()]
     app = drop(two_files(), "related", *shared)
     app.segmented_control(key="data_step").set_value("Check")
-    assert "20 target rows are also in the related tasks" in words(go_on(app))
+    assert "20 target rows recognised in the related tasks" in words(go_on(app))
     app.segmented_control(key="data_step").set_value("Choose")
     deadline = time.monotonic() + 60
     while "are used as one task" not in words(go_on(app)) and time.monotonic() < deadline:

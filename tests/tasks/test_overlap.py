@@ -13,6 +13,7 @@ CHANGES = {
     "times 1,000": lambda rows, generator: rows * 1000,
     "in inches": lambda rows, generator: rows / 2.54,
     "rounded, then times 1,000": lambda rows, generator: rows.round(3) * 1000,
+    "recalibrated by 10 %": lambda rows, generator: rows * 1.1,
     "a factor for each column": lambda rows, generator: rows * 10.0 ** np.arange(1, 1 + rows.shape[1]),
 }
 
@@ -67,6 +68,35 @@ def test_fresh_rows_are_not_taken_for_shared_ones(draw):
         _, known, fresh = history(0, generator, draw(generator))
         suspected += len(same_rows((fresh(N), fresh(N)), known)) > 0
     assert suspected <= 1
+
+
+def with_one_row_twice(generator, rows):
+    drawn = generator.standard_normal((rows, 2))
+    drawn[1] = drawn[0]
+    return drawn
+
+
+PARTLY = {
+    "one row twice": with_one_row_twice,
+    "many zeros": lambda g, rows: np.where(g.random((rows, 1)) < 0.1, 0.0, g.standard_normal((rows, 2))),
+    "replicates": lambda g, rows: np.repeat(g.standard_normal((rows // 2, 2)), 2, axis=0),
+    "one decimal": lambda g, rows: g.standard_normal((rows, 2)).round(1),
+    "ten binary columns": lambda g, rows: g.integers(0, 2, (rows, 10)).astype(float),
+    "a category and three decimals": lambda g, rows: np.hstack(
+        [np.eye(8)[g.integers(0, 8, rows)], g.standard_normal((rows, 2)).round(3)]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PARTLY)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_part_of_a_control_group_is_found_whatever_its_rows_are_like(kind, seed):
+    generator = np.random.default_rng(seed)
+    control = PARTLY[kind](generator, 50)
+    samples = [part for _ in range(TASKS) for part in (control, PARTLY[kind](generator, N))]
+    known = KnownRows(np.concatenate(samples), np.repeat(np.arange(2 * TASKS), [50, N] * TASKS))
+    found = same_rows((control[:N], PARTLY[kind](generator, N)), known)
+    assert set(found.target) == set(range(N))
 
 
 def test_a_sample_of_few_values_is_recognised_as_a_whole():

@@ -43,7 +43,7 @@ def test_a_task_whose_sample_is_the_targets_is_left_out_if_others_remain():
     generator = np.random.default_rng(2)
     tasks = {f"t{i}": (normal(generator), normal(generator)) for i in range(4)}
     apart = separate(as_two_sample(tasks["t2"][0], normal(generator)), tasks)
-    assert apart.tasks.names == ("t0", "t1", "t3") and "1 related tasks were left out" in apart.notes[1]
+    assert apart.tasks.names == ("t0", "t1", "t3") and "1 related task left out" in apart.notes[1]
 
 
 @pytest.mark.parametrize("side", [0, 1])

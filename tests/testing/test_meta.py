@@ -326,6 +326,13 @@ def test_a_learner_refuses_a_target_that_has_its_rows(learner, change, tmp_path)
             known.test(change(x), change(y))
 
 
+def test_a_learner_says_where_it_cannot_recognise_its_rows():
+    generator = np.random.default_rng(0)
+    pairs = [tuple(generator.integers(1, 4, (20, 2)).astype(float) for _ in range(2)) for _ in range(4)]
+    result = m2st.meta_train("Meta-Witness", pairs[1:]).test(*pairs[0], n_permutations=99)
+    assert "The p-value is exact only if no unit is in both." in result.notes[-1]
+
+
 def test_rows_that_are_tested_leave_the_related_tasks(learner):
     x, y = target()
     x[:3] = tasks()["shift 2"].x[:3]

@@ -12,7 +12,7 @@ import pandas as pd
 
 from m2st_core.tasks.arrays import as_two_sample
 from m2st_core.tasks.meta import as_meta_sample
-from m2st_core.tasks.separate import find_overlap, known_rows
+from m2st_core.tasks.separate import count_of, find_overlap, known_rows
 from m2st_core.tasks.tables.assembled import Assembled, assemble
 from m2st_core.tasks.tables.encoding import Cleaning, Encoding
 from m2st_core.tasks.tables.export import to_safe_csv
@@ -131,8 +131,8 @@ def prepare(
         shared = len(find_overlap(sample, known_rows(as_meta_sample(tasks))[0], encoding.units)) if tasks else 0
         if shared:
             notes.append(
-                f"{shared:,} target rows are also in the related tasks, equal or nearly so. Methods that learn from "
-                "related tasks keep them apart: no row both teaches and is tested."
+                f"{count_of(shared, 'target row')} recognised in the related tasks, equal or nearly so. "
+                "Methods that learn from related tasks do so without them."
             )
     labels = (made.target.p.label, made.target.q.label) if made.target else ("P", "Q")
     p, q = made.spans[0] if made.target else (slice(0, 0), slice(0, 0))
