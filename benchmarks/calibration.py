@@ -26,7 +26,10 @@ SECTIONS = {
     ),
     "few": Section(
         "ME and SCF with few rows",
-        ("Their p-values are asymptotic. `recommended` refers the statistic to Hotelling's F, `paper` to χ².",),
+        (
+            "Their p-values are asymptotic. `recommended` refers the statistic to Hotelling's F, `paper` to χ², which",
+            "rejects far too often with few rows: this is why `recommended` does not use it.",
+        ),
         ("method", "reference", "rows n=m per sample (tested)"),
         lambda runs: few_rows(runs),
     ),
@@ -45,7 +48,7 @@ SECTIONS = {
         "Meta-MKL-SI by size",
         (
             "Its p-value is asymptotic: it pairs the rows of the smaller sample, so 12 rows give 6 terms for up to 11",
-            "kernels. Sizes in brackets are below its minimum and are refused.",
+            "kernels. Sizes in brackets are below its minimum and are refused: there it rejects too often.",
         ),
         ("null, history", "rows n, m per sample"),
         selective_levels,
