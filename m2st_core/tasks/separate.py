@@ -68,12 +68,9 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None) -> Separate
     kept = meta.without(np.setdiff1d(place, place[rest]))
     short = _short(meta, kept)
     usable, lost = np.flatnonzero(~short.any(axis=0)), np.flatnonzero(short.any(axis=0))
-    merged = short[:, lost].any() and len(lost) > len(meta.names) / 2
-    if merged:
-        kept = _merged(target.pooled, kept, short, usable)
-    elif len(usable):
-        kept = kept.select(usable)
-    if not len(kept.names) or not (merged or len(usable)):
+    merged = len(lost) > len(meta.names) / 2
+    kept = _merged(target.pooled, kept, short, usable) if merged else kept.select(usable)
+    if not kept.names:
         raise ValueError(
             "The related tasks share so many rows with x and y that nothing is left to learn from. "
             "Use MMD-FUSE, or bring related tasks with rows of their own."
@@ -125,7 +122,7 @@ def _merged(pooled: Tensor, meta: MetaSample, short: np.ndarray, usable: np.ndar
         if len(alone):
             others = torch.cat([tuple(samples[meta.names[task]])[1 - side] for task in alone])
             pair = (rows, others) if side == 0 else (others, rows)
-            tasks[f"{len(alone)} tasks with shared rows"] = TwoSample(*pair, meta.shape)
+            tasks[f"{len(alone)} tasks with shared rows in {'xy'[side]}"] = TwoSample(*pair, meta.shape)
     return as_meta_sample(tasks) if tasks else meta.select(usable)
 
 

@@ -56,11 +56,20 @@ def test_a_control_group_of_all_tasks_is_replaced_by_the_unlabelled_target(side)
     (name,) = apart.tasks.names
     merged = apart.tasks.samples()[name]
     pooled, others = (merged.x, merged.y) if side == 0 else (merged.y, merged.x)
-    assert name == "5 tasks with shared rows" and apart.shared == N
+    assert name == f"5 tasks with shared rows in {'xy'[side]}" and apart.shared == N
     assert sorted(map(tuple, pooled.numpy())) == sorted(map(tuple, np.concatenate([control, y])))
     assert sorted(map(tuple, others.numpy())) == sorted(tuple(row) for _, q in pairs for row in q)
     exchanged = separate(as_two_sample(y, control), tasks)  # what teaches does not know which sample is which
     assert np.array_equal(exchanged.tasks.rows, apart.tasks.rows)
+
+
+def test_control_groups_on_both_sides_become_a_task_each():
+    generator = np.random.default_rng(6)
+    x, y = normal(generator), normal(generator)
+    tasks = [(x, normal(generator)), (normal(generator), y), (x, normal(generator)), (normal(generator), y)]
+    apart = separate((x, y), tasks)
+    assert apart.tasks.names == ("2 tasks with shared rows in x", "2 tasks with shared rows in y")
+    assert apart.tasks.sizes[0].tolist() == [4 * N, 4 * N]
 
 
 def test_if_nothing_is_left_it_says_so():
