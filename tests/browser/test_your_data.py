@@ -25,7 +25,7 @@ def test_an_example_goes_from_files_to_an_explanation_and_back(visit):
     with tab.page.expect_download() as download:
         button(tab, "Report").click()
     report = download.value.path().read_text(encoding="utf-8")
-    assert "p = 0.001" in report and "figure-witness" in report
+    assert "p ≤ 0.001" in report and "figure-witness" in report
     for _ in range(2):
         button(tab, "Back$").click()
         tab.settle()

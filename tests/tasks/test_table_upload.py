@@ -128,7 +128,7 @@ def test_duplicates_are_counted_and_nothing_is_removed():
     history = table("m.csv", "group,a,w\nu,1,x\nu,5,x\nv,6,x\nv,7,y\n")
     found = check(assemble(Upload((p, q), (history,)))).duplicates
     assert (found.within_p, found.within_q, found.between) == (1, 1, 5)
-    assert len(found.notes) == 3
+    assert len(found.notes) == 2
 
 
 def test_the_report_says_what_each_column_is():
