@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     print("| meta-step | network of | plain batch of 2,000 | meta-step | ratio | limit |\n|---|---|---|---|---|---|")
     for name in ("recommended", "paper"):
         preset = PRESETS[name].on(SHAPE)
-        convolutions, warm_start = preset.network.convolutions, preset.warm_start
+        convolutions, warm_start = preset.network.convolutions, preset.features
         assert convolutions is not None
         cnn = make_cnn(convolutions, [generator])
         steps = [("Algorithm 1, which no preset takes" if warm_start else "Algorithm 1", outer_step(cnn, meta))]

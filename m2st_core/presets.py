@@ -67,7 +67,7 @@ class Embedding:
 
 @dataclass(frozen=True)
 class ImageTraining:
-    """How the warm start's network learns to tell images of the tasks' samples apart."""
+    """How the features of images are learned: a network learns to tell images of the tasks' samples apart."""
 
     fresh: float = 0.3  # share of the images that the network does not learn from; they decide when to stop
     epochs: int = 60
@@ -80,7 +80,7 @@ class ImageTraining:
 
 
 @dataclass(frozen=True)
-class WarmStart:
+class FeatureLearning:
     """How features are learned from meta-tasks: discriminants in random Fourier features, in closed form."""
 
     widths: tuple[float, ...] = (4.0, math.inf, 1.0, 0.25, 0.06, 0.02)  # times the median squared distance; ∞: linear
@@ -93,6 +93,8 @@ class WarmStart:
     held_out: float = 0.25  # share of each task's rows that judges what is learned in these features
     convolutions: Convolutions | None = None  # of images: features of a network that tells the tasks' samples apart
     training: ImageTraining = ImageTraining()
+    mixed_tasks: int = 10  # of Feature-MKL: tasks, drawn at random, with a kernel of their own
+    regularisations: tuple[float, ...] = (0.1, 1.0, 10.0)  # of Feature-MKL's β; tasks choose
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class MetaAscent:
     inner_steps: int  # of gradient ascent on a task's support rows
     inner_rate: float  # η
     regularisation: float  # λ
+    starts: int = 1  # independent first weights; held-out tasks choose among them, Meta-MKL mixes all
     second_order: bool = False  # differentiate through the inner steps
     restart: bool = False  # every inner step starts again from θ, as the published code does
     adapts: Literal["all", "network"] = "network"  # what the inner steps change; the rest changes in outer steps only
@@ -131,10 +134,10 @@ class BaseKernels:
     """Meta-MKL's base kernels, and how β is found."""
 
     tasks: int  # drawn at random
-    ascent: Ascent | None  # of each task's kernel, from Meta-KL's start; None: the task's shrunk head
-    generic: bool  # Gaussian kernels of three widths stand beside the tasks'
-    regularisations: tuple[float, ...]  # λ of the QP for β; more than one: held-out tasks choose
-    agt_starts: int  # AGT-MKL's independent initialisations
+    ascent: Ascent  # of each task's kernel, from Meta-KL's start
+    ridge: float  # λ of the QP for β
+    relative_ridge: float = 0.0  # the same in units of the kernels' mean variance, added to it
+    agt_starts: int = 10  # AGT-MKL's independent initialisations
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,8 @@ class Images:
     mmd_o: Ascent
     mmd_d: Ascent
     classifier: Classifier
-    warm_start: WarmStart | None = None
+    meta_kl: MetaAscent
+    features: FeatureLearning | None = None
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,7 @@ class Preset:
     adaptation: Adaptation
     base_kernels: BaseKernels
     images: Images
-    warm_start: WarmStart | None = None  # None: methods that need it are not part of the preset
+    features: FeatureLearning | None = None  # None: methods that need it are not part of the preset
 
     def on(self, shape: Shape | None) -> Preset:
         """The preset for images of this shape; for other rows, itself."""
@@ -177,118 +181,110 @@ class Preset:
             mmd_o=self.images.mmd_o,
             mmd_d=self.images.mmd_d,
             classifier=self.images.classifier,
+            meta_kl=self.images.meta_kl,
             network=replace(self.network, convolutions=convolutions),
             meta_network=replace(self.meta_network, convolutions=convolutions),
-            warm_start=self.images.warm_start and replace(self.images.warm_start, convolutions=convolutions),
+            features=self.images.features and replace(self.images.features, convolutions=convolutions),
         )
 
 
-PUBLISHED_IMAGES = Images(
-    convolutions=Convolutions(upsample=2),
-    mmd_o=Ascent(steps=1000, learning_rate=5e-4, regularisation=1e-8),
-    mmd_d=Ascent(steps=1000, learning_rate=2e-4, regularisation=1e-8, largest_batch=100),
-    classifier=Classifier(epochs=1000, learning_rate=2e-4),
+ALGORITHM_1 = MetaAscent(
+    outer_steps=1000,
+    outer_rate=0.01,
+    tasks_per_step=10,
+    inner_steps=10,
+    inner_rate=0.8,
+    regularisation=1e-8,
+    second_order=True,
+    adapts="all",
 )
-PRESETS: Registry[Preset] = Registry(
-    "preset",
-    {
-        preset.name: preset
-        for preset in (
-            Preset(
-                name="recommended",
-                p_value="(1+b)/(1+B)",
-                median_start=True,
-                mmd_o=Ascent(steps=150, learning_rate=0.05, regularisation=1e-3, largest_batch=500),
-                mmd_d=Ascent(steps=100, learning_rate=5e-3, regularisation=1e-3, largest_batch=500),
-                network=Network(hidden=None, standardise=True),
-                classifier=Classifier(epochs=200, learning_rate=0.01, weight_decay=1e-4),
-                embedding=Embedding(steps=100),
-                meta_network=Network(),
-                meta_kl=MetaAscent(
-                    outer_steps=20,
-                    outer_rate=0.005,
-                    tasks_per_step=10,
-                    inner_steps=2,
-                    inner_rate=0.8,
-                    regularisation=1e-3,
-                    ratio_of_means=True,
-                    held_out_tasks=0.25,
-                ),
-                adaptation=Adaptation("gradient", steps=(0, 2, 10), learning_rate=0.8),
-                base_kernels=BaseKernels(
-                    tasks=10, ascent=None, generic=True, regularisations=(0.1, 1.0, 10.0), agt_starts=1
-                ),
-                images=Images(
-                    convolutions=Convolutions(features=100),
-                    mmd_o=Ascent(steps=150, learning_rate=0.05, regularisation=1e-3, largest_batch=500),
-                    mmd_d=Ascent(steps=100, learning_rate=1e-3, regularisation=1e-3, largest_batch=100),
-                    classifier=Classifier(epochs=30, learning_rate=1e-3, weight_decay=1e-4),
-                    warm_start=WarmStart(leading=9),
-                ),
-                warm_start=WarmStart(),
-            ),
-            Preset(
-                name="paper",
-                p_value="b/B, ≥",
-                median_start=False,
-                mmd_o=Ascent(steps=1000, learning_rate=1e-3, regularisation=1e-8),
-                mmd_d=Ascent(steps=1000, learning_rate=5e-5, regularisation=1e-8),
-                network=Network(),
-                classifier=Classifier(epochs=1000, learning_rate=1e-3),
-                embedding=Embedding(robust_start=False, reference="chi2"),
-                meta_network=Network(),
-                meta_kl=MetaAscent(
-                    outer_steps=1000,
-                    outer_rate=0.01,
-                    tasks_per_step=10,
-                    inner_steps=10,
-                    inner_rate=0.8,
-                    regularisation=1e-8,
-                    second_order=True,
-                    adapts="all",
-                ),
-                adaptation=Adaptation("gradient", steps=(10,), learning_rate=0.8),
-                base_kernels=BaseKernels(
-                    tasks=10,
-                    ascent=Ascent(steps=20, learning_rate=0.01, regularisation=1e-8),
-                    generic=False,
-                    regularisations=(1e-8,),
-                    agt_starts=10,
-                ),
-                images=PUBLISHED_IMAGES,
-            ),
-            Preset(
-                name="released",
-                p_value="b/B, >",
-                median_start=False,
-                mmd_o=Ascent(steps=1000, learning_rate=1e-3, regularisation=1e-8),
-                mmd_d=Ascent(steps=1000, learning_rate=5e-5, regularisation=1e-8),
-                network=Network(),
-                classifier=Classifier(epochs=1000, learning_rate=1e-3),
-                embedding=Embedding(robust_start=False, optimise_frequencies=False, reference="chi2"),
-                meta_network=Network(hidden=30, kaiming=True, as_published=True),
-                meta_kl=MetaAscent(
-                    outer_steps=1000,
-                    outer_rate=0.01,
-                    tasks_per_step=10,
-                    inner_steps=10,
-                    inner_rate=0.8,
-                    regularisation=1e-8,
-                    restart=True,
-                    pooled_tasks=2,
-                    task_share=0.8,
-                    support_share=0.25,
-                ),
-                adaptation=Adaptation("Adam", steps=(50,), learning_rate=5e-5 / 3, row_share=0.2),
-                base_kernels=BaseKernels(
-                    tasks=10,
-                    ascent=Ascent(steps=20, learning_rate=0.01, regularisation=1e-8),
-                    generic=False,
-                    regularisations=(1e-8,),
-                    agt_starts=10,
-                ),
-                images=PUBLISHED_IMAGES,
-            ),
-        )
-    },
+PAPER = Preset(
+    name="paper",
+    p_value="b/B, ≥",
+    median_start=False,
+    mmd_o=Ascent(steps=1000, learning_rate=1e-3, regularisation=1e-8),
+    mmd_d=Ascent(steps=1000, learning_rate=5e-5, regularisation=1e-8),
+    network=Network(),
+    classifier=Classifier(epochs=1000, learning_rate=1e-3),
+    embedding=Embedding(robust_start=False, reference="chi2"),
+    meta_network=Network(),
+    meta_kl=ALGORITHM_1,
+    adaptation=Adaptation("gradient", steps=(10,), learning_rate=0.8),
+    base_kernels=BaseKernels(
+        tasks=10, ascent=Ascent(steps=20, learning_rate=0.01, regularisation=1e-8), ridge=1e-8, agt_starts=10
+    ),
+    images=Images(
+        convolutions=Convolutions(upsample=2),
+        mmd_o=Ascent(steps=1000, learning_rate=5e-4, regularisation=1e-8),
+        mmd_d=Ascent(steps=1000, learning_rate=2e-4, regularisation=1e-8, largest_batch=100),
+        classifier=Classifier(epochs=1000, learning_rate=2e-4),
+        meta_kl=ALGORITHM_1,
+    ),
 )
+PUBLISHED_INNER_LOOP = replace(
+    ALGORITHM_1,
+    second_order=False,
+    adapts="network",
+    restart=True,
+    pooled_tasks=2,
+    task_share=0.8,
+    support_share=0.25,
+)
+RELEASED = replace(
+    PAPER,
+    name="released",
+    p_value="b/B, >",
+    embedding=replace(PAPER.embedding, optimise_frequencies=False),
+    meta_network=Network(hidden=30, kaiming=True, as_published=True),
+    meta_kl=PUBLISHED_INNER_LOOP,
+    adaptation=Adaptation("Adam", steps=(50,), learning_rate=5e-5 / 3, row_share=0.2),
+    images=replace(PAPER.images, meta_kl=PUBLISHED_INNER_LOOP),
+)
+RECOMMENDED = Preset(
+    name="recommended",
+    p_value="(1+b)/(1+B)",
+    median_start=True,
+    mmd_o=Ascent(steps=150, learning_rate=0.05, regularisation=1e-3, largest_batch=500),
+    mmd_d=Ascent(steps=100, learning_rate=5e-3, regularisation=1e-3, largest_batch=500),
+    network=Network(standardise=True),
+    classifier=Classifier(epochs=200, learning_rate=0.01, weight_decay=1e-4),
+    embedding=Embedding(steps=100),
+    meta_network=Network(standardise=True),
+    meta_kl=MetaAscent(
+        outer_steps=400,
+        outer_rate=0.01,
+        tasks_per_step=20,
+        inner_steps=1,
+        inner_rate=0.8,
+        regularisation=1e-2,
+        starts=5,
+        ratio_of_means=True,
+        held_out_tasks=0.2,
+    ),
+    adaptation=Adaptation("gradient", steps=(0, 2, 10), learning_rate=0.8),
+    base_kernels=BaseKernels(
+        tasks=10,
+        ascent=Ascent(steps=0, learning_rate=0.01, regularisation=1e-2),
+        ridge=0.0,
+        relative_ridge=1.0,
+        agt_starts=5,
+    ),
+    images=Images(
+        convolutions=Convolutions(features=100),
+        mmd_o=Ascent(steps=150, learning_rate=0.05, regularisation=1e-3, largest_batch=500),
+        mmd_d=Ascent(steps=100, learning_rate=1e-3, regularisation=1e-3, largest_batch=100),
+        classifier=Classifier(epochs=30, learning_rate=1e-3, weight_decay=1e-4),
+        meta_kl=MetaAscent(
+            outer_steps=60,
+            outer_rate=1e-3,
+            tasks_per_step=5,
+            inner_steps=1,
+            inner_rate=0.05,
+            regularisation=1e-3,
+            held_out_tasks=0.2,
+        ),
+        features=FeatureLearning(leading=9),
+    ),
+    features=FeatureLearning(),
+)
+PRESETS: Registry[Preset] = Registry("preset", {preset.name: preset for preset in (RECOMMENDED, PAPER, RELEASED)})

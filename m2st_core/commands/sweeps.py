@@ -42,7 +42,7 @@ def run_paper(options: argparse.Namespace) -> None:
         return
     spec = experiment.spec(options.scale)
     if options.preset != spec.preset:
-        only = PRESETS.find(options.preset).warm_start is None
+        only = PRESETS.find(options.preset).features is None
         methods = tuple(m for m in spec.methods if m not in METHODS or not (only and METHODS[m].only_recommended))
         spec = spec.with_(preset=options.preset, methods=methods)
     print(f"{experiment.title} ({options.scale}, {spec.preset})")

@@ -9,6 +9,7 @@ from functools import cache
 from m2st_core.device import one_thread_per_operation
 from m2st_core.experiments.image_cost import (
     GPU_SPEEDUP,
+    algorithm_1_steps,
     image_cell_seconds,
     image_fit_seconds,
     image_learner_seconds,
@@ -26,17 +27,17 @@ OVERHEAD = 0.15  # seconds per cell for drawing samples and passing results
 PER_TEST = 2.0e-3  # seconds of MMD-M at 200 pooled rows and 199 permutations
 GROWTH, CHEAP_GROWTH = 1.25, 1.1  # with which power of the rows it grows, for sizes like the paper's
 # How much more than MMD-M a test costs, and seconds to learn from 200 pooled training rows.
-TEST_FACTOR = {
-    "recommended": {"MMD-FUSE": 16.0, "Meta-FUSE": 3.5, "Meta-KL": 0.5, "AGT-KL": 0.5, "Meta-MKL": 1.2, "AGT-MKL": 1.2}
-    | {"Meta-MKL-A": 0.5, "AGT-MKL-A": 0.5},
-    "deep kernels": {"Meta-MKL": 2.5, "AGT-MKL": 2.5, "Meta-MKL-A": 1.5, "AGT-MKL-A": 1.5},
+TEST_FACTOR = {"MMD-FUSE": 16.0, "Meta-FUSE": 3.5, "Meta-Witness": 0.5, "Feature-MKL": 1.2} | {
+    "Meta-MKL": 2.5,
+    "AGT-MKL": 2.5,
+    "Meta-MKL-A": 2.5,
+    "AGT-MKL-A": 2.5,
 }
 CHEAP_FACTOR = 0.3  # tests that compare one number per row
 CHEAP = {"C2ST-S", "C2ST-L", "ME", "SCF", "Meta-WiTS", "Meta-MKL-SI", LIMIT}
 FIT_SECONDS = {"MMD-O": 0.5, "MMD-D": 0.5, "C2ST-S": 0.5, "C2ST-L": 0.5, "ME": 0.2, "SCF": 0.2, "MMD-D w/ AC": 1.0}
-LEARNER_SECONDS = {"learn_features": 0.6, "learn_rows": 0.1}  # N=100 tasks of 200 pooled rows
-OTHER_LEARNER_SECONDS = 1.2
-SECONDS_PER_STEP = 0.008  # of Algorithm 1 with deep kernels, outer and inner
+LEARNER_SECONDS = {"learn_features": 0.6, "learn_feature_mixture": 0.8, "learn_rows": 0.1}  # N=100, 200 pooled rows
+SECONDS_PER_STEP = 0.0012  # of Algorithm 1 for 10 tasks with 50 pairs of rows: a gradient; as much for its curvature
 
 
 @dataclass(frozen=True)
@@ -95,17 +96,16 @@ def _predict_images(spec: SweepSpec, cells: list[Cell]) -> Cost:
 
 def _cell_seconds(cell: Cell) -> float:
     rows = 2 * cell.m_te * type(make_task(cell.task, **cell.settings)).rows_per_size
-    factors = TEST_FACTOR.get(cell.preset, TEST_FACTOR["deep kernels"])
-    factor = CHEAP_FACTOR if cell.method in CHEAP else factors.get(cell.method, 1.0)
+    factor = CHEAP_FACTOR if cell.method in CHEAP else TEST_FACTOR.get(cell.method, 1.0)
     size = (rows / 200) ** (CHEAP_GROWTH if cell.method in CHEAP else GROWTH)
     return OVERHEAD + cell.tests * PER_TEST * factor * size * (0.4 + 0.6 * cell.n_permutations / 199)
 
 
 def _learner_seconds(spec: LearnerSpec) -> float:
     rows = spec.n_tasks * spec.rows_per_task * type(make_task(spec.task, **spec.settings)).rows_per_size / 10_000
-    preset = PRESETS[spec.preset]
-    if preset.warm_start is None:
-        steps = preset.meta_kl.outer_steps * (1 + preset.meta_kl.inner_steps if "agt" not in spec.learn else 1)
-        starts = preset.base_kernels.agt_starts if spec.learn == "learn_agt_mixture" else 1
-        return SECONDS_PER_STEP * steps * starts * (spec.rows_per_task / 50) ** 2
-    return LEARNER_SECONDS.get(spec.learn, OTHER_LEARNER_SECONDS) * (0.3 + 0.7 * rows)
+    if spec.learn in LEARNER_SECONDS:
+        return LEARNER_SECONDS[spec.learn] * (0.3 + 0.7 * rows)
+    ascent = PRESETS[spec.preset].meta_kl
+    gradients = algorithm_1_steps(spec) * (2 if ascent.second_order else 1) * ascent.tasks_per_step / 10
+    network = ((PRESETS[spec.preset].meta_network.hidden or 6) / 6) ** 0.5
+    return SECONDS_PER_STEP * gradients * network * (rows * 100 / spec.n_tasks) ** 1.5

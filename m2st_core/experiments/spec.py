@@ -16,7 +16,7 @@ from m2st_core.tasks import TASKS, ImageTask, make_task
 from m2st_core.testing import METHODS
 
 LIMIT = "limit"  # the true log-likelihood ratio as witness, where the task's densities are known
-CODE = "4"  # part of every key; changes when the same spec would give other numbers
+CODE = "5"  # part of every key; changes when the same spec would give other numbers
 LARGEST = {"repeats": 1000, "tests": 10_000, "m_te": 100_000, "n_tasks": 10_000}
 
 
@@ -130,7 +130,7 @@ class SweepSpec:
     task: str = "hdgm"
     settings: dict[str, Any] = field(default_factory=dict)
     null: bool = False
-    methods: tuple[str, ...] = ("Meta-MKL", "Meta-KL", "MMD-FUSE")
+    methods: tuple[str, ...] = ("Feature-MKL", "Meta-WiTS", "MMD-FUSE")
     preset: str = "recommended"
     closeness: tuple[float, ...] = (0.3,)
     n_tasks: tuple[int, ...] = (100,)
@@ -252,7 +252,7 @@ class SweepSpec:
             except ValueError as error:
                 found.append(str(error))
                 continue
-            if method.only_recommended and self.preset in PRESETS and PRESETS[self.preset].warm_start is None:
+            if method.only_recommended and self.preset in PRESETS and PRESETS[self.preset].features is None:
                 found.append(f"methods: {name} is not part of the preset {self.preset!r}.")
         return found
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
 from m2st_core.kernels.base import SMALLEST_EXPONENT, Kernel, Rows, negative_squared_distances
 from m2st_core.kernels.features import FeatureNetwork
+
+
+class Curves(NamedTuple):
+    """1/σ_φ, 1/σ_q and ε as functions of the parameters that stand for them, with two derivatives: (R, 3) each."""
+
+    value: Tensor
+    first: Tensor
+    second: Tensor
 
 
 class DeepKernel(Kernel):
@@ -17,6 +27,7 @@ class DeepKernel(Kernel):
     """
 
     parts = 2
+    curve_names = ("log_feature_width", "log_input_width", "logit_mixing")
 
     def __init__(self, network: FeatureNetwork, feature_width: Tensor, input_width: Tensor, mixing: Tensor) -> None:
         super().__init__()
@@ -44,6 +55,17 @@ class DeepKernel(Kernel):
         """ε."""
         return self.logit_mixing.sigmoid()
 
+    @staticmethod
+    def curves(parameters: Tensor) -> Curves:
+        """Of log σ_φ², log σ_q² and logit ε: (R, 3)."""
+        scales, mixing = (-0.5 * parameters[:, :2]).exp(), parameters[:, 2:].sigmoid()
+        slope = mixing * (1 - mixing)
+        return Curves(
+            torch.cat([scales, mixing], dim=1),
+            torch.cat([-0.5 * scales, slope], dim=1),
+            torch.cat([0.25 * scales, slope * (1 - 2 * mixing)], dim=1),
+        )
+
     def embed(self, x: Tensor) -> Rows:
         """(φ(x)/σ_φ, x/σ_q) side by side, and x/σ_q alone; of wide rows, φ(x)/σ_φ and x."""
         x = self.network.normalise(x)
@@ -68,6 +90,18 @@ class DeepKernel(Kernel):
 
 class RootDeepKernel(DeepKernel):
     """The same kernel with σ_φ, σ_q and √ε as its parameters, as published: optimisers take other steps."""
+
+    curve_names = ("root_feature_width", "root_input_width", "root_mixing")
+
+    @staticmethod
+    def curves(parameters: Tensor) -> Curves:
+        """Of σ_φ, σ_q and √ε: (R, 3)."""
+        scales, root = parameters[:, :2].reciprocal(), parameters[:, 2:]
+        return Curves(
+            torch.cat([scales, root.square()], dim=1),
+            torch.cat([-scales.square(), 2 * root], dim=1),
+            torch.cat([2 * scales**3, torch.full_like(root, 2.0)], dim=1),
+        )
 
     def start_at(self, feature_width: Tensor, input_width: Tensor, mixing: Tensor) -> None:
         """Make the parameters that have these values."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from m2st_core.learners.meta_features import MetaFeatures
 from m2st_core.learners.prior import FEWEST_TASKS, Differences, judge, leading_directions, task_folds
-from m2st_core.presets import WarmStart
+from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.tasks.meta import MetaSample
 
@@ -22,7 +22,9 @@ RawFeatures = Callable[[Tensor], Tensor]
 
 
 @torch.no_grad()
-def align(raw: RawFeatures, meta: MetaSample, settings: WarmStart, streams: Sequence[Streams]) -> dict[str, Tensor]:
+def align(
+    raw: RawFeatures, meta: MetaSample, settings: FeatureLearning, streams: Sequence[Streams]
+) -> dict[str, Tensor]:
     """The leading directions of raw features and their prior, with the tasks' common direction singled out or not."""
     tasks = meta.where.shape[1]
     by_rows = tasks < FEWEST_TASKS

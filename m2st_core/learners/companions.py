@@ -1,6 +1,6 @@
 """Generic kernels that stand beside learned ones, for differences unlike those of the meta-tasks.
 
-Rows get Gaussian kernels on their columns. Images get them on the features of the warm start's network as well.
+Rows get Gaussian kernels on their columns. Images get them on the features of their network as well.
 Gaussian kernels see every difference, given enough rows. One that is taken at finitely many frequencies does not.
 """
 

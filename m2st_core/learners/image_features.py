@@ -1,4 +1,4 @@
-"""The warm start of images: a convolutional network that tells the samples of many related tasks apart.
+"""Learned features of images: a convolutional network that tells the samples of many related tasks apart.
 
 One network for all tasks, one linear head per task, cross-entropy. What is learned from these features afterwards sees
 only images that the network was not trained on: to those it learned from it looks better than it is.
@@ -22,7 +22,7 @@ from m2st_core.kernels.images import CNN
 from m2st_core.learners.alignment import align, finish
 from m2st_core.learners.meta_features import ROWS_AT_ONCE, ImageFeatures, MetaFeatures
 from m2st_core.learners.network import make_cnn
-from m2st_core.presets import WarmStart
+from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import Progress
@@ -40,7 +40,7 @@ class Parts(NamedTuple):
     fresh: MetaSample
 
 
-def part_images(meta: MetaSample, settings: WarmStart, streams: Sequence[Streams]) -> Parts:
+def part_images(meta: MetaSample, settings: FeatureLearning, streams: Sequence[Streams]) -> Parts:
     """An image that several tasks share is on the same side in all of them; rows that are no images are all fresh."""
     if settings.convolutions is None:
         return Parts(meta, meta)
@@ -56,7 +56,7 @@ def part_images(meta: MetaSample, settings: WarmStart, streams: Sequence[Streams
 
 
 def fit_image_features(
-    meta: MetaSample, settings: WarmStart, streams: Sequence[Streams], progress: Progress | None = None
+    meta: MetaSample, settings: FeatureLearning, streams: Sequence[Streams], progress: Progress | None = None
 ) -> tuple[MetaFeatures, dict[str, float]]:
     """ψ of tasks of images, and what held-out images decided."""
     assert settings.convolutions is not None
@@ -112,7 +112,7 @@ def _lesson(part: MetaSample, repeat: int) -> Lesson:
 
 
 def _train(
-    parts: Parts, repeat: int, settings: WarmStart, stream: Streams, progress: Progress | None
+    parts: Parts, repeat: int, settings: FeatureLearning, stream: Streams, progress: Progress | None
 ) -> tuple[CNN, dict[str, float]]:
     """The network after the epoch at which held-out images were told apart best; its normalisation is fixed then."""
     training, convolutions = settings.training, settings.convolutions

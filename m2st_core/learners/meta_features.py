@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from m2st_core.kernels.features import Units
 from m2st_core.kernels.images import CNN
-from m2st_core.presets import WarmStart
+from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import TwoSample
@@ -47,7 +47,9 @@ class MetaFeatures(nn.Module, ABC):
         return features.reshape(*x.shape[:-1], -1)
 
     @torch.no_grad()
-    def view(self, meta: MetaSample, settings: WarmStart, streams: Sequence[Streams]) -> tuple[MetaSample, MetaSample]:
+    def view(
+        self, meta: MetaSample, settings: FeatureLearning, streams: Sequence[Streams]
+    ) -> tuple[MetaSample, MetaSample]:
         """The meta-tasks as ψ sees them, in two parts that share no row: most to learn from, some to judge by."""
         kept, aside = meta.hold_out(settings.held_out, [stream.torch("held-out rows") for stream in streams])
         psi = self(meta.rows)

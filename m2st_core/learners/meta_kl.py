@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -18,9 +18,10 @@ from torch.func import functional_call, grad
 
 from m2st_core.criterion import h_matrix, masked_terms
 from m2st_core.device import map_threads
-from m2st_core.kernels import CNN, Kernel
+from m2st_core.kernels import CNN, DeepKernel, Kernel
 from m2st_core.kernels.base import map_tensors
 from m2st_core.learners.ascent import Course, draw_rows
+from m2st_core.learners.deep_terms import DeepTerms, Parameters, SignedRows
 from m2st_core.presets import Adaptation, MetaAscent
 from m2st_core.rng import Streams
 from m2st_core.tasks.meta import MetaSample, PairedRows
@@ -84,87 +85,209 @@ def adapt_state(paired: Paired, state: State, rows: PairedRows, settings: MetaAs
 def _moves(name: str, paired: Paired, settings: MetaAscent) -> bool:
     """Whether inner steps change this tensor."""
     trainable = dict(paired.named_parameters())
-    return name in trainable and (settings.adapts == "all" or ".network." in name or ".matrix" in name)
+    return name in trainable and (settings.adapts == "all" or ".network." in name)
+
+
+Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+"""MMD² and σ̂² of R·T runs → the value of each repeat (R,), and the derivatives of their sum by both, (R·T,)."""
+
+
+class Climber(Protocol):
+    """How a kernel's gradient is found after the inner steps on support rows, with the query rows' objective."""
+
+    def terms(self, support: PairedRows, query: PairedRows) -> tuple[Tensor, Tensor]:
+        """MMD² and σ̂² of each run's query rows: (runs,), (runs,)."""
+
+    def gradient(self, support: PairedRows, query: PairedRows, objective: Objective) -> tuple[State, Tensor]:
+        """Of the objective by the kernel's parameters θ, by name, and its values (R,)."""
+
+
+class WrittenOut:
+    """A deep kernel of rows: derivatives are written out, all runs at once."""
+
+    def __init__(self, kernel: DeepKernel, settings: MetaAscent) -> None:
+        self.kernel, self.settings, self.layout = kernel, settings, Parameters(kernel)
+        start = self._start(1)
+        self.moving = torch.ones_like(start[0]) if settings.adapts == "all" else self.layout.in_network(start)
+
+    def _start(self, tasks: int) -> Tensor:
+        own = {name: parameter.detach() for name, parameter in self.kernel.named_parameters()}
+        return self.layout.join(own).repeat_interleave(tasks, dim=0)
+
+    def _adapt(self, support: PairedRows, start: Tensor) -> tuple[Tensor, list[DeepTerms]]:
+        """Where the inner steps end, (runs, P), and what their derivatives need."""
+        vector, course, settings = start, [], self.settings
+        rows = SignedRows.of(self.kernel, support) if settings.inner_steps else None
+        for _ in range(settings.inner_steps):
+            assert rows is not None
+            terms = DeepTerms(self.kernel, self.layout, vector, rows)
+            noise = terms.variance + settings.regularisation
+            gradient = terms.gradient(noise.rsqrt(), -0.5 * terms.mmd2 * noise**-1.5)
+            step = gradient.nan_to_num_(0.0, 0.0, 0.0).mul_(self.moving)
+            vector = torch.add(start if settings.restart else vector, step, alpha=settings.inner_rate)
+            if settings.second_order:
+                course.append(terms)
+        return vector, course
+
+    def _after(self, support: PairedRows, query: PairedRows) -> tuple[DeepTerms, list[DeepTerms]]:
+        tasks = len(query.x) // len(self.kernel.network.centre)
+        vector, course = self._adapt(support, self._start(tasks))
+        return DeepTerms(self.kernel, self.layout, vector, SignedRows.of(self.kernel, query)), course
+
+    @torch.no_grad()
+    def terms(self, support: PairedRows, query: PairedRows) -> tuple[Tensor, Tensor]:
+        """MMD² and σ̂² of each run's query rows."""
+        found, _ = self._after(support, query)
+        return found.mmd2, found.variance
+
+    @torch.no_grad()
+    def gradient(self, support: PairedRows, query: PairedRows, objective: Objective) -> tuple[State, Tensor]:
+        """Backwards through the inner steps: v ← v + η∇²Ĵ(ω)v."""
+        found, course = self._after(support, query)
+        values, by_mmd2, by_variance = objective(found.mmd2, found.variance)
+        vector = found.gradient(by_mmd2, by_variance)
+        for terms in reversed(course):
+            bent = terms.curvature(vector * self.moving, self.settings.regularisation)
+            vector = torch.add(vector, bent.nan_to_num_(0.0, 0.0, 0.0), alpha=self.settings.inner_rate)
+        return self.layout.split(vector.unflatten(0, (len(values), -1)).sum(dim=1)), values
+
+
+class RunByRun:
+    """A deep kernel of images: derivatives by autograd, one run after another, spread over threads.
+
+    Networks on images are so large that a run of its own keeps a core busy, and memory is that of a few of them. Sums
+    are in the order of the runs, whatever the number of threads.
+    """
+
+    def __init__(self, kernel: DeepKernel, settings: MetaAscent) -> None:
+        if settings.ratio_of_means:
+            raise ValueError("Images are learned from task by task: ratio_of_means needs all tasks at once.")
+        self.kernel, self.settings = kernel, settings
+
+    def _of_run(self, run: int, tasks: int, parts: Sequence[PairedRows]) -> tuple[Paired, State, list[PairedRows]]:
+        own = Paired(copy.deepcopy(self.kernel))  # functional_call changes the module while it runs
+        state = {name: tensor.detach()[run // tasks][None] for name, tensor in own.state_dict().items()}
+        return own, state, [PairedRows(p.x[run][None], p.y[run][None], p.inside[run][None]) for p in parts]
+
+    def _adapted(self, own: Paired, state: State, support: PairedRows) -> State:
+        steps = self.settings.inner_steps
+        return adapt_state(own, state, support, self.settings, steps) if steps else state
+
+    def terms(self, support: PairedRows, query: PairedRows) -> tuple[Tensor, Tensor]:
+        """MMD² and σ̂² of each run's query rows."""
+        tasks = len(query.x) // len(self.kernel.network.centre)
+
+        def one(run: int) -> tuple[Tensor, Tensor]:
+            own, state, (learning, judging) = self._of_run(run, tasks, (support, query))
+            with torch.no_grad():
+                return terms(own, self._adapted(own, state, learning), judging)
+
+        mmd2, variance = zip(*map_threads(one, range(len(query.x))), strict=True)
+        return torch.cat(mmd2), torch.cat(variance)
+
+    def gradient(self, support: PairedRows, query: PairedRows, objective: Objective) -> tuple[State, Tensor]:
+        """The sum of the runs' gradients, and the objective of their terms."""
+        repeats, runs = len(self.kernel.network.centre), len(query.x)
+        tasks = runs // repeats
+
+        def one(run: int) -> tuple[State, tuple[Tensor, Tensor]]:
+            own, state, (learning, judging) = self._of_run(run, tasks, (support, query))
+
+            def loss(changed: State) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+                mmd2, variance = terms(own, self._adapted(own, {**state, **changed}, learning), judging)
+                value = mmd2 / (variance + self.settings.regularisation).sqrt()
+                return value.sum() / tasks, (mmd2.detach(), variance.detach())
+
+            return grad(loss, has_aux=True)({name: state[name] for name, _ in own.named_parameters()})
+
+        total: State = {}
+        mmd2, variance = [], []
+        for run, (found, (own_mmd2, own_variance)) in enumerate(map_threads(one, range(runs))):
+            mmd2.append(own_mmd2)
+            variance.append(own_variance)
+            for name, part in found.items():
+                name = name.removeprefix("kernel.")
+                total.setdefault(name, part.new_zeros(repeats, *part.shape[1:]))[run // tasks] += part[0]
+        return total, objective(torch.cat(mmd2), torch.cat(variance))[0]
+
+
+def mean_criterion(repeats: int, settings: MetaAscent) -> Objective:
+    """The mean of the tasks' Ĵ_λ, or the ratio of means mean MMD²/√(mean σ̂²+λ), of each repeat."""
+
+    def objective(mmd2: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mmd2, noise = mmd2.unflatten(0, (repeats, -1)), variance.unflatten(0, (repeats, -1))
+        if settings.ratio_of_means:
+            mmd2, noise = (part.mean(dim=1, keepdim=True).expand_as(part) for part in (mmd2, noise))
+        noise = noise + settings.regularisation
+        ratios = mmd2 * noise.rsqrt()
+        slopes = (noise.rsqrt(), -0.5 * ratios / noise)
+        by_mmd2, by_variance = (part.flatten() / mmd2.shape[1] for part in slopes)
+        return ratios.mean(dim=1), by_mmd2, by_variance
+
+    return objective
+
+
+def hold_out_tasks(meta: MetaSample, settings: MetaAscent, streams: Sequence[Streams]) -> tuple[Tensor, Tensor]:
+    """Tasks to learn from and tasks that judge, at random: (R, ·) each; without judges, tasks stay in their order."""
+    used = max(1, int(meta.where.shape[1] * settings.task_share))
+    held = int(used * settings.held_out_tasks) if used > 1 else 0
+    orders = [torch.randperm(used, generator=stream.torch("held-out tasks")) for stream in streams]
+    order = torch.stack(orders) if held else torch.arange(used).expand(len(streams), -1)
+    order = order.to(meta.rows.device)
+    return order[:, held:], order[:, :held]
 
 
 def fit_meta_kernel(
-    kernel: Kernel,
+    kernel: DeepKernel,
     meta: MetaSample,
-    query_meta: MetaSample | None,
     settings: MetaAscent,
+    tasks: tuple[Tensor, Tensor],
     streams: Sequence[Streams],
     progress: Progress | None = None,
 ) -> Course:
     """Algorithm 1: change the kernel's parameters θ so that they do well after the inner steps.
 
-    Query rows come from ``query_meta``, the same tasks with other rows, or else are split off ``meta``'s. With held-out
-    tasks, the kernel is kept as it was when they did best.
+    ``tasks`` are those to learn from and those that judge. The kernel is kept as it was when the latter did best.
     """
-    repeats, tasks = meta.where.shape[:2]
-    used = max(1, int(tasks * settings.task_share))
-    held = int(used * settings.held_out_tasks) if used > 1 else 0
-    orders = [torch.randperm(used, generator=stream.torch("held-out tasks")) for stream in streams]
-    order = torch.stack(orders).to(meta.rows.device) if held else torch.arange(used).expand(repeats, -1)
-    learning, aside = order[:, held:], order[:, :held]
+    repeats, (learning, aside) = len(meta.rows), tasks
+    held = aside.shape[1]
     choice = [stream.torch("meta-batches") for stream in streams]
-    paired = Paired(kernel)
-    parameters = dict(paired.named_parameters())
+    parameters = dict(kernel.named_parameters())
     optimiser = torch.optim.Adam(parameters.values(), lr=settings.outer_rate)
     support_share = settings.support_share if settings.inner_steps else 0.0
-    support_share = 1.0 if query_meta is not None else support_share
     together = settings.pooled_tasks
     count = min(settings.tasks_per_step, max(1, learning.shape[1] // together))
-
-    def score(changed: State, which: Tensor, pooled: int, generators: Sequence[torch.Generator]) -> Tensor:
-        """The objective of each repeat on these tasks (R, T·pooled), after adaptation: (R,)."""
-        n_tasks = which.shape[1] // pooled
-        state = {**paired.state_dict(keep_vars=True), **changed}
-        state = {name: tensor.repeat_interleave(n_tasks, dim=0) for name, tensor in state.items()}
-        support, query = meta.draw_pairs(which, support_share, generators, pooled)
-        if query_meta is not None:
-            _, query = query_meta.draw_pairs(which, 0.0, generators, pooled)
-        if settings.inner_steps:
-            state = adapt_state(paired, state, support, settings, settings.inner_steps)
-        mmd2, variance = (part.reshape(repeats, n_tasks) for part in terms(paired, state, query))
-        if settings.ratio_of_means:
-            return mmd2.mean(dim=1) / (variance.mean(dim=1) + settings.regularisation).sqrt()
-        return (mmd2 / (variance + settings.regularisation).sqrt()).mean(dim=1)
-
     run_by_run = any(isinstance(part, CNN) for part in kernel.modules())
+    climber: Climber = (RunByRun if run_by_run else WrittenOut)(kernel, settings)
+    objective = mean_criterion(repeats, settings)
+
+    def score(which: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
+        """The objective of each repeat on these tasks (R, T): (R,)."""
+        return objective(*climber.terms(*meta.draw_pairs(which, support_share, generators)))[0]
+
     best = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     highest = torch.full((repeats,), -torch.inf, dtype=torch.float64, device=meta.rows.device)
     curve: list[tuple[int, np.ndarray, np.ndarray]] = []
     trained = torch.zeros(repeats)
     for step in range(settings.outer_steps + 1):
         if held and step % settings.check_every == 0:
-            checks = [stream.torch("rows of held-out tasks") for stream in streams]
-            with torch.no_grad():
-                found = score({}, aside, 1, checks)
-                seen = score({}, learning[:, : aside.shape[1]], 1, checks)
+            checks = [torch.Generator().manual_seed(0) for _ in streams]  # always the same rows, for every start
+            found, seen = score(aside, checks), score(learning[:, :held], checks)
             better = found > highest
             highest = highest.where(~better, found)
             for name, parameter in parameters.items():
                 best[name][better] = parameter.detach()[better]
             curve.append((step, seen.cpu().numpy(), found.cpu().numpy()))
         elif step % settings.check_every == 0 and step:
-            values = trained.detach().cpu().numpy()
+            values = trained.cpu().numpy()
             curve.append((step, values, np.full_like(values, np.nan)))
         if step == settings.outer_steps:
             break
         chosen = torch.stack([torch.randperm(learning.shape[1], generator=g)[: count * together] for g in choice])
         which = learning.take_along_dim(chosen.to(learning.device), dim=1)
-
-        def loss(changed: State, which: Tensor = which) -> tuple[Tensor, Tensor]:
-            values = score(changed, which, together, choice)
-            return -values.sum(), values.detach()
-
-        if run_by_run:
-            support, query = meta.draw_pairs(which, support_share, choice, together)
-            gradient, trained = _gradient_run_by_run(paired, support, query, repeats, settings)
-        else:
-            gradient, trained = grad(loss, has_aux=True)({name: p.detach() for name, p in parameters.items()})
+        gradient, trained = climber.gradient(*meta.draw_pairs(which, support_share, choice, together), objective)
         for name, parameter in parameters.items():
-            parameter.grad = gradient[name].nan_to_num(0.0, 0.0, 0.0)
+            parameter.grad = -gradient[name].nan_to_num(0.0, 0.0, 0.0)
         optimiser.step()
         if progress is not None:
             progress(step + 1, settings.outer_steps, float(trained.mean()))
@@ -176,64 +299,30 @@ def fit_meta_kernel(
     return Course(np.array(steps), np.array(train).reshape(-1, repeats), np.array(held_out).reshape(-1, repeats))
 
 
-def _gradient_run_by_run(
-    paired: Paired, support: PairedRows, query: PairedRows, repeats: int, settings: MetaAscent
-) -> tuple[State, Tensor]:
-    """The gradient of minus the mean of the tasks' ratios (R repeats, summed), and that mean (R,).
-
-    Networks on images are so large that a run of its own keeps a core busy: runs are spread over threads, and memory is
-    that of a few of them. Sums are in the order of the runs, whatever the number of threads.
-    """
-    runs = len(query.inside)
-    tasks = runs // repeats
-    trainable = {name for name, _ in paired.named_parameters()}
-
-    def one(run: int) -> tuple[State, Tensor]:
-        own = copy.deepcopy(paired)  # functional_call changes the module while it runs
-        state = {name: tensor.detach()[run // tasks][None] for name, tensor in own.state_dict().items()}
-        rows = [PairedRows(part.x[run][None], part.y[run][None], part.inside[run][None]) for part in (support, query)]
-
-        def loss(changed: State) -> tuple[Tensor, Tensor]:
-            start = {**state, **changed}
-            adapted = (
-                adapt_state(own, start, rows[0], settings, settings.inner_steps) if settings.inner_steps else start
-            )
-            value = criterion(own, adapted, rows[1], settings.regularisation).sum()
-            return -value / tasks, value.detach()
-
-        return grad(loss, has_aux=True)({name: state[name] for name in trainable})
-
-    gradient: State = {}
-    values = torch.zeros(runs)
-    for run, (found, value) in enumerate(map_threads(one, range(runs))):
-        values[run] = value
-        for name, part in found.items():
-            gradient.setdefault(name, part.new_zeros(repeats, *part.shape[1:]))[run // tasks] += part[0]
-    return gradient, values.reshape(repeats, tasks).mean(dim=1)
-
-
-@torch.no_grad()
 def adaptation_scores(
     kernel: Kernel,
-    support: MetaSample,
-    query: MetaSample,
+    meta: MetaSample,
+    tasks: Tensor,
     settings: MetaAscent,
-    steps: Sequence[int],
+    adaptation: Adaptation,
     streams: Sequence[Streams],
 ) -> dict[int, float]:
-    """The criterion of at most 50 tasks' query rows, after each of these numbers of steps on their support rows."""
+    """The criterion of the query rows of these tasks (R, T), after each number of steps on their support rows."""
     generators = [stream.torch("choice of adaptation") for stream in streams]
-    repeats, tasks = len(support.rows), min(len(support.names), JUDGES)
-    orders = [torch.randperm(len(support.names), generator=generator)[:tasks] for generator in generators]
-    which = torch.stack(orders).to(support.rows.device)
-    learning, _ = support.draw_pairs(which, 1.0, generators)
-    _, judging = query.draw_pairs(which, 0.0, generators)
-    paired = Paired(kernel)
+    support, query = meta.draw_pairs(tasks[:, :JUDGES], 0.5, generators)
+    objective = mean_criterion(len(meta.rows), replace(settings, ratio_of_means=True))
+    smallest = int(support.inside.sum(dim=-1).min())
+    learning = TwoSample(support.x[:, :smallest], support.y[:, :smallest])
+    count = len(support.x) // len(meta.rows)
+    children = [stream.child(f"adaptation {k}") for stream in streams for k in range(count)]
+    runs = for_runs(kernel, count)
     scores = {}
-    for count in steps:
-        state = adapt_state(paired, paired.state(tasks), learning, settings, count)
-        mmd2, variance = (part.reshape(repeats, tasks).mean(dim=1) for part in terms(paired, state, judging))
-        scores[count] = float((mmd2 / (variance + settings.regularisation).sqrt()).mean())
+    for steps in adaptation.steps:
+        adapted, _ = adapt_to_target(runs, learning, settings, adaptation, steps, children)
+        paired = Paired(adapted)
+        with torch.no_grad():
+            values = objective(*terms(paired, dict(paired.state_dict()), query))[0]
+        scores[steps] = float(values.mean())
     return scores
 
 
@@ -268,7 +357,7 @@ def adapt_to_target(
     Of unequal samples, or where only a share is used, rows are drawn anew each step.
     """
     runs = train.x.shape[0]
-    adapted = for_runs(kernel, runs)
+    adapted = for_runs(kernel, runs // len(next(kernel.parameters())))
     if not steps:
         return adapted, torch.zeros(runs, dtype=torch.float64)
     paired = Paired(adapted)

@@ -1,4 +1,4 @@
-"""What the warm start gives a target: a kernel, a bank of kernels, or, with training rows, a direction."""
+"""What learned features give a target: a kernel, a bank of kernels, or, with training rows, a direction."""
 
 from __future__ import annotations
 
@@ -10,13 +10,25 @@ from torch import Tensor, nn
 from m2st_core.kernels import ComposedKernel, Kernel, LinearKernel
 from m2st_core.learners.bank import Family, KernelBank
 from m2st_core.learners.companions import beside_generic, generic_families
-from m2st_core.learners.knowledge import AGGREGATE, Knowledge
+from m2st_core.learners.feature_mkl import AGGREGATE
+from m2st_core.learners.features import fit_features
+from m2st_core.learners.knowledge import Knowledge
 from m2st_core.learners.meta_features import MetaFeatures, prior_weights, view_target
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
+from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import Progress, TwoSample
 
 META_SHARE = 0.5  # of Meta-FUSE's weight; the generic kernels have the rest
+
+
+def learn_features(
+    meta: MetaSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> Knowledge:
+    """ψ alone: what Meta-Witness, Meta-WiTS and Meta-FUSE need."""
+    assert preset.features is not None
+    features, choices = fit_features(meta, preset.features, streams, progress)
+    return Knowledge(features=features, choices=choices)
 
 
 def witness_kernel(

@@ -28,7 +28,7 @@ from m2st_core.testing.examined import Examined, run_examined
 from m2st_core.testing.methods import METHODS, Method, check_preset
 from m2st_core.types import Progress, Shape, TestResult, TwoSample
 
-FORMAT = 4
+FORMAT = 5
 TENSORS, ABOUT = "learner.safetensors", "learner.json"
 SEEN = ("rows", "sample")
 
@@ -38,7 +38,7 @@ class MetaLearner:
     """What the meta-tasks taught, ready to test targets.
 
     ``course`` is the training curve, ``choices`` what held-out rows decided. ``prior`` says how strongly the meta-tasks
-    differ along each feature of the warm start, in within-sample standard deviations squared. ``seen`` has the rows
+    differ along each learned feature, in within-sample standard deviations squared. ``seen`` has the rows
     that taught (of images, a projection), so that a target which shares some of them is recognised and refused.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
@@ -19,18 +19,18 @@ from m2st_core.learners import (
     fit_smooth_characteristic,
 )
 from m2st_core.learners.bank import WIDTHS
-from m2st_core.learners.knowledge import Knowledge, Learn, learn_agt_kl, learn_features, learn_meta_kl, learn_rows
+from m2st_core.learners.deep_history import learn_agt_kl, learn_agt_mkl, learn_meta_kl, learn_rows
+from m2st_core.learners.feature_mkl import fit_feature_mixture, learn_feature_mixture
+from m2st_core.learners.knowledge import Knowledge, Learn
 from m2st_core.learners.meta_mkl import (
     base_kernels,
     fit_adapted,
     fit_best,
     fit_deep_with_rows,
     fit_mixture,
-    learn_agt_mixture,
-    learn_meta_mixture,
     uniform_mixture,
 )
-from m2st_core.learners.meta_witness import fit_witness, meta_bank, witness_kernel
+from m2st_core.learners.meta_witness import fit_witness, learn_features, meta_bank, witness_kernel
 from m2st_core.presets import Preset
 from m2st_core.registry import Registry
 from m2st_core.rng import Streams
@@ -60,13 +60,26 @@ Asymptotic = Callable[[Any, TwoSample, int, Preset, Sequence[Streams]], tuple[np
 """(what was learned, paired test rows, B, …) → statistics, p-values, B quantiles of the reference distribution."""
 
 
+Origin = Literal["no history", "paper", "ours"]
+ORIGINS: dict[Origin, str] = {
+    "no history": "tests that use no related tasks",
+    "paper": "deep kernels of Liu et al. (2021)",
+    "ours": "learned features, a family of this project",
+}
+
+
 @dataclass(frozen=True)
 class Method:
-    """One two-sample test: what it is, what it needs, and how it learns and decides."""
+    """One two-sample test: what it is, what it needs, and how it learns and decides.
+
+    A name means one algorithm in every preset; presets choose its settings only.
+    """
 
     name: str
     description: str
+    formula: str  # the statistic, or the kernel of its MMD²
     reference: str
+    origin: Origin
     exact: bool  # the p-value comes from permutations; otherwise from an asymptotic distribution
     needs_split: bool  # some target rows teach the kernel and are not tested
     needs_meta: bool = False  # learns from related tasks
@@ -82,6 +95,11 @@ class Method:
     asymptotic: Asymptotic | None = None  # how another test finds its p-value
     learned: Any = None  # what was learned once, from rows that are not tested
 
+    @property
+    def label(self) -> str:
+        """The name for legends and lists, where methods of the paper and of ours stand side by side."""
+        return f"{self.name} (ours)" if self.origin == "ours" else self.name
+
 
 LIU_2020 = "Liu, Xu, Lu, Zhang, Gretton, Sutherland (2020), Learning deep kernels for non-parametric two-sample tests"
 LIU_2021 = "Liu, Xu, Lu, Sutherland (2021), Meta two-sample testing: learning kernels for testing with limited data"
@@ -92,8 +110,9 @@ CHWIALKOWSKI_2015 = "Chwialkowski, Ramdas, Sejdinovic, Gretton (2015), Fast two-
 BIGGS_2023 = "Biggs, Schrab, Gretton (2023), MMD-FUSE: learning and combining kernels for two-sample testing"
 LOPEZ_2017 = "Lopez-Paz, Oquab (2017), Revisiting classifier two-sample tests"
 CHENG_2019 = "Cheng, Cloninger (2019), Classification logit two-sample testing by neural networks"
-KUEBLER_2022 = "Kübler, Stimper, Buchholz, Muandet, Schölkopf (2022), A witness two-sample test; with a learned prior"
-OURS = "this project: features from multi-task classification, weighted by how tasks have differed before"
+OURS = "this project: discriminant directions of related tasks in random Fourier features (docs/learned_features.md)"
+OURS_WITNESS = f"{OURS}, after Kübler, Stimper, Buchholz, Muandet, Schölkopf (2022), A witness two-sample test"
+OURS_FUSE = f"{OURS}, beside the kernels of Biggs, Schrab, Gretton (2023), MMD-FUSE"
 KUEBLER_2020 = "Kübler, Jitkrittum, Schölkopf, Muandet (2020), Learning kernel tests without data splitting"
 
 
@@ -104,8 +123,10 @@ METHODS: Registry[Method] = Registry(
         for method in (
             Method(
                 "MMD-M",
-                "Gaussian kernel with the median heuristic; nothing is learned, so every row is tested.",
+                "Gaussian kernel with the median heuristic. Nothing is learned, so every row is tested.",
+                "k(x,y) = exp(−‖x−y‖²/σ²), σ² = median ‖z_i−z_j‖²",
                 GRETTON_2012,
+                "no history",
                 exact=True,
                 needs_split=False,
                 fit=fit_median,
@@ -113,8 +134,10 @@ METHODS: Registry[Method] = Registry(
             ),
             Method(
                 "MMD-FUSE",
-                "Ten Gaussian and ten Laplace kernels, fused into one statistic; nothing is split off.",
+                "Ten Gaussian and ten Laplace kernels, combined in one statistic. Nothing is split off.",
+                "(1/λ)·log Σ_k π_k exp(λ·MMD²_k/√N_k)",
                 BIGGS_2023,
+                "no history",
                 exact=True,
                 needs_split=False,
                 only_recommended=True,
@@ -125,7 +148,9 @@ METHODS: Registry[Method] = Registry(
             Method(
                 "MMD-O",
                 "Gaussian kernel whose width is learned on the training rows.",
+                "k(x,y) = exp(−‖x−y‖²/σ²), σ maximises Ĵ_λ",
                 SUTHERLAND_2017,
+                "no history",
                 exact=True,
                 needs_split=True,
                 fit=fit_gaussian,
@@ -134,7 +159,9 @@ METHODS: Registry[Method] = Registry(
             Method(
                 "MMD-D",
                 "Deep kernel learned on the training rows.",
+                "k_ω(x,y) = [(1−ε)·exp(−‖φ(x)−φ(y)‖²/σ_φ²) + ε]·exp(−‖x−y‖²/σ_q²), ω maximises Ĵ_λ",
                 LIU_2020,
+                "no history",
                 exact=True,
                 needs_split=True,
                 fit=fit_deep,
@@ -142,8 +169,10 @@ METHODS: Registry[Method] = Registry(
             ),
             Method(
                 "C2ST-S",
-                "A classifier is trained; the test compares how often it says “P” (an MMD with a sign kernel).",
+                "Trains a classifier and compares how often it says “P” (an MMD with a sign kernel).",
+                "|mean 1[f(x)>0] − mean 1[f(y)>0]|",
                 LOPEZ_2017,
+                "no history",
                 exact=True,
                 needs_split=True,
                 fit=fit_classifier,
@@ -151,8 +180,10 @@ METHODS: Registry[Method] = Registry(
             ),
             Method(
                 "C2ST-L",
-                "A classifier is trained; the test compares its mean probability of “P” (an MMD with a linear kernel).",
+                "Trains a classifier and compares its mean probability of “P” (an MMD with a linear kernel).",
+                "|mean p(x) − mean p(y)|",
                 CHENG_2019,
+                "no history",
                 exact=True,
                 needs_split=True,
                 fit=fit_classifier,
@@ -161,7 +192,9 @@ METHODS: Registry[Method] = Registry(
             Method(
                 "ME",
                 "Gaussian bumps at five learned places; asymptotic p-value.",
+                "n·WᵀΣ⁻¹W, W_j = mean k(x,v_j) − mean k(y,v_j)",
                 JITKRITTUM_2016,
+                "no history",
                 exact=False,
                 needs_split=True,
                 min_test_rows=7,
@@ -171,7 +204,9 @@ METHODS: Registry[Method] = Registry(
             Method(
                 "SCF",
                 "Smoothed characteristic functions at five learned frequencies; asymptotic p-value.",
+                "n·WᵀΣ⁻¹W, W the differences of smoothed sines and cosines",
                 CHWIALKOWSKI_2015,
+                "no history",
                 exact=False,
                 needs_split=True,
                 min_test_rows=12,
@@ -180,8 +215,10 @@ METHODS: Registry[Method] = Registry(
             ),
             Method(
                 "Meta-Witness",
-                "The kernel of the differences seen in the meta-tasks; nothing is split off.",
+                "The inner product of learned features, each weighted by how far related tasks differ in it.",
+                "k(x,y) = 0.95·Σ_q w_q ψ_q(x)ψ_q(y) + 0.05·Gaussian",
                 OURS,
+                "ours",
                 exact=True,
                 needs_split=False,
                 needs_meta=True,
@@ -192,8 +229,10 @@ METHODS: Registry[Method] = Registry(
             ),
             Method(
                 "Meta-WiTS",
-                "Training rows tell the direction and sign of the difference, with the meta-tasks as prior.",
-                KUEBLER_2022,
+                "Training rows tell direction and sign of the difference in learned features, with a prior.",
+                "log[π·e^a + (1−π)·e^(−a)], a ∝ mean wᵀψ(x) − mean wᵀψ(y)",
+                OURS_WITNESS,
+                "ours",
                 exact=True,
                 needs_split=True,
                 needs_meta=True,
@@ -205,8 +244,10 @@ METHODS: Registry[Method] = Registry(
             ),
             Method(
                 "Meta-FUSE",
-                "The meta-tasks' kernels and generic ones, fused: for when nobody knows how related the tasks are.",
-                OURS,
+                "Combines learned features with generic kernels: the safe choice when relatedness is uncertain.",
+                "harmonic mean of the families' p-values, permuted",
+                OURS_FUSE,
+                "ours",
                 exact=True,
                 needs_split=False,
                 needs_meta=True,
@@ -217,9 +258,26 @@ METHODS: Registry[Method] = Registry(
                 statistics=fuse_by_rank,
             ),
             Method(
+                "Feature-MKL",
+                "A mixture of kernels on learned features and Gaussian kernels, weighted on the training rows.",
+                "k(x,y) = Σ_i β_i·(A_iψ(x))ᵀ(A_iψ(y)) + Σ_j β_j·Gaussian_j",
+                OURS,
+                "ours",
+                exact=True,
+                needs_split=True,
+                needs_meta=True,
+                kernels_at_once=2,
+                only_recommended=True,
+                learn=learn_feature_mixture,
+                adapt=fit_feature_mixture,
+                statistics=mmd2,
+            ),
+            Method(
                 "AGT-KL",
-                "One deep kernel for all meta-tasks together, then adapted to the target.",
+                "One deep kernel for all related tasks together, then adapted to the target.",
+                "k_ω(x,y) = [(1−ε)·exp(−‖φ(x)−φ(y)‖²/σ_φ²) + ε]·exp(−‖x−y‖²/σ_q²), ω maximises mean_i Ĵ_λ(task i)",
                 LIU_2021,
+                "paper",
                 exact=True,
                 needs_split=True,
                 needs_meta=True,
@@ -229,8 +287,10 @@ METHODS: Registry[Method] = Registry(
             ),
             Method(
                 "Meta-KL",
-                "A deep kernel that adapts to the target in a few steps.",
+                "A deep kernel that was taught to adapt to a task in a few steps (Algorithms 1 and 2).",
+                "k_ω(x,y) = [(1−ε)·exp(−‖φ(x)−φ(y)‖²/σ_φ²) + ε]·exp(−‖x−y‖²/σ_q²), ω = θ + η Σ_t ∇Ĵ_λ(ω_t)",
                 LIU_2021,
+                "paper",
                 exact=True,
                 needs_split=True,
                 needs_meta=True,
@@ -240,81 +300,95 @@ METHODS: Registry[Method] = Registry(
             ),
             Method(
                 "Meta-MKL",
-                "A learned mixture of the meta-tasks' kernels.",
+                "A mixture of the related tasks' deep kernels, weighted on the training rows (Algorithm 3).",
+                "k = Σ_i β_i·k_ωi, β ≥ 0 maximises Ĵ_λ, ω_i from Meta-KL's start",
                 LIU_2021,
+                "paper",
                 exact=True,
                 needs_split=True,
                 needs_meta=True,
                 kernels_at_once=2,
-                learn=learn_meta_mixture,
+                learn=learn_meta_kl,
                 adapt=fit_mixture,
                 statistics=mmd2,
             ),
             Method(
                 "Meta-MKL-A",
-                "The uniform mixture of the meta-tasks' kernels; nothing is split off.",
+                "The uniform mixture of the related tasks' deep kernels. Nothing is split off.",
+                "k = Σ_i k_ωi/K, ω_i from Meta-KL's start",
                 LIU_2021,
+                "paper",
                 exact=True,
                 needs_split=False,
                 needs_meta=True,
                 kernels_at_once=2,
-                learn=learn_meta_mixture,
+                learn=learn_meta_kl,
                 adapt=uniform_mixture,
                 statistics=mmd2,
             ),
             Method(
                 "Meta-Best1",
-                "The one of the meta-tasks' kernels that has the largest Ĵ on the training rows.",
+                "The one of the related tasks' deep kernels that has the largest Ĵ on the training rows.",
+                "k = k_ωi, i = argmax Ĵ_λ(k_ωi), ω_i from Meta-KL's start",
                 LIU_2021,
+                "paper",
                 exact=True,
                 needs_split=True,
                 needs_meta=True,
                 kernels_at_once=2,
-                learn=learn_meta_mixture,
+                learn=learn_meta_kl,
                 adapt=fit_best,
                 statistics=mmd2,
             ),
             Method(
                 "AGT-MKL",
-                "A learned mixture of kernels that start from AGT-KL.",
+                "A mixture of deep kernels that start from AGT-KL, weighted on the training rows.",
+                "k = Σ_i β_i·k_ωi, β ≥ 0 maximises Ĵ_λ, ω_i from AGT-KL's starts",
                 LIU_2021,
+                "paper",
                 exact=True,
                 needs_split=True,
                 needs_meta=True,
                 kernels_at_once=2,
-                learn=learn_agt_mixture,
+                learn=learn_agt_mkl,
                 adapt=fit_mixture,
                 statistics=mmd2,
             ),
             Method(
                 "AGT-MKL-A",
-                "The uniform mixture of kernels that start from AGT-KL; nothing is split off.",
+                "The uniform mixture of deep kernels that start from AGT-KL. Nothing is split off.",
+                "k = Σ_i k_ωi/K, ω_i from AGT-KL's starts",
                 LIU_2021,
+                "paper",
                 exact=True,
                 needs_split=False,
                 needs_meta=True,
                 kernels_at_once=2,
-                learn=learn_agt_mixture,
+                learn=learn_agt_mkl,
                 adapt=uniform_mixture,
                 statistics=mmd2,
             ),
             Method(
                 "Meta-MKL-SI",
-                "The weights of the mixture are learned on the tested rows, and selective inference accounts for it.",
-                KUEBLER_2020,
+                "Weights the related tasks' deep kernels on the tested rows; selective inference accounts for it.",
+                "βᵀτ/√(βᵀΣβ), τ the linear-time MMD²s of k_ωi, ω_i from Meta-KL's start",
+                f"{LIU_2021}; after {KUEBLER_2020}",
+                "paper",
                 exact=False,
                 needs_split=False,
                 needs_meta=True,
                 kernels_at_once=2,
                 min_test_rows=60,  # with 12 it rejects up to 11 % of true null hypotheses, with 30 up to 8 %
-                learn=learn_meta_mixture,
+                learn=learn_meta_kl,
                 adapt=base_kernels,
                 asymptotic=selective_test,
             ),
             Method(
                 "MMD-D w/ AC",
-                "MMD-D whose training rows of P (called x) include the meta-tasks' rows, without their labels.",
+                "MMD-D whose training rows of P (called x) include the related tasks' rows, without their labels.",
+                "k_ω(x,y) = [(1−ε)·exp(−‖φ(x)−φ(y)‖²/σ_φ²) + ε]·exp(−‖x−y‖²/σ_q²), ω maximises Ĵ_λ",
                 LIU_2021,
+                "paper",
                 exact=True,
                 needs_split=True,
                 needs_meta=True,
@@ -330,5 +404,5 @@ METHODS: Registry[Method] = Registry(
 
 def check_preset(method: Method, preset: Preset) -> None:
     """The presets that follow the paper have the paper's methods only."""
-    if method.only_recommended and preset.warm_start is None:
+    if method.only_recommended and preset.features is None:
         raise ValueError(f"{method.name} is not part of the preset {preset.name!r}. Choose the preset 'recommended'.")

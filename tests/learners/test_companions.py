@@ -32,4 +32,4 @@ def test_the_kernel_of_meta_witness_has_finite_rank(learner):
     gram = kernel(rows[:, None], rows[:, None]).double().squeeze()
     values = torch.linalg.eigvalsh(gram)
     assert gram.shape == (400, 400)
-    assert (values > 1e-6 * values[-1]).sum() <= 2 * FREQUENCIES + preset.warm_start.leading + 1
+    assert (values > 1e-6 * values[-1]).sum() <= 2 * FREQUENCIES + preset.features.leading + 1

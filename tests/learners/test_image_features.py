@@ -24,7 +24,7 @@ from m2st_core.types import TwoSample
 
 SHAPE = (1, 8, 8)
 PRESET = PRESETS["recommended"].on(SHAPE)
-WARM = replace(PRESET.warm_start, training=ImageTraining(epochs=12))
+WARM = replace(PRESET.features, training=ImageTraining(epochs=12))
 
 
 def pairs(classes=4, count=20):
@@ -51,7 +51,7 @@ def test_an_image_teaches_the_network_or_is_fresh_in_all_tasks_alike():
 
 def test_rows_that_are_no_images_are_all_fresh():
     meta = as_meta_sample([(pair.x, pair.y) for pair in pairs().values()])
-    assert part_images(meta, PRESETS["recommended"].warm_start, [Streams(0)]).fresh is meta
+    assert part_images(meta, PRESETS["recommended"].features, [Streams(0)]).fresh is meta
 
 
 def test_too_few_images_are_refused_in_one_sentence():

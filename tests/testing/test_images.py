@@ -52,7 +52,7 @@ QUICK = {
         images=replace(
             PRESETS["recommended"].images,
             mmd_d=Ascent(steps=2, learning_rate=1e-3, regularisation=1e-3),
-            warm_start=replace(PRESETS["recommended"].images.warm_start, training=ImageTraining(epochs=1)),
+            warm_start=replace(PRESETS["recommended"].images.features, training=ImageTraining(epochs=1)),
         ),
     ),
     "paper": replace(
@@ -199,5 +199,5 @@ def test_every_preset_has_a_network_for_images():
         adapted = preset.on(SHAPE)
         assert adapted.network.convolutions.shape == SHAPE
         assert preset.on(None) is preset
-        assert (adapted.warm_start is None) == (preset.warm_start is None)
+        assert (adapted.features is None) == (preset.features is None)
         assert replace(adapted, network=preset.network) != preset

@@ -1,4 +1,4 @@
-"""The warm start: features in which the rows of P and Q differ, learned from many related tasks at once.
+"""Learned features: those in which the rows of P and Q differ, learned from many related tasks at once.
 
 Ĵ from a hundred rows is mostly noise. A linear discriminant's direction is not: in random Fourier features of the rows,
 which are smooth functions of them, each task has a discriminant in closed form, its head. Their common directions are
@@ -17,7 +17,7 @@ from m2st_core.kernels.gaussian import median_squared_distance
 from m2st_core.learners.alignment import align, better, finish
 from m2st_core.learners.image_features import fit_image_features
 from m2st_core.learners.meta_features import FourierFeatures, MetaFeatures
-from m2st_core.presets import WarmStart
+from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import Progress
@@ -27,7 +27,7 @@ MEDIAN_ROWS = 500
 
 @torch.no_grad()
 def fit_features(
-    meta: MetaSample, settings: WarmStart, streams: Sequence[Streams], progress: Progress | None = None
+    meta: MetaSample, settings: FeatureLearning, streams: Sequence[Streams], progress: Progress | None = None
 ) -> tuple[MetaFeatures, dict[str, float]]:
     """ψ of the meta-tasks, and what tasks left out decided.
 

@@ -11,8 +11,8 @@ from m2st_core.kernels.features import Units
 from m2st_core.learners.alignment import differences
 from m2st_core.learners.meta_features import FourierFeatures, evidence_related, view_target
 from m2st_core.learners.prior import LEAST, PRICE, SHARED_PRICE, Differences, judge, leading_directions, task_folds
-from m2st_core.learners.warm_start import fit_features
-from m2st_core.presets import WarmStart
+from m2st_core.learners.features import fit_features
+from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.tasks.meta import as_meta_sample, related_tasks, stack_repeats
 from m2st_core.types import TwoSample
@@ -160,10 +160,10 @@ def test_every_task_is_left_out_once():
 def test_repeats_in_a_batch_learn_as_if_alone():
     sets = [list(m2st.hdgm_meta_tasks(n_tasks=6, rows=20, seed=seed).values()) for seed in (1, 2)]
     names = tuple("abcdef")
-    together, _ = fit_features(stack_repeats(sets, names), WarmStart(), [Streams(7), Streams(8)])
+    together, _ = fit_features(stack_repeats(sets, names), FeatureLearning(), [Streams(7), Streams(8)])
     x = rows(2, 5, 2)
     for repeat, pairs in enumerate(sets):
-        alone, _ = fit_features(stack_repeats([pairs], names), WarmStart(), [Streams(7 + repeat)])
+        alone, _ = fit_features(stack_repeats([pairs], names), FeatureLearning(), [Streams(7 + repeat)])
         assert torch.allclose(together.prior[repeat], alone.prior[0], rtol=1e-3)
         difference = together(x)[repeat].abs() - alone(x[repeat : repeat + 1])[0].abs()
         assert difference.abs().max() < 1e-2  # float32 sums, whitened
@@ -172,7 +172,7 @@ def test_repeats_in_a_batch_learn_as_if_alone():
 @pytest.mark.parametrize(("task", "narrow"), [("blobs", True), ("mean_shift", False)])
 def test_narrow_features_are_taken_only_where_they_pay(task, narrow):
     meta = as_meta_sample(related_tasks(m2st.make_task(task), n_tasks=20, rows=150, closeness=0.2, seed=3))
-    _, choices = fit_features(meta, WarmStart(), [Streams(0)])
+    _, choices = fit_features(meta, FeatureLearning(), [Streams(0)])
     assert (choices["width of the features, times the median"] < 1) is narrow
 
 
@@ -180,7 +180,7 @@ def test_narrow_features_are_taken_only_where_they_pay(task, narrow):
 def test_swapped_tasks_are_recognised(same_order):
     pairs = list(related_tasks(m2st.make_task("mean_shift", shift=1.0), n_tasks=20, rows=50, seed=3).values())
     pairs = [pair if same_order or index % 2 else pair.swapped() for index, pair in enumerate(pairs)]
-    features, choices = fit_features(as_meta_sample(pairs), WarmStart(), [Streams(0)])
+    features, choices = fit_features(as_meta_sample(pairs), FeatureLearning(), [Streams(0)])
     assert choices["a direction shared by all tasks leads"] == same_order
     assert choices["evidence for the directions, in nats"] > 20 and features.prior[0, -1] > 0.1
 

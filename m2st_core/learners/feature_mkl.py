@@ -1,0 +1,172 @@
+"""Feature-MKL: a mixture of kernels on learned features, one for all tasks and one for each of a few, and Gaussians.
+
+The weights β come from the target's training rows and from what the tasks taught.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from m2st_core.kernels import ComposedKernel, LinearKernel
+from m2st_core.learners.ascent import part_of
+from m2st_core.learners.bank import Family, KernelBank
+from m2st_core.learners.companions import generic_families
+from m2st_core.learners.features import fit_features
+from m2st_core.learners.image_features import part_images
+from m2st_core.learners.knowledge import Knowledge
+from m2st_core.learners.meta_features import (
+    evidence_related,
+    prior_weights,
+    shrunk_heads,
+    view_target,
+)
+from m2st_core.learners.mixtures import Adapted, explained, paired_rows
+from m2st_core.learners.weights import KernelTerms, kernel_terms, solve_weights
+from m2st_core.presets import Preset
+from m2st_core.rng import Streams
+from m2st_core.tasks.meta import MetaSample
+from m2st_core.types import Progress, TwoSample
+
+AGGREGATE = "all tasks"
+LEAST_SHARE = 0.2  # of the aggregate, among the meta-tasks' kernels
+TASK_THRESHOLD = 2.0  # null deviations that a single task's MMD² must exceed: the aggregate has their common part
+JUDGES = 500  # tasks that choose λ
+JUDGED_WITH = 1e-3  # λ of the ratio of means by which they judge
+RELATED_ODDS = 2.0  # that a target is like its meta-tasks, before any of its rows is seen
+
+
+def learn_feature_mixture(
+    meta: MetaSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> Knowledge:
+    """Features ψ, the kernel of all tasks Σ_q w_q ψ_q(x)ψ_q(y), that of each of a few tasks, and λ of β."""
+    assert preset.features is not None
+    features, choices = fit_features(meta, preset.features, streams, part_of(progress, 0, 0.9))
+    fresh = part_images(meta, preset.features, streams).fresh
+    count = min(preset.features.mixed_tasks, len(meta.names))
+    orders = [torch.randperm(len(meta.names), generator=stream.torch("base tasks"))[:count] for stream in streams]
+    which = torch.stack(orders).to(meta.rows.device)  # R x K
+    heads = shrunk_heads(features, fresh).take_along_dim(which[..., None], dim=1)  # R x K x Q
+    rows = int(meta.sizes.double().mean())
+    matrix = torch.diag_embed(prior_weights(features, rows).sqrt())[:, None]  # R x 1 x Q x Q
+    padded = torch.zeros_like(matrix).repeat(1, count, 1, 1)
+    padded[..., 0] = heads
+    known = Knowledge(
+        features=features,
+        base=LinearKernel(torch.cat([matrix, padded], dim=1)).requires_grad_(False),
+        base_names=(AGGREGATE, *(meta.names[int(task)] for task in which[0])),
+        choices=choices,
+    )
+    return choose_regularisation(known, meta, preset, streams)
+
+
+def feature_bank(known: Knowledge, pooled: Tensor, streams: Sequence[Streams]) -> KernelBank:
+    """The features' kernels, batch (R, K), and generic ones for pooled rows (R, N, d)."""
+    assert known.base is not None and known.features is not None
+    names = known.base_names
+    own = Family(ComposedKernel(known.features, known.base), names, 0.5 / len(names))
+    return KernelBank((own, *generic_families(known.features, pooled, 0.5, streams)))
+
+
+def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float) -> Tensor:
+    """β of each run: (R, k).
+
+    Kernels are measured in null deviations, a single task's must exceed a threshold to join, λ is relative to the mean
+    variance, and the aggregate, which needs no adaptation, keeps a fifth: a training sample that happens not to show
+    the difference does not undo what the meta-tasks taught.
+    """
+    known = torch.tensor([name == AGGREGATE for name in names], device=terms.eta.device)
+    scaled = terms.in_null_deviations()
+    effect = scaled.eta - TASK_THRESHOLD * ~known
+    ridge = regularisation * scaled.sigma.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
+    weights = solve_weights(effect, scaled.sigma, ridge.cpu())
+    others = weights.where(~known & (effect > 0), 0.0)
+    most = others.sum(dim=-1, keepdim=True).clamp(min=1 - LEAST_SHARE)  # of 1: the others may take 1 − LEAST_SHARE
+    others = others * (1 - LEAST_SHARE) / most
+    aggregate = 1 - others.sum(dim=-1, keepdim=True)
+    weights = torch.where(known, aggregate, others) / terms.null_deviation
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def aggregate_alone(names: Sequence[str]) -> Tensor:
+    """β of the aggregate and nothing else, which needs no training rows: (k,)."""
+    return torch.tensor([float(name == AGGREGATE) for name in names])
+
+
+def with_generic(meta_weights: Tensor, terms: KernelTerms, related: Tensor) -> tuple[Tensor, Tensor]:
+    """β of the meta kernels, which are first in ``terms``, and the generic ones (R, k); and the former's share (R,).
+
+    The training rows speak for the meta-tasks with odds RELATED_ODDS·exp(``related``), and for each generic kernel
+    with exp(z)/3, z its MMD² in null deviations: where they show a difference unlike those seen before, or none where
+    the meta-tasks promise a large one, the generic kernels take over. Shares are of null deviations.
+    """
+    count = meta_weights.shape[-1]
+    z = terms.eta[:, count:] / terms.null_deviation[:, count:]
+    evidence = torch.cat([related[:, None] + math.log(RELATED_ODDS), z - math.log(z.shape[-1])], dim=-1)
+    shares = evidence.softmax(dim=-1)
+    deviation = (meta_weights * terms.null_deviation[:, :count]).sum(dim=-1, keepdim=True)
+    meta = shares[:, :1] * meta_weights / deviation
+    weights = torch.cat([meta, shares[:, 1:] / terms.null_deviation[:, count:]], dim=-1)
+    weights = weights / weights.sum(dim=-1, keepdim=True)
+    finite = weights.isfinite().all(dim=-1)  # otherwise numbers overflowed: all weigh the same
+    weights = weights.where(finite[:, None], 1 / weights.shape[-1])
+    return weights, shares[:, 0].where(finite, count / weights.shape[-1])
+
+
+def fit_feature_mixture(
+    known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> Adapted:
+    """β on the training rows (R, n, d), (R, m, d), and the odds that they are like the meta-tasks."""
+    assert known.features is not None
+    bank = feature_bank(known, train.pooled, streams)
+    terms = kernel_terms(bank, paired_rows(train, streams))
+    count = len(known.base_names)
+    if known.choices["β is learned"]:
+        weights = find_weights(terms.first(count), known.base_names, known.choices["λ of β"])
+    else:
+        weights = aggregate_alone(known.base_names).to(terms.eta).expand(len(terms.eta), -1)
+    related = evidence_related(known.features, view_target(known.features, train))
+    weights, share = with_generic(weights, terms, related)
+    adapted = explained(bank, weights, terms, known)
+    for entry, value, part in zip(adapted.diagnostics, related.tolist(), share.tolist(), strict=True):
+        entry |= {"evidence that the target is related, in nats": value, "share of the meta-tasks' kernels": part}
+    return adapted
+
+
+def choose_regularisation(known: Knowledge, meta: MetaSample, preset: Preset, streams: Sequence[Streams]) -> Knowledge:
+    """λ of β: the one whose mixtures, learned on the tasks' training rows, do best on their held-out rows.
+
+    The score is the ratio of means, mean MMD²/√(mean σ̂²), over at most 500 tasks, each a target of its own. If the
+    aggregate alone does better than any, β is not learned.
+    """
+    assert preset.features is not None and known.features is not None and known.base is not None
+    candidates = preset.features.regularisations
+    meta = part_images(meta, preset.features, streams).fresh
+    kept, aside = known.features.view(meta, preset.features, streams)
+    orders = [torch.randperm(len(meta.names), generator=stream.torch("tasks that choose λ")) for stream in streams]
+    which = torch.stack(orders)[:, :JUDGES].sort(dim=1).values.to(meta.rows.device)
+    generators = [stream.torch("choice of λ") for stream in streams]
+    learning, _ = kept.draw_pairs(which, 1.0, generators)
+    _, judging = aside.draw_pairs(which, 0.0, generators)
+    bank = KernelBank((Family(known.base, known.base_names, 1 / len(known.base_names)),))
+    seen, fresh = (kernel_terms(bank, rows) for rows in (learning, judging))
+    complete = judging.inside.sum(dim=-1) > 1
+    if not bool(complete.any()):  # too few rows to judge by
+        known.choices |= {"λ of β": candidates[0], "β is learned": 0.0}
+        return known
+
+    def score(weights: Tensor) -> float:
+        effect = (fresh.eta * weights).sum(dim=-1)[complete]
+        variance = torch.einsum("tk,tkl,tl->t", weights, fresh.sigma, weights)[complete]
+        return float(effect.mean() / (variance.mean() + JUDGED_WITH).sqrt())
+
+    scores = {value: score(find_weights(seen, bank.names, value)) for value in candidates}
+    alone = score(aggregate_alone(bank.names).to(seen.eta).expand_as(seen.eta))
+    best = max(scores, key=lambda value: scores[value])
+    known.choices |= {"λ of β": best, "β is learned": float(scores[best] > alone)}
+    known.choices |= {f"held-out criterion, λ={value:g}": score for value, score in scores.items()}
+    known.choices["held-out criterion, no adaptation"] = alone
+    return known
