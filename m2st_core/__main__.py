@@ -90,7 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
     paper = commands.add_parser("paper", help="run a table or figure of the paper")
     paper.add_argument("experiment", help=f"one of {', '.join(PAPER)}")
     paper.add_argument("--scale", choices=("quick", "full"), default="quick", help="the paper's scale is full")
-    paper.add_argument("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
+    paper.add_argument("--preset", default="paper", help=f"one of {', '.join(PRESETS)} (default paper)")
     runs = commands.add_parser("runs", help="what was computed before")
     runs.add_argument("action", nargs="?", default="list", choices=("list", "show", "resume", "delete", "export"))
     runs.add_argument("run", nargs="?", help="the id of a run, or its start")
