@@ -19,7 +19,6 @@ from m2st_core.kernels import (
     MixtureKernel,
     gaussian_frequencies,
 )
-from m2st_core.learners.ascent import draw_rows
 from m2st_core.learners.bank import GENERIC, Family, KernelBank, generic_family
 from m2st_core.learners.kernels import MEDIAN_ROWS, median_width
 from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, NetworkView
@@ -77,7 +76,8 @@ def _gaussian_at_frequencies(pooled: Tensor, streams: Sequence[Streams]) -> Kern
 def _null_deviations(kernels: Sequence[Kernel], pooled: Tensor, streams: Sequence[Streams]) -> Tensor:
     """How much each kernel's MMD² varies between random halves of the pooled rows, blind to labels: (R, k)."""
     half = min(pooled.shape[-2], MEDIAN_ROWS) // 2
-    rows = draw_rows(pooled, 2 * half, [stream.torch("null deviations") for stream in streams])
-    x, y = rows.split(half, dim=-2)
+    orders = [torch.randperm(pooled.shape[-2], generator=stream.torch("null deviations")) for stream in streams]
+    chosen = torch.stack(orders)[:, : 2 * half, None].to(pooled.device)  # x stands before y: never take them in order
+    x, y = pooled.take_along_dim(chosen, dim=-2).split(half, dim=-2)
     bank = KernelBank(tuple(Family(kernel, ("",), 1.0) for kernel in kernels))
     return kernel_terms(bank, PairedRows(x, y, torch.ones_like(x[..., 0]))).null_deviation
