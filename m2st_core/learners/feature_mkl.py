@@ -42,7 +42,7 @@ RELATED_ODDS = 2.0  # that a target is like its meta-tasks, before any of its ro
 def learn_feature_mixture(
     meta: MetaSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
-    """Features ψ, the kernel of all tasks Σ_q w_q ψ_q(x)ψ_q(y), that of each of a few tasks, and λ of β."""
+    """Features ψ, the kernel of all tasks Σ_q w_q ψ_q(x)ψ_q(y)/Σ_q w_q, that of each of a few tasks, and λ of β."""
     assert preset.features is not None
     features, choices = fit_features(meta, preset.features, streams, part_of(progress, 0, 0.9))
     fresh = part_images(meta, preset.features, streams).fresh

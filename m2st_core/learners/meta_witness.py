@@ -38,7 +38,7 @@ def witness_kernel(
     streams: Sequence[Streams],
     progress: Progress | None = None,
 ) -> Kernel:
-    """Meta-Witness: the aggregate kernel Σ_q w_q ψ_q(x)ψ_q(y) with a little Gaussian, from pooled rows (R, N, d)."""
+    """Meta-Witness: the aggregate kernel Σ_q w_q ψ_q(x)ψ_q(y)/Σ_q w_q with a little Gaussian, from pooled rows (R, N, d)."""
     features = _features(known)
     return beside_generic(features, _aggregate(features, pooled), pooled, streams)
 
@@ -49,7 +49,7 @@ def _features(known: Knowledge) -> MetaFeatures:
 
 
 def _aggregate(features: MetaFeatures, pooled: Tensor) -> Kernel:
-    """Σ_q w_q ψ_q(x)ψ_q(y) of the features: batch (R, 1)."""
+    """Σ_q w_q ψ_q(x)ψ_q(y)/Σ_q w_q of the features: batch (R, 1)."""
     return LinearKernel(torch.diag_embed(prior_weights(features, pooled.shape[-2]).sqrt())[:, None])
 
 

@@ -112,7 +112,7 @@ LOPEZ_2017 = "Lopez-Paz, Oquab (2017), Revisiting classifier two-sample tests"
 CHENG_2019 = "Cheng, Cloninger (2019), Classification logit two-sample testing by neural networks"
 OURS = "this project: discriminant directions of related tasks in random Fourier features (docs/learned_features.md)"
 OURS_WITNESS = f"{OURS}, after Kübler, Stimper, Buchholz, Muandet, Schölkopf (2022), A witness two-sample test"
-OURS_FUSE = f"{OURS}, beside the kernels of Biggs, Schrab, Gretton (2023), MMD-FUSE"
+OURS_FUSE = f"{OURS}, fused with generic kernels as Biggs, Schrab, Gretton (2023) fuse theirs"
 KUEBLER_2020 = "Kübler, Jitkrittum, Schölkopf, Muandet (2020), Learning kernel tests without data splitting"
 
 
@@ -216,7 +216,7 @@ METHODS: Registry[Method] = Registry(
             Method(
                 "Meta-Witness",
                 "The inner product of learned features, each weighted by how far related tasks differ in it.",
-                "k(x,y) = 0.95·Σ_q w_q ψ_q(x)ψ_q(y) + 0.05·Gaussian",
+                "k(x,y) = 0.95·Σ_q w_q ψ_q(x)ψ_q(y)/Σ_q w_q + 0.05·Gaussian",
                 OURS,
                 "ours",
                 exact=True,
