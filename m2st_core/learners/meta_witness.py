@@ -38,7 +38,7 @@ def witness_kernel(
     streams: Sequence[Streams],
     progress: Progress | None = None,
 ) -> Kernel:
-    """Meta-Witness: the aggregate kernel Σ_q w_q ψ_q(x)ψ_q(y)/Σ_q w_q with a little Gaussian, from pooled rows (R, N, d)."""
+    """Meta-Witness: the aggregate kernel with a little Gaussian, whose width comes from pooled rows (R, N, d)."""
     features = _features(known)
     return beside_generic(features, _aggregate(features, pooled), pooled, streams)
 
