@@ -34,6 +34,19 @@ class Convolutions:
 
 
 @dataclass(frozen=True)
+class Pretraining:
+    """First weights of a deep kernel of rows: φ learns to classify the tasks' rows, one linear head per task."""
+
+    steps: int = 300
+    tasks_per_step: int = 20
+    learning_rate: float = 0.02  # Adam, down to 0 by half a cosine
+    weight_decay: float = 1e-3  # of the heads
+    feature_width: float = 4.0  # σ_φ² at the start, times the median heuristic
+    input_width: float = 5.0  # σ_q² likewise
+    mixing: float = 0.05  # ε
+
+
+@dataclass(frozen=True)
 class Network:
     """φ: Linear d→H→H→H→3d with softplus between; H=None means 3d, the paper's text. Of images: convolutions."""
 
@@ -41,6 +54,7 @@ class Network:
     convolutions: Convolutions | None = None
     standardise: bool = False  # scale the inputs by the training rows' mean and standard deviation
     kaiming: bool = False  # first weights normal with variance 2/fan_in, no biases
+    pretraining: Pretraining | None = None  # of Meta-KL's and AGT-KL's start, where rows are not images
     as_published: bool = False  # σ_q²=0.3u, σ_φ²=0.02u, ε=(1e−8u)² at the start, u uniform; steps act on σ and √ε
 
 
@@ -124,7 +138,7 @@ class Adaptation:
     """What happens to Meta-KL's and AGT-KL's kernel on the target's training rows."""
 
     optimiser: Literal["gradient", "Adam"]
-    steps: tuple[int, ...]  # more than one: held-out tasks choose
+    steps: tuple[int, ...]  # more than one: held-out tasks choose, and more steps must clearly gain
     learning_rate: float
     row_share: float = 1.0  # of the rows, drawn anew each step
 
@@ -249,24 +263,25 @@ RECOMMENDED = Preset(
     network=Network(standardise=True),
     classifier=Classifier(epochs=200, learning_rate=0.01, weight_decay=1e-4),
     embedding=Embedding(steps=100),
-    meta_network=Network(standardise=True),
+    meta_network=Network(hidden=30, standardise=True, pretraining=Pretraining()),
     meta_kl=MetaAscent(
-        outer_steps=400,
-        outer_rate=0.01,
+        outer_steps=50,
+        outer_rate=0.002,
         tasks_per_step=20,
         inner_steps=1,
-        inner_rate=0.8,
+        inner_rate=0.1,
         regularisation=1e-2,
         starts=5,
         ratio_of_means=True,
+        support_share=0.25,
         held_out_tasks=0.2,
     ),
-    adaptation=Adaptation("gradient", steps=(0, 2, 10), learning_rate=0.8),
+    adaptation=Adaptation("gradient", steps=(0, 1, 5), learning_rate=0.1),
     base_kernels=BaseKernels(
-        tasks=10,
-        ascent=Ascent(steps=0, learning_rate=0.01, regularisation=1e-2),
+        tasks=5,
+        ascent=Ascent(steps=5, learning_rate=0.001, regularisation=1e-2),
         ridge=0.0,
-        relative_ridge=1.0,
+        relative_ridge=10.0,
         agt_starts=5,
     ),
     images=Images(

@@ -8,12 +8,20 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from m2st_core.kernels import DeepKernel, RootDeepKernel
+from m2st_core.kernels import MLP, DeepKernel, RootDeepKernel
 from m2st_core.learners.ascent import Course, part_of
-from m2st_core.learners.kernels import maximise_criterion, start_deep
+from m2st_core.learners.kernels import maximise_criterion
 from m2st_core.learners.knowledge import Knowledge
-from m2st_core.learners.meta_kl import adaptation_scores, copy_with, fit_meta_kernel, hold_out_tasks, reshape_runs
+from m2st_core.learners.meta_kl import (
+    CLEARLY,
+    adaptation_scores,
+    copy_with,
+    fit_meta_kernel,
+    hold_out_tasks,
+    reshape_runs,
+)
 from m2st_core.learners.network import make_network, published_widths
+from m2st_core.learners.pretraining import pretrained_kernel
 from m2st_core.presets import MetaAscent, Preset
 from m2st_core.rng import Streams
 from m2st_core.tasks.meta import MetaSample
@@ -66,15 +74,9 @@ def _learn(
     many = streams if starts == 1 else [stream.child(f"start {k}") for stream in streams for k in range(starts)]
     rows = meta.with_rows(meta.rows.float()) if meta.shape is None else meta
     learning, aside = hold_out_tasks(rows, settings, streams)
-    kernel = _deep_start(meta.repeated(starts), preset, many).to(rows.rows.dtype)
-    course = fit_meta_kernel(
-        kernel,
-        rows.repeated(starts),
-        settings,
-        (learning.repeat_interleave(starts, dim=0), aside.repeat_interleave(starts, dim=0)),
-        many,
-        part_of(progress, 0, 0.9),
-    )
+    tasks = learning.repeat_interleave(starts, dim=0), aside.repeat_interleave(starts, dim=0)
+    kernel = _deep_start(rows.repeated(starts), tasks[0], preset, many)
+    course = fit_meta_kernel(kernel, rows.repeated(starts), settings, tasks, many, part_of(progress, 0, 0.9))
     kernel = kernel.to(meta.rows.dtype)
     best, course = _best_start(course, repeats, starts)
     at = torch.arange(repeats) * starts + best
@@ -103,16 +105,17 @@ def _adaptation(
         return {"adaptation steps": float(steps[0])}
     assert known.kernel is not None
     scores = adaptation_scores(known.kernel, meta, aside, settings, preset.adaptation, streams)
-    best = max(scores, key=lambda count: scores[count])
-    return {"adaptation steps": float(best)} | {f"held-out criterion, {n} steps": v for n, v in scores.items()}
+    clear = [count for count, (_, gain) in scores.items() if gain > CLEARLY]
+    best = max(clear, key=lambda count: scores[count][0], default=steps[0])
+    return {"adaptation steps": float(best)} | {f"held-out criterion, {n} steps": v for n, (v, _) in scores.items()}
 
 
-def _deep_start(meta: MetaSample, preset: Preset, streams: Sequence[Streams]) -> DeepKernel:
-    """A fresh deep kernel, one per repeat."""
+def _deep_start(meta: MetaSample, tasks: Tensor, preset: Preset, streams: Sequence[Streams]) -> DeepKernel:
+    """A fresh deep kernel, one per repeat; where the preset pretrains, it has learned from these tasks (R, T)."""
     rows = meta.rows
-    if preset.median_start and meta.shape is None:
-        return start_deep(rows, replace(preset, network=preset.meta_network), streams)
     network = make_network(rows, preset.meta_network, streams)
+    if isinstance(network, MLP) and preset.meta_network.pretraining is not None:
+        return pretrained_kernel(network, meta, tasks, preset.meta_network.pretraining, streams)
     if preset.meta_network.as_published:
         u = torch.stack([torch.rand(3, generator=s.torch("first widths"), dtype=torch.float64) for s in streams]).T
         input_width, feature_width, root = u.to(rows) * torch.tensor([[0.3], [0.02], [1e-8]]).to(rows)

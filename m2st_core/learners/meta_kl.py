@@ -28,6 +28,7 @@ from m2st_core.tasks.meta import MetaSample, PairedRows
 from m2st_core.types import Progress, TwoSample
 
 JUDGES = 50  # tasks that decide how far to adapt
+CLEARLY = 2.0  # standard errors by which more steps must gain
 State = dict[str, Tensor]
 AnyKernel = TypeVar("AnyKernel", bound=Kernel)
 
@@ -306,23 +307,32 @@ def adaptation_scores(
     settings: MetaAscent,
     adaptation: Adaptation,
     streams: Sequence[Streams],
-) -> dict[int, float]:
-    """The criterion of the query rows of these tasks (R, T), after each number of steps on their support rows."""
+) -> dict[int, tuple[float, float]]:
+    """What each number of steps on these tasks' support rows gives on their query rows: tasks is (R, T).
+
+    The score is mean MMD²/√(mean σ̂²+λ). Beside it stands how far it is above that of the first number of steps, in
+    standard errors of that difference (a jackknife over tasks).
+    """
     generators = [stream.torch("choice of adaptation") for stream in streams]
     support, query = meta.draw_pairs(tasks[:, :JUDGES], 0.5, generators)
-    objective = mean_criterion(len(meta.rows), replace(settings, ratio_of_means=True))
     smallest = int(support.inside.sum(dim=-1).min())
     learning = TwoSample(support.x[:, :smallest], support.y[:, :smallest])
     count = len(support.x) // len(meta.rows)
     children = [stream.child(f"adaptation {k}") for stream in streams for k in range(count)]
     runs = for_runs(kernel, count)
-    scores = {}
+    ratios = []  # of all tasks, then of all but each
     for steps in adaptation.steps:
-        adapted, _ = adapt_to_target(runs, learning, settings, adaptation, steps, children)
-        paired = Paired(adapted)
+        paired = Paired(adapt_to_target(runs, learning, settings, adaptation, steps, children)[0])
         with torch.no_grad():
-            values = objective(*terms(paired, dict(paired.state_dict()), query))[0]
-        scores[steps] = float(values.mean())
+            mmd2, variance = (part.double() for part in terms(paired, dict(paired.state_dict()), query))
+        all_but = (1 - torch.eye(len(mmd2), dtype=torch.float64, device=mmd2.device)) / max(1, len(mmd2) - 1)
+        weights = torch.cat([torch.full_like(all_but[:1], 1 / len(mmd2)), all_but])
+        ratios.append((weights @ mmd2) / (weights @ variance + settings.regularisation).sqrt())
+    scores = {}
+    for steps, ratio in zip(adaptation.steps, ratios, strict=True):
+        gain = ratio - ratios[0]
+        error = ((len(gain) - 2) * gain[1:].var(correction=0)).sqrt()
+        scores[steps] = (float(ratio[0]), float(gain[0] / error) if error > 0 else 0.0)
     return scores
 
 
