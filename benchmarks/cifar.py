@@ -22,7 +22,7 @@ from m2st_core.rng import Streams
 from m2st_core.testing import Method, learn_once, run_tests
 from m2st_core.types import TwoSample
 
-METHODS = ["Meta-MKL", "Meta-KL", "AGT-KL", "Meta-WiTS", "MMD-D", "MMD-O"]
+METHODS = ["Feature-MKL", "Meta-Witness", "Meta-WiTS", "Meta-KL", "MMD-D", "MMD-O"]
 SHAPE = (3, 32, 32)
 PER_CLASS = 100
 ANIMALS = (2, 3, 4, 5, 6, 7)

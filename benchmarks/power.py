@@ -38,8 +38,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--methods", nargs="*", help="default: all that the preset has")
     parser.add_argument("--workers", type=int, help="default: one per core")
     options = parser.parse_args(arguments)
-    warm = m2st.PRESETS.find(options.preset).features is not None
-    every = [name for name, method in m2st.METHODS.items() if warm or not method.only_recommended]
+    ours = m2st.PRESETS.find(options.preset).features is not None
+    every = [name for name, method in m2st.METHODS.items() if ours or not method.only_recommended]
     spec = SweepSpec(
         methods=(*(options.methods or every), LIMIT),
         preset=options.preset,

@@ -22,7 +22,7 @@ from m2st_core.testing.splits import combine_splits, split_seeds
 from m2st_core.types import TwoSample
 
 ALPHA, PERMUTATIONS, MOST, LEARNERS = 0.05, 199, 21, 10
-METHODS = ("Meta-WiTS", "Meta-MKL", "MMD-O")
+METHODS = ("Meta-WiTS", "Feature-MKL", "MMD-O")
 SPLITS = (1, 5, 11, 21)
 Draw = Callable[[bool, int], TwoSample]
 

@@ -21,7 +21,7 @@ from m2st_core.experiments.spec import SweepSpec
 from m2st_core.experiments.store import Store
 from m2st_core.experiments.sweep import run_sweep
 
-METHODS = ("Meta-MKL", "Meta-KL", "MMD-O", "C2ST-L")
+METHODS = ("Feature-MKL", "Meta-WiTS", "MMD-O", "C2ST-L")
 
 
 def measure(title: str, make: Callable[[], Executor], spec: SweepSpec) -> float:

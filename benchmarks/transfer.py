@@ -33,7 +33,7 @@ from m2st_core.tasks.digits import load_digits_by_class
 from m2st_core.types import TwoSample
 
 WITHOUT_META_TASKS = ["MMD-M", "MMD-O", "MMD-FUSE"]
-WITH_META_TASKS = ["AGT-KL", "Meta-KL", "Meta-MKL", "Meta-Witness", "Meta-WiTS", "Meta-FUSE"]
+WITH_META_TASKS = ["AGT-KL", "Meta-KL", "Meta-MKL", "Feature-MKL", "Meta-Witness", "Meta-WiTS", "Meta-FUSE"]
 
 
 class Setting(NamedTuple):

@@ -104,7 +104,7 @@ def with_learner(seed: int) -> m2st.Outcome:
 def with_history(seed: int) -> m2st.Outcome:
     """A history of its own for every upload, learned from anew; the primary test splits."""
     data = prepare(null_upload(seed, (history(4, seed),)), FILL)
-    tests = plan("Meta-MKL", "Meta-FUSE", "Meta-WiTS", "MMD-M", seed=seed)
+    tests = plan("Feature-MKL", "Meta-FUSE", "Meta-WiTS", "MMD-M", seed=seed)
     return m2st.carry_out(data, tests, explained=False, device="cpu")
 
 
@@ -144,7 +144,7 @@ WAYS: dict[str, tuple[Callable[[int], m2st.Outcome], float, str]] = {  # the sha
     "a learner trained earlier: Meta-FUSE; Meta-WiTS, MMD-FUSE, MMD-M": (with_learner, 1.0, "valid"),
     "two files only: MMD-FUSE; MMD-M": (without_history, 1.0, "valid"),
     "two files only, split: MMD-O; C2ST-L, MMD-M": (split, 0.2, "valid"),
-    "a history each: Meta-MKL; Meta-FUSE, Meta-WiTS, MMD-M": (with_history, 0.2, "valid"),
+    "a history each: Feature-MKL; Meta-FUSE, Meta-WiTS, MMD-M": (with_history, 0.2, "valid"),
     "six sites, permuted within sites: MMD-FUSE; MMD-M": (lambda seed: at_sites(seed, "site"), 1.0, "valid"),
     "six sites, permuted at will: MMD-FUSE; MMD-M": (lambda seed: at_sites(seed, None), 0.5, "not valid"),
 }
