@@ -104,7 +104,7 @@ def fit_meta_kernel(
     used = max(1, int(tasks * settings.task_share))
     held = int(used * settings.held_out_tasks) if used > 1 else 0
     orders = [torch.randperm(used, generator=stream.torch("held-out tasks")) for stream in streams]
-    order = torch.stack(orders).to(meta.rows.device) if held else torch.arange(used).expand(repeats, -1)
+    order = (torch.stack(orders) if held else torch.arange(used).expand(repeats, -1)).to(meta.rows.device)
     learning, aside = order[:, held:], order[:, :held]
     choice = [stream.torch("meta-batches") for stream in streams]
     paired = Paired(kernel)
