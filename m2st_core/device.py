@@ -40,6 +40,15 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     return resolved
 
 
+def device_words() -> str:
+    """What ``"auto"`` computes on; a GPU by its name and memory."""
+    place = resolve_device()
+    if place.type == "cpu":
+        return "the CPU"
+    about = torch.cuda.get_device_properties(place)
+    return f"the GPU {about.name} ({about.total_memory / 2**30:.0f} GB of memory)"
+
+
 @contextmanager
 def one_thread_per_operation() -> Iterator[None]:
     """Torch operations run on one thread each, so sums are added in one order and results have the same bits.

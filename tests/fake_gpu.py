@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -101,9 +102,7 @@ def fake_gpu() -> Iterator[FakeGpu]:
             torch.cuda,
             is_available=lambda: True,
             device_count=lambda: 1,
-            empty_cache=lambda: None,
-            get_device_name=lambda device=None: GPU_NAME,
-            mem_get_info=lambda device=None: (GPU_BYTES // 2, GPU_BYTES),
+            get_device_properties=lambda device=None: SimpleNamespace(name=GPU_NAME, total_memory=GPU_BYTES),
         ),
         mock.patch.object(torch.autograd, "has_torch_function", lambda tensors: False),  # or backward would lose _Names
         _Kernels(gpu),

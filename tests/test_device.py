@@ -2,11 +2,18 @@ import os
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from m2st_core.device import map_threads, one_core, one_thread_per_operation, resolve_device
+from m2st_core.device import (
+    device_words,
+    map_threads,
+    one_core,
+    one_thread_per_operation,
+    resolve_device,
+)
 
 
 def test_auto_is_a_device_that_exists():
@@ -17,6 +24,15 @@ def test_auto_is_a_device_that_exists():
 def test_bad_devices_are_named(device):
     with pytest.raises(ValueError, match="[Dd]evice"):
         resolve_device(device)
+
+
+def test_a_gpu_is_named_with_its_memory(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert device_words() == "the CPU"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    about = SimpleNamespace(name="NVIDIA A10", total_memory=23_609_475_072)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: about)
+    assert device_words() == "the GPU NVIDIA A10 (22 GB of memory)"
 
 
 def test_the_thread_setting_survives_overlapping_users():
