@@ -1,8 +1,9 @@
 """Everything that computes runs on a GPU, with the CPU's results; `fake_gpu` fails where CUDA would."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import torch
 import m2st_core as m2st
 from m2st_core.experiments.spec import LIMIT, SweepSpec
 from m2st_core.experiments.trial import run_cell, train_learner
+from m2st_core.learners import fit_classifier
 from m2st_core.presets import PRESETS
 from m2st_core.testing.answer import answer
 from m2st_core.testing.examined import Examined
@@ -35,27 +37,29 @@ LEARNED = list(
 )
 
 
-def cut_short(settings):
-    """The same settings with a step or two of everything."""
-    changes = {}
-    for field in fields(settings):
-        value, few = getattr(settings, field.name), FEW.get(field.name)
-        if is_dataclass(value):
-            changes[field.name] = cut_short(value)
-        elif field.name in SHORT:
-            changes[field.name] = value[:2]
-        elif few and isinstance(value, tuple):
-            changes[field.name] = tuple(dict.fromkeys(min(count, few) for count in value))
-        elif few:
-            changes[field.name] = min(value, few)
-    return replace(settings, **changes)
+def changed(settings, change: Callable[[str, Any], Any]):
+    """The same settings with ``change(name, value)`` for every value, however deep."""
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return replace(
+        settings,
+        **{n: changed(v, change) if is_dataclass(v) else change(n, v) for n, v in values.items()},
+    )
+
+
+def cut_short(name: str, value: Any) -> Any:
+    """A step or two of everything."""
+    if name in SHORT:
+        return value[:2]
+    if name not in FEW or value is None:
+        return value
+    return tuple(dict.fromkeys(min(v, FEW[name]) for v in value)) if isinstance(value, tuple) else min(value, FEW[name])
 
 
 @pytest.fixture(scope="module", autouse=True)
 def short_presets():
     with pytest.MonkeyPatch.context() as patch:
         for name, preset in list(PRESETS.items()):
-            patch.setitem(PRESETS, name, cut_short(preset))
+            patch.setitem(PRESETS, name, changed(preset, cut_short))
         yield
 
 
@@ -236,3 +240,30 @@ def test_cells_of_sweeps_are_those_of_the_cpu(kind):
     for cell in SPECS[kind].cells():
         expected, found = (on(device, partial(measured, device, cell)) for device in ("cpu", "cuda"))
         assert replace(found, seconds=expected.seconds) == expected, cell.method
+
+
+def copies(monkeypatch, preset: str, names: Sequence[str], count: int, work: Callable[[], Any]) -> int:
+    """How often host and device exchange something in this work, with this many of such steps."""
+
+    def change(name, value):
+        return count if name in names and isinstance(value, int) else value
+
+    with monkeypatch.context() as patch, fake_gpu() as gpu:
+        patch.setitem(PRESETS, preset, changed(PRESETS[preset], change))
+        return gpu.count(work)
+
+
+@pytest.mark.parametrize(("preset", "kind"), [*((name, "rows") for name in PRESETS), ("paper", "images")])
+def test_no_inner_step_moves_anything(preset, kind, monkeypatch):
+    method = next(name for name, _ in LEARNED if "meta_kl" in m2st.METHODS[name].learn.__name__)
+    work = partial(m2st.meta_train, method, meta_tasks(kind), preset=preset)
+    few, more = (copies(monkeypatch, preset, ["inner_steps"], count, work) for count in (1, 3))
+    assert few == more > 0
+
+
+@pytest.mark.parametrize("method", [name for name, spec in m2st.METHODS.items() if spec.fit and spec.needs_split])
+def test_no_step_on_all_training_rows_moves_anything_but_an_epoch_its_order(method, monkeypatch):
+    x, y = (draw("rows", 140, shift, seed) for seed, shift in enumerate((0.0, 1.0)))  # two batches
+    work = partial(m2st.two_sample_test, x, y, method, n_permutations=19)
+    few, more = (copies(monkeypatch, "recommended", ["steps", "epochs"], count, work) for count in (1, 3))
+    assert few > 0 and more - few == (2 if m2st.METHODS[method].fit is fit_classifier else 0)
