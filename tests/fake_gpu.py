@@ -46,19 +46,6 @@ class GpuTensor(Tensor):
 
     value: Tensor
 
-    @staticmethod
-    def __new__(cls, value: Tensor) -> GpuTensor:
-        made = Tensor._make_wrapper_subclass(
-            cls,
-            value.shape,
-            strides=value.stride(),
-            storage_offset=value.storage_offset(),
-            dtype=value.dtype,
-            device=CARRIER,
-        )
-        made.value = value
-        return made
-
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
@@ -78,6 +65,20 @@ class GpuTensor(Tensor):
                 made._is_param = True
             memo[id(self)] = made
         return memo[id(self)]
+
+
+def _on_gpu(value: Tensor) -> GpuTensor:
+    """The tensor that has this value."""
+    made = Tensor._make_wrapper_subclass(
+        GpuTensor,
+        value.shape,
+        strides=value.stride(),
+        storage_offset=value.storage_offset(),
+        dtype=value.dtype,
+        device=CARRIER,
+    )
+    made.value = value
+    return made
 
 
 class FakeGpu:
@@ -322,5 +323,5 @@ def _bare(value: Any, operands: list[Tensor]) -> Any:
 def _wrapped(value: Any, known: Mapping[int, GpuTensor]) -> Any:
     """GPU tensors instead of CPU tensors; what was changed in place stays the tensor that it was."""
     if isinstance(value, Tensor):
-        return known[id(value)] if id(value) in known else GpuTensor(value)
+        return known[id(value)] if id(value) in known else _on_gpu(value)
     return type(value)(_wrapped(part, known) for part in value) if isinstance(value, (list, tuple)) else value
