@@ -40,6 +40,48 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     return resolved
 
 
+def device_words() -> str:
+    """What ``"auto"`` computes on; a GPU by its name and memory."""
+    place = resolve_device()
+    if place.type == "cpu":
+        return "the CPU"
+    about = torch.cuda.get_device_properties(place)
+    return f"the GPU {about.name} ({about.total_memory / 2**30:.0f} GB of memory)"
+
+
+@contextmanager
+def short_memory_in_words() -> Iterator[None]:
+    """Work that does not fit into the GPU's memory ends with a sentence that says what helps."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise ValueError(
+            "This does not fit into the memory of the GPU: use fewer rows, related tasks or permutations, or compute "
+            "on the CPU (device='cpu')."
+        ) from None
+
+
+def in_batches(function: Callable[[slice], Value], start: int, end: int, at_once: int) -> Iterator[Value]:
+    """``function`` of one slice after another of start … end, each ``at_once`` long.
+
+    Where the GPU's memory does not hold one, it and those after it are halved; a single item must fit.
+
+    >>> list(in_batches(lambda part: part.stop - part.start, 0, 5, 2))
+    [2, 2, 1]
+    """
+    while start < end:
+        part = slice(start, min(start + at_once, end))
+        try:
+            found = function(part)
+        except torch.OutOfMemoryError:
+            if part.stop - part.start == 1:
+                raise
+            at_once = (part.stop - part.start) // 2
+            continue
+        yield found
+        start = part.stop
+
+
 @contextmanager
 def one_thread_per_operation() -> Iterator[None]:
     """Torch operations run on one thread each, so sums are added in one order and results have the same bits.

@@ -93,5 +93,5 @@ class RelatednessStudy:
 def witness_p_values(closeness: float, n_tasks: int, m_te: int, tests: int, seed: int) -> np.ndarray:
     """Meta-Witness, learned from N meta-tasks with 50 rows per mode, on fresh targets."""
     tasks = hdgm_meta_tasks(closeness, n_tasks, ROWS_TO_LEARN, seed=seed)
-    method = meta_train("Meta-Witness", tasks, seed=seed).bound(resolve_device())
+    method = meta_train("Meta-Witness", tasks, seed=seed, device="cpu").bound(resolve_device("cpu"))
     return many_tests(method, DELTA, False, m_te, tests, seed)

@@ -7,7 +7,7 @@ import os
 import streamlit as st
 
 from m2st_core.dashboard.sweeps import sweep_queue
-from m2st_core.device import resolve_device
+from m2st_core.device import device_words
 from m2st_core.experiments.store import StoreError
 
 POLL_SECONDS = 3.0
@@ -15,8 +15,7 @@ POLL_SECONDS = 3.0
 
 def show_status() -> None:
     """Where the computations run, and how busy the queue is."""
-    device = "GPU" if resolve_device().type == "cuda" else "CPU"
-    where = "a Dask cluster" if os.environ.get("M2ST_DASK") else f"the {device} of this server"
+    where = "a Dask cluster" if os.environ.get("M2ST_DASK") else f"{device_words()} of this server"
     with st.sidebar:
         st.caption(f"Computing on {where}.")
         _queue_state()

@@ -42,10 +42,10 @@ def fit_classifier(
     classifier = RowClassifier(network, head.to(rows))
     target = (torch.arange(n + m, device=device) < n).to(rows)
     weight = torch.where(target == 1, (n + m) / (2 * n), (n + m) / (2 * m))
-    batches = Batches(n + m, [stream.torch("training batches") for stream in streams])
+    batches = Batches(n + m, [stream.torch("training batches") for stream in streams], device)
 
     def log_likelihood() -> Tensor:
-        index = batches.next().to(device)  # R x batch
+        index = batches.next()  # R x batch
         logits = classifier(rows.take_along_dim(index[..., None], dim=-2))
         losses = functional.binary_cross_entropy_with_logits(logits, target[index], weight[index], reduction="none")
         return -losses.mean(dim=-1)
@@ -63,11 +63,15 @@ def fit_classifier(
 
 
 class Batches:
-    """Row indices of one batch after another; each epoch visits the rows in a new random order."""
+    """Row indices of one batch after another; each epoch visits the rows in a new random order.
 
-    def __init__(self, rows: int, generators: Sequence[torch.Generator]) -> None:
+    They are drawn on the CPU and brought to the device once per epoch.
+    """
+
+    def __init__(self, rows: int, generators: Sequence[torch.Generator], device: torch.device) -> None:
         self.rows = rows
         self.generators = generators
+        self.device = device
         self.per_epoch = -(-rows // BATCH_ROWS)
         self.left: list[Tensor] = []
 
@@ -75,5 +79,5 @@ class Batches:
         """The next batch of each run: (R, up to 128)."""
         if not self.left:
             order = torch.stack([torch.randperm(self.rows, generator=generator) for generator in self.generators])
-            self.left = list(order.split(BATCH_ROWS, dim=-1))
+            self.left = list(order.to(self.device).split(BATCH_ROWS, dim=-1))
         return self.left.pop(0)

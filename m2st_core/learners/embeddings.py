@@ -21,6 +21,7 @@ from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
 REGULARISATION = 1e-5
+BUMP_WIDTHS, WINDOW_WIDTHS = (-3, 4, 30), (-6, 6, 40)  # log₂ of the first widths of ME and SCF: from, to, how many
 
 
 class PointFeatures(nn.Module, ABC):
@@ -68,8 +69,8 @@ def hotelling(x_features: Tensor, y_features: Tensor) -> Tensor:
     mean = differences.mean(dim=-2)
     centred = differences - mean[..., None, :]
     ridge = REGULARISATION * torch.eye(size, dtype=mean.dtype, device=mean.device)
-    covariance = centred.mT @ centred / (n - 1) + ridge
-    return n * (mean * torch.linalg.solve(covariance, mean)).sum(dim=-1)
+    covariance = centred.mT @ centred / (n - 1) + ridge  # never singular, so nothing waits for a check
+    return n * (mean * torch.linalg.solve_ex(covariance, mean).result).sum(dim=-1)
 
 
 def fit_mean_embedding(
@@ -81,7 +82,7 @@ def fit_mean_embedding(
     per_sample = (preset.embedding.points // 2, preset.embedding.points - preset.embedding.points // 2)
     like = [_inner_half(sample) if preset.embedding.robust_start else sample for sample in rows]
     drawn = [_like(sample, count, generators) for sample, count in zip(like, per_sample, strict=True)]
-    widths = torch.linspace(-3, 4, 30)
+    widths = torch.linspace(*BUMP_WIDTHS)
     return _optimise(MeanEmbedding, torch.cat(drawn, dim=-2), widths, units, rows, preset, True, progress)
 
 
@@ -93,7 +94,7 @@ def fit_smooth_characteristic(
     shape = (preset.embedding.points, rows.x.shape[-1])
     generators = [stream.torch("first points") for stream in streams]
     points = torch.stack([torch.randn(shape, generator=g, dtype=torch.float64) for g in generators]).to(rows.x.device)
-    widths = torch.linspace(-6, 6, 40)
+    widths = torch.linspace(*WINDOW_WIDTHS)
     climb = preset.embedding.optimise_frequencies
     return _optimise(SmoothCharacteristic, points, widths, units, rows, preset, climb, progress)
 

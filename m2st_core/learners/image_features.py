@@ -133,8 +133,8 @@ def _train(
     draw = stream.torch("order of images")
     best, lowest, chosen = network, math.inf, 0
     for epoch in range(1, training.epochs + 1):
-        orders = [torch.randperm(count, generator=draw).split(training.batch) for _ in range(passes)]
-        for batch in chain(*orders):
+        orders = [torch.randperm(count, generator=draw) for _ in range(passes)]
+        for batch in chain(*(order.to(lesson.images.device).split(training.batch) for order in orders)):
             gradients = batch_gradients(rounded, rounded_heads, lesson, batch, training.shift, draw)
             for parameter, value in zip(learned, gradients, strict=True):
                 parameter.grad = value
@@ -183,7 +183,7 @@ def batch_gradients(
     """
     shape = network.shape
     shift = min(shift, min(shape[1:]) // 4)
-    chunks = [chunk.to(lesson.images.device) for chunk in batch.split(CHUNK)]
+    chunks = batch.split(CHUNK)
     moves = torch.randint(-shift, shift + 1, (len(chunks), 2), generator=draw).tolist()
 
     def gradient(index: int) -> list[Tensor]:

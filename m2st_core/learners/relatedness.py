@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from m2st_core.criterion import h_matrix, masked_terms, mmd2_paired, variance
-from m2st_core.device import map_threads, one_thread_per_operation, resolve_device
+from m2st_core.device import map_threads, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.kernels import DeepKernel
 from m2st_core.kernels.base import take
 from m2st_core.learners.ascent import ascend, part_of
@@ -69,7 +69,7 @@ def relatedness(
     others = _halves(tasks, streams, place)
     again = -(-SAME_TASK_PAIRS // len(tasks.names))
     share = 1 / (1 + again)
-    with one_thread_per_operation():
+    with one_thread_per_operation(), short_memory_in_words():
         chosen_on, fresh = _measure(goal, others, restarts, steps, streams, part_of(progress, 0, share))
         chance = streams.child("same task")
         deal = chance.torch("deal")

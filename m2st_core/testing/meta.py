@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from m2st_core.device import one_thread_per_operation, resolve_device
+from m2st_core.device import one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import Knowledge, rebuild
 from m2st_core.presets import PRESETS
@@ -196,7 +196,7 @@ def meta_train(
     check_preset(spec, settings)
     assert spec.learn is not None
     meta = as_meta_sample(meta_tasks)
-    with one_thread_per_operation():
+    with one_thread_per_operation(), short_memory_in_words():
         streams = [Streams(seed).child("meta-training")]
         knowledge = spec.learn(meta.to(resolve_device(device)), settings.on(meta.shape), streams, progress)
     return MetaLearner(

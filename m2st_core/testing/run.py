@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from m2st_core.criterion import h_matrix, power_criterion
-from m2st_core.device import one_thread_per_operation, resolve_device
+from m2st_core.device import in_batches, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.kernels import Kernel
 from m2st_core.learners.ascent import draw_rows, part_of
 from m2st_core.presets import PRESETS, Preset
@@ -47,7 +48,7 @@ def learn_once(
         return method
     assert method.fit is not None
     rows, preset = _for_learning(TwoSample(train.x[None], train.y[None], train.shape)), preset.on(train.shape)
-    with one_thread_per_operation():
+    with one_thread_per_operation(), short_memory_in_words():
         learned = method.fit(rows, preset, [Streams(seed)], progress)
     return replace(method, needs_split=False, learned=learned)
 
@@ -74,7 +75,7 @@ def run_chunks(
     criterion: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[tuple[list[TestResult], Prepared]]:
-    """Chunks of tests, as many at once as fit. All pairs share ``blocks``.
+    """Chunks of tests, as many at once as fit; where the GPU's memory is too small, fewer. All pairs share ``blocks``.
 
     Ĵ on the test rows, which no decision needs and which costs as much as the test, is found only if ``criterion``
     asks for it.
@@ -88,67 +89,68 @@ def run_chunks(
     for labellings in {one for one in planned if not one.enumerated}:  # of few rows the rate of rejections is just 0
         check_reach(method, alpha, labellings.smallest_p, labellings, n_test)
     place = resolve_device(device)
-    with one_thread_per_operation():
-        for chunk, labellings in _chunks(planned, method, n_train, n_test):
-            began = time.perf_counter()
-            streams = [Streams(seed) for seed in seeds[chunk]]
-            part = _for_learning(TwoSample(sample.x[chunk], sample.y[chunk], sample.shape).to(place))
-            stage = part_of(progress, chunk.start / len(seeds), chunk.stop / len(seeds))
-            prepared = prepare(part, method, n_train, preset, streams, blocks, stage)
-            outcome = _decide(prepared, method, labellings, preset, streams, criterion, stage)
-            seconds = (time.perf_counter() - began) / len(streams)
-            results = [
-                TestResult(
-                    method=method.name,
-                    p_value=float(p),
-                    p_value_se=float(error),
-                    statistic=float(statistic),
-                    rejected=bool(p <= alpha),
-                    alpha=float(alpha),
-                    null=null,
-                    criterion=value,
-                    n_train=n_train,
-                    n_test=n_test if method.exact else (min(n_test), min(n_test)),
-                    n_permutations=labellings.used - 1,
-                    train_fraction=float(train_fraction) if method.needs_split else 0.0,
-                    preset=preset.name,
-                    rule=preset.p_value if method.exact else "asymptotic",
-                    seed=int(stream.seed),
-                    device=str(place),
-                    seconds=seconds,
-                    notes=outcome.notes,
-                    weights=weights,
-                    diagnostics=diagnostics,
-                    enumerated=labellings.enumerated,
-                    smallest_p=labellings.smallest_p,
-                )
-                for stream, statistic, p, error, null, value, weights, diagnostics in zip(
-                    streams,
-                    outcome.statistic,
-                    outcome.p_value,
-                    outcome.error,
-                    outcome.null,
-                    outcome.criterion,
-                    prepared.weights,
-                    prepared.diagnostics,
-                    strict=True,
-                )
-            ]
-            yield results, prepared
+
+    def run(labellings: Labellings, chunk: slice) -> tuple[list[TestResult], Prepared]:
+        began = time.perf_counter()
+        streams = [Streams(seed) for seed in seeds[chunk]]
+        part = _for_learning(TwoSample(sample.x[chunk], sample.y[chunk], sample.shape).to(place))
+        stage = part_of(progress, chunk.start / len(seeds), chunk.stop / len(seeds))
+        prepared = prepare(part, method, n_train, preset, streams, blocks, stage)
+        outcome = _decide(prepared, method, labellings, preset, streams, criterion, stage)
+        seconds = (time.perf_counter() - began) / len(streams)
+        results = [
+            TestResult(
+                method=method.name,
+                p_value=float(p),
+                p_value_se=float(error),
+                statistic=float(statistic),
+                rejected=bool(p <= alpha),
+                alpha=float(alpha),
+                null=null,
+                criterion=value,
+                n_train=n_train,
+                n_test=n_test if method.exact else (min(n_test), min(n_test)),
+                n_permutations=labellings.used - 1,
+                train_fraction=float(train_fraction) if method.needs_split else 0.0,
+                preset=preset.name,
+                rule=preset.p_value if method.exact else "asymptotic",
+                seed=int(stream.seed),
+                device=str(place),
+                seconds=seconds,
+                notes=outcome.notes,
+                weights=weights,
+                diagnostics=diagnostics,
+                enumerated=labellings.enumerated,
+                smallest_p=labellings.smallest_p,
+            )
+            for stream, statistic, p, error, null, value, weights, diagnostics in zip(
+                streams,
+                outcome.statistic,
+                outcome.p_value,
+                outcome.error,
+                outcome.null,
+                outcome.criterion,
+                prepared.weights,
+                prepared.diagnostics,
+                strict=True,
+            )
+        ]
+        return results, prepared
+
+    start = 0
+    with one_thread_per_operation(), short_memory_in_words():
+        for labellings, alike in itertools.groupby(planned):  # neighbouring runs with equally many labellings
+            end = start + len(list(alike))
+            at_once = max(1, BATCH_ELEMENTS // _elements(labellings, method, n_train, n_test))
+            yield from in_batches(partial(run, labellings), start, end, at_once)
+            start = end
 
 
-def _chunks(
-    planned: Sequence[Labellings], method: Method, n_train: tuple[int, int], n_test: tuple[int, int]
-) -> Iterator[tuple[slice, Labellings]]:
-    """Neighbouring runs with equally many labellings, as many at once as fit."""
-    rows, start = sum(n_test), 0
-    for labellings, alike in itertools.groupby(planned):
-        gram_elements = method.kernels_at_once * (labellings.used + rows) * min(rows, BLOCK_ROWS)
-        elements = max(rows * labellings.used, gram_elements, sum(n_train) ** 2)
-        at_once, end = max(1, BATCH_ELEMENTS // elements), start + len(list(alike))
-        for first in range(start, end, at_once):
-            yield slice(first, min(first + at_once, end)), labellings
-        start = end
+def _elements(labellings: Labellings, method: Method, n_train: tuple[int, int], n_test: tuple[int, int]) -> int:
+    """About how many numbers one test holds in its largest tensor."""
+    rows = sum(n_test)
+    gram_elements = method.kernels_at_once * (labellings.used + rows) * min(rows, BLOCK_ROWS)
+    return max(rows * labellings.used, gram_elements, sum(n_train) ** 2)
 
 
 def _for_learning(sample: TwoSample) -> TwoSample:

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import m2st_core as m2st
-from m2st_core.dashboard import lessons
+from m2st_core.dashboard import course_learning, lessons
+from m2st_core.dashboard.relatedness_study import witness_p_values
 from m2st_core.dashboard.theory import BoundSettings, bound_courses, bound_table
+from tests.fake_gpu import fake_gpu
 
 
 def test_the_samples_and_the_truth_are_the_tasks():
@@ -42,6 +44,16 @@ def test_few_rows_are_learned_by_heart():
     learning = lessons.learn_deep(0.7, 5, 25, 6, 0)
     assert learning.train[-1] > 0.3 > learning.fresh[-1]
     assert len(learning.p_values) == 6 and len(learning.step) == len(learning.fresh)
+
+
+def test_lessons_on_a_server_with_a_gpu(monkeypatch):
+    """What a lesson learned and what it tests are in one place."""
+    monkeypatch.setattr(lessons, "TRAINING_STEPS", 1)
+    monkeypatch.setattr(course_learning, "META_TESTS", 2)
+    with fake_gpu():
+        assert len(lessons.learn_deep.__wrapped__(0.7, 5, 5, 3, 0).p_values) == 3
+        assert len(course_learning.related_tasks_found.__wrapped__(2, 0.3, 0)[1]) == 2
+        assert len(witness_p_values(0.3, 2, 5, 2, 0)) == 2
 
 
 def test_the_bounds_add_up_and_fall_with_m():

@@ -1,0 +1,45 @@
+"""The sidebar says what computes."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from m2st_core.dashboard import status
+from tests.fake_gpu import GPU_NAME, fake_gpu
+
+
+class NoSweeps:
+    def counts(self):
+        return 0, 0
+
+
+def page():
+    from m2st_core.dashboard.status import show_status
+
+    show_status()
+
+
+@pytest.fixture(autouse=True)
+def no_sweeps(monkeypatch):
+    monkeypatch.setattr(status, "sweep_queue", NoSweeps)
+    monkeypatch.delenv("M2ST_DASK", raising=False)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+
+def said():
+    app = AppTest.from_function(page).run()
+    assert not app.exception
+    return [caption.value for caption in app.sidebar.caption]
+
+
+def test_without_a_gpu():
+    assert said() == ["Computing on the CPU of this server.", "No sweep is running."]
+
+
+def test_the_gpu_is_named_with_its_memory():
+    with fake_gpu():
+        assert said()[0] == f"Computing on the GPU {GPU_NAME} (8 GB of memory) of this server."
+
+
+def test_a_cluster_has_devices_of_its_own(monkeypatch):
+    monkeypatch.setenv("M2ST_DASK", "tcp://somewhere:8786")
+    assert said()[0] == "Computing on a Dask cluster."

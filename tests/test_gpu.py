@@ -1,0 +1,274 @@
+"""Everything that computes runs on a GPU, with the CPU's results; `fake_gpu` fails where CUDA would."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import m2st_core as m2st
+from m2st_core.experiments.spec import LIMIT, SweepSpec
+from m2st_core.experiments.trial import run_cell, train_learner
+from m2st_core.learners import embeddings, fit_classifier, image_features, prior
+from m2st_core.presets import PRESETS
+from m2st_core.testing.answer import answer
+from m2st_core.testing.examined import Examined
+from m2st_core.testing.explain import explain
+from m2st_core.testing.seen import what_was_seen
+from m2st_core.types import TwoSample
+from tests.fake_gpu import fake_gpu
+
+FEW = {"tasks": 2, "agt_starts": 2, "features": 12}
+FEW |= dict.fromkeys(("steps", "outer_steps", "inner_steps", "epochs", "tasks_per_step"), 1)
+SHORT = ("widths", "margins", "channels")
+KINDS = ("rows", "images")
+CASES = [
+    (name, preset)
+    for name, method in m2st.METHODS.items()
+    for preset, settings in PRESETS.items()
+    if settings.warm_start is not None or not method.only_recommended
+]
+LEARNED = list(
+    {(m2st.METHODS[name].learn, preset): (name, preset) for name, preset in CASES if m2st.METHODS[name].learn}.values()
+)
+
+
+def changed(settings, change: Callable[[str, Any], Any]):
+    """The same settings with ``change(name, value)`` for every value, however deep."""
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return replace(
+        settings,
+        **{n: changed(v, change) if is_dataclass(v) else change(n, v) for n, v in values.items()},
+    )
+
+
+def cut_short(name: str, value: Any) -> Any:
+    """A step or two of everything."""
+    if name in SHORT:
+        return value[:2]
+    if name not in FEW or value is None:
+        return value
+    return tuple(dict.fromkeys(min(v, FEW[name]) for v in value)) if isinstance(value, tuple) else min(value, FEW[name])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def little_work():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embeddings, "BUMP_WIDTHS", (0, 1, 2))
+        patch.setattr(embeddings, "WINDOW_WIDTHS", (0, 1, 2))
+        patch.setattr(prior, "FOLDS", 2)
+        patch.setattr(image_features, "FEWEST_STEPS", 1)
+        patch.setattr("m2st_core.learners.relatedness.SAME_TASK_PAIRS", 2)
+        for name, preset in list(PRESETS.items()):
+            patch.setitem(PRESETS, name, changed(preset, cut_short))
+        yield
+
+
+def draw(kind: str, rows: int, shift: float, seed: int) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    if kind == "rows":
+        return generator.normal(size=(rows, 2)) + [shift, 0.0]
+    return generator.integers(0, 200, size=(rows, 4, 4)).astype(np.uint8) + np.uint8(50 * shift)
+
+
+def pair(kind: str, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    return draw(kind, rows, 0.0, seed), draw(kind, rows + 1, 1.0, seed + 1)
+
+
+def meta_tasks(kind: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    return {f"task {index}": pair(kind, 14 + index % 2, 100 + 2 * index) for index in range(5 if kind == "rows" else 3)}
+
+
+def target(method: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    spec = m2st.METHODS[method]
+    return pair(kind, (2 if spec.needs_split else 1) * max(8, spec.min_test_rows), 7)
+
+
+def on(device: str, work: Callable):
+    """The work on a device; on the GPU it is the fake one."""
+    if device == "cpu":
+        return work()
+    with fake_gpu():
+        return work()
+
+
+def trained(method: str, preset: str, kind: str, device: str):
+    """A learner; methods that learn in the same way share it."""
+    same = next(name for name in m2st.METHODS if m2st.METHODS[name].learn is m2st.METHODS[method].learn)
+    return replace(_trained(same, preset, kind, device), method=method)
+
+
+@cache
+def _trained(method: str, preset: str, kind: str, device: str):
+    return on(device, lambda: m2st.meta_train(method, meta_tasks(kind), preset=preset, device=device))
+
+
+@cache
+def examined(method: str, preset: str, kind: str, device: str) -> Examined:
+    spec = m2st.METHODS[method]
+    x, y = target(method, kind)
+    settings = {"n_permutations": 19, "device": device}
+    if spec.needs_meta:
+        learner = trained(method, preset, kind, device)
+        return on(device, lambda: learner.examine(x, y, **settings))
+    return on(device, lambda: m2st.testing.examine(x, y, method, preset=preset, **settings))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("method", "preset"), CASES)
+def test_every_method_has_the_p_value_of_the_cpu(method, preset, kind):
+    expected, found = (examined(method, preset, kind, device).result for device in ("cpu", "cuda"))
+    assert found.device == "cuda"
+    assert replace(found, device="cpu") == expected
+
+
+@pytest.mark.parametrize("method", m2st.METHODS)
+def test_every_answer_is_explained_as_on_the_cpu(method):
+    def explained(device):
+        found = examined(method, "recommended", "rows", device)
+
+        def look():
+            seen = what_was_seen(found)
+            return answer(found, seen), explain(seen)
+
+        return on(device, look)
+
+    (said, shown), (said_there, shown_there) = explained("cpu"), explained("cuda")
+    assert said_there == said
+    np.testing.assert_array_equal(shown_there.importance.loss, shown.importance.loss)
+    np.testing.assert_array_equal(shown_there.witness, shown.witness)
+
+
+@pytest.mark.parametrize("method", m2st.METHODS)
+def test_many_tests_at_once_are_those_of_the_cpu(method):
+    """Equal sizes: in some of the runs x and y are exchanged, in others not."""
+    rows = 2 * max(8, m2st.METHODS[method].min_test_rows)
+    x, y = (torch.from_numpy(draw("rows", 3 * rows, 0.0, seed).reshape(3, rows, 2)) for seed in (1, 2))
+
+    def run(device):
+        spec = m2st.METHODS[method]
+        spec = trained(method, "recommended", "rows", device).bound(torch.device(device)) if spec.needs_meta else spec
+        settings = {"n_permutations": 19, "preset": PRESETS["recommended"], "device": device}
+        return m2st.testing.run_tests(TwoSample(x, y), spec, seeds=range(3), **settings)
+
+    expected, found = (on(device, partial(run, device)) for device in ("cpu", "cuda"))
+    assert [replace(result, device="cpu") for result in found] == expected
+
+
+@pytest.mark.parametrize(("method", "rows", "settings"), [
+    ("MMD-D", 24, {"splits": 3}),
+    ("MMD-M", 24, {"blocks": ([*"ab"] * 12, [*"ab"] * 12)}),
+    ("MMD-D", 24, {"blocks": ([*"ab"] * 12, [*"ab"] * 12)}),
+    ("MMD-FUSE", 4, {}),  # so few rows that all labellings are counted
+    ("MMD-M", 4, {"blocks": ([*"aabb"], [*"aabb"]), "alpha": 0.2}),
+])  # fmt: skip
+def test_splits_blocks_and_few_rows(method, rows, settings):
+    x, y = (draw("rows", rows, shift, seed) for seed, shift in enumerate((0.0, 1.0)))
+
+    def run(device):
+        return m2st.two_sample_test(x, y, method, n_permutations=39, device=device, **settings)
+
+    expected, found = (on(device, partial(run, device)) for device in ("cpu", "cuda"))
+    assert replace(found, device="cpu") == expected
+
+
+def test_rows_may_be_on_the_gpu_already():
+    x, y = pair("rows", 16, 7)
+    expected = m2st.two_sample_test(x, y, "Meta-FUSE", meta_tasks=meta_tasks("rows"), n_permutations=19, device="cpu")
+    with fake_gpu():
+        moved = [
+            [torch.from_numpy(part).to("cuda") for part in rows] for rows in ((x, y), *meta_tasks("rows").values())
+        ]
+        found = m2st.two_sample_test(*moved[0], "Meta-FUSE", meta_tasks=moved[1:], n_permutations=19)
+    assert found.device == "cuda" and found.p_value == expected.p_value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("method", "preset"), LEARNED)
+def test_a_learner_of_the_gpu_is_kept_and_used_anywhere(method, preset, kind, tmp_path):
+    learner, plain = (trained(method, preset, kind, device) for device in ("cuda", "cpu"))
+    on("cuda", lambda: learner.save(tmp_path))
+    again = m2st.load_learner(tmp_path)
+    assert again.choices == plain.choices
+    torch.testing.assert_close(again.knowledge.state_dict(), plain.knowledge.state_dict(), rtol=0, atol=0)
+    expected = examined(method, preset, kind, "cpu").result
+    assert again.test(*target(method, kind), n_permutations=19, device="cpu") == expected
+    if preset == "recommended":
+        found = on("cuda", lambda: again.test(*target(method, kind), n_permutations=19))
+        assert found.device == "cuda" and replace(found, device="cpu") == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gamma_is_that_of_the_cpu(kind):
+    def measured(device):
+        return m2st.relatedness(pair(kind, 16, 7), meta_tasks(kind), restarts=1, max_tasks=2, steps=2, device=device)
+
+    expected, found = (on(device, partial(measured, device)) for device in ("cpu", "cuda"))
+    for part in ("on_training_rows", "on_test_rows", "same_task"):
+        np.testing.assert_array_equal(getattr(found, part), getattr(expected, part))
+
+
+def test_the_history_is_checked_as_on_the_cpu():
+    x, y = pair("rows", 20, 7)
+
+    def checked(device):
+        settings = {"pooled": np.concatenate([x, y]), "most_left_out": 1, "repeats": 2, "device": device}
+        return m2st.history_check(meta_tasks("rows"), (10, 10), **settings)
+
+    expected, found = (on(device, partial(checked, device)) for device in ("cpu", "cuda"))
+    pd.testing.assert_frame_equal(found.table, expected.table)
+    assert found.unlike == expected.unlike
+
+
+SMALL = {"n_tasks": (3,), "rows_per_task": 14, "m_tr": (6,), "repeats": 1, "tests": 2, "n_permutations": 19}
+LEARNING = [name for name, preset in LEARNED if preset == "recommended"]
+SPECS = {
+    "rows": SweepSpec(methods=(LIMIT, "MMD-D", *LEARNING[:2]), m_te=(8,), **SMALL),
+    "images": SweepSpec(task="digits", methods=("MMD-D", LEARNING[0]), m_te=(8,), **SMALL),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cells_of_sweeps_are_those_of_the_cpu(kind):
+    learners = {}
+
+    def measured(device, cell):
+        learner = cell.learner
+        if learner is not None and (learner.key, device) not in learners:
+            learners[learner.key, device] = train_learner(learner, device)
+        return run_cell(cell, None if learner is None else learners[learner.key, device], device)
+
+    for cell in SPECS[kind].cells():
+        expected, found = (on(device, partial(measured, device, cell)) for device in ("cpu", "cuda"))
+        assert replace(found, seconds=expected.seconds) == expected, cell.method
+
+
+def copies(monkeypatch, preset: str, names: Sequence[str], count: int, work: Callable[[], Any]) -> int:
+    """How often host and device exchange something in this work, with this many of such steps."""
+
+    def change(name, value):
+        return count if name in names and isinstance(value, int) else value
+
+    with monkeypatch.context() as patch, fake_gpu() as gpu:
+        patch.setitem(PRESETS, preset, changed(PRESETS[preset], change))
+        return gpu.count(work)
+
+
+@pytest.mark.parametrize(("preset", "kind"), [*((name, "rows") for name in PRESETS), ("paper", "images")])
+def test_no_inner_step_moves_anything(preset, kind, monkeypatch):
+    method = next(name for name, _ in LEARNED if "meta_kl" in m2st.METHODS[name].learn.__name__)
+    work = partial(m2st.meta_train, method, meta_tasks(kind), preset=preset)
+    few, more = (copies(monkeypatch, preset, ["inner_steps"], count, work) for count in (1, 2))
+    assert few == more > 0
+
+
+@pytest.mark.parametrize("method", [name for name, spec in m2st.METHODS.items() if spec.fit and spec.needs_split])
+def test_no_step_on_all_training_rows_moves_anything_but_an_epoch_its_order(method, monkeypatch):
+    x, y = (draw("rows", 140, shift, seed) for seed, shift in enumerate((0.0, 1.0)))  # two batches
+    work = partial(m2st.two_sample_test, x, y, method, n_permutations=19)
+    few, more = (copies(monkeypatch, "recommended", ["steps", "epochs"], count, work) for count in (1, 3))
+    assert few > 0 and more - few == (2 if m2st.METHODS[method].fit is fit_classifier else 0)
