@@ -22,7 +22,7 @@ from m2st_core.testing.seen import what_was_seen
 from m2st_core.types import TwoSample
 from tests.fake_gpu import fake_gpu
 
-FEW = {"tasks": 2, "agt_starts": 2, "features": 12}
+FEW = {"tasks": 2, "starts": 2, "agt_starts": 2, "features": 12}
 FEW |= dict.fromkeys(("steps", "outer_steps", "inner_steps", "epochs", "tasks_per_step"), 1)
 SHORT = ("widths", "margins", "channels")
 KINDS = ("rows", "images")
@@ -30,7 +30,7 @@ CASES = [
     (name, preset)
     for name, method in m2st.METHODS.items()
     for preset, settings in PRESETS.items()
-    if settings.warm_start is not None or not method.only_recommended
+    if settings.features is not None or not method.only_recommended
 ]
 LEARNED = list(
     {(m2st.METHODS[name].learn, preset): (name, preset) for name, preset in CASES if m2st.METHODS[name].learn}.values()
