@@ -74,21 +74,12 @@ def pick_method() -> str:
 
 
 def pick_methods(label: str, key: str, options: Sequence[str], default: Sequence[str], help: str) -> tuple[str, ...]:
-    """Some of several methods; ours are marked."""
-    plain_names_in_link(key)
+    """Some of several methods; ours are marked, also in the link."""
     chosen: list[str] = st.multiselect(
         label, options, default, key=key, bind="query-params", format_func=label_of, placeholder="none", help=help
     )
     st.caption(WHOSE)
     return tuple(chosen)
-
-
-def plain_names_in_link(key: str) -> None:
-    """Let a link name our methods without their mark; call it before the control is drawn."""
-    if key not in st.session_state:
-        names = st.query_params.get_all(key)
-        if names != [label_of(name) for name in names]:
-            st.query_params[key] = [label_of(name) for name in names]
 
 
 def pick_preset(key: str) -> str:

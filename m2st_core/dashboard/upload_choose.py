@@ -49,7 +49,6 @@ def choose_step(state: Brought, upload: Upload, data: CleanData) -> Plan:
 def _ask(methods: list[str], advice: Recommendation) -> Plan:
     left, right = st.columns([2, 3], gap="large")
     with left:
-        controls.plain_names_in_link("data_method")
         chosen = st.selectbox(
             "Primary test",
             [AS_RECOMMENDED, *methods],
