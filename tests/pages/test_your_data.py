@@ -336,7 +336,8 @@ def test_related_files_or_a_zip_teach_and_the_learner_can_be_brought_back():
     assert "learner.zip: Meta-WiTS (ours), 3 tasks" in words(app)
     app.segmented_control(key="data_step").set_value("Choose")
     go_on(app)
-    assert "Meta-MKL" not in app.selectbox(key="data_method").options
+    offered = app.selectbox(key="data_method").options
+    assert "Meta-FUSE (ours)" in offered and not {"Meta-MKL", "Feature-MKL (ours)"} & set(offered)
     app.selectbox(key="data_method").select("Meta-WiTS")
     click(go_on(app), "data_next")
     assert answer(app) == answers[0] == answers[1]
