@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from m2st_core.commands.own_data import RECOMMENDED, run_meta_train, run_test
+from m2st_core.commands.own_data import RECOMMENDED, names_by_origin, run_meta_train, run_test
 from m2st_core.commands.sweeps import run_paper, run_runs, run_sweep_command
 from m2st_core.experiments.paper import PAPER
 from m2st_core.presets import PRESETS
 from m2st_core.tasks.tables import EXAMPLES, MISSING_CHOICES, SCALING_CHOICES
-from m2st_core.testing import FAMILIES, METHODS
+from m2st_core.testing import FAMILIES
 
 BENCHMARKS = (
     "permutation, calibration, power, adaptation, transfer, recommend, planning, splits, shared, uploads, peers, "
@@ -42,9 +42,8 @@ def build_parser() -> argparse.ArgumentParser:
     test.add_argument("--meta", nargs="+", metavar="META.csv", help="related tasks, for methods that learn from them")
     test.add_argument("--task-column", default="task", help="the column of META.csv that names the task")
     test.add_argument("--meta-group-column", help="the group column of META.csv (default: as in the target, or group)")
-    test.add_argument(
-        "--method", default="MMD-D", help=f"{RECOMMENDED}, or one of {', '.join(METHODS)} (default MMD-D)"
-    )
+    help_ = f"{RECOMMENDED}, or one of: {names_by_origin()}; default MMD-D"
+    test.add_argument("--method", default="MMD-D", help=help_)
     test.add_argument("--alpha", type=float, default=0.05, help="level of the test (default 0.05)")
     test.add_argument("--permutations", type=int, default=999, help="number of random relabellings (default 999)")
     test.add_argument("--train-fraction", type=float, default=0.5, help="share of rows to learn from (default 0.5)")
@@ -67,8 +66,8 @@ def build_parser() -> argparse.ArgumentParser:
     train = commands.add_parser("meta-train", help="learn from related tasks, to test targets with --learner")
     help_meta = "columns task, group (two values per task) and the features; or one file per task, or a ZIP of them"
     train.add_argument("meta", metavar="META.csv", nargs="+", help=help_meta)
-    meta_names = ", ".join(name for name, method in METHODS.items() if method.adapt)
-    train.add_argument("--method", default="Meta-FUSE", help=f"one of {meta_names} (default Meta-FUSE)")
+    help_ = f"one of: {names_by_origin(with_meta_tasks=True)}; default Meta-FUSE"
+    train.add_argument("--method", default="Meta-FUSE", help=help_)
     train.add_argument("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
     train.add_argument("--out", required=True, help="folder for the learner")
     train.add_argument("--seed", type=int, default=0, help="fixes the learning (default 0)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,6 +16,19 @@ Shape = tuple[int, int, int]
 
 Progress = Callable[[int, int, float], None]
 """Called as ``progress(step, total, value)``; it stops the work by raising :class:`Cancelled`."""
+
+
+Origin = Literal["no history", "paper", "ours"]
+"""Whose a test is: it uses no related tasks, or is one of Liu et al. (2021), or one of this project's own family."""
+
+
+def labelled(method: str, origin: str) -> str:
+    """The name of a method in lists, legends and sentences, where the paper's and ours stand side by side.
+
+    >>> labelled("Feature-MKL", "ours"), labelled("Meta-MKL", "paper")
+    ('Feature-MKL (ours)', 'Meta-MKL')
+    """
+    return f"{method} (ours)" if origin == "ours" else method
 
 
 class Cancelled(Exception):  # noqa: N818 - an outcome the caller asked for, not an error
@@ -115,6 +128,12 @@ class TestResult:
     enumerated: bool = False
     smallest_p: float = 0.0
     split_p_values: tuple[float, ...] = ()
+    origin: Origin = "no history"  # of the method
+
+    @property
+    def label(self) -> str:
+        """The method's name, with a mark if it is ours."""
+        return labelled(self.method, self.origin)
 
     @property
     def by_permutation(self) -> bool:
@@ -135,7 +154,7 @@ class TestResult:
         n, m = self.n_test
         found = "Evidence of a difference" if self.rejected else "No evidence of a difference"
         return (
-            f"{found} at α={self.alpha:g}: {self.method} gives {self.p_words}{',' if self.at_floor else ''} "
+            f"{found} at α={self.alpha:g}: {self.label} gives {self.p_words}{',' if self.at_floor else ''} "
             f"on {n} and {m} test rows{'' if self.by_permutation else ' (asymptotic)'}{self.splits_words}."
         )
 

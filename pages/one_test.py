@@ -9,7 +9,6 @@ from m2st_core.dashboard.single_test import SingleTest
 from m2st_core.dashboard.watching import watch_study
 from m2st_core.dashboard.words import SIDEBAR, error_shown, p_shown, p_value_in_words
 from m2st_core.figures import null_figure, samples_figure
-from m2st_core.presets import PRESETS
 from m2st_core.types import TestResult, TwoSample
 
 LARGEST_SAMPLE = 2000
@@ -37,13 +36,7 @@ def ask() -> SingleTest:
         alpha = controls.pick_alpha()
         n_permutations = controls.pick_permutations()
         train_fraction = controls.pick_train_fraction()
-        preset = st.selectbox(
-            "Preset",
-            list(PRESETS),
-            key="preset",
-            bind="query-params",
-            help="recommended: our own settings. paper: the text, literally. released: the published code's p-value.",
-        )
+        preset = controls.pick_preset("preset")
     return SingleTest(
         task,
         tuple(parameters.items()),

@@ -9,8 +9,9 @@ from m2st_core.dashboard.sweep_controls import ask_sweep, load_controls
 from m2st_core.dashboard.sweep_jobs import RunStatus
 from m2st_core.dashboard.sweep_results import show_code, show_results, show_training
 from m2st_core.dashboard.sweeps import cost_in_words, show_problems, start, sweep_queue, watch
-from m2st_core.dashboard.words import SIDEBAR
+from m2st_core.dashboard.words import SIDEBAR, chosen_in_words
 from m2st_core.experiments.spec import SpecError, SweepSpec
+from m2st_core.experiments.store import StoreError
 
 
 def linked_run() -> str | None:
@@ -20,7 +21,12 @@ def linked_run() -> str | None:
         st.query_params.pop("run", None)
         return None
     if st.session_state.get("lab_run") != run:
-        found = sweep_queue().store.run(run)
+        try:
+            found = sweep_queue().store.run(run)
+        except StoreError as error:
+            st.warning(str(error))
+            st.query_params.pop("run", None)
+            return None
         st.session_state["lab_run"] = run
         st.session_state["lab_foreign"] = found is not None and not load_controls(found.spec)
     return run
@@ -48,6 +54,7 @@ def main() -> None:
     if linked and st.session_state["lab_foreign"]:
         show_foreign(linked)
         return
+    st.markdown(chosen_in_words(values["preset"], values["methods"]))
     if not values["methods"] or not values["m_te"]:
         st.warning("Choose at least one method and one number of test rows.")
         return
@@ -95,6 +102,7 @@ def show_foreign(run: str) -> None:
     if st.button("Use the controls instead", help="Leave this run and describe another. The run stays in Runs."):
         st.query_params.pop("run", None)
         st.rerun()
+    st.markdown(chosen_in_words(found.spec.preset, found.spec.methods))
     show_run(run, found.spec)
     show_code(found.spec)
 

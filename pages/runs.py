@@ -1,5 +1,6 @@
 """Runs: everything that was ever computed here; reopen, compare, go on, take away, delete."""
 
+import pandas as pd
 import streamlit as st
 
 from m2st_core.dashboard.guard import run_page
@@ -7,6 +8,7 @@ from m2st_core.dashboard.limits import check_limits
 from m2st_core.dashboard.run_list import overlaid, run_history, spec_differences
 from m2st_core.dashboard.sweep_results import show_code, show_results, show_training, size_unit
 from m2st_core.dashboard.sweeps import CELL, cost_in_words, show_problems, start, sweep_queue, watch
+from m2st_core.dashboard.words import chosen_in_words
 from m2st_core.experiments.spec import SpecError, SweepSpec
 from m2st_core.experiments.store import Run
 from m2st_core.figures import compare_figure
@@ -29,7 +31,8 @@ def show_history() -> list[Run]:
         "started": st.column_config.DatetimeColumn(format="D MMM YYYY, HH:mm"),
         "last change": st.column_config.DatetimeColumn(format="D MMM YYYY, HH:mm"),
     }
-    st.dataframe(history, hide_index=True, width="stretch", key="runs_table", column_config=config)
+    shown_columns = [name for name in history if name != "note" or history["note"].any()]
+    st.dataframe(history[shown_columns], hide_index=True, width="stretch", key="runs_table", column_config=config)
     labels = {row.run: f"{row.run} · {row.state} · {row.name}" for row in history.itertuples()}
     linked = [run for run in st.query_params.get_all("run") if run in labels][:MOST_COMPARED]
     if linked and linked != st.session_state.get("runs_linked"):  # a link, rather than what this page wrote itself
@@ -45,13 +48,25 @@ def show_history() -> list[Run]:
         help="One run is shown in full; two to six are compared. The link in the address bar keeps the choice.",
     )
     st.query_params["run"] = st.session_state["runs_linked"] = chosen
-    found = [sweep_queue().store.run(run) for run in chosen]
+    older = history[history["note"] != ""].set_index("run")
+    for run in chosen:
+        if run in older.index:
+            show_older(run, older.loc[run])
+    found = [sweep_queue().store.run(run) for run in chosen if run not in older.index]
     return [run for run in found if run is not None]
+
+
+def show_older(run: str, about: pd.Series) -> None:
+    """A run whose names meant other algorithms: why it is not shown, and a way to delete it."""
+    st.warning(about["note"])
+    with st.popover("Delete…", key=f"runs_older_{run}", help="Forget this run. You are asked before anything is lost."):
+        confirm_delete(run, about["name"])
 
 
 def show_one(run: Run) -> None:
     """Step 2: one run, as its own page shows it, and what can be done with it."""
     st.subheader(run.name)
+    st.caption(chosen_in_words(run.spec.preset, run.spec.methods))
     watch(run.id, lambda status: show_results(run.spec, sweep_queue().store.rows(run.spec), "runs"), "runs")
     show_training(run.spec)
     show_code(run.spec)
@@ -64,18 +79,17 @@ def show_one(run: Run) -> None:
             help="This run with its settings in the controls, to change them and train again.",
         )
         with st.popover("Delete…", help="Forget this run. You are asked before anything is lost."):
-            confirm_delete(run)
+            confirm_delete(run.id, run.name)
 
 
-def confirm_delete(run: Run) -> None:
+def confirm_delete(run: str, name: str) -> None:
     """Ask before anything is lost."""
     st.write(
-        f"**{run.name}** ({run.id}) will be gone, with those of its results that no other run has. "
-        "This can not be undone."
+        f"**{name}** ({run}) will be gone, with those of its results that no other run has. This can not be undone."
     )
-    if st.button("Delete it", type="primary", key="runs_delete", help="Delete this run now."):
+    if st.button("Delete it", type="primary", key=f"runs_delete_{run}", help="Delete this run now."):
         try:
-            sweep_queue().delete(run.id)
+            sweep_queue().delete(run)
         except ValueError as error:
             st.error(str(error))
         else:

@@ -1,4 +1,4 @@
-"""Weights: which base kernels Meta-MKL mixes for a target, why, and how steadily."""
+"""Weights: which base kernels a mixture weighs how much for a target, why, and how steadily."""
 
 import streamlit as st
 
@@ -7,15 +7,34 @@ from m2st_core.dashboard.charts import chart, clickable_chart
 from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.lessons import AXIS
 from m2st_core.dashboard.watching import watch_study
-from m2st_core.dashboard.weights_study import WeightsFound, WeightsStudy
-from m2st_core.dashboard.words import SIDEBAR
+from m2st_core.dashboard.weights_study import MIXTURES, LearnedFeatures, WeightsFound, WeightsStudy
+from m2st_core.dashboard.words import SIDEBAR, WHOSE
+from m2st_core.experiments.spec import label_of
 from m2st_core.figures import criterion_figure, heat_figure, share_figure, weight_spread_figure, weights_figure
 
 DEFAULT = WeightsStudy()
+KERNELS = {
+    "Feature-MKL": "**Δ=…** are kernels of single meta-tasks on learned features, **all tasks** is their aggregate, "
+    "and the **Gaussian** ones are generic: they stand by in case the target differs in another way than the "
+    "meta-tasks.",
+    "Meta-MKL": "**Δ=…** are the deep kernels of single meta-tasks. Meta-Best1 tests with the one that has the largest "
+    "Ĵ, and Meta-MKL-A with all of them alike.",
+}
 
 
 def ask() -> WeightsStudy:
     """Step 1: the settings."""
+    method = st.segmented_control(
+        "Mixture",
+        list(MIXTURES),
+        default=DEFAULT.method,
+        required=True,
+        key="weights_method",
+        bind="query-params",
+        format_func=label_of,
+        help="Feature-MKL mixes kernels on learned features, which takes seconds. Meta-MKL mixes the paper's deep "
+        "kernels, trained with our settings, which takes about a minute.",
+    )
     with st.sidebar:
         delta = st.slider(
             "Target Δ",
@@ -62,10 +81,11 @@ def ask() -> WeightsStudy:
             DEFAULT.repeats,
             "How many times a training sample is drawn, to see how β varies. More show it better and take longer.",
         )
-        return WeightsStudy(closeness, n_tasks, rows, delta, m_tr, repeats, DEFAULT.sizes, controls.pick_seed())
+        seed = controls.pick_seed()
+    return WeightsStudy(closeness, n_tasks, rows, delta, m_tr, repeats, DEFAULT.sizes, seed, method or DEFAULT.method)
 
 
-def show_weights(found: WeightsFound) -> int:
+def show_weights(found: WeightsFound, method: str) -> int:
     """β of the first training sample; the kernel that was clicked, or else the one with the largest Ĵ."""
     st.subheader("The weights β")
     views = ("β", "share of the statistic")
@@ -80,15 +100,17 @@ def show_weights(found: WeightsFound) -> int:
     )
     shares = view == views[1]
     table = found.table if not shares else found.table.assign(learned=found.table["influence"])
-    alt = "Bars: learned weights, the best single kernel and uniform weights, for each base kernel."
-    figure = weights_figure(table, x_title="share of the statistic's spread" if shares else "weight β")
-    clicked = clickable_chart(figure, "weights_bars", alt)
-    st.caption(
-        "Click a bar to see what its kernel sees. **Δ=…** are kernels of single meta-tasks, **all tasks** is their "
-        "aggregate, and the **Gaussian** ones are generic: they stand by in case the target differs in another way "
-        f"than the meta-tasks. The training rows give the meta-tasks' kernels a share of **{found.share:.0%}** here, "
-        "measured by what each contributes to the statistic's spread if P = Q."
-    )
+    alt = f"Bars: the weights of {' and '.join(MIXTURES[method].values())}, for each base kernel."
+    shown = {"learned": method} if shares else MIXTURES[method]
+    figure = weights_figure(table, shown, x_title="share of the statistic's spread" if shares else "weight β")
+    clicked = clickable_chart(figure, f"weights_bars_{method}", alt)
+    share = ""
+    if found.features is not None:
+        share = (
+            f" The training rows give the learned features a share of **{found.features.share:.0%}** here, measured by "
+            "what each kernel contributes to the statistic's spread if P = Q."
+        )
+    st.caption(f"Click a bar to see what its kernel sees. {KERNELS[method]}{share}")
     return int(found.table["criterion"].argmax()) if clicked is None else clicked
 
 
@@ -110,34 +132,46 @@ def show_variation(found: WeightsFound, study: WeightsStudy) -> None:
     left, right = st.columns(2, gap="large")
     with left:
         st.subheader("Each kernel's Ĵ")
-        chart(criterion_figure(found.table), "weights_criterion", "Ĵ of each base kernel on the training rows.")
+        chart(
+            criterion_figure(found.table, study.method),
+            "weights_criterion",
+            "Ĵ of each base kernel on the training rows.",
+        )
     with right:
         st.subheader("β over training samples")
         alt = f"Box plots of each kernel's weight over {study.repeats} training samples."
-        chart(weight_spread_figure(found.repeats), "weights_spread", alt)
-    st.subheader("How far the meta-tasks are trusted")
-    chart(share_figure(found.shares), "weights_share", "Share of the meta-tasks' kernels against m_tr per mode.")
-    st.caption(
-        "What the meta-tasks' kernels contribute to the statistic's spread if P = Q; the generic Gaussian kernels have "
-        "the rest."
-    )
+        chart(weight_spread_figure(found.repeats, study.method), "weights_spread", alt)
+    if found.features is not None:
+        show_trust(found.features)
     with st.expander("Table"):
-        st.dataframe(found.table, hide_index=True, width="stretch")
+        names = {column: label_of(method) for column, method in MIXTURES[study.method].items()}
+        st.dataframe(found.table.rename(columns=names), hide_index=True, width="stretch")
+
+
+def show_trust(features: LearnedFeatures) -> None:
+    """How the share of the learned features grows, which the paper's mixtures do not have."""
+    st.subheader("How far the learned features are trusted")
+    chart(share_figure(features.shares), "weights_share", "Share of the learned features against m_tr per mode.")
+    st.caption(
+        "What the kernels on learned features contribute to the statistic's spread if P = Q; the generic Gaussian "
+        "kernels have the rest."
+    )
 
 
 def main() -> None:
     """The page, as numbered steps."""
     st.title("Weights")
     st.markdown(
-        r"Meta-MKL tests with a mixture $k_\beta=\sum_i\beta_i k_i$ of kernels that related tasks taught; β maximises "
-        "Ĵ, the signal over noise that power grows with, on a few training rows of the target. Here the target is "
-        "HDGM(Δ). The preset is `recommended`; the preset `paper` trains for minutes, so it is left to **Power lab**. "
-        f"Settings are in {SIDEBAR}."
+        r"Two tests mix kernels that related tasks taught, $k_\beta=\sum_i\beta_i k_i$. The weights β come from a few "
+        "training rows of the target: Meta-MKL's maximise Ĵ, the signal over noise that power grows with, and "
+        "Feature-MKL's also ask how far the target is like the related tasks. Here the target is HDGM(Δ), and the "
+        f"preset is `recommended`. Settings are in {SIDEBAR}."
     )
     study = ask()
+    st.caption(WHOSE)
     job = watch_study("weights", study, "Learning from the meta-tasks…")
     if job.state == "done":
-        show_witnesses(job.result, show_weights(job.result))
+        show_witnesses(job.result, show_weights(job.result, study.method))
         show_variation(job.result, study)
 
 

@@ -9,6 +9,7 @@ from m2st_core.dashboard.upload_check import check_step
 from m2st_core.dashboard.upload_choose import choose_step, plan_problem
 from m2st_core.dashboard.upload_state import STEPS, Brought, brought, go, say
 from m2st_core.dashboard.upload_understand import understand_step
+from m2st_core.experiments.spec import label_of
 
 PROMISES = {
     "Bring": "files, or an example",
@@ -84,7 +85,9 @@ def show(step: str, buttons, state: Brought) -> None:
         problem = plan_problem(state, upload, data, plan)
         if problem:
             st.error(say(problem))
-        move(buttons, step, not problem, f"Run {plan.primary}", run_declared, (state, state.key(upload), plan))
+        move(
+            buttons, step, not problem, f"Run {label_of(plan.primary)}", run_declared, (state, state.key(upload), plan)
+        )
         return
     outcome = answer_of(state, upload, data)
     if outcome is not None and step == "Answer":

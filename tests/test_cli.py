@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 from m2st_core.__main__ import main
+from m2st_core.experiments.spec import SweepSpec
+from m2st_core.experiments.store import Store
+from m2st_core.testing import METHODS, ORIGINS
 
 
 @pytest.fixture
@@ -44,7 +47,7 @@ def test_not_rejecting_is_no_failure(files, capsys):
     ("change", "message"),
     [
         (["--method", "MMD-X"], "Did you mean"),
-        (["--method", "Meta-MKL"], "meta-tasks"),
+        (["--method", "Feature-MKL"], "meta-tasks"),
         (["--alpha", "2"], "alpha must be"),
         (["--seed", "-1"], "seed must be"),
         (["--preset", "papers"], "Did you mean 'paper'"),
@@ -105,10 +108,14 @@ def test_meta_train_then_test(files, tmp_path, capsys):
     meta.write_text("\n".join(lines))
     out = str(tmp_path / "learner")
     assert main(["meta-train", str(meta), "--method", "Meta-WiTS", "--out", out]) == 0
-    assert "Meta-WiTS learned from 2 tasks with 2 columns" in capsys.readouterr().out
+    assert "Meta-WiTS (ours) learned from 2 tasks with 2 columns" in capsys.readouterr().out
     assert main(["test", *files, "--learner", out, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["method"] == "Meta-WiTS" and result["rejected"]
+    assert (result["method"], result["origin"]) == ("Meta-WiTS", "ours") and result["rejected"]
+    about = tmp_path / "learner" / "learner.json"
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"format": 4}))
+    assert main(["test", *files, "--learner", out]) == 2
+    assert "some names of methods stand for other algorithms. Train again." in capsys.readouterr().err
     meta.write_text("\n".join(line for line in lines if ",old," not in line or "south" in line))
     assert main(["meta-train", str(meta), "--out", out]) == 2
     assert "task 'north' has 1 groups (new). It needs two." in capsys.readouterr().err
@@ -230,6 +237,32 @@ def test_a_sweep_is_run_listed_shown_exported_and_deleted(tmp_path, monkeypatch,
     assert main(["runs"]) == 0 and "no runs" in capsys.readouterr().out
 
 
+def test_a_run_of_an_older_version_is_listed_refused_and_deleted(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("M2ST_HOME", str(tmp_path / "home"))
+    with monkeypatch.context() as patch:
+        patch.setattr("m2st_core.experiments.spec.CODE", "4")
+        run = Store().start_run(SweepSpec.from_toml(TINY))
+    assert main(["runs"]) == 0
+    assert f"Run {run} was made by an older version" in " ".join(capsys.readouterr().out.split())
+    for action in ("show", "resume", "export"):
+        assert main(["runs", action, run]) == 2
+        printed = capsys.readouterr()
+        assert "Run it again, or delete it." in printed.err and not printed.out
+    assert main(["runs", "delete", run]) == 0 and main(["runs"]) == 0
+    assert "no runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["test", "meta-train"])
+def test_help_lists_methods_by_whose_they_are(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    said = "".join(capsys.readouterr().out.split())  # lines break within names
+    for origin, words in ORIGINS.items():
+        own = [name for name, method in METHODS.items() if method.origin == origin]
+        listed = "".join(f"{', '.join(own)} ({words})".split())
+        assert (listed in said) == ((command, origin) != ("meta-train", "no history"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -265,7 +298,7 @@ def test_a_report_is_written_with_related_tasks_secondary_tests_and_blocks(tmp_p
     command = ["test", "--group-column", "g", data, "--meta", meta, "--method", "Meta-WiTS", "--report", str(report)]
     assert main([*command, "--secondary", "MMD-M", "--block-column", "site", "--seed", "5"]) == 0
     out = capsys.readouterr().out
-    assert "Meta-WiTS gives p" in out and "by MMD-M (secondary): Holm-corrected" in out
+    assert "Meta-WiTS (ours) gives p" in out and "by MMD-M (secondary): Holm-corrected" in out
     p = next(line for line in out.splitlines() if line.startswith("p-value")).split()[1]
     text = report.read_text(encoding="utf-8")
     assert (
@@ -305,8 +338,8 @@ def test_bad_choices_about_a_file_are_one_line(tmp_path, capsys, more, message):
 def test_the_recommended_method_is_used_and_explained(capsys):
     assert main(["test", "--example", "diabetes", "--method", "recommended"]) == 0
     printed = capsys.readouterr()
-    assert "recommended: Meta-FUSE" in printed.err and "related tasks left out in turn" in printed.err
-    assert "Meta-FUSE gives p" in printed.out
+    assert "recommended: Meta-FUSE (ours)" in printed.err and "related tasks left out in turn" in printed.err
+    assert "Meta-FUSE (ours) gives p" in printed.out
 
 
 def test_splits_and_family_from_the_shell(files, capsys):

@@ -25,3 +25,11 @@ def test_the_table_of_tests_says_what_each_does(name):
     (row,) = [row for row in rows if name in row[0].split(", ") and len(row) == 4]
     assert row[2] == ("exact" if METHODS[name].exact else "asymptotic")
     assert row[3] == ("yes" if METHODS[name].needs_split else "no, tests all")
+
+
+def test_methods_stand_under_the_head_that_says_whose_they_are():
+    heads = {"no history": "No history", "paper": "The paper's", "ours": "Ours"}
+    parts = {origin: README.split(f"**{head}**:")[1].split("\n\n**")[0] for origin, head in heads.items()}
+    for name, method in METHODS.items():
+        rows = [line.split(" | ")[0].strip("| ").split(", ") for line in parts[method.origin].splitlines()]
+        assert any(name in row for row in rows), name

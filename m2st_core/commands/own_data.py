@@ -11,11 +11,21 @@ from pathlib import Path
 from m2st_core.experiments.own_data import Plan, advise, carry_out, check_history
 from m2st_core.reports import Origin, as_command, as_python, html_report
 from m2st_core.tasks.tables import CleanData, Cleaning, Upload, prepare, read_files, save_encoding
-from m2st_core.testing import meta_train
+from m2st_core.testing import METHODS, ORIGINS, meta_train
 from m2st_core.testing.learner_zip import open_learner
 from m2st_core.types import TestResult
 
 RECOMMENDED = "recommended"
+
+
+def names_by_origin(with_meta_tasks: bool = False) -> str:
+    """The names of all methods, or of those that learn from meta-tasks, by whose they are; for help texts."""
+    found = []
+    for origin, words in ORIGINS.items():
+        methods = [method for method in METHODS.values() if method.origin == origin]
+        names = [method.name for method in methods if method.needs_meta or not with_meta_tasks]
+        found += [f"{', '.join(names)} ({words})"] if names else []
+    return "; ".join(found)
 
 
 def run_test(options: argparse.Namespace) -> None:
@@ -45,7 +55,7 @@ def run_test(options: argparse.Namespace) -> None:
     if options.json:
         found = analysis.primary.to_dict()
         more = [
-            {"method": v.result.method, "p_value": v.result.p_value, "holm": v.adjusted_p_value}
+            {name: getattr(v.result, name) for name in ("method", "origin", "p_value")} | {"holm": v.adjusted_p_value}
             for v in analysis.secondary
         ]
         family = {"family": analysis.family, "holm": analysis.decision.adjusted_p_value, "secondary": more}
@@ -65,7 +75,8 @@ def primary_method(options: argparse.Namespace, data: CleanData) -> str:
     if options.method != RECOMMENDED:
         return str(options.method)
     advice = advise(data, history=check_history(data, seed=options.seed, device=options.device))
-    print("\n".join([f"{RECOMMENDED}: {advice.method}", *(f"- {why}" for why in advice.reasons)]), file=sys.stderr)
+    label = METHODS[advice.method].label
+    print("\n".join([f"{RECOMMENDED}: {label}", *(f"- {why}" for why in advice.reasons)]), file=sys.stderr)
     return advice.method
 
 
@@ -104,8 +115,8 @@ def run_meta_train(options: argparse.Namespace) -> None:
     learner.save(options.out)
     save_encoding(data.encoding, options.out)
     print(
-        f"{options.method} learned from {len(data.tasks)} tasks with {learner.columns} columns; saved in "
-        f"{options.out}, which holds these rows too"
+        f"{METHODS[learner.method].label} learned from {len(data.tasks)} tasks with {learner.columns} columns; "
+        f"saved in {options.out}, which holds these rows too"
     )
     for note in data.decisions:
         print(f"note: {note}")
@@ -122,7 +133,7 @@ def describe(result: TestResult, data: CleanData) -> str:
     learned = f"learned on {result.n_train[0]} + {result.n_train[1]} rows, " if any(result.n_train) else ""
     lines.append(f"rows       {learned}tested on {result.n_test[0]} + {result.n_test[1]}")
     lines.append(f"columns    {', '.join(data.features)}")
-    lines.append(f"settings   {result.method}, preset {result.preset}, seed {result.seed}, {result.device}")
+    lines.append(f"settings   {result.label}, preset {result.preset}, seed {result.seed}, {result.device}")
     heavy = sorted(result.weights.items(), key=lambda item: -item[1])[:5]
     if heavy:
         lines.append("weights β  " + ", ".join(f"{name} {weight:.2f}" for name, weight in heavy if weight > 0.005))

@@ -14,7 +14,7 @@ from m2st_core.experiments.executors import make_executor
 from m2st_core.experiments.gamma import GAMMA, GammaSpec, run_gamma, summarise_gamma
 from m2st_core.experiments.paper import PAPER
 from m2st_core.experiments.spec import SweepSpec
-from m2st_core.experiments.store import Store
+from m2st_core.experiments.store import OLDER, Store
 from m2st_core.experiments.summary import as_text, null_band, published_gamma, summarise
 from m2st_core.experiments.sweep import SweepFailed, SweepProgress, run_sweep
 from m2st_core.figures import FIGURES, gamma_figure, power_figure, type_1_figure
@@ -59,15 +59,18 @@ def run_runs(options: argparse.Namespace) -> None:
         for row in frame.itertuples():
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.updated))
             print(f"{row.id}  {when}  {row.state:9}  {row.done}/{row.cells} cells  {row.name}")
+            if row.state == OLDER:
+                print(f"    {row.message}")
         return
     if not options.run:
         raise ValueError(f"runs {options.action} needs the id of a run. See: python -m m2st_core runs")
+    if options.action == "delete":
+        store.delete_run(options.run)
+        print(f"Deleted run {options.run}.")
+        return
     spec = store.spec(options.run)
     if options.action == "resume":
         compute(spec, options)
-    elif options.action == "delete":
-        store.delete_run(options.run)
-        print(f"Deleted run {options.run}.")
     elif options.action == "export":
         print(spec.to_toml(), end="")
         write(store.rows(spec), spec, options)

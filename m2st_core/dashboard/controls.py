@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import streamlit as st
 
+from m2st_core.dashboard.words import PRESET_WORDS, WHOSE
+from m2st_core.experiments.spec import label_of
+from m2st_core.presets import PRESETS
 from m2st_core.tasks import TASKS, Parameter, Setting
 from m2st_core.testing import METHODS
 
@@ -61,10 +65,34 @@ def pick_method() -> str:
         [name for name, method in METHODS.items() if not method.needs_meta],
         key="method",
         bind="query-params",
+        format_func=label_of,
         help="Methods that learn split each sample: one part teaches the kernel, the other is tested.",
     )
     st.caption(METHODS[name].description)
+    st.caption("None of these uses related tasks. Those that do, the paper's and ours, are in Power lab and Your data.")
     return name
+
+
+def pick_methods(label: str, key: str, options: Sequence[str], default: Sequence[str], help: str) -> tuple[str, ...]:
+    """Some of several methods; ours are marked, also in the link."""
+    chosen: list[str] = st.multiselect(
+        label, options, default, key=key, bind="query-params", format_func=label_of, placeholder="none", help=help
+    )
+    st.caption(WHOSE)
+    return tuple(chosen)
+
+
+def pick_preset(key: str) -> str:
+    """One of the presets."""
+    preset: str = st.selectbox(
+        "Preset",
+        list(PRESETS),
+        key=key,
+        bind="query-params",
+        help=" ".join(f"**{name}**: {words}." for name, words in PRESET_WORDS.items())
+        + " A name means the same algorithm in every preset.",
+    )
+    return preset
 
 
 def pick_alpha(prefix: str = "") -> float:

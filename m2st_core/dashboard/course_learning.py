@@ -11,7 +11,7 @@ from m2st_core.dashboard.charts import chart, rate_metric
 from m2st_core.dashboard.course import Choice, Lesson, size_choice
 from m2st_core.dashboard.course_tests import ALPHA, TESTS
 from m2st_core.dashboard.lessons import AXIS, DELTA, KEPT, Rate, learn_deep, many_tests, repeated_tests, truth
-from m2st_core.dashboard.weights_study import WeightsFound, WeightsStudy
+from m2st_core.dashboard.weights_study import MIXTURES, WeightsFound, WeightsStudy
 from m2st_core.device import resolve_device
 from m2st_core.experiments.summary import measured_learning
 from m2st_core.figures import heat_figure, learning_size_figure, training_figure, weights_figure
@@ -55,7 +55,7 @@ def show_learning(seed: int, size: int) -> None:
 
 @st.cache_data(max_entries=KEPT, show_spinner=False)
 def related_tasks_found(n_tasks: int, closeness: float, seed: int) -> tuple[WeightsFound, np.ndarray]:
-    """What Meta-MKL makes of the meta-tasks and 50 training rows per mode; and Meta-Witness's p-values."""
+    """What Feature-MKL makes of the meta-tasks and 50 training rows per mode; and Meta-Witness's p-values."""
     study = WeightsStudy(closeness, n_tasks, 50, DELTA, 50, 1, (), seed)
     learner = study.learn()
     method = replace(learner, method="Meta-Witness").bound(resolve_device("cpu"))
@@ -70,16 +70,17 @@ def show_related(seed: int, view: str, n_tasks: int, closeness: float) -> None:
     columns = st.columns(2)
     with columns[0]:
         tests = (
-            f"Meta-Witness: share of {META_TESTS} tests with {TEST_SIZE} rows per mode that reject, with its interval."
+            f"Meta-Witness (ours): share of {META_TESTS} tests with {TEST_SIZE} rows per mode that reject, with its "
+            "interval."
         )
         rate_metric("Power with meta-tasks", meta, tests)
     with columns[1]:
         rate_metric("Power without", median, "MMD-M: as many tests of the same size, no meta-tasks.")
     if view == VIEWS[1]:
-        alt = "Bars of the learned weight β, the best single kernel and uniform weights, by base kernel."
-        chart(weights_figure(found.table), "learn6_weights", alt)
+        chart(weights_figure(found.table, MIXTURES["Feature-MKL"]), "learn6_weights", "Bars of β by base kernel.")
         return
-    learned = found.feature if view == VIEWS[0] else found.mixture
+    assert found.features is not None
+    learned = found.features.leading if view == VIEWS[0] else found.mixture
     name = "leading feature ψ" if view == VIEWS[0] else "mixture's witness f̂"
     left, right = st.columns(2)
     with left:
@@ -87,7 +88,7 @@ def show_related(seed: int, view: str, n_tasks: int, closeness: float) -> None:
     with right:
         chart(heat_figure(truth(DELTA), AXIS, name="truth: log p/q", height=420), "learn6_truth", "Heat map: log p/q.")
     if view == VIEWS[0]:
-        sizes = ", ".join(f"{np.sqrt(size):.3f}" for size in found.prior)
+        sizes = ", ".join(f"{np.sqrt(size):.3f}" for size in found.features.prior)
         st.caption(f"Expected differences along ψ₁, ψ₂, … in standard deviations: {sizes}. ψ's sign is arbitrary.")
 
 
@@ -107,12 +108,13 @@ LEARNING = (
     ),
     Lesson(
         "Related tasks to the rescue",
-        "Many small comparisons of the same kind share what differs in them. From them we learn **features ψ** along "
-        "which P and Q tend to differ, and **base kernels**; the target's few rows only have to find the weights "
-        "**β**.",
+        "Many small comparisons of the same kind share what differs in them. They teach **base kernels**; the target's "
+        "few rows only have to find the weights **β**. The paper's Meta-MKL learns a deep kernel from each of some "
+        "tasks. Our Feature-MKL, shown here, learns **features ψ** along which P and Q tend to differ, and mixes "
+        "kernels on them.",
         (
             r"k_\beta=\sum_i\beta_i k_i",
-            r"\hat\beta=\arg\max_\beta \hat J_\lambda(S^{tr}_P,S^{tr}_Q;k_\beta)",
+            r"k_i(x,y)=(A_i\psi(x))^\top A_i\psi(y)\ \text{(Feature-MKL)}",
             r"\Delta_i=(0.6-C)+0.1\,i/N",
         ),
         (

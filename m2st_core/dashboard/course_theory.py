@@ -29,14 +29,14 @@ def closeness_rates(n_tasks: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def show_closeness(seed: int, n_tasks: int) -> None:
     """Step 7."""
     gamma = gamma_figure(published_gamma(), measured_gamma(), height=360)
-    chart(gamma, "learn7_gamma", "γ̂ against the closeness C: published values and ours grow with C.")
+    chart(gamma, "learn7_gamma", "γ̂ against the closeness C: published and measured values grow with C.")
     rates, intervals = closeness_rates(n_tasks, seed)
     floor = Rate(repeated_tests(DELTA, TEST_SIZE, META_TESTS, seed, False), ALPHA).share
     figure = closeness_power_figure(np.array(MEASURED_NOW), rates, intervals, floor)
     chart(figure, "learn7_power", "Power against C: " + ", ".join(f"{r:.0%}" for r in rates) + ".")
     st.caption(
         "First chart: bars reach up to the least related task, and γ̂ inside the grey band is noise. Second: "
-        f"Meta-Witness with {TEST_SIZE} rows per mode, and Wilson's 95 % intervals."
+        f"Meta-Witness (ours) with {TEST_SIZE} rows per mode, and Wilson's 95 % intervals."
     )
 
 

@@ -13,7 +13,7 @@ from m2st_core.tasks import TASKS, ImageTask
 from m2st_core.tasks.cifar import SOURCES
 from m2st_core.testing import METHODS
 
-DEFAULT_METHODS = ("Meta-MKL", "Meta-KL", "MMD-D", "MMD-O")
+DEFAULT_METHODS = ("Feature-MKL", "Meta-WiTS", "MMD-D", "MMD-O")
 TESTS = (20, 50, 100, 200)
 
 
@@ -74,15 +74,12 @@ def ask_study(source: str, target: type[ImageTask]) -> ImageStudy | None:
     """Everything else; None, after saying so, while a choice is empty."""
     sizes = CIFAR_100 if source == "cifar100" else CIFAR if source in SOURCES else DIGITS
     settings = controls.pick_parameters(target.name)
-    methods = tuple(
-        st.multiselect(
-            "Methods",
-            list(METHODS),
-            DEFAULT_METHODS,
-            key="images_methods",
-            bind="query-params",
-            help="The tests to compare on the same samples. Those without “Meta” or “AGT” learn from the target alone.",
-        )
+    methods = controls.pick_methods(
+        "Methods",
+        "images_methods",
+        list(METHODS),
+        DEFAULT_METHODS,
+        "The tests to compare on the same samples, in the preset recommended.",
     )
     m_te = tuple(
         sorted(

@@ -10,6 +10,7 @@ import streamlit as st
 from m2st_core.dashboard.charts import chart
 from m2st_core.dashboard.image_study import EXPLAINED, ImagesFound, ImageStudy, Seen
 from m2st_core.dashboard.sweep_results import show_figure, show_table
+from m2st_core.experiments.spec import label_of
 from m2st_core.figures import class_witness_figure, image_grid, pair_figure
 from m2st_core.rng import Streams
 from m2st_core.tasks.image_tasks import image_set
@@ -69,12 +70,12 @@ def show_pairs(seen: Seen) -> None:
     left, right = st.columns(2, gap="large")
     with left:
         st.subheader("β over class pairs")
-        alt = f"Matrix of Meta-MKL's weights by pair of classes; {_largest(seen.weights)}."
+        alt = f"Matrix of {EXPLAINED}'s weights by pair of classes; {_largest(seen.weights)}."
         chart(pair_figure(classes, seen.weights, "β"), "images_weights", alt)
         kinds = ", ".join(f"{name} {weight:.2f}" for name, weight in seen.others.items() if weight >= 5e-3)
         st.caption(
-            f"{EXPLAINED}'s weights: {sum(seen.weights.values()):.2f} in all on kernels of single class pairs, of "
-            f"which it draws {len(seen.weights)}; other squares stay empty. The rest: {kinds or 'nothing'}."
+            f"The weights of {label_of(EXPLAINED)}: {sum(seen.weights.values()):.2f} in all on kernels of single class "
+            f"pairs, of which it draws {len(seen.weights)}; other squares stay empty. The rest: {kinds or 'nothing'}."
         )
     with right:
         st.subheader("Ĵ of the same kernels")
@@ -100,8 +101,8 @@ def show_classes(seen: Seen) -> None:
     alt += f"{table['class'].iloc[-1]} ({table['mean'].iloc[-1]:.2g}, typical of Q)."
     chart(class_witness_figure(table), "images_by_class", alt)
     st.caption(
-        f"The witness function of {EXPLAINED}'s kernel, on {seen.n} + {len(seen.images) - seen.n} images that taught "
-        "it nothing: positive where it sees more of P. Bars: ± one standard error."
+        f"The witness function of the kernel of {label_of(EXPLAINED)}, on {seen.n} + {len(seen.images) - seen.n} "
+        "images that taught it nothing: positive where it sees more of P. Bars: ± one standard error."
     )
 
 

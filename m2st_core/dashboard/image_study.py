@@ -1,4 +1,4 @@
-"""Tests of images, learned from class pairs: their power, and what Meta-MKL's kernel sees in the images."""
+"""Tests of images, learned from class pairs: their power, and what Feature-MKL's kernel sees in the images."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from m2st_core.experiments.store import as_rows
 from m2st_core.experiments.summary import summarise
 from m2st_core.experiments.trial import CellResult, LearnerParts, learned_method, run_cell, train_learner
 from m2st_core.learners.ascent import part_of
-from m2st_core.learners.meta_mkl import Adapted
+from m2st_core.learners.mixtures import Adapted
 from m2st_core.rng import Streams
 from m2st_core.tasks import ImageTask, Setting, make_task
 from m2st_core.types import Progress
 
-EXPLAINED = "Meta-MKL"
+EXPLAINED = "Feature-MKL"
 FEW_PIXELS = 1000  # below, one core is as fast as several
 TRAINING_WEIGHT = 4  # of a training on meta-tasks, in cells
 CLASSES_SHOWN = 20
@@ -55,7 +55,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class ImagesFound:
-    """Power of each method by size, and what Meta-MKL sees."""
+    """Power of each method by size, and what Feature-MKL sees."""
 
     power: pd.DataFrame
     seen: Seen
@@ -78,7 +78,7 @@ class ImageStudy:
 
     @cached_property
     def spec(self) -> SweepSpec:
-        """The same as a sweep of one repeat, Meta-MKL included."""
+        """The same as a sweep of one repeat, Feature-MKL included."""
         return SweepSpec(
             task=self.task,
             settings=dict(self.settings),

@@ -10,7 +10,7 @@ import pandas as pd
 from m2st_core.dashboard.sweep_queue import SweepQueue
 from m2st_core.dashboard.sweeps import STATE_ICONS
 from m2st_core.experiments.spec import SweepSpec
-from m2st_core.experiments.store import Run
+from m2st_core.experiments.store import OLDER, Run
 from m2st_core.experiments.summary import summarise
 
 
@@ -18,15 +18,17 @@ def run_history(queue: SweepQueue) -> pd.DataFrame:
     """Every run, the newest first: id, state (as the queue knows it), name, how much is done, when."""
     frame = queue.store.runs()
     states = []
-    for run in frame["id"]:
-        status = queue.status(run)
-        state = "deleted" if status is None else status.state
+    for run, state in zip(frame["id"], frame["state"], strict=True):
+        if state != OLDER:
+            status = queue.status(run)
+            state = "deleted" if status is None else status.state
         states.append(f"{STATE_ICONS.get(state, '')} {state}")
     return pd.DataFrame(
         {
             "run": frame["id"],
             "state": states,
             "name": frame["name"],
+            "note": frame["message"].where(frame["state"] == OLDER, ""),
             "done": (frame["done"] / frame["cells"].clip(lower=1)).astype(float),
             "cells": frame["cells"],
             "started": pd.to_datetime(frame["created"], unit="s", utc=True),

@@ -8,13 +8,12 @@ import streamlit as st
 
 from m2st_core.dashboard import controls
 from m2st_core.experiments.spec import LIMIT, SweepSpec
-from m2st_core.presets import PRESETS
 from m2st_core.tasks import TASKS, size_unit
 from m2st_core.testing import METHODS
 
 SIZES = (10, 20, 30, 50, 80, 100, 120, 150, 200, 250, 300, 400, 500)
 PERMUTATIONS = (99, 199, 499, 999)
-DEFAULT_METHODS = ("Meta-MKL", "Meta-WiTS", "MMD-M")
+DEFAULT_METHODS = ("Feature-MKL", "Meta-WiTS", "MMD-M")
 DEFAULT_SIZES = (50, 100, 200)
 KEYS = {
     "null": "lab_null",
@@ -51,16 +50,14 @@ def ask_sweep() -> dict[str, Any]:
         bind="query-params",
         help="Measure the type-I error: both samples come from P, and a valid test rejects at most a share α of them.",
     )
-    values["methods"] = tuple(
-        st.multiselect(
-            "Methods",
-            [*METHODS, LIMIT],
-            DEFAULT_METHODS,
-            key="lab_methods",
-            bind="query-params",
-            help="The tests to compare, on the same samples. 'limit' is the most powerful permutation test, which "
-            "knows the true likelihood ratio (HDGM only).",
-        )
+    values["preset"] = controls.pick_preset("lab_preset")
+    values["methods"] = controls.pick_methods(
+        "Methods",
+        "lab_methods",
+        [*METHODS, LIMIT],
+        DEFAULT_METHODS,
+        "The tests to compare, on the same samples. 'limit' is the most powerful permutation test, which knows the "
+        "true likelihood ratio (HDGM only).",
     )
     values["m_te"] = tuple(
         st.multiselect(
@@ -104,14 +101,6 @@ def _ask_meta_tasks(unit: str) -> dict[str, Any]:
 
 
 def _ask_precision() -> dict[str, Any]:
-    preset = st.selectbox(
-        "Preset",
-        list(PRESETS),
-        key="lab_preset",
-        bind="query-params",
-        help="recommended: our own settings. paper: the text, literally, which trains much longer. "
-        "released: the published code's settings.",
-    )
     repeats = _whole(
         "Repeats", "lab_repeats", 4, "Each has fresh meta-tasks and training rows. More make bands narrower."
     )
@@ -136,7 +125,6 @@ def _ask_precision() -> dict[str, Any]:
         help="Random relabellings behind each p-value. More cost time and gain a little power.",
     )
     return {
-        "preset": preset,
         "repeats": repeats,
         "tests": tests,
         "alpha": float(alpha),

@@ -9,14 +9,14 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from m2st_core.dashboard.sweeps import sweep_queue
-from m2st_core.experiments.spec import SweepSpec
+from m2st_core.experiments.spec import SweepSpec, label_of
 from m2st_core.experiments.summary import null_band, summarise
 from m2st_core.figures import FIGURES, power_figure, training_figure, type_1_figure
 from m2st_core.tasks import size_unit
 from m2st_core.testing.meta import learner_from_parts
 
 COLUMNS = {
-    "method": "method",
+    "label": "method",
     "preset": "preset",
     "closeness": "C",
     "n_tasks": "N",
@@ -42,8 +42,8 @@ HELPS = {
     "± SE": "Standard error between repeats; with one repeat, that of the binomial.",
     "95 % interval": "Wilson's interval for all tests together, which leaves the spread between repeats out.",
     "published": "The paper's number for the same setting.",
-    "difference in SE": "Ours minus published, in standard errors of both.",
-    "doubt": "Why a published number should not be compared with ours.",
+    "difference in SE": "Measured minus published, in standard errors of both.",
+    "doubt": "Why a published number should not be compared with the measured one.",
 }
 
 
@@ -63,7 +63,7 @@ def show_figure(spec: SweepSpec, table: pd.DataFrame, key: str, kind: str = "pow
     """The chart, with its numbers in words for those who can not see it."""
     what = "Type-I error" if spec.null else "Power"
     best = table.loc[table.groupby("method", sort=False)["m_te"].idxmax()]
-    values = "; ".join(f"{row.method} {row.rate:.2f} ± {row.error:.2f}" for row in best.itertuples())
+    values = "; ".join(f"{label_of(row.method)} {row.rate:.2f} ± {row.error:.2f}" for row in best.itertuples())
     alt = f"{what} against the number of test rows {size_unit(spec.task)}; at the largest size: {values}."
     st.plotly_chart(sweep_figure(spec, table, kind), width="stretch", key=f"{key}_chart", alt=alt)
 
@@ -71,7 +71,7 @@ def show_figure(spec: SweepSpec, table: pd.DataFrame, key: str, kind: str = "pow
 def show_table(table: pd.DataFrame, key: str) -> None:
     """The numbers; columns that say nothing here are left out."""
     interval = [f"{low:.3f} – {high:.3f}" for low, high in zip(table["low"], table["high"], strict=True)]
-    shown = table.assign(interval=interval)[list(COLUMNS)].rename(columns=COLUMNS)
+    shown = table.assign(interval=interval, label=table["method"].map(label_of))[list(COLUMNS)].rename(columns=COLUMNS)
     for name in ("preset", "C", "N", "m_tr"):
         if shown[name].nunique() <= 1:
             shown = shown.drop(columns=name)
@@ -125,7 +125,7 @@ def show_code(spec: SweepSpec) -> None:
 def as_python(spec: SweepSpec) -> str:
     """A script that gives the same rows."""
     return f'''from m2st_core.experiments.executors import make_executor
-from m2st_core.experiments.spec import SweepSpec
+from m2st_core.experiments.spec import SweepSpec, label_of
 from m2st_core.experiments.store import Store
 from m2st_core.experiments.summary import as_text, summarise
 from m2st_core.experiments.sweep import run_sweep
@@ -164,7 +164,7 @@ def show_training(spec: SweepSpec) -> None:
 def training_courses(spec: SweepSpec) -> dict[str, dict[str, list[float]]]:
     """The first repeat's training curves in the store, by method; methods that learn in closed form have none."""
     learners = {cell.learner.key: cell for cell in spec.cells() if cell.repeat == 0 and cell.learner is not None}
-    return {cell.method: course for key, cell in learners.items() if (course := _course(key, cell.learner))}
+    return {label_of(cell.method): course for key, cell in learners.items() if (course := _course(key, cell.learner))}
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

@@ -16,7 +16,7 @@ from m2st_core.dashboard.sweep_queue import QueueFull, SweepQueue
 from m2st_core.experiments.cost import Cost, predict
 from m2st_core.experiments.executors import Executor, make_executor
 from m2st_core.experiments.spec import SpecError, SweepSpec
-from m2st_core.experiments.store import Store
+from m2st_core.experiments.store import OLDER, Store
 
 POLL_SECONDS = 1.0
 CELL = "a method at one size in one repeat"
@@ -28,6 +28,7 @@ STATE_ICONS = {
     "failed": "❌",
     "cancelled": "⏹️",
     "interrupted": "⚠️",
+    OLDER: "🕰️",
 }
 _connections: dict[str, str] = {}  # a session's name → streamlit's name of its connection
 

@@ -14,6 +14,7 @@ from m2st_core.dashboard.upload_state import Brought, say, target_mark
 from m2st_core.dashboard.watching import watch_job
 from m2st_core.dashboard.words import decision_in_words, error_shown, p_shown
 from m2st_core.experiments.own_data import Outcome, Plan, carry_out
+from m2st_core.experiments.spec import label_of
 from m2st_core.reports.pictures import null_picture, weights_picture
 from m2st_core.tasks.tables import CleanData, Upload
 from m2st_core.types import Progress
@@ -37,7 +38,7 @@ def answer_of(state: Brought, upload: Upload, data: CleanData) -> Outcome | None
             except ValueError as error:
                 raise ValueError(say(str(error))) from None
 
-        job = watch_job("data_answer", key, work, f"{plan.primary}: learning and testing…")
+        job = watch_job("data_answer", key, work, f"{label_of(plan.primary)}: learning and testing…")
         if job.state != "done":
             return None
         state.outcome = (key, job.result)
@@ -51,7 +52,7 @@ def _count(state: Brought, upload: Upload, key: Hashable, outcome: Outcome) -> N
     about: dict[str, Any] = {
         "mark": target_mark(upload),
         "key": key,
-        "Test": plan.primary,
+        "Test": label_of(plan.primary),
         "Seed": plan.seed,
         "p": round(result.p_value, 6),
         "α": plan.alpha,
@@ -60,7 +61,7 @@ def _count(state: Brought, upload: Upload, key: Hashable, outcome: Outcome) -> N
         "Columns": len(outcome.data.features),
         "Rows": sum(result.n_test) + sum(result.n_train),
         "Splits": plan.splits,
-        "Secondary tests": ", ".join(plan.secondary),
+        "Secondary tests": ", ".join(map(label_of, plan.secondary)),
     }
     if key not in [test["key"] for test in state.tested]:
         state.tested.append(about)
@@ -69,7 +70,7 @@ def _count(state: Brought, upload: Upload, key: Hashable, outcome: Outcome) -> N
 def show_answer(state: Brought, upload: Upload, outcome: Outcome) -> None:
     """The whole step."""
     analysis, result = outcome.analysis, outcome.analysis.primary
-    st.subheader(f"“{say(outcome.data.x_name)}” against “{say(outcome.data.y_name)}”, by {result.method}")
+    st.subheader(f"“{say(outcome.data.x_name)}” against “{say(outcome.data.y_name)}”, by {result.label}")
     (st.warning if analysis.rejected else st.info)(decision_in_words(analysis))
     _repeats(state, upload)
     columns = st.columns(4)
@@ -133,7 +134,7 @@ def _secondary(outcome: Outcome) -> None:
     st.markdown("**Several tests**, corrected by Holm's procedure")
     rows = [
         {
-            "Test": verdict.result.method,
+            "Test": verdict.result.label,
             "Role": verdict.role,
             "p alone": verdict.result.p_value,
             "p after Holm": verdict.adjusted_p_value,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from m2st_core.dashboard.upload_state import Brought, Trained, digest, go, say
+from m2st_core.experiments.spec import label_of
 from m2st_core.tasks.tables import EXAMPLES, Limits, Table, TableError, read_table, read_tables, suggest_groups
 from m2st_core.testing.learner_zip import learner_from_zip
 
@@ -158,9 +159,10 @@ def _take(state: Brought, slot: str, files: Sequence[tuple[str, bytes]], limits:
 def _in_use(state: Brought, slot: str) -> None:
     if slot == "learner":
         trained = state.trained
-        lines = (
-            [f"{trained.name}: {trained.learner.method}, {len(trained.learner.task_names)} tasks"] if trained else []
-        )
+        lines = []
+        if trained is not None:
+            tasks = len(trained.learner.task_names)
+            lines = [f"{trained.name}: {label_of(trained.learner.method)}, {tasks} tasks"]
     else:
         lines = [f"{t.name}: {len(t.frame):,} rows, {t.frame.shape[1]:,} columns" for t in state.files.get(slot, ())]
     if not lines:

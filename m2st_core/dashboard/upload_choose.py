@@ -12,6 +12,7 @@ from m2st_core.experiments.history_check import HistoryCheck
 from m2st_core.experiments.history_gamma import HistoryGamma, history_gamma
 from m2st_core.experiments.own_data import Plan, advise, check_history, check_plan, usable_methods
 from m2st_core.experiments.recommend import Recommendation
+from m2st_core.experiments.spec import label_of
 from m2st_core.learners.ascent import part_of
 from m2st_core.reports.pictures import history_picture
 from m2st_core.tasks.tables import CleanData, Upload
@@ -37,7 +38,8 @@ def choose_step(state: Brought, upload: Upload, data: CleanData) -> Plan:
     )
     if advice.method not in methods and state.trained is not None:
         own = state.trained.learner.method
-        advice = Recommendation(own, (f"The learner that you brought was trained for {own}.", *advice.reasons[1:]))
+        why = f"The learner that you brought was trained for {label_of(own)}."
+        advice = Recommendation(own, (why, *advice.reasons[1:]))
     said = check.sentences if check is not None else ()
     advice = Recommendation(advice.method, tuple(reason for reason in advice.reasons if reason not in said))
     st.subheader("The test")
@@ -52,17 +54,17 @@ def _ask(methods: list[str], advice: Recommendation) -> Plan:
             [AS_RECOMMENDED, *methods],
             key="data_method",
             bind="query-params",
+            format_func=label_of,
             help="Declared now, before any result is shown.",
         )
         primary = advice.method if chosen in (AS_RECOMMENDED, None) else str(chosen)
         st.caption(METHODS[primary].description)
-        secondary = st.multiselect(
+        secondary = controls.pick_methods(
             "Secondary tests",
+            "data_secondary",
             methods,
-            key="data_secondary",
-            bind="query-params",
-            placeholder="none",
-            help="Further looks at the same rows. Their p-values are corrected for being many, by Holm's procedure.",
+            (),
+            "Further looks at the same rows. Their p-values are corrected for being many, by Holm's procedure.",
         )
         with st.expander("Advanced"):
             alpha = controls.pick_alpha("data_")
@@ -80,11 +82,11 @@ def _ask(methods: list[str], advice: Recommendation) -> Plan:
             ]
             seed = controls.pick_seed("data_")
     with right, st.container(border=True):
-        st.markdown(f"**Recommended: {advice.method}**")
+        st.markdown(f"**Recommended: {label_of(advice.method)}**")
         for reason in advice.reasons:
             st.markdown(f"- {say(reason)}")
         if primary != advice.method:
-            st.caption(f"You chose {primary} instead. That is fine, as long as no result made you do it.")
+            st.caption(f"You chose {label_of(primary)} instead. That is fine, as long as no result made you do it.")
     others = tuple(name for name in secondary if name != primary)
     splits = splits if any(METHODS[name].needs_split for name in (primary, *others)) else 1
     plan = Plan(primary, others, alpha, permutations, fraction, seed, splits=splits, family=family)

@@ -49,7 +49,7 @@ def show_splits(state: Brought, outcome: Outcome) -> None:
             except ValueError as error:
                 raise ValueError(say(str(error))) from None
 
-        job = watch_job("data_splits", key, work, f"{result.method} under {FURTHER} further splits…")
+        job = watch_job("data_splits", key, work, f"{result.label} under {FURTHER} further splits…")
         if job.state != "done":
             return
         state.memory["other splits"] = (key, job.result)

@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
-from m2st_core.testing import Analysis
+from collections.abc import Sequence
+
+from m2st_core.experiments.spec import label_of, origin_of
+from m2st_core.testing import ORIGINS, Analysis
 from m2st_core.types import TestResult
 
 SIDEBAR = "the sidebar (on a small screen: » at the top left)"
+WHOSE = (
+    f"Marked **(ours)**: {ORIGINS['ours']}. **Meta-…** and **AGT-…** without the mark, and MMD-D w/ AC: "
+    f"{ORIGINS['paper']}. All others: {ORIGINS['no history']}."
+)
+"""One line for places where methods are chosen."""
+PRESET_WORDS = {
+    "recommended": "our own settings, for all tests",
+    "paper": "the settings of the paper's text, which train much longer",
+    "released": "the settings of the paper's published code, which train much longer",
+}
+
+
+def chosen_in_words(preset: str, methods: Sequence[str]) -> str:
+    """Which settings and whose tests were chosen, for a first look."""
+    said = [f"Preset **{preset}**: {PRESET_WORDS[preset]}."]
+    for origin, words in ORIGINS.items():
+        own = [method for method in methods if origin_of(method) == origin]
+        said += [f"**{', '.join(map(label_of, own))}**: {words}."] if own else []
+    return " ".join(said)
 
 
 def p_shown(result: TestResult) -> str:

@@ -198,15 +198,16 @@ def unlikeness(
 def _sentences(
     best: Mapping[bool, pd.Series], verdict: Verdict, chosen: Sequence[str], used: Sequence[int]
 ) -> tuple[str, ...]:
-    ours, plain = best[True], best[False]
+    helped, plain = best[True], best[False]
+    first, second = (METHODS[part["method"]].label for part in (helped, plain))
     meaning = {
         "helps": "So this history helps for tasks like itself. Whether the target is one of them is not known yet.",
         "harms": "So this history misleads even for tasks like itself.",
         "unclear": "At these sizes that is no clear difference.",
     }
     return (
-        f"Of {len(chosen)} related tasks left out in turn, tested with {used[0]} and {used[1]} rows, {ours['method']} "
-        f"found the difference in {ours['power']:.0%} of the tests with what the others taught, and {plain['method']} "
+        f"Of {len(chosen)} related tasks left out in turn, tested with {used[0]} and {used[1]} rows, {first} "
+        f"found the difference in {helped['power']:.0%} of the tests with what the others taught, and {second} "
         f"in {plain['power']:.0%} without.",
         meaning[verdict],
     )

@@ -14,10 +14,21 @@ from typing import Any
 from m2st_core.presets import PRESETS
 from m2st_core.tasks import TASKS, ImageTask, make_task
 from m2st_core.testing import METHODS
+from m2st_core.types import labelled
 
 LIMIT = "limit"  # the true log-likelihood ratio as witness, where the task's densities are known
 CODE = "5"  # part of every key; changes when the same spec would give other numbers
 LARGEST = {"repeats": 1000, "tests": 10_000, "m_te": 100_000, "n_tasks": 10_000}
+
+
+def origin_of(method: str) -> str:
+    """Whose a method is; the limit, which no one can use on real data, is of its own kind."""
+    return METHODS[method].origin if method in METHODS else LIMIT
+
+
+def label_of(method: str) -> str:
+    """The name of a method or of the limit, with a mark if it is ours."""
+    return labelled(method, origin_of(method))
 
 
 class SpecError(ValueError):

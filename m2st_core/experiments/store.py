@@ -21,7 +21,7 @@ from typing import Any
 
 import pandas as pd
 
-from m2st_core.experiments.spec import Cell, LearnerSpec, SweepSpec, canonical, data_of
+from m2st_core.experiments.spec import Cell, LearnerSpec, SweepSpec, canonical, data_of, digest, label_of, origin_of
 from m2st_core.experiments.trial import CellResult, LearnerParts
 from m2st_core.testing.meta import ABOUT, TENSORS, learner_from_parts
 
@@ -38,6 +38,8 @@ MEASUREMENTS = """
 CREATE TABLE measurements (key TEXT PRIMARY KEY, spec TEXT NOT NULL, rows TEXT NOT NULL, created REAL NOT NULL)
                    WITHOUT ROWID
 """  # new in schema 2
+
+OLDER = "older version"  # the state of a run that is kept, and neither shown nor resumed
 
 COLUMNS = [name for name in Cell.__dataclass_fields__ if name not in ("settings", "data")]
 
@@ -59,6 +61,18 @@ class Run:
     updated: float
 
 
+def _is_older(run: str, spec_json: str) -> bool:
+    """Whether another version of the code made this run: the same spec has another id now."""
+    return digest(json.loads(spec_json))[:12] != run
+
+
+def _older_sentence(run: str) -> str:
+    return (
+        f"Run {run} was made by an older version, in which some names of methods meant other algorithms. Its numbers "
+        "are not shown. Run it again, or delete it."
+    )
+
+
 def _cells(spec_json: str) -> dict[str, Cell]:
     """The cells of a spec by key, for the images that are there now."""
     return _cells_on(spec_json, data_of(json.loads(spec_json)["task"]))
@@ -71,13 +85,14 @@ def _cells_on(spec_json: str, data: str) -> dict[str, Cell]:
 
 
 def as_rows(found: Iterable[tuple[Cell, CellResult]]) -> pd.DataFrame:
-    """Cells with their results as a tidy table."""
+    """Cells with their results as a tidy table; ``origin`` says whose the method is."""
     rows = [
         {name: getattr(cell, name) for name in COLUMNS}
+        | {"origin": origin_of(cell.method)}
         | {"rejections": r.rejections, "rate": r.rejections / r.tests, "seconds": r.seconds}
         for cell, r in found
     ]
-    return pd.DataFrame(rows, columns=[*COLUMNS, "rejections", "rate", "seconds"])
+    return pd.DataFrame(rows, columns=[*COLUMNS, "origin", "rejections", "rate", "seconds"])
 
 
 def default_home() -> Path:
@@ -202,7 +217,8 @@ class Store:
         """Register a run, or find the one with the same spec; its id."""
         now, run = time.time(), spec.hash[:12]
         with self._connect() as db:
-            values = (run, name or f"{spec.task}: {', '.join(spec.methods)}", spec.to_json(), "running", "", now, now)
+            name = name or f"{spec.task}: {', '.join(map(label_of, spec.methods))}"
+            values = (run, name, spec.to_json(), "running", "", now, now)
             db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", values)
         self.set_state(run, "running")
         return run
@@ -215,42 +231,58 @@ class Store:
             )
 
     def run(self, run: str) -> Run | None:
-        """The run with exactly this id."""
+        """The run with exactly this id; a StoreError if an older version made it."""
         with self._connect() as db:
             found = db.execute("SELECT * FROM runs WHERE id = ?", (run,)).fetchone()
-        return None if found is None else Run(found[0], found[1], SweepSpec.from_json(found[2]), *found[3:])
+        if found is None:
+            return None
+        if _is_older(found[0], found[2]):
+            raise StoreError(_older_sentence(run))
+        return Run(found[0], found[1], SweepSpec.from_json(found[2]), *found[3:])
 
     def spec(self, run: str) -> SweepSpec:
-        """The spec of a run; the start of its id is enough."""
+        """The spec of a run; the start of its id is enough. A StoreError if an older version made it."""
+        whole, text = self._find(run)
+        if _is_older(whole, text):
+            raise StoreError(_older_sentence(whole))
+        return SweepSpec.from_json(text)
+
+    def _find(self, run: str) -> tuple[str, str]:
+        """Id and spec of the one run whose id starts so."""
         with self._connect() as db:
             found = db.execute("SELECT id, spec FROM runs WHERE id LIKE ? || '%'", (run,)).fetchall()
         if len(found) != 1:
             problem = "no run" if not found else f"{len(found)} runs"
             raise StoreError(f"There is {problem} with an id that starts with {run!r}. See: python -m m2st_core runs")
-        return SweepSpec.from_json(found[0][1])
+        return found[0][0], found[0][1]
 
     def runs(self) -> pd.DataFrame:
-        """All runs, the newest first, with how many of their cells are done."""
+        """All runs, the newest first, with how many of their cells are done: of older versions' runs, none."""
         with self._connect() as db:
             frame = pd.read_sql_query("SELECT * FROM runs ORDER BY updated DESC", db)
         done, cells = [], []
-        for text in frame["spec"]:
-            wanted = _cells(text)
+        for place, (run, text) in enumerate(zip(frame["id"], frame["spec"], strict=True)):
+            older = _is_older(run, text)
+            wanted = {} if older else _cells(text)
             cells.append(len(wanted))
             done.append(len(self._results(list(wanted))))
+            if older:
+                frame.loc[place, ["state", "message"]] = [OLDER, _older_sentence(run)]
         return frame.assign(done=done, cells=cells)
 
     def delete_run(self, run: str) -> None:
-        """Forget a run, and those of its cells that no other run has. Learners stay: others may need them."""
-        spec = self.spec(run)
-        others: set[str] = set()
+        """Forget a run, and those of its cells that no other run has. Learners stay: others may need them.
+
+        Cells of older versions have other keys and stay too.
+        """
+        whole, own_text = self._find(run)
         with self._connect() as db:
-            for other, text in db.execute("SELECT id, spec FROM runs").fetchall():
-                if other != spec.hash[:12]:
-                    others |= set(_cells(text))
-            own = [(key,) for key in _cells(spec.to_json()) if key not in others]
-            db.executemany("DELETE FROM cells WHERE key = ?", own)
-            db.execute("DELETE FROM runs WHERE id = ?", (spec.hash[:12],))
+            if not _is_older(whole, own_text):
+                known = db.execute("SELECT id, spec FROM runs WHERE id != ?", (whole,)).fetchall()
+                others = {key for other, text in known if not _is_older(other, text) for key in _cells(text)}
+                own = [(key,) for key in _cells(own_text) if key not in others]
+                db.executemany("DELETE FROM cells WHERE key = ?", own)
+            db.execute("DELETE FROM runs WHERE id = ?", (whole,))
 
     def rows(self, spec: SweepSpec) -> pd.DataFrame:
         """The spec's finished cells as a tidy table, one row each, in the order of the grid."""

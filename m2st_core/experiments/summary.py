@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.experiments.intervals import wilson_interval
+from m2st_core.experiments.spec import label_of, origin_of
 from m2st_core.tasks import TASKS, Task
 from m2st_core.tasks.cifar import SOURCES
 from m2st_core.tasks.image_tasks import TwoDataSets
@@ -62,7 +63,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     ours, with the difference in standard errors of both.
     """
     if rows.empty:
-        return pd.DataFrame(columns=[*KEYS, *MEASURED])
+        return pd.DataFrame(columns=[*KEYS, "origin", *MEASURED])
     rows = rows.assign(
         **{key: rows[key].astype("Float64") for key in ("closeness", "n_tasks", "rows_per_task", "m_tr")}
     )
@@ -79,6 +80,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     binomial = np.sqrt(table["rate"] * (1 - table["rate"]) / table["tests"])
     between = table["spread"] / np.sqrt(table["repeats"])
     table["error"] = between.where(table["repeats"] > 1, binomial)
+    table.insert(table.columns.get_loc("method") + 1, "origin", table["method"].map(origin_of))
     return _beside_published(table.drop(columns="spread"))
 
 
@@ -137,7 +139,8 @@ def as_text(table: pd.DataFrame) -> str:
             if r is not None and not np.isnan(r.published):
                 cell += f" (published {r.published:.3f}, {r.difference:+.1f} SE{', doubtful' if r.doubt else ''})"
             cells.append(cell)
-        lines.append(["–" if pd.isna(label) else str(label) for label in labels] + cells)
+        method, *others = labels
+        lines.append([label_of(str(method)), *("–" if pd.isna(other) else str(other) for other in others), *cells])
     widths = [max(len(row[i]) for row in [heads, *lines]) for i in range(len(heads))]
     return "\n".join(
         "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in [heads, *lines]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import DASHES, MARKERS, colour_of, height_with, laid_out
+from m2st_core.figures.theme import DASHES, MARKERS, colour_of, height_with, label_of, laid_out
 
 WITHIN = ("preset", "closeness", "n_tasks", "m_tr")
 
@@ -24,7 +24,7 @@ def compare_figure(table: pd.DataFrame, *, size_unit: str = "") -> go.Figure:
                 y=group["rate"].astype(float),
                 error_y={"array": group["error"].astype(float), "width": 3},
                 mode="lines+markers",
-                name=", ".join([str(method), *details, str(run)]),
+                name=", ".join([label_of(str(method)), *details, str(run)]),
                 line={"color": colour_of(str(method)), "dash": DASHES[index % len(DASHES)]},
                 marker={"symbol": MARKERS[index % len(MARKERS)], "size": 8},
                 hovertemplate="%{y:.3f} ± %{error_y.array:.3f}",

@@ -18,6 +18,7 @@ from m2st_core.figures.theme import (
     as_text,
     colour_of,
     hatched,
+    label_of,
     laid_out,
 )
 
@@ -73,7 +74,7 @@ def history_figure(table: pd.DataFrame) -> go.Figure:
     for uses, label, pattern in ((True, "with the other tasks' help", ""), (False, "without", "/")):
         part = table[table["uses_history"] == uses]
         figure.add_bar(
-            x=part["method"], y=part["power"], name=label, customdata=part[["low", "high", "tests"]],
+            x=part["method"].map(label_of), y=part["power"], name=label, customdata=part[["low", "high", "tests"]],
             marker=hatched([colour_of(method) for method in part["method"]], pattern),
             error_y={
                 "array": part["high"] - part["power"], "arrayminus": part["power"] - part["low"], "color": NULL_COLOUR,

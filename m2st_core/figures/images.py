@@ -43,7 +43,7 @@ def pair_figure(classes: Sequence[str], values: Mapping[tuple[str, str], float],
     names = [f"\u200b{name}" for name in classes]  # a digit must not become a number on the axis
     figure.add_heatmap(
         x=names, y=names, z=table, zmin=0, zmax=largest if largest > 0 else 1.0, xgap=2, ygap=2, hoverongaps=False,
-        colorscale=((0.0, "rgba(140,140,140,0.25)"), (1.0, colour_of("Meta-MKL"))),
+        colorscale=((0.0, "rgba(140,140,140,0.25)"), (1.0, colour_of("Feature-MKL"))),
         colorbar={"title": {"text": symbol, "side": "top"}, "thickness": 12},
         hovertemplate="%{x} or %{y}: " + symbol + " = %{z:.3g}<extra></extra>",
     )  # fmt: skip

@@ -41,4 +41,4 @@ def null_figure(result: TestResult) -> go.Figure:
         line={"color": OBSERVED_COLOUR, "width": 3},
         name=f"observed: {result.statistic:.4g}",
     )
-    return laid_out(figure, x_title=f"statistic of {result.method}", y_title="count")
+    return laid_out(figure, x_title=f"statistic of {result.label}", y_title="count")

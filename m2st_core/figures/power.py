@@ -12,10 +12,10 @@ from m2st_core.figures.theme import (
     NULL_COLOUR,
     PUBLISHED,
     colour_of,
-    dash_of,
     height_with,
+    label_of,
     laid_out,
-    marker_of,
+    look_of,
     one_line_each,
 )
 
@@ -50,7 +50,7 @@ def _curves(table: pd.DataFrame, x: str, x_title: str, published: bool, also: Se
         method = str(labels[0])
         name = ", ".join(
             [
-                method,
+                label_of(method),
                 *(
                     f"{k}={v:g}" if isinstance(v, (int, float)) else str(v)
                     for k, v in zip(keys[1:], labels[1:], strict=True)
@@ -59,10 +59,11 @@ def _curves(table: pd.DataFrame, x: str, x_title: str, published: bool, also: Se
             ]
         )
         xs, rate, error = (group[column].astype(float) for column in (x, "rate", "error"))
-        colour = colour_of(method)
+        look = look_of(method)
+        colour = look.colour
         figure.add_scatter(
             x=xs, y=rate, mode="lines+markers", name=name, legendgroup=name,
-            line={"color": colour, "dash": dash_of(method)}, marker={"symbol": marker_of(method), "size": 8},
+            line={"color": colour, "dash": look.dash}, marker={"symbol": look.marker, "size": 8},
             customdata=np.c_[error, group["repeats"]],
             hovertemplate="%{y:.3f} ± %{customdata[0]:.3f} (%{customdata[1]} repeats)<extra>" + name + "</extra>",
         )  # fmt: skip
@@ -93,7 +94,7 @@ def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) 
     figure = go.Figure()
     figure.add_vrect(x0=band[0], x1=band[1], fillcolor=NULL_COLOUR, opacity=BAND, line_width=0)
     figure.add_vline(x=alpha, line={"color": NULL_COLOUR, "dash": "dash"})
-    labels = [str(method) for method in table["method"]]
+    labels = [label_of(str(method)) for method in table["method"]]
     if "m_te" in table and table["m_te"].nunique() > 1:
         labels = [f"{label}, m_te={size}" for label, size in zip(labels, table["m_te"], strict=True)]
     bars = None
@@ -113,13 +114,13 @@ def ablation_figure(table: pd.DataFrame) -> go.Figure:
     """Bars of power with errors, in the order of the table, published values as open diamonds."""
     figure = go.Figure()
     figure.add_bar(
-        x=table["method"], y=table["rate"], error_y={"array": table["error"]}, name="ours",
+        x=table["method"].map(label_of), y=table["rate"], error_y={"array": table["error"]}, name="measured here",
         marker={"color": [colour_of(str(method)) for method in table["method"]]},
     )  # fmt: skip
     known = table.dropna(subset=["published"])
     if len(known):
         figure.add_scatter(
-            x=known["method"], y=known["published"], mode="markers", name="published",
+            x=known["method"].map(label_of), y=known["published"], mode="markers", name="published",
             marker=PUBLISHED | {"color": NULL_COLOUR},
         )  # fmt: skip
     figure.update_yaxes(range=[0, 1.02])

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import COLOURS, NULL_COLOUR, PUBLISHED, laid_out
+from m2st_core.figures.theme import COLOURS, NULL_COLOUR, PUBLISHED, label_of, laid_out
 
 CURVES = {  # column: name, colour, dash, marker
     "on_training_rows": ("on the rows that chose the kernel", COLOURS[0], "dash", "square"),
@@ -18,7 +18,7 @@ HOVER = "C=%{x:g}: γ̂ = %{y:.3f}"
 
 
 def gamma_figure(published: pd.DataFrame, ours: pd.DataFrame, *, height: int = 460) -> go.Figure:
-    """γ̂ against C: the published points, and ours on both halves; bars span the tasks' largest γ̂_it on fresh rows.
+    """γ̂ against C: published, and measured on both halves; bars span the tasks' largest γ̂_it on fresh rows.
 
     A grey band reaches up to the noise floor of γ̂ on fresh rows, the column ``floor``.
     """
@@ -37,7 +37,7 @@ def gamma_figure(published: pd.DataFrame, ours: pd.DataFrame, *, height: int = 4
             bars = {"array": ours["highest"] - ours[column], "arrayminus": ours[column] - ours["lowest"]}
             spread = {"error_y": bars | {"color": colour, "thickness": 1}}
         figure.add_scatter(
-            x=ours["closeness"], y=ours[column], mode="lines+markers", name=f"ours, {name}", hovertemplate=HOVER,
+            x=ours["closeness"], y=ours[column], mode="lines+markers", name=f"measured, {name}", hovertemplate=HOVER,
             line={"color": colour, "dash": dash}, marker={"symbol": symbol, "size": 9}, **spread,
         )  # fmt: skip
     figure.update_yaxes(rangemode="tozero")
@@ -90,7 +90,8 @@ def gamma_power_figure(table: pd.DataFrame) -> go.Figure:
     figure = go.Figure()
     figure.add_scatter(
         x=table["gamma"], y=table["rate"], mode="markers+lines+text", text=[f"C={c:g}" for c in table["closeness"]],
-        textposition=places, name="Meta-Witness", marker={"size": 10, "symbol": "diamond", "color": COLOURS[0]},
+        textposition=places, name=label_of("Meta-Witness"),
+        marker={"size": 10, "symbol": "diamond", "color": COLOURS[0]},
         line={"color": COLOURS[0], "dash": "dot"}, hovertemplate="γ̂ = %{x:.3f}: power %{y:.2f}<extra></extra>",
         error_y={"array": table["high"] - table["rate"], "arrayminus": table["rate"] - table["low"], "thickness": 1},
     )  # fmt: skip
@@ -106,7 +107,7 @@ def closeness_power_figure(closeness: np.ndarray, rates: np.ndarray, intervals: 
     figure = go.Figure()
     figure.add_hline(y=floor, line={"color": NULL_COLOUR, "dash": "dash"}, annotation_text="MMD-M, no meta-tasks")
     figure.add_scatter(
-        x=closeness, y=rates, mode="lines+markers", name="Meta-Witness", line={"color": COLOURS[2]},
+        x=closeness, y=rates, mode="lines+markers", name=label_of("Meta-Witness"), line={"color": COLOURS[2]},
         marker={"size": 10},
         error_y={"array": intervals[:, 1] - rates, "arrayminus": rates - intervals[:, 0], "thickness": 1},
         hovertemplate="C=%{x:g}: power %{y:.2f}<extra></extra>",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import plotly.graph_objects as go
+
+from m2st_core.types import Origin, labelled
 
 P_COLOUR, P_MARKER = "#0072B2", "circle"
 Q_COLOUR, Q_MARKER = "#E69F00", "diamond"
@@ -19,25 +23,53 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B
 LONGEST_LABEL = 40
 MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 DASHES = ("solid", "dash", "dot", "dashdot")
-ORDER = (
-    "Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D", "MMD-O", "C2ST-L", "C2ST-S", "MMD-FUSE", "Meta-Witness", "Meta-FUSE",
-    "Meta-WiTS", "MMD-M", "ME", "SCF", "Meta-MKL-A", "Meta-Best1", "AGT-MKL", "AGT-MKL-A", "Meta-MKL-SI", "MMD-D w/ AC",
+
+
+@dataclass(frozen=True)
+class Look:
+    """How figures show a method. Lines tell whose it is: ours are solid, the paper's dashed, others dotted."""
+
+    label: str
+    colour: str
+    marker: str
+    dash: str
+
+
+FAMILIES: tuple[tuple[Origin, int, tuple[str, ...], tuple[str, ...]], ...] = (  # whose, first colour, lines, methods
+    ("ours", 0, ("solid",), ("Feature-MKL", "Meta-WiTS", "Meta-FUSE", "Meta-Witness")),
+    ("paper", 4, ("dash", "longdash"), (
+        "Meta-MKL", "Meta-KL", "AGT-KL", "Meta-MKL-A", "Meta-Best1", "AGT-MKL", "AGT-MKL-A", "Meta-MKL-SI",
+        "MMD-D w/ AC",
+    )),
+    ("no history", 2, ("dot", "dashdot"), (
+        "MMD-D", "MMD-O", "MMD-FUSE", "MMD-M", "C2ST-L", "C2ST-S", "ME", "SCF",
+    )),
 )  # fmt: skip
+LOOKS = {
+    name: Look(
+        labelled(name, origin),
+        COLOURS[(first + index) % len(COLOURS)],
+        MARKERS[(first + index) % len(MARKERS)],
+        lines[index // len(COLOURS)],
+    )
+    for origin, first, lines, names in FAMILIES
+    for index, name in enumerate(names)
+}
+
+
+def look_of(method: str) -> Look:
+    """A method looks the same everywhere; others, such as the limit, are grey."""
+    return LOOKS.get(method, Look(method, NULL_COLOUR, "circle-open", "longdashdot"))
+
+
+def label_of(method: str) -> str:
+    """The name of a method in legends and on axes, with a mark if it is ours."""
+    return look_of(method).label
 
 
 def colour_of(method: str) -> str:
-    """A method has the same colour everywhere; others, such as the limit, are grey."""
-    return COLOURS[ORDER.index(method) % len(COLOURS)] if method in ORDER else NULL_COLOUR
-
-
-def marker_of(method: str) -> str:
-    """Methods that differ in colour differ in shape too."""
-    return MARKERS[ORDER.index(method) % len(MARKERS)] if method in ORDER else "circle-open"
-
-
-def dash_of(method: str) -> str:
-    """Methods that share a colour differ in their lines."""
-    return DASHES[ORDER.index(method) // len(COLOURS) % len(DASHES)] if method in ORDER else "dot"
+    """The colour of a method."""
+    return look_of(method).colour
 
 
 def hatched(colour: object, shape: object) -> dict[str, object]:

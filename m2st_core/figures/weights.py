@@ -2,57 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import NULL_COLOUR, colour_of, hatched, laid_out, one_line_each
+from m2st_core.figures.theme import NULL_COLOUR, colour_of, hatched, label_of, laid_out, one_line_each
 
-LOOKS = {  # column: method, colour, pattern
-    "learned": ("Meta-MKL", colour_of("Meta-MKL"), ""),
-    "best one": ("Meta-Best1", colour_of("Meta-Best1"), "x"),
-    "uniform": ("Meta-MKL-A", NULL_COLOUR, "/"),
-}
+PATTERNS = ("", "x", "/")
 
 
-def weights_figure(table: pd.DataFrame, *, x_title: str = "weight β") -> go.Figure:
-    """Bars of the columns ``learned``, ``best one`` and ``uniform`` by ``kernel``, in the order of the table.
+def weights_figure(table: pd.DataFrame, methods: Mapping[str, str], *, x_title: str = "weight β") -> go.Figure:
+    """Bars of each method's weights by ``kernel``, in the order of the table; ``methods`` names them by column.
 
     Each bar carries the row's number, so that a click on it says which kernel was meant.
     """
     figure = go.Figure()
-    for column, (method, colour, pattern) in LOOKS.items():
+    for (column, method), pattern in zip(methods.items(), PATTERNS, strict=False):
+        name = f"{label_of(method)}: {column}"
         figure.add_bar(
-            x=table[column], y=table["kernel"], orientation="h", name=f"{column} ({method})", customdata=table.index,
-            marker=hatched(colour, pattern), hovertemplate="%{y}: %{x:.3f}<extra>" + column + "</extra>",
+            x=table[column], y=table["kernel"], orientation="h", name=name, customdata=table.index, showlegend=True,
+            marker=hatched(colour_of(method), pattern), hovertemplate="%{y}: %{x:.3f}<extra>" + name + "</extra>",
         )  # fmt: skip
     figure.update_layout(barmode="group", bargap=0.25, clickmode="event+select")
     return one_line_each(figure, len(table), x_title=x_title, line=28)
 
 
-def criterion_figure(table: pd.DataFrame) -> go.Figure:
-    """Each kernel's Ĵ on the target's training rows, in the order of the table."""
+def criterion_figure(table: pd.DataFrame, method: str) -> go.Figure:
+    """Each kernel's Ĵ on the target's training rows, in the order of the table and in the colour of the method."""
     figure = go.Figure()
     figure.add_vline(x=0, line={"color": NULL_COLOUR, "dash": "dot"})
     figure.add_scatter(
         x=table["criterion"], y=table["kernel"], mode="markers", name="Ĵ", marker={"size": 10, "symbol": "diamond",
-        "color": colour_of("Meta-MKL")}, hovertemplate="%{y}: Ĵ = %{x:.3f}<extra></extra>",
+        "color": colour_of(method)}, hovertemplate="%{y}: Ĵ = %{x:.3f}<extra></extra>",
     )  # fmt: skip
     return one_line_each(figure, len(table), x_title="Ĵ on the training rows")
 
 
-def weight_spread_figure(repeats: pd.DataFrame) -> go.Figure:
-    """How a weight varies over training samples: a box and its points for each ``kernel``."""
+def weight_spread_figure(repeats: pd.DataFrame, method: str) -> go.Figure:
+    """How a method's weights vary over training samples: a box and its points for each ``kernel``."""
     figure = go.Figure()
     for kernel, group in repeats.groupby("kernel", sort=False):
         figure.add_box(
             x=group["weight"], name=str(kernel), boxpoints="all", jitter=0.4, pointpos=0, marker={"size": 4},
-            orientation="h", line={"color": colour_of("Meta-MKL"), "width": 1.5}, showlegend=False,
+            orientation="h", line={"color": colour_of(method), "width": 1.5}, showlegend=False,
         )  # fmt: skip
     return one_line_each(figure, repeats["kernel"].nunique(), x_title="weight β")
 
 
 def share_figure(shares: pd.DataFrame) -> go.Figure:
-    """The share of the meta-tasks' kernels against ``m_tr``: every training sample a mark, their mean a line."""
+    """The share of Feature-MKL's learned features against ``m_tr``: every training sample a mark, their mean a line."""
     mean = shares.groupby("m_tr")["share"].mean()
     figure = go.Figure()
     figure.add_scatter(
@@ -61,9 +60,9 @@ def share_figure(shares: pd.DataFrame) -> go.Figure:
     )  # fmt: skip
     figure.add_scatter(
         x=mean.index, y=mean, mode="lines+markers", name="mean",
-        line={"color": colour_of("Meta-MKL")}, marker={"size": 10, "symbol": "diamond"},
+        line={"color": colour_of("Feature-MKL")}, marker={"size": 10, "symbol": "diamond"},
     )  # fmt: skip
-    laid_out(figure, x_title="training rows m_tr per mode", y_title="share of the meta-tasks' kernels", height=400)
+    laid_out(figure, x_title="training rows m_tr per mode", y_title="share of the learned features", height=400)
     figure.update_xaxes(type="log", tickvals=list(mean.index), ticktext=[f"{value:g}" for value in mean.index])
     figure.update_yaxes(range=[-0.02, 1.05])
     return figure

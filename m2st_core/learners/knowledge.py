@@ -73,7 +73,7 @@ def rebuild(state: dict[str, Tensor], preset: Preset) -> Knowledge:
         base=kernel(part("base")),
         rows=torch.zeros_like(state["rows"]) if "rows" in state else None,
     )
-    known.load_state_dict(state)
+    known.load_state_dict(state, assign=True)  # with the dtype in which they were saved
     return known
 
 

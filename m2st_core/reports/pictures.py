@@ -70,18 +70,21 @@ def samples_picture(data: CleanData) -> Picture:
 
 def weights_picture(outcome: Outcome) -> Picture | None:
     """The weights β by the names of the related tasks, heaviest first."""
-    weights = outcome.analysis.primary.weights
+    result = outcome.analysis.primary
+    weights = result.weights
     if not weights:
         return None
     heavy = sorted((item for item in weights.items() if item[1] > NO_WEIGHT), key=lambda item: -item[1])[:SHOWN_BARS]
-    colour = colour_of(outcome.analysis.primary.method)
+    colour = colour_of(result.method)
     figure = bars_figure([n for n, _ in heavy], [v for _, v in heavy], x_title="weight β", colour=colour)
     rest = (
         f" {len(weights) - len(heavy)} kernels with less or no weight are not shown."
         if len(weights) > len(heavy)
         else ""
     )
-    caption = "How much of each related task's kernel the test used; Gaussian ones are generic." + rest
+    deep = "How much of each related task's deep kernel the test used."
+    learned = "How much of each related task's kernel on learned features the test used; Gaussian ones are generic."
+    caption = (learned if result.origin == "ours" else deep) + rest
     return Picture("weights", "Weights β of the related tasks", figure, caption, "Bars of the weights of the kernels.")
 
 

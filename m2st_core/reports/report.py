@@ -10,6 +10,7 @@ from m2st_core.experiments.history_check import HistoryCheck
 from m2st_core.experiments.own_data import Outcome
 from m2st_core.reports.pictures import Picture, history_picture, pictures
 from m2st_core.reports.words import assumptions, methods_sentence, references, versions
+from m2st_core.testing import METHODS, ORIGINS
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 EXPLORATORY = (
@@ -56,7 +57,7 @@ def html_report(
     if analysis.secondary:
         rows = [
             (
-                f"{v.result.method} ({v.role})",
+                f"{v.result.label} ({v.role})",
                 f"{v.result.p_value:.4g}",
                 f"{v.adjusted_p_value:.4g}",
                 "yes" if v.rejected else "no",
@@ -73,7 +74,8 @@ def html_report(
         body += [figures.get("witness", ""), figures.get("importance", ""), _typical(outcome)]
     body.append(figures["samples"])
     settings = [(name.replace("_", " "), value) for name, value in vars(plan).items()]
-    settings[1] = ("secondary", ", ".join(plan.secondary) or "none")
+    settings[0] = ("primary", f"{primary.label}: {ORIGINS[primary.origin]}")
+    settings[1] = ("secondary", ", ".join(METHODS[name].label for name in plan.secondary) or "none")
     body += [
         _section("Assumptions", _list(assumptions(outcome))),
         _section("What was done with the data", _list([*data.decisions, *primary.notes])),

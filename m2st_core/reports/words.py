@@ -14,7 +14,9 @@ from m2st_core.tasks.tables import EXAMPLES, Cleaning, Upload, read_files
 from m2st_core.testing import METHODS
 from m2st_core.version import VERSION
 
-YEAR = re.compile(r"(?<=\(\d{4}\)),.*|(?<=this project):.*")  # what follows the authors and the year
+OWN_WORK = re.compile(r"this project: .*?\)")  # up to the document that describes it
+TITLE = re.compile(r"\((\d{4})\),[^;]*")  # what follows the authors and the year
+LEARNED = {"ours": "features", "paper": "deep kernels"}  # what related tasks teach, by whose the method is
 LIBRARIES = ("torch", "numpy", "pandas", "scipy", "plotly")
 PHIPSON = "Phipson, Smyth (2010), Permutation p-values should never be zero"
 GASPARIN = "Gasparin, Wang, Ramdas (2025), Combining exchangeable p-values"
@@ -90,7 +92,7 @@ def methods_sentence(outcome: Outcome) -> str:
     learned = ""
     if method.needs_meta:
         count = len(outcome.learners[result.method].task_names)
-        learned = f" whose kernels were learned from {count} related comparisons"
+        learned = f" whose {LEARNED[method.origin]} were learned from {count} related comparisons"
     if any(result.n_train):
         verb = "adapted" if method.needs_meta else "learned"
         learned += f", {verb} on {result.n_train[0]} and {result.n_train[1]} other rows"
@@ -105,8 +107,7 @@ def methods_sentence(outcome: Outcome) -> str:
     if result.split_p_values:
         count = len(result.split_p_values)
         how += f" under each of {count} random splits, combined as twice the smallest running median"
-    source = re.sub(r"[()]", "", YEAR.sub("", method.reference)).replace("this project", "m2st")
-    others = ", ".join(outcome.plan.secondary)
+    others = ", ".join(f"{name}{_by_us(name)}" for name in outcome.plan.secondary)
     together = "together with the primary test" if outcome.plan.family == "all" else "among themselves"
     second = f" Secondary tests ({others}) were corrected by Holm's procedure, {together}." if others else ""
     if others and outcome.plan.family == "all":
@@ -114,10 +115,24 @@ def methods_sentence(outcome: Outcome) -> str:
     return (
         f"{result.n_test[0]} rows of “{data.x_name}” and {result.n_test[1]} rows of “{data.y_name}”, described by "
         f"{len(data.features)} variables, were compared by the two-sample test {result.method} "
-        f"({source}){learned}; "
+        f"({cited(method.reference)}; preset {result.preset}){learned}; "
         f"it was declared the primary test beforehand. {result.p_words}, from {how}; level {result.alpha:g}, "
         f"seed {result.seed}, m2st {VERSION}.{second}"
     )
+
+
+def _by_us(name: str) -> str:
+    """What to add to the names of our tests in somebody else's paper."""
+    return " of m2st" if METHODS[name].origin == "ours" else ""
+
+
+def cited(reference: str) -> str:
+    """A reference as it is cited within a sentence: authors and year.
+
+    >>> cited("this project: a thing (docs/thing.md), after Kübler, Muandet (2022), A witness two-sample test")
+    'm2st, after Kübler, Muandet 2022'
+    """
+    return TITLE.sub(r"\1", OWN_WORK.sub("m2st", reference))
 
 
 def references(outcome: Outcome) -> list[str]:

@@ -5,13 +5,14 @@ from m2st_core.testing.answer import Answer, answer
 from m2st_core.testing.examined import Examined
 from m2st_core.testing.explain import Explanation, explain
 from m2st_core.testing.meta import MetaLearner, load_learner, meta_train
-from m2st_core.testing.methods import METHODS, Method
+from m2st_core.testing.methods import METHODS, ORIGINS, Method
 from m2st_core.testing.run import learn_once, run_tests
 from m2st_core.testing.two_sample import examine, two_sample_test
 
 __all__ = [
     "FAMILIES",
     "METHODS",
+    "ORIGINS",
     "Analysis",
     "Answer",
     "Examined",

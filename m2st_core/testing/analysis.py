@@ -71,7 +71,7 @@ class Verdict:
         """The decision in plain words."""
         found = "Evidence of a difference" if self.rejected else "No evidence of a difference"
         return (
-            f"{found} by {self.result.method} ({self.role}): Holm-corrected p={self.adjusted_p_value:.4g}, "
+            f"{found} by {self.result.label} ({self.role}): Holm-corrected p={self.adjusted_p_value:.4g}, "
             f"alone {self.result.p_words}."
         )
 

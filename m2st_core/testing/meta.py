@@ -230,7 +230,10 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
         about = json.loads(about_json)
         found = about["format"]
         if found != FORMAT:
-            raise ValueError(f"{where} has learner format {found}, and this version reads {FORMAT}. Train again.")
+            raise ValueError(
+                f"{where} has learner format {found}, and this version reads {FORMAT}. In other formats some names of "
+                "methods stand for other algorithms. Train again."
+            )
         if about["sha256"] != hashlib.sha256(packed).hexdigest():
             raise ValueError(f"{where}: {TENSORS} is damaged: it is not the file that was saved. Train again.")
         method, preset = METHODS.find(about["method"]), PRESETS.find(about["preset"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -44,7 +44,7 @@ from m2st_core.testing.statistics import (
     probability_difference,
     witness_difference,
 )
-from m2st_core.types import Progress, TwoSample
+from m2st_core.types import Origin, Progress, TwoSample, labelled
 
 Fit = Callable[[Any, Preset, Sequence[Streams], Progress | None], Any]
 """Learns from a TwoSample of training rows, or, where nothing is split off, from the pooled rows without labels."""
@@ -60,7 +60,6 @@ Asymptotic = Callable[[Any, TwoSample, int, Preset, Sequence[Streams]], tuple[np
 """(what was learned, paired test rows, B, …) → statistics, p-values, B quantiles of the reference distribution."""
 
 
-Origin = Literal["no history", "paper", "ours"]
 ORIGINS: dict[Origin, str] = {
     "no history": "tests that use no related tasks",
     "paper": "deep kernels of Liu et al. (2021)",
@@ -97,8 +96,8 @@ class Method:
 
     @property
     def label(self) -> str:
-        """The name for legends and lists, where methods of the paper and of ours stand side by side."""
-        return f"{self.name} (ours)" if self.origin == "ours" else self.name
+        """The name for lists, legends and sentences, with a mark if it is ours."""
+        return labelled(self.name, self.origin)
 
 
 LIU_2020 = "Liu, Xu, Lu, Zhang, Gretton, Sutherland (2020), Learning deep kernels for non-parametric two-sample tests"

@@ -122,6 +122,7 @@ def run_chunks(
                 diagnostics=diagnostics,
                 enumerated=labellings.enumerated,
                 smallest_p=labellings.smallest_p,
+                origin=method.origin,
             )
             for stream, statistic, p, error, null, value, weights, diagnostics in zip(
                 streams,

@@ -10,7 +10,7 @@ PATIENCE = 90_000  # ms, on a machine that has other things to do
 
 def test_digits_are_trained_and_explained(visit):
     tab = visit()
-    tab.open(f"{SMALL}&images_methods=Meta-MKL&images_methods=MMD-O")
+    tab.open(f"{SMALL}&images_methods=Feature-MKL+(ours)&images_methods=MMD-O")
     page = tab.page
     for name in ("x ~ P", "y ~ Q"):
         picture = page.get_by_alt_text(re.compile(f"32 example images of {name}"))

@@ -3,7 +3,7 @@ import pytest
 from m2st_core.experiments.cost import predict
 from m2st_core.experiments.image_cost import different_images
 from m2st_core.experiments.paper import PAPER
-from m2st_core.experiments.spec import LIMIT, SpecError, SweepSpec
+from m2st_core.experiments.spec import LIMIT, SpecError, SweepSpec, label_of, origin_of
 from m2st_core.experiments.store import as_rows
 from m2st_core.experiments.summary import published_gamma, published_power, published_table, summarise
 from m2st_core.experiments.trial import CellResult
@@ -68,6 +68,12 @@ def test_cells_share_what_does_not_differ():
     assert kinds == {METHODS["Meta-MKL"].learn.__name__}
 
 
+def test_every_method_has_a_label_and_an_origin_for_tables():
+    assert (label_of("Feature-MKL"), origin_of("Feature-MKL")) == ("Feature-MKL (ours)", "ours")
+    assert (label_of("Meta-MKL"), origin_of("Meta-MKL")) == ("Meta-MKL", "paper")
+    assert (label_of(LIMIT), origin_of(LIMIT)) == (LIMIT, LIMIT)
+
+
 def test_the_paper_is_registered_with_its_numbers():
     for name, experiment in PAPER.items():
         if experiment.kind != "relatedness":
@@ -96,7 +102,7 @@ def test_published_numbers_stand_beside_ours_on_images():
 
 
 def test_the_cost_of_images_grows_with_what_is_asked():
-    spec = PAPER["table1"].spec("full")
+    spec = PAPER["table1"].spec("full").with_(preset="recommended")
     cost = predict(spec)
     assert cost.gpu_seconds < cost.seconds and 2**30 < cost.memory_bytes < 4 * 2**30
     assert predict(spec.with_(preset="paper")).seconds > 3 * cost.seconds

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from m2st_core.experiments import spec as spec_module
 from m2st_core.experiments import sweep as sweep_module
 from m2st_core.experiments.executors import DaskExecutor, InlineExecutor, PoolExecutor, WorkerLost, make_executor
-from m2st_core.experiments.spec import LIMIT, SweepSpec
-from m2st_core.experiments.store import Store, StoreError
+from m2st_core.experiments.spec import LIMIT, SweepSpec, origin_of
+from m2st_core.experiments.store import OLDER, Store, StoreError
 from m2st_core.experiments.summary import as_text, null_band, published_table, summarise
 from m2st_core.experiments.sweep import SweepFailed, run_sweep, warm_up
+from m2st_core.experiments.trial import CellResult
 from m2st_core.types import Cancelled
 
 ROOT = Path(__file__).parents[2]
@@ -276,6 +278,59 @@ def test_runs_are_listed_found_and_deleted(reference, tmp_path):
         store.spec("zzz")
     store.delete_run(second.hash[:12])
     assert len(store.rows(first)) == 4 and len(store.rows(second)) == 4  # what the first run has, stays
+
+
+@pytest.fixture
+def older(tmp_path, monkeypatch):
+    """A store with the same run twice, by an older version, with its id, and by this one."""
+    store, spec = Store(tmp_path), SPEC.with_(methods=("MMD-M",), repeats=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(spec_module, "CODE", "4")
+        old_id = store.start_run(spec)
+        store.set_state(old_id, "done")
+        for cell in spec.cells():
+            store.add_cell(cell, CellResult(8, 8, 1.0))
+    run(spec, store)
+    return store, old_id, spec
+
+
+def test_a_run_of_an_older_version_is_listed_and_refused(older):
+    store, old_id, spec = older
+    listed = store.runs().set_index("id")
+    assert listed["state"].to_dict() == {old_id: OLDER, spec.hash[:12]: "done"}
+    assert listed.loc[old_id, ["done", "cells"]].tolist() == [0, 0]
+    assert "some names of methods meant other algorithms" in listed.loc[old_id, "message"]
+    assert "Run it again, or delete it." in listed.loc[old_id, "message"]
+    for ask in (store.run, store.spec):
+        with pytest.raises(StoreError, match=f"Run {old_id} was made by an older version"):
+            ask(old_id)
+    assert store.run(spec.hash[:12]).spec == spec
+    assert (store.rows(spec)["rejections"] < 8).any()  # its own cells, not the older ones
+
+
+def test_either_of_an_older_and_a_present_run_can_be_deleted(older):
+    store, old_id, spec = older
+    store.delete_run(old_id[:6])
+    assert store.runs()["id"].tolist() == [spec.hash[:12]] and len(store.rows(spec)) == len(list(spec.cells()))
+    store.delete_run(spec.hash[:12])
+    assert store.runs().empty and store.rows(spec).empty
+
+
+def test_an_older_spec_that_is_no_longer_one_does_no_harm(older, tmp_path):
+    store, old_id, spec = older
+    with sqlite3.connect(tmp_path / "store.sqlite") as db:
+        db.execute('UPDATE runs SET spec = \'{"methods":["Meta-Gone"]}\' WHERE id = ?', (old_id,))
+    assert store.runs().set_index("id")["state"][old_id] == OLDER
+    store.delete_run(spec.hash[:12])
+    store.delete_run(old_id)
+    assert store.runs().empty
+
+
+def test_rows_and_summaries_say_whose_a_method_is(reference):
+    rows, _ = reference
+    assert set(zip(rows["method"], rows["origin"], strict=True)) == {(m, origin_of(m)) for m in SPEC.methods}
+    ours = summarise(rows.drop(columns="origin").assign(method="Meta-WiTS").head(1))  # as in files of before
+    assert ours["origin"].tolist() == ["ours"] and as_text(ours).splitlines()[1].startswith("Meta-WiTS (ours)")
 
 
 def test_summaries_have_errors_between_repeats_and_published_numbers(reference):

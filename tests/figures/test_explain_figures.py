@@ -54,5 +54,5 @@ def test_history_bars_show_their_intervals():
         }
     )
     with_history, without = history_figure(table).data
-    assert list(with_history.x) == ["Meta-FUSE"] and list(without.x) == ["MMD-M"]
+    assert list(with_history.x) == ["Meta-FUSE (ours)"] and list(without.x) == ["MMD-M"]
     assert with_history.error_y.array[0] == pytest.approx(0.3) and without.error_y.arrayminus[0] == pytest.approx(0.1)

@@ -16,7 +16,7 @@ from m2st_core.figures import (
     training_figure,
     type_1_figure,
 )
-from m2st_core.figures.theme import dash_of, marker_of
+from m2st_core.figures.theme import FAMILIES, label_of, look_of
 
 
 def test_samples_show_every_row_in_two_colours_and_two_shapes():
@@ -82,7 +82,7 @@ def test_power_curves_have_bands_and_published_points():
 
 
 def test_published_points_share_one_name_and_many_methods_get_a_taller_chart():
-    methods = list(m2st.METHODS)[:10]
+    methods = [name for name, method in m2st.METHODS.items() if method.origin != "ours"][:10]
     table = pd.DataFrame([row for name in methods for row in summary(method=name, published=0.4, published_error=0.1)])
     shown = [trace.name for trace in power_figure(table).data if trace.showlegend is not False]
     assert sorted(shown) == sorted([*methods, "published"])
@@ -122,5 +122,32 @@ def test_compared_runs_share_a_colour_and_differ_in_line_and_marker():
 
 
 def test_no_two_methods_look_alike_even_without_colour():
-    looks = [(marker_of(method), dash_of(method)) for method in m2st.METHODS]
+    looks = [(look_of(method).marker, look_of(method).dash) for method in m2st.METHODS]
     assert len(set(looks)) == len(looks)
+
+
+def test_figures_know_every_method_and_whose_it_is():
+    known = {name: origin for origin, _, _, names in FAMILIES for name in names}
+    assert known == {name: method.origin for name, method in m2st.METHODS.items()}
+    assert [label_of(name) for name in m2st.METHODS] == [method.label for method in m2st.METHODS.values()]
+    assert label_of("limit") == "limit"
+
+
+def test_lines_tell_whose_a_method_is():
+    lines = {origin: {look_of(name).dash for name in names} for origin, _, _, names in FAMILIES}
+    assert lines["ours"] == {"solid"} and lines["paper"] <= {"dash", "longdash"}
+    assert not any(a & b for one, a in lines.items() for other, b in lines.items() if one != other)
+
+
+def test_our_methods_are_marked_in_every_legend_and_on_every_axis():
+    table = pd.DataFrame(summary(method="Feature-MKL") + summary(method="Meta-MKL"))
+    assert [trace.name for trace in power_figure(table).data if trace.showlegend is not False] == [
+        "Feature-MKL (ours)",
+        "Meta-MKL",
+    ]
+    assert list(type_1_figure(table, 0.05, (0.03, 0.07)).data[0].y) == ["Feature-MKL (ours)", "Meta-MKL"]
+    assert list(ablation_figure(table).data[0].x) == ["Feature-MKL (ours)", "Meta-MKL"]
+    assert compare_figure(table.assign(run="aaaaaa")).data[0].name == "Feature-MKL (ours), aaaaaa"
+    result = m2st.two_sample_test(*m2st.make_task("mean_shift").sample(40, seed=2), method="MMD-M")
+    ours = null_figure(replace(result, method="Meta-FUSE", origin="ours"))
+    assert ours.layout.xaxis.title.text == "statistic of Meta-FUSE (ours)"

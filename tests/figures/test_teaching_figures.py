@@ -71,16 +71,20 @@ def kernels():
 
 
 def test_weights_stand_beside_best_one_and_uniform(kernels):
-    learned, best, uniform = weights_figure(kernels).data
+    methods = {"learned": "Meta-MKL", "best one": "Meta-Best1", "uniform": "Meta-MKL-A"}
+    learned, best, uniform = weights_figure(kernels, methods).data
     assert list(learned.x) == [0.2, 0.8] and list(best.x) == [1, 0] and list(uniform.x) == [0.5, 0.5]
     assert len({trace.marker.pattern.shape for trace in (learned, best, uniform)}) == 3
     assert list(learned.customdata) == [0, 1]
-    assert list(criterion_figure(kernels).data[0].x) == [0.4, -0.1]
+    assert [trace.name for trace in (learned, best, uniform)] == [f"{m}: {c}" for c, m in methods.items()]
+    assert list(criterion_figure(kernels, "Meta-MKL").data[0].x) == [0.4, -0.1]
+    (alone,) = weights_figure(kernels, {"learned": "Feature-MKL"}).data
+    assert alone.name == "Feature-MKL (ours): learned" and alone.marker.color != learned.marker.color
 
 
 def test_variation_of_the_weights_shows_every_training_sample():
     repeats = pd.DataFrame({"repeat": [0, 1, 0, 1], "kernel": ["b", "b", "a", "a"], "weight": [0.1, 0.2, 0.3, 0.4]})
-    boxes = weight_spread_figure(repeats).data
+    boxes = weight_spread_figure(repeats, "Meta-MKL").data
     assert [box.name for box in boxes] == ["b", "a"] and list(boxes[1].x) == [0.3, 0.4]
     marks, mean = share_figure(pd.DataFrame({"m_tr": [10, 10, 50], "share": [0.2, 0.4, 1.0]})).data
     assert list(marks.y) == [0.2, 0.4, 1.0] and list(mean.y) == pytest.approx([0.3, 1.0])

@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from m2st_core.dashboard import sweeps
+from m2st_core.experiments import spec
 from m2st_core.experiments.executors import InlineExecutor
 from m2st_core.experiments.spec import SweepSpec
 from m2st_core.experiments.store import Store
@@ -57,6 +58,16 @@ def finished(store):
     run_sweep(SMALL, store, executor, name="A small run")
     executor.close()
     return SMALL
+
+
+@pytest.fixture
+def older_run(store):
+    """A run that an older version left in the store: its id."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spec, "CODE", "4")
+        run = store.start_run(SMALL.with_(methods=("Meta-WiTS",)), "An older run")
+        store.set_state(run, "done")
+    return run
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from m2st_core.tasks import make_task
 from tests.pages.paging import charts, numbers, open_page, run, settle
 
 SMALL = {
-    "images_methods": ["Meta-MKL", "MMD-M"],
+    "images_methods": ["Feature-MKL (ours)", "MMD-M"],
     "images_digits_m_te": ["20", "40"],
     "images_digits_tests": "20",
     "images_digits_tasks": "5",
@@ -45,11 +45,11 @@ def test_training_shows_what_the_study_finds(store):
     app = trained(seed="3")
     study = ImageStudy(
         "digits-shift", tuple(make_task("digits-shift").settings.items()),
-        ("Meta-MKL", "MMD-M"), 5, 25, 20, (20, 40), 20, 3,
+        ("Feature-MKL", "MMD-M"), 5, 25, 20, (20, 40), 20, 3,
     )  # fmt: skip
     found = study.run()
     power, weights, criterion, classes = charts(app)
-    ours = found.power[found.power["method"] == "Meta-MKL"]["rate"].tolist()
+    ours = found.power[found.power["method"] == "Feature-MKL"]["rate"].tolist()
     assert numbers(power["data"][0]["y"]) == pytest.approx(ours)
     beta = np.array(numbers(weights["data"][0]["z"]), dtype=float)
     assert np.nansum(beta) == pytest.approx(2 * sum(found.seen.weights.values()), abs=1e-6)
@@ -58,7 +58,7 @@ def test_training_shows_what_the_study_finds(store):
     )
     assert numbers(classes["data"][0]["x"]) == pytest.approx(found.seen.classes["mean"].tolist())
     assert len(pictures(app)) == 4 and "most typical of P" in pictures(app)[2].imgs[0].alt
-    assert app.dataframe[0].value["method"].unique().tolist() == ["Meta-MKL", "MMD-M"]
+    assert app.dataframe[0].value["method"].unique().tolist() == ["Feature-MKL (ours)", "MMD-M"]
 
 
 def test_an_edited_setting_shows_other_images_and_has_to_be_trained_anew(store):
@@ -74,7 +74,7 @@ def test_an_edited_setting_shows_other_images_and_has_to_be_trained_anew(store):
 
 def test_a_link_brings_the_settings_back(store):
     app = open_page("images", **SMALL | {"digits-shift_mix": "0.9", "seed": "4"})
-    assert app.multiselect(key="images_methods").value == ["Meta-MKL", "MMD-M"]
+    assert app.multiselect(key="images_methods").value == ["Feature-MKL", "MMD-M"]
     assert app.slider(key="digits-shift_mix").value == 0.9 and app.number_input(key="seed").value == 4
     assert app.multiselect(key="images_digits_m_te").value == [20, 40]
 

@@ -22,9 +22,26 @@ def test_the_defaults_say_what_they_cost(store, open_page):
     assert app.title[0].value == "Power lab"
     assert "36 cells" in words(app) and "press **Train**" in words(app)
     assert spec_of(app) == SweepSpec(
-        methods=("Meta-MKL", "Meta-WiTS", "MMD-M"), m_te=(50, 100, 200), repeats=4, tests=50
+        methods=("Feature-MKL", "Meta-WiTS", "MMD-M"), m_te=(50, 100, 200), repeats=4, tests=50
     )
     assert "python -m m2st_core sweep spec.toml" in app.code[1].value
+
+
+def test_preset_and_methods_say_at_first_sight_whose_they_are(store, open_page):
+    app = open_page(PAGE)
+    assert "Preset **recommended**: our own settings" in words(app)
+    assert "**Feature-MKL (ours), Meta-WiTS (ours)**: learned features, a family of this project." in words(app)
+    assert "**MMD-M**: tests that use no related tasks." in words(app) and "Liu et al." not in words(app)
+    shown = app.multiselect(key="lab_methods").options
+    assert "Feature-MKL (ours)" in shown and "Meta-MKL" in shown and "Meta-MKL (ours)" not in shown
+    other = open_page(PAGE, lab_methods=["Meta-KL"], lab_preset="paper")
+    assert "Preset **paper**" in words(other) and "**Meta-KL**: deep kernels of Liu et al. (2021)." in words(other)
+
+
+def test_a_run_of_an_older_version_is_refused_with_a_sentence(store, older_run, open_page):
+    app = open_page(PAGE, run=older_run)
+    assert "was made by an older version" in words(app) and "run" not in app.query_params
+    assert "36 cells" in words(app) and not app.dataframe
 
 
 def test_every_control_says_what_it_means(store, open_page):
@@ -73,7 +90,7 @@ def test_a_deleted_run_is_named(store, open_page):
 
 
 def test_all_problems_are_listed(store, open_page):
-    app = open_page(PAGE, task="Blobs", lab_methods=["limit", "Meta-WiTS"], lab_preset="paper")
+    app = open_page(PAGE, task="Blobs", lab_methods=["limit", "Meta-WiTS (ours)"], lab_preset="paper")
     problems = app.error[0].value
     assert "no known likelihood ratio" in problems and "Meta-WiTS is not part of the preset 'paper'" in problems
 

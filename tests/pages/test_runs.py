@@ -55,8 +55,23 @@ def test_a_link_wins_over_the_last_choice(store, finished, open_page):
 def test_deleting_asks_first(store, finished, open_page):
     app = open_page(PAGE)
     assert "can not be undone" in words(app)
-    app.button(key="runs_delete").click().run()
+    app.button(key=f"runs_delete_{finished.hash[:12]}").click().run()
     assert store.runs().empty and "There are no runs yet" in words(app)
+
+
+def test_a_run_of_an_older_version_is_listed_explained_and_deleted(store, older_run, open_page, charts):
+    app = open_page(PAGE, run=[older_run])
+    listed = app.dataframe[0].value
+    assert listed["state"].tolist() == ["🕰️ older version"] and "other algorithms" in listed["note"].item()
+    assert "was made by an older version" in words(app) and "Run it again, or delete it" in words(app)
+    assert not charts(app) and not app.code
+    app.button(key=f"runs_delete_{older_run}").click().run()
+    assert store.runs().empty
+
+
+def test_an_older_run_beside_another_leaves_that_one_as_it_is(older_run, finished, open_page, charts):
+    app = open_page(PAGE, run=[older_run, finished.hash[:12]])
+    assert len(app.dataframe[0].value) == 2 and len(charts(app)) == 1 and app.subheader[0].value == "A small run"
 
 
 def test_a_spec_is_imported_and_run(store, finished, open_page, until):

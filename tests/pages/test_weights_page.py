@@ -5,6 +5,7 @@ import pytest
 from m2st_core.dashboard.jobs import job_manager
 from m2st_core.dashboard.weights_study import WeightsStudy
 from tests.pages.paging import charts, numbers, open_page, run, settle
+from tests.quick import use_few_steps
 
 SMALL = {"weights_tasks": "10", "weights_repeats": "5", "weights_m_tr": "25"}
 CHARTS = 6
@@ -17,8 +18,23 @@ def test_the_page_shows_what_the_study_finds():
     assert numbers(bars["data"][0]["x"]) == pytest.approx(found.table["learned"].tolist())
     best = found.table["kernel"][found.table["criterion"].argmax()]
     assert kernel["data"][0]["name"] == best and mixture["data"][0]["name"] == "mixture"
-    assert any(f"**{found.share:.0%}**" in caption.value for caption in app.caption)
+    assert any(f"**{found.features.share:.0%}**" in caption.value for caption in app.caption)
     assert list(app.dataframe[0].value["kernel"]) == list(found.table["kernel"])
+
+
+def test_the_papers_mixture_is_one_click_away(monkeypatch):
+    """With the first steps of its training only: here the page is looked at, not the kernel."""
+    use_few_steps(monkeypatch)
+    app = open_page("weights", **SMALL)
+    choice = app.get("button_group")[0]
+    assert choice.value == "Feature-MKL" and choice.options == ["Feature-MKL (ours)", "Meta-MKL"]
+    choice.set_value("Meta-MKL")
+    run(app)
+    settle(app, CHARTS - 1)
+    names = [trace["name"] for trace in charts(app)[0]["data"]]
+    assert names == ["Meta-MKL: learned", "Meta-Best1: best one", "Meta-MKL-A: uniform"]
+    said = " ".join(element.value for element in [*app.caption, *app.subheader])
+    assert "deep kernels of single meta-tasks" in said and "trusted" not in said and "Gaussian" not in said
 
 
 def test_at_first_the_page_shows_what_the_server_has_computed_before():

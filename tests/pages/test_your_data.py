@@ -76,7 +76,7 @@ def test_the_page_opens_at_its_first_step_and_states_its_limits():
 
 @pytest.mark.parametrize("name", m2st.EXAMPLES)
 def test_every_example_goes_through_all_five_steps(name):
-    app = click(open_page("your_data", data_method="Meta-FUSE", data_secondary="MMD-M"), f"data_example_{name}")
+    app = click(open_page("your_data", data_method="Meta-FUSE (ours)", data_secondary="MMD-M"), f"data_example_{name}")
     assert app.session_state["data_step"] == "Check" and len(charts(app)) == 2
     click(app, "data_next")
     assert "Recommended:" in words(app) and any(b.label == "Cancel" for b in app.button)
@@ -333,15 +333,16 @@ def test_related_files_or_a_zip_teach_and_the_learner_can_be_brought_back():
     outcome = state.outcome[1]
     saved = learner_to_zip(outcome.learners["Meta-WiTS"], outcome.data.encoding)
     app = drop(two_files(), "learner", ("learner.zip", saved))
-    assert "learner.zip: Meta-WiTS, 3 tasks" in words(app)
+    assert "learner.zip: Meta-WiTS (ours), 3 tasks" in words(app)
     app.segmented_control(key="data_step").set_value("Choose")
     go_on(app)
-    assert "Meta-MKL" not in app.selectbox(key="data_method").options
+    offered = app.selectbox(key="data_method").options
+    assert "Meta-FUSE (ours)" in offered and not {"Meta-MKL", "Feature-MKL (ours)"} & set(offered)
     app.selectbox(key="data_method").select("Meta-WiTS")
     click(go_on(app), "data_next")
     assert answer(app) == answers[0] == answers[1]
     drop(click(click(click(app, "data_back"), "data_back"), "data_back"), "learner", ("x.zip", b"PK\x03\x04nothing"))
-    assert "this is no ZIP of a learner" in words(app) and "learner.zip: Meta-WiTS" in words(app)
+    assert "this is no ZIP of a learner" in words(app) and "learner.zip: Meta-WiTS (ours)" in words(app)
 
 
 def test_a_control_group_shared_with_the_history_is_kept_apart():

@@ -10,8 +10,19 @@ import pytest
 import m2st_core as m2st
 from m2st_core.__main__ import main
 from m2st_core.experiments.history_gamma import history_gamma
-from m2st_core.reports import Origin, as_command, as_python, decisions, html_report, pictures, versions
+from m2st_core.reports import (
+    Origin,
+    as_command,
+    as_python,
+    decisions,
+    html_report,
+    methods_sentence,
+    pictures,
+    versions,
+)
+from m2st_core.reports.words import cited, references
 from m2st_core.tasks.tables import Cleaning, Table, Upload, prepare, read_table, to_safe_csv
+from tests.quick import use_few_steps
 
 NASTY = "<script>alert(1)</script>"
 FORMULA = "=cmd|' /C calc'!A0"
@@ -39,7 +50,7 @@ def upload(related=0, seed=0) -> Upload:
 
 @pytest.fixture(scope="module")
 def outcome():
-    return m2st.carry_out(prepare(upload(related=3)), m2st.Plan("Meta-MKL", ("MMD-M", "Meta-FUSE"), seed=7))
+    return m2st.carry_out(prepare(upload(related=3)), m2st.Plan("Feature-MKL", ("MMD-M", "Meta-FUSE"), seed=7))
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +75,14 @@ def test_the_report_has_what_a_reader_needs(outcome, report):
     for words in (
         f"p={primary.p_value:.4g} (±", "permutations; the random split is not included",
         "can reach 0.1", "seed 7", "Secondary tests", "p after Holm", "exploratory",
-        "Assumptions", "For the methods section", "References", "Liu, Xu, Lu, Sutherland (2021)", "Holm (1979)",
+        "Assumptions", "For the methods section", "References", "m2st: discriminant directions of related",
+        "Holm (1979)",
         "tested 2 times", "SHA-256", "m2st_core test", "exact under the assumptions below",
-        "No tested row may have taught with its label",
+        "No tested row may have taught with its label", "Feature-MKL (ours)", "Meta-FUSE (ours) (secondary)",
+        "<td>Feature-MKL (ours): learned features, a family of this project</td>",
     ):  # fmt: skip
         assert words in report, words
+    assert "Liu, Xu, Lu, Sutherland" not in report  # none of these tests is theirs
     for name, version in versions().items():
         assert f"<td>{name}</td><td>{version}</td>" in report
     for name in pictures(outcome):
@@ -100,7 +114,32 @@ def test_decisions_are_json_and_complete(outcome):
     found = json.loads(json.dumps(decisions(outcome), default=str))
     assert found["primary"]["p_value"] == outcome.analysis.primary.p_value and found["plan"]["seed"] == 7
     assert found["data"]["files"][0]["sha256"] and found["versions"]["m2st"] == m2st.__version__
-    assert [v["method"] for v in found["secondary"]] == ["MMD-M", "Meta-FUSE"]
+    tests = [found["primary"], *found["secondary"]]
+    assert [v["method"] for v in tests] == ["Feature-MKL", "MMD-M", "Meta-FUSE"]
+    assert [v["origin"] for v in tests] == ["ours", "no history", "ours"]
+
+
+def test_the_methods_sentence_says_whose_the_test_is_and_how_it_was_set(outcome, monkeypatch):
+    said = methods_sentence(outcome)
+    assert "the two-sample test Feature-MKL (m2st; preset recommended) whose features were learned from 3 rel" in said
+    assert "Secondary tests (MMD-M, Meta-FUSE of m2st) were corrected" in said and "deep" not in said
+    use_few_steps(monkeypatch)
+    papers = m2st.carry_out(prepare(upload(related=3)), m2st.Plan("Meta-MKL", preset="released"), explained=False)
+    said = methods_sentence(papers)
+    assert "Meta-MKL (Liu, Xu, Lu, Sutherland 2021; preset released) whose deep kernels were learned from 3 rel" in said
+    assert [r for r in references(papers) if "(2021)" in r] == [m2st.METHODS["Meta-MKL"].reference]
+    alone = m2st.carry_out(prepare(upload()), m2st.Plan("MMD-M"), explained=False)
+    assert "MMD-M (Gretton, Borgwardt, Rasch, Schölkopf, Smola 2012; preset recommended); it was" in methods_sentence(
+        alone
+    )
+
+
+@pytest.mark.parametrize("method", m2st.METHODS.values(), ids=lambda method: method.name)
+def test_a_citation_keeps_every_author_and_year_and_no_title(method):
+    found = cited(method.reference)
+    assert re.findall(r"\d{4}", found) == re.findall(r"\((\d{4})\)", method.reference)
+    assert found.startswith("m2st") == (method.origin == "ours") and "(" not in found
+    assert not re.search(r"\b(two-sample|kernel test|directions)\b", found)
 
 
 def test_no_export_holds_a_cell_that_a_spreadsheet_runs(outcome):
@@ -113,10 +152,10 @@ def test_no_export_holds_a_cell_that_a_spreadsheet_runs(outcome):
 def test_a_learner_in_a_zip_gives_the_same_p_value(outcome, tmp_path):
     from m2st_core.testing.learner_zip import learner_from_zip, learner_to_zip
 
-    packed = learner_to_zip(outcome.learners["Meta-MKL"], outcome.data.encoding)
+    packed = learner_to_zip(outcome.learners["Feature-MKL"], outcome.data.encoding)
     learner, encoding = learner_from_zip("learner.zip", packed)
     target = Upload(upload(related=3).target, group="group")
-    again = m2st.carry_out(prepare(target, encoding=encoding), m2st.Plan("Meta-MKL", seed=7), learner=learner)
+    again = m2st.carry_out(prepare(target, encoding=encoding), m2st.Plan("Feature-MKL", seed=7), learner=learner)
     assert again.analysis.primary.p_value == outcome.analysis.primary.p_value
     (tmp_path / "learner.zip").write_bytes(packed)
     assert m2st.open_learner(tmp_path / "learner.zip")[1] == encoding
@@ -129,6 +168,7 @@ def test_a_learner_in_a_zip_gives_the_same_p_value(outcome, tmp_path):
         (lambda data: b"a,b\n1,2\n", "no ZIP of a learner"),
         (lambda data: rezip(data, {"learner.json": b"[1, 2]"}), "damaged"),
         (lambda data: rezip(data, {"learner.json": b"\xff\xfe"}), "no text"),
+        (lambda data: rezip(data, {"learner.json": b'{"format": 4}'}), "stand for other algorithms. Train again"),
         (lambda data: rezip(data, {"learner.safetensors": b"x" * 100}), "damaged"),
         (lambda data: rezip(data, {"learner.safetensors": None}), "learner.safetensors is missing"),
         (lambda data: rezip(data, {"encoding.json": b"{}"}), "damaged"),
@@ -138,7 +178,7 @@ def test_a_learner_in_a_zip_gives_the_same_p_value(outcome, tmp_path):
 def test_a_damaged_learner_is_one_sentence(outcome, change, message):
     from m2st_core.testing.learner_zip import learner_from_zip, learner_to_zip
 
-    data = change(learner_to_zip(outcome.learners["Meta-MKL"], outcome.data.encoding))
+    data = change(learner_to_zip(outcome.learners["Feature-MKL"], outcome.data.encoding))
     with pytest.raises(ValueError, match=message):
         learner_from_zip("learner.zip", data)
 
@@ -188,7 +228,7 @@ def test_history_gamma_speaks_of_the_tasks_left_out():
 
 
 @pytest.mark.parametrize(
-    ("methods", "learned"), [(("MMD-M",), 0), (("Meta-FUSE", "Meta-WiTS"), 1), (("Meta-MKL", "Meta-WiTS"), 2)]
+    ("methods", "learned"), [(("MMD-M",), 0), (("Meta-FUSE", "Meta-WiTS"), 1), (("Feature-MKL", "Meta-WiTS"), 2)]
 )
 def test_methods_that_learn_alike_share_the_training(methods, learned, monkeypatch):
     from m2st_core.experiments import own_data
@@ -196,7 +236,7 @@ def test_methods_that_learn_alike_share_the_training(methods, learned, monkeypat
     calls = []
     monkeypatch.setattr(own_data, "meta_train", lambda *a, **k: calls.append(a) or m2st.meta_train(*a, **k))
     outcome = m2st.carry_out(prepare(upload(related=2)), m2st.Plan(methods[0], methods[1:]), explained=False)
-    assert len(calls) == learned and set(outcome.learners) == {m for m in methods if m.startswith("Meta")}
+    assert len(calls) == learned and set(outcome.learners) == {m for m in methods if m2st.METHODS[m].needs_meta}
 
 
 def test_a_history_that_is_not_there_is_a_sentence():

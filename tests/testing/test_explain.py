@@ -6,6 +6,7 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.testing.importance import _by_asking, _by_products, column_importance
+from tests.quick import use_few_steps
 
 TELLING = 2
 
@@ -20,12 +21,14 @@ def shifted(n=70, m=60, columns=5, shift=2.0, seed=0):
 @pytest.fixture(scope="module")
 def learners():
     tasks = {f"task {seed}": shifted(shift=1.0, seed=10 + seed) for seed in range(6)}
-    names = ("Meta-FUSE", "Meta-WiTS", "Meta-Witness", "Meta-MKL", "Meta-MKL-SI")
-    return {name: m2st.meta_train(name, tasks) for name in names}
+    names = ("Meta-FUSE", "Meta-WiTS", "Meta-Witness", "Feature-MKL", "Meta-MKL-SI")
+    with pytest.MonkeyPatch.context() as patch:
+        use_few_steps(patch)
+        return {name: m2st.meta_train(name, tasks) for name in names}
 
 
 METHODS = [
-    "MMD-M", "MMD-FUSE", "MMD-O", "C2ST-S", "C2ST-L", "ME", "Meta-FUSE", "Meta-WiTS", "Meta-Witness", "Meta-MKL",
+    "MMD-M", "MMD-FUSE", "MMD-O", "C2ST-S", "C2ST-L", "ME", "Meta-FUSE", "Meta-WiTS", "Meta-Witness", "Feature-MKL",
     "Meta-MKL-SI",
 ]  # fmt: skip
 

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.presets import PRESETS, Ascent, Classifier, ImageTraining
+from m2st_core.presets import PRESETS, ImageTraining
 from m2st_core.rng import Streams
 from m2st_core.tasks.digits import load_digits_by_class
 from m2st_core.testing import learn_once, run_tests
 from m2st_core.testing.permutation import random_memberships
 from m2st_core.types import TwoSample
+from tests.quick import few_steps
 
 CPU = torch.device("cpu")
 SHAPE = (1, 8, 8)
@@ -32,13 +33,15 @@ def meta_tasks(count=20):
 @pytest.fixture(scope="module")
 def learners():
     """Learners that learn in the same way share it."""
-    trained = {name: m2st.meta_train(name, meta_tasks(), seed=3) for name in ("Meta-MKL", "Meta-WiTS", "MMD-D w/ AC")}
+    trained = {
+        name: m2st.meta_train(name, meta_tasks(), seed=3) for name in ("Feature-MKL", "Meta-WiTS", "MMD-D w/ AC")
+    }
     return trained | {"Meta-FUSE": replace(trained["Meta-WiTS"], method="Meta-FUSE")}
 
 
 @pytest.fixture(scope="module")
 def learner(learners):
-    return learners["Meta-MKL"]
+    return learners["Feature-MKL"]
 
 
 @pytest.fixture(scope="module")
@@ -46,30 +49,11 @@ def target():
     return digits(6, 40), digits(8, 40)
 
 
-QUICK = {
-    "recommended": replace(
-        PRESETS["recommended"],
-        images=replace(
-            PRESETS["recommended"].images,
-            mmd_d=Ascent(steps=2, learning_rate=1e-3, regularisation=1e-3),
-            warm_start=replace(PRESETS["recommended"].images.features, training=ImageTraining(epochs=1)),
-        ),
-    ),
-    "paper": replace(
-        PRESETS["paper"],
-        meta_kl=replace(PRESETS["paper"].meta_kl, outer_steps=1, inner_steps=1, tasks_per_step=2),
-        adaptation=replace(PRESETS["paper"].adaptation, steps=(1,)),
-        base_kernels=replace(
-            PRESETS["paper"].base_kernels, tasks=2, agt_starts=2, ascent=replace(PRESETS["paper"].mmd_d, steps=1)
-        ),
-        images=replace(
-            PRESETS["paper"].images,
-            mmd_o=Ascent(steps=1, learning_rate=5e-4, regularisation=1e-8),
-            mmd_d=Ascent(steps=1, learning_rate=2e-4, regularisation=1e-8),
-            classifier=Classifier(epochs=1, learning_rate=2e-4),
-        ),
-    ),
-}
+def quick(name):
+    """A preset whose learning is cut short, on images too."""
+    preset = few_steps(PRESETS[name], outer_steps=1)
+    features = preset.images.features and replace(preset.images.features, training=ImageTraining(epochs=1))
+    return replace(preset, images=replace(preset.images, features=features))
 
 
 @pytest.mark.parametrize(
@@ -77,14 +61,14 @@ QUICK = {
     [
         (name, preset)
         for name, method in m2st.METHODS.items()
-        for preset in QUICK
+        for preset in ("recommended", "paper")
         if preset == "recommended" or not method.only_recommended
     ],
 )
 def test_every_method_takes_images(name, preset, target, monkeypatch, tmp_path):
     """With learning cut short; what was learned from meta-tasks can be kept."""
     method = m2st.METHODS[name]
-    monkeypatch.setitem(PRESETS, preset, QUICK[preset])
+    monkeypatch.setitem(PRESETS, preset, quick(preset))
     target = (digits(6, 60), digits(8, 60)) if name == "Meta-MKL-SI" else target
     if method.needs_meta:
         trained = m2st.meta_train(name, meta_tasks(), preset=preset)
@@ -138,16 +122,16 @@ def test_images_that_do_not_fit_are_refused(x, y, words):
 
 def test_meta_tasks_and_targets_of_other_shapes_are_refused(learner):
     with pytest.raises(ValueError, match="Give all the same shape"):
-        m2st.meta_train("Meta-MKL", [(digits(0, 20), digits(1, 20)), (np.ones((20, 64)), np.eye(64)[:20])])
+        m2st.meta_train("Feature-MKL", [(digits(0, 20), digits(1, 20)), (np.ones((20, 64)), np.eye(64)[:20])])
     wide = [images.reshape(-1, 4, 16) for images in (digits(0, 20), digits(1, 20))]
     with pytest.raises(ValueError, match=r"images of \(1, 8, 8\) and x and y have \(1, 4, 16\)"):
         learner.test(*wide)
 
 
-@pytest.mark.parametrize("name", [*DEEP, "Meta-MKL"])
+@pytest.mark.parametrize("name", [*DEEP, "Feature-MKL"])
 def test_relabelling_images_consistently_changes_nothing(name, learner, target):
     """Statistics of all labellings stay the same when the pooled images change places, labels with them."""
-    method = learner.bound(CPU) if name == "Meta-MKL" else m2st.METHODS[name]
+    method = learner.bound(CPU) if name == "Feature-MKL" else m2st.METHODS[name]
     x, y = (torch.from_numpy(images.reshape(-1, 64) / 255.0) for images in target)
     fixed = learn_once(method, TwoSample(x[:20], y[:20], SHAPE), seed=0)
     learned = getattr(fixed.learned, "kernel", fixed.learned)
@@ -165,7 +149,7 @@ def test_it_does_not_matter_which_sample_is_called_x(learner, target):
         assert test(x, y, n_permutations=99).p_value == test(y, x, n_permutations=99).p_value
 
 
-@pytest.mark.parametrize("name", ["Meta-MKL", "Meta-WiTS", "Meta-FUSE", "MMD-D w/ AC"])
+@pytest.mark.parametrize("name", ["Feature-MKL", "Meta-WiTS", "Meta-FUSE", "MMD-D w/ AC"])
 def test_a_saved_learner_of_images_gives_the_same_p_value_to_the_bit(name, learners, target, tmp_path):
     trained = learners[name]
     trained.save(tmp_path)
@@ -180,7 +164,7 @@ def test_target_images_that_are_meta_images_are_refused(learner, target):
         learner.test(np.concatenate([target[0], digits(0, 3)]), target[1], n_permutations=99)
 
 
-@pytest.mark.parametrize("name", ["Meta-MKL", "Meta-FUSE", "MMD-D", "C2ST-L"])
+@pytest.mark.parametrize("name", ["Feature-MKL", "Meta-FUSE", "MMD-D", "C2ST-L"])
 def test_the_level_holds_on_images(name, learners):
     """400 null targets of 20 + 20 images of digits that no meta-task shows; 99.9 % of exact tests reject 5 to 36."""
     method = learners[name].bound(CPU) if name in learners else m2st.METHODS[name]

@@ -12,15 +12,16 @@ from scipy import stats
 
 import m2st_core as m2st
 from m2st_core.kernels import LinearKernel
-from m2st_core.learners import meta_mkl
+from m2st_core.learners import feature_mkl, meta_mkl
 from m2st_core.learners.meta_features import prior_weights, shrunk_heads
 from m2st_core.learners.meta_witness import fit_witness
 from m2st_core.presets import PRESETS
 from m2st_core.tasks.meta import as_meta_sample
 from m2st_core.testing import run_tests
 from m2st_core.types import Cancelled, TwoSample
+from tests.quick import use_few_steps
 
-OURS = [name for name, method in m2st.METHODS.items() if method.adapt]
+WITH_HISTORY = [name for name, method in m2st.METHODS.items() if method.adapt]
 CPU = torch.device("cpu")
 
 
@@ -34,6 +35,14 @@ def tasks(count=12, seed=1):
     }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_climbs():
+    """Deep kernels take a few steps only: how good they get is tested elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        use_few_steps(patch, outer_steps=10)
+        yield
+
+
 @pytest.fixture(scope="module")
 def learner():
     return m2st.meta_train("Meta-WiTS", tasks(), seed=3)
@@ -43,13 +52,13 @@ def learner():
 def learners(learner):
     """A learner for every method; those that learn in the same way share it. Meta-KL and AGT-KL do adapt."""
     trained = {m2st.METHODS["Meta-WiTS"].learn: learner}
-    for name in OURS:
+    for name in WITH_HISTORY:
         learn = m2st.METHODS[name].learn
         if learn not in trained:
             trained[learn] = m2st.meta_train(name, tasks(), seed=3)
             if "adaptation steps" in trained[learn].choices:
                 trained[learn].choices["adaptation steps"] = 3
-    return {name: replace(trained[m2st.METHODS[name].learn], method=name) for name in OURS}
+    return {name: replace(trained[m2st.METHODS[name].learn], method=name) for name in WITH_HISTORY}
 
 
 def target(n=40, m=30, shift=0.8, seed=50):
@@ -86,18 +95,20 @@ def test_the_kernel_and_the_witness_equal_their_formulas(learner):
     assert torch.allclose(witness(x[None])[0], psi_x @ direction, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", OURS)
+@pytest.mark.parametrize("method", WITH_HISTORY)
 def test_meta_tests_keep_their_level(learners, method):
     """1,000 null targets of unequal sizes: rejections in the binomial 99 % band; asymptotic tests need more rows."""
     g = np.random.default_rng(22)
     exact = m2st.METHODS[method].exact
     x, y = (torch.from_numpy(g.standard_t(3, size=(1000, n, 6))) for n in ((16, 24) if exact else (160, 200)))
-    results = run_tests(TwoSample(x, y), learners[method].bound(CPU), seeds=range(1000), n_permutations=99)
+    short = PRESETS["recommended"]
+    bound = learners[method].bound(CPU)
+    results = run_tests(TwoSample(x, y), bound, seeds=range(1000), n_permutations=99, preset=short)
     low, high = stats.binom.interval(0.99, 1000, 0.05)
     assert low <= sum(result.rejected for result in results) <= high
 
 
-@pytest.mark.parametrize("method", [name for name in OURS if m2st.METHODS[name].exact])
+@pytest.mark.parametrize("method", [name for name in WITH_HISTORY if m2st.METHODS[name].exact])
 @pytest.mark.parametrize("cell", [1e10, 1e20, -3.4e38, 1e90])
 def test_one_huge_cell_is_no_evidence(learners, method, cell):
     """20 null targets with one cell that stands for a missing value; were it to overflow, p must not be small."""
@@ -108,7 +119,7 @@ def test_one_huge_cell_is_no_evidence(learners, method, cell):
     assert sum(result.rejected for result in results) <= 5  # P(more than 5 of 20 at 5 %) is 0.0003
 
 
-@pytest.mark.parametrize("method", ["Meta-Witness", "Meta-WiTS", "Meta-KL", "Meta-MKL", "Meta-FUSE"])
+@pytest.mark.parametrize("method", ["Meta-Witness", "Meta-WiTS", "Meta-FUSE", "Feature-MKL", "Meta-KL", "Meta-MKL"])
 def test_a_history_of_few_different_rows_keeps_the_level(method):
     """One binary column, and no difference: 6 histories × 20 targets; at most 15 of 120 (P(more) is 0.0005 at 5 %)."""
     g = np.random.default_rng(3)
@@ -135,7 +146,7 @@ def test_the_same_rows_in_another_order_have_p_value_1(learners):
     assert all(result.p_value == 1 for result in results)
 
 
-@pytest.mark.parametrize("method", [name for name in OURS if name not in ("Meta-MKL-SI", "MMD-D w/ AC")])
+@pytest.mark.parametrize("method", [name for name, method in m2st.METHODS.items() if method.origin == "ours"])
 def test_related_tasks_find_what_they_know(learners, method):
     """A shift of 0.8 in 100 targets of 20 test rows a sample: more power than MMD-M, which knows nothing."""
     pairs = [target(40, 40, seed=seed) for seed in range(100)]
@@ -148,7 +159,7 @@ def test_related_tasks_find_what_they_know(learners, method):
     assert gain > (0 if method == "Meta-FUSE" else 5)  # 5: two standard errors of a paired comparison; FUSE hedges
 
 
-@pytest.mark.parametrize("method", OURS)
+@pytest.mark.parametrize("method", WITH_HISTORY)
 def test_swapping_and_repeating_change_nothing(learners, method):
     mine = learners[method]
     for sizes in ((30, 30), (24, 32)) if m2st.METHODS[method].exact else ((60, 60), (64, 72)):
@@ -177,7 +188,7 @@ def test_related_rows_without_labels_join_the_sample_called_x(learners, monkeypa
         assert all((row == x).all(dim=1).any() for row in seen[-1].x[0, : sizes[0] // 2])
 
 
-@pytest.mark.parametrize("method", OURS)
+@pytest.mark.parametrize("method", WITH_HISTORY)
 def test_separated_and_identical_targets(learners, method):
     x, _ = target(60, 60)
     mine = learners[method]
@@ -187,10 +198,10 @@ def test_separated_and_identical_targets(learners, method):
         assert mine.test(x, x.clone()).p_value == 1
 
 
-def test_meta_mkl_falls_back_to_what_needs_no_adaptation(learners, monkeypatch):
+def test_feature_mkl_falls_back_to_what_needs_no_adaptation(learners, monkeypatch):
     """Where held-out rows did not gain by learned weights, single tasks' kernels have none; generic ones may."""
-    monkeypatch.setattr(meta_mkl, "TASK_THRESHOLD", -5.0)  # otherwise they join only if they stand out
-    mine = learners["Meta-MKL"]
+    monkeypatch.setattr(feature_mkl, "TASK_THRESHOLD", -5.0)  # otherwise they join only if they stand out
+    mine = learners["Feature-MKL"]
     assert mine.choices["β is learned"] in (0.0, 1.0)
     x, y = target(60, 60, shift=1.5)
     before = mine.choices["β is learned"]
@@ -206,11 +217,11 @@ def test_meta_mkl_falls_back_to_what_needs_no_adaptation(learners, monkeypatch):
 
 def test_some_of_many_tasks_choose_how_weights_are_learned(learners, monkeypatch):
     """All of them, where they are no more than the judges."""
-    whole = learners["Meta-MKL"].choices
+    whole = learners["Feature-MKL"].choices
     scores = [name for name in whole if name.startswith("held-out criterion, λ")]
     for judges, same in ((len(tasks()), True), (3, False)):
-        monkeypatch.setattr(meta_mkl, "JUDGES", judges)
-        found = m2st.meta_train("Meta-MKL", tasks(), seed=learners["Meta-MKL"].seed).choices
+        monkeypatch.setattr(feature_mkl, "JUDGES", judges)
+        found = m2st.meta_train("Feature-MKL", tasks(), seed=learners["Feature-MKL"].seed).choices
         assert len(scores) == 3 and ([found[name] for name in scores] == [whole[name] for name in scores]) is same
 
 
@@ -273,6 +284,8 @@ def test_damaged_learners_are_refused(learner, tmp_path):
         return change
 
     assert "format 99" in damaged("newer", edit(format=99))
+    older = damaged("older", edit(format=4, method="Meta-MKL"))
+    assert "format 4" in older and "names of methods stand for other algorithms. Train again." in older
     assert "Unknown method" in damaged("foreign", edit(method="Meta-X"))
     assert "can not use" in damaged("other", edit(method="MMD-D"))
 
@@ -347,10 +360,11 @@ def test_rows_that_are_tested_leave_the_related_tasks():
 
 def test_training_can_be_cancelled():
     def stop(step, total, value):
-        if step > 0.85 * total:  # in Algorithm 1, after the warm start
+        if step > 0.85 * total:
             raise Cancelled
 
-    with pytest.raises(Cancelled):
-        m2st.meta_train("Meta-MKL", tasks(3), progress=stop)
+    for method in ("Feature-MKL", "Meta-MKL"):
+        with pytest.raises(Cancelled):
+            m2st.meta_train(method, tasks(3), progress=stop)
     with pytest.raises(Cancelled):
         m2st.meta_train("Meta-KL", tasks(3), preset="paper", progress=lambda *_: (_ for _ in ()).throw(Cancelled()))

@@ -16,6 +16,7 @@ from m2st_core.testing import run_tests
 from m2st_core.testing.selective import _one, linear_time_terms, selective_test
 from m2st_core.types import TwoSample
 from tests import naive
+from tests.quick import use_few_steps
 
 
 def bank(*widths):
@@ -77,12 +78,14 @@ def test_separated_samples_are_told_apart():
 def learners():
     """What six tasks without a difference teach, four times: skewed rows, the worst case that is known."""
     g = np.random.default_rng(3)
-    return [
-        m2st.meta_train("Meta-MKL-SI", [tuple(skewed(g, 20, 20)) for _ in range(6)], seed=seed).bound(
-            torch.device("cpu")
-        )
-        for seed in range(4)
-    ]
+    with pytest.MonkeyPatch.context() as patch:
+        use_few_steps(patch, outer_steps=20)
+        return [
+            m2st.meta_train("Meta-MKL-SI", [tuple(skewed(g, 20, 20)) for _ in range(6)], seed=seed).bound(
+                torch.device("cpu")
+            )
+            for seed in range(4)
+        ]
 
 
 def skewed(g, n, m, *runs):
@@ -91,7 +94,7 @@ def skewed(g, n, m, *runs):
 
 
 def test_too_few_rows_for_its_level_are_refused(learners):
-    """With 12 against 90 rows it rejected 10 % of null pairs: six terms do not tell how eleven kernels vary."""
+    """With 12 against 90 rows it rejected 10 % of null pairs: six terms do not tell how several kernels vary."""
     with pytest.raises(ValueError, match="Meta-MKL-SI needs at least 60 rows in each sample"):
         run_tests(skewed(np.random.default_rng(0), 12, 90, 1), learners[0], seeds=[0])
 

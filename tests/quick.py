@@ -1,0 +1,39 @@
+"""Presets with the first steps of every climb, for tests of something else than how good a learned kernel is."""
+
+from dataclasses import replace
+
+import pytest
+
+from m2st_core.presets import PRESETS
+
+STEPS = 2
+
+
+def few_steps(preset, outer_steps=STEPS):
+    """The preset with so many steps of Algorithm 1 from one start, on rows and on images; features learn as ever."""
+
+    def cut(ascent):
+        return replace(ascent, steps=min(ascent.steps, STEPS))
+
+    def short(meta):
+        return replace(meta, outer_steps=outer_steps, starts=1, tasks_per_step=4, inner_steps=min(meta.inner_steps, 1))
+
+    return replace(
+        preset,
+        mmd_d=cut(preset.mmd_d),
+        meta_kl=short(preset.meta_kl),
+        base_kernels=replace(preset.base_kernels, ascent=cut(preset.base_kernels.ascent), agt_starts=2),
+        images=replace(
+            preset.images,
+            mmd_o=cut(preset.images.mmd_o),
+            mmd_d=cut(preset.images.mmd_d),
+            meta_kl=short(preset.images.meta_kl),
+            classifier=replace(preset.images.classifier, epochs=1),
+        ),
+    )
+
+
+def use_few_steps(patch: pytest.MonkeyPatch, outer_steps=STEPS):
+    """Until the patch ends, all presets are cut short."""
+    for name, preset in list(PRESETS.items()):
+        patch.setitem(PRESETS, name, few_steps(preset, outer_steps))

@@ -1,0 +1,192 @@
+"""One name, one algorithm: what each method is called, says of itself, cites and runs, in every preset that has it."""
+
+import ast
+import inspect
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import m2st_core as m2st
+from m2st_core.kernels import DeepKernel, FourierKernel, GaussianKernel, LinearKernel
+from m2st_core.learners.bank import KernelBank
+from m2st_core.learners.meta_features import MetaFeatures
+from m2st_core.learners.mixtures import Adapted
+from m2st_core.presets import PRESETS
+from m2st_core.rng import Streams
+from m2st_core.testing import ORIGINS
+from m2st_core.testing.methods import LIU_2021, check_preset
+from m2st_core.types import TwoSample
+from tests.quick import use_few_steps
+
+ROOT = Path(__file__).parents[2]
+METHODS = list(m2st.METHODS.values())
+OURS = [method for method in METHODS if method.origin == "ours"]
+PAPERS = [method for method in METHODS if method.origin == "paper"]
+MARKS = ("learned feature", "Fourier", "linear kernel", "inner product", *(method.name for method in OURS))
+by_name = {"ids": lambda value: getattr(value, "name", value)}
+
+
+def in_presets(methods):
+    """Every method with every preset that has it."""
+    return [
+        (method, name)
+        for method in methods
+        for name, preset in PRESETS.items()
+        if preset.features is not None or not method.only_recommended
+    ]
+
+
+@pytest.mark.parametrize("method", METHODS, **by_name)
+def test_every_method_says_what_it_is_and_whose(method):
+    assert m2st.METHODS[method.name] is method
+    assert (
+        method.description.endswith(".") and len(method.formula) > 5 and re.search(r"\(\d{4}\)|docs/", method.reference)
+    )
+    assert method.origin in ORIGINS and method.needs_meta == (method.origin != "no history")
+    assert method.label == (f"{method.name} (ours)" if method.origin == "ours" else method.name)
+
+
+def test_names_and_algorithms_belong_together_one_to_one():
+    algorithms = [(m.fit, m.learn, m.adapt, m.statistics, m.asymptotic) for m in METHODS]
+    assert len(set(algorithms)) == len(METHODS) == len({method.formula + method.description for method in METHODS})
+
+
+def test_only_the_papers_methods_cite_the_paper():
+    citing = [method.name for method in METHODS if "Sutherland (2021)" in method.reference]
+    assert citing == [method.name for method in PAPERS] and all(LIU_2021 in method.reference for method in PAPERS)
+
+
+@pytest.mark.parametrize("method", OURS, **by_name)
+def test_none_of_ours_is_called_deep(method):
+    told = (method.name, method.label, method.description, method.formula, method.reference, ORIGINS["ours"])
+    assert not any("deep" in words.lower() for words in told)
+    assert method.reference.startswith("this project")
+
+
+@pytest.mark.parametrize("method", PAPERS, **by_name)
+def test_every_one_of_the_papers_says_that_its_kernel_is_deep(method):
+    assert "deep kernel" in method.description or method.description.startswith("MMD-D")
+    assert "φ(x)" in method.formula or "k_ω" in method.formula
+
+
+@pytest.mark.parametrize("method", OURS, **by_name)
+@pytest.mark.parametrize("preset", ["paper", "released"])
+def test_ours_are_no_part_of_the_papers_presets(method, preset):
+    with pytest.raises(ValueError, match=f"{method.name} is not part of the preset {preset!r}"):
+        check_preset(method, PRESETS[preset])
+
+
+@pytest.fixture(scope="module")
+def knowledge():
+    """What a method learns from five tasks in a preset, in a step or two; methods that learn alike share it."""
+    tasks, known = m2st.hdgm_meta_tasks(n_tasks=5, rows=12, seed=1), {}
+
+    def learn(method, preset):
+        key = (method.learn, preset)
+        if key not in known:
+            known[key] = m2st.meta_train(method.name, tasks, preset=preset, seed=2).knowledge
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        use_few_steps(patch)
+        yield learn
+
+
+def target_modules(method, known, preset):
+    """Every module of what the method tests a small target with."""
+    x, y = m2st.make_task("hdgm").sample(12, seed=3)
+    train = TwoSample(x[None], y[None])
+    learned = method.adapt(known, train if method.needs_split else train.pooled, PRESETS[preset], [Streams(0)], None)
+    if isinstance(learned, Adapted):
+        learned = learned.kernel
+    parts = [family.kernel for family in learned.families] if isinstance(learned, KernelBank) else [learned]
+    return [module for part in parts for module in part.modules()]
+
+
+def of_type(modules, *types):
+    return [module for module in modules if isinstance(module, types)]
+
+
+@pytest.mark.parametrize(("method", "preset"), in_presets(PAPERS), **by_name)
+def test_the_papers_methods_have_deep_kernels_in_every_preset(knowledge, method, preset):
+    known = knowledge(method, preset)
+    if method.name == "MMD-D w/ AC":
+        assert known.rows is not None and known.kernel is known.base is None
+    else:
+        assert isinstance(known.kernel, DeepKernel) and isinstance(known.base, DeepKernel) and known.rows is None
+    modules = [*known.modules(), *target_modules(method, known, preset)]
+    assert of_type(modules, DeepKernel)
+    assert not of_type(modules, LinearKernel, FourierKernel, GaussianKernel, MetaFeatures)
+
+
+@pytest.mark.parametrize(("method", "preset"), in_presets(OURS), **by_name)
+def test_ours_have_features_and_no_deep_kernel(knowledge, method, preset):
+    known = knowledge(method, preset)
+    modules = [*known.modules(), *target_modules(method, known, preset)]
+    assert isinstance(known.features, MetaFeatures) and of_type(target_modules(method, known, preset), MetaFeatures)
+    assert not of_type(modules, DeepKernel) and known.kernel is known.rows is None
+    assert isinstance(known.base, LinearKernel) == (method.name == "Feature-MKL")
+
+
+@pytest.mark.parametrize("method", PAPERS, **by_name)
+def test_a_name_learns_and_tests_in_the_same_way_in_every_preset(knowledge, method):
+    """The parts are those of the same algorithm; only ``released`` has another parametrisation of the widths."""
+
+    def shape_of(modules):
+        return [type(module).__name__.removeprefix("Root") for module in modules]
+
+    learned = [shape_of(knowledge(method, preset).modules()) for preset in PRESETS]
+    tested = [shape_of(target_modules(method, knowledge(method, preset), preset)) for preset in PRESETS]
+    assert learned[0] == learned[1] == learned[2] and tested[0] == tested[1] == tested[2]
+
+
+def test_no_algorithm_asks_for_the_name_of_a_preset():
+    for method in METHODS:
+        for step in (method.fit, method.learn, method.adapt):
+            source = "" if step is None else Path(inspect.getfile(step)).read_text(encoding="utf-8")
+            assert "preset.name" not in source and "PRESETS" not in source, method.name
+
+
+def test_equal_settings_give_equal_kernels_under_any_presets_name(monkeypatch):
+    """What a name runs depends on a preset's settings and on nothing else."""
+    use_few_steps(monkeypatch)
+    monkeypatch.setitem(PRESETS, "paper", replace(PRESETS["recommended"], name="paper"))
+    tasks = m2st.hdgm_meta_tasks(n_tasks=5, rows=12, seed=1)
+    for name in ("Meta-KL", "Meta-MKL"):
+        first, second = (m2st.meta_train(name, tasks, preset=preset).knowledge for preset in ("recommended", "paper"))
+        for key, value in first.state_dict().items():
+            assert torch.equal(value, second.state_dict()[key]), key
+
+
+def strings():
+    """Every text of the product, docstrings too, by file; words that are filled in are dots."""
+    for path in [*ROOT.glob("m2st_core/**/*.py"), *ROOT.glob("pages/*.py"), ROOT / "app.py"]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = (part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+                yield path, " ".join("".join(parts).split())
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield path, " ".join(node.value.split())
+    yield from ((ROOT / "README.md", line) for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines())
+
+
+def calls_features_deep(text):
+    """Whether a clause of a text has both the word “deep” and a word for what is ours."""
+    clauses = re.split(r"[.,;:|]\s", text)
+    return any(re.search(r"\bdeep\b", part, re.I) and any(mark in part for mark in MARKS) for part in clauses)
+
+
+def test_the_search_for_wrong_words_finds_them():
+    assert calls_features_deep("Feature-MKL has a deep kernel.") and calls_features_deep("a deep linear kernel")
+    assert not calls_features_deep("Meta-MKL has deep kernels, Feature-MKL has learned features.")
+
+
+def test_no_text_calls_features_deep_or_speaks_of_a_warm_start():
+    found = list(strings())
+    assert len(found) > 3000
+    wrong = [(path.name, text) for path, text in found if calls_features_deep(text)]
+    wrong += [(path.name, text) for path, text in found if re.search(r"warm.?start", text, re.I)]
+    assert not wrong
