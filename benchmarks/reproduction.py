@@ -46,7 +46,7 @@ def draw(drawn: Mapping[str, go.Figure]) -> None:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         tab = browser.new_page()
         for name, figure in drawn.items():
-            figure.update_layout(paper_bgcolor="white", plot_bgcolor="white")
+            figure.update_layout(template="plotly_white", paper_bgcolor="white", plot_bgcolor="white")
             page = Path(folder) / f"{name}.html"
             figure.write_html(page, include_plotlyjs=True)
             tab.goto(page.as_uri())

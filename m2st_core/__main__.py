@@ -19,7 +19,7 @@ from m2st_core.testing import FAMILIES, METHODS
 
 BENCHMARKS = (
     "permutation, calibration, power, adaptation, transfer, recommend, planning, splits, shared, uploads, peers, "
-    "meta, images, cifar, sweep"
+    "meta, images, cifar, sweep, reproduction"
 )
 
 

@@ -118,6 +118,7 @@ PAPER: Registry[PaperExperiment] = Registry(
                 "table3",
                 "Table 3: ablation, 10 rows to select, 200 to test",
                 "ablation",
+                "In the paper Meta-MKL-A, AGT-MKL-A and Meta-MKL-SI test 210 rows: they have an entry of their own.",
                 methods=TABLE_3,
                 m_tr=(10,),
                 m_te=(200,),

@@ -28,7 +28,9 @@ def compare(experiment: str, rows: pd.DataFrame, known: pd.DataFrame | None = No
     """
     known = explanations() if known is None else known
     table = summarise(rows)
-    table = table[table["published"].notna()].reset_index(drop=True)
+    table = table[table["published"].notna()]
+    order = table["method"].map({method: place for place, method in enumerate(table["method"].unique())})
+    table = table.iloc[order.argsort(kind="stable")].reset_index(drop=True)
     known = known[known["experiment"] == experiment]
     return table.assign(why=[_why(row, known) for _, row in table.iterrows()])
 

@@ -43,7 +43,7 @@ def published_gamma() -> pd.DataFrame:
 
 @cache
 def measured_gamma() -> pd.DataFrame:
-    """Our γ̂ for each closeness, as docs/power.md says how; ``lowest``, ``highest``: of the tasks' largest γ̂_it."""
+    """γ̂ for each closeness, run here (docs/reproduction.md); ``lowest``, ``highest``: of the tasks' largest γ̂_it."""
     return pd.read_csv(HERE / "measured_gamma.csv")
 
 

@@ -37,7 +37,7 @@ def gamma_figure(published: pd.DataFrame, ours: pd.DataFrame, *, height: int = 4
             bars = {"array": ours["highest"] - ours[column], "arrayminus": ours[column] - ours["lowest"]}
             spread = {"error_y": bars | {"color": colour, "thickness": 1}}
         figure.add_scatter(
-            x=ours["closeness"], y=ours[column], mode="lines+markers", name=f"ours, {name}", hovertemplate=HOVER,
+            x=ours["closeness"], y=ours[column], mode="lines+markers", name=f"run here, {name}", hovertemplate=HOVER,
             line={"color": colour, "dash": dash}, marker={"symbol": symbol, "size": 9}, **spread,
         )  # fmt: skip
     figure.update_yaxes(rangemode="tozero")

@@ -17,14 +17,15 @@ from m2st_core.figures.theme import (
     PUBLISHED,
     colour_of,
     dash_of,
-    hatched,
     height_with,
     laid_out,
     marker_of,
+    one_line_each,
 )
 
 DASHES = {"paper": "solid", "ours": "dash"}
-HATCHES = {"paper": "", "ours": "/"}
+LIMIT = "limit"  # neither the paper's nor ours: dotted
+SYMBOLS = {"paper": "circle", "ours": "square"}
 
 
 def layers_figure(tables: Mapping[str, pd.DataFrame], published: pd.DataFrame, x: str, x_title: str) -> go.Figure:
@@ -39,7 +40,8 @@ def layers_figure(tables: Mapping[str, pd.DataFrame], published: pd.DataFrame, x
         first = not any(trace.name == "published" for trace in figure.data)
         figure.add_scatter(
             x=group[x], y=group["power"], mode="markers", name=f"{method}, published" if own_name else "published",
-            legendgroup="published", legendrank=LAST, showlegend=own_name or first,
+            legendgroup=f"{method}, published" if own_name else "published", legendrank=LAST,
+            showlegend=own_name or first,
             marker=PUBLISHED | {"color": colour_of(str(method))},
             error_y={"array": group["std_error"], "color": colour_of(str(method))},
             customdata=_notes(group), hovertemplate="%{y:.3f}%{customdata}<extra>" + f"{method}, published</extra>",
@@ -53,10 +55,11 @@ def _add_curve(figure: go.Figure, method: str, layer: str, group: pd.DataFrame, 
     """One method with its band of one standard error."""
     name, colour = _name(method, layer), colour_of(method)
     xs, rate, error = (group[column].astype(float) for column in (x, "rate", "error"))
-    open_ = "" if dash_of(method) == "solid" else "-open"  # lines tell layers apart, so markers tell methods apart
+    dash = "dot" if method == LIMIT else DASHES[layer]
+    again = layer == "paper" and method != LIMIT and dash_of(method) != "solid"  # a colour's second method
     figure.add_scatter(
-        x=xs, y=rate, mode="lines+markers", name=name, legendgroup=name, line={"color": colour, "dash": DASHES[layer]},
-        marker={"symbol": marker_of(method).removesuffix("-open") + open_, "size": 8},
+        x=xs, y=rate, mode="lines+markers", name=name, legendgroup=name, line={"color": colour, "dash": dash},
+        marker={"symbol": f"{marker_of(method)}-open" if again else marker_of(method), "size": 8},
         customdata=np.c_[error, group["repeats"]],
         hovertemplate="%{y:.3f} ± %{customdata[0]:.3f} (%{customdata[1]} repeats)<extra>" + name + "</extra>",
     )  # fmt: skip
@@ -66,24 +69,30 @@ def _add_curve(figure: go.Figure, method: str, layer: str, group: pd.DataFrame, 
     )  # fmt: skip
 
 
-def layers_bars(tables: Mapping[str, pd.DataFrame], published: pd.DataFrame) -> go.Figure:
-    """Power of each method at one size: published as open diamonds, the paper's algorithms solid, ours hatched."""
+def layers_marks(tables: Mapping[str, pd.DataFrame], published: pd.DataFrame) -> go.Figure:
+    """Power of each method at one size: published as open diamonds, the paper's algorithms as circles, ours as squares.
+
+    Bars are one standard error.
+    """
     figure = go.Figure()
     for layer, table in tables.items():
         methods = [str(method) for method in table["method"]]
-        figure.add_bar(
-            x=[_name(method, layer) for method in methods], y=table["rate"], error_y={"array": table["error"]},
+        figure.add_scatter(
+            x=table["rate"], y=[_name(method, layer) for method in methods], mode="markers",
             name="ours" if layer == "ours" else "the paper's algorithms, run by this software",
-            marker=hatched([colour_of(method) for method in methods], HATCHES[layer]),
-            customdata=table["repeats"], hovertemplate="%{y:.3f} (%{customdata} repeats)<extra>%{x}</extra>",
+            marker={"symbol": SYMBOLS[layer], "size": 11, "color": [colour_of(method) for method in methods]},
+            error_x={"array": table["error"], "color": NULL_COLOUR}, customdata=table["repeats"],
+            hovertemplate="%{x:.3f} (%{customdata} repeats)<extra>%{y}</extra>",
         )  # fmt: skip
     figure.add_scatter(
-        x=published["method"], y=published["power"], mode="markers", name="published", customdata=_notes(published),
-        marker=PUBLISHED | {"color": NULL_COLOUR}, error_y={"array": published["std_error"], "color": NULL_COLOUR},
-        hovertemplate="%{y:.3f}%{customdata}<extra>%{x}, published</extra>",
+        x=published["power"], y=published["method"], mode="markers", name="published", customdata=_notes(published),
+        marker=PUBLISHED | {"color": [colour_of(str(method)) for method in published["method"]]},
+        error_x={"array": published["std_error"], "color": NULL_COLOUR},
+        hovertemplate="%{x:.3f}%{customdata}<extra>%{y}, published</extra>",
     )  # fmt: skip
-    figure.update_yaxes(range=[0, 1.02])
-    return laid_out(figure, x_title="", y_title="share of test samples rejected", height=420)
+    figure.update_xaxes(range=[-0.02, 1.02])
+    names = {name for trace in figure.data for name in trace.y}
+    return one_line_each(figure, len(names), x_title="share of test samples rejected", line=28)
 
 
 def layers_type_1(tables: Mapping[str, pd.DataFrame], alpha: float, band: tuple[float, float]) -> go.Figure:

@@ -14,7 +14,7 @@ from m2st_core.experiments.committed import Committed, Outdated, committed
 from m2st_core.experiments.paper import LAYERS, PAPER, Layer, PaperExperiment
 from m2st_core.experiments.reproduction import FAR, compare, reasons
 from m2st_core.experiments.summary import measured_gamma, null_band, published_gamma, published_table, summarise
-from m2st_core.figures import gamma_figure, layers_bars, layers_figure, layers_type_1
+from m2st_core.figures import gamma_figure, layers_figure, layers_marks, layers_type_1
 from m2st_core.tasks import size_unit
 
 Results = Mapping[Layer, Committed]
@@ -61,7 +61,7 @@ def experiment_figure(experiment: PaperExperiment, results: Results, chosen: int
         tests = max((int(table["tests"].max()) for table in tables.values()), default=spec.repeats * spec.tests)
         return layers_type_1(tables, spec.alpha, null_band(spec.alpha, tests))
     if experiment.kind == "ablation":
-        return layers_bars(tables, published[published["m_te"].isin(spec.m_te)])
+        return layers_marks(tables, published[published["m_te"].isin(spec.m_te)])
     if experiment.kind == "tasks":
         return layers_figure(tables, published, "n_tasks", "number of meta-tasks N")
     return layers_figure(tables, published, "m_te", f"test rows m_te {size_unit(spec.task)}")
@@ -81,10 +81,15 @@ def section(experiment: PaperExperiment) -> str:
     results, problems = results_of(experiment)
     picture = f"![{experiment.title}](reproduction/{experiment.name}.svg)"
     if experiment.full is None:
-        return f"{picture}\n\n{_gamma_table()}"
+        measured = f"Run by this software on {measured_gamma()['date'].iloc[0]}:"
+        return f"{picture}\n\n{measured}\n\n{_gamma_table()}"
     paragraphs = [*problems, *([picture] if results else ["Not computed yet."])]
     for layer, result in results.items():
         words = RUN_HERE if layer == "paper" else LAYERS[layer]
+        first = next(e for e in PAPER.values() if e.full is not None and e.spec("full", layer) == result.spec)
+        if first.name != experiment.name:
+            paragraphs.append(f"{words[0].upper()}{words[1:]}: the same sweep as for {first.title}.")
+            continue
         paragraphs.append(f"{words[0].upper()}{words[1:]}: {result.origin}.")
         paragraphs.append(_rates(summarise(result.rows), size_unit(result.spec.task)))
         if layer == "paper":

@@ -82,7 +82,7 @@ def test_the_command_prints_both_halves(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "training halves" in printed and "test halves" in printed and "noise floor" in printed and "0.134" in printed
     assert len(pd.read_csv(tmp_path / "rows.csv")) == 8
-    assert "ours, on fresh rows" in (tmp_path / "gamma.html").read_text(encoding="utf-8")
+    assert "run here, on fresh rows" in (tmp_path / "gamma.html").read_text(encoding="utf-8")
 
 
 def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path):
