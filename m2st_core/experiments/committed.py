@@ -11,6 +11,7 @@ import json
 import time
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from m2st_core.experiments.paper import Layer, PaperExperiment
-from m2st_core.experiments.spec import CODE, SweepSpec
+from m2st_core.experiments.spec import CODE, Cell, SweepSpec
 from m2st_core.experiments.store import Store, as_rows
 from m2st_core.experiments.trial import CellResult
 from m2st_core.version import VERSION
@@ -81,8 +82,13 @@ def committed(experiment: PaperExperiment, layer: Layer, folder: Path | None = N
 
 
 def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path | None = None) -> str:
-    """Write what the store has of an experiment, if that is more than the file has; the name of a file it wrote."""
+    """Write what the store has of an experiment, if that is more than the file has; the name of a file it wrote.
+
+    An experiment that nobody ran has no file, though it may share cells with others.
+    """
     spec, folder = experiment.spec("full", layer), folder or FOLDER
+    if store.run(spec.hash[:12]) is None:
+        return ""
     rows, about = store.rows(spec), read_about(folder)
     try:
         known = committed(experiment, layer, folder)
@@ -113,7 +119,7 @@ def _read(path: Path, spec: SweepSpec) -> tuple[pd.DataFrame, tuple[int, int]]:
             if place in found:
                 raise ValueError(f"{path.name} has a cell twice: {place}.")
             found[place] = int(line["rejections"])
-    cells = {_place(vars(cell)): cell for cell in spec.cells()}
+    cells = _grid(spec.to_json())
     for place, rejections in found.items():
         if place not in cells:
             raise ValueError(f"{path.name} has a cell that its sweep lacks: {place}.")
@@ -123,6 +129,12 @@ def _read(path: Path, spec: SweepSpec) -> tuple[pd.DataFrame, tuple[int, int]]:
     counts.update(place[:-1] for place in found)
     results = ((cell, CellResult(found[place], cell.tests, nan)) for place, cell in cells.items() if place in found)
     return as_rows(results), (min(counts.values()), max(counts.values()))
+
+
+@lru_cache(maxsize=32)
+def _grid(spec_json: str) -> dict[tuple[Any, ...], Cell]:
+    """The cells of a sweep by their place; listing a large grid is worth doing once."""
+    return {_place(vars(cell)): cell for cell in SweepSpec.from_json(spec_json).cells()}
 
 
 def _place(values: Any) -> tuple[Any, ...]:

@@ -31,6 +31,7 @@ def folder(tmp_path):
 
 def fill(store, experiment, layer="paper", repeats=20, leave_out=()):
     """Pretend that these repeats were computed: repeat + m_te % 7 rejections."""
+    store.start_run(experiment.spec("full", layer))
     for cell in experiment.spec("full", layer).cells():
         if cell.repeat < repeats and (cell.method, cell.repeat) not in leave_out:
             store.add_cell(cell, CellResult(cell.repeat + cell.m_te % 7, cell.tests, 1.5))
@@ -73,6 +74,14 @@ def test_fewer_rows_do_not_replace_more(store, folder, tmp_path):
     fill(other, TABLE_3, repeats=2)
     assert commit(TABLE_3, "paper", other, folder) == ""
     assert committed(TABLE_3, "paper", folder).rows["repeat"].nunique() == 3
+
+
+def test_an_experiment_that_nobody_ran_has_no_file(store, folder):
+    fill(store, PAPER["fig2a"], repeats=1)
+    assert commit(PAPER["fig3c"], "paper", store, folder) == ""  # its cells are all there
+    store.start_run(PAPER["fig3c"].full)
+    assert commit(PAPER["fig3c"], "paper", store, folder) == "fig3c"
+    assert len(committed(PAPER["fig3c"], "paper", folder).rows) == 4 * 7
 
 
 def test_experiments_with_the_same_sweep_share_a_file(store, folder):
