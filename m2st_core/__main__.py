@@ -19,7 +19,7 @@ from m2st_core.testing import FAMILIES
 
 BENCHMARKS = (
     "permutation, calibration, power, adaptation, transfer, recommend, planning, splits, shared, uploads, peers, "
-    "meta, images, cifar, sweep"
+    "meta, images, cifar, sweep, reproduction"
 )
 
 
@@ -88,8 +88,15 @@ def build_parser() -> argparse.ArgumentParser:
     sweep.add_argument("spec", metavar="SPEC.toml")
     paper = commands.add_parser("paper", help="run a table or figure of the paper")
     paper.add_argument("experiment", help=f"one of {', '.join(PAPER)}")
-    paper.add_argument("--scale", choices=("quick", "full"), default="quick", help="the paper's scale is full")
-    paper.add_argument("--preset", default="paper", help=f"one of {', '.join(PRESETS)} (default paper)")
+    paper.add_argument(
+        "--scale",
+        choices=("quick", "full"),
+        default="quick",
+        help="full: the paper's 20 repeats of 100 tests, hours; quick: 2 of 20, minutes (default)",
+    )
+    layer = paper.add_mutually_exclusive_group()
+    layer.add_argument("--ours", action="store_true", help="our own family on the same samples, preset recommended")
+    layer.add_argument("--preset", help=f"the paper's algorithms in {', '.join(PRESETS)} (default paper)")
     runs = commands.add_parser("runs", help="what was computed before")
     runs.add_argument("action", nargs="?", default="list", choices=("list", "show", "resume", "delete", "export"))
     runs.add_argument("run", nargs="?", help="the id of a run, or its start")

@@ -12,15 +12,13 @@ import pandas as pd
 from m2st_core.experiments.cost import predict
 from m2st_core.experiments.executors import make_executor
 from m2st_core.experiments.gamma import GAMMA, GammaSpec, run_gamma, summarise_gamma
-from m2st_core.experiments.paper import PAPER
+from m2st_core.experiments.paper import PAPER, Layer
 from m2st_core.experiments.spec import SweepSpec
 from m2st_core.experiments.store import OLDER, Store
 from m2st_core.experiments.summary import as_text, null_band, published_gamma, summarise
 from m2st_core.experiments.sweep import SweepFailed, SweepProgress, run_sweep
 from m2st_core.figures import FIGURES, gamma_figure, power_figure, type_1_figure
-from m2st_core.presets import PRESETS
 from m2st_core.tasks import size_unit
-from m2st_core.testing import METHODS
 from m2st_core.types import Cancelled
 
 
@@ -34,19 +32,19 @@ def run_sweep_command(options: argparse.Namespace) -> None:
 
 
 def run_paper(options: argparse.Namespace) -> None:
-    """A table or figure of the paper."""
+    """A table or figure of the paper: its algorithms, or our family on the same samples."""
     experiment = PAPER.find(options.experiment)
-    if experiment.kind == "relatedness":
-        print(f"{experiment.title} ({options.scale})")
+    if experiment.kind == "relatedness" and not options.ours:
+        print(f"{experiment.title}, {options.scale} scale", flush=True)
         compute_gamma(GAMMA[options.scale], options)
         return
-    spec = experiment.spec(options.scale)
-    if options.preset != spec.preset:
-        only = PRESETS.find(options.preset).features is None
-        methods = tuple(m for m in spec.methods if m not in METHODS or not (only and METHODS[m].only_recommended))
-        spec = spec.with_(preset=options.preset, methods=methods)
-    print(f"{experiment.title} ({options.scale}, {spec.preset})")
-    compute(spec, options, kind=experiment.kind, name=f"{experiment.title}, {options.scale}")
+    layer: Layer = "ours" if options.ours else "paper"
+    spec = experiment.spec(options.scale, layer)
+    if options.preset:
+        spec = spec.with_(preset=options.preset)
+    heading = experiment.heading(options.scale, layer, spec.preset)
+    print(heading, flush=True)
+    compute(spec, options, kind=experiment.kind, name=heading)
 
 
 def run_runs(options: argparse.Namespace) -> None:

@@ -166,6 +166,13 @@ class Store:
                 found |= {key: CellResult(*values) for key, *values in db.execute(query, part)}
         return found
 
+    def newest(self, cells: Iterable[Cell]) -> float | None:
+        """When the last of these cells was computed, in seconds since 1970; None if none was."""
+        with self._connect() as db:
+            query = "SELECT created FROM cells WHERE key = ?"
+            times = [found[0] for cell in cells if (found := db.execute(query, (cell.key,)).fetchone())]
+        return max(times, default=None)
+
     def add_cell(self, cell: Cell, result: CellResult) -> None:
         """Keep a cell's result; the first one stays."""
         values = (cell.key, canonical(asdict(cell)), result.rejections, result.tests, result.seconds, time.time())

@@ -17,6 +17,7 @@ from m2st_core.tasks.image_tasks import TwoDataSets
 
 KEYS = ["task", "null", "method", "preset", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te"]
 MEASURED = ["rate", "error", "low", "high", "repeats", "tests", "published", "published_error", "difference", "doubt"]
+LEAST_REPEATS = 5  # with fewer, the spread between repeats says too little to count differences in it
 HERE = Path(__file__).parent
 
 
@@ -31,7 +32,8 @@ def published_table(experiment: str) -> pd.DataFrame:
     known = published_power()
     if experiment in ("fig2a", "fig3c"):  # C=0.3, N=100, m_tr=50 per mode
         return known[known["table"].isin(["Table 5", "Table 6"]) & (known["n_tasks"] == 100)]
-    return known[known["table"] == f"Table {experiment.removeprefix('table')}"]
+    table = known[known["table"] == f"Table {experiment.removeprefix('table').removesuffix('-all')}"]
+    return table[table["m_tr"].isna()] if experiment.endswith("-all") else table
 
 
 @cache
@@ -42,7 +44,7 @@ def published_gamma() -> pd.DataFrame:
 
 @cache
 def measured_gamma() -> pd.DataFrame:
-    """Our γ̂ for each closeness, as docs/power.md says how; ``lowest``, ``highest``: of the tasks' largest γ̂_it."""
+    """γ̂ for each closeness, run here (docs/reproduction.md); ``lowest``, ``highest``: of the tasks' largest γ̂_it."""
     return pd.read_csv(HERE / "measured_gamma.csv")
 
 
@@ -60,7 +62,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
 
     With one repeat the error is that of the binomial. ``low`` and ``high`` are Wilson's 95 % interval for all tests
     together, which leaves the spread between repeats out. Where the paper has the same point, its number stands beside
-    ours, with the difference in standard errors of both.
+    ours, from five repeats on with the difference in standard errors of both.
     """
     if rows.empty:
         return pd.DataFrame(columns=[*KEYS, "origin", *MEASURED])
@@ -96,7 +98,7 @@ def _beside_published(table: pd.DataFrame) -> pd.DataFrame:
     known = published_power()
     synthetic = known[known["table"].isin(["Table 3", "Table 5", "Table 6"])]
     lookup: dict[tuple[Any, ...], tuple[float, float, str]] = {
-        (r.method, float(r.n_tasks), float(r.closeness), float(r.m_tr), int(r.m_te)): (r.power, r.std_error, r.doubt)
+        (r.method, r.n_tasks, r.closeness, None if pd.isna(r.m_tr) else r.m_tr, r.m_te): (r.power, r.std_error, r.doubt)
         for r in synthetic.itertuples()
     }
     for r in known[known["size_unit"] == "per sample"].itertuples():
@@ -106,20 +108,22 @@ def _beside_published(table: pd.DataFrame) -> pd.DataFrame:
     published, error, doubt = (list(part) for part in zip(*found, strict=True))
     table = table.assign(published=published, published_error=error, doubt=doubt)
     both = np.sqrt(table["error"].astype(float) ** 2 + table["published_error"] ** 2)
-    return table.assign(difference=(table["rate"] - table["published"]) / both.where(both > 0))
+    known_well = (both > 0) & (table["repeats"] >= LEAST_REPEATS)
+    return table.assign(difference=(table["rate"] - table["published"]) / both.where(known_well))
 
 
 def _published_place(row: Any) -> tuple[Any, ...]:
-    """Under which key the paper's number for a row would be; those that it can not have get an empty one."""
-    if row.null or pd.isna(row.m_tr):
+    """Under which key the paper's number for a row would be; rows of settings that it lacks get an empty one."""
+    if row.null:
         return ()
+    m_tr = None if pd.isna(row.m_tr) else row.m_tr
     if row.task == "hdgm":
-        return () if pd.isna(row.n_tasks) else (row.method, row.n_tasks, row.closeness, row.m_tr, row.m_te)
+        return () if pd.isna(row.n_tasks) else (row.method, row.n_tasks, row.closeness, m_tr, row.m_te)
     task = TASKS.get(row.task, Task)
     if not issubclass(task, TwoDataSets):
         return ()
     first, second, learned_from = (SOURCES[name].title for name in (task.first, task.second, task.learned_from))
-    return (row.method, f"{first} vs {second}", learned_from, row.m_tr, row.m_te)
+    return (row.method, f"{first} vs {second}", learned_from, m_tr, row.m_te)
 
 
 def as_text(table: pd.DataFrame) -> str:
@@ -137,7 +141,8 @@ def as_text(table: pd.DataFrame) -> str:
             r = by_size.get(size)
             cell = "" if r is None else f"{r.rate:.3f} ± {r.error:.3f}"
             if r is not None and not np.isnan(r.published):
-                cell += f" (published {r.published:.3f}, {r.difference:+.1f} SE{', doubtful' if r.doubt else ''})"
+                off = "" if np.isnan(r.difference) else f", {r.difference:+.1f} SE"
+                cell += f" (published {r.published:.3f}{off}{', doubtful' if r.doubt else ''})"
             cells.append(cell)
         method, *others = labels
         lines.append([label_of(str(method)), *("–" if pd.isna(other) else str(other) for other in others), *cells])

@@ -24,6 +24,7 @@ from m2st_core.figures.relatedness import (
     gamma_power_figure,
     gamma_spread_figure,
 )
+from m2st_core.figures.reproduction import layers_figure, layers_marks, layers_type_1
 from m2st_core.figures.samples import samples_figure
 from m2st_core.figures.strip import p_value_strip
 from m2st_core.figures.weights import criterion_figure, share_figure, weight_spread_figure, weights_figure
@@ -47,6 +48,9 @@ __all__ = [
     "history_figure",
     "image_grid",
     "importance_figure",
+    "layers_figure",
+    "layers_marks",
+    "layers_type_1",
     "learning_size_figure",
     "levels_figure",
     "null_figure",

@@ -1,13 +1,16 @@
-"""Reproduce the paper: what is published, what comes with the software, what is computed here."""
+"""Reproduce the paper: published, the paper's algorithms and ours as layers, and what is computed here."""
 
 from dataclasses import replace
 
 import pytest
 
 from m2st_core.experiments import committed
-from m2st_core.experiments.paper import PAPER
+from m2st_core.experiments.committed import commit
+from m2st_core.experiments.paper import OURS, PAPER
+from m2st_core.experiments.trial import CellResult
 
 PAGE = "pages/reproduce.py"
+SYNTHETIC = [name for name, e in PAPER.items() if e.kind not in ("images", "relatedness")]
 
 
 def words(app):
@@ -18,33 +21,124 @@ def headings(app):
     return [heading.value for heading in app.subheader]
 
 
-def test_the_committed_results_are_there_at_once(store, open_page, charts):
+def traces(charts, app):
+    """The names in the legend of the first figure, with how they are drawn."""
+    return {t["name"]: t for t in charts(app)[0]["data"] if t.get("showlegend") is not False}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where results come from, empty at first."""
+    monkeypatch.setattr(committed, "FOLDER", tmp_path / "reproduction")
+    return tmp_path / "reproduction"
+
+
+@pytest.fixture
+def give(store, folder):
+    """Commit results of an experiment: half of the samples rejected, one more in odd repeats."""
+
+    def give_(name, layer="paper", repeats=6):
+        store.start_run(PAPER[name].spec("full", layer))
+        for cell in PAPER[name].spec("full", layer).cells():
+            if cell.repeat < repeats:
+                store.add_cell(cell, CellResult(50 + cell.repeat % 2, cell.tests, 1.0))
+        return commit(PAPER[name], layer, store)
+
+    return give_
+
+
+def test_the_layers_are_told_apart_and_ours_is_off_at_first(give, open_page, charts):
+    give("fig2a")
+    give("fig2a", "ours")
     app = open_page(PAGE)
-    assert headings(app) == ["Ours, at full scale", "Ours, computed here", "Published"]
-    names = [trace.get("name") for trace in charts(app)[0]["data"]]
-    assert {"Meta-MKL", "published", "limit"} <= set(names)
+    shown = traces(charts, app)
+    assert {"Meta-MKL", "SCF", "limit", "published"} <= set(shown) and not any("(ours)" in name for name in shown)
+    assert shown["published"]["marker"]["symbol"] == "diamond-open" and shown["Meta-KL"]["line"]["dash"] == "solid"
+    assert "Open diamonds: published." in words(app) and "`paper`, 6 of 20 repeats × 100 test samples, 20" in words(app)
+    assert "`recommended`" not in " ".join(caption.value for caption in app.caption)
+    app.toggle(key="paper_ours").set_value(True).run()
+    shown = traces(charts, app)
+    assert {f"{method} (ours)" for method in OURS} <= set(shown) and "Meta-MKL" in shown
+    assert all(shown[f"{method} (ours)"]["line"]["dash"] == "dash" for method in OURS)
+    assert "ours; preset `recommended`, 6 of 20 repeats" in words(app)
+
+
+def test_differences_have_standard_errors_and_a_sentence(give, folder, open_page):
+    give("fig2a")
+    (folder / "explanations.csv").write_text(
+        "experiment,method,closeness,n_tasks,m_te,sentence\nfig2a,Meta-KL,,,,It adapts better.\n"
+    )
+    app = open_page(PAGE)
     table = app.dataframe[0].value
-    best = table.query("method == 'Meta-MKL' and m_te == 200").iloc[0]
-    assert best["published"] == 0.759 and best["difference in SE"] > 5 and best["repeats"] == 20
-    assert "press **Run**" in words(app)
+    far = table.query("method == 'Meta-KL' and m_te == 50").iloc[0]
+    assert (far["published"], far["this software"]) == ("0.146 ± 0.014", "0.505 ± 0.002")
+    assert far["difference in SE"] > 20 and far["repeats"] == 6
+    assert "Meta-KL, m_te = 50, 80, 100, 120, 150, 250: It adapts better." in words(app)
+    assert "Meta-MKL, m_te = 50, 80, 100, 150, 200, 250: Not explained yet." in words(app)  # 120: 0.493
 
 
-def test_a_copy_without_documents_has_no_committed_results(store, open_page, monkeypatch, tmp_path):
-    monkeypatch.setattr(committed, "DOCS", tmp_path / "nowhere")
-    assert headings(open_page(PAGE)) == ["Ours, computed here", "Published"]
+def test_results_of_an_older_version_are_not_shown(give, open_page, monkeypatch):
+    give("fig2a")
+    monkeypatch.setattr("m2st_core.experiments.spec.CODE", "next")
+    monkeypatch.setattr(committed, "CODE", "next")
+    app = open_page(PAGE)
+    assert "made by an older version" in app.warning[0].value and "6 of 20" not in words(app)
+
+
+def test_pictures_and_type_one_errors_say_that_the_paper_has_no_numbers(give, open_page, charts):
+    give("fig2b")
+    app = open_page(PAGE, paper_experiment=PAPER["fig2b"].title)
+    assert "published" not in traces(charts, app) and "as a picture" in words(app)
+    app = open_page(PAGE, paper_experiment=PAPER["fig3a"].title)
+    assert "Not computed at full scale yet. The paper shows this as a picture" in words(app)
+    give("type1")
+    give("type1", "ours")
+    app = open_page(PAGE, paper_experiment=PAPER["type1"].title, paper_ours="true")
+    assert "prints no type-I errors" in words(app)
+    assert {"Meta-KL", "Meta-FUSE (ours)"} <= set(charts(app)[0]["data"][0]["y"])
+
+
+def test_tables_over_n_show_one_size_at_a_time(give, open_page, charts):
+    give("table5")
+    app = open_page(PAGE, paper_experiment=PAPER["table5"].title)
+    assert list(traces(charts, app)) == ["Meta-KL", "published"]
+    before = charts(app)[0]["data"][-1]["y"]
+    app.segmented_control(key="paper_m_te").set_value(50).run()
+    assert charts(app)[0]["data"][-1]["y"] != before and len(app.dataframe[0].value) == 42
+
+
+def test_the_ablation_has_a_mark_for_every_layer(give, open_page, charts):
+    give("table3")
+    give("table3", "ours")
+    app = open_page(PAGE, paper_experiment=PAPER["table3"].title, paper_ours="true")
+    theirs, ours, published = charts(app)[0]["data"]
+    assert theirs["y"] == list(PAPER["table3"].full.methods) and ours["y"] == [f"{method} (ours)" for method in OURS]
+    assert published["y"] == ["Meta-MKL", "Meta-KL", "AGT-MKL", "AGT-KL"] and "test 210 rows" in words(app)
+    assert [trace["marker"]["symbol"] for trace in (theirs, ours, published)] == ["circle", "square", "diamond-open"]
 
 
 @pytest.mark.parametrize("name", list(PAPER))
 def test_every_experiment_is_shown(store, open_page, name):
+    """With what the repository has."""
     experiment = PAPER[name]
     app = open_page(PAGE, paper_experiment=experiment.title)
-    assert app.selectbox(key="paper_experiment").value == experiment.title and not app.error
+    assert app.selectbox(key="paper_experiment").value == experiment.title and not app.error and not app.warning
     if experiment.full is None:
-        assert "can not be run here" in words(app) and len(app.dataframe) == 1
+        assert len(app.get("plotly_chart")) == 1 and "published γ̂" in app.dataframe[0].value
     elif experiment.kind == "images":
-        assert " is not in " in words(app) and "M2ST_DATA" in words(app) and len(app.dataframe) == 1
+        assert " is not in " in words(app) and "M2ST_DATA" in words(app) and headings(app)[-1] == "Published"
     else:
-        assert "cells" in words(app)
+        assert "cells" in words(app) and f"{experiment.title}, quick scale: the paper's algorithms" in words(app)
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_a_copy_without_documents_has_what_is_published(store, folder, open_page, charts, name):
+    app = open_page(PAGE, paper_experiment=PAPER[name].title)
+    assert headings(app)[0] == "Computed here" and "press **Run**" in words(app)
+    if app.get("plotly_chart"):
+        assert all(trace["marker"]["symbol"] == "diamond-open" for trace in charts(app)[0]["data"])
+    else:
+        assert "Not computed at full scale yet" in words(app)
 
 
 @pytest.mark.parametrize("name", [name for name, experiment in PAPER.items() if experiment.kind == "images"])
@@ -54,17 +148,20 @@ def test_experiments_on_images_can_be_run_where_the_images_are(store, open_page,
 
 
 def test_nonsense_in_the_link_is_ignored(store, open_page):
-    app = open_page(PAGE, paper_experiment="Figure 99", paper_scale="<script>")
+    app = open_page(PAGE, paper_experiment="Figure 99", paper_scale="<script>", paper_layer="theirs")
     assert app.selectbox(key="paper_experiment").value == PAPER["fig2a"].title
 
 
-def test_a_run_goes_through_the_queue(store, open_page, until, monkeypatch):
-    quick = PAPER["table3"].quick.with_(methods=("Meta-MKL-SI",), tests=2, n_tasks=(4,), rows_per_task=8, m_te=(30,))
+@pytest.mark.parametrize(("layer", "method"), [("The paper's algorithms", "ME"), ("Ours", "Meta-Witness")])
+def test_a_run_goes_through_the_queue(store, open_page, until, monkeypatch, layer, method):
+    quick = PAPER["table3"].quick.with_(methods=("ME",), tests=2, n_tasks=(4,), rows_per_task=8, m_te=(30,))
     experiment = replace(PAPER["table3"], quick=quick)
     monkeypatch.setitem(PAPER, "table3", experiment)
-    app = open_page(PAGE, paper_experiment=experiment.title)
+    chosen = "ours" if layer == "Ours" else "paper"
+    spec = experiment.spec("quick", chosen)
+    app = open_page(PAGE, paper_experiment=experiment.title, paper_layer=layer)
     app.button(key="paper_go").click().run()
-    until(app, lambda app: store.run(quick.hash[:12]).state == "done" and not app.get("progress"))
+    until(app, lambda app: store.run(spec.hash[:12]).state == "done" and not app.get("progress"))
     app.run()
-    assert app.dataframe[0].value["method"].tolist() == ["Meta-MKL-SI"]
-    assert store.run(quick.hash[:12]).name == f"{experiment.title}, quick"
+    assert method in next(f.value for f in app.dataframe if "tests" in f.value)["method"].tolist()
+    assert store.run(spec.hash[:12]).name == experiment.heading("quick", chosen, spec.preset)
