@@ -16,10 +16,10 @@ from m2st_core.figures.theme import (
     NULL_COLOUR,
     PUBLISHED,
     colour_of,
-    dash_of,
     height_with,
+    label_of,
     laid_out,
-    marker_of,
+    look_of,
     one_line_each,
 )
 
@@ -53,13 +53,14 @@ def layers_figure(tables: Mapping[str, pd.DataFrame], published: pd.DataFrame, x
 
 def _add_curve(figure: go.Figure, method: str, layer: str, group: pd.DataFrame, x: str) -> None:
     """One method with its band of one standard error."""
-    name, colour = _name(method, layer), colour_of(method)
+    name, look = label_of(method), look_of(method)
+    colour = look.colour
     xs, rate, error = (group[column].astype(float) for column in (x, "rate", "error"))
     dash = "dot" if method == LIMIT else DASHES[layer]
-    again = layer == "paper" and method != LIMIT and dash_of(method) != "solid"  # a colour's second method
+    again = layer == "paper" and method != LIMIT and look.dash != "solid"  # beside another of its colour
     figure.add_scatter(
         x=xs, y=rate, mode="lines+markers", name=name, legendgroup=name, line={"color": colour, "dash": dash},
-        marker={"symbol": f"{marker_of(method)}-open" if again else marker_of(method), "size": 8},
+        marker={"symbol": f"{look.marker}-open" if again else look.marker, "size": 8},
         customdata=np.c_[error, group["repeats"]],
         hovertemplate="%{y:.3f} ± %{customdata[0]:.3f} (%{customdata[1]} repeats)<extra>" + name + "</extra>",
     )  # fmt: skip
@@ -78,7 +79,7 @@ def layers_marks(tables: Mapping[str, pd.DataFrame], published: pd.DataFrame) ->
     for layer, table in tables.items():
         methods = [str(method) for method in table["method"]]
         figure.add_scatter(
-            x=table["rate"], y=[_name(method, layer) for method in methods], mode="markers",
+            x=table["rate"], y=[label_of(method) for method in methods], mode="markers",
             name="ours" if layer == "ours" else "the paper's algorithms, run by this software",
             marker={"symbol": SYMBOLS[layer], "size": 11, "color": [colour_of(method) for method in methods]},
             error_x={"array": table["error"], "color": NULL_COLOUR}, customdata=table["repeats"],
@@ -98,12 +99,8 @@ def layers_marks(tables: Mapping[str, pd.DataFrame], published: pd.DataFrame) ->
 def layers_type_1(tables: Mapping[str, pd.DataFrame], alpha: float, band: tuple[float, float]) -> go.Figure:
     """Type-I errors of both layers, ours below and named so."""
     table = pd.concat(tables.values(), ignore_index=True)
-    names = [_name(str(method), layer) for layer, part in tables.items() for method in part["method"]]
+    names = [label_of(str(method)) for method in table["method"]]
     return type_1_figure(table, alpha, band).update_traces(y=names)
-
-
-def _name(method: str, layer: str) -> str:
-    return f"{method} (ours)" if layer == "ours" else method
 
 
 def _notes(published: pd.DataFrame) -> pd.Series:

@@ -27,7 +27,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 
 @dataclass(frozen=True)
 class Look:
-    """How figures show a method. Lines tell whose it is: ours are solid, the paper's dashed, others dotted."""
+    """How figures show a method. Lines tell whose it is: the paper's are solid, ours dashed, others dotted."""
 
     label: str
     colour: str
@@ -36,8 +36,8 @@ class Look:
 
 
 FAMILIES: tuple[tuple[Origin, int, tuple[str, ...], tuple[str, ...]], ...] = (  # whose, first colour, lines, methods
-    ("ours", 0, ("solid",), ("Feature-MKL", "Meta-WiTS", "Meta-FUSE", "Meta-Witness")),
-    ("paper", 4, ("dash", "longdash"), (
+    ("ours", 0, ("dash",), ("Feature-MKL", "Meta-WiTS", "Meta-FUSE", "Meta-Witness")),
+    ("paper", 4, ("solid", "longdash"), (
         "Meta-MKL", "Meta-KL", "AGT-KL", "Meta-MKL-A", "Meta-Best1", "AGT-MKL", "AGT-MKL-A", "Meta-MKL-SI",
         "MMD-D w/ AC",
     )),
