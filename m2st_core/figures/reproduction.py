@@ -25,6 +25,7 @@ from m2st_core.figures.theme import (
 
 DASHES = {"paper": "solid", "ours": "dash"}
 LIMIT = "limit"  # neither the paper's nor ours: dotted
+FILLINGS = {"longdash": "-open", "dot": "-dot", "dashdot": "-open-dot"}  # where lines are solid, by the usual line
 SYMBOLS = {"paper": "circle", "ours": "square"}
 
 
@@ -57,10 +58,9 @@ def _add_curve(figure: go.Figure, method: str, layer: str, group: pd.DataFrame, 
     colour = look.colour
     xs, rate, error = (group[column].astype(float) for column in (x, "rate", "error"))
     dash = "dot" if method == LIMIT else DASHES[layer]
-    again = layer == "paper" and method != LIMIT and look.dash != "solid"  # beside another of its colour
     figure.add_scatter(
         x=xs, y=rate, mode="lines+markers", name=name, legendgroup=name, line={"color": colour, "dash": dash},
-        marker={"symbol": f"{look.marker}-open" if again else look.marker, "size": 8},
+        marker={"symbol": look.marker + FILLINGS.get(look.dash, ""), "size": 8},
         customdata=np.c_[error, group["repeats"]],
         hovertemplate="%{y:.3f} ± %{customdata[0]:.3f} (%{customdata[1]} repeats)<extra>" + name + "</extra>",
     )  # fmt: skip
