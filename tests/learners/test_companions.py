@@ -21,7 +21,7 @@ def test_generic_kernels_beside_the_tasks_are_gaussian():
     pooled = m2st.make_task("hdgm").sample(30, seed=1).pooled[None]
     families = generic_families(None, pooled, 0.5, [Streams(0)])
     assert [type(family.kernel) for family in families] == [GaussianKernel]
-    assert families[0].names == GENERIC_NAMES and PRESETS["recommended"].base_kernels.generic
+    assert families[0].names == GENERIC_NAMES
 
 
 def test_the_kernel_of_meta_witness_has_finite_rank(learner):
