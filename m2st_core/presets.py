@@ -151,6 +151,7 @@ class BaseKernels:
     ascent: Ascent  # of each task's kernel, from Meta-KL's start
     ridge: float  # λ of the QP for β
     relative_ridge: float = 0.0  # the same in units of the kernels' mean variance, added to it
+    uniform_share: float = 0.0  # of the weight, spread evenly: few training rows may point to a poor kernel
     agt_starts: int = 10  # AGT-MKL's independent initialisations
 
 
@@ -282,6 +283,7 @@ RECOMMENDED = Preset(
         ascent=Ascent(steps=5, learning_rate=0.001, regularisation=1e-2),
         ridge=0.0,
         relative_ridge=10.0,
+        uniform_share=0.8,
         agt_starts=5,
     ),
     images=Images(

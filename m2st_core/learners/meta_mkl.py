@@ -30,11 +30,14 @@ def base_kernels(
 def fit_mixture(
     known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Adapted:
-    """Meta-MKL, AGT-MKL: β ≥ 0 that maximises Ĵ on the training rows (R, n, d), (R, m, d)."""
+    """Meta-MKL, AGT-MKL: β ≥ 0 that maximises Ĵ on the training rows (R, n, d), (R, m, d), partly made uniform."""
     bank = base_kernels(known, train.pooled, preset, streams)
     terms = kernel_terms(bank, paired_rows(train, streams))
-    ridge = preset.base_kernels.relative_ridge * terms.sigma.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
-    return explained(bank, solve_weights(terms.eta, terms.sigma, preset.base_kernels.ridge + ridge.cpu()), terms, known)
+    settings = preset.base_kernels
+    ridge = settings.relative_ridge * terms.sigma.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
+    weights = solve_weights(terms.eta, terms.sigma, settings.ridge + ridge.cpu())
+    weights = torch.lerp(weights, torch.full_like(weights, 1 / len(bank.names)), settings.uniform_share)
+    return explained(bank, weights, terms, known)
 
 
 def fit_best(

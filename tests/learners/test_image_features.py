@@ -14,7 +14,7 @@ from m2st_core.learners.companions import beside_generic, generic_families
 from m2st_core.learners.image_features import fit_image_features, part_images
 from m2st_core.learners.kernels import same_distances
 from m2st_core.learners.knowledge import Knowledge, rebuild
-from m2st_core.learners.meta_kl import Paired, _gradient_run_by_run, adapt_state, criterion
+from m2st_core.learners.meta_kl import Paired, RunByRun, adapt_state, criterion, mean_criterion
 from m2st_core.learners.network import make_cnn
 from m2st_core.presets import PRESETS, ImageTraining
 from m2st_core.rng import Streams
@@ -24,7 +24,7 @@ from m2st_core.types import TwoSample
 
 SHAPE = (1, 8, 8)
 PRESET = PRESETS["recommended"].on(SHAPE)
-WARM = replace(PRESET.features, training=ImageTraining(epochs=12))
+FEATURES = replace(PRESET.features, training=ImageTraining(epochs=12))
 
 
 def pairs(classes=4, count=20):
@@ -38,12 +38,12 @@ def pairs(classes=4, count=20):
 @pytest.fixture(scope="module")
 def learned():
     meta = as_meta_sample(pairs())
-    return meta, *fit_image_features(meta, WARM, [Streams(0)])
+    return meta, *fit_image_features(meta, FEATURES, [Streams(0)])
 
 
 def test_an_image_teaches_the_network_or_is_fresh_in_all_tasks_alike():
     meta = as_meta_sample(pairs())
-    teaching, fresh = part_images(meta, WARM, [Streams(3)])
+    teaching, fresh = part_images(meta, FEATURES, [Streams(3)])
     seen, unseen = ({tuple(row.tolist()) for row in part.take_inside()} for part in (teaching, fresh))
     assert not seen & unseen
     assert len(seen) == 4 * 14 and len(unseen) == 4 * 6
@@ -56,19 +56,19 @@ def test_rows_that_are_no_images_are_all_fresh():
 
 def test_too_few_images_are_refused_in_one_sentence():
     with pytest.raises(ValueError, match=r"A sample of a meta-task has 13 images. Bring at least 14 in each"):
-        part_images(as_meta_sample(pairs(count=13)), WARM, [Streams(0)])
+        part_images(as_meta_sample(pairs(count=13)), FEATURES, [Streams(0)])
 
 
 def test_repeats_learn_as_if_alone(learned):
     meta, features, _ = learned
     both = meta.repeated(2)
-    together, _ = fit_image_features(both, WARM, [Streams(5), Streams(0)])
+    together, _ = fit_image_features(both, FEATURES, [Streams(5), Streams(0)])
     torch.testing.assert_close(together(both.rows)[1], features(meta.rows)[0], rtol=1e-4, atol=1e-4)
 
 
 def test_the_number_of_threads_changes_no_bit():
     meta, found = as_meta_sample(pairs(classes=3, count=60)), []  # two chunks of images per step
-    settings = replace(WARM, training=ImageTraining(epochs=3))
+    settings = replace(FEATURES, training=ImageTraining(epochs=3))
     for threads in (1, 2):
         torch.set_num_threads(threads)
         try:
@@ -82,7 +82,7 @@ def test_the_number_of_threads_changes_no_bit():
 def test_images_seen_some_at_a_time_teach_the_same(learned, monkeypatch):
     meta, features, choices = learned
     monkeypatch.setattr(image_features, "ROWS_AT_ONCE", 7)
-    again, others = fit_image_features(meta, WARM, [Streams(0)])
+    again, others = fit_image_features(meta, FEATURES, [Streams(0)])
     torch.testing.assert_close(again.prior, features.prior, rtol=1e-3, atol=1e-3)
     assert others["cross-entropy of fresh images"] == pytest.approx(choices["cross-entropy of fresh images"], rel=1e-5)
 
@@ -124,21 +124,23 @@ def deep_kernel(count):
 def test_gradients_run_by_run_are_those_of_all_runs_together(second_order):
     settings = replace(PRESETS["paper"].meta_kl, inner_steps=1, inner_rate=0.01, second_order=second_order)
     settings = replace(settings, regularisation=1e-3)
-    paired = Paired(deep_kernel(2))
+    kernel = deep_kernel(2)
+    paired = Paired(kernel)
     images = torch.stack([torch.from_numpy(images[:20]) for images in load_digits_by_class()[:8]]).float()
     ones = torch.ones(4, 10)
     support, query = (PairedRows(images[:4, part], images[4:, part], ones) for part in (slice(0, 10), slice(10, 20)))
-    found, value = _gradient_run_by_run(paired, support, query, 2, settings)
+    found, value = RunByRun(kernel, settings).gradient(support, query, mean_criterion(2, settings))
 
-    def loss(changed):
+    def mean(changed):
         start = {name: tensor.repeat_interleave(2, dim=0) for name, tensor in (paired.state_dict() | changed).items()}
         adapted = adapt_state(paired, start, support, settings, 1)
-        return -criterion(paired, adapted, query, settings.regularisation).sum() / 2
+        return criterion(paired, adapted, query, settings.regularisation).sum() / 2
 
     parameters = {name: parameter.detach() for name, parameter in paired.named_parameters()}
-    expected = grad(loss)(parameters)
-    assert float(value.sum()) == pytest.approx(-float(loss(parameters)), rel=1e-4)
+    expected = grad(mean)(parameters)
+    assert float(value.sum()) == pytest.approx(float(mean(parameters)), rel=1e-4)
     for name, gradient in expected.items():
+        name = name.removeprefix("kernel.")
         torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-4 * float(gradient.abs().max()))
 
 

@@ -8,8 +8,7 @@ import torch
 
 from m2st_core.kernels import GaussianKernel, LaplaceKernel
 from m2st_core.learners.bank import Family, KernelBank
-from m2st_core.learners.knowledge import AGGREGATE
-from m2st_core.learners.meta_mkl import RELATED_ODDS, find_weights, with_generic
+from m2st_core.learners.feature_mkl import AGGREGATE, RELATED_ODDS, find_weights, with_generic
 from m2st_core.learners.weights import KernelTerms, kernel_terms, solve_weights
 from m2st_core.tasks.meta import PairedRows
 from tests import naive
