@@ -7,8 +7,8 @@ from m2st_core.dashboard.charts import chart, clickable_chart
 from m2st_core.dashboard.guard import run_page
 from m2st_core.dashboard.lessons import AXIS
 from m2st_core.dashboard.watching import watch_study
-from m2st_core.dashboard.weights_study import MIXTURES, LearnedFeatures, WeightsFound, WeightsStudy
-from m2st_core.dashboard.words import SIDEBAR, WHOSE
+from m2st_core.dashboard.weights_study import MIXTURES, PRESET, LearnedFeatures, WeightsFound, WeightsStudy
+from m2st_core.dashboard.words import SIDEBAR, chosen_in_words
 from m2st_core.experiments.spec import label_of
 from m2st_core.figures import criterion_figure, heat_figure, share_figure, weight_spread_figure, weights_figure
 
@@ -164,11 +164,11 @@ def main() -> None:
     st.markdown(
         r"Two tests mix kernels that related tasks taught, $k_\beta=\sum_i\beta_i k_i$. The weights β come from a few "
         "training rows of the target: Meta-MKL's maximise Ĵ, the signal over noise that power grows with, and "
-        "Feature-MKL's also ask how far the target is like the related tasks. Here the target is HDGM(Δ), and the "
-        f"preset is `recommended`. Settings are in {SIDEBAR}."
+        "Feature-MKL's also ask how far the target is like the related tasks. Here the target is HDGM(Δ). "
+        f"Settings are in {SIDEBAR}."
     )
     study = ask()
-    st.caption(WHOSE)
+    st.caption(chosen_in_words(PRESET.name, list(MIXTURES)))
     job = watch_study("weights", study, "Learning from the meta-tasks…")
     if job.state == "done":
         show_witnesses(job.result, show_weights(job.result, study.method))

@@ -28,11 +28,11 @@ def run_history(queue: SweepQueue) -> pd.DataFrame:
             "run": frame["id"],
             "state": states,
             "name": frame["name"],
-            "note": frame["message"].where(frame["state"] == OLDER, ""),
             "done": (frame["done"] / frame["cells"].clip(lower=1)).astype(float),
             "cells": frame["cells"],
             "started": pd.to_datetime(frame["created"], unit="s", utc=True),
             "last change": pd.to_datetime(frame["updated"], unit="s", utc=True),
+            "note": frame["message"].where(frame["state"] == OLDER, ""),
         }
     )
 

@@ -22,12 +22,12 @@ PRESET_WORDS = {
 
 
 def chosen_in_words(preset: str, methods: Sequence[str]) -> str:
-    """Which settings and whose tests were chosen, for a first look."""
+    """Which settings and whose tests were chosen, for a first look: a list."""
     said = [f"Preset **{preset}**: {PRESET_WORDS[preset]}."]
-    for origin, words in ORIGINS.items():
+    for origin in reversed(ORIGINS):
         own = [method for method in methods if origin_of(method) == origin]
-        said += [f"**{', '.join(map(label_of, own))}**: {words}."] if own else []
-    return " ".join(said)
+        said += [f"**{', '.join(map(label_of, own))}**: {ORIGINS[origin]}."] if own else []
+    return "\n".join(f"- {line}" for line in said)
 
 
 def p_shown(result: TestResult) -> str:

@@ -42,7 +42,7 @@ FAMILIES: tuple[tuple[Origin, int, tuple[str, ...], tuple[str, ...]], ...] = (  
         "MMD-D w/ AC",
     )),
     ("no history", 2, ("dot", "dashdot"), (
-        "MMD-D", "MMD-O", "MMD-FUSE", "MMD-M", "C2ST-L", "C2ST-S", "ME", "SCF",
+        "MMD-FUSE", "MMD-O", "ME", "SCF", "MMD-M", "C2ST-L", "C2ST-S", "MMD-D",
     )),
 )  # fmt: skip
 LOOKS = {

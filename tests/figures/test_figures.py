@@ -126,6 +126,14 @@ def test_no_two_methods_look_alike_even_without_colour():
     assert len(set(looks)) == len(looks)
 
 
+def test_methods_that_are_often_compared_differ_in_colour():
+    shown = ("Feature-MKL", "Meta-WiTS", "MMD-M", "Meta-MKL", "Meta-KL")
+    images = ("Feature-MKL", "Meta-WiTS", "MMD-D", "MMD-O", "Meta-MKL", "Meta-KL")
+    paper = ("Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D", "MMD-O", "C2ST-L", "C2ST-S")
+    for methods in (shown, images, paper):
+        assert len({look_of(method).colour for method in methods}) == len(methods)
+
+
 def test_figures_know_every_method_and_whose_it_is():
     known = {name: origin for origin, _, _, names in FAMILIES for name in names}
     assert known == {name: method.origin for name, method in m2st.METHODS.items()}
