@@ -68,8 +68,8 @@ def _pick_layers(results: Results) -> Results:
         "Show ours",
         key="paper_ours",
         bind="query-params",
-        help="Our own family of tests on the same samples: learned features instead of deep kernels. It is another "
-        "method than the paper's, so it is shown as a layer of its own.",
+        help="Our own family of tests, on learned features, with the same samples. It is another method than the "
+        "paper's, so it is shown as a layer of its own.",
     )
     return {layer: result for layer, result in results.items() if wanted or layer == "paper"}
 

@@ -107,6 +107,8 @@ class WrittenOut:
     """A deep kernel of rows: derivatives are written out, all runs at once."""
 
     def __init__(self, kernel: DeepKernel, settings: MetaAscent) -> None:
+        if settings.restart and settings.second_order:
+            raise ValueError("Inner steps that restart from θ are first order, as in the published code.")
         self.kernel, self.settings, self.layout = kernel, settings, Parameters(kernel)
         start = self._start(1)
         self.moving = torch.ones_like(start[0]) if settings.adapts == "all" else self.layout.in_network(start)

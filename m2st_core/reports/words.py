@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import Any
 
 from m2st_core.experiments.own_data import Outcome, Plan
+from m2st_core.presets import PRESETS
 from m2st_core.tasks.tables import EXAMPLES, Cleaning, Upload, read_files
 from m2st_core.testing import METHODS
 from m2st_core.version import VERSION
@@ -91,8 +92,11 @@ def methods_sentence(outcome: Outcome) -> str:
     method = METHODS[result.method]
     learned = ""
     if method.needs_meta:
-        count = len(outcome.learners[result.method].task_names)
+        learner = outcome.learners[result.method]
+        count = len(learner.task_names)
         learned = f" whose {LEARNED[method.origin]} were learned from {count} related comparisons"
+        if learner.knowledge.kernel is not None and PRESETS[result.preset].meta_network.pretraining is not None:
+            learned += ", starting from a classifier of them (a setting of m2st)"
     if any(result.n_train):
         verb = "adapted" if method.needs_meta else "learned"
         learned += f", {verb} on {result.n_train[0]} and {result.n_train[1]} other rows"

@@ -111,7 +111,7 @@ LOPEZ_2017 = "Lopez-Paz, Oquab (2017), Revisiting classifier two-sample tests"
 CHENG_2019 = "Cheng, Cloninger (2019), Classification logit two-sample testing by neural networks"
 OURS = "this project: discriminant directions of related tasks in random Fourier features (docs/learned_features.md)"
 OURS_WITNESS = f"{OURS}, after Kübler, Stimper, Buchholz, Muandet, Schölkopf (2022), A witness two-sample test"
-OURS_FUSE = f"{OURS}, fused with generic kernels as Biggs, Schrab, Gretton (2023) fuse theirs"
+OURS_FUSE = f"{OURS}, after Biggs, Schrab, Gretton (2023), MMD-FUSE: learning and combining kernels"
 KUEBLER_2020 = "Kübler, Jitkrittum, Schölkopf, Muandet (2020), Learning kernel tests without data splitting"
 
 
@@ -300,7 +300,7 @@ METHODS: Registry[Method] = Registry(
             Method(
                 "Meta-MKL",
                 "A mixture of the related tasks' deep kernels, weighted on the training rows (Algorithm 3).",
-                "k = Σ_i β_i·k_ωi, β ≥ 0 maximises Ĵ_λ, ω_i from Meta-KL's start",
+                "k = Σ_i β_i·k_ωi, β ≥ 0 by Ĵ_λ on the training rows, ω_i from Meta-KL's start",
                 LIU_2021,
                 "paper",
                 exact=True,
@@ -342,7 +342,7 @@ METHODS: Registry[Method] = Registry(
             Method(
                 "AGT-MKL",
                 "A mixture of deep kernels that start from AGT-KL, weighted on the training rows.",
-                "k = Σ_i β_i·k_ωi, β ≥ 0 maximises Ĵ_λ, ω_i from AGT-KL's starts",
+                "k = Σ_i β_i·k_ωi, β ≥ 0 by Ĵ_λ on the training rows, ω_i from AGT-KL's starts",
                 LIU_2021,
                 "paper",
                 exact=True,

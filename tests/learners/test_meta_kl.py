@@ -11,6 +11,7 @@ from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.kernels import MLP, DeepKernel
 from m2st_core.learners.meta_kl import (
     Paired,
+    WrittenOut,
     adapt_state,
     adapt_to_target,
     copy_with,
@@ -152,6 +153,11 @@ def test_repeats_in_a_batch_learn_as_if_alone():
             assert course.train[:, r] == pytest.approx(own.train[:, 0], abs=1e-9)
             for name, value in alone.state_dict().items():
                 assert torch.allclose(together.state_dict()[name][r], value[0], atol=1e-9), name
+
+
+def test_steps_that_restart_are_never_differentiated_through():
+    with pytest.raises(ValueError, match="first order"):
+        WrittenOut(kernel(), replace(SETTINGS, restart=True, second_order=True))
 
 
 def test_rows_that_overflow_leave_the_kernel_finite():

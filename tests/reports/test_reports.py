@@ -127,7 +127,10 @@ def test_the_methods_sentence_says_whose_the_test_is_and_how_it_was_set(outcome,
     papers = m2st.carry_out(prepare(upload(related=3)), m2st.Plan("Meta-MKL", preset="released"), explained=False)
     said = methods_sentence(papers)
     assert "Meta-MKL (Liu, Xu, Lu, Sutherland 2021; preset released) whose deep kernels were learned from 3 rel" in said
+    assert "classifier" not in said
     assert [r for r in references(papers) if "(2021)" in r] == [m2st.METHODS["Meta-MKL"].reference]
+    ours = m2st.carry_out(prepare(upload(related=3)), m2st.Plan("Meta-KL"), explained=False)
+    assert "3 related comparisons, starting from a classifier of them (a setting of m2st)" in methods_sentence(ours)
     alone = m2st.carry_out(prepare(upload()), m2st.Plan("MMD-M"), explained=False)
     assert "MMD-M (Gretton, Borgwardt, Rasch, Schölkopf, Smola 2012; preset recommended); it was" in methods_sentence(
         alone
