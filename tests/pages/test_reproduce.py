@@ -152,7 +152,7 @@ def test_nonsense_in_the_link_is_ignored(store, open_page):
     assert app.selectbox(key="paper_experiment").value == PAPER["fig2a"].title
 
 
-@pytest.mark.parametrize(("layer", "method"), [("The paper's algorithms", "ME"), ("Ours", "Meta-Witness")])
+@pytest.mark.parametrize(("layer", "method"), [("The paper's algorithms", "ME"), ("Ours", "Meta-Witness (ours)")])
 def test_a_run_goes_through_the_queue(store, open_page, until, monkeypatch, layer, method):
     quick = PAPER["table3"].quick.with_(methods=("ME",), tests=2, n_tasks=(4,), rows_per_task=8, m_te=(30,))
     experiment = replace(PAPER["table3"], quick=quick)
