@@ -107,7 +107,9 @@ def _caption(experiment: PaperExperiment, shown: Results) -> None:
     for layer, result in shown.items():
         lines.append(f"{looks[layer]}: {RUN_HERE if layer == 'paper' else 'ours'}; {result.origin}.")
     if any(LIMIT in result.spec.methods for result in shown.values()):
-        lines.append("Dotted: the limit, the true log-likelihood ratio as a one-sided witness.")
+        lines.append("Dotted: tests without related tasks. Grey: the limit, the true log-likelihood ratio as witness.")
+            "Dotted: tests without related tasks. Grey: the limit, the true log-likelihood ratio as a witness."
+        )
     if "paper" not in shown:
         lines.append("The paper's algorithms have not been run here at full scale yet.")
     elif experiment.kind == "type-I":

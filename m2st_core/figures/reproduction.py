@@ -23,18 +23,15 @@ from m2st_core.figures.theme import (
     one_line_each,
 )
 
-DASHES = {"paper": "solid", "ours": "dash"}
-LIMIT = "limit"  # neither the paper's nor ours: dotted
-FILLINGS = {"longdash": "-open", "dot": "-dot", "dashdot": "-open-dot"}  # where lines are solid, by the usual line
 SYMBOLS = {"paper": "circle", "ours": "square"}
 
 
 def layers_figure(tables: Mapping[str, pd.DataFrame], published: pd.DataFrame, x: str, x_title: str) -> go.Figure:
-    """Power against ``x``: published as open diamonds, the paper's algorithms as solid lines, ours as dashed ones."""
+    """Power against ``x``: published as open diamonds; lines as on every page."""
     figure = go.Figure()
-    for layer, table in tables.items():
+    for table in tables.values():
         for method, group in table.groupby("method", sort=False):
-            _add_curve(figure, str(method), layer, group.sort_values(x), x)
+            _add_curve(figure, str(method), group.sort_values(x), x)
     curves = {trace.legendgroup for trace in figure.data}
     for method, group in published.groupby("method", sort=False):
         own_name = str(method) not in curves  # without a curve in its colour it has to be named
@@ -52,15 +49,14 @@ def layers_figure(tables: Mapping[str, pd.DataFrame], published: pd.DataFrame, x
     return laid_out(figure, x_title=x_title, y_title="share of test samples rejected", height=height_with(names))
 
 
-def _add_curve(figure: go.Figure, method: str, layer: str, group: pd.DataFrame, x: str) -> None:
+def _add_curve(figure: go.Figure, method: str, group: pd.DataFrame, x: str) -> None:
     """One method with its band of one standard error."""
     name, look = label_of(method), look_of(method)
     colour = look.colour
     xs, rate, error = (group[column].astype(float) for column in (x, "rate", "error"))
-    dash = "dot" if method == LIMIT else DASHES[layer]
     figure.add_scatter(
-        x=xs, y=rate, mode="lines+markers", name=name, legendgroup=name, line={"color": colour, "dash": dash},
-        marker={"symbol": look.marker + FILLINGS.get(look.dash, ""), "size": 8},
+        x=xs, y=rate, mode="lines+markers", name=name, legendgroup=name, line={"color": colour, "dash": look.dash},
+        marker={"symbol": look.marker, "size": 8},
         customdata=np.c_[error, group["repeats"]],
         hovertemplate="%{y:.3f} ± %{customdata[0]:.3f} (%{customdata[1]} repeats)<extra>" + name + "</extra>",
     )  # fmt: skip
