@@ -108,8 +108,6 @@ def _caption(experiment: PaperExperiment, shown: Results) -> None:
         lines.append(f"{looks[layer]}: {RUN_HERE if layer == 'paper' else 'ours'}; {result.origin}.")
     if any(LIMIT in result.spec.methods for result in shown.values()):
         lines.append("Dotted: tests without related tasks. Grey: the limit, the true log-likelihood ratio as witness.")
-            "Dotted: tests without related tasks. Grey: the limit, the true log-likelihood ratio as a witness."
-        )
     if "paper" not in shown:
         lines.append("The paper's algorithms have not been run here at full scale yet.")
     elif experiment.kind == "type-I":
