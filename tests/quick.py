@@ -18,9 +18,11 @@ def few_steps(preset, outer_steps=STEPS):
     def short(meta):
         return replace(meta, outer_steps=outer_steps, starts=1, tasks_per_step=4, inner_steps=min(meta.inner_steps, 1))
 
+    pretraining = preset.meta_network.pretraining
     return replace(
         preset,
         mmd_d=cut(preset.mmd_d),
+        meta_network=replace(preset.meta_network, pretraining=pretraining and cut(pretraining)),
         meta_kl=short(preset.meta_kl),
         base_kernels=replace(preset.base_kernels, ascent=cut(preset.base_kernels.ascent), agt_starts=2),
         images=replace(
