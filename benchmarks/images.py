@@ -77,7 +77,8 @@ def outer_step(cnn: CNN, meta: MetaSample) -> Callable[[], None]:
 
     def step() -> None:
         with one_thread_per_operation():
-            fit_meta_kernel(kernel, meta, settings, hold_out_tasks(meta, settings, [Streams(0)]), [Streams(0)])
+            streams = [Streams(0)]
+            fit_meta_kernel(kernel, meta, settings, hold_out_tasks(meta, settings, streams), streams, streams)
 
     return step
 

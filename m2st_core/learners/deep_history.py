@@ -76,7 +76,8 @@ def _learn(
     learning, aside = hold_out_tasks(rows, settings, streams)
     tasks = learning.repeat_interleave(starts, dim=0), aside.repeat_interleave(starts, dim=0)
     kernel = _deep_start(rows.repeated(starts), tasks[0], preset, many)
-    course = fit_meta_kernel(kernel, rows.repeated(starts), settings, tasks, many, part_of(progress, 0, 0.9))
+    judging = [stream for stream in streams for _ in range(starts)]
+    course = fit_meta_kernel(kernel, rows.repeated(starts), settings, tasks, many, judging, part_of(progress, 0, 0.9))
     kernel = kernel.to(meta.rows.dtype)
     best, course = _best_start(course, repeats, starts)
     at = torch.arange(repeats) * starts + best

@@ -246,11 +246,13 @@ def fit_meta_kernel(
     settings: MetaAscent,
     tasks: tuple[Tensor, Tensor],
     streams: Sequence[Streams],
+    judging: Sequence[Streams],
     progress: Progress | None = None,
 ) -> Course:
     """Algorithm 1: change the kernel's parameters θ so that they do well after the inner steps.
 
     ``tasks`` are those to learn from and those that judge. The kernel is kept as it was when the latter did best.
+    Their rows come from the streams ``judging``, which several starts of a repeat may share.
     """
     repeats, (learning, aside) = len(meta.rows), tasks
     held = aside.shape[1]
@@ -274,7 +276,7 @@ def fit_meta_kernel(
     trained = torch.zeros(repeats)
     for step in range(settings.outer_steps + 1):
         if held and step % settings.check_every == 0:
-            checks = [torch.Generator().manual_seed(0) for _ in streams]  # always the same rows, for every start
+            checks = [stream.torch("rows of held-out tasks") for stream in judging]  # the same rows at every check
             found, seen = score(aside, checks), score(learning[:, :held], checks)
             better = found > highest
             highest = highest.where(~better, found)

@@ -47,7 +47,7 @@ def rows(runs=3, n=10, seed=1):
 
 
 def learn(kernel, meta, settings, streams):
-    return fit_meta_kernel(kernel, meta, settings, hold_out_tasks(meta, settings, streams), streams)
+    return fit_meta_kernel(kernel, meta, settings, hold_out_tasks(meta, settings, streams), streams, streams)
 
 
 def plain_steps(start, x, y, steps, restart):
