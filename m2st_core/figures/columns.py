@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from m2st_core.figures.theme import P_COLOUR, Q_COLOUR, as_text, hatched, laid_out
 
-BINS = 30
+COLUMN_BINS = 30
 HATCH = "/"  # Q's bars, for those who do not see its colour
 
 
@@ -17,7 +17,7 @@ def numbers_figure(x: np.ndarray, y: np.ndarray, *, column: str, names: tuple[st
     """The share of each group's values (n,), (m,) in common bins."""
     pooled = np.concatenate([x, y])
     low, high = (float(pooled.min()), float(pooled.max())) if pooled.size else (0.0, 1.0)
-    edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
+    edges = np.linspace(low, high if high > low else low + 1, COLUMN_BINS + 1)
     middles = (edges[1:] + edges[:-1]) / 2
     shares = [np.histogram(values, edges)[0] / max(len(values), 1) for values in (x, y)]
     figure = _two_bars(middles, shares, names)

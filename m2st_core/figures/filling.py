@@ -7,14 +7,14 @@ import plotly.graph_objects as go
 
 from m2st_core.figures.theme import NULL_COLOUR, OBSERVED_COLOUR, hatched, laid_out
 
-BINS = 40
+FILLING_BINS = 40
 
 
 def filling_figure(null: np.ndarray, statistic: float, shown: int, *, height: int = 440) -> go.Figure:
     """The first ``shown`` relabelled statistics as a histogram, on the axis of all; those that reach it are marked."""
     low, high = min(float(null.min()), statistic), max(float(null.max()), statistic)
     margin = 0.04 * (high - low) or 1.0
-    bins = {"start": low, "end": high + margin, "size": (high - low + margin) / BINS}
+    bins = {"start": low, "end": high + margin, "size": (high - low + margin) / FILLING_BINS}
     part = null[:shown]
     figure = go.Figure()
     looks = (

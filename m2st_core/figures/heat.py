@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from m2st_core.figures.theme import DIVERGING, NULL_COLOUR, P_COLOUR, P_MARKER, Q_COLOUR, Q_MARKER, as_text, laid_out
 
 CLIPPED = 0.02  # of the places, those with the largest values, share the strongest colour
-SHOWN_ROWS = 300
+HEAT_ROWS = 300
 AXIS_TITLE = 72  # pixels that the horizontal axis takes; the colour bar comes below
 
 
@@ -44,7 +44,7 @@ def heat_figure(
     looks = ((first, P_COLOUR, P_MARKER), (second, Q_COLOUR, Q_MARKER))
     for rows, (label, colour, marker) in zip(sample or (), looks, strict=False):
         figure.add_scatter(
-            x=rows[:SHOWN_ROWS, 0], y=rows[:SHOWN_ROWS, 1], mode="markers", name=label, hoverinfo="skip",
+            x=rows[:HEAT_ROWS, 0], y=rows[:HEAT_ROWS, 1], mode="markers", name=label, hoverinfo="skip",
             marker={"color": colour, "symbol": marker, "size": 6, "line": {"color": "white", "width": 0.7}},
         )  # fmt: skip
     figure.update_xaxes(range=[axis[0], axis[-1]], showgrid=False)
