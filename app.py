@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from m2st_core.dashboard.ready import get_ready
-from m2st_core.dashboard.status import show_status
+from m2st_core.dashboard.learn.theory import get_ready
+from m2st_core.dashboard.widgets.page import show_status
 
 PAGES = {
     "pages/start.py": ("Start", "🏠"),

@@ -18,7 +18,7 @@ import torch
 import m2st_core as m2st
 from benchmarks.common import CPU, batch, over_repeats, print_table
 from m2st_core.rng import Streams
-from m2st_core.testing import learn_once, run_tests
+from m2st_core.testing.run import learn_once, run_tests
 
 SIZES = (50, 100, 200)  # per mode
 VARIANTS = {

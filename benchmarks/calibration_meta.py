@@ -8,7 +8,7 @@ from dataclasses import replace
 import m2st_core as m2st
 from benchmarks.common import bound_methods
 from benchmarks.levels import COUNTS, HDGM_NULL, HEAVY_TAILS, SKEWED, Draw, cells, null_rejections
-from m2st_core.tasks.meta import related_tasks
+from m2st_core.data.related import related_tasks
 from m2st_core.types import TwoSample
 
 LEARNERS = 10

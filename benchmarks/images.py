@@ -19,14 +19,15 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common import seconds_in_turn
+from m2st_core.data.related import MetaSample, stack_repeats
 from m2st_core.device import one_thread_per_operation
-from m2st_core.kernels import CNN, DeepKernel
+from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.images import CNN
 from m2st_core.learners.image_features import Lesson, batch_gradients
 from m2st_core.learners.meta_kl import fit_meta_kernel, hold_out_tasks
-from m2st_core.learners.network import make_cnn
+from m2st_core.learners.target_kernels import make_cnn
 from m2st_core.presets import PRESETS, ImageTraining
 from m2st_core.rng import Streams
-from m2st_core.tasks.meta import MetaSample, stack_repeats
 from m2st_core.types import TwoSample
 
 SHAPE = (3, 32, 32)

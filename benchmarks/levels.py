@@ -12,7 +12,8 @@ from scipy import stats
 
 import m2st_core as m2st
 from m2st_core.rng import Streams
-from m2st_core.testing import Method, run_tests
+from m2st_core.testing.methods import Method
+from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 
 ALPHA, N_PERMUTATIONS, AT_ONCE = 0.05, 99, 250

@@ -19,10 +19,11 @@ from torch.profiler import ProfilerActivity, profile
 import m2st_core as m2st
 from benchmarks.common import CPU, batch, seconds
 from m2st_core.criterion import h_matrix, power_criterion
-from m2st_core.kernels import MLP, DeepKernel
+from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.features import MLP
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.testing import learn_once, run_tests
+from m2st_core.testing.run import learn_once, run_tests
 
 SIZES = (50, 80, 100, 120, 150, 200, 250)  # per mode
 EVALUATIONS = 1000 * 10 * (10 + 1)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 import m2st_core as m2st
-from m2st_core.testing import run_tests
+from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 
 

@@ -19,9 +19,9 @@ from scipy.special import ndtri
 
 import m2st_core as m2st
 from benchmarks.common import CPU, batch, rejection_rate
+from m2st_core.analysis.effect import WANTED, Effect, effect_of
 from m2st_core.rng import Streams
-from m2st_core.testing.answer import effect_of
-from m2st_core.testing.effect import WANTED, Effect
+from m2st_core.testing.methods import Method
 
 GRID = 2.0 ** np.arange(-3, 5, 0.5)  # times the pilot's rows
 FEWEST_ROWS = 8
@@ -60,7 +60,7 @@ def uncorrected_factor(effect: Effect) -> float:
 
 
 def power_curve(
-    setting: Setting, method: m2st.testing.Method, tests: int, permutations: int, streams: Streams
+    setting: Setting, method: Method, tests: int, permutations: int, streams: Streams
 ) -> Callable[[np.ndarray], np.ndarray]:
     """The true power at any number of times the pilot's rows, by monotone interpolation of log k."""
     task = m2st.make_task(setting.task, **setting.settings)

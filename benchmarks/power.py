@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 import m2st_core as m2st
 from benchmarks.common import print_table
-from m2st_core.experiments.executors import PoolExecutor
-from m2st_core.experiments.spec import LIMIT, SweepSpec
-from m2st_core.experiments.store import Store
-from m2st_core.experiments.summary import summarise
-from m2st_core.experiments.sweep import run_sweep
+from m2st_core.sweeps.executors import PoolExecutor
+from m2st_core.sweeps.spec import LIMIT, SweepSpec
+from m2st_core.sweeps.store import Store
+from m2st_core.sweeps.summary import summarise
+from m2st_core.sweeps.sweep import run_sweep
 
 SIZES = (50, 80, 100, 120, 150, 200, 250)  # per mode
 

@@ -21,12 +21,13 @@ import torch
 import m2st_core as m2st
 from benchmarks.common import batch, bound_methods
 from benchmarks.transfer import digit_pairs
-from m2st_core.experiments.history_check import unlikeness
+from m2st_core.analysis.history_check import unlikeness
+from m2st_core.data import make_task
+from m2st_core.data.images.sets import load_digits_by_class
+from m2st_core.data.related import related_tasks
 from m2st_core.rng import Streams
-from m2st_core.tasks import make_task
-from m2st_core.tasks.digits import load_digits_by_class
-from m2st_core.tasks.meta import related_tasks
-from m2st_core.testing import Method, run_tests
+from m2st_core.testing.methods import Method
+from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 
 WITHOUT = ["MMD-M", "MMD-FUSE", "ME"]

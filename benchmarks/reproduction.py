@@ -11,10 +11,10 @@ from urllib.parse import unquote
 
 import plotly.graph_objects as go
 
-from m2st_core.experiments.committed import FOLDER, commit
-from m2st_core.experiments.paper import LAYERS, PAPER
-from m2st_core.experiments.store import Store
-from m2st_core.reports.reproduction import experiment_figure, fill_page, free_choice, results_of
+from m2st_core.paper.committed import FOLDER, commit
+from m2st_core.paper.experiments import LAYERS, PAPER
+from m2st_core.paper.words import experiment_figure, fill_page, free_choice, results_of
+from m2st_core.sweeps.store import Store
 
 PAGE = FOLDER.with_suffix(".md")
 SHOWN = 200  # m_te of figures against N

@@ -21,10 +21,10 @@ import torch
 from scipy import stats
 
 import m2st_core as m2st
+from m2st_core.data.arrays import as_two_sample
+from m2st_core.data.separate import separate
+from m2st_core.data.tables.files import Table
 from m2st_core.rng import Streams
-from m2st_core.tasks.arrays import as_two_sample
-from m2st_core.tasks.separate import separate
-from m2st_core.tasks.tables import Table
 
 METHODS = ("Meta-Witness", "Meta-WiTS", "Meta-FUSE")
 B = 99

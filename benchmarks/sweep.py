@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from m2st_core.experiments import sweep
-from m2st_core.experiments.cost import predict
-from m2st_core.experiments.executors import DaskExecutor, Executor, InlineExecutor, PoolExecutor
-from m2st_core.experiments.spec import SweepSpec
-from m2st_core.experiments.store import Store
-from m2st_core.experiments.sweep import run_sweep
+from m2st_core.sweeps import sweep
+from m2st_core.sweeps.cost import predict
+from m2st_core.sweeps.executors import DaskExecutor, Executor, InlineExecutor, PoolExecutor
+from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import Store
+from m2st_core.sweeps.sweep import run_sweep
 
 METHODS = ("Feature-MKL", "Meta-WiTS", "MMD-O", "C2ST-L")
 

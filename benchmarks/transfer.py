@@ -28,8 +28,8 @@ import torch
 
 import m2st_core as m2st
 from benchmarks.common import batch, bound_methods, over_repeats, print_table, rejection_rate
+from m2st_core.data.images.sets import load_digits_by_class
 from m2st_core.rng import Streams
-from m2st_core.tasks.digits import load_digits_by_class
 from m2st_core.types import TwoSample
 
 WITHOUT_META_TASKS = ["MMD-M", "MMD-O", "MMD-FUSE"]

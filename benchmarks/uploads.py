@@ -20,8 +20,11 @@ import pandas as pd
 from scipy import stats
 
 import m2st_core as m2st
+from m2st_core.data.tables.clean import prepare
+from m2st_core.data.tables.encoding import Cleaning, Encoding
+from m2st_core.data.tables.files import Table, read_table
+from m2st_core.data.tables.upload import Upload
 from m2st_core.rng import Streams
-from m2st_core.tasks.tables import Cleaning, Encoding, Table, Upload, prepare, read_table
 
 ALPHA, B = 0.05, 299
 SIZES = (30, 40)

@@ -1,23 +1,33 @@
 """Meta two-sample testing. Read the imports from top to bottom: they follow the data."""
 
-from m2st_core.version import VERSION  # isort: skip
+from m2st_core.types import VERSION  # isort: skip
 from m2st_core.types import Cancelled, TestResult, TwoSample  # isort: skip
 from m2st_core.presets import PRESETS  # isort: skip
-from m2st_core.tasks import TASKS, make_task  # isort: skip
-from m2st_core.tasks.meta import hdgm_meta_tasks  # isort: skip
-from m2st_core.tasks.separate import Separated, separate  # isort: skip
-from m2st_core.tasks.tables import EXAMPLES, Cleaning, CleanData, Encoding, Upload  # isort: skip
-from m2st_core.tasks.tables import prepare, read_files, read_table, read_tables  # isort: skip
-from m2st_core.learners.noise_floor import Relatedness  # isort: skip
+from m2st_core.data import TASKS, make_task  # isort: skip
+from m2st_core.data.related import hdgm_meta_tasks  # isort: skip
+from m2st_core.data.separate import Separated, separate  # isort: skip
+from m2st_core.data.tables.examples import EXAMPLES  # isort: skip
+from m2st_core.data.tables.encoding import Cleaning, Encoding  # isort: skip
+from m2st_core.data.tables.clean import CleanData  # isort: skip
+from m2st_core.data.tables.upload import Upload  # isort: skip
+from m2st_core.data.tables.clean import prepare  # isort: skip
+from m2st_core.data.tables import read_files  # isort: skip
+from m2st_core.data.tables.files import read_table, read_tables  # isort: skip
+from m2st_core.learners.relatedness import Relatedness  # isort: skip
 from m2st_core.learners.relatedness import relatedness  # isort: skip
-from m2st_core.testing import METHODS, MetaLearner, load_learner, meta_train, two_sample_test  # isort: skip
-from m2st_core.testing.learner_zip import open_learner  # isort: skip
-from m2st_core.testing import Analysis, Answer, Explanation, Verdict, analyse, answer, examine, explain, holm  # isort: skip
-from m2st_core.experiments.history_check import HistoryCheck, history_check  # isort: skip
-from m2st_core.experiments.target_gamma import TargetGamma, target_gamma  # isort: skip
-from m2st_core.experiments.recommend import Recommendation, recommend  # isort: skip
-from m2st_core.experiments.own_data import Outcome, Plan, carry_out  # isort: skip
-from m2st_core.reports import html_report  # isort: skip
+from m2st_core.testing.methods import METHODS  # isort: skip
+from m2st_core.testing.meta import MetaLearner, load_learner, meta_train  # isort: skip
+from m2st_core.testing.two_sample import two_sample_test  # isort: skip
+from m2st_core.testing.learner_files import open_learner  # isort: skip
+from m2st_core.analysis.analysis import Analysis, Verdict, analyse, holm  # isort: skip
+from m2st_core.analysis.effect import Answer, answer  # isort: skip
+from m2st_core.analysis.explanation import Explanation, explain  # isort: skip
+from m2st_core.testing.two_sample import examine  # isort: skip
+from m2st_core.analysis.history_check import HistoryCheck, history_check  # isort: skip
+from m2st_core.analysis.gamma import TargetGamma, target_gamma  # isort: skip
+from m2st_core.analysis.recommend import Recommendation, recommend  # isort: skip
+from m2st_core.analysis.own_data import Outcome, Plan, carry_out  # isort: skip
+from m2st_core.analysis.report import html_report  # isort: skip
 
 __version__ = VERSION
 

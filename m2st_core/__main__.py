@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from m2st_core.analysis.analysis import FAMILIES
 from m2st_core.commands.own_data import RECOMMENDED, names_by_origin, run_meta_train, run_test
 from m2st_core.commands.sweeps import run_paper, run_runs, run_sweep_command
-from m2st_core.experiments.paper import PAPER
+from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES
+from m2st_core.data.tables.examples import EXAMPLES
+from m2st_core.paper.experiments import PAPER
 from m2st_core.presets import PRESETS
-from m2st_core.tasks.tables import EXAMPLES, MISSING_CHOICES, SCALING_CHOICES
-from m2st_core.testing import FAMILIES
 
 BENCHMARKS = (
     "permutation, calibration, power, adaptation, transfer, recommend, planning, splits, shared, uploads, peers, "

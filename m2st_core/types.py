@@ -1,4 +1,4 @@
-"""What travels between the rooms: two samples in, one result out."""
+"""Which version this is."""
 
 from __future__ import annotations
 
@@ -198,3 +198,6 @@ class TestResult:
         values = asdict(self)
         null = values.pop("null")
         return values | {"null": null.tolist()} if include_null else values
+
+
+VERSION = "0.1.0"

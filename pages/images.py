@@ -2,13 +2,13 @@
 
 import streamlit as st
 
-from m2st_core.dashboard.guard import run_page
-from m2st_core.dashboard.image_controls import ask_source, ask_study, ask_target
-from m2st_core.dashboard.image_results import show_examples, show_found
-from m2st_core.dashboard.sweeps import duration, gpu_in_words
-from m2st_core.dashboard.watching import watch_study
-from m2st_core.dashboard.words import SIDEBAR
-from m2st_core.experiments.cost import predict
+from m2st_core.dashboard.images.controls import ask_source, ask_study, ask_target
+from m2st_core.dashboard.images.results import show_examples, show_found
+from m2st_core.dashboard.jobs.jobs import watch_study
+from m2st_core.dashboard.jobs.sweeps import duration, gpu_in_words
+from m2st_core.dashboard.widgets.page import run_page
+from m2st_core.dashboard.widgets.words import SIDEBAR
+from m2st_core.sweeps.cost import predict
 
 
 def main() -> None:

@@ -2,10 +2,10 @@
 
 import streamlit as st
 
-from m2st_core.dashboard import controls
-from m2st_core.dashboard.course import Lesson
-from m2st_core.dashboard.course_theory import LESSONS
-from m2st_core.dashboard.guard import run_page
+from m2st_core.dashboard.learn.course import Lesson
+from m2st_core.dashboard.learn.theory import LESSONS
+from m2st_core.dashboard.widgets import controls
+from m2st_core.dashboard.widgets.page import run_page
 
 LARGEST_SEED = 2**31 - 1
 

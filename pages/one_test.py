@@ -2,13 +2,13 @@
 
 import streamlit as st
 
-from m2st_core.dashboard import controls
-from m2st_core.dashboard.guard import run_page
-from m2st_core.dashboard.jobs import Job
-from m2st_core.dashboard.single_test import SingleTest
-from m2st_core.dashboard.watching import watch_study
-from m2st_core.dashboard.words import SIDEBAR, error_shown, p_shown, p_value_in_words
-from m2st_core.figures import null_figure, samples_figure
+from m2st_core.dashboard.jobs.jobs import Job, watch_study
+from m2st_core.dashboard.one_test.study import SingleTest
+from m2st_core.dashboard.widgets import controls
+from m2st_core.dashboard.widgets.page import run_page
+from m2st_core.dashboard.widgets.words import SIDEBAR, error_shown, p_shown, p_value_in_words
+from m2st_core.figures.null import null_figure
+from m2st_core.figures.samples import samples_figure
 from m2st_core.types import TestResult, TwoSample
 
 LARGEST_SAMPLE = 2000

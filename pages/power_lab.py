@@ -4,14 +4,14 @@ import re
 
 import streamlit as st
 
-from m2st_core.dashboard.guard import run_page
-from m2st_core.dashboard.sweep_controls import ask_sweep, load_controls
-from m2st_core.dashboard.sweep_jobs import RunStatus
-from m2st_core.dashboard.sweep_results import show_code, show_results, show_training
-from m2st_core.dashboard.sweeps import cost_in_words, show_problems, start, sweep_queue, watch
-from m2st_core.dashboard.words import SIDEBAR, chosen_in_words
-from m2st_core.experiments.spec import SpecError, SweepSpec
-from m2st_core.experiments.store import StoreError
+from m2st_core.dashboard.jobs.sweep_queue import RunStatus
+from m2st_core.dashboard.jobs.sweeps import cost_in_words, show_problems, start, sweep_queue, watch
+from m2st_core.dashboard.power_lab.controls import ask_sweep, load_controls
+from m2st_core.dashboard.power_lab.results import show_code, show_results, show_training
+from m2st_core.dashboard.widgets.page import run_page
+from m2st_core.dashboard.widgets.words import SIDEBAR, chosen_in_words
+from m2st_core.sweeps.spec import SpecError, SweepSpec
+from m2st_core.sweeps.store import StoreError
 
 
 def linked_run() -> str | None:

@@ -2,14 +2,14 @@
 
 import streamlit as st
 
-from m2st_core.dashboard import controls
-from m2st_core.dashboard.charts import chart
-from m2st_core.dashboard.guard import run_page
-from m2st_core.dashboard.relatedness_study import RelatednessFound, RelatednessStudy
-from m2st_core.dashboard.watching import watch_study
-from m2st_core.dashboard.words import SIDEBAR
-from m2st_core.experiments.summary import measured_gamma, published_gamma
-from m2st_core.figures import gamma_figure, gamma_power_figure, gamma_spread_figure
+from m2st_core.dashboard.jobs.jobs import watch_study
+from m2st_core.dashboard.widgets import controls
+from m2st_core.dashboard.widgets.controls import chart
+from m2st_core.dashboard.widgets.page import run_page
+from m2st_core.dashboard.widgets.words import SIDEBAR
+from m2st_core.figures.relatedness import gamma_figure, gamma_power_figure, gamma_spread_figure
+from m2st_core.studies.relatedness import RelatednessFound, RelatednessStudy
+from m2st_core.sweeps.summary import measured_gamma, published_gamma
 
 CLOSENESSES = (0.1, 0.2, 0.3, 0.4, 0.5)
 COMMAND = "python -m m2st_core paper gamma"

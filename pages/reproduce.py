@@ -2,11 +2,11 @@
 
 import streamlit as st
 
-from m2st_core.dashboard.guard import run_page
-from m2st_core.dashboard.reproduction import show_gamma, show_layers, show_published
-from m2st_core.dashboard.sweep_results import show_code, show_results
-from m2st_core.dashboard.sweeps import cost_in_words, start, sweep_queue, watch
-from m2st_core.experiments.paper import PAPER, PaperExperiment
+from m2st_core.dashboard.jobs.sweeps import cost_in_words, start, sweep_queue, watch
+from m2st_core.dashboard.power_lab.results import show_code, show_results
+from m2st_core.dashboard.reproduce.layers import show_gamma, show_layers, show_published
+from m2st_core.dashboard.widgets.page import run_page
+from m2st_core.paper.experiments import PAPER, PaperExperiment
 
 SCALES = {"Quick": "quick", "Full": "full"}
 LAYERS = {"The paper's algorithms": "paper", "Ours": "ours"}

@@ -3,15 +3,14 @@
 import pandas as pd
 import streamlit as st
 
-from m2st_core.dashboard.guard import run_page
-from m2st_core.dashboard.limits import check_limits
-from m2st_core.dashboard.run_list import overlaid, run_history, spec_differences
-from m2st_core.dashboard.sweep_results import show_code, show_results, show_training, size_unit
-from m2st_core.dashboard.sweeps import CELL, cost_in_words, show_problems, start, sweep_queue, watch
-from m2st_core.dashboard.words import chosen_in_words
-from m2st_core.experiments.spec import SpecError, SweepSpec
-from m2st_core.experiments.store import Run
-from m2st_core.figures import compare_figure
+from m2st_core.dashboard.jobs.sweeps import CELL, check_limits, cost_in_words, show_problems, start, sweep_queue, watch
+from m2st_core.dashboard.power_lab.results import show_code, show_results, show_training, size_unit
+from m2st_core.dashboard.runs.list import overlaid, run_history, spec_differences
+from m2st_core.dashboard.widgets.page import run_page
+from m2st_core.dashboard.widgets.words import chosen_in_words
+from m2st_core.figures.power import compare_figure
+from m2st_core.sweeps.spec import SpecError, SweepSpec
+from m2st_core.sweeps.store import Run
 
 LARGEST_UPLOAD = 64 * 1024
 MOST_COMPARED = 6

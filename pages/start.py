@@ -3,12 +3,12 @@
 import streamlit as st
 
 from app import PAGES
-from m2st_core.dashboard.charts import chart
-from m2st_core.dashboard.guard import run_page
-from m2st_core.dashboard.history import last_runs
-from m2st_core.dashboard.lessons import median_test, two_samples
-from m2st_core.dashboard.words import p_value_in_words
-from m2st_core.figures import samples_figure
+from m2st_core.dashboard.runs.list import last_runs
+from m2st_core.dashboard.widgets.controls import chart
+from m2st_core.dashboard.widgets.page import run_page
+from m2st_core.dashboard.widgets.words import p_value_in_words
+from m2st_core.figures.samples import samples_figure
+from m2st_core.studies.lessons import median_test, two_samples
 
 DELTA, SIZE = 0.7, 50
 DOORS = (  # the first of the pages that is there

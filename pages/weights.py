@@ -2,15 +2,16 @@
 
 import streamlit as st
 
-from m2st_core.dashboard import controls
-from m2st_core.dashboard.charts import chart, clickable_chart
-from m2st_core.dashboard.guard import run_page
-from m2st_core.dashboard.lessons import AXIS
-from m2st_core.dashboard.watching import watch_study
-from m2st_core.dashboard.weights_study import MIXTURES, PRESET, LearnedFeatures, WeightsFound, WeightsStudy
-from m2st_core.dashboard.words import SIDEBAR, chosen_in_words
-from m2st_core.experiments.spec import label_of
-from m2st_core.figures import criterion_figure, heat_figure, share_figure, weight_spread_figure, weights_figure
+from m2st_core.dashboard.jobs.jobs import watch_study
+from m2st_core.dashboard.widgets import controls
+from m2st_core.dashboard.widgets.controls import chart, clickable_chart
+from m2st_core.dashboard.widgets.page import run_page
+from m2st_core.dashboard.widgets.words import SIDEBAR, chosen_in_words
+from m2st_core.figures.samples import heat_figure
+from m2st_core.figures.weights import criterion_figure, share_figure, weight_spread_figure, weights_figure
+from m2st_core.studies.lessons import AXIS
+from m2st_core.studies.weights import MIXTURES, PRESET, LearnedFeatures, WeightsFound, WeightsStudy
+from m2st_core.sweeps.spec import label_of
 
 DEFAULT = WeightsStudy()
 KERNELS = {

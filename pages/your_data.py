@@ -2,14 +2,14 @@
 
 import streamlit as st
 
-from m2st_core.dashboard.guard import run_page
-from m2st_core.dashboard.upload_answer import answer_of, declare, show_answer
-from m2st_core.dashboard.upload_bring import bring
-from m2st_core.dashboard.upload_check import check_step
-from m2st_core.dashboard.upload_choose import choose_step, plan_problem
-from m2st_core.dashboard.upload_state import STEPS, Brought, brought, go, say
-from m2st_core.dashboard.upload_understand import understand_step
-from m2st_core.experiments.spec import label_of
+from m2st_core.dashboard.widgets.page import run_page
+from m2st_core.dashboard.your_data.answer import answer_of, declare, show_answer
+from m2st_core.dashboard.your_data.bring import bring
+from m2st_core.dashboard.your_data.check import check_step
+from m2st_core.dashboard.your_data.choose import choose_step, plan_problem
+from m2st_core.dashboard.your_data.state import STEPS, Brought, brought, go, say
+from m2st_core.dashboard.your_data.understand import understand_step
+from m2st_core.sweeps.spec import label_of
 
 PROMISES = {
     "Bring": "files, or an example",

@@ -1,6 +1,6 @@
 """Freeze what the code computes: ``python -m tests.golden --write`` makes golden.json, without it compares to the bit.
 
-The results cover every method in every preset on rows and on images, with blocks and with splits; the path from files to
+The results cover every method in every preset on rows and on images, with blocks and splits; the path from files to
 explanations and reports; sweeps, γ̂ and the check of related tasks. Sentences are not frozen, only their number.
 """
 
@@ -18,12 +18,13 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.experiments.own_data import Plan, advise, carry_out, check_history
-from m2st_core.experiments.spec import LIMIT, SweepSpec
-from m2st_core.experiments.trial import run_cell, train_learner
+from m2st_core.analysis.own_data import Plan, advise, carry_out, check_history
+from m2st_core.analysis.report import html_report
+from m2st_core.data.tables.clean import prepare
+from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.presets import PRESETS
-from m2st_core.reports import html_report
-from m2st_core.tasks.tables import EXAMPLES, prepare
+from m2st_core.sweeps.spec import LIMIT, SweepSpec
+from m2st_core.sweeps.trial import run_cell, train_learner
 from tests.quick import use_few_steps
 
 GOLDEN = Path(__file__).parent / "golden.json"

@@ -8,21 +8,23 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ROOMS = {
     "registry": 0,
-    "version": 0,
     "types": 0,
     "rng": 0,
     "device": 0,
     "presets": 0,
-    "tasks": 1,
+    "data": 1,
     "kernels": 2,
     "criterion": 3,
-    "learners": 4,
-    "testing": 5,
-    "experiments": 6,
+    "permutation": 4,
+    "learners": 5,
+    "testing": 6,
     "figures": 7,
-    "reports": 8,
-    "dashboard": 9,
-    "commands": 10,
+    "sweeps": 8,
+    "analysis": 9,
+    "paper": 10,
+    "studies": 11,
+    "dashboard": 12,
+    "commands": 13,
 }
 CORE = sorted((ROOT / "m2st_core").rglob("*.py"))
 FRONT = [ROOT / "app.py", *sorted((ROOT / "pages").glob("*.py"))]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from m2st_core.__main__ import main
-from m2st_core.experiments.spec import SweepSpec
-from m2st_core.experiments.store import Store
-from m2st_core.testing import METHODS, ORIGINS
+from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import Store
+from m2st_core.testing.methods import METHODS, ORIGINS
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def test_a_sweep_is_run_listed_shown_exported_and_deleted(tmp_path, monkeypatch,
 def test_a_run_of_an_older_version_is_listed_refused_and_deleted(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("M2ST_HOME", str(tmp_path / "home"))
     with monkeypatch.context() as patch:
-        patch.setattr("m2st_core.experiments.spec.CODE", "4")
+        patch.setattr("m2st_core.sweeps.spec.CODE", "4")
         run = Store().start_run(SweepSpec.from_toml(TINY))
     assert main(["runs"]) == 0
     assert f"Run {run} was made by an older version" in " ".join(capsys.readouterr().out.split())

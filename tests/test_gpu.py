@@ -11,14 +11,17 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.experiments.spec import LIMIT, SweepSpec
-from m2st_core.experiments.trial import run_cell, train_learner
-from m2st_core.learners import embeddings, fit_classifier, image_features, prior
+from m2st_core.analysis.effect import answer
+from m2st_core.analysis.evidence import what_was_seen
+from m2st_core.analysis.explanation import explain
+from m2st_core.learners import embeddings, image_features, prior
+from m2st_core.learners.classifier import fit_classifier
 from m2st_core.presets import PRESETS
-from m2st_core.testing.answer import answer
+from m2st_core.sweeps.spec import LIMIT, SweepSpec
+from m2st_core.sweeps.trial import run_cell, train_learner
 from m2st_core.testing.examined import Examined
-from m2st_core.testing.explain import explain
-from m2st_core.testing.seen import what_was_seen
+from m2st_core.testing.run import run_tests
+from m2st_core.testing.two_sample import examine
 from m2st_core.types import TwoSample
 from tests.fake_gpu import fake_gpu
 
@@ -115,7 +118,7 @@ def examined(method: str, preset: str, kind: str, device: str) -> Examined:
     if spec.needs_meta:
         learner = trained(method, preset, kind, device)
         return on(device, lambda: learner.examine(x, y, **settings))
-    return on(device, lambda: m2st.testing.examine(x, y, method, preset=preset, **settings))
+    return on(device, lambda: examine(x, y, method, preset=preset, **settings))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -153,7 +156,7 @@ def test_many_tests_at_once_are_those_of_the_cpu(method):
         spec = m2st.METHODS[method]
         spec = trained(method, "recommended", "rows", device).bound(torch.device(device)) if spec.needs_meta else spec
         settings = {"n_permutations": 19, "preset": PRESETS["recommended"], "device": device}
-        return m2st.testing.run_tests(TwoSample(x, y), spec, seeds=range(3), **settings)
+        return run_tests(TwoSample(x, y), spec, seeds=range(3), **settings)
 
     expected, found = (on(device, partial(run, device)) for device in ("cpu", "cuda"))
     assert [replace(result, device="cpu") for result in found] == expected

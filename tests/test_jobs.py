@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from m2st_core.dashboard.jobs import KEPT_ANSWERS, KEPT_JOBS, JobManager
+from m2st_core.dashboard.jobs.jobs import KEPT_ANSWERS, KEPT_JOBS, JobManager
 
 
 @pytest.fixture

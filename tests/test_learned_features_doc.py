@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 import torch
 
+from m2st_core.data.related import as_meta_sample
 from m2st_core.kernels.features import Units
-from m2st_core.learners.alignment import align
 from m2st_core.learners.feature_mkl import fit_feature_mixture, learn_feature_mixture
 from m2st_core.learners.features import fit_features
 from m2st_core.learners.knowledge import Knowledge
 from m2st_core.learners.meta_features import FourierFeatures
 from m2st_core.learners.meta_witness import fit_witness, meta_bank, witness_kernel
+from m2st_core.learners.prior import align
+from m2st_core.permutation.statistics import random_memberships
 from m2st_core.presets import PRESETS, FeatureLearning
 from m2st_core.rng import Streams
-from m2st_core.tasks.meta import as_meta_sample
-from m2st_core.testing.permutation import random_memberships
 from m2st_core.testing.statistics import fuse_by_rank, witness_difference
 from m2st_core.types import TwoSample
 from tests import naive

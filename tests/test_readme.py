@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from m2st_core.__main__ import BENCHMARKS
-from m2st_core.testing import METHODS
+from m2st_core.testing.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -8,11 +8,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from m2st_core.experiments.own_data import Plan, advise, carry_out, check_history
-from m2st_core.reports import Origin, as_command, as_python, html_report
-from m2st_core.tasks.tables import CleanData, Cleaning, Upload, prepare, read_files, save_encoding
-from m2st_core.testing import METHODS, ORIGINS, meta_train
-from m2st_core.testing.learner_zip import open_learner
+from m2st_core.analysis.own_data import Plan, advise, carry_out, check_history
+from m2st_core.analysis.report import html_report
+from m2st_core.analysis.words import Origin, as_command, as_python
+from m2st_core.data.tables import read_files, save_encoding
+from m2st_core.data.tables.clean import CleanData, prepare
+from m2st_core.data.tables.encoding import Cleaning
+from m2st_core.data.tables.upload import Upload
+from m2st_core.testing.learner_files import open_learner
+from m2st_core.testing.meta import meta_train
+from m2st_core.testing.methods import METHODS, ORIGINS
 from m2st_core.types import TestResult
 
 RECOMMENDED = "recommended"

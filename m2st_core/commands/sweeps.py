@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from m2st_core.experiments.cost import predict
-from m2st_core.experiments.executors import make_executor
-from m2st_core.experiments.gamma import GAMMA, GammaSpec, run_gamma, summarise_gamma
-from m2st_core.experiments.paper import PAPER, Layer
-from m2st_core.experiments.spec import SweepSpec
-from m2st_core.experiments.store import OLDER, Store
-from m2st_core.experiments.summary import as_text, null_band, published_gamma, summarise
-from m2st_core.experiments.sweep import SweepFailed, SweepProgress, run_sweep
-from m2st_core.figures import FIGURES, gamma_figure, power_figure, type_1_figure
-from m2st_core.tasks import size_unit
+from m2st_core.data import size_unit
+from m2st_core.figures.power import FIGURES, power_figure, type_1_figure
+from m2st_core.figures.relatedness import gamma_figure
+from m2st_core.paper.experiments import PAPER, Layer
+from m2st_core.paper.gamma import GAMMA, GammaSpec, run_gamma, summarise_gamma
+from m2st_core.sweeps.cost import predict
+from m2st_core.sweeps.executors import make_executor
+from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import OLDER, Store
+from m2st_core.sweeps.summary import as_text, null_band, published_gamma, summarise
+from m2st_core.sweeps.sweep import SweepFailed, SweepProgress, run_sweep
 from m2st_core.types import Cancelled
 
 

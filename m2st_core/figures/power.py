@@ -1,17 +1,21 @@
-"""Power and type-I error: tidy summary tables → figures. Columns as the experiments' summaries have them."""
+"""The theory's bounds, term by term."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from m2st_core.figures.theme import (
+    COLOURS,
+    DASHES,
+    MARKERS,
     NULL_COLOUR,
     PUBLISHED,
     colour_of,
+    hatched,
     height_with,
     label_of,
     laid_out,
@@ -138,3 +142,62 @@ def training_figure(course: dict[str, list[float]]) -> go.Figure:
 
 FIGURES = {"power": power_figure, "closeness": power_figure, "tasks": tasks_figure, "ablation": ablation_figure}
 """The figure of each kind of experiment."""
+
+
+WITHIN = ("preset", "closeness", "n_tasks", "m_tr")
+
+
+def compare_figure(table: pd.DataFrame, *, size_unit: str = "") -> go.Figure:
+    """Rejection rates against m_te with bars of one standard error; ``table`` is a summary with a column ``run``."""
+    figure = go.Figure()
+    for index, (run, rows) in enumerate(table.groupby("run", sort=False)):
+        varying = [name for name in WITHIN if rows[name].nunique() > 1]
+        for labels, group in rows.groupby(["method", *varying], dropna=False, sort=False):
+            group = group.sort_values("m_te")
+            method, *rest = labels
+            details = [f"{k}={v}" for k, v in zip(varying, rest, strict=True) if not pd.isna(v)]
+            figure.add_scatter(
+                x=group["m_te"].astype(float),
+                y=group["rate"].astype(float),
+                error_y={"array": group["error"].astype(float), "width": 3},
+                mode="lines+markers",
+                name=", ".join([label_of(str(method)), *details, str(run)]),
+                line={"color": colour_of(str(method)), "dash": DASHES[index % len(DASHES)]},
+                marker={"symbol": MARKERS[index % len(MARKERS)], "size": 8},
+                hovertemplate="%{y:.3f} ± %{error_y.array:.3f}",
+            )
+    figure.update_yaxes(range=[-0.02, 1.02])
+    x_title, height = f"test rows m_te {size_unit}".strip(), height_with(len(figure.data))
+    return laid_out(figure, x_title=x_title, y_title="share of test samples rejected", height=height)
+
+
+PATTERNS = ("", "/", "x", ".", "\\")
+
+
+def bound_terms_figure(table: pd.DataFrame) -> go.Figure:
+    """Stacked bars: ``bound`` by ``term`` and ``value``; a term has one colour and one pattern in all bars."""
+    figure = go.Figure()
+    for index, (term, group) in enumerate(table.groupby("term", sort=False)):
+        figure.add_bar(
+            x=group["bound"], y=group["value"], name=str(term),
+            hovertemplate=f"%{{x}}: %{{y:.3g}}<extra>{term}</extra>",
+            marker=hatched(COLOURS[index % len(COLOURS)], PATTERNS[index % len(PATTERNS)]),
+        )  # fmt: skip
+    laid_out(figure, x_title="", y_title="bound on J* − J(k̂)", height=480)
+    figure.update_layout(barmode="stack", legend_traceorder="normal")
+    return figure
+
+
+def bound_course_figure(sizes: list[int], courses: Mapping[str, list[float]], now: int) -> go.Figure:
+    """Each bound against m on logarithmic axes, with a line at the m of now."""
+    figure = go.Figure()
+    figure.add_vline(x=now, line={"color": COLOURS[5], "dash": "dot"})
+    for index, (name, values) in enumerate(courses.items()):
+        figure.add_scatter(
+            x=sizes, y=values, mode="lines", name=name, line={"color": COLOURS[index], "dash": DASHES[index]},
+            hovertemplate="m=%{x}: %{y:.3g}<extra>" + name + "</extra>",
+        )  # fmt: skip
+    laid_out(figure, x_title="rows m of the target, per sample", y_title="bound on J* − J(k̂)", height=360)
+    figure.update_xaxes(type="log")
+    figure.update_yaxes(type="log")
+    return figure

@@ -1,4 +1,4 @@
-"""β and what it rests on: one row of the table, and one line of the figure, for each base kernel."""
+"""What learning a kernel from few or many rows is worth."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from collections.abc import Mapping
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import NULL_COLOUR, colour_of, hatched, label_of, laid_out, one_line_each
+from m2st_core.figures.theme import (
+    COLOURS,
+    NULL_COLOUR,
+    OBSERVED_COLOUR,
+    colour_of,
+    hatched,
+    label_of,
+    laid_out,
+    one_line_each,
+)
 
 PATTERNS = ("", "x", "/")
 
@@ -65,4 +74,38 @@ def share_figure(shares: pd.DataFrame) -> go.Figure:
     laid_out(figure, x_title="training rows m_tr per mode", y_title="share of the learned features", height=400)
     figure.update_xaxes(type="log", tickvals=list(mean.index), ticktext=[f"{value:g}" for value in mean.index])
     figure.update_yaxes(range=[-0.02, 1.05])
+    return figure
+
+
+CURVES = {  # column: name, colour, dash, marker
+    "train": ("Ĵ on training rows", COLOURS[0], "dash", "square"),
+    "fresh": ("Ĵ on fresh rows", COLOURS[5], "dot", "diamond"),
+    "power": ("power", COLOURS[2], "solid", "circle"),
+}
+
+
+def learning_size_figure(table: pd.DataFrame, now: int, floor: float) -> go.Figure:
+    """Ĵ on training and on fresh rows, and power with its interval, against m_tr; the m_tr of now is a line.
+
+    ``floor`` is the power without learning.
+    """
+    figure = go.Figure()
+    figure.add_vline(x=now, line={"color": OBSERVED_COLOUR, "dash": "dot"})
+    figure.add_hline(y=floor, line={"color": NULL_COLOUR, "dash": "dash"})
+    for column, (name, colour, dash, symbol) in CURVES.items():
+        bars = {}
+        if column == "power":
+            bars = {
+                "array": table["high"] - table["power"],
+                "arrayminus": table["power"] - table["low"],
+                "thickness": 1,
+            }
+        figure.add_scatter(
+            x=table["m_tr"], y=table[column], mode="lines+markers", name=name, error_y=bars,
+            line={"color": colour, "dash": dash}, marker={"symbol": symbol, "size": 9},
+            hovertemplate=f"m_tr=%{{x}}: %{{y:.3f}}<extra>{name}</extra>",
+        )  # fmt: skip
+    laid_out(figure, x_title="training rows m_tr per mode", y_title="Ĵ; power (dashed: MMD-M)", height=340)
+    figure.update_xaxes(type="log", tickvals=list(table["m_tr"]), ticktext=[str(m) for m in table["m_tr"]])
+    figure.update_yaxes(rangemode="tozero")
     return figure

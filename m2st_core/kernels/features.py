@@ -1,4 +1,4 @@
-"""The networks φ inside deep kernels and classifiers."""
+"""The Gaussian kernel seen at random frequencies: an inner product, so its permutations cost next to nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from m2st_core.kernels.base import Kernel, Rows
 
 
 @dataclass(frozen=True)
@@ -96,3 +98,103 @@ class MLP(FeatureNetwork):
             if layer < last:
                 x = self.activation(x)
         return x
+
+
+class LinearKernel(Kernel):
+    """k(x, y) = xᵀMMᵀy/‖M‖²_F; ``matrix`` M is (…, d, r), a parameter.
+
+    For rows of unit variance k(x, x) is 1 on average, and without any M at all (M=0) the kernel is 0.
+    """
+
+    inner_product = True
+
+    def __init__(self, matrix: Tensor) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(matrix)
+
+    def embed(self, x: Tensor) -> Rows:
+        """xᵀM/‖M‖."""
+        length = self.matrix.square().sum(dim=(-2, -1), keepdim=True).sqrt()
+        return (x @ (self.matrix / length.where(length > 0, 1.0)),)
+
+    def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
+        """Inner products."""
+        return (first[0] @ second[0].mT).to(dtype or first[0].dtype)
+
+    def inner_features(self, rows: Rows) -> Tensor:
+        """The embedding itself."""
+        return rows[0]
+
+    def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """One inner product of all kernels' features side by side, those of the first weighted."""
+        left = (first[0] * weights[..., None, None].to(first[0])).movedim(-3, -2).flatten(-2)  # … x n x (k·r)
+        return self.gram((left,), (second[0].movedim(-3, -2).flatten(-2),), dtype)
+
+
+class ComposedKernel(Kernel):
+    """k(ψ(x), ψ(y)) for a kernel k and a feature map ψ: (…, n, d) → (…, n, Q)."""
+
+    def __init__(self, features: nn.Module, kernel: Kernel) -> None:
+        super().__init__()
+        self.features = features
+        self.kernel = kernel
+        self.parts = kernel.parts
+        self.inner_product = kernel.inner_product
+
+    def embed(self, x: Tensor) -> Rows:
+        """The kernel's embedding of ψ(x)."""
+        return self.kernel.embed(self.features(x))
+
+    def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
+        """The kernel's Gram matrix."""
+        return self.kernel.gram(first, second, dtype)
+
+    def inner_features(self, rows: Rows) -> Tensor:
+        """The kernel's features."""
+        return self.kernel.inner_features(rows)
+
+    def some(self, which: Tensor) -> Kernel:
+        """Only these kernels, on the same features."""
+        return ComposedKernel(self.features, self.kernel.some(which))
+
+    def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """The kernels' weighted sum."""
+        return self.kernel.weighted_gram(first, second, weights, dtype)
+
+
+class FourierKernel(Kernel):
+    """k(x, y) = (1/D)·Σ_j cos(ω_jᵀ(x−y)); ``frequencies`` ω is (…, d, D), a buffer.
+
+    Its MMD² is the mean of |φ_P(ω_j)−φ_Q(ω_j)|² over the frequencies, φ the characteristic functions. With ω_j from
+    ``gaussian_frequencies`` its expectation is the Gaussian kernel's MMD²; and where tails are light, so that
+    characteristic functions are analytic, only equal distributions agree at random frequencies. ``centre`` (…, 1, d)
+    changes nothing but the digits: sines are taken in float32, of angles that should not be large.
+    """
+
+    inner_product = True
+    frequencies: Tensor
+    centre: Tensor
+
+    def __init__(self, frequencies: Tensor, centre: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("frequencies", frequencies)
+        self.register_buffer("centre", centre)
+
+    def embed(self, x: Tensor) -> Rows:
+        """(sin, cos)((x−centre)ᵀω)/√D, float32."""
+        angles = ((x - self.centre) @ self.frequencies).float()
+        return (torch.cat([angles.sin(), angles.cos()], dim=-1).div_(math.sqrt(self.frequencies.shape[-1])),)
+
+    def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
+        """Inner products."""
+        return (first[0] @ second[0].mT).to(dtype or self.frequencies.dtype)
+
+    def inner_features(self, rows: Rows) -> Tensor:
+        """The embedding itself."""
+        return rows[0]
+
+
+def gaussian_frequencies(width: Tensor, columns: int, count: int, generators: Sequence[torch.Generator]) -> Tensor:
+    """ω ~ N(0, 2/σ²·I), whose mean of cos(ωᵀ(x−y)) is exp(−‖x−y‖²/σ²): widths σ² (R,) → (R, columns, count)."""
+    drawn = torch.stack([torch.randn(columns, count, generator=g, dtype=torch.float64) for g in generators])
+    return drawn.to(width) * (2 / width).sqrt()[:, None, None]

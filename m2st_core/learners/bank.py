@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from m2st_core.kernels import GaussianKernel, Kernel, LaplaceKernel
+from m2st_core.kernels.base import Kernel
+from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
 from m2st_core.learners.ascent import draw_rows
-from m2st_core.learners.kernels import median_width
+from m2st_core.learners.target_kernels import median_width
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress

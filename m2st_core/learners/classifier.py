@@ -1,17 +1,24 @@
-"""The classifier of C2ST-S and C2ST-L: φ and a linear head, trained to tell P's rows from Q's."""
+"""First weights of a deep kernel: φ learns to classify the rows of many tasks before any Ĵ is climbed.
+
+From a hundred rows, the gradient of Ĵ is mostly noise; that of the cross-entropy is not. One network φ is shared, every
+task has a linear head of its own, and no two tasks need to name their samples in the same order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from m2st_core.data.related import MetaSample
+from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.features import MLP, FeatureNetwork
 from m2st_core.learners.ascent import ascend
-from m2st_core.learners.network import make_network
-from m2st_core.presets import Preset
+from m2st_core.learners.target_kernels import make_network, median_width
+from m2st_core.presets import Preset, Pretraining
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
@@ -81,3 +88,79 @@ class Batches:
             order = torch.stack([torch.randperm(self.rows, generator=generator) for generator in self.generators])
             self.left = list(order.to(self.device).split(BATCH_ROWS, dim=-1))
         return self.left.pop(0)
+
+
+FLOOR = 0.01  # of a direction's noise: the least that it counts
+
+
+def pretrained_kernel(
+    network: MLP, meta: MetaSample, tasks: Tensor, settings: Pretraining, streams: Sequence[Streams]
+) -> DeepKernel:
+    """A deep kernel of the network after it has learned from these tasks (R, T), with widths from the median heuristic.
+
+    Features are put into the metric of what differs (``align``), which is part of the network's last layer.
+    """
+    classify(network, meta, tasks, settings, streams)
+    align(network, meta, tasks)
+    rows = network.normalise(meta.rows)
+    feature_width = median_width(network(rows).detach(), streams)
+    input_width = median_width(rows, streams)
+    feature_width = torch.where(feature_width > 0, settings.feature_width * feature_width, 1.0)
+    mixing = torch.full_like(input_width, settings.mixing)
+    return DeepKernel(network, feature_width, settings.input_width * input_width, mixing)
+
+
+def classify(network: MLP, meta: MetaSample, tasks: Tensor, settings: Pretraining, streams: Sequence[Streams]) -> None:
+    """Minimise the mean cross-entropy of w_iᵀφ(x)+b_i over the tasks; φ is the network's, w_i and b_i are task i's."""
+    repeats, count = tasks.shape
+    heads = nn.Parameter(meta.rows.new_zeros(repeats, count, network.features + 1))
+    groups: list[dict[str, Any]] = [
+        {"params": list(network.parameters())},
+        {"params": [heads], "weight_decay": settings.weight_decay},
+    ]
+    optimiser = torch.optim.Adam(groups, lr=settings.learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
+    generators = [stream.torch("tasks of the classifier") for stream in streams]
+    of_x, inside = (meta.x_weight > 0).to(meta.rows), meta.inside.to(meta.rows)
+    for _ in range(settings.steps):
+        drawn = [torch.randperm(count, generator=generator)[: settings.tasks_per_step] for generator in generators]
+        chosen = torch.stack(drawn).to(tasks.device)
+        which = tasks.take_along_dim(chosen, dim=1)[..., None]  # R x t x 1
+        rows = meta.take(meta.where.take_along_dim(which, dim=1))  # R x t x L x d
+        features = network(network.normalise(rows.flatten(1, 2))).unflatten(1, rows.shape[1:3])
+        own = heads.take_along_dim(chosen[..., None], dim=1)[..., None]  # R x t x (f+1) x 1
+        logits = (features @ own[..., :-1, :] + own[..., -1:, :])[..., 0]
+        label, mask = of_x.take_along_dim(which, dim=1), inside.take_along_dim(which, dim=1)
+        loss = functional.binary_cross_entropy_with_logits(logits, label, mask, reduction="none").sum(dim=(1, 2))
+        optimiser.zero_grad()
+        (loss / mask.sum(dim=(1, 2))).sum().backward()
+        optimiser.step()
+        schedule.step()
+
+
+@torch.no_grad()
+def align(network: MLP, meta: MetaSample, tasks: Tensor) -> None:
+    """Multiply the last layer by Σ^(−½)·U·√s, so that distances count what differs between the samples of a task.
+
+    Σ is the covariance of φ within the samples. In whitened features the difference of a task's means d_i has noise of
+    variance τ_i = 1/n_i+1/m_i in every direction, so mean_i(d_i d_iᵀ − τ_i·I) = U diag(s) Uᵀ estimates how far tasks
+    differ along each. Directions in which they do not count for FLOOR·τ.
+    """
+    at = tasks[..., None]
+    x_weight, y_weight, where = (part.take_along_dim(at, dim=1) for part in (meta.x_weight, meta.y_weight, meta.where))
+    phi = meta.with_rows(network(network.normalise(meta.rows)).double()).take(where)  # R x T x L x f
+    x_mean, y_mean = (torch.einsum("rtl,rtlf->rtf", weight, phi) for weight in (x_weight, y_weight))
+    of_x, of_y = ((weight > 0).to(phi)[..., None] for weight in (x_weight, y_weight))
+    centred = (phi - x_mean[:, :, None]) * of_x + (phi - y_mean[:, :, None]) * of_y
+    degrees = (of_x + of_y).sum(dim=(1, 2, 3)) - 2 * tasks.shape[1]
+    covariance = torch.einsum("rtlf,rtlg->rfg", centred, centred) / degrees.clamp(min=1)[:, None, None]
+    values, vectors = torch.linalg.eigh(covariance)
+    least = 1e-6 * values[:, -1:] + torch.finfo(values.dtype).tiny
+    white = vectors * values.clamp(min=least).rsqrt()[:, None]
+    difference = (x_mean - y_mean) @ white
+    noise = (x_weight.square() + y_weight.square()).sum(dim=-1).mean(dim=1)[:, None]
+    spread = difference.mT @ difference / tasks.shape[1] - torch.diag_embed(noise.expand(-1, phi.shape[-1]))
+    strength, directions = torch.linalg.eigh(spread)
+    change = white @ (directions * strength.clamp(min=FLOOR * noise).sqrt()[:, None])
+    for last in (network.weights[-1], network.biases[-1]):
+        last.copy_((last.double() @ change).to(last))

@@ -11,20 +11,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from m2st_core.kernels import (
-    ComposedKernel,
-    FourierKernel,
-    GaussianKernel,
-    Kernel,
-    MixtureKernel,
-    gaussian_frequencies,
-)
+from m2st_core.data.related import PairedRows
+from m2st_core.kernels.base import Kernel, MixtureKernel
+from m2st_core.kernels.features import ComposedKernel, FourierKernel, gaussian_frequencies
+from m2st_core.kernels.gaussian import GaussianKernel
 from m2st_core.learners.bank import GENERIC, Family, KernelBank, generic_family
-from m2st_core.learners.kernels import MEDIAN_ROWS, median_width
 from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, NetworkView
-from m2st_core.learners.weights import kernel_terms
+from m2st_core.learners.mixtures import kernel_terms
+from m2st_core.learners.target_kernels import MEDIAN_ROWS, median_width
 from m2st_core.rng import Streams
-from m2st_core.tasks.meta import PairedRows
 
 GAUSSIAN_SHARE = 0.05  # beside a kernel of rows: of a Gaussian kernel, at this many random frequencies
 FREQUENCIES = 50

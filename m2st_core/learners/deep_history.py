@@ -8,9 +8,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from m2st_core.kernels import MLP, DeepKernel, RootDeepKernel
+from m2st_core.data.related import MetaSample
+from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
+from m2st_core.kernels.features import MLP
 from m2st_core.learners.ascent import Course, part_of
-from m2st_core.learners.kernels import maximise_criterion
+from m2st_core.learners.classifier import pretrained_kernel
 from m2st_core.learners.knowledge import Knowledge
 from m2st_core.learners.meta_kl import (
     CLEARLY,
@@ -20,11 +22,9 @@ from m2st_core.learners.meta_kl import (
     hold_out_tasks,
     reshape_runs,
 )
-from m2st_core.learners.network import make_network, published_widths
-from m2st_core.learners.pretraining import pretrained_kernel
+from m2st_core.learners.target_kernels import make_network, maximise_criterion, published_widths
 from m2st_core.presets import MetaAscent, Preset
 from m2st_core.rng import Streams
-from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import Progress, TwoSample
 
 

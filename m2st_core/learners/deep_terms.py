@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from m2st_core.data.related import PairedRows
 from m2st_core.kernels.base import SMALLEST_EXPONENT
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.tasks.meta import PairedRows
 
 LOG_2 = math.log(2)
 UNIT = 1 / math.sqrt(LOG_2)  # exp(−D) = 2^(−D/log 2)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from m2st_core.kernels.base import negative_squared_distances
 from m2st_core.kernels.features import Units
 from m2st_core.learners.ascent import ascend, draw_rows
-from m2st_core.learners.kernels import median_width
+from m2st_core.learners.target_kernels import median_width
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample

@@ -11,24 +11,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from m2st_core.kernels import ComposedKernel, LinearKernel
+from m2st_core.data.related import MetaSample
+from m2st_core.kernels.features import ComposedKernel, LinearKernel
 from m2st_core.learners.ascent import part_of
 from m2st_core.learners.bank import Family, KernelBank
 from m2st_core.learners.companions import generic_families
 from m2st_core.learners.features import fit_features
 from m2st_core.learners.image_features import part_images
 from m2st_core.learners.knowledge import Knowledge
-from m2st_core.learners.meta_features import (
-    evidence_related,
-    prior_weights,
-    shrunk_heads,
-    view_target,
-)
-from m2st_core.learners.mixtures import Adapted, explained, paired_rows
-from m2st_core.learners.weights import KernelTerms, kernel_terms, solve_weights
+from m2st_core.learners.meta_features import evidence_related, prior_weights, shrunk_heads, view_target
+from m2st_core.learners.mixtures import Adapted, KernelTerms, explained, kernel_terms, paired_rows, solve_weights
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
-from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import Progress, TwoSample
 
 AGGREGATE = "all tasks"

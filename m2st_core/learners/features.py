@@ -12,14 +12,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from m2st_core.data.related import MetaSample
 from m2st_core.kernels.features import Units
 from m2st_core.kernels.gaussian import median_squared_distance
-from m2st_core.learners.alignment import align, better, finish
 from m2st_core.learners.image_features import fit_image_features
 from m2st_core.learners.meta_features import FourierFeatures, MetaFeatures
+from m2st_core.learners.prior import align, better, finish
 from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
-from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import Progress
 
 MEDIAN_ROWS = 500

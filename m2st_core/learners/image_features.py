@@ -16,15 +16,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from m2st_core.data.related import MetaSample
 from m2st_core.device import map_threads
 from m2st_core.kernels.features import Units
 from m2st_core.kernels.images import CNN
-from m2st_core.learners.alignment import align, finish
 from m2st_core.learners.meta_features import ROWS_AT_ONCE, ImageFeatures, MetaFeatures
-from m2st_core.learners.network import make_cnn
+from m2st_core.learners.prior import align, finish
+from m2st_core.learners.target_kernels import make_cnn
 from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
-from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import Progress
 
 CHUNK = 64  # images normalised together in training, by one thread

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from m2st_core.data.related import MetaSample
 from m2st_core.kernels.features import Units
 from m2st_core.kernels.images import CNN
 from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
-from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import TwoSample
 
 ROWS_AT_ONCE = 2000  # that a network sees

@@ -17,14 +17,15 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad
 
 from m2st_core.criterion import h_matrix, masked_terms
+from m2st_core.data.related import MetaSample, PairedRows
 from m2st_core.device import map_threads
-from m2st_core.kernels import CNN, DeepKernel, Kernel
-from m2st_core.kernels.base import map_tensors
+from m2st_core.kernels.base import Kernel, map_tensors
+from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.images import CNN
 from m2st_core.learners.ascent import Course, draw_rows
 from m2st_core.learners.deep_terms import DeepTerms, Parameters, SignedRows
 from m2st_core.presets import Adaptation, MetaAscent
 from m2st_core.rng import Streams
-from m2st_core.tasks.meta import MetaSample, PairedRows
 from m2st_core.types import Progress, TwoSample
 
 JUDGES = 50  # tasks that decide how far to adapt

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from m2st_core.kernels import ComposedKernel, Kernel, LinearKernel
+from m2st_core.data.related import MetaSample
+from m2st_core.kernels.base import Kernel
+from m2st_core.kernels.features import ComposedKernel, LinearKernel
 from m2st_core.learners.bank import Family, KernelBank
 from m2st_core.learners.companions import beside_generic, generic_families
 from m2st_core.learners.feature_mkl import AGGREGATE
@@ -16,7 +18,6 @@ from m2st_core.learners.knowledge import Knowledge
 from m2st_core.learners.meta_features import MetaFeatures, prior_weights, view_target
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
-from m2st_core.tasks.meta import MetaSample
 from m2st_core.types import Progress, TwoSample
 
 META_SHARE = 0.5  # of Meta-FUSE's weight; the generic kernels have the rest

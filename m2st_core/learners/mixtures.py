@@ -6,17 +6,98 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.optimize import nnls
 from torch import Tensor
 
-from m2st_core.kernels import Kernel, MixtureKernel
+from m2st_core.criterion import h_matrix
+from m2st_core.data.related import PairedRows
+from m2st_core.kernels.base import Kernel, MixtureKernel
 from m2st_core.learners.ascent import draw_rows
 from m2st_core.learners.bank import KernelBank
 from m2st_core.learners.knowledge import Knowledge
-from m2st_core.learners.weights import KernelTerms
 from m2st_core.rng import Streams
-from m2st_core.tasks.meta import PairedRows
 from m2st_core.types import TwoSample
+
+
+@dataclass(frozen=True)
+class KernelTerms:
+    """What k kernels say about the rows of each run: η (R, k), Σ (R, k, k), and each η's deviation under the null.
+
+    η_i = MMD²_i and Σ_ij = 4[m⁻³Σ_aH^i_a·H^j_a· − m⁻⁴H^i··H^j··], so that Ĵ(β) = ηᵀβ/√(βᵀ(Σ+λI)β).
+    """
+
+    eta: Tensor
+    sigma: Tensor
+    null_deviation: Tensor
+
+    def criterion(self, regularisation: float) -> Tensor:
+        """Ĵ_λ of each kernel alone: (R, k)."""
+        return self.eta / (self.sigma.diagonal(dim1=-2, dim2=-1) + regularisation).sqrt()
+
+    def first(self, count: int) -> KernelTerms:
+        """Of the first kernels only."""
+        return KernelTerms(self.eta[:, :count], self.sigma[:, :count, :count], self.null_deviation[:, :count])
+
+    def in_null_deviations(self) -> KernelTerms:
+        """The same kernels, each scaled so that its MMD² has deviation 1 under the null."""
+        scale = self.null_deviation
+        return KernelTerms(
+            self.eta / scale, self.sigma / (scale[..., :, None] * scale[..., None, :]), torch.ones_like(scale)
+        )
+
+
+@torch.no_grad()
+def kernel_terms(bank: KernelBank, rows: PairedRows) -> KernelTerms:
+    """η, Σ and null deviations of all kernels of the bank on padded rows: x, y (R, c, d)."""
+    inside = rows.inside[:, None]
+    count = inside.sum(dim=-1)  # R x 1
+    eta, means, squares = [], [], []
+    for family in bank.families:
+        h = h_matrix(family.kernel, rows.x[:, None], rows.y[:, None])
+        h = h * inside[..., :, None] * inside[..., None, :]  # R x k x c x c
+        means.append(h.sum(dim=-1) / count[..., None])
+        h.diagonal(dim1=-2, dim2=-1).zero_()
+        pairs = count * (count - 1)
+        eta.append(h.sum(dim=(-2, -1)) / pairs)
+        squares.append(2 * h.square().sum(dim=(-2, -1)) / pairs**2)
+    row_means = torch.cat(means, dim=1)  # R x k x c
+    centred = (row_means - row_means.sum(dim=-1, keepdim=True) / count[..., None]) * inside
+    sigma = 4 * centred @ centred.mT / count[..., None]
+    tiny = torch.finfo(torch.float32).tiny
+    return KernelTerms(torch.cat(eta, dim=1), sigma, torch.cat(squares, dim=1).sqrt().clamp(min=tiny))
+
+
+def solve_weights(eta: Tensor, sigma: Tensor, regularisation: Tensor | float) -> Tensor:
+    """β ≥ 0, Σβ = 1, that maximises ηᵀβ/√(βᵀ(Σ+λI)β): (R, k), (R, k, k), (R,) → (R, k).
+
+    The direction solves min βᵀ(Σ+λI)β s.t. ηᵀβ=1, β≥0, which is a non-negative least-squares problem. If no kernel has
+    η > 0, the best single one, by Ĵ, takes all the weight; where numbers overflowed, all weigh the same.
+    """
+    runs, kernels = eta.shape
+    ridge = torch.as_tensor(regularisation, dtype=torch.float64).expand(runs).numpy()
+    weights = np.zeros((runs, kernels))
+    for run, (h, s, r) in enumerate(zip(eta.double().cpu().numpy(), sigma.double().cpu().numpy(), ridge, strict=True)):
+        total = s + r * np.eye(kernels)
+        if not (np.isfinite(h).all() and np.isfinite(total).all()):
+            weights[run] = 1 / kernels
+            continue
+        deviation = np.sqrt(np.diag(total))
+        deviation = np.where(deviation > 0, deviation, 1.0)  # a kernel that is constant: its η is 0
+        h, total = h / deviation, total / np.outer(deviation, deviation)  # kernels of unit variance: well conditioned
+        if h.max() <= 0:
+            weights[run, np.argmax(h)] = 1
+            continue
+        values, vectors = np.linalg.eigh(total)
+        root = np.sqrt(np.maximum(values, 1e-12 * values[-1]))
+        found, _ = nnls(root[:, None] * vectors.T, (vectors.T @ h) / root, maxiter=100 * kernels)
+        found = found / deviation
+        if found.sum() > 0:
+            weights[run] = found / found.sum()
+        else:
+            weights[run, np.argmax(h)] = 1
+    return torch.from_numpy(weights).to(eta)
 
 
 @dataclass(frozen=True)

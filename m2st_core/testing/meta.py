@@ -15,15 +15,15 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
+from m2st_core.data.arrays import as_two_sample
+from m2st_core.data.overlap import KnownRows
+from m2st_core.data.related import as_meta_sample
+from m2st_core.data.separate import Separated, Units, coarse_notes, find_overlap, known_rows
 from m2st_core.device import one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import Knowledge, rebuild
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.tasks.arrays import as_two_sample
-from m2st_core.tasks.meta import as_meta_sample
-from m2st_core.tasks.overlap import KnownRows
-from m2st_core.tasks.separate import Separated, Units, coarse_notes, find_overlap, known_rows
 from m2st_core.testing.examined import Examined, run_examined
 from m2st_core.testing.methods import METHODS, Method, check_preset
 from m2st_core.types import Progress, Shape, TestResult, TwoSample

@@ -9,17 +9,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from m2st_core.learners import (
-    fit_bank,
-    fit_classifier,
-    fit_deep,
-    fit_gaussian,
-    fit_mean_embedding,
-    fit_median,
-    fit_smooth_characteristic,
-)
-from m2st_core.learners.bank import WIDTHS
+from m2st_core.learners.bank import WIDTHS, fit_bank
+from m2st_core.learners.classifier import fit_classifier
 from m2st_core.learners.deep_history import learn_agt_kl, learn_agt_mkl, learn_meta_kl, learn_rows
+from m2st_core.learners.embeddings import fit_mean_embedding, fit_smooth_characteristic
 from m2st_core.learners.feature_mkl import fit_feature_mixture, learn_feature_mixture
 from m2st_core.learners.knowledge import Knowledge, Learn
 from m2st_core.learners.meta_mkl import (
@@ -31,14 +24,15 @@ from m2st_core.learners.meta_mkl import (
     uniform_mixture,
 )
 from m2st_core.learners.meta_witness import fit_witness, learn_features, meta_bank, witness_kernel
+from m2st_core.learners.target_kernels import fit_deep, fit_gaussian, fit_median
 from m2st_core.presets import Preset
 from m2st_core.registry import Registry
 from m2st_core.rng import Streams
-from m2st_core.testing.asymptotic import hotelling_test
 from m2st_core.testing.selective import selective_test
 from m2st_core.testing.statistics import (
     fuse,
     fuse_by_rank,
+    hotelling_test,
     label_difference,
     mmd2,
     probability_difference,

@@ -15,17 +15,22 @@ from torch import Tensor
 
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.device import in_batches, one_thread_per_operation, resolve_device, short_memory_in_words
-from m2st_core.kernels import Kernel
+from m2st_core.kernels.base import Kernel
 from m2st_core.learners.ascent import draw_rows, part_of
+from m2st_core.permutation.blocks import Blocks, memberships_within
+from m2st_core.permutation.statistics import BLOCK_ROWS, permutation_p_value, random_memberships
 from m2st_core.presets import PRESETS, Preset
 from m2st_core.rng import Streams
-from m2st_core.testing.blocks import Blocks, check_blocks, memberships_within
-from m2st_core.testing.checks import check_reach, check_settings
-from m2st_core.testing.labellings import Labellings, all_labellings, plan_labellings
+from m2st_core.testing.labellings import (
+    Labellings,
+    all_labellings,
+    check_blocks,
+    check_reach,
+    check_settings,
+    plan_labellings,
+)
 from m2st_core.testing.methods import Method
-from m2st_core.testing.permutation import BLOCK_ROWS, permutation_p_value, random_memberships
-from m2st_core.testing.prepare import Prepared, prepare
-from m2st_core.testing.split import split_sizes
+from m2st_core.testing.split import Prepared, prepare, split_sizes
 from m2st_core.types import Progress, TestResult, TwoSample
 
 CRITERION_ROWS = 500

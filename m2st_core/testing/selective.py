@@ -13,7 +13,7 @@ import torch
 
 from m2st_core.kernels.base import Kernel, Rows, take
 from m2st_core.learners.bank import KernelBank
-from m2st_core.learners.weights import solve_weights
+from m2st_core.learners.mixtures import solve_weights
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample

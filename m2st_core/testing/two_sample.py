@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from m2st_core.data.arrays import as_two_sample
+from m2st_core.data.separate import separate
 from m2st_core.presets import PRESETS
-from m2st_core.tasks.arrays import as_two_sample
-from m2st_core.tasks.separate import separate
 from m2st_core.testing.examined import Examined, run_examined
 from m2st_core.testing.meta import meta_train
 from m2st_core.testing.methods import METHODS, check_preset

@@ -5,7 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 def test_bad_input_is_said_and_surprises_get_a_reference(caplog):
     def page():
-        from m2st_core.dashboard.guard import run_page
+        from m2st_core.dashboard.widgets.page import run_page
 
         def bad():
             raise ValueError("The store can not be made.")

@@ -1,8 +1,8 @@
 """Runs as tables."""
 
-from m2st_core.dashboard.run_list import spec_differences
-from m2st_core.dashboard.sweep_results import as_python, as_shell
-from m2st_core.experiments.spec import SweepSpec
+from m2st_core.dashboard.power_lab.results import as_python, as_shell
+from m2st_core.dashboard.runs.list import spec_differences
+from m2st_core.sweeps.spec import SweepSpec
 
 SPEC = SweepSpec(methods=("MMD-M",))
 

@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from m2st_core.dashboard import status
+from m2st_core.dashboard.widgets import page as status
 from tests.fake_gpu import GPU_NAME, fake_gpu
 
 
@@ -13,7 +13,7 @@ class NoSweeps:
 
 
 def page():
-    from m2st_core.dashboard.status import show_status
+    from m2st_core.dashboard.widgets.page import show_status
 
     show_status()
 

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from m2st_core.dashboard import sweep_queue as module
-from m2st_core.dashboard.sweep_queue import PER_SESSION, QueueFull, SweepQueue
-from m2st_core.experiments.executors import InlineExecutor
-from m2st_core.experiments.spec import SweepSpec
-from m2st_core.experiments.store import Store
-from m2st_core.experiments.sweep import SweepFailed, SweepProgress
+from m2st_core.dashboard.jobs import sweep_queue as module
+from m2st_core.dashboard.jobs.sweep_queue import PER_SESSION, QueueFull, SweepQueue
+from m2st_core.sweeps.executors import InlineExecutor
+from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import Store
+from m2st_core.sweeps.sweep import SweepFailed, SweepProgress
 
 SPEC = SweepSpec(methods=("MMD-M",), m_te=(10,), repeats=2, tests=4, n_permutations=39)
 

@@ -3,9 +3,9 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from m2st_core.dashboard import sweeps
-from m2st_core.dashboard.sweep_jobs import RunStatus
-from m2st_core.experiments.sweep import SweepProgress
+from m2st_core.dashboard.jobs import sweeps
+from m2st_core.dashboard.jobs.sweep_queue import RunStatus
+from m2st_core.sweeps.sweep import SweepProgress
 
 
 def test_a_dask_address_is_used_where_there_is_one(monkeypatch):
@@ -41,7 +41,7 @@ def test_every_state_is_said_with_what_can_be_done(status, said, buttons):
     def page(status):
         import streamlit as st
 
-        from m2st_core.dashboard.sweeps import show_state
+        from m2st_core.dashboard.jobs.sweeps import show_state
 
         st.session_state.setdefault("session_name", "me")
         show_state("0123456789ab", status, "test")

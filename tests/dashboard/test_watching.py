@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 def page():
     import streamlit as st
 
-    from m2st_core.dashboard.watching import watch_job
+    from m2st_core.dashboard.jobs.jobs import watch_job
 
     settings = st.number_input("n", 0, 10, 2, key="n")
 

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from m2st_core.figures import history_figure, importance_figure, witness_figure
+from m2st_core.figures.explain import history_figure, importance_figure, witness_figure
 
 
 def test_importance_bars_carry_their_spread_and_at_most_twenty_columns():

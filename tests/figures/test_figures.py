@@ -5,17 +5,17 @@ import pandas as pd
 import pytest
 
 import m2st_core as m2st
-from m2st_core.figures import (
+from m2st_core.figures.null import null_figure
+from m2st_core.figures.power import (
     ablation_figure,
     closeness_figure,
     compare_figure,
-    null_figure,
     power_figure,
-    samples_figure,
     tasks_figure,
     training_figure,
     type_1_figure,
 )
+from m2st_core.figures.samples import samples_figure
 from m2st_core.figures.theme import FAMILIES, label_of, look_of
 
 

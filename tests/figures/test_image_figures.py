@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from m2st_core.figures import class_witness_figure, image_grid, pair_figure
+from m2st_core.figures.explain import class_witness_figure, image_grid, pair_figure
 
 
 @pytest.mark.parametrize("channels", [1, 3])

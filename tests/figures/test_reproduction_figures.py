@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from m2st_core.experiments.paper import FIGURE_2, OURS
-from m2st_core.figures import layers_figure, layers_marks, layers_type_1
-from m2st_core.testing import METHODS
+from m2st_core.figures.reproduction import layers_figure, layers_marks, layers_type_1
+from m2st_core.paper.experiments import FIGURE_2, OURS
+from m2st_core.testing.methods import METHODS
 
 
 def summary(methods, sizes=(50, 100), **changes):

@@ -4,19 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from m2st_core.figures import (
-    bound_course_figure,
-    bound_terms_figure,
-    closeness_power_figure,
+from m2st_core.figures.null import filling_figure, p_value_strip, settling_figure
+from m2st_core.figures.power import bound_course_figure, bound_terms_figure
+from m2st_core.figures.relatedness import closeness_power_figure, gamma_figure, gamma_power_figure, gamma_spread_figure
+from m2st_core.figures.samples import heat_figure
+from m2st_core.figures.weights import (
     criterion_figure,
-    filling_figure,
-    gamma_figure,
-    gamma_power_figure,
-    gamma_spread_figure,
-    heat_figure,
     learning_size_figure,
-    p_value_strip,
-    settling_figure,
     share_figure,
     weight_spread_figure,
     weights_figure,

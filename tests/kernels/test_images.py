@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from m2st_core.kernels import CNN, DeepKernel
-from m2st_core.kernels.images import layer_sides
+from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.images import CNN, layer_sides
 
 SHAPE = (2, 8, 6)
 PIXELS = 2 * 8 * 6

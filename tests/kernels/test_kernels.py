@@ -6,20 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from m2st_core.kernels import (
-    MLP,
-    ComposedKernel,
-    DeepKernel,
-    FourierKernel,
-    GaussianKernel,
-    LaplaceKernel,
-    LinearKernel,
-    MixtureKernel,
-    gaussian_frequencies,
-    median_squared_distance,
-)
-from m2st_core.kernels.base import negative_squared_distances, take
-from m2st_core.kernels.features import Units
+from m2st_core.kernels.base import MixtureKernel, negative_squared_distances, take
+from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.features import MLP, ComposedKernel, FourierKernel, LinearKernel, Units, gaussian_frequencies
+from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel, median_squared_distance
 from tests import naive
 
 BATCH = 3

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.kernels import GaussianKernel
+from m2st_core.kernels.gaussian import GaussianKernel
 from m2st_core.learners.bank import GENERIC_NAMES
 from m2st_core.learners.companions import FREQUENCIES, _null_deviations, generic_families
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.testing import METHODS
+from m2st_core.testing.methods import METHODS
 
 
 @pytest.fixture(scope="module")

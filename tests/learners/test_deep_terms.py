@@ -7,12 +7,12 @@ import torch
 from torch.func import functional_call
 
 from m2st_core.criterion import masked_terms
-from m2st_core.kernels import MLP, DeepKernel, RootDeepKernel
-from m2st_core.kernels.features import Units
+from m2st_core.data.related import PairedRows
+from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
+from m2st_core.kernels.features import MLP, Units
 from m2st_core.learners.deep_terms import DeepTerms, Parameters, SignedRows
 from m2st_core.learners.meta_kl import Paired, WrittenOut, adapt_state, mean_criterion, terms
 from m2st_core.presets import MetaAscent
-from m2st_core.tasks.meta import PairedRows
 
 REPEATS, TASKS, PAIRS = 2, 3, 7
 LAMBDA = 1e-3

@@ -7,14 +7,22 @@ import pytest
 import torch
 
 import m2st_core as m2st
+from m2st_core.data.related import as_meta_sample, related_tasks, stack_repeats
 from m2st_core.kernels.features import Units
-from m2st_core.learners.alignment import differences
 from m2st_core.learners.features import fit_features
 from m2st_core.learners.meta_features import FourierFeatures, evidence_related, view_target
-from m2st_core.learners.prior import LEAST, PRICE, SHARED_PRICE, Differences, judge, leading_directions, task_folds
+from m2st_core.learners.prior import (
+    LEAST,
+    PRICE,
+    SHARED_PRICE,
+    Differences,
+    differences,
+    judge,
+    leading_directions,
+    task_folds,
+)
 from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
-from m2st_core.tasks.meta import as_meta_sample, related_tasks, stack_repeats
 from m2st_core.types import TwoSample
 
 float64 = torch.float64

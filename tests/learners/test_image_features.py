@@ -6,20 +6,20 @@ import pytest
 import torch
 from torch.func import grad
 
+from m2st_core.data.images.sets import load_digits_by_class
+from m2st_core.data.related import PairedRows, as_meta_sample
 from m2st_core.device import one_thread_per_operation
-from m2st_core.kernels import DeepKernel, GaussianKernel
 from m2st_core.kernels.base import map_tensors
+from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.gaussian import GaussianKernel
 from m2st_core.learners import image_features
 from m2st_core.learners.companions import beside_generic, generic_families
 from m2st_core.learners.image_features import fit_image_features, part_images
-from m2st_core.learners.kernels import same_distances
 from m2st_core.learners.knowledge import Knowledge, rebuild
 from m2st_core.learners.meta_kl import Paired, RunByRun, adapt_state, criterion, mean_criterion
-from m2st_core.learners.network import make_cnn
+from m2st_core.learners.target_kernels import make_cnn, same_distances
 from m2st_core.presets import PRESETS, ImageTraining
 from m2st_core.rng import Streams
-from m2st_core.tasks.digits import load_digits_by_class
-from m2st_core.tasks.meta import PairedRows, as_meta_sample
 from m2st_core.types import TwoSample
 
 SHAPE = (1, 8, 8)

@@ -8,7 +8,9 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.criterion import h_matrix, power_criterion
-from m2st_core.kernels import MLP, DeepKernel
+from m2st_core.data.related import PairedRows, as_meta_sample, stack_repeats
+from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.features import MLP
 from m2st_core.learners.meta_kl import (
     Paired,
     WrittenOut,
@@ -22,7 +24,6 @@ from m2st_core.learners.meta_kl import (
 )
 from m2st_core.presets import PRESETS, Adaptation, MetaAscent
 from m2st_core.rng import Streams
-from m2st_core.tasks.meta import PairedRows, as_meta_sample, stack_repeats
 from m2st_core.types import TwoSample
 
 SETTINGS = MetaAscent(

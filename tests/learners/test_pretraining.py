@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.kernels import MLP
-from m2st_core.learners.pretraining import FLOOR, align, classify, pretrained_kernel
+from m2st_core.data.related import as_meta_sample
+from m2st_core.kernels.features import MLP
+from m2st_core.learners.classifier import FLOOR, align, classify, pretrained_kernel
 from m2st_core.presets import Pretraining
 from m2st_core.rng import Streams
-from m2st_core.tasks.meta import as_meta_sample
 
 SHORT = Pretraining(steps=5, tasks_per_step=3)
 ALL = torch.arange(4)[None]

@@ -8,9 +8,9 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.criterion import h_matrix, power_criterion
-from m2st_core.kernels import MLP, DeepKernel
-from m2st_core.learners.noise_floor import Relatedness, smallest_distance
-from m2st_core.learners.relatedness import BLOCK_ROWS, full_criterion
+from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.features import MLP
+from m2st_core.learners.relatedness import BLOCK_ROWS, Relatedness, full_criterion, smallest_distance
 from m2st_core.types import Cancelled
 
 

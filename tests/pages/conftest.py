@@ -8,13 +8,13 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from m2st_core.dashboard import sweeps
-from m2st_core.experiments import spec
-from m2st_core.experiments.executors import InlineExecutor
-from m2st_core.experiments.spec import SweepSpec
-from m2st_core.experiments.store import Store
-from m2st_core.experiments.sweep import run_sweep
-from tests.tasks import miniature
+from m2st_core.dashboard.jobs import sweeps
+from m2st_core.sweeps import spec
+from m2st_core.sweeps.executors import InlineExecutor
+from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import Store
+from m2st_core.sweeps.sweep import run_sweep
+from tests.data import miniature
 
 APP = Path(__file__).parents[2] / "app.py"
 SMALL = SweepSpec(

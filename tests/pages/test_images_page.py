@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from m2st_core.dashboard.image_study import ImageStudy
-from m2st_core.tasks import make_task
+from m2st_core.data import make_task
+from m2st_core.studies.images import ImageStudy
 from tests.pages.paging import charts, numbers, open_page, run, settle
 
 SMALL = {

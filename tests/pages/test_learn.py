@@ -5,7 +5,7 @@ import time
 import pytest
 
 import m2st_core as m2st
-from m2st_core.dashboard.course_theory import LESSONS
+from m2st_core.dashboard.learn.theory import LESSONS
 from tests.pages.paging import charts, metrics, open_page, run
 
 STEPS = range(1, len(LESSONS) + 1)

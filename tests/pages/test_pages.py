@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import m2st_core as m2st
-from m2st_core.dashboard.words import p_shown
+from m2st_core.dashboard.widgets.words import p_shown
 
 APP = Path(__file__).parents[2] / "app.py"
 

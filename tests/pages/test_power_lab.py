@@ -1,6 +1,6 @@
 """Power lab: from settings to curves, and back from a link."""
 
-from m2st_core.experiments.spec import SweepSpec
+from m2st_core.sweeps.spec import SweepSpec
 
 PAGE = "pages/power_lab.py"
 SMALL = {

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from m2st_core.experiments import committed
-from m2st_core.experiments.committed import commit
-from m2st_core.experiments.paper import OURS, PAPER
-from m2st_core.experiments.trial import CellResult
+from m2st_core.paper import committed
+from m2st_core.paper.committed import commit
+from m2st_core.paper.experiments import OURS, PAPER
+from m2st_core.sweeps.trial import CellResult
 
 PAGE = "pages/reproduce.py"
 SYNTHETIC = [name for name, e in PAPER.items() if e.kind not in ("images", "relatedness")]
@@ -79,7 +79,7 @@ def test_differences_have_standard_errors_and_a_sentence(give, folder, open_page
 
 def test_results_of_an_older_version_are_not_shown(give, open_page, monkeypatch):
     give("fig2a")
-    monkeypatch.setattr("m2st_core.experiments.spec.CODE", "next")
+    monkeypatch.setattr("m2st_core.sweeps.spec.CODE", "next")
     monkeypatch.setattr(committed, "CODE", "next")
     app = open_page(PAGE)
     assert "made by an older version" in app.warning[0].value and "6 of 20" not in words(app)

@@ -5,8 +5,8 @@ from streamlit.testing.v1 import AppTest
 
 import app as front
 import m2st_core as m2st
-from m2st_core.experiments.spec import SweepSpec
-from m2st_core.experiments.store import Store
+from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import Store
 from tests.pages.paging import charts, numbers, open_page, run
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from m2st_core.dashboard.jobs import job_manager
-from m2st_core.dashboard.weights_study import WeightsStudy
+from m2st_core.dashboard.jobs.jobs import job_manager
+from m2st_core.studies.weights import WeightsStudy
 from tests.pages.paging import charts, numbers, open_page, run, settle
 from tests.quick import use_few_steps
 

@@ -11,8 +11,8 @@ import pytest
 
 import m2st_core as m2st
 from app import PAGES
-from m2st_core.dashboard.jobs import job_manager
-from m2st_core.testing.learner_zip import learner_to_zip
+from m2st_core.dashboard.jobs.jobs import job_manager
+from m2st_core.testing.learner_files import learner_to_zip
 from tests.pages.paging import charts, metrics, open_page
 
 NASTY = "<b>bold</b> **x** =1+1"

@@ -3,9 +3,9 @@ import pytest
 import torch
 from scipy import stats
 
-from m2st_core.learners import hotelling
+from m2st_core.learners.embeddings import hotelling
 from m2st_core.presets import PRESETS
-from m2st_core.testing.asymptotic import hotelling_test
+from m2st_core.testing.statistics import hotelling_test
 from m2st_core.types import TwoSample
 
 

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import m2st_core as m2st
+from m2st_core.permutation.blocks import as_blocks
 from m2st_core.presets import PRESETS
-from m2st_core.testing import METHODS, run_tests
-from m2st_core.testing.blocks import as_blocks
 from m2st_core.testing.labellings import all_labellings, count_labellings, labellings_of
+from m2st_core.testing.methods import METHODS
+from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 from tests import naive
 

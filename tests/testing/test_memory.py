@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.testing import learn_once, run_tests
+from m2st_core.testing.run import learn_once, run_tests
 from m2st_core.types import TwoSample
 
 

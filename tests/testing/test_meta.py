@@ -11,13 +11,13 @@ import torch
 from scipy import stats
 
 import m2st_core as m2st
-from m2st_core.kernels import LinearKernel
+from m2st_core.data.related import as_meta_sample
+from m2st_core.kernels.features import LinearKernel
 from m2st_core.learners import feature_mkl, meta_mkl
 from m2st_core.learners.meta_features import prior_weights, shrunk_heads
 from m2st_core.learners.meta_witness import fit_witness
 from m2st_core.presets import PRESETS
-from m2st_core.tasks.meta import as_meta_sample
-from m2st_core.testing import run_tests
+from m2st_core.testing.run import run_tests
 from m2st_core.types import Cancelled, TwoSample
 from tests.quick import few_steps, use_few_steps
 

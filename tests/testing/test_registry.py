@@ -10,14 +10,15 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.kernels import DeepKernel, FourierKernel, GaussianKernel, LinearKernel
+from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.features import FourierKernel, LinearKernel
+from m2st_core.kernels.gaussian import GaussianKernel
 from m2st_core.learners.bank import KernelBank
 from m2st_core.learners.meta_features import MetaFeatures
 from m2st_core.learners.mixtures import Adapted
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.testing import ORIGINS
-from m2st_core.testing.methods import LIU_2021, check_preset
+from m2st_core.testing.methods import LIU_2021, ORIGINS, check_preset
 from m2st_core.types import TwoSample
 from tests.quick import use_few_steps
 

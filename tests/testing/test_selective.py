@@ -8,11 +8,11 @@ import torch
 from scipy import stats
 
 import m2st_core as m2st
-from m2st_core.kernels import GaussianKernel
+from m2st_core.kernels.gaussian import GaussianKernel
 from m2st_core.learners.bank import Family, KernelBank
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.testing import run_tests
+from m2st_core.testing.run import run_tests
 from m2st_core.testing.selective import _one, linear_time_terms, selective_test
 from m2st_core.types import TwoSample
 from tests import naive

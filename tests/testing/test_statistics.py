@@ -8,10 +8,11 @@ import torch
 from scipy.stats import norm
 
 from m2st_core.criterion import mmd2_unbiased
-from m2st_core.kernels import GaussianKernel, LinearKernel
+from m2st_core.kernels.features import LinearKernel
+from m2st_core.kernels.gaussian import GaussianKernel
 from m2st_core.learners.bank import Family, KernelBank
 from m2st_core.learners.meta_witness import Witness
-from m2st_core.testing.permutation import permutation_p_value, random_memberships
+from m2st_core.permutation.statistics import permutation_p_value, random_memberships
 from m2st_core.testing.statistics import fuse_by_rank, witness_difference
 
 N, M, LABELLINGS = 6, 8, 40

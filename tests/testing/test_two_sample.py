@@ -11,7 +11,7 @@ from scipy import stats
 import m2st_core as m2st
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.testing import run_tests
+from m2st_core.testing.run import run_tests
 from m2st_core.testing.split import draw_order
 from m2st_core.types import Cancelled, TwoSample
 

@@ -1,1 +1,0 @@
-"""Room 8: the only package that imports streamlit."""

@@ -1,0 +1,122 @@
+"""Uploads to try everything with: each is made as files and read like files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from m2st_core.data.images.sets import load_digits_by_class
+from m2st_core.data.related import hdgm_meta_tasks
+from m2st_core.data.synthetic import HDGM
+from m2st_core.data.tables.files import Table, read_table
+from m2st_core.data.tables.upload import Upload
+from m2st_core.registry import Registry
+from m2st_core.rng import Streams
+from m2st_core.types import TwoSample
+
+DIGITS_ROWS, DIGITS_SHARE = 30, 0.4
+DIABETES_BANDS = (0, 30, 35, 40, 45, 50, 55, 60, 65, 100)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A bundled upload; ``description`` says in a sentence what P, Q and the related tasks are."""
+
+    name: str
+    title: str
+    description: str
+    real: bool
+    load: Callable[[], Upload]
+
+
+def _digits() -> Upload:
+    """Rows are dealt without replacement within a task; the target's digits are in no related task."""
+    streams = Streams(0)
+
+    def mixed(first: int, second: int, rows: int) -> pd.DataFrame:
+        generator = streams.numpy(f"digits {first} {second}")
+        a, b = (
+            images[generator.permutation(len(images))]
+            for images in map(load_digits_by_class().__getitem__, (first, second))
+        )
+        changed = round(rows * DIGITS_SHARE)
+        q = np.concatenate([a[rows : 2 * rows - changed], b[:changed]])
+        frame = pd.DataFrame(
+            np.concatenate([a[:rows], q]), columns=[f"pixel {r},{c}" for r in range(8) for c in range(8)]
+        )
+        return frame.assign(group=["before"] * rows + ["after"] * rows)
+
+    others = combinations([digit for digit in range(10) if digit not in (3, 8)], 2)
+    history = [mixed(a, b, 40).assign(task=f"{a} joined by {b}") for a, b in others]
+    return Upload((_table("digits.csv", mixed(3, 8, DIGITS_ROWS)),), (_table("digits_history.csv", *history),), "group")
+
+
+def _diabetes() -> Upload:
+    """Every patient is in one age band, so no row is in two tasks."""
+    from sklearn.datasets import load_diabetes
+
+    frame = load_diabetes(as_frame=True, scaled=False).frame
+    later = frame.pop("target")
+    frame["group"] = np.where(later > later.median(), "fast", "slow")
+    frame = frame.sort_values("group", ascending=False, kind="stable")
+    bands = pd.cut(frame["age"], DIABETES_BANDS, right=False)
+    parts = [frame[bands == band] for band in bands.cat.categories]
+    names = [f"age {band.left} to {band.right - 1}" for band in bands.cat.categories]
+    history = [part.assign(task=name) for part, name in zip(parts[:-1], names[:-1], strict=True)]
+    return Upload((_table("age_65_and_over.csv", parts[-1]),), (_table("younger.csv", *history),), "group")
+
+
+def _hdgm() -> Upload:
+    """The paper's synthetic target with fewer tasks than in the paper."""
+    target = _frame(HDGM(delta=0.7).sample(200, seed=1))
+    history = [_frame(sample).assign(task=name) for name, sample in hdgm_meta_tasks(0.3, 20, 200, seed=2).items()]
+    return Upload((_table("hdgm.csv", target),), (_table("hdgm_history.csv", *history),), "group")
+
+
+def _frame(sample: TwoSample) -> pd.DataFrame:
+    names = [f"x{index + 1}" for index in range(sample.x.shape[1])]
+    frame = pd.DataFrame(sample.pooled.numpy(), columns=names)
+    return frame.assign(group=["P"] * sample.sizes[0] + ["Q"] * sample.sizes[1])
+
+
+def _table(name: str, *frames: pd.DataFrame) -> Table:
+    return read_table(name, pd.concat(frames).to_csv(index=False).encode())
+
+
+EXAMPLES: Registry[Example] = Registry(
+    "example",
+    {
+        example.name: example
+        for example in (
+            Example(
+                "digits",
+                "Digits: has another digit slipped in?",
+                "P is 30 scanned images of the digit 3 and Q is 30 images of which 12 show an 8; "
+                "the 28 related tasks are the same change between every two of the other eight digits (64 pixels).",
+                True,
+                _digits,
+            ),
+            Example(
+                "diabetes",
+                "Diabetes: slow against fast progression in older patients",
+                "P are patients of 65 and over whose diabetes progressed slowly within a year, Q those in whom it "
+                "progressed fast, compared by their measurements at the start; the related tasks are the same in eight "
+                "younger age bands (442 patients in all, each in one band).",
+                True,
+                _diabetes,
+            ),
+            Example(
+                "hdgm",
+                "HDGM: the paper's synthetic task",
+                "P is a mixture of two round Gaussians and Q has the same means with correlated columns (Δ = 0.7), 200 "
+                "simulated rows each; the 20 related tasks have weaker correlations (Δ from 0.305 to 0.4).",
+                False,
+                _hdgm,
+            ),
+        )
+    },
+)

@@ -1,0 +1,145 @@
+"""Kernels from the target's own rows: MMD-M, MMD-O and MMD-D. Everything is batched over R independent runs.
+
+Learning is done in float64: with so few rows it costs little, and what a run learns does then not depend, beyond the
+last digits, on how many others share its batch or on whose processor it ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from m2st_core.criterion import h_matrix, power_criterion
+from m2st_core.kernels.base import Kernel
+from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.features import MLP, FeatureNetwork, Units
+from m2st_core.kernels.gaussian import GaussianKernel, median_squared_distance
+from m2st_core.kernels.images import CNN
+from m2st_core.learners.ascent import ascend, draw_rows
+from m2st_core.presets import Ascent, Convolutions, Network, Preset
+from m2st_core.rng import Streams
+from m2st_core.types import Progress, TwoSample
+
+
+def make_network(rows: Tensor, settings: Network, streams: Sequence[Streams]) -> FeatureNetwork:
+    """φ for training rows (R, N, d), without their labels: d→H→H→H→3d, or convolutions where rows are images.
+
+    Where the settings standardise, its inputs are measured by the rows' mean and standard deviation (of images, those
+    of all pixels together); columns that are constant in training keep scale 1. Otherwise rows stay as they are, and
+    pixels from 0 to 1 are brought to [−1, 1].
+    """
+    generators = [stream.torch("first weights") for stream in streams]
+    if settings.convolutions is not None:
+        network: FeatureNetwork = make_cnn(settings.convolutions, generators).to(rows)
+        rows = rows.flatten(1)[..., None]  # R x (N·d) x 1
+    else:
+        dimension = rows.shape[-1]
+        features = 3 * dimension
+        hidden = settings.hidden or features
+        mlp = MLP((dimension, hidden, hidden, hidden, features), generators).to(rows)
+        if settings.kaiming:
+            mlp.start_as_kaiming([stream.torch("first weights") for stream in streams])
+        network = mlp
+    if settings.standardise:
+        deviation = rows.std(dim=-2, keepdim=True)
+        scale = torch.where(deviation > 0, deviation, torch.ones_like(deviation))
+        network.measure_in(Units(rows.mean(dim=-2, keepdim=True), scale))
+    return network
+
+
+def make_cnn(settings: Convolutions, generators: Sequence[torch.Generator]) -> CNN:
+    """Convolutions of these settings, one network per generator."""
+    return CNN(settings.shape, settings.channels, settings.features, generators, settings.upsample, settings.autocast)
+
+
+def published_widths(rows: Tensor, settings: Network) -> tuple[Tensor, Tensor, Tensor]:
+    """σ_φ², σ_q² and ε at the start, as published, for rows (R, N, d): (R,) each.
+
+    For CIFAR images σ_q² is published as 2048 on images enlarged to 64×64. Enlarging counts every pixel four times: on
+    the images as they are it is 512, half the pixels.
+    """
+    ones = torch.ones_like(rows[:, 0, 0])
+    if settings.convolutions is not None:
+        _, height, width = settings.convolutions.shape
+        return 0.005 * ones, 0.5 * height * width * ones, 1e-10 * ones
+    return 0.1 * ones, 2 * rows.shape[-1] * ones, 1e-10 * ones
+
+
+MEDIAN_ROWS = 500
+
+
+def median_width(rows: Tensor, streams: Sequence[Streams]) -> Tensor:
+    """The median heuristic σ² = median ‖x_i−x_j‖² of at most 500 rows, drawn blind to the labels: (R, n, d) → (R,)."""
+    generators = [stream.torch("median heuristic") for stream in streams]
+    return median_squared_distance(draw_rows(rows, min(rows.shape[-2], MEDIAN_ROWS), generators))
+
+
+def fit_median(pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None) -> Kernel:
+    """MMD-M: a Gaussian kernel whose width is the median heuristic of the pooled, unlabelled rows (R, N, d)."""
+    return GaussianKernel(median_width(pooled, streams))
+
+
+def fit_gaussian(
+    train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> Kernel:
+    """MMD-O: the Gaussian kernel whose width maximises Ĵ on the training rows (R, n, d), (R, m, d)."""
+    if preset.median_start or preset.network.convolutions is not None:
+        width = median_width(train.pooled, streams)
+    else:
+        uniform = torch.cat([torch.rand(1, generator=stream.torch("first width")) for stream in streams])
+        width = 2 * train.x.shape[-1] * uniform.to(train.x)
+    kernel = GaussianKernel(width)
+    if preset.network.convolutions is not None:
+        train = same_distances(train)
+    maximise_criterion(kernel, train, preset.mmd_o, streams, progress)
+    return kernel
+
+
+@torch.no_grad()
+def same_distances(sample: TwoSample) -> TwoSample:
+    """Rows with the same distances between them, but at most as many columns as there are rows.
+
+    It is what makes learning a width from a few hundred images of thousands of pixels fast.
+    """
+    pooled = sample.pooled
+    if pooled.shape[-1] <= pooled.shape[-2]:
+        return sample
+    short = torch.linalg.qr((pooled - pooled.mean(dim=-2, keepdim=True)).double().mT, mode="r").R.mT
+    x, y = short.to(pooled.dtype).split(sample.sizes, dim=-2)
+    return TwoSample(x, y)
+
+
+def fit_deep(train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None) -> Kernel:
+    """MMD-D: the deep kernel that maximises Ĵ on the training rows (R, n, d), (R, m, d)."""
+    kernel = start_deep(train.pooled, preset, streams)
+    maximise_criterion(kernel, train, preset.mmd_d, streams, progress)
+    return kernel
+
+
+def start_deep(pooled: Tensor, preset: Preset, streams: Sequence[Streams]) -> DeepKernel:
+    """A fresh deep kernel for pooled rows (R, N, d), without their labels."""
+    network = make_network(pooled, preset.network, streams)
+    if not preset.median_start:
+        return DeepKernel(network, *published_widths(pooled, preset.network))
+    rows = network.normalise(pooled)
+    input_width = median_width(rows, streams)
+    feature_width = median_width(network(rows).detach(), streams)
+    return DeepKernel(network, feature_width, input_width, 0.5 * torch.ones_like(input_width))
+
+
+def maximise_criterion(
+    kernel: Kernel, train: TwoSample, ascent: Ascent, streams: Sequence[Streams], progress: Progress | None
+) -> Tensor:
+    """Climb Ĵ_λ of each run's training rows; of unequal or large samples, rows are drawn anew each step."""
+    count = min(*train.sizes, ascent.largest_batch or max(train.sizes))
+    generators = [stream.torch("training rows") for stream in streams]
+
+    def criterion() -> Tensor:
+        x, y = (draw_rows(rows, count, generators) for rows in train)
+        return power_criterion(h_matrix(kernel, x, y), ascent.regularisation)
+
+    return ascend(
+        kernel.parameters(), criterion, steps=ascent.steps, learning_rate=ascent.learning_rate, progress=progress
+    )

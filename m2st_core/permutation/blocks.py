@@ -1,0 +1,118 @@
+"""Blocks: rows that may be exchanged with each other, but not with rows of another block.
+
+If the rows of each block are exchangeable under the null hypothesis (same site, same day, same pair), then labels
+permuted within blocks are as likely as those observed, however much the blocks differ. The p-value stays exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from m2st_core.permutation.statistics import random_memberships
+from m2st_core.rng import Streams
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The block of each row, numbered, for the rows kept: those whose block holds rows of both samples.
+
+    ``x`` (n,) and ``y`` (m,) are the numbers of the rows at ``rows_x`` and ``rows_y`` of the samples as given.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    rows_x: np.ndarray
+    rows_y: np.ndarray
+    notes: tuple[str, ...]
+
+
+def as_blocks(blocks: Any, sizes: tuple[int, int]) -> Blocks:
+    """Labels (blocks_x, blocks_y), one per row, checked; blocks with rows of one sample only are left out, and named.
+
+    >>> as_blocks((["a", "a", "b"], ["a", "c"]), (3, 2)).notes
+    ('Left out, since their blocks hold rows of one sample only: 1 row of x and 1 row of y in 2 blocks.',)
+    """
+    try:
+        first, second = blocks
+        labels = [np.asarray(part) for part in (first, second)]
+    except (TypeError, ValueError):
+        raise ValueError("blocks must be a pair (blocks of x's rows, blocks of y's rows), one label per row.") from None
+    for name, part, size in zip("xy", labels, sizes, strict=True):
+        if part.shape != (size,):
+            found = f"{part.shape[0]} labels" if part.ndim == 1 else f"the shape {part.shape}"
+            raise ValueError(f"blocks of {name} need one label for each of its {size} rows. Got {found}.")
+    text = [[_label(value, name, row) for row, value in enumerate(p)] for name, p in zip("xy", labels, strict=True)]
+    names, codes = np.unique(np.array(text[0] + text[1]), return_inverse=True)
+    codes_x, codes_y = codes[: sizes[0]], codes[sizes[0] :]
+    counts = [np.bincount(part, minlength=len(names)) for part in (codes_x, codes_y)]
+    both = (counts[0] > 0) & (counts[1] > 0)
+    if not both.any():
+        raise ValueError(
+            f"None of the {len(names)} blocks holds rows of both samples, so no labels can be exchanged within blocks. "
+            "Choose another block column, or none."
+        )
+    rows_x, rows_y = np.flatnonzero(both[codes_x]), np.flatnonzero(both[codes_y])
+    notes: tuple[str, ...] = ()
+    if not both.all():
+        left = [_count(int(count[~both].sum()), f"row of {name}") for count, name in zip(counts, "xy", strict=True)]
+        notes = (
+            f"Left out, since their blocks hold rows of one sample only: {' and '.join(left)} in "
+            f"{_count(int((~both).sum()), 'block')}.",
+        )
+    return Blocks(codes_x[rows_x], codes_y[rows_y], rows_x, rows_y, notes)
+
+
+def block_rows(codes: np.ndarray, n: int) -> list[np.ndarray]:
+    """The pooled rows of each block with rows of both samples, x's first: codes (N,), the first n rows are x's."""
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+    return [rows for rows in parts if 0 < (rows < n).sum() < len(rows)]
+
+
+def memberships_within(codes: Tensor, n: int, n_permutations: int, generators: Sequence[np.random.Generator]) -> Tensor:
+    """The observed labelling, then B random ones within blocks, for each run: (R, 1+B, N), bool.
+
+    ``codes`` (R, N) are the blocks of the pooled rows, the first n of which are x's.
+    """
+    runs, size = codes.shape
+    members = np.zeros((runs, 1 + n_permutations, size), dtype=bool)
+    members[:, :, :n] = True
+    for run, generator in enumerate(generators):
+        for rows in block_rows(codes[run].cpu().numpy(), n):
+            first = int((rows < n).sum())
+            drawn = random_memberships(first, len(rows) - first, n_permutations, [generator])
+            members[run, :, rows] = drawn[0].numpy().T
+    return torch.from_numpy(members)
+
+
+def order_within(codes: np.ndarray, n_train: int, shuffled: np.ndarray, streams: Streams) -> np.ndarray:
+    """Row indices, training rows first, then test rows: every block gives its share of both, to within one row.
+
+    Blocks are lined up in random order, their rows as ``shuffled``, and every (size/n_train)-th row teaches. Values
+    play no part. Both samples line up their blocks alike: of blocks with one row of each, whole blocks teach.
+    """
+    place = streams.numpy("order of blocks").random(int(codes.max()) + 1)
+    line = shuffled[np.argsort(place[codes[shuffled]], kind="stable")]
+    steps = np.arange(len(line) + 1) * n_train // len(line)
+    teaches = np.diff(steps) > 0
+    return np.concatenate([line[teaches], line[~teaches]])
+
+
+def _label(value: Any, name: str, row: int) -> str:
+    """A label as text; whole floats read like integers, and missing ones are an error."""
+    if value is None or value != value:
+        raise ValueError(f"blocks of {name} have a missing label at row {row + 1}. Name its block, or drop the row.")
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _count(number: int, what: str) -> str:
+    noun, *rest = what.split(" ")
+    return " ".join([str(number), noun if number == 1 else f"{noun}s", *rest])

@@ -1,3 +1,0 @@
-"""Which version this is."""
-
-VERSION = "0.1.0"

@@ -1,0 +1,42 @@
+"""The bundled examples go the whole way that files go."""
+
+import numpy as np
+import pytest
+
+from m2st_core.data.tables.assembled import assemble
+from m2st_core.data.tables.checking import check
+from m2st_core.data.tables.clean import prepare
+from m2st_core.data.tables.examples import EXAMPLES
+
+SIZES = {"digits": (30, 30, 28), "diabetes": (18, 34, 8), "hdgm": (200, 200, 20)}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_are_ready_to_test(name):
+    upload = EXAMPLES[name].load()
+    made = assemble(upload)
+    data = prepare(made)
+    assert (len(data.x), len(data.y), len(data.tasks)) == SIZES[name]
+    assert all(x.shape[1] == y.shape[1] == data.x.shape[1] for x, y in data.tasks.values())
+    assert upload.digest == EXAMPLES[name].load().digest
+    report = check(made)
+    assert report.duplicates.between == 0
+    labels = {(pair.p.label, pair.q.label) for pair in made.pairs}
+    assert len(labels) == 1, "a group keeps its side in every task"
+
+
+def test_two_of_them_are_real():
+    assert sum(example.real for example in EXAMPLES.values()) >= 2
+
+
+def test_no_patient_is_in_two_tasks():
+    made = assemble(EXAMPLES["diabetes"].load())
+    assert len(made.rows) == 442 and made.target.p.label == "slow"
+    ages = made.numbers("age")
+    bands = [np.concatenate([ages[p], ages[q]]) for p, q in made.spans]
+    assert bands[0].min() == 65 and all(a.max() < b.min() for a, b in zip(bands[1:-1], bands[2:], strict=True))
+
+
+def test_digits_of_the_target_are_in_no_task():
+    names = [pair.name for pair in assemble(EXAMPLES["digits"].load()).related]
+    assert len(names) == 28 and not any("3" in name or "8" in name for name in names)

@@ -1,0 +1,67 @@
+"""The paper's experiments in two layers, and the command that runs them."""
+
+from dataclasses import replace
+
+import pytest
+
+from m2st_core.__main__ import main
+from m2st_core.paper.experiments import OURS, PAPER
+from m2st_core.sweeps.spec import LIMIT
+from m2st_core.sweeps.store import Store
+from m2st_core.testing.methods import METHODS
+
+SWEEPS = [name for name, experiment in PAPER.items() if experiment.full is not None]
+GRID = ("task", "settings", "null", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te", "repeats", "tests",
+        "alpha", "n_permutations", "seed")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+@pytest.mark.parametrize("scale", ["quick", "full"])
+def test_ours_is_a_layer_on_the_same_samples(name, scale):
+    theirs, ours = PAPER[name].spec(scale), PAPER[name].spec(scale, "ours")
+    assert (theirs.preset, ours.preset) == ("paper", "recommended")
+    assert all(getattr(theirs, field) == getattr(ours, field) for field in GRID)
+    assert {METHODS[method].origin for method in theirs.methods if method != LIMIT} <= {"paper", "no history"}
+    assert {METHODS[method].origin for method in ours.methods} == {"ours"}
+
+
+def test_ours_splits_only_where_the_paper_does():
+    assert PAPER["table3"].spec("full", "ours").methods == OURS
+    assert PAPER["table3-all"].spec("full", "ours").methods == ("Meta-Witness", "Meta-FUSE")
+    assert not any(METHODS[method].needs_split for method in PAPER["table3-all"].full.methods)
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """Table 3 with little to compute, and an empty store."""
+    monkeypatch.setenv("M2ST_HOME", str(tmp_path))
+    full = PAPER["table3"].full.with_(
+        methods=("MMD-M", LIMIT), n_tasks=(4,), rows_per_task=8, m_te=(10,), repeats=2, tests=4, n_permutations=19
+    )
+    monkeypatch.setitem(PAPER, "table3", replace(PAPER["table3"], full=full))
+    return full
+
+
+@pytest.mark.parametrize(
+    ("options", "layer", "preset"),
+    [
+        ([], "the paper's algorithms", "paper"),
+        (["--ours"], "ours", "recommended"),
+        (["--preset", "released"], "the paper's algorithms", "released"),
+    ],
+)
+def test_the_first_line_names_experiment_scale_layer_and_preset(small, capsys, options, layer, preset):
+    assert main(["paper", "table3", "--scale", "full", "--executor", "inline", *options]) == 0
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert first == f"{PAPER['table3'].title}, full scale: {layer}, preset {preset}"
+    spec = PAPER["table3"].spec("full", "ours" if options == ["--ours"] else "paper").with_(preset=preset)
+    rows = Store().rows(spec)
+    assert len(rows) == len(list(spec.cells())) and set(rows["preset"]) == {preset}
+
+
+def test_a_layer_has_one_preset_at_a_time(small, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["paper", "table3", "--ours", "--preset", "paper"])
+    assert stopped.value.code == 2 and "not allowed with" in capsys.readouterr().err
+    assert main(["paper", "table3", "--preset", "papers"]) == 2 and "Did you mean 'paper'" in capsys.readouterr().err
+    assert main(["paper", "gamma", "--ours"]) == 2 and "one layer" in capsys.readouterr().err

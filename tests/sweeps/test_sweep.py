@@ -1,0 +1,360 @@
+"""Runs that stream, stop, die and go on."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from m2st_core.sweeps import spec as spec_module
+from m2st_core.sweeps import sweep as sweep_module
+from m2st_core.sweeps.cluster import DaskExecutor
+from m2st_core.sweeps.executors import InlineExecutor, PoolExecutor, WorkerLost, make_executor
+from m2st_core.sweeps.spec import LIMIT, SweepSpec, origin_of
+from m2st_core.sweeps.store import OLDER, Store, StoreError
+from m2st_core.sweeps.summary import as_text, null_band, published_table, summarise
+from m2st_core.sweeps.sweep import SweepFailed, run_sweep, warm_up
+from m2st_core.sweeps.trial import CellResult
+from m2st_core.types import Cancelled
+
+ROOT = Path(__file__).parents[2]
+SPEC = SweepSpec(
+    methods=("MMD-M", "Meta-WiTS", LIMIT), m_te=(10, 20), n_tasks=(4,), rows_per_task=8, m_tr=(8,), repeats=2, tests=8,
+    n_permutations=39,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """The rows of an undisturbed run, and its store."""
+    store = Store(tmp_path_factory.mktemp("reference"))
+    executor = InlineExecutor()
+    rows = run_sweep(SPEC, store, executor)
+    executor.close()
+    return rows.drop(columns="seconds"), store
+
+
+def same(rows, reference):
+    return rows.drop(columns="seconds").equals(reference[0])
+
+
+def run(spec, store, **settings):
+    executor = InlineExecutor()
+    try:
+        return run_sweep(spec, store, executor, **settings)
+    finally:
+        executor.close()
+
+
+def count_calls(monkeypatch, name):
+    calls = []
+    original = getattr(sweep_module, name)
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return original(*arguments)
+
+    monkeypatch.setattr(sweep_module, name, counted)
+    return calls
+
+
+def test_rows_are_tidy_and_complete(reference):
+    rows, _ = reference
+    assert len(rows) == len(list(SPEC.cells())) == 12
+    assert set(rows["method"]) == set(SPEC.methods) and rows["rate"].between(0, 1).all()
+    assert rows.query("method == 'MMD-M'")["closeness"].isna().all()
+
+
+def test_nothing_is_computed_twice(reference, monkeypatch):
+    _, store = reference
+    cells, learners = count_calls(monkeypatch, "run_cell"), count_calls(monkeypatch, "train_learner")
+    assert same(run(SPEC, store), reference) and not cells and not learners
+    run(SPEC.with_(m_te=(10, 30), methods=(*SPEC.methods, "Meta-Witness")), store)
+    assert not learners  # another size, and a method that learns in the same way
+    assert len(cells) == 2 * (3 + 2)  # m_te=30 for three methods, and the new method at both sizes; two repeats
+
+
+def test_a_pool_gives_the_same_rows_and_survives_the_death_of_a_worker(reference, tmp_path):
+    executor = PoolExecutor(workers=2)
+    killed = []
+
+    def kill_one(progress):
+        workers = list(executor._pool._processes or {})
+        if not killed and workers:
+            killed.append(workers[0])
+            os.kill(workers[0], signal.SIGKILL)
+
+    try:
+        rows = run_sweep(SPEC, Store(tmp_path), executor, progress=kill_one)
+    finally:
+        executor.close()
+    assert killed and same(rows, reference)
+
+
+def test_cancelling_keeps_what_is_done_and_the_run_goes_on(reference, tmp_path):
+    store = Store(tmp_path)
+
+    def stop(progress):
+        if progress.done >= 3:
+            raise Cancelled
+
+    began = time.monotonic()
+    with pytest.raises(Cancelled):
+        run(SPEC, store, progress=stop)
+    assert time.monotonic() - began < 30
+    assert store.runs()["state"].item() == "cancelled" and 3 <= len(store.rows(SPEC)) < 12
+    assert same(run(SPEC, store), reference) and store.runs()["state"].item() == "done"
+
+
+def hang(device, progress):
+    """A job whose next step is far away."""
+    progress(0, 1, 0.0)
+    time.sleep(60)
+
+
+def steps(device, progress):
+    """A job of many short steps."""
+    for step in range(6000):
+        progress(step, 6000, 0.0)
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("work", [steps, hang])
+def test_a_pool_stops_within_two_seconds_and_serves_the_next(work):
+    executor = PoolExecutor(workers=1)
+    try:
+        warm_up(executor)
+        running, waiting = executor.submit("a", work), executor.submit("b", work)
+        while not list(executor.reports()):
+            time.sleep(0.05)
+        began = time.monotonic()
+        executor.cancel()
+        for future in (running, waiting):
+            assert isinstance(future.exception(timeout=2), Cancelled | WorkerLost)
+        assert time.monotonic() - began < 2
+        assert executor.submit("c", answer).result(timeout=60) == 42
+    finally:
+        executor.close()
+
+
+def answer(device, progress):
+    progress(1, 1, 0.0)
+    return 42
+
+
+def test_an_inline_executor_serves_the_next_after_a_cancel():
+    executor = InlineExecutor()
+    stopped = executor.submit("a", steps)
+    time.sleep(0.1)
+    executor.cancel()
+    assert executor.submit("b", answer).result(timeout=5) == 42
+    assert isinstance(stopped.exception(), Cancelled)
+    executor.close()
+
+
+def test_a_killed_owner_loses_only_cells_in_flight(reference, tmp_path):
+    script = f"""
+    from m2st_core.sweeps.executors import InlineExecutor
+    from m2st_core.sweeps.spec import SweepSpec
+    from m2st_core.sweeps.store import Store
+    from m2st_core.sweeps.sweep import run_sweep
+    def tell(progress):
+        print(progress.done, flush=True)
+    run_sweep(SweepSpec.from_json({SPEC.to_json()!r}), Store({str(tmp_path)!r}), InlineExecutor(), progress=tell)
+    """
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    owner = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    for line in owner.stdout:
+        if int(line) >= 2:
+            break
+    owner.kill()
+    owner.wait()
+    store = Store(tmp_path)
+    assert len(store.rows(SPEC)) >= 2
+    assert same(run(SPEC, store), reference)
+
+
+def test_two_owners_share_a_store(reference, tmp_path):
+    script = f"""
+    from m2st_core.sweeps.executors import InlineExecutor
+    from m2st_core.sweeps.spec import SweepSpec
+    from m2st_core.sweeps.store import Store
+    from m2st_core.sweeps.sweep import run_sweep
+    run_sweep(SweepSpec.from_json({SPEC.to_json()!r}), Store({str(tmp_path)!r}), InlineExecutor())
+    """
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    owners = [subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], env=environment) for _ in range(2)]
+    assert [owner.wait(timeout=120) for owner in owners] == [0, 0]
+    assert same(Store(tmp_path).rows(SPEC), reference)
+
+
+def test_a_damaged_learner_is_trained_again(reference, tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    run(SPEC, store)
+    for file in tmp_path.glob("learners/*/learner.safetensors"):
+        file.write_bytes(file.read_bytes()[:-7])
+    learners = count_calls(monkeypatch, "train_learner")
+    rows = run(SPEC.with_(m_te=(10, 20, 30)), store)
+    assert len(learners) == 2
+    assert same(rows.query("m_te < 30").reset_index(drop=True), reference)
+
+
+def test_a_failing_cell_is_reported_and_the_others_are_kept(tmp_path, monkeypatch):
+    original = sweep_module.run_cell
+
+    def sometimes(cell, *rest):
+        if cell.method == "MMD-M":
+            raise RuntimeError("no luck")
+        return original(cell, *rest)
+
+    monkeypatch.setattr(sweep_module, "run_cell", sometimes)
+    store = Store(tmp_path)
+    with pytest.raises(SweepFailed, match="4 jobs of 12 cells failed: RuntimeError: no luck") as failed:
+        run(SPEC, store)
+    assert failed.value.sentences == ()  # for users are only the messages of bad input
+    assert len(store.rows(SPEC)) == 8 and store.runs()["state"].item() == "failed"
+
+
+def test_progress_rises_to_one(tmp_path):
+    seen = []
+    run(SPEC.with_(methods=("MMD-M",)), Store(tmp_path), progress=seen.append)
+    shares = [progress.share for progress in seen]
+    assert shares == sorted(shares) and shares[-1] == 1 and seen[-1].done == seen[-1].cells == 4
+
+
+def test_dask_gives_the_same_rows(reference, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        executor = DaskExecutor(cluster.scheduler_address)
+        stopped = executor.submit("stopped", steps)
+        while not list(executor.reports()):
+            time.sleep(0.05)
+        executor.cancel()
+        assert isinstance(stopped.exception(timeout=5), Cancelled)
+        rows = run_sweep(SPEC, Store(tmp_path), executor)
+        executor.close()
+    assert same(rows, reference)
+
+
+def test_executors_that_can_not_be_are_named():
+    with pytest.raises(ValueError, match="Unknown executor 'cloud'"):
+        make_executor("cloud")
+    with pytest.raises(ValueError, match="needs the address"):
+        make_executor("dask")
+
+
+def test_stores_that_can_not_be_used_are_named(tmp_path):
+    Store(tmp_path)
+    with sqlite3.connect(tmp_path / "store.sqlite") as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="has schema 99"):
+        Store(tmp_path)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "store.sqlite").write_bytes(b"this is no database" * 100)
+    with pytest.raises(StoreError, match="can not be read"):
+        Store(tmp_path / "b")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="can not be made"):
+        Store(tmp_path / "file")
+
+
+def test_runs_are_listed_found_and_deleted(reference, tmp_path):
+    store = Store(tmp_path)
+    first, second = SPEC.with_(methods=("MMD-M",)), SPEC.with_(methods=("MMD-M", LIMIT))
+    for spec in (first, second):
+        run(spec, store)
+    assert store.runs()["done"].tolist() == [8, 4]
+    assert store.spec(second.hash[:5]) == second
+    assert store.run(second.hash[:12]).spec == second and store.run(second.hash[:5]) is None
+    with pytest.raises(StoreError, match="There is no run"):
+        store.spec("zzz")
+    store.delete_run(second.hash[:12])
+    assert len(store.rows(first)) == 4 and len(store.rows(second)) == 4  # what the first run has, stays
+
+
+@pytest.fixture
+def older(tmp_path, monkeypatch):
+    """A store with the same run twice, by an older version, with its id, and by this one."""
+    store, spec = Store(tmp_path), SPEC.with_(methods=("MMD-M",), repeats=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(spec_module, "CODE", "4")
+        old_id = store.start_run(spec)
+        store.set_state(old_id, "done")
+        for cell in spec.cells():
+            store.add_cell(cell, CellResult(8, 8, 1.0))
+    run(spec, store)
+    return store, old_id, spec
+
+
+def test_a_run_of_an_older_version_is_listed_and_refused(older):
+    store, old_id, spec = older
+    listed = store.runs().set_index("id")
+    assert listed["state"].to_dict() == {old_id: OLDER, spec.hash[:12]: "done"}
+    assert listed.loc[old_id, ["done", "cells"]].tolist() == [0, 0]
+    assert "some names of methods meant other algorithms" in listed.loc[old_id, "message"]
+    assert "Run it again, or delete it." in listed.loc[old_id, "message"]
+    for ask in (store.run, store.spec):
+        with pytest.raises(StoreError, match=f"Run {old_id} was made by an older version"):
+            ask(old_id)
+    assert store.run(spec.hash[:12]).spec == spec
+    assert (store.rows(spec)["rejections"] < 8).any()  # its own cells, not the older ones
+
+
+def test_either_of_an_older_and_a_present_run_can_be_deleted(older):
+    store, old_id, spec = older
+    store.delete_run(old_id[:6])
+    assert store.runs()["id"].tolist() == [spec.hash[:12]] and len(store.rows(spec)) == len(list(spec.cells()))
+    store.delete_run(spec.hash[:12])
+    assert store.runs().empty and store.rows(spec).empty
+
+
+def test_an_older_spec_that_is_no_longer_one_does_no_harm(older, tmp_path):
+    store, old_id, spec = older
+    with sqlite3.connect(tmp_path / "store.sqlite") as db:
+        db.execute('UPDATE runs SET spec = \'{"methods":["Meta-Gone"]}\' WHERE id = ?', (old_id,))
+    assert store.runs().set_index("id")["state"][old_id] == OLDER
+    store.delete_run(spec.hash[:12])
+    store.delete_run(old_id)
+    assert store.runs().empty
+
+
+def test_rows_and_summaries_say_whose_a_method_is(reference):
+    rows, _ = reference
+    assert set(zip(rows["method"], rows["origin"], strict=True)) == {(m, origin_of(m)) for m in SPEC.methods}
+    ours = summarise(rows.drop(columns="origin").assign(method="Meta-WiTS").head(1))  # as in files of before
+    assert ours["origin"].tolist() == ["ours"] and as_text(ours).splitlines()[1].startswith("Meta-WiTS (ours)")
+
+
+def test_summaries_have_errors_between_repeats_and_published_numbers(reference):
+    rows, _ = reference
+    table = summarise(rows)
+    one = table.query("method == 'MMD-M' and m_te == 10").iloc[0]
+    rates = rows.query("method == 'MMD-M' and m_te == 10")["rate"]
+    assert one["rate"] == rates.mean() and one["error"] == pytest.approx(rates.std() / 2**0.5)
+    known = rows.assign(method="Meta-MKL", n_tasks=100, closeness=0.3, m_tr=50, m_te=200, rate=0.859).head(1)
+    found = summarise(known).iloc[0]
+    assert found["published"] == 0.759 and np.isnan(found["difference"])  # one repeat says too little
+    assert "(published 0.759)" in as_text(summarise(known))
+    often = pd.concat([known.assign(repeat=index, rate=0.849 + 0.005 * index) for index in range(5)])
+    assert summarise(often)["difference"].item() == pytest.approx(0.1 / (0.005**2 / 2 + 0.027**2) ** 0.5)
+    assert "(published 0.759, +3.7 SE)" in as_text(summarise(often)) and "Nothing" in as_text(summarise(rows.head(0)))
+    assert found["low"] < rows.head(1)["rate"].item() < found["high"]
+    ablation = rows.assign(method="Meta-KL", n_tasks=100, closeness=0.3, m_tr=10, m_te=200).head(1)
+    assert summarise(ablation)["published"].item() == 0.509  # Table 3
+
+
+def test_a_valid_test_lies_in_the_band_and_tables_are_found():
+    low, high = null_band(0.05, 2000)
+    assert 0.035 < low < 0.05 < high < 0.065
+    assert [len(published_table(name)) for name in ("table3", "table1", "fig2a", "fig2b")] == [7, 54, 14, 0]
