@@ -37,7 +37,7 @@ VARIANTS = {
 def one_repeat(tests: int, repeat: int) -> dict[str, list[float]]:
     """Power of each variant at each size, after one training sample of 50 rows per mode."""
     streams = Streams(repeat).child("adaptation benchmark")
-    meta, task = m2st.hdgm_meta_tasks(seed=streams.child("meta").seed), m2st.make_task("hdgm")
+    meta, task = m2st.hdgm_related_tasks(seed=streams.child("meta").seed), m2st.make_task("hdgm")
     learners = {name: m2st.meta_train(name, meta, seed=repeat, device="cpu") for name in ("Meta-KL", "Feature-MKL")}
     train = task.sample(100, seed=streams.child("train").seed)
     targets = [batch(lambda seed, n=2 * m: task.sample(n, seed=seed), tests, streams.child(f"m_te={m}")) for m in SIZES]

@@ -65,9 +65,9 @@ SECTIONS = {
 def plain_levels(runs: int) -> Iterator[Sequence[str]]:
     """Yield the level of each method that learns from the target at most."""
     for name, method in m2st.METHODS.items():
-        if method.needs_meta:
+        if method.uses_related_tasks:
             continue
-        sizes = ((30, 30), (20, 40), (6, 15)) if method.exact else ((200, 200), (200, 300))
+        sizes = ((30, 30), (20, 40), (6, 15)) if method.by_permutation else ((200, 200), (200, 300))
         for null, draw in NULLS.items():
             for n, m in sizes:
                 found = null_rejections(method, draw, n, m, runs)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import m2st_core as m2st
 from benchmarks.common import bound_methods
 from benchmarks.levels import COUNTS, HDGM_NULL, HEAVY_TAILS, SKEWED, Draw, cells, null_rejections
-from m2st_core.data.related import related_tasks
+from m2st_core.data.related import draw_related_tasks
 from m2st_core.types import TwoSample
 
 LEARNERS = 10
@@ -20,13 +20,13 @@ History = Callable[[int], dict[str, TwoSample]]
 
 def related(seed: int) -> dict[str, TwoSample]:
     """HDGM with C=0.3."""
-    return m2st.hdgm_meta_tasks(0.3, TASKS, ROWS, seed=seed)
+    return m2st.hdgm_related_tasks(0.3, TASKS, ROWS, seed=seed)
 
 
 def unrelated(seed: int) -> dict[str, TwoSample]:
     """Variance shifts, which change nothing of what HDGM changes."""
     task = m2st.make_task("variance_shift", scale=2.0)
-    return dict(related_tasks(task, closeness=0.1, n_tasks=TASKS, rows=ROWS, seed=seed))
+    return dict(draw_related_tasks(task, closeness=0.1, n_tasks=TASKS, rows=ROWS, seed=seed))
 
 
 def exchanged(seed: int) -> dict[str, TwoSample]:
@@ -57,7 +57,7 @@ HISTORIES: dict[str, tuple[str, History]] = {
 
 def meta_levels(runs: int) -> Iterator[Sequence[str]]:
     """Yield the level of each method with each kind of history, at small and unequal sizes."""
-    names = [name for name, method in m2st.METHODS.items() if method.needs_meta]
+    names = [name for name, method in m2st.METHODS.items() if method.uses_related_tasks]
     each = max(1, runs // LEARNERS)
     for kind, (_, history) in HISTORIES.items():
         ready = [bound_methods(names, history(seed), "recommended", seed) for seed in range(LEARNERS)]

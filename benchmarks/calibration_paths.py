@@ -21,7 +21,7 @@ from benchmarks.levels import ALPHA, N_PERMUTATIONS, cells, hdgm, null_rejection
 from benchmarks.uploads import SIZES as UPLOAD_SIZES
 from benchmarks.uploads import WAYS, count
 from m2st_core.__main__ import main
-from m2st_core.analysis.history_check import unlikeness
+from m2st_core.analysis.related_check import unlikeness
 from m2st_core.permutation.blocks import as_blocks
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
@@ -67,7 +67,7 @@ def recommendations(runs: int) -> Iterator[Sequence[str]]:
         rejected, chosen = 0, set()
         for seed in range(HISTORIES_CHECKED):
             tasks, streams = history(seed), Streams(seed).child(f"recommendation, {kind}")
-            check = m2st.history_check(tasks, (n, m), repeats=4, seed=seed, device="cpu")
+            check = m2st.check_related_tasks(tasks, (n, m), repeats=4, seed=seed, device="cpu")
             unlike = unlikeness(tasks, (n, m), streams)
             learner = m2st.meta_train("Meta-FUSE", tasks, seed=seed, device="cpu")
             for index in range(each):

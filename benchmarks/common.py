@@ -49,7 +49,7 @@ def bound_methods(names: Iterable[str], meta: Any, preset: str, seed: int) -> di
     ready = {}
     for name in names:
         method = m2st.METHODS[name]
-        if method.needs_meta:
+        if method.uses_related_tasks:
             if method.learn not in learners:
                 learners[method.learn] = m2st.meta_train(name, meta, preset=preset, seed=seed, device="cpu")
             method = replace(learners[method.learn], method=name).bound(CPU)

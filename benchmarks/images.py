@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common import seconds_in_turn
-from m2st_core.data.related import MetaSample, stack_repeats
+from m2st_core.data.related import RelatedTasks, stack_repeats
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.images import CNN
@@ -70,7 +70,7 @@ def feature_step(cnn: CNN, images: Tensor, training: ImageTraining) -> Callable[
     return step
 
 
-def outer_step(cnn: CNN, meta: MetaSample) -> Callable[[], None]:
+def outer_step(cnn: CNN, meta: RelatedTasks) -> Callable[[], None]:
     """One outer step of Meta-KL with one inner step, first order."""
     one = torch.ones(1)
     kernel = DeepKernel(copy.deepcopy(cnn), 0.1 * one, 500 * one, 0.1 * one).float()

@@ -89,7 +89,7 @@ ROWS = (  # method, preset, the largest number of U that meta-training may take
 
 def one_repeat(name: str, preset: str, tests: int) -> dict[str, float]:
     """Seconds of each part of a repeat: one training set, 7 sizes × ``tests`` test sets, 200 permutations."""
-    meta = m2st.hdgm_meta_tasks(seed=1)
+    meta = m2st.hdgm_related_tasks(seed=1)
     task = m2st.make_task("hdgm")
     began = time.perf_counter()
     learner = m2st.meta_train(name, meta, preset=preset, seed=1, device="cpu")

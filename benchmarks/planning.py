@@ -85,8 +85,8 @@ def study(setting: Setting, pilots: int, tests: int, permutations: int, seed: in
     streams = Streams(seed).child(f"planning, {setting.method}, {setting.task}, {setting.settings}")
     learners: dict[str, m2st.MetaLearner] = {}
     method = m2st.METHODS[setting.method]
-    if method.needs_meta:
-        tasks = m2st.hdgm_meta_tasks(n_tasks=20, rows=100, seed=seed)
+    if method.uses_related_tasks:
+        tasks = m2st.hdgm_related_tasks(n_tasks=20, rows=100, seed=seed)
         learners[setting.method] = m2st.meta_train(setting.method, tasks, seed=seed, device="cpu")
         method = learners[setting.method].bound(CPU)
     true = power_curve(setting, method, tests, permutations, streams.child("curve"))

@@ -21,10 +21,10 @@ import torch
 import m2st_core as m2st
 from benchmarks.common import batch, bound_methods
 from benchmarks.transfer import digit_pairs
-from m2st_core.analysis.history_check import unlikeness
+from m2st_core.analysis.related_check import unlikeness
 from m2st_core.data import make_task
 from m2st_core.data.images.sets import load_digits_by_class
-from m2st_core.data.related import related_tasks
+from m2st_core.data.related import draw_related_tasks
 from m2st_core.rng import Streams
 from m2st_core.testing.methods import Method
 from m2st_core.testing.run import run_tests
@@ -54,8 +54,8 @@ def registered(name: str, other: str, closeness: float, **settings: float) -> So
     return Source(
         lambda n, m, seed: task.sample(n, m, seed=seed),
         columns,
-        lambda seed: related_tasks(task, closeness=closeness, n_tasks=20, rows=100, seed=seed),
-        lambda seed: related_tasks(foreign, closeness=0.1, n_tasks=20, rows=100, seed=seed),
+        lambda seed: draw_related_tasks(task, closeness=closeness, n_tasks=20, rows=100, seed=seed),
+        lambda seed: draw_related_tasks(foreign, closeness=0.1, n_tasks=20, rows=100, seed=seed),
     )
 
 
@@ -116,7 +116,7 @@ def advice(tasks: dict[str, TwoSample] | None, sample: TwoSample, columns: int, 
     rows = sample.pooled.numpy()
     if tasks is None:
         return [m2st.recommend(n, m, columns, pooled=pooled).method for pooled in rows]
-    check = m2st.history_check(tasks, (n, m), seed=streams.seed, device="cpu")
+    check = m2st.check_related_tasks(tasks, (n, m), seed=streams.seed, device="cpu")
     unlike = unlikeness(tasks, (n, m), streams)
     return [
         m2st.recommend(
@@ -147,7 +147,7 @@ def one_repeat(options: argparse.Namespace, source: str, repeat: int) -> list[di
         for history, tasks in histories.items():
             found = dict(plain)
             for name, method in methods[history].items():
-                if method.needs_meta:
+                if method.uses_related_tasks:
                     found[name] = rejections(sample, method, options.permutations, here)
             advised = advice(tasks, sample, spec.columns, here)
             common = {"source": source, "rows": f"{n} + {m}", "history": history}

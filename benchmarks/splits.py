@@ -44,7 +44,7 @@ def shift_tasks(seed: int) -> Mapping[str, TwoSample]:
 
 
 SETTINGS: dict[str, tuple[Draw, Callable[[int], Mapping[str, TwoSample]]]] = {
-    "HDGM, 80 rows": (hdgm_pair, lambda seed: m2st.hdgm_meta_tasks(n_tasks=20, seed=seed)),
+    "HDGM, 80 rows": (hdgm_pair, lambda seed: m2st.hdgm_related_tasks(n_tasks=20, seed=seed)),
     "mean shift, 60 rows": (shifted_pair, shift_tasks),
 }
 

@@ -81,7 +81,7 @@ def blob_tasks(seed: int) -> dict[str, TwoSample]:
 
 def swapped_tasks(seed: int, n_tasks: int = 100) -> dict[str, TwoSample]:
     """The paper's meta-tasks, every other one with P and Q exchanged."""
-    tasks = m2st.hdgm_meta_tasks(n_tasks=n_tasks, seed=seed)
+    tasks = m2st.hdgm_related_tasks(n_tasks=n_tasks, seed=seed)
     return {name: pair.swapped() if index % 2 else pair for index, (name, pair) in enumerate(tasks.items())}
 
 
@@ -95,7 +95,7 @@ SETTINGS = {
     "digits, unrelated": Setting(digit_pairs, digit_mix((0.25,) * 4, (0.15, 0.35, 0.15, 0.35)), 50, 100),
     "blobs, related": Setting(blob_tasks, task_target("blobs", correlation=0.8), 100, 100),
     "HDGM → mean shift": Setting(
-        lambda seed: m2st.hdgm_meta_tasks(seed=seed), task_target("mean_shift", shift=0.5), 50, 50
+        lambda seed: m2st.hdgm_related_tasks(seed=seed), task_target("mean_shift", shift=0.5), 50, 50
     ),
     "HDGM, swapped": Setting(swapped_tasks, task_target("hdgm"), 100, 100),
 }
@@ -103,7 +103,7 @@ FEW_TASKS = {
     f"N=20, {order}, m_te={rows // 2}": Setting(meta, task_target("hdgm"), 100, rows)
     for rows in (200, 400)
     for order, meta in (
-        ("one order", lambda seed: m2st.hdgm_meta_tasks(n_tasks=20, seed=seed)),
+        ("one order", lambda seed: m2st.hdgm_related_tasks(n_tasks=20, seed=seed)),
         ("swapped", partial(swapped_tasks, n_tasks=20)),
     )
 }

@@ -4,7 +4,7 @@ from m2st_core.types import VERSION  # isort: skip
 from m2st_core.types import Cancelled, TestResult, TwoSample  # isort: skip
 from m2st_core.presets import PRESETS  # isort: skip
 from m2st_core.data import TASKS, make_task  # isort: skip
-from m2st_core.data.related import hdgm_meta_tasks  # isort: skip
+from m2st_core.data.related import hdgm_related_tasks  # isort: skip
 from m2st_core.data.separate import Separated, separate  # isort: skip
 from m2st_core.data.tables.examples import EXAMPLES  # isort: skip
 from m2st_core.data.tables.encoding import Cleaning, Encoding  # isort: skip
@@ -23,7 +23,7 @@ from m2st_core.analysis.analysis import Analysis, Verdict, analyse, holm  # isor
 from m2st_core.analysis.effect import Answer, answer  # isort: skip
 from m2st_core.analysis.explanation import Explanation, explain  # isort: skip
 from m2st_core.testing.two_sample import examine  # isort: skip
-from m2st_core.analysis.history_check import HistoryCheck, history_check  # isort: skip
+from m2st_core.analysis.related_check import RelatedCheck, check_related_tasks  # isort: skip
 from m2st_core.analysis.gamma import TargetGamma, target_gamma  # isort: skip
 from m2st_core.analysis.recommend import Recommendation, recommend  # isort: skip
 from m2st_core.analysis.own_data import Outcome, Plan, carry_out  # isort: skip
@@ -44,7 +44,7 @@ __all__ = [
     "Cleaning",
     "Encoding",
     "Explanation",
-    "HistoryCheck",
+    "RelatedCheck",
     "MetaLearner",
     "Outcome",
     "Plan",
@@ -60,8 +60,8 @@ __all__ = [
     "carry_out",
     "examine",
     "explain",
-    "hdgm_meta_tasks",
-    "history_check",
+    "hdgm_related_tasks",
+    "check_related_tasks",
     "holm",
     "html_report",
     "load_learner",

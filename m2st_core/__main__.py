@@ -40,9 +40,13 @@ def build_parser() -> argparse.ArgumentParser:
     test = commands.add_parser("test", help="test whether the rows of two tables come from the same distribution")
     test.add_argument("files", metavar="P.csv Q.csv", nargs="*", help="the two samples, or one file and --group-column")
     test.add_argument("--example", default="", help=f"instead of files, one of {', '.join(EXAMPLES)}")
-    test.add_argument("--meta", nargs="+", metavar="META.csv", help="related tasks, for methods that learn from them")
-    test.add_argument("--task-column", default="task", help="the column of META.csv that names the task")
-    test.add_argument("--meta-group-column", help="the group column of META.csv (default: as in the target, or group)")
+    test.add_argument(
+        "--related", nargs="+", metavar="RELATED.csv", help="related tasks, for methods that learn from them"
+    )
+    test.add_argument("--task-column", default="task", help="the column of RELATED.csv that names the task")
+    test.add_argument(
+        "--related-group-column", help="the group column of RELATED.csv (default: as in the target, or group)"
+    )
     help_ = f"{RECOMMENDED}, or one of: {names_by_origin()}; default MMD-D"
     test.add_argument("--method", default="MMD-D", help=help_)
     test.add_argument("--alpha", type=float, default=0.05, help="level of the test (default 0.05)")
@@ -66,8 +70,8 @@ def build_parser() -> argparse.ArgumentParser:
 
     train = commands.add_parser("meta-train", help="learn from related tasks, to test targets with --learner")
     help_meta = "columns task, group (two values per task) and the features; or one file per task, or a ZIP of them"
-    train.add_argument("meta", metavar="META.csv", nargs="+", help=help_meta)
-    help_ = f"one of: {names_by_origin(with_meta_tasks=True)}; default Meta-FUSE"
+    train.add_argument("related", metavar="RELATED.csv", nargs="+", help=help_meta)
+    help_ = f"one of: {names_by_origin(with_related_tasks=True)}; default Meta-FUSE"
     train.add_argument("--method", default="Meta-FUSE", help=help_)
     train.add_argument("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
     train.add_argument("--out", required=True, help="folder for the learner")

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.analysis.own_data import Plan, advise, carry_out, check_history
+from m2st_core.analysis.own_data import Plan, advise, carry_out, check_uploaded_tasks
 from m2st_core.analysis.report import html_report
 from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.examples import EXAMPLES
@@ -114,7 +114,7 @@ def tests() -> Iterator[tuple[str, Any]]:
                 where = f"{name}, {preset}, {kind}"
                 x, y = target(name, kind)
                 options: dict[str, Any] = {"n_permutations": 39, "device": "cpu"}
-                if not method.needs_meta:
+                if not method.uses_related_tasks:
                     yield where, numbers_of(m2st.two_sample_test(x, y, name, preset=preset, **options))
                     continue
                 key = method.learn, preset, kind
@@ -124,7 +124,7 @@ def tests() -> Iterator[tuple[str, Any]]:
                 learner = replace(learners[key], method=name)
                 yield where, numbers_of(learner.test(x, y, **options))
                 if kind == "rows" and preset == "recommended":
-                    whole = m2st.two_sample_test(x, y, name, meta_tasks=related(kind), **options)
+                    whole = m2st.two_sample_test(x, y, name, related_tasks=related(kind), **options)
                     yield f"{where}, in one call", numbers_of(whole)
 
 
@@ -132,14 +132,14 @@ def variations() -> Iterator[tuple[str, Any]]:
     """Blocks, splits and few rows, in the recommended preset."""
     for name, method in m2st.METHODS.items():
         x, y = target(name, "rows", rows=10)
-        more: dict[str, Any] = {"meta_tasks": related("rows")} if method.needs_meta else {}
+        more: dict[str, Any] = {"related_tasks": related("rows")} if method.uses_related_tasks else {}
         more |= {"n_permutations": 59, "device": "cpu", "seed": 3}
-        if method.needs_split and method.exact:
+        if method.needs_split and method.by_permutation:
             yield f"{name}, splits", numbers_of(m2st.two_sample_test(x, y, name, splits=3, **more))
-        if method.exact:
+        if method.by_permutation:
             blocks = np.arange(len(x)) % 2, np.arange(len(y)) % 2
             yield f"{name}, blocks", numbers_of(m2st.two_sample_test(x, y, name, blocks=blocks, **more))
-        if method.exact and not method.needs_split:
+        if method.by_permutation and not method.needs_split:
             few = m2st.two_sample_test(x[:4], y[:4], name, **more)
             yield f"{name}, few rows", numbers_of(few)
 
@@ -186,7 +186,7 @@ def files() -> Iterator[tuple[str, Any]]:
             [len(re.findall(rf"<{tag}[ >]", report)) for tag in ("h1", "h2", "table", "tr", "svg", "p", "li")],
         )
     data = prepare(EXAMPLES["diabetes"].load())
-    checked = check_history(data, device="cpu", repeats=4, most_left_out=3)
+    checked = check_uploaded_tasks(data, device="cpu", repeats=4, most_left_out=3)
     assert checked is not None
     advice = advise(data, history=checked)
     yield "related tasks checked", [digest(checked.table.select_dtypes("number").to_numpy()), checked.unlike]

@@ -104,7 +104,7 @@ def test_meta_train_then_test(files, tmp_path, capsys):
     for task in ("north", "south"):
         for group, shift in (("old", 0), ("new", 1)):
             lines += [f"{task},{a},{group},{b}" for a, b in generator.standard_normal((15, 2)) + shift]
-    meta = tmp_path / "META.csv"
+    meta = tmp_path / "RELATED.csv"
     meta.write_text("\n".join(lines))
     out = str(tmp_path / "learner")
     assert main(["meta-train", str(meta), "--method", "Meta-WiTS", "--out", out]) == 0
@@ -169,7 +169,7 @@ def test_one_file_with_a_group_column(table, capsys):
 
 def test_related_tasks_from_files_at_once_or_before(table, history, tmp_path, capsys):
     base = ["test", table, "--group-column", "arm", "--missing", "drop rows", "--json"]
-    assert main([*base, "--meta", *history, "--method", "Meta-WiTS"]) == 0
+    assert main([*base, "--related", *history, "--method", "Meta-WiTS"]) == 0
     at_once = json.loads(capsys.readouterr().out)
     assert at_once["rejected"] and at_once["n_test"] == [15, 15]
     out = str(tmp_path / "learner")
@@ -188,7 +188,7 @@ def test_related_tasks_from_files_at_once_or_before(table, history, tmp_path, ca
         ([], "two files, or one with --group-column"),
         (["--group-column", "farm"], "there is no column called 'farm'"),
         (["--group-column", "colour", "--missing", "guess"], "missing must be one of"),
-        (["--group-column", "arm", "--meta", "nowhere.csv"], "nowhere.csv: there is no such file"),
+        (["--group-column", "arm", "--related", "nowhere.csv"], "nowhere.csv: there is no such file"),
     ],
 )
 def test_bad_tables_give_one_line_and_code_2(table, capsys, arguments, message):
@@ -293,9 +293,9 @@ def grouped(path, count=40, tasks=()):
 
 
 def test_a_report_is_written_with_related_tasks_secondary_tests_and_blocks(tmp_path, capsys):
-    data, meta = grouped(tmp_path / "DATA.csv"), grouped(tmp_path / "META.csv", tasks=("n", "s", "w"))
+    data, meta = grouped(tmp_path / "DATA.csv"), grouped(tmp_path / "RELATED.csv", tasks=("n", "s", "w"))
     report = tmp_path / "report.html"
-    command = ["test", "--group-column", "g", data, "--meta", meta, "--method", "Meta-WiTS", "--report", str(report)]
+    command = ["test", "--group-column", "g", data, "--related", meta, "--method", "Meta-WiTS", "--report", str(report)]
     assert main([*command, "--secondary", "MMD-M", "--block-column", "site", "--seed", "5"]) == 0
     out = capsys.readouterr().out
     assert "Meta-WiTS (ours) gives p" in out and "by MMD-M (secondary): Holm-corrected" in out
@@ -386,11 +386,11 @@ def test_a_shared_control_group_neither_teaches_nor_passes_a_saved_learner(contr
         rows = np.loadtxt(path, delimiter=",", skiprows=1)
         np.savetxt(path, change(rows), delimiter=",", header="a,b", comments="", fmt="%.12g")
     history = [str(path) for path in sorted(control_group.glob("t*.csv"))]
-    assert main(["test", *paths, "--meta", *history, "--method", "Meta-Witness", "--json"]) == 0
+    assert main(["test", *paths, "--related", *history, "--method", "Meta-Witness", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["p_value"] > 0.05
     assert any(note.startswith("30 rows of x and y are also in the related tasks") for note in found["notes"])
-    assert main(["test", *paths, "--meta", *history, "--method", "recommended", "--json"]) == 0
+    assert main(["test", *paths, "--related", *history, "--method", "recommended", "--json"]) == 0
     assert "recommended: Meta-FUSE" in capsys.readouterr().err
     out = str(control_group / "learner")
     assert main(["meta-train", *history, "--method", "Meta-Witness", "--out", out]) == 0

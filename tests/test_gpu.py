@@ -82,7 +82,7 @@ def pair(kind: str, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return draw(kind, rows, 0.0, seed), draw(kind, rows + 1, 1.0, seed + 1)
 
 
-def meta_tasks(kind: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def related_tasks(kind: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return {f"task {index}": pair(kind, 14 + index % 2, 100 + 2 * index) for index in range(5 if kind == "rows" else 3)}
 
 
@@ -107,7 +107,7 @@ def trained(method: str, preset: str, kind: str, device: str):
 
 @cache
 def _trained(method: str, preset: str, kind: str, device: str):
-    return on(device, lambda: m2st.meta_train(method, meta_tasks(kind), preset=preset, device=device))
+    return on(device, lambda: m2st.meta_train(method, related_tasks(kind), preset=preset, device=device))
 
 
 @cache
@@ -115,7 +115,7 @@ def examined(method: str, preset: str, kind: str, device: str) -> Examined:
     spec = m2st.METHODS[method]
     x, y = target(method, kind)
     settings = {"n_permutations": 19, "device": device}
-    if spec.needs_meta:
+    if spec.uses_related_tasks:
         learner = trained(method, preset, kind, device)
         return on(device, lambda: learner.examine(x, y, **settings))
     return on(device, lambda: examine(x, y, method, preset=preset, **settings))
@@ -154,7 +154,11 @@ def test_many_tests_at_once_are_those_of_the_cpu(method):
 
     def run(device):
         spec = m2st.METHODS[method]
-        spec = trained(method, "recommended", "rows", device).bound(torch.device(device)) if spec.needs_meta else spec
+        spec = (
+            trained(method, "recommended", "rows", device).bound(torch.device(device))
+            if spec.uses_related_tasks
+            else spec
+        )
         settings = {"n_permutations": 19, "preset": PRESETS["recommended"], "device": device}
         return run_tests(TwoSample(x, y), spec, seeds=range(3), **settings)
 
@@ -181,12 +185,14 @@ def test_splits_blocks_and_few_rows(method, rows, settings):
 
 def test_rows_may_be_on_the_gpu_already():
     x, y = pair("rows", 16, 7)
-    expected = m2st.two_sample_test(x, y, "Meta-FUSE", meta_tasks=meta_tasks("rows"), n_permutations=19, device="cpu")
+    expected = m2st.two_sample_test(
+        x, y, "Meta-FUSE", related_tasks=related_tasks("rows"), n_permutations=19, device="cpu"
+    )
     with fake_gpu():
         moved = [
-            [torch.from_numpy(part).to("cuda") for part in rows] for rows in ((x, y), *meta_tasks("rows").values())
+            [torch.from_numpy(part).to("cuda") for part in rows] for rows in ((x, y), *related_tasks("rows").values())
         ]
-        found = m2st.two_sample_test(*moved[0], "Meta-FUSE", meta_tasks=moved[1:], n_permutations=19)
+        found = m2st.two_sample_test(*moved[0], "Meta-FUSE", related_tasks=moved[1:], n_permutations=19)
     assert found.device == "cuda" and found.p_value == expected.p_value
 
 
@@ -208,7 +214,7 @@ def test_a_learner_of_the_gpu_is_kept_and_used_anywhere(method, preset, kind, tm
 @pytest.mark.parametrize("kind", KINDS)
 def test_gamma_is_that_of_the_cpu(kind):
     def measured(device):
-        return m2st.relatedness(pair(kind, 16, 7), meta_tasks(kind), restarts=1, max_tasks=2, steps=2, device=device)
+        return m2st.relatedness(pair(kind, 16, 7), related_tasks(kind), restarts=1, max_tasks=2, steps=2, device=device)
 
     expected, found = (on(device, partial(measured, device)) for device in ("cpu", "cuda"))
     for part in ("on_training_rows", "on_test_rows", "same_task"):
@@ -220,7 +226,7 @@ def test_the_history_is_checked_as_on_the_cpu():
 
     def checked(device):
         settings = {"pooled": np.concatenate([x, y]), "most_left_out": 1, "repeats": 2, "device": device}
-        return m2st.history_check(meta_tasks("rows"), (10, 10), **settings)
+        return m2st.check_related_tasks(related_tasks("rows"), (10, 10), **settings)
 
     expected, found = (on(device, partial(checked, device)) for device in ("cpu", "cuda"))
     pd.testing.assert_frame_equal(found.table, expected.table)
@@ -264,7 +270,7 @@ def copies(monkeypatch, preset: str, names: Sequence[str], count: int, work: Cal
 @pytest.mark.parametrize(("preset", "kind"), [*((name, "rows") for name in PRESETS), ("paper", "images")])
 def test_no_inner_step_moves_anything(preset, kind, monkeypatch):
     method = next(name for name, _ in LEARNED if "meta_kl" in m2st.METHODS[name].learn.__name__)
-    work = partial(m2st.meta_train, method, meta_tasks(kind), preset=preset)
+    work = partial(m2st.meta_train, method, related_tasks(kind), preset=preset)
     few, more = (copies(monkeypatch, preset, ["inner_steps"], count, work) for count in (1, 2))
     assert few == more > 0
 

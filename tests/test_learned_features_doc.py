@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from m2st_core.data.related import as_meta_sample
+from m2st_core.data.related import as_related_tasks
 from m2st_core.kernels.features import Units
 from m2st_core.learners.feature_mkl import fit_feature_mixture, learn_feature_mixture
 from m2st_core.learners.features import fit_features
@@ -133,7 +133,7 @@ def prior(folds, c, shared):
 
 def halves(samples):
     """Both halves of the rows of each sample, as the code deals them out."""
-    meta = as_meta_sample(samples)
+    meta = as_related_tasks(samples)
     found = []
     for part in meta.hold_out(0.5, [Streams(SEED).torch("held-out rows")]):
         taken = []
@@ -183,7 +183,7 @@ def test_whitening_directions_and_prior(tasks, one_order):
     samples = in_features(pairs, frequencies(pairs, 4.0))
     shared, s, evidence, projection, centre = best_directions(samples)
     assert shared == one_order
-    meta = as_meta_sample(samples)
+    meta = as_related_tasks(samples)
     found = align(lambda rows: rows, meta, FEW, [Streams(SEED)])
     assert found["shared"].item() == shared
     assert found["evidence"].item() == pytest.approx(evidence, abs=1e-8)
@@ -203,7 +203,7 @@ def test_raw_features_and_the_width_that_tasks_left_out_choose(strength):
         if best is None or offer[2] > best[1][2] + margin:
             best = width, offer
     width, (shared, s, evidence, projection, centre) = best
-    features, choices = fit_features(as_meta_sample(pairs), FEW, [Streams(SEED)])
+    features, choices = fit_features(as_related_tasks(pairs), FEW, [Streams(SEED)])
     assert choices["width of the features, times the median"] == width
     assert choices["a direction shared by all tasks leads"] == shared
     assert choices["evidence for the directions, in nats"] == pytest.approx(evidence, abs=1e-4)
@@ -333,7 +333,7 @@ def best_weights(eta, sigma):
 def test_heads_weights_and_odds_of_feature_mkl(learned, shift, mixed, monkeypatch):
     pairs = [(quarters(6 + i, 2, seed=10 + i), quarters(7, 2, seed=20 + i, shift=0.4 * i)) for i in range(3)]
     monkeypatch.setattr("m2st_core.learners.feature_mkl.fit_features", lambda *_: (exact_features(), {}))
-    known = learn_feature_mixture(as_meta_sample(pairs), RECOMMENDED, [Streams(SEED)])
+    known = learn_feature_mixture(as_related_tasks(pairs), RECOMMENDED, [Streams(SEED)])
     known.choices |= {"λ of β": 1.0, "β is learned": learned}
     kernels = [partial(aggregate, rows=int(np.mean([len(x) + len(y) for x, y in pairs])))]
     for name in known.base_names[1:]:

@@ -153,7 +153,7 @@ def analyse(
     known = learners or {}
     for name in names:
         METHODS.find(name)
-        if METHODS[name].needs_meta and name not in known:
+        if METHODS[name].uses_related_tasks and name not in known:
             raise ValueError(f"{name} learns from related tasks, and no learner is given for it. Train one first.")
     check_plan_splits(names, splits)
     own = {key: value for key, value in settings.items() if key != "preset"}

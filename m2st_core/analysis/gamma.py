@@ -91,7 +91,7 @@ class TargetGamma:
 def target_gamma(
     x: Any,
     y: Any,
-    meta_tasks: Any,
+    related_tasks: Any,
     method: str,
     *,
     train_fraction: float = 0.5,
@@ -110,7 +110,13 @@ def target_gamma(
     if min(n, m) < FEWEST_ROWS:
         raise ValueError(f"γ̂ needs at least {FEWEST_ROWS} rows of each sample to look at, and there are {n} and {m}.")
     found = relatedness(
-        (sample.x, sample.y), meta_tasks, restarts=RESTARTS, max_tasks=TASKS, steps=STEPS, seed=seed, progress=progress
+        (sample.x, sample.y),
+        related_tasks,
+        restarts=RESTARTS,
+        max_tasks=TASKS,
+        steps=STEPS,
+        seed=seed,
+        progress=progress,
     )
     words = (
         f"It was found on the {n} and {m} rows that {method} learns from and does not test, so it may guide the choice."

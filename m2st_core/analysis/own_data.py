@@ -11,10 +11,10 @@ import torch
 
 from m2st_core.analysis.analysis import Analysis, Family, adjusted_p_values, analyse, check_plan_splits
 from m2st_core.analysis.explanation import Explanation, explain
-from m2st_core.analysis.history_check import HistoryCheck, history_check
 from m2st_core.analysis.recommend import Recommendation, recommend
+from m2st_core.analysis.related_check import RelatedCheck, check_related_tasks
 from m2st_core.data.arrays import as_two_sample
-from m2st_core.data.related import MetaSample
+from m2st_core.data.related import RelatedTasks
 from m2st_core.data.separate import Separated, separate
 from m2st_core.data.tables.clean import CleanData
 from m2st_core.learners.ascent import part_of
@@ -70,7 +70,7 @@ class Outcome:
         return self.data.x_rows[self.explanation.typical_x[0]], self.data.y_rows[self.explanation.typical_y[0]]
 
 
-def advise(data: CleanData, *, n_tasks: int | None = None, history: HistoryCheck | None = None) -> Recommendation:
+def advise(data: CleanData, *, n_tasks: int | None = None, history: RelatedCheck | None = None) -> Recommendation:
     """The recommendation for an upload, with its related tasks or those of a learner trained earlier."""
     return recommend(
         len(data.x),
@@ -93,8 +93,8 @@ def keep_apart(data: CleanData) -> tuple[CleanData, Separated]:
     return data.recoded(encoding), replace(apart, tasks=apart.tasks.with_rows(rows))
 
 
-def check_history(data: CleanData, **settings: Any) -> HistoryCheck | None:
-    """The leave-one-task-out check of an upload's related tasks, without the target's rows; see ``history_check``.
+def check_uploaded_tasks(data: CleanData, **settings: Any) -> RelatedCheck | None:
+    """The leave-one-task-out check of an upload's related tasks, without the target's rows; see ``check_related_tasks``.
 
     It is None where fewer than two tasks are left, as with one control group for the target and all tasks.
     """
@@ -103,7 +103,7 @@ def check_history(data: CleanData, **settings: Any) -> HistoryCheck | None:
     data, apart = keep_apart(data)
     if len(apart.tasks.names) < 2:
         return None
-    return history_check(apart.tasks, (len(data.x), len(data.y)), pooled=_pooled(data), **settings)
+    return check_related_tasks(apart.tasks, (len(data.x), len(data.y)), pooled=_pooled(data), **settings)
 
 
 def _pooled(data: CleanData) -> np.ndarray:
@@ -116,8 +116,8 @@ def usable_methods(n_tasks: int, blocks: bool = False, learner: MetaLearner | No
     return [
         name
         for name, method in METHODS.items()
-        if (method.exact or not blocks)
-        and (not method.needs_meta or n_tasks or (known is not None and method.learn is known))
+        if (method.by_permutation or not blocks)
+        and (not method.uses_related_tasks or n_tasks or (known is not None and method.learn is known))
     ]
 
 
@@ -140,7 +140,7 @@ def carry_out(
     if not len(data.x):
         raise ValueError("There is nothing to test: the upload has related tasks only. Bring P and Q.")
     check_plan(data, plan)
-    needed = [METHODS.find(name).learn for name in plan.methods if METHODS.find(name).needs_meta]
+    needed = [METHODS.find(name).learn for name in plan.methods if METHODS.find(name).uses_related_tasks]
     if learner is not None and METHODS[learner.method].learn in needed:
         learner.refuse_shared(data.sample, data.encoding.units)
     apart = None
@@ -218,10 +218,10 @@ def blocks_of(data: CleanData) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _learners(
-    tasks: MetaSample | None, plan: Plan, given: MetaLearner | None, device: str, progress: Progress | None
+    tasks: RelatedTasks | None, plan: Plan, given: MetaLearner | None, device: str, progress: Progress | None
 ) -> dict[str, MetaLearner]:
     """A learner for each method that needs one; methods that learn alike share the training."""
-    needed = [name for name in plan.methods if METHODS.find(name).needs_meta]
+    needed = [name for name in plan.methods if METHODS.find(name).uses_related_tasks]
     by_learning = {METHODS[given.method].learn: given} if given is not None else {}
     new = list(dict.fromkeys(METHODS[name].learn for name in needed if METHODS[name].learn not in by_learning))
     if new and tasks is None:

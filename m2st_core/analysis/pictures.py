@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from m2st_core.analysis.history_check import HistoryCheck
 from m2st_core.analysis.own_data import Outcome
+from m2st_core.analysis.related_check import RelatedCheck
 from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.encoding import Numeric
 from m2st_core.figures.explain import SHOWN_COLUMNS, history_figure, importance_figure, witness_figure
@@ -116,7 +116,7 @@ def importance_picture(outcome: Outcome) -> Picture | None:
     return Picture("importance", "Which columns carry the difference", figure, caption, "Bars of column importance.")
 
 
-def history_picture(check: HistoryCheck) -> Picture:
+def history_picture(check: RelatedCheck) -> Picture:
     """Power on left-out tasks, with and without what the others taught."""
     caption = (
         "Each related task was left out in turn and tested at about your sizes with what the others taught. Lines are "

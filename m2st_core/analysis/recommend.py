@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial.distance import pdist
 from scipy.stats import chi2
 
-from m2st_core.analysis.history_check import HistoryCheck
+from m2st_core.analysis.related_check import RelatedCheck
 from m2st_core.data.arrays import as_rows
 
 MANY_ROWS = 20_000  # both samples together
@@ -34,7 +34,7 @@ def recommend(
     *,
     n_tasks: int = 0,
     blocks: bool = False,
-    history: HistoryCheck | None = None,
+    history: RelatedCheck | None = None,
     pooled: Any = None,
 ) -> Recommendation:
     """The method for samples of n and m rows with d columns, with this many related tasks.
@@ -115,7 +115,7 @@ def one_cloud(rows: np.ndarray) -> bool:
     return bool(low > 0 and max(abs(np.log(low / middle)), abs(np.log(high / middle))) < ONE_CLOUD)
 
 
-def _why_aside(history: HistoryCheck | None) -> str:
+def _why_aside(history: RelatedCheck | None) -> str:
     """Why related tasks are better not used; empty if they are."""
     if history is not None and history.verdict == "harms":
         return "The related tasks are left aside: left out, they were found less often with the others' help."

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from m2st_core.analysis.history_check import HistoryCheck
 from m2st_core.analysis.own_data import Outcome
 from m2st_core.analysis.pictures import Picture, history_picture, pictures
+from m2st_core.analysis.related_check import RelatedCheck
 from m2st_core.analysis.words import assumptions, methods_sentence, references, versions
 from m2st_core.testing.methods import METHODS, ORIGINS
 
@@ -31,7 +31,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f5; paddi
 def html_report(
     outcome: Outcome,
     *,
-    history: HistoryCheck | None = None,
+    history: RelatedCheck | None = None,
     tested: Sequence[dict[str, Any]] = (),
     python: str = "",
     command: str = "",

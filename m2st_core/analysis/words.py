@@ -82,7 +82,7 @@ def assumptions(outcome: Outcome) -> tuple[str, ...]:
             f"Within each block of {record['block']!r} rows are exchangeable; blocks may differ from each other as "
             "much as they like, because labels are permuted within them only."
         )
-    if METHODS[outcome.plan.primary].needs_meta:
+    if METHODS[outcome.plan.primary].uses_related_tasks:
         said.append(HISTORY)
     if not outcome.analysis.primary.exact:
         said.append("This p-value is not exact: it relies on large samples, or leaves the observed labelling out.")
@@ -94,14 +94,14 @@ def methods_sentence(outcome: Outcome) -> str:
     result, data = outcome.analysis.primary, outcome.data
     method = METHODS[result.method]
     learned = ""
-    if method.needs_meta:
+    if method.uses_related_tasks:
         learner = outcome.learners[result.method]
         count = len(learner.task_names)
         learned = f" whose {LEARNED[method.origin]} were learned from {count} related comparisons"
         if learner.knowledge.kernel is not None and PRESETS[result.preset].meta_network.pretraining is not None:
             learned += ", starting from a classifier of them (a setting of m2st)"
     if any(result.n_train):
-        verb = "adapted" if method.needs_meta else "learned"
+        verb = "adapted" if method.uses_related_tasks else "learned"
         learned += f", {verb} on {result.n_train[0]} and {result.n_train[1]} other rows"
     blocks = " within blocks" if data.x_blocks is not None else ""
     if not result.by_permutation:
@@ -179,9 +179,9 @@ def as_command(origin: Origin, cleaning: Cleaning, plan: Plan, report: str = "re
     words: list[str] = ["python", "-m", "m2st_core", "test", *origin.target]
     words += ["--example", origin.example] if origin.example else []
     words += ["--group-column", origin.group] if origin.group and not origin.example else []
-    words += ["--meta", *origin.related] if origin.related else []
+    words += ["--related", *origin.related] if origin.related else []
     words += ["--task-column", origin.task] if origin.related and origin.task != "task" else []
-    words += ["--meta-group-column", origin.related_group] if origin.related_group and origin.related else []
+    words += ["--related-group-column", origin.related_group] if origin.related_group and origin.related else []
     words += ["--learner", origin.learner] if origin.learner else []
     words += ["--method", plan.primary]
     words += ["--secondary", *plan.secondary] if plan.secondary else []

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from m2st_core.analysis.own_data import Plan, advise, carry_out, check_history
+from m2st_core.analysis.own_data import Plan, advise, carry_out, check_uploaded_tasks
 from m2st_core.analysis.report import html_report
 from m2st_core.analysis.words import Origin, as_command, as_python
 from m2st_core.data.tables import read_files, save_encoding
@@ -23,12 +23,12 @@ from m2st_core.types import TestResult
 RECOMMENDED = "recommended"
 
 
-def names_by_origin(with_meta_tasks: bool = False) -> str:
+def names_by_origin(with_related_tasks: bool = False) -> str:
     """The names of all methods, or of those that learn from meta-tasks, by whose they are; for help texts."""
     found = []
     for origin, words in ORIGINS.items():
         methods = [method for method in METHODS.values() if method.origin == origin]
-        names = [method.name for method in methods if method.needs_meta or not with_meta_tasks]
+        names = [method.name for method in methods if method.uses_related_tasks or not with_related_tasks]
         found += [f"{', '.join(names)} ({words})"] if names else []
     return "; ".join(found)
 
@@ -38,8 +38,8 @@ def run_test(options: argparse.Namespace) -> None:
     learner, encoding = open_learner(options.learner) if options.learner else (None, None)
     usual = encoding.cleaning if encoding else Cleaning(scaling="none") if learner else Cleaning()
     cleaning = chosen_cleaning(options, usual)
-    roles = (options.group_column, options.task_column, options.meta_group_column)
-    origin = Origin(tuple(options.files), tuple(options.meta or ()), options.example, *roles, options.learner)
+    roles = (options.group_column, options.task_column, options.related_group_column)
+    origin = Origin(tuple(options.files), tuple(options.related or ()), options.example, *roles, options.learner)
     data = prepare(origin.upload(), cleaning, encoding)
     plan = Plan(
         primary=primary_method(options, data) if learner is None else learner.method,
@@ -79,7 +79,7 @@ def primary_method(options: argparse.Namespace, data: CleanData) -> str:
     """The method that was asked for; or the one to recommend, with the reasons on stderr."""
     if options.method != RECOMMENDED:
         return str(options.method)
-    advice = advise(data, history=check_history(data, seed=options.seed, device=options.device))
+    advice = advise(data, history=check_uploaded_tasks(data, seed=options.seed, device=options.device))
     label = METHODS[advice.method].label
     print("\n".join([f"{RECOMMENDED}: {label}", *(f"- {why}" for why in advice.reasons)]), file=sys.stderr)
     return advice.method
@@ -114,7 +114,8 @@ def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
 def run_meta_train(options: argparse.Namespace) -> None:
     """Read, learn, save."""
     data = prepare(
-        Upload((), read_files(options.meta), related_group=options.group_column), chosen_cleaning(options, Cleaning())
+        Upload((), read_files(options.related), related_group=options.group_column),
+        chosen_cleaning(options, Cleaning()),
     )
     learner = meta_train(options.method, data.tasks, preset=options.preset, seed=options.seed, device=options.device)
     learner.save(options.out)

@@ -83,7 +83,7 @@ class PairedRows:
 
 
 @dataclass(frozen=True)
-class MetaSample:
+class RelatedTasks:
     """T tasks of R repeats. Each task's rows are those of x, then those of y, then padding.
 
     ``rows`` is (R, U, d), and ``where`` (R, T, L) says which of them a task has in each place: tasks that share images
@@ -119,7 +119,7 @@ class MetaSample:
 
     def hold_out(
         self, share: float, generators: Sequence[torch.Generator], together: bool = False
-    ) -> tuple[MetaSample, MetaSample]:
+    ) -> tuple[RelatedTasks, RelatedTasks]:
         """The same tasks with this share of each sample's rows set aside, and with only those, at random.
 
         A sample too small to give a row keeps all of them. If ``together``, a row that several tasks share is set aside
@@ -192,31 +192,31 @@ class MetaSample:
         """The tasks of the first repeat by name."""
         return {name: self.task(index) for index, name in enumerate(self.names)}
 
-    def without(self, rows: np.ndarray) -> MetaSample:
+    def without(self, rows: np.ndarray) -> RelatedTasks:
         """The same tasks of one repeat without the rows at these positions of ``rows``."""
         gone = torch.isin(self.where, torch.from_numpy(rows).to(self.where.device))
         x_weight, y_weight = (_means((weight > 0) & ~gone) for weight in (self.x_weight, self.y_weight))
         return replace(self, x_weight=x_weight, y_weight=y_weight)
 
-    def select(self, tasks: np.ndarray) -> MetaSample:
+    def select(self, tasks: np.ndarray) -> RelatedTasks:
         """Only the tasks at these positions."""
         chosen = torch.from_numpy(tasks).to(self.where.device)
         parts = {part: getattr(self, part)[:, chosen] for part in ("where", "x_weight", "y_weight")}
         return replace(self, names=tuple(self.names[int(task)] for task in tasks), **parts)
 
-    def repeated(self, times: int) -> MetaSample:
+    def repeated(self, times: int) -> RelatedTasks:
         """Every repeat this many times, one after another."""
         return self._changed(lambda part: part[:, None].expand(-1, times, *part.shape[1:]).flatten(0, 1))
 
-    def with_rows(self, rows: Tensor) -> MetaSample:
+    def with_rows(self, rows: Tensor) -> RelatedTasks:
         """The same tasks, their rows described by other numbers: (R, U, ·)."""
         return replace(self, rows=rows)
 
-    def to(self, device: torch.device) -> MetaSample:
+    def to(self, device: torch.device) -> RelatedTasks:
         """The same tasks on another device."""
         return self._changed(lambda part: part.to(device))
 
-    def _changed(self, change: Callable[[Tensor], Tensor]) -> MetaSample:
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> RelatedTasks:
         rows, where, x_weight, y_weight = map(change, (self.rows, self.where, self.x_weight, self.y_weight))
         return replace(self, rows=rows, where=where, x_weight=x_weight, y_weight=y_weight)
 
@@ -227,39 +227,39 @@ def _means(inside: Tensor) -> Tensor:
     return inside.to(torch.float64) / count.clamp(min=1)
 
 
-def as_meta_sample(meta_tasks: Any) -> MetaSample:
+def as_related_tasks(related_tasks: Any) -> RelatedTasks:
     """One repeat (R=1) from a list of (x, y) pairs, or a mapping of names to pairs, checked task by task.
 
     Images that several tasks show are held once, and tasks are looked at one after another: a mapping that makes a pair
     when asked for it needs no memory for the others. Tasks that were read before are taken as they are.
     """
-    if isinstance(meta_tasks, MetaSample):
-        return meta_tasks
-    names, pairs = _named(meta_tasks)
+    if isinstance(related_tasks, RelatedTasks):
+        return related_tasks
+    names, pairs = _named(related_tasks)
     return stack_repeats([_checked(names, pairs)], names)
 
 
-def as_named_samples(meta_tasks: Any) -> dict[str, TwoSample]:
+def as_named_samples(related_tasks: Any) -> dict[str, TwoSample]:
     """The same tasks by their names."""
-    if isinstance(meta_tasks, MetaSample):
-        return meta_tasks.samples()
-    names, pairs = _named(meta_tasks)
+    if isinstance(related_tasks, RelatedTasks):
+        return related_tasks.samples()
+    names, pairs = _named(related_tasks)
     return dict(zip(names, _checked(names, pairs), strict=True))
 
 
-def _named(meta_tasks: Any) -> tuple[tuple[str, ...], Iterable[Any]]:
+def _named(related_tasks: Any) -> tuple[tuple[str, ...], Iterable[Any]]:
     """Names and pairs; the latter are not looked at."""
     pairs: Iterable[Any]
-    if isinstance(meta_tasks, Mapping):
-        names, pairs = tuple(map(str, meta_tasks)), meta_tasks.values()
+    if isinstance(related_tasks, Mapping):
+        names, pairs = tuple(map(str, related_tasks)), related_tasks.values()
     else:
         try:
-            pairs = tuple(meta_tasks)
+            pairs = tuple(related_tasks)
         except TypeError:
-            raise ValueError("meta_tasks must be a list of (x, y) pairs, or a mapping of names to pairs.") from None
+            raise ValueError("related_tasks must be a list of (x, y) pairs, or a mapping of names to pairs.") from None
         names = tuple(f"task {index + 1}" for index, _ in enumerate(pairs))
     if not names:
-        raise ValueError("meta_tasks is empty. Bring at least one related pair of samples, or use MMD-FUSE.")
+        raise ValueError("related_tasks is empty. Bring at least one related pair of samples, or use MMD-FUSE.")
     return names, pairs
 
 
@@ -286,7 +286,7 @@ def _checked(names: Sequence[str], pairs: Iterable[Any]) -> Iterator[TwoSample]:
         yield sample.to(torch.float32) if sample.shape else sample
 
 
-def stack_repeats(repeats: Sequence[Iterable[TwoSample]], names: tuple[str, ...]) -> MetaSample:
+def stack_repeats(repeats: Sequence[Iterable[TwoSample]], names: tuple[str, ...]) -> RelatedTasks:
     """R repeats of T tasks, padded to the longest."""
     pools = [RowPool(samples) for samples in repeats]
     longest = max(sum(sizes) for pool in pools for sizes in pool.sizes)
@@ -295,10 +295,10 @@ def stack_repeats(repeats: Sequence[Iterable[TwoSample]], names: tuple[str, ...]
     places = torch.arange(longest)
     x, y = places < sizes[:, :, 0], (places >= sizes[:, :, 0]) & (places < sizes.sum(dim=2))
     together = pad_sequence(list(rows), batch_first=True) if len(rows) > 1 else rows[0][None]
-    return MetaSample(together, torch.stack(where), _means(x), _means(y), names, pools[0].shape)
+    return RelatedTasks(together, torch.stack(where), _means(x), _means(y), names, pools[0].shape)
 
 
-def related_tasks(
+def draw_related_tasks(
     task: Task, *, closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, seed: int = 0
 ) -> Mapping[str, TwoSample]:
     """Meta-tasks like a target: its strength θ is replaced by θ_i = (θ − 0.1 − C) + 0.1·i/N, i = 1 … N.
@@ -306,14 +306,14 @@ def related_tasks(
     For HDGM with Δ=0.7 these are the paper's. For digits they are pairs of the digits that the target does not show,
     and for images pairs of classes, as many as there are, in random order. ``rows`` counts rows per sample.
 
-    >>> list(related_tasks(HDGM(delta=0.7), closeness=0.3, n_tasks=2, rows=10))
+    >>> list(draw_related_tasks(HDGM(delta=0.7), closeness=0.3, n_tasks=2, rows=10))
     ['Δ=0.350', 'Δ=0.400']
     """
     streams = Streams(seed)
     if isinstance(task, Digits):
         return _digit_pairs(task, n_tasks, rows, streams)
     if isinstance(task, ImageTask):
-        return task.meta_tasks(n_tasks, rows, streams)
+        return task.related_tasks(n_tasks, rows, streams)
     parameter = next(p for p in type(task).parameters if p.name == type(task).strength)
     symbol = "Δ" if parameter.name == "delta" else parameter.name
     tasks = {}
@@ -338,8 +338,8 @@ def _digit_pairs(task: Digits, n_tasks: int, rows: int, streams: Streams) -> dic
     }
 
 
-def hdgm_meta_tasks(
+def hdgm_related_tasks(
     closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, *, seed: int = 0
 ) -> dict[str, TwoSample]:
     """The paper's synthetic meta-tasks: HDGM(Δ_i), Δ_i = (0.6−C) + 0.1·i/N, with this many rows per sample."""
-    return dict(related_tasks(HDGM(delta=0.7), closeness=closeness, n_tasks=n_tasks, rows=rows, seed=seed))
+    return dict(draw_related_tasks(HDGM(delta=0.7), closeness=closeness, n_tasks=n_tasks, rows=rows, seed=seed))

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.overlap import KnownRows, Overlap, fingerprints, same_rows
-from m2st_core.data.related import MetaSample, as_meta_sample
+from m2st_core.data.related import RelatedTasks, as_related_tasks
 from m2st_core.types import TwoSample
 
 FEWEST_ROWS = 4  # of each sample that a task must keep
@@ -36,7 +36,7 @@ Units = tuple[np.ndarray, np.ndarray]
 class Separated:
     """Related tasks that hold no labelled row of the target; ``shared`` counts its rows that they had."""
 
-    tasks: MetaSample
+    tasks: RelatedTasks
     shared: int = 0
     notes: tuple[str, ...] = ()
 
@@ -51,7 +51,7 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None) -> Separate
     ('b',)
     """
     target = target if isinstance(target, TwoSample) else as_two_sample(*target)
-    meta = as_meta_sample(tasks)
+    meta = as_related_tasks(tasks)
     columns = meta.rows.shape[-1], target.x.shape[-1]
     if columns[0] != columns[1]:
         raise ValueError(f"The meta-tasks have {columns[0]} columns and x and y have {columns[1]}.")
@@ -78,7 +78,7 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None) -> Separate
     return Separated(kept, len(shared), _notes(len(shared), len(lost), len(lost) if merged else 0, first.chance))
 
 
-def known_rows(meta: MetaSample) -> tuple[KnownRows, np.ndarray]:
+def known_rows(meta: RelatedTasks) -> tuple[KnownRows, np.ndarray]:
     """The rows that the tasks of one repeat use, for :func:`same_rows`, and their positions in ``meta.rows``.
 
     A row that several samples hold once, as images are, counts to the first of them.
@@ -99,7 +99,7 @@ def find_overlap(target: TwoSample, known: KnownRows, units: Units | None = None
     return same_rows((x * scale + centre, y * scale + centre), KnownRows(known.rows * scale + centre, known.sample))
 
 
-def _short(before: MetaSample, after: MetaSample) -> np.ndarray:
+def _short(before: RelatedTasks, after: RelatedTasks) -> np.ndarray:
     """Which samples (x, y) of the tasks lost rows and have too few left: (2, T)."""
     had, have = (
         torch.stack([(weight[0] > 0).sum(dim=-1) for weight in (meta.x_weight, meta.y_weight)])
@@ -108,7 +108,7 @@ def _short(before: MetaSample, after: MetaSample) -> np.ndarray:
     return ((have < had) & (have < FEWEST_ROWS)).cpu().numpy()
 
 
-def _merged(pooled: Tensor, meta: MetaSample, short: np.ndarray, usable: np.ndarray) -> MetaSample:
+def _merged(pooled: Tensor, meta: RelatedTasks, short: np.ndarray, usable: np.ndarray) -> RelatedTasks:
     """The usable tasks, and for each side one task of those short on it: their other samples and the pooled rows.
 
     The pooled rows (N, d) are sorted, so that their order knows nothing of their labels.
@@ -123,7 +123,7 @@ def _merged(pooled: Tensor, meta: MetaSample, short: np.ndarray, usable: np.ndar
             others = torch.cat([tuple(samples[meta.names[task]])[1 - side] for task in alone])
             pair = (rows, others) if side == 0 else (others, rows)
             tasks[f"{len(alone)} tasks with shared rows in {'xy'[side]}"] = TwoSample(*pair, meta.shape)
-    return as_meta_sample(tasks) if tasks else meta.select(usable)
+    return as_related_tasks(tasks) if tasks else meta.select(usable)
 
 
 def _notes(shared: int, lost: int, merged: int, chance: float) -> tuple[str, ...]:

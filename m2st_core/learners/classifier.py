@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from m2st_core.data.related import MetaSample
+from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.features import MLP, FeatureNetwork
 from m2st_core.learners.ascent import ascend
@@ -94,7 +94,7 @@ FLOOR = 0.01  # of a direction's noise: the least that it counts
 
 
 def pretrained_kernel(
-    network: MLP, meta: MetaSample, tasks: Tensor, settings: Pretraining, streams: Sequence[Streams]
+    network: MLP, meta: RelatedTasks, tasks: Tensor, settings: Pretraining, streams: Sequence[Streams]
 ) -> DeepKernel:
     """A deep kernel of the network after it has learned from these tasks (R, T), with widths from the median heuristic.
 
@@ -110,7 +110,9 @@ def pretrained_kernel(
     return DeepKernel(network, feature_width, settings.input_width * input_width, mixing)
 
 
-def classify(network: MLP, meta: MetaSample, tasks: Tensor, settings: Pretraining, streams: Sequence[Streams]) -> None:
+def classify(
+    network: MLP, meta: RelatedTasks, tasks: Tensor, settings: Pretraining, streams: Sequence[Streams]
+) -> None:
     """Minimise the mean cross-entropy of w_iᵀφ(x)+b_i over the tasks; φ is the network's, w_i and b_i are task i's."""
     repeats, count = tasks.shape
     heads = nn.Parameter(meta.rows.new_zeros(repeats, count, network.features + 1))
@@ -139,7 +141,7 @@ def classify(network: MLP, meta: MetaSample, tasks: Tensor, settings: Pretrainin
 
 
 @torch.no_grad()
-def align(network: MLP, meta: MetaSample, tasks: Tensor) -> None:
+def align(network: MLP, meta: RelatedTasks, tasks: Tensor) -> None:
     """Multiply the last layer by Σ^(−½)·U·√s, so that distances count what differs between the samples of a task.
 
     Σ is the covariance of φ within the samples. In whitened features the difference of a task's means d_i has noise of

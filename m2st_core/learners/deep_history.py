@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from m2st_core.data.related import MetaSample
+from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
 from m2st_core.kernels.features import MLP
 from m2st_core.learners.ascent import Course, part_of
@@ -29,7 +29,7 @@ from m2st_core.types import Progress, TwoSample
 
 
 def learn_rows(
-    meta: MetaSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
     """MMD-D w/ AC: all rows of all tasks, without labels."""
     if meta.rows.shape[0] != 1:
@@ -38,14 +38,14 @@ def learn_rows(
 
 
 def learn_meta_kl(
-    meta: MetaSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
     """Meta-KL's θ by Algorithm 1, and Meta-MKL's base kernels by the first line of Algorithm 3."""
     return _learn(meta, preset.meta_kl, preset.meta_kl.starts, preset, streams, progress)
 
 
 def learn_agt_kl(
-    meta: MetaSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
     """AGT-KL: the kernel that maximises the tasks' mean criterion, without inner steps."""
     settings = replace(preset.meta_kl, inner_steps=0)
@@ -53,7 +53,7 @@ def learn_agt_kl(
 
 
 def learn_agt_mkl(
-    meta: MetaSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
     """AGT-MKL: the same from independent starts, one for each base kernel where the preset follows the paper."""
     settings = replace(preset.meta_kl, inner_steps=0)
@@ -62,7 +62,7 @@ def learn_agt_mkl(
 
 
 def _learn(
-    meta: MetaSample,
+    meta: RelatedTasks,
     settings: MetaAscent,
     starts: int,
     preset: Preset,
@@ -98,7 +98,12 @@ def _best_start(course: Course, repeats: int, starts: int) -> tuple[Tensor, Cour
 
 
 def _adaptation(
-    known: Knowledge, meta: MetaSample, aside: Tensor, settings: MetaAscent, preset: Preset, streams: Sequence[Streams]
+    known: Knowledge,
+    meta: RelatedTasks,
+    aside: Tensor,
+    settings: MetaAscent,
+    preset: Preset,
+    streams: Sequence[Streams],
 ) -> dict[str, float]:
     """How many steps to take on the target's training rows: fixed, or as many as pay on held-out tasks."""
     steps = preset.adaptation.steps
@@ -111,7 +116,7 @@ def _adaptation(
     return {"adaptation steps": float(best)} | {f"held-out criterion, {n} steps": v for n, (v, _) in scores.items()}
 
 
-def _deep_start(meta: MetaSample, tasks: Tensor, preset: Preset, streams: Sequence[Streams]) -> DeepKernel:
+def _deep_start(meta: RelatedTasks, tasks: Tensor, preset: Preset, streams: Sequence[Streams]) -> DeepKernel:
     """A fresh deep kernel, one per repeat; where the preset pretrains, it has learned from these tasks (R, T)."""
     rows = meta.rows
     network = make_network(rows, preset.meta_network, streams)
@@ -127,7 +132,7 @@ def _deep_start(meta: MetaSample, tasks: Tensor, preset: Preset, streams: Sequen
 def _base_kernels(
     kernel: DeepKernel,
     starts: int,
-    meta: MetaSample,
+    meta: RelatedTasks,
     preset: Preset,
     streams: Sequence[Streams],
     progress: Progress | None,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from m2st_core.data.related import MetaSample
+from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.features import ComposedKernel, LinearKernel
 from m2st_core.learners.ascent import part_of
 from m2st_core.learners.bank import Family, KernelBank
@@ -34,7 +34,7 @@ RELATED_ODDS = 2.0  # that a target is like its meta-tasks, before any of its ro
 
 
 def learn_feature_mixture(
-    meta: MetaSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
     """Features ψ, the kernel of all tasks Σ_q w_q ψ_q(x)ψ_q(y)/Σ_q w_q, that of each of a few tasks, and λ of β."""
     assert preset.features is not None
@@ -130,7 +130,9 @@ def fit_feature_mixture(
     return adapted
 
 
-def choose_regularisation(known: Knowledge, meta: MetaSample, preset: Preset, streams: Sequence[Streams]) -> Knowledge:
+def choose_regularisation(
+    known: Knowledge, meta: RelatedTasks, preset: Preset, streams: Sequence[Streams]
+) -> Knowledge:
     """λ of β: the one whose mixtures, learned on the tasks' training rows, do best on their held-out rows.
 
     The score is the ratio of means, mean MMD²/√(mean σ̂²), over at most 500 tasks, each a target of its own. If the

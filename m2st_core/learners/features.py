@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from m2st_core.data.related import MetaSample
+from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.features import Units
 from m2st_core.kernels.gaussian import median_squared_distance
 from m2st_core.learners.image_features import fit_image_features
@@ -27,7 +27,7 @@ MEDIAN_ROWS = 500
 
 @torch.no_grad()
 def fit_features(
-    meta: MetaSample, settings: FeatureLearning, streams: Sequence[Streams], progress: Progress | None = None
+    meta: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams], progress: Progress | None = None
 ) -> tuple[MetaFeatures, dict[str, float]]:
     """ψ of the meta-tasks, and what tasks left out decided.
 
@@ -55,7 +55,7 @@ def fit_features(
     return finish(FourierFeatures(units, best["frequencies"], settings.leading), best, choices)
 
 
-def _units(meta: MetaSample) -> Units:
+def _units(meta: RelatedTasks) -> Units:
     """Mean and standard deviation of all meta-rows, per repeat and column: (R, 1, d) each."""
     inside, rows = meta.inside.to(meta.rows)[..., None], meta.take(meta.where)
     count = inside.sum(dim=(1, 2), keepdim=True)
@@ -65,7 +65,7 @@ def _units(meta: MetaSample) -> Units:
     return Units(centre[:, 0], scale[:, 0])
 
 
-def _median(meta: MetaSample, streams: Sequence[Streams]) -> Tensor:
+def _median(meta: RelatedTasks, streams: Sequence[Streams]) -> Tensor:
     """The median squared distance of at most 500 meta-rows, in the units above: (R,)."""
     units, medians = _units(meta), []
     for repeat, stream in enumerate(streams):

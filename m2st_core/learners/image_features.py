@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from m2st_core.data.related import MetaSample
+from m2st_core.data.related import RelatedTasks
 from m2st_core.device import map_threads
 from m2st_core.kernels.features import Units
 from m2st_core.kernels.images import CNN
@@ -36,11 +36,11 @@ FEWEST_FRESH = 4  # images of each sample of a task, from which directions are l
 class Parts(NamedTuple):
     """The same tasks with the images that teach the network, and with the others."""
 
-    teaching: MetaSample
-    fresh: MetaSample
+    teaching: RelatedTasks
+    fresh: RelatedTasks
 
 
-def part_images(meta: MetaSample, settings: FeatureLearning, streams: Sequence[Streams]) -> Parts:
+def part_images(meta: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]) -> Parts:
     """An image that several tasks share is on the same side in all of them; rows that are no images are all fresh."""
     if settings.convolutions is None:
         return Parts(meta, meta)
@@ -56,7 +56,7 @@ def part_images(meta: MetaSample, settings: FeatureLearning, streams: Sequence[S
 
 
 def fit_image_features(
-    meta: MetaSample, settings: FeatureLearning, streams: Sequence[Streams], progress: Progress | None = None
+    meta: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams], progress: Progress | None = None
 ) -> tuple[MetaFeatures, dict[str, float]]:
     """ψ of tasks of images, and what held-out images decided."""
     assert settings.convolutions is not None
@@ -102,7 +102,7 @@ class Lesson(NamedTuple):
             part.copy_(network.normalise(part)[0])
 
 
-def _lesson(part: MetaSample, repeat: int) -> Lesson:
+def _lesson(part: RelatedTasks, repeat: int) -> Lesson:
     inside = part.inside[repeat]
     numbers, index = part.where[repeat][inside].unique(return_inverse=True)
     labels = torch.full((len(numbers), len(inside)), -1, dtype=torch.int8, device=index.device)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from m2st_core.data.related import MetaSample
+from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.base import Kernel, map_tensors
 from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
 from m2st_core.kernels.features import MLP, FeatureNetwork, LinearKernel, Units
@@ -48,7 +48,7 @@ class Knowledge(nn.Module):
         self.course = course or Course.empty()
 
 
-Learn = Callable[[MetaSample, Preset, Sequence[Streams], Progress | None], Knowledge]
+Learn = Callable[[RelatedTasks, Preset, Sequence[Streams], Progress | None], Knowledge]
 
 
 def rebuild(state: dict[str, Tensor], preset: Preset) -> Knowledge:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from m2st_core.data.related import MetaSample
+from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.features import Units
 from m2st_core.kernels.images import CNN
 from m2st_core.presets import FeatureLearning
@@ -48,8 +48,8 @@ class MetaFeatures(nn.Module, ABC):
 
     @torch.no_grad()
     def view(
-        self, meta: MetaSample, settings: FeatureLearning, streams: Sequence[Streams]
-    ) -> tuple[MetaSample, MetaSample]:
+        self, meta: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]
+    ) -> tuple[RelatedTasks, RelatedTasks]:
         """The meta-tasks as ψ sees them, in two parts that share no row: most to learn from, some to judge by."""
         kept, aside = meta.hold_out(settings.held_out, [stream.torch("held-out rows") for stream in streams])
         psi = self(meta.rows)
@@ -149,7 +149,7 @@ def evidence_related(features: MetaFeatures, target: TargetView) -> Tensor:
 
 
 @torch.no_grad()
-def shrunk_heads(features: MetaFeatures, meta: MetaSample) -> Tensor:
+def shrunk_heads(features: MetaFeatures, meta: RelatedTasks) -> Tensor:
     """E[δ_i | d_i] = s/(s+τ_i)·d_i of every task, from all its rows: (R, T, Q)."""
     psi = meta.with_rows(features(meta.rows)).take(meta.where)
     d = torch.einsum("rtl,rtlq->rtq", meta.x_weight - meta.y_weight, psi)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad
 
 from m2st_core.criterion import h_matrix, masked_terms
-from m2st_core.data.related import MetaSample, PairedRows
+from m2st_core.data.related import PairedRows, RelatedTasks
 from m2st_core.device import map_threads
 from m2st_core.kernels.base import Kernel, map_tensors
 from m2st_core.kernels.deep import DeepKernel
@@ -231,7 +231,7 @@ def mean_criterion(repeats: int, settings: MetaAscent) -> Objective:
     return objective
 
 
-def hold_out_tasks(meta: MetaSample, settings: MetaAscent, streams: Sequence[Streams]) -> tuple[Tensor, Tensor]:
+def hold_out_tasks(meta: RelatedTasks, settings: MetaAscent, streams: Sequence[Streams]) -> tuple[Tensor, Tensor]:
     """Tasks to learn from and tasks that judge, at random: (R, ·) each; without judges, tasks stay in their order."""
     used = max(1, int(meta.where.shape[1] * settings.task_share))
     held = int(used * settings.held_out_tasks) if used > 1 else 0
@@ -243,7 +243,7 @@ def hold_out_tasks(meta: MetaSample, settings: MetaAscent, streams: Sequence[Str
 
 def fit_meta_kernel(
     kernel: DeepKernel,
-    meta: MetaSample,
+    meta: RelatedTasks,
     settings: MetaAscent,
     tasks: tuple[Tensor, Tensor],
     streams: Sequence[Streams],
@@ -307,7 +307,7 @@ def fit_meta_kernel(
 
 def adaptation_scores(
     kernel: Kernel,
-    meta: MetaSample,
+    meta: RelatedTasks,
     tasks: Tensor,
     settings: MetaAscent,
     adaptation: Adaptation,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from m2st_core.data.related import MetaSample
+from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.base import Kernel
 from m2st_core.kernels.features import ComposedKernel, LinearKernel
 from m2st_core.learners.bank import Family, KernelBank
@@ -24,7 +24,7 @@ META_SHARE = 0.5  # of Meta-FUSE's weight; the generic kernels have the rest
 
 
 def learn_features(
-    meta: MetaSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
     """ψ alone: what Meta-Witness, Meta-WiTS and Meta-FUSE need."""
     assert preset.features is not None

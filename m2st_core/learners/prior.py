@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from m2st_core.data.related import MetaSample
+from m2st_core.data.related import RelatedTasks
 from m2st_core.learners.meta_features import MetaFeatures
 from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
@@ -142,7 +142,7 @@ RawFeatures = Callable[[Tensor], Tensor]
 
 @torch.no_grad()
 def align(
-    raw: RawFeatures, meta: MetaSample, settings: FeatureLearning, streams: Sequence[Streams]
+    raw: RawFeatures, meta: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]
 ) -> dict[str, Tensor]:
     """The leading directions of raw features and their prior, with the tasks' common direction singled out or not."""
     tasks = meta.where.shape[1]
@@ -193,7 +193,7 @@ def finish(
     return features, choices | {name: float(value.mean()) for name, value in decided.items()}
 
 
-def differences(raw_features: RawFeatures, parts: Sequence[MetaSample]) -> tuple[list[Differences], Tensor]:
+def differences(raw_features: RawFeatures, parts: Sequence[RelatedTasks]) -> tuple[list[Differences], Tensor]:
     """What each part (the same rows, other weights) shows in raw features, and their centre (R, 1, Q).
 
     The covariance is that within the samples of the first part. Rows are walked some tasks at a time.

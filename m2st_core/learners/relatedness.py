@@ -15,7 +15,7 @@ from torch import Tensor
 
 from m2st_core.criterion import h_matrix, masked_terms, mmd2_paired, variance
 from m2st_core.data.arrays import as_two_sample
-from m2st_core.data.related import MetaSample, as_meta_sample, stack_repeats
+from m2st_core.data.related import RelatedTasks, as_related_tasks, stack_repeats
 from m2st_core.device import map_threads, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.kernels.base import take
 from m2st_core.kernels.deep import DeepKernel
@@ -99,13 +99,13 @@ BATCH_ROWS = 128  # of each sample in a step, drawn anew
 BLOCK_ROWS = 512
 SAME_TASK_PAIRS = 9  # at least so many pairs of samples of one task tell how large γ̂ is by chance
 
-Halves = tuple[MetaSample, MetaSample]
+Halves = tuple[RelatedTasks, RelatedTasks]
 """The rows that choose kernels, and fresh ones."""
 
 
 def relatedness(
     target: Any,
-    meta_tasks: Any,
+    related_tasks: Any,
     *,
     restarts: int = 10,
     max_tasks: int = 10,
@@ -122,7 +122,7 @@ def relatedness(
     task are pooled, P's with P's and Q's with Q's, and dealt out again at random.
 
     >>> import m2st_core as m2st
-    >>> tasks = m2st.hdgm_meta_tasks(n_tasks=2, rows=40)
+    >>> tasks = m2st.hdgm_related_tasks(n_tasks=2, rows=40)
     >>> m2st.relatedness(tasks["Δ=0.400"], tasks, restarts=2, steps=2).on_test_rows.shape
     (2, 2)
     """
@@ -131,7 +131,7 @@ def relatedness(
             raise ValueError(f"{name} must be a whole number ≥ 1. Got {value!r}.")
     streams = Streams(seed).child("relatedness")
     place = resolve_device(device)
-    own, tasks = as_two_sample(*target), as_meta_sample(meta_tasks)
+    own, tasks = as_two_sample(*target), as_related_tasks(related_tasks)
     if own.x.shape[-1] != tasks.rows.shape[-1]:
         raise ValueError(f"The meta-tasks have {tasks.rows.shape[-1]} columns and the target has {own.x.shape[-1]}.")
     chosen = torch.randperm(len(tasks.names), generator=streams.torch("tasks"))[:max_tasks].sort().values
@@ -156,7 +156,7 @@ def relatedness(
 
 
 def _dealt_again(
-    own: TwoSample, tasks: MetaSample, task: int, generator: torch.Generator
+    own: TwoSample, tasks: RelatedTasks, task: int, generator: torch.Generator
 ) -> tuple[TwoSample, TwoSample]:
     """Two samples of one task, of the sizes of the target and of a task: their rows, pooled and dealt out at random."""
     sides = []
@@ -186,13 +186,13 @@ def _measure(
     ]
 
 
-def _halves(meta: MetaSample, streams: Streams, device: torch.device) -> Halves:
+def _halves(meta: RelatedTasks, streams: Streams, device: torch.device) -> Halves:
     kept, aside = meta.hold_out(0.5, [streams.torch("halves")])
     return kept.to(device), aside.to(device)
 
 
 def _climb(
-    goal: MetaSample, others: MetaSample, restarts: int, steps: int, streams: Streams, progress: Progress | None
+    goal: RelatedTasks, others: RelatedTasks, restarts: int, steps: int, streams: Streams, progress: Progress | None
 ) -> DeepKernel:
     """A kernel for every task and restart, batch (tasks·restarts), that maximises the squared difference of Ĵ."""
     count = len(others.names) * restarts
@@ -218,7 +218,7 @@ def _climb(
 
 
 def _differences(
-    kernel: DeepKernel, goal: MetaSample, others: MetaSample, restarts: int, progress: Progress | None
+    kernel: DeepKernel, goal: RelatedTasks, others: RelatedTasks, restarts: int, progress: Progress | None
 ) -> np.ndarray:
     """|Ĵ(target) − Ĵ(task)| of every kernel on all rows: (tasks, restarts)."""
     tasks = len(others.names)
@@ -238,7 +238,7 @@ def _differences(
     return np.array(found).reshape(tasks, restarts)
 
 
-def _pair(meta: MetaSample, task: int) -> TwoSample:
+def _pair(meta: RelatedTasks, task: int) -> TwoSample:
     """A task's rows, as many of x as of y."""
     x, y = meta.task(task)
     count = min(len(x), len(y))

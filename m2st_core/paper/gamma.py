@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from m2st_core.data import make_task
-from m2st_core.data.related import hdgm_meta_tasks
+from m2st_core.data.related import hdgm_related_tasks
 from m2st_core.learners.relatedness import relatedness
 from m2st_core.rng import Streams
 from m2st_core.sweeps.executors import Executor
@@ -69,7 +69,7 @@ def measure_gamma(cell: GammaCell, device: str, progress: Progress | None = None
     began = time.perf_counter()
     streams = Streams(cell.seed).child("gamma")
     target = make_task("hdgm", delta=0.7).sample(2 * cell.rows, seed=streams.child("target").seed)
-    tasks = hdgm_meta_tasks(cell.closeness, 100, 2 * cell.rows, seed=streams.child("meta-tasks").seed)
+    tasks = hdgm_related_tasks(cell.closeness, 100, 2 * cell.rows, seed=streams.child("meta-tasks").seed)
     found = relatedness(
         target,
         tasks,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.related import hdgm_meta_tasks
+from m2st_core.data.related import hdgm_related_tasks
 from m2st_core.data.synthetic import HDGM
 from m2st_core.device import resolve_device
 from m2st_core.learners.ascent import part_of
@@ -53,7 +53,7 @@ class RelatednessStudy:
         rows, values = [], []
         for index, closeness in enumerate(self.closenesses):
             start, end = index / len(self.closenesses), (index + 1) / len(self.closenesses)
-            tasks = hdgm_meta_tasks(closeness, 100, 4 * self.rows, seed=streams.child("tasks").seed)
+            tasks = hdgm_related_tasks(closeness, 100, 4 * self.rows, seed=streams.child("tasks").seed)
             found = relatedness(
                 target,
                 tasks,
@@ -92,6 +92,6 @@ class RelatednessStudy:
 
 def witness_p_values(closeness: float, n_tasks: int, m_te: int, tests: int, seed: int) -> np.ndarray:
     """Meta-Witness, learned from N meta-tasks with 50 rows per mode, on fresh targets."""
-    tasks = hdgm_meta_tasks(closeness, n_tasks, ROWS_TO_LEARN, seed=seed)
+    tasks = hdgm_related_tasks(closeness, n_tasks, ROWS_TO_LEARN, seed=seed)
     method = meta_train("Meta-Witness", tasks, seed=seed, device="cpu").bound(resolve_device("cpu"))
     return many_tests(method, DELTA, False, m_te, tests, seed)

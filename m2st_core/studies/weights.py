@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 
 from m2st_core.criterion import witness
-from m2st_core.data.related import PairedRows, hdgm_meta_tasks
+from m2st_core.data.related import PairedRows, hdgm_related_tasks
 from m2st_core.data.synthetic import HDGM
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.learners.ascent import part_of
@@ -91,7 +91,7 @@ class WeightsStudy:
     def learn(self, progress: Progress | None = None) -> MetaLearner:
         """What the meta-tasks teach."""
         seed = Streams(self.seed).child("meta-tasks of the weights").seed
-        tasks = hdgm_meta_tasks(self.closeness, self.n_tasks, 2 * self.rows_per_task, seed=seed)
+        tasks = hdgm_related_tasks(self.closeness, self.n_tasks, 2 * self.rows_per_task, seed=seed)
         return meta_train(self.method, tasks, seed=self.seed, device="cpu", progress=progress)
 
     @one_thread_per_operation()

@@ -192,7 +192,7 @@ class SweepSpec:
 
     def _cell(self, method: str, closeness: float, n_tasks: int, m_tr: int, m_te: int, repeat: int, data: str) -> Cell:
         known = METHODS.get(method)
-        learns = known is not None and known.needs_meta
+        learns = known is not None and known.uses_related_tasks
         return Cell(
             task=self.task,
             settings=self.settings,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from m2st_core.data import make_task
-from m2st_core.data.related import related_tasks
+from m2st_core.data.related import draw_related_tasks
 from m2st_core.data.synthetic import HDGM
 from m2st_core.data.task import Task
 from m2st_core.device import one_thread_per_operation
@@ -41,7 +41,7 @@ class CellResult:
 def train_learner(spec: LearnerSpec, device: str, progress: Progress | None = None) -> LearnerParts:
     """Meta-train what a repeat's cells share; as JSON and safetensors, which travel between processes."""
     streams = _streams(spec)
-    tasks = related_tasks(
+    tasks = draw_related_tasks(
         make_task(spec.task, **spec.settings),
         closeness=spec.closeness,
         n_tasks=spec.n_tasks,

@@ -65,7 +65,7 @@ def labellings_of(codes: np.ndarray, n: int, method: Method, n_permutations: int
     Where x and y have equally many rows in every block, a labelling and its complement have the same two-sided
     statistic. So the observed one never stands alone at the top.
     """
-    if not method.exact or rule != "(1+b)/(1+B)":
+    if not method.by_permutation or rule != "(1+b)/(1+B)":
         return Labellings(n_permutations + 1, False, 0.0)
     count = count_labellings(codes, n)
     if count > max(ENUMERATED, n_permutations + 1) or count == MANY:
@@ -142,7 +142,7 @@ def check_reach(method: Method, alpha: float, smallest: float, labellings: Label
 
 def check_blocks(method: Method) -> None:
     """Tests that permute nothing can not permute within blocks."""
-    if not method.exact:
+    if not method.by_permutation:
         raise ValueError(
             f"{method.name} finds its p-value without permutations, so it can not honour blocks. "
             "Choose an exact method, such as MMD-FUSE."

@@ -17,7 +17,7 @@ from safetensors.torch import load, save
 
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.overlap import KnownRows
-from m2st_core.data.related import as_meta_sample
+from m2st_core.data.related import as_related_tasks
 from m2st_core.data.separate import Separated, Units, coarse_notes, find_overlap, known_rows
 from m2st_core.device import one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.learners.ascent import Course
@@ -176,7 +176,7 @@ class MetaLearner:
 
 def meta_train(
     method: str,
-    meta_tasks: Any,
+    related_tasks: Any,
     *,
     preset: str = "recommended",
     seed: int = 0,
@@ -186,16 +186,16 @@ def meta_train(
     """Learn from related tasks: a list of (x, y) pairs, or a mapping of names to pairs, of any sizes.
 
     >>> import m2st_core as m2st
-    >>> learner = m2st.meta_train("Meta-WiTS", m2st.hdgm_meta_tasks(n_tasks=2, rows=10))
+    >>> learner = m2st.meta_train("Meta-WiTS", m2st.hdgm_related_tasks(n_tasks=2, rows=10))
     >>> learner.task_names
     ('Δ=0.350', 'Δ=0.400')
     """
     spec, settings = METHODS.find(method), PRESETS.find(preset)
-    if not spec.needs_meta:
+    if not spec.uses_related_tasks:
         raise ValueError(f"{method} does not learn from meta-tasks. Use two_sample_test.")
     check_preset(spec, settings)
     assert spec.learn is not None
-    meta = as_meta_sample(meta_tasks)
+    meta = as_related_tasks(related_tasks)
     with one_thread_per_operation(), short_memory_in_words():
         streams = [Streams(seed).child("meta-training")]
         knowledge = spec.learn(meta.to(resolve_device(device)), settings.on(meta.shape), streams, progress)

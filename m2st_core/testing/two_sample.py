@@ -20,7 +20,7 @@ def two_sample_test(
     y: Any,
     method: str = "MMD-D",
     *,
-    meta_tasks: Any = None,
+    related_tasks: Any = None,
     alpha: float = 0.05,
     n_permutations: int = 999,
     train_fraction: float = 0.5,
@@ -37,7 +37,7 @@ def two_sample_test(
         x: Rows of the first sample: (n, d), or n numbers. NumPy, torch, pandas or lists.
         y: Rows of the second sample: (m, d); n ≠ m is fine.
         method: A name in ``METHODS``.
-        meta_tasks: Related pairs of samples, as a list of (x, y) or a mapping of names to pairs, for methods that
+        related_tasks: Related pairs of samples, as a list of (x, y) or a mapping of names to pairs, for methods that
             learn from them. To test several targets, train once with ``meta_train``. Rows of x and y that
             are recognised among them do not teach with their labels; the result's notes say what was done.
         alpha: The level; the test rejects when p ≤ alpha.
@@ -62,7 +62,7 @@ def two_sample_test(
         x,
         y,
         method,
-        meta_tasks=meta_tasks,
+        related_tasks=related_tasks,
         alpha=alpha,
         n_permutations=n_permutations,
         train_fraction=train_fraction,
@@ -80,7 +80,7 @@ def examine(
     y: Any,
     method: str = "MMD-D",
     *,
-    meta_tasks: Any = None,
+    related_tasks: Any = None,
     preset: str = "recommended",
     seed: int = 0,
     device: str | torch.device = "auto",
@@ -91,15 +91,15 @@ def examine(
     spec, values = METHODS.find(method), PRESETS.find(preset)
     check_preset(spec, values)
     settings |= {"seed": seed, "device": device, "progress": progress}
-    if not spec.needs_meta:
-        if meta_tasks is not None:
-            raise ValueError(f"{method} does not learn from meta-tasks. Leave meta_tasks out, or use Meta-FUSE.")
+    if not spec.uses_related_tasks:
+        if related_tasks is not None:
+            raise ValueError(f"{method} does not learn from meta-tasks. Leave related_tasks out, or use Meta-FUSE.")
         return run_examined(as_two_sample(x, y), spec, preset=values, **settings)
-    if meta_tasks is None:
+    if related_tasks is None:
         raise ValueError(
-            f"{method} learns its kernel from meta-tasks, and none are given. Pass meta_tasks=[(x1, y1), …], "
-            f"or use a method that needs none: {', '.join(m.name for m in METHODS.values() if not m.needs_meta)}."
+            f"{method} learns its kernel from meta-tasks, and none are given. Pass related_tasks=[(x1, y1), …], "
+            f"or use a method that needs none: {', '.join(m.name for m in METHODS.values() if not m.uses_related_tasks)}."
         )
-    apart = separate((x, y), meta_tasks)
+    apart = separate((x, y), related_tasks)
     learner = meta_train(method, apart.tasks, preset=preset, seed=seed, device=device, progress=progress)
     return learner.examine(x, y, apart=apart, **settings)

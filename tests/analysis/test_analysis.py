@@ -25,7 +25,7 @@ def pair(n=40, m=30, shift=1.0, seed=0, dimension=3):
 
 @pytest.fixture(scope="module")
 def learners():
-    tasks = m2st.hdgm_meta_tasks(n_tasks=10, rows=60)
+    tasks = m2st.hdgm_related_tasks(n_tasks=10, rows=60)
     return {name: m2st.meta_train(name, tasks) for name in ("Meta-FUSE", "Meta-WiTS", "Meta-Witness")}
 
 

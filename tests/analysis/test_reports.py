@@ -243,7 +243,7 @@ def test_methods_that_learn_alike_share_the_training(methods, learned, monkeypat
     calls = []
     monkeypatch.setattr(own_data, "meta_train", lambda *a, **k: calls.append(a) or m2st.meta_train(*a, **k))
     outcome = m2st.carry_out(prepare(upload(related=2)), m2st.Plan(methods[0], methods[1:]), explained=False)
-    assert len(calls) == learned and set(outcome.learners) == {m for m in methods if m2st.METHODS[m].needs_meta}
+    assert len(calls) == learned and set(outcome.learners) == {m for m in methods if m2st.METHODS[m].uses_related_tasks}
 
 
 def test_a_history_that_is_not_there_is_a_sentence():

@@ -5,7 +5,7 @@ import m2st_core as m2st
 from m2st_core.testing.examined import training_part
 from m2st_core.testing.methods import METHODS
 
-TASKS = m2st.hdgm_meta_tasks(n_tasks=2, rows=40)
+TASKS = m2st.hdgm_related_tasks(n_tasks=2, rows=40)
 
 
 @pytest.mark.parametrize("blocks", [False, True])

@@ -8,7 +8,7 @@ import pytest
 import m2st_core as m2st
 from m2st_core.data.images.corruptions import CORRUPTIONS, corrupt_some
 from m2st_core.data.images.tasks import ImageTask, image_set
-from m2st_core.data.related import related_tasks
+from m2st_core.data.related import draw_related_tasks
 from m2st_core.rng import Streams
 from m2st_core.sweeps.spec import SweepSpec
 from tests.data import miniature
@@ -29,7 +29,7 @@ def plain(name, null=False):
 @pytest.mark.parametrize("name", IMAGE_TASKS)
 def test_meta_rows_teaching_rows_and_tested_rows_never_meet(name):
     task = plain(name)
-    meta = [known(part) for pair in related_tasks(task, n_tasks=10, rows=6, seed=0).values() for part in pair]
+    meta = [known(part) for pair in draw_related_tasks(task, n_tasks=10, rows=6, seed=0).values() for part in pair]
     target = [known(part) for seed in range(5) for part in task.sample(12, seed=seed)]
     teaching = [known(part) for seed in range(5) for part in task.to_learn_from().sample(12, seed=seed)]
     groups = [set().union(*group) for group in (meta, target, teaching)]
@@ -125,15 +125,15 @@ def test_corrupting_some_leaves_the_original_alone():
 def test_class_pairs_are_all_pairs_or_a_seeded_part_of_them():
     cifar10, cifar100, digits = (m2st.make_task(f"{name}-shift") for name in ("cifar10", "cifar100", "digits"))
     assert [len(task.pairs()) for task in (cifar10, cifar100, digits)] == [45, 4950, 15]
-    some = related_tasks(cifar100, n_tasks=7, rows=2, seed=1)
-    assert len(some) == 7 and list(some) == list(related_tasks(cifar100, n_tasks=7, rows=2, seed=1))
-    assert list(some) != list(related_tasks(cifar100, n_tasks=7, rows=2, seed=2))
-    assert len(related_tasks(digits, n_tasks=100, rows=10, seed=0)) == 15
+    some = draw_related_tasks(cifar100, n_tasks=7, rows=2, seed=1)
+    assert len(some) == 7 and list(some) == list(draw_related_tasks(cifar100, n_tasks=7, rows=2, seed=1))
+    assert list(some) != list(draw_related_tasks(cifar100, n_tasks=7, rows=2, seed=2))
+    assert len(draw_related_tasks(digits, n_tasks=100, rows=10, seed=0)) == 15
 
 
 def test_a_meta_task_has_images_of_its_two_classes():
     images = image_set("digits")
-    for name, pair in related_tasks(plain("digits-shift"), n_tasks=15, rows=100, seed=4).items():
+    for name, pair in draw_related_tasks(plain("digits-shift"), n_tasks=15, rows=100, seed=4).items():
         assert pair.shape == (1, 8, 8) and pair.sizes == (100, 100)
         for word, rows in zip(name.split(" or "), pair, strict=True):
             assert known(rows) <= known(images.rows(images.to_meta(int(word))))
@@ -145,7 +145,7 @@ def test_too_many_images_are_a_sentence():
     with pytest.raises(ValueError, match="CIFAR-10: 200 images are there for this purpose, and 500 were asked for"):
         m2st.make_task("cifar10-cifar100").sample(500)
     with pytest.raises(ValueError, match=r"CIFAR-10, kind \d\d: 30 images are there"):
-        related_tasks(m2st.make_task("cifar10-shift"), n_tasks=1, rows=31)
+        draw_related_tasks(m2st.make_task("cifar10-shift"), n_tasks=1, rows=31)
 
 
 def test_results_on_other_images_are_kept_apart(tmp_path, monkeypatch):
@@ -164,7 +164,7 @@ def test_light_varies_in_every_sample_alike():
     """Contrast from 0.2 to 1, and pixels stay in range; so in P, in Q, under the null and in the meta-tasks."""
     task = m2st.make_task("digits-shift", lighting=0.8)
     pairs = [task.sample(50, seed=1), m2st.make_task("digits-shift", null=True).sample(50, seed=1)]
-    pairs += related_tasks(task, n_tasks=1, rows=50).values()
+    pairs += draw_related_tasks(task, n_tasks=1, rows=50).values()
     for rows in (part for pair in pairs for part in pair):
         contrast = rows.amax(dim=1) - rows.amin(dim=1)
         assert contrast.min() < 0.35 and contrast.max() > 0.8 and 0 <= rows.min() and rows.max() <= 1

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.data.related import as_meta_sample, related_tasks, stack_repeats
+from m2st_core.data.related import as_related_tasks, draw_related_tasks, stack_repeats
 from m2st_core.types import TwoSample
 
 SHAPE = (1, 4, 4)
@@ -37,7 +37,7 @@ def sides(meta, task, repeat=0):
 
 def test_every_row_is_in_its_place_and_shared_images_are_held_once():
     tasks = shared_images()
-    meta = as_meta_sample(tasks)
+    meta = as_related_tasks(tasks)
     different = {image.tobytes() for pair in tasks.values() for part in pair for image in part}
     assert meta.names == tuple(tasks) and meta.shape == SHAPE and meta.rows.dtype == torch.float32
     assert meta.rows.shape == (1, len(different) + 1, 16)  # and the row of zeros that pads
@@ -50,7 +50,7 @@ def test_every_row_is_in_its_place_and_shared_images_are_held_once():
 def test_rows_that_are_no_images_are_all_kept_in_their_order():
     row = torch.zeros(1, 2).double()
     pairs = [TwoSample(torch.cat([pair.x, row]), torch.cat([pair.y, row])) for pair in plain_rows()]
-    meta = as_meta_sample(pairs)
+    meta = as_related_tasks(pairs)
     assert torch.equal(meta.take_inside(), torch.cat([pair.pooled for pair in pairs]))
     assert meta.rows.shape[1] == sum(sum(pair.sizes) for pair in pairs) + 1
     assert meta.sizes.tolist() == [[sum(pair.sizes) for pair in pairs]]
@@ -72,7 +72,7 @@ def test_weights_take_means_and_repeats_stand_side_by_side():
 
 
 def test_a_shared_image_is_held_out_in_all_its_tasks_or_in_none():
-    meta = as_meta_sample(shared_images(count=10))
+    meta = as_related_tasks(shared_images(count=10))
     kept, aside = meta.hold_out(0.4, [torch.Generator().manual_seed(0)], together=True)
     seen, unseen = (set(part.where[part.inside].tolist()) for part in (kept, aside))
     assert seen and unseen and not seen & unseen
@@ -105,17 +105,17 @@ class MadeWhenAsked(Mapping):
 
 def test_pairs_made_when_asked_for_are_not_held_together():
     tasks = MadeWhenAsked(shared_images(classes=8, count=10))
-    meta, expected = as_meta_sample(tasks), as_meta_sample(tasks.tasks)
+    meta, expected = as_related_tasks(tasks), as_related_tasks(tasks.tasks)
     assert torch.equal(meta.rows, expected.rows) and torch.equal(meta.where, expected.where)
     assert len(tasks) == 28 and tasks.most <= 3
 
 
 def test_class_pairs_need_no_more_rows_than_there_are_images():
-    pairs = related_tasks(m2st.make_task("cifar100-shift"), n_tasks=600, rows=5, seed=1)
-    meta = as_meta_sample(pairs)
+    pairs = draw_related_tasks(m2st.make_task("cifar100-shift"), n_tasks=600, rows=5, seed=1)
+    meta = as_related_tasks(pairs)
     assert meta.where.shape == (1, 600, 10) and meta.rows.shape[1] <= 100 * 15
     for index, name in list(enumerate(pairs))[::100]:
         for found, part, again in zip(sides(meta, index), pairs[name], pairs[name], strict=True):
             assert torch.equal(found, part.float()) and torch.equal(part, again)
         assert pairs[name].shape == (3, 32, 32)
-    assert len(related_tasks(m2st.make_task("cifar100-shift"), n_tasks=5000, rows=5, seed=1)) == 4950
+    assert len(draw_related_tasks(m2st.make_task("cifar100-shift"), n_tasks=5000, rows=5, seed=1)) == 4950

@@ -4,7 +4,7 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.data.images.sets import load_digits_by_class
-from m2st_core.data.related import related_tasks
+from m2st_core.data.related import draw_related_tasks
 from m2st_core.data.task import IndependentTask
 from m2st_core.rng import Streams
 
@@ -142,7 +142,7 @@ def test_digits_that_teach_are_never_tested():
 @pytest.mark.parametrize("name", ["digits", "digits-shift"])
 def test_no_image_of_a_sweeps_related_tasks_is_tested(name):
     task = m2st.make_task(name)
-    related = related_tasks(task, n_tasks=6, rows=20, seed=3)
+    related = draw_related_tasks(task, n_tasks=6, rows=20, seed=3)
     taught = {row.tobytes() for pair in related.values() for side in pair for row in side.float().numpy()}
     tested = {
         row.tobytes()

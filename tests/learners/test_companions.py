@@ -14,7 +14,7 @@ from m2st_core.testing.methods import METHODS
 
 @pytest.fixture(scope="module")
 def learner():
-    return m2st.meta_train("Meta-Witness", m2st.hdgm_meta_tasks(n_tasks=6, rows=40), seed=0, device="cpu")
+    return m2st.meta_train("Meta-Witness", m2st.hdgm_related_tasks(n_tasks=6, rows=40), seed=0, device="cpu")
 
 
 def test_generic_kernels_beside_the_tasks_are_gaussian():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.data.related import as_meta_sample, related_tasks, stack_repeats
+from m2st_core.data.related import as_related_tasks, draw_related_tasks, stack_repeats
 from m2st_core.kernels.features import Units
 from m2st_core.learners.features import fit_features
 from m2st_core.learners.meta_features import FourierFeatures, evidence_related, view_target
@@ -49,7 +49,7 @@ def raw_by_hand(features, x):
 
 def test_sums_over_padded_tasks_equal_plain_loops():
     pairs, features = unequal(), random_features()
-    meta = as_meta_sample(pairs)
+    meta = as_related_tasks(pairs)
     kept, aside = meta.hold_out(0.5, [torch.Generator().manual_seed(5)])
     (whole, first, second), centre = differences(features.raw, [meta, kept, aside])
     inside, freedom, centres = np.zeros((10, 10)), 0, []
@@ -166,7 +166,7 @@ def test_every_task_is_left_out_once():
 
 
 def test_repeats_in_a_batch_learn_as_if_alone():
-    sets = [list(m2st.hdgm_meta_tasks(n_tasks=6, rows=20, seed=seed).values()) for seed in (1, 2)]
+    sets = [list(m2st.hdgm_related_tasks(n_tasks=6, rows=20, seed=seed).values()) for seed in (1, 2)]
     names = tuple("abcdef")
     together, _ = fit_features(stack_repeats(sets, names), FeatureLearning(), [Streams(7), Streams(8)])
     x = rows(2, 5, 2)
@@ -179,16 +179,16 @@ def test_repeats_in_a_batch_learn_as_if_alone():
 
 @pytest.mark.parametrize(("task", "narrow"), [("blobs", True), ("mean_shift", False)])
 def test_narrow_features_are_taken_only_where_they_pay(task, narrow):
-    meta = as_meta_sample(related_tasks(m2st.make_task(task), n_tasks=20, rows=150, closeness=0.2, seed=3))
+    meta = as_related_tasks(draw_related_tasks(m2st.make_task(task), n_tasks=20, rows=150, closeness=0.2, seed=3))
     _, choices = fit_features(meta, FeatureLearning(), [Streams(0)])
     assert (choices["width of the features, times the median"] < 1) is narrow
 
 
 @pytest.mark.parametrize("same_order", [True, False])
 def test_swapped_tasks_are_recognised(same_order):
-    pairs = list(related_tasks(m2st.make_task("mean_shift", shift=1.0), n_tasks=20, rows=50, seed=3).values())
+    pairs = list(draw_related_tasks(m2st.make_task("mean_shift", shift=1.0), n_tasks=20, rows=50, seed=3).values())
     pairs = [pair if same_order or index % 2 else pair.swapped() for index, pair in enumerate(pairs)]
-    features, choices = fit_features(as_meta_sample(pairs), FeatureLearning(), [Streams(0)])
+    features, choices = fit_features(as_related_tasks(pairs), FeatureLearning(), [Streams(0)])
     assert choices["a direction shared by all tasks leads"] == same_order
     assert choices["evidence for the directions, in nats"] > 20 and features.prior[0, -1] > 0.1
 

@@ -7,7 +7,7 @@ import torch
 from torch.func import grad
 
 from m2st_core.data.images.sets import load_digits_by_class
-from m2st_core.data.related import PairedRows, as_meta_sample
+from m2st_core.data.related import PairedRows, as_related_tasks
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.base import map_tensors
 from m2st_core.kernels.deep import DeepKernel
@@ -37,12 +37,12 @@ def pairs(classes=4, count=20):
 
 @pytest.fixture(scope="module")
 def learned():
-    meta = as_meta_sample(pairs())
+    meta = as_related_tasks(pairs())
     return meta, *fit_image_features(meta, FEATURES, [Streams(0)])
 
 
 def test_an_image_teaches_the_network_or_is_fresh_in_all_tasks_alike():
-    meta = as_meta_sample(pairs())
+    meta = as_related_tasks(pairs())
     teaching, fresh = part_images(meta, FEATURES, [Streams(3)])
     seen, unseen = ({tuple(row.tolist()) for row in part.take_inside()} for part in (teaching, fresh))
     assert not seen & unseen
@@ -50,13 +50,13 @@ def test_an_image_teaches_the_network_or_is_fresh_in_all_tasks_alike():
 
 
 def test_rows_that_are_no_images_are_all_fresh():
-    meta = as_meta_sample([(pair.x, pair.y) for pair in pairs().values()])
+    meta = as_related_tasks([(pair.x, pair.y) for pair in pairs().values()])
     assert part_images(meta, PRESETS["recommended"].features, [Streams(0)]).fresh is meta
 
 
 def test_too_few_images_are_refused_in_one_sentence():
     with pytest.raises(ValueError, match=r"A sample of a meta-task has 13 images. Bring at least 14 in each"):
-        part_images(as_meta_sample(pairs(count=13)), FEATURES, [Streams(0)])
+        part_images(as_related_tasks(pairs(count=13)), FEATURES, [Streams(0)])
 
 
 def test_repeats_learn_as_if_alone(learned):
@@ -67,7 +67,7 @@ def test_repeats_learn_as_if_alone(learned):
 
 
 def test_the_number_of_threads_changes_no_bit():
-    meta, found = as_meta_sample(pairs(classes=3, count=60)), []  # two chunks of images per step
+    meta, found = as_related_tasks(pairs(classes=3, count=60)), []  # two chunks of images per step
     settings = replace(FEATURES, training=ImageTraining(epochs=3))
     for threads in (1, 2):
         torch.set_num_threads(threads)

@@ -8,7 +8,7 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.criterion import h_matrix, power_criterion
-from m2st_core.data.related import PairedRows, as_meta_sample, stack_repeats
+from m2st_core.data.related import PairedRows, as_related_tasks, stack_repeats
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.features import MLP
 from m2st_core.learners.meta_kl import (
@@ -122,7 +122,7 @@ def test_paper_adapts_everything_and_the_others_only_the_network():
 
 def test_drawn_rows_belong_to_their_task_and_sample_and_are_never_in_both_parts():
     pairs = tasks(4)
-    meta = as_meta_sample(pairs)
+    meta = as_related_tasks(pairs)
     which = torch.tensor([[2, 0]])
     support, query = meta.draw_pairs(which, 0.5, [torch.Generator().manual_seed(0)])
     for run, task in enumerate((2, 0)):
@@ -163,7 +163,7 @@ def test_steps_that_restart_are_never_differentiated_through():
 
 def test_rows_that_overflow_leave_the_kernel_finite():
     learned = kernel().float()
-    far = as_meta_sample([(1e19 * x, y) for x, y in tasks()])
+    far = as_related_tasks([(1e19 * x, y) for x, y in tasks()])
     learn(learned, far.with_rows(far.rows.float()), replace(SETTINGS, second_order=True), [Streams(0)])
     assert all(parameter.isfinite().all() for parameter in learned.parameters())
 
@@ -173,7 +173,7 @@ def test_held_out_tasks_decide_which_kernel_is_kept():
     start = kernel()
     learned = copy_with(start, lambda tensor: tensor.clone())
     wild = replace(SETTINGS, outer_rate=30.0, held_out_tasks=0.5, inner_steps=0)
-    shifted = as_meta_sample([(x, y + 1) for x, y in tasks(6, 40)])
+    shifted = as_related_tasks([(x, y + 1) for x, y in tasks(6, 40)])
     course = learn(learned, shifted, wild, [Streams(0)])
     assert course.held_out[:, 0].argmax() == 0 and course.held_out[-1, 0] < course.held_out[0, 0]
     for name, value in start.state_dict().items():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.data.related import as_meta_sample
+from m2st_core.data.related import as_related_tasks
 from m2st_core.kernels.features import MLP
 from m2st_core.learners.classifier import FLOOR, align, classify, pretrained_kernel
 from m2st_core.presets import Pretraining
@@ -29,7 +29,7 @@ def tasks(exchanged=(), changed=()):
         x, y = (torch.randn(n, 2, generator=g, dtype=torch.float64) for n in (30, 30 + 5 * i))
         pair = (x, y + torch.tensor([1.0, 0.3]))
         found.append(pair[::-1] if i in exchanged else pair)
-    return as_meta_sample(found)
+    return as_related_tasks(found)
 
 
 def cross_entropy_of_fresh_heads(phi, meta):
@@ -102,7 +102,7 @@ def test_tasks_that_are_held_out_teach_nothing():
 
 def test_tasks_without_a_difference_still_give_a_kernel():
     same = m2st.make_task("hdgm").sample(20, seed=0).x
-    meta = as_meta_sample([(same, same), (same, same)])
+    meta = as_related_tasks([(same, same), (same, same)])
     kernel = pretrained_kernel(network(), meta, torch.arange(2)[None], SHORT, [Streams(0)])
     x = same[None].double()
     assert kernel(x, x).isfinite().all()

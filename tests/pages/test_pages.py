@@ -66,7 +66,7 @@ def test_editing_a_setting_changes_the_answer():
     assert "make_task('mean_shift', shift=3.0" in app.code[0].value
 
 
-@pytest.mark.parametrize("method", [name for name, method in m2st.METHODS.items() if not method.needs_meta])
+@pytest.mark.parametrize("method", [name for name, method in m2st.METHODS.items() if not method.uses_related_tasks])
 def test_a_link_brings_the_settings_back(method):
     app = start(task="Variance shift", variance_shift_scale="3.0", n="30", m="40", method=method, seed="5")
     x, y = m2st.make_task("variance_shift", scale=3.0).sample(30, 40, seed=5)

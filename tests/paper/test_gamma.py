@@ -38,7 +38,7 @@ def test_rows_equal_a_direct_call(tmp_path):
     streams = m2st.rng.Streams(0).child("gamma")
     found = m2st.relatedness(
         m2st.make_task("hdgm").sample(40, seed=streams.child("target").seed),
-        m2st.hdgm_meta_tasks(0.5, 100, 40, seed=streams.child("meta-tasks").seed),
+        m2st.hdgm_related_tasks(0.5, 100, 40, seed=streams.child("meta-tasks").seed),
         restarts=2, max_tasks=2, steps=2, seed=streams.child("kernels").seed,
     )  # fmt: skip
     assert rows["on_test_rows"].tolist() == pytest.approx(found.on_test_rows.flatten().tolist())

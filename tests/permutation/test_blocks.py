@@ -123,13 +123,13 @@ def test_rows_of_one_sided_blocks_are_left_out_and_named():
     assert any("2 rows of x and 1 row of y in 2 blocks" in note for note in result.notes)
 
 
-@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if not method.exact])
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if not method.by_permutation])
 def test_methods_that_permute_nothing_refuse_blocks(method):
     x, y = m2st.make_task("mean_shift").sample(40)
     labels = np.arange(40) % 4
     with pytest.raises(ValueError, match=f"{method} finds its p-value without permutations"):
-        tasks = m2st.hdgm_meta_tasks(n_tasks=2, rows=20) if METHODS[method].needs_meta else None
-        m2st.two_sample_test(x, y, method=method, meta_tasks=tasks, blocks=(labels, labels))
+        tasks = m2st.hdgm_related_tasks(n_tasks=2, rows=20) if METHODS[method].uses_related_tasks else None
+        m2st.two_sample_test(x, y, method=method, related_tasks=tasks, blocks=(labels, labels))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_labels_of_different_types_meet():
 def test_learners_honour_blocks():
     sample, _ = block_effects(1, seed=3)
     labels = (["a"] * 18 + ["b"] * 6, ["a"] * 8 + ["b"] * 16)
-    learner = m2st.meta_train("Meta-WiTS", m2st.hdgm_meta_tasks(n_tasks=3, rows=20))
+    learner = m2st.meta_train("Meta-WiTS", m2st.hdgm_related_tasks(n_tasks=3, rows=20))
     plain = learner.test(sample.x[0], sample.y[0])
     kept = learner.test(sample.x[0], sample.y[0], blocks=labels)
     assert kept.n_test == (12, 12) and kept.p_value != plain.p_value

@@ -26,7 +26,7 @@ def digits(digit, count, start=0):
     return np.round(load_digits_by_class()[digit][start : start + count] * 255).astype(np.uint8).reshape(-1, 8, 8)
 
 
-def meta_tasks(count=20):
+def related_tasks(count=20):
     return {f"{a} or {b}": (digits(a, count), digits(b, count)) for a in range(4) for b in range(a + 1, 4)}
 
 
@@ -34,7 +34,7 @@ def meta_tasks(count=20):
 def learners():
     """Learners that learn in the same way share it."""
     trained = {
-        name: m2st.meta_train(name, meta_tasks(), seed=3) for name in ("Feature-MKL", "Meta-WiTS", "MMD-D w/ AC")
+        name: m2st.meta_train(name, related_tasks(), seed=3) for name in ("Feature-MKL", "Meta-WiTS", "MMD-D w/ AC")
     }
     return trained | {"Meta-FUSE": replace(trained["Meta-WiTS"], method="Meta-FUSE")}
 
@@ -70,8 +70,8 @@ def test_every_method_takes_images(name, preset, target, monkeypatch, tmp_path):
     method = m2st.METHODS[name]
     monkeypatch.setitem(PRESETS, preset, quick(preset))
     target = (digits(6, 60), digits(8, 60)) if name == "Meta-MKL-SI" else target
-    if method.needs_meta:
-        trained = m2st.meta_train(name, meta_tasks(), preset=preset)
+    if method.uses_related_tasks:
+        trained = m2st.meta_train(name, related_tasks(), preset=preset)
         trained.save(tmp_path)
         result = trained.test(*target, n_permutations=19)
         assert m2st.load_learner(tmp_path).test(*target, n_permutations=19) == result

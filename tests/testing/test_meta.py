@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 import m2st_core as m2st
-from m2st_core.data.related import as_meta_sample
+from m2st_core.data.related import as_related_tasks
 from m2st_core.kernels.features import LinearKernel
 from m2st_core.learners import feature_mkl, meta_mkl
 from m2st_core.learners.meta_features import prior_weights, shrunk_heads
@@ -87,7 +87,7 @@ def test_the_kernel_and_the_witness_equal_their_formulas(learner):
     assert torch.allclose(gram, (psi_x * weights) @ psi_y.T / weights.sum(), atol=1e-12)
     first = tasks()["shift 0"]
     means = [features(rows[None])[0].detach().mean(0) for rows in first]
-    head = shrunk_heads(features, as_meta_sample(tasks()))[0, 0]
+    head = shrunk_heads(features, as_related_tasks(tasks()))[0, 0]
     assert torch.allclose(head, s / (s + 1 / len(first.x) + 1 / len(first.y)) * (means[0] - means[1]), atol=1e-10)
     witness = fit_witness(learner.knowledge, TwoSample(x[None], y[None]), PRESETS["recommended"], [])
     variance = (8 * psi_x.var(0) + 6 * psi_y.var(0)) / 14
@@ -102,7 +102,7 @@ def test_meta_tests_keep_their_level(learners, method):
     Asymptotic tests need more rows, and may reject less often.
     """
     g = np.random.default_rng(22)
-    exact, count = m2st.METHODS[method].exact, 300 if method == "MMD-D w/ AC" else 1000
+    exact, count = m2st.METHODS[method].by_permutation, 300 if method == "MMD-D w/ AC" else 1000
     x, y = (torch.from_numpy(g.standard_t(3, size=(count, n, 6))) for n in ((16, 24) if exact else (160, 200)))
     short = few_steps(PRESETS["recommended"])
     bound = learners[method].bound(CPU)
@@ -111,7 +111,7 @@ def test_meta_tests_keep_their_level(learners, method):
     assert (low if exact else 0) <= sum(result.rejected for result in results) <= high
 
 
-@pytest.mark.parametrize("method", [name for name in WITH_HISTORY if m2st.METHODS[name].exact])
+@pytest.mark.parametrize("method", [name for name in WITH_HISTORY if m2st.METHODS[name].by_permutation])
 @pytest.mark.parametrize("cell", [1e10, 1e20, -3.4e38, 1e90])
 def test_one_huge_cell_is_no_evidence(learners, method, cell):
     """20 null targets with one cell that stands for a missing value; were it to overflow, p must not be small."""
@@ -166,7 +166,7 @@ def test_related_tasks_find_what_they_know(learners, method):
 @pytest.mark.parametrize("method", WITH_HISTORY)
 def test_swapping_and_repeating_change_nothing(learners, method):
     mine = learners[method]
-    for sizes in ((30, 30), (24, 32)) if m2st.METHODS[method].exact else ((60, 60), (64, 72)):
+    for sizes in ((30, 30), (24, 32)) if m2st.METHODS[method].by_permutation else ((60, 60), (64, 72)):
         x, y = target(*sizes)
         there, back = mine.test(x, y, n_permutations=99), mine.test(y, x, n_permutations=99)
         if m2st.METHODS[method].symmetric:
@@ -197,8 +197,8 @@ def test_separated_and_identical_targets(learners, method):
     x, _ = target(60, 60)
     mine = learners[method]
     apart = mine.test(x, x + 100)
-    assert apart.p_value == 0.001 if mine.bound(CPU).exact else apart.rejected
-    if not mine.bound(CPU).needs_split and mine.bound(CPU).exact:  # a split makes two different samples of one
+    assert apart.p_value == 0.001 if mine.bound(CPU).by_permutation else apart.rejected
+    if not mine.bound(CPU).needs_split and mine.bound(CPU).by_permutation:  # a split makes two different samples of one
         assert mine.test(x, x.clone()).p_value == 1
 
 
@@ -232,7 +232,7 @@ def test_some_of_many_tasks_choose_how_weights_are_learned(learners, monkeypatch
 def test_one_call_trains_and_tests():
     x, y = target()
     few = list(tasks(2).values())
-    once = m2st.two_sample_test(x, y, method="Meta-Witness", meta_tasks=few, seed=4)
+    once = m2st.two_sample_test(x, y, method="Meta-Witness", related_tasks=few, seed=4)
     learner = m2st.meta_train("Meta-Witness", few, seed=4)
     assert once == learner.test(x, y, seed=4)
     assert learner.task_names == ("task 1", "task 2")
@@ -300,7 +300,7 @@ X, Y = np.random.default_rng(0).standard_normal((2, 12, 2))
 @pytest.mark.parametrize(
     ("meta", "message"),
     [
-        ([], "meta_tasks is empty"),
+        ([], "related_tasks is empty"),
         (None, "none are given"),
         (7, "must be a list of"),
         ([X], "Meta-task 'task 1' is not a pair"),
@@ -313,12 +313,12 @@ X, Y = np.random.default_rng(0).standard_normal((2, 12, 2))
 )
 def test_bad_meta_tasks_are_named(meta, message):
     with pytest.raises(ValueError, match=message):
-        m2st.two_sample_test(X, Y, method="Meta-Witness", meta_tasks=meta)
+        m2st.two_sample_test(X, Y, method="Meta-Witness", related_tasks=meta)
 
 
 def test_methods_and_presets_that_do_not_fit_are_named():
     with pytest.raises(ValueError, match="MMD-D does not learn from meta-tasks"):
-        m2st.two_sample_test(X, Y, method="MMD-D", meta_tasks=[(X, Y)])
+        m2st.two_sample_test(X, Y, method="MMD-D", related_tasks=[(X, Y)])
     with pytest.raises(ValueError, match="Use two_sample_test"):
         m2st.meta_train("MMD-D", [(X, Y)])
     with pytest.raises(ValueError, match="not part of the preset 'paper'"):
@@ -353,7 +353,7 @@ def test_a_learner_says_where_it_cannot_recognise_its_rows():
 def test_rows_that_are_tested_leave_the_related_tasks():
     x, y = target()
     x[:3] = tasks()["shift 2"].x[:3]
-    result = m2st.two_sample_test(x, y, "Meta-WiTS", meta_tasks=tasks(), n_permutations=99)
+    result = m2st.two_sample_test(x, y, "Meta-WiTS", related_tasks=tasks(), n_permutations=99)
     assert result.notes[-1].startswith("3 rows of x and y are also in the related tasks")
     before, after = (
         sum(sum(pair.sizes) for pair in kept.values())

@@ -46,7 +46,7 @@ def test_every_method_says_what_it_is_and_whose(method):
     assert (
         method.description.endswith(".") and len(method.formula) > 5 and re.search(r"\(\d{4}\)|docs/", method.reference)
     )
-    assert method.origin in ORIGINS and method.needs_meta == (method.origin != "no history")
+    assert method.origin in ORIGINS and method.uses_related_tasks == (method.origin != "no history")
     assert method.label == (f"{method.name} (ours)" if method.origin == "ours" else method.name)
 
 
@@ -83,7 +83,7 @@ def test_ours_are_no_part_of_the_papers_presets(method, preset):
 @pytest.fixture(scope="module")
 def knowledge():
     """What a method learns from five tasks in a preset, in a step or two; methods that learn alike share it."""
-    tasks, known = m2st.hdgm_meta_tasks(n_tasks=5, rows=12, seed=1), {}
+    tasks, known = m2st.hdgm_related_tasks(n_tasks=5, rows=12, seed=1), {}
 
     def learn(method, preset):
         key = (method.learn, preset)
@@ -155,7 +155,7 @@ def test_equal_settings_give_equal_kernels_under_any_presets_name(monkeypatch):
     """What a name runs depends on a preset's settings and on nothing else."""
     use_few_steps(monkeypatch)
     monkeypatch.setitem(PRESETS, "paper", replace(PRESETS["recommended"], name="paper"))
-    tasks = m2st.hdgm_meta_tasks(n_tasks=5, rows=12, seed=1)
+    tasks = m2st.hdgm_related_tasks(n_tasks=5, rows=12, seed=1)
     for name in ("Meta-KL", "Meta-MKL"):
         first, second = (m2st.meta_train(name, tasks, preset=preset).knowledge for preset in ("recommended", "paper"))
         for key, value in first.state_dict().items():

@@ -21,18 +21,18 @@ SHORT = replace(
     mmd_d=replace(PRESET.mmd_d, steps=5),
     classifier=replace(PRESET.classifier, epochs=5),
 )
-EXACT = [name for name, method in METHODS.items() if method.exact]
+EXACT = [name for name, method in METHODS.items() if method.by_permutation]
 SPLITTING = [name for name, method in METHODS.items() if method.needs_split]
 
 
 @pytest.fixture(scope="module")
 def learners():
     """One learner for each way to learn; methods that learn alike share it."""
-    tasks, by_learning = m2st.hdgm_meta_tasks(n_tasks=6, rows=60), {}
+    tasks, by_learning = m2st.hdgm_related_tasks(n_tasks=6, rows=60), {}
     for name, method in METHODS.items():
-        if method.needs_meta and method.learn not in by_learning:
+        if method.uses_related_tasks and method.learn not in by_learning:
             by_learning[method.learn] = m2st.meta_train(name, tasks)
-    return {n: replace(by_learning[m.learn], method=n) for n, m in METHODS.items() if m.needs_meta}
+    return {n: replace(by_learning[m.learn], method=n) for n, m in METHODS.items() if m.uses_related_tasks}
 
 
 def ready(name, learners):

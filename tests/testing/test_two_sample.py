@@ -15,8 +15,8 @@ from m2st_core.testing.run import run_tests
 from m2st_core.testing.split import draw_order
 from m2st_core.types import Cancelled, TwoSample
 
-METHODS = {name: method for name, method in m2st.METHODS.items() if not method.needs_meta}
-EXACT = [name for name, method in METHODS.items() if method.exact]
+METHODS = {name: method for name, method in m2st.METHODS.items() if not method.uses_related_tasks}
+EXACT = [name for name, method in METHODS.items() if method.by_permutation]
 SHORT = PRESETS["recommended"]
 SHORT = replace(
     SHORT,
@@ -70,7 +70,7 @@ def test_asymptotic_tests_keep_their_level_with_500_rows(method):
 def test_every_method_finds_a_clear_difference(method):
     result = m2st.two_sample_test(*pair(80, 80, shift=3.0), method=method)
     assert result.rejected and result.p_value <= 0.01
-    assert result.null.shape == (999,) and result.exact == METHODS[method].exact
+    assert result.null.shape == (999,) and result.exact == METHODS[method].by_permutation
     assert result.n_train == ((40, 40) if METHODS[method].needs_split else (0, 0))
 
 

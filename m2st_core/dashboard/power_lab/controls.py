@@ -72,14 +72,14 @@ def ask_sweep() -> dict[str, Any]:
     help_ = "Target rows that methods with a split learn from. They are never tested; more teach a better kernel."
     values["m_tr"] = (_whole(f"Training rows m_tr, {unit}", "lab_train", 50, help_),)
     with st.expander("Meta-tasks"):
-        values |= _ask_meta_tasks(unit)
+        values |= _ask_related_tasks(unit)
     with st.expander("How exactly to measure"):
         values |= _ask_precision()
     values["seed"] = controls.pick_seed()
     return values
 
 
-def _ask_meta_tasks(unit: str) -> dict[str, Any]:
+def _ask_related_tasks(unit: str) -> dict[str, Any]:
     tasks = _whole("Meta-tasks N", "lab_tasks", 100, "Related tasks to learn from. More teach a better kernel.")
     closeness = st.slider(
         "Closeness C",

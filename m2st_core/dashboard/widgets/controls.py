@@ -93,7 +93,7 @@ def pick_method() -> str:
     """A registered method that needs no meta-tasks."""
     name: str = st.selectbox(
         "Method",
-        [name for name, method in METHODS.items() if not method.needs_meta],
+        [name for name, method in METHODS.items() if not method.uses_related_tasks],
         key="method",
         bind="query-params",
         format_func=label_of,

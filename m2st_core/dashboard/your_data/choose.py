@@ -6,10 +6,10 @@ import streamlit as st
 
 from m2st_core.analysis.analysis import FAMILIES, Family
 from m2st_core.analysis.gamma import HistoryGamma, history_gamma
-from m2st_core.analysis.history_check import HistoryCheck
-from m2st_core.analysis.own_data import Plan, advise, check_history, check_plan, usable_methods
+from m2st_core.analysis.own_data import Plan, advise, check_plan, check_uploaded_tasks, usable_methods
 from m2st_core.analysis.pictures import history_picture
 from m2st_core.analysis.recommend import Recommendation
+from m2st_core.analysis.related_check import RelatedCheck
 from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.dashboard.widgets import controls
 from m2st_core.dashboard.widgets.controls import chart
@@ -111,14 +111,14 @@ def plan_problem(state: Brought, upload: Upload, data: CleanData, plan: Plan) ->
     return problem
 
 
-def _history(state: Brought, upload: Upload, data: CleanData) -> HistoryCheck | None:
+def _history(state: Brought, upload: Upload, data: CleanData) -> RelatedCheck | None:
     """Leave-one-task-out power, found in the background before the history is used."""
     st.subheader("Does the history help?")
     key = state.key(upload)
     if state.history is None or state.history[0] != key:
 
-        def work(progress: Progress) -> tuple[HistoryCheck, HistoryGamma] | tuple[None, None]:
-            check = check_history(data, progress=part_of(progress, 0, POWER_FOUND))
+        def work(progress: Progress) -> tuple[RelatedCheck, HistoryGamma] | tuple[None, None]:
+            check = check_uploaded_tasks(data, progress=part_of(progress, 0, POWER_FOUND))
             if check is None:
                 return None, None
             return check, history_gamma(data.tasks, check.left_out, progress=part_of(progress, POWER_FOUND, 1))

@@ -11,8 +11,8 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.analysis.gamma import HistoryGamma
-from m2st_core.analysis.history_check import HistoryCheck
 from m2st_core.analysis.own_data import Outcome, Plan
+from m2st_core.analysis.related_check import RelatedCheck
 from m2st_core.data.tables.assembled import Assembled, assemble
 from m2st_core.data.tables.checking import Check, check
 from m2st_core.data.tables.clean import CleanData, plain, prepare, safe_cell
@@ -52,7 +52,7 @@ class Brought:
     plan: Plan | None = None
     declared: tuple[Hashable, Plan] | None = None
     outcome: tuple[Hashable, Outcome] | None = None
-    history: tuple[Hashable, HistoryCheck | None, HistoryGamma | None] | None = None
+    history: tuple[Hashable, RelatedCheck | None, HistoryGamma | None] | None = None
     tested: list[dict[str, Any]] = field(default_factory=list)
     memory: dict[str, tuple[Hashable, Any]] = field(default_factory=dict)
 

@@ -86,7 +86,7 @@ class ImageTask(Task):
         known = [images.classes[label] for label in np.unique(images.labels[~images.is_test])]
         return list(combinations(known, 2))
 
-    def meta_tasks(self, n_tasks: int, rows: int, streams: Streams) -> ClassPairs:
+    def related_tasks(self, n_tasks: int, rows: int, streams: Streams) -> ClassPairs:
         """Random pairs of classes, at most as many as there are, with this many images of each class."""
         pairs = self.pairs()
         order = streams.numpy("order of pairs").permutation(len(pairs))[:n_tasks]

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data.arrays import as_two_sample
-from m2st_core.data.related import as_meta_sample
+from m2st_core.data.related import as_related_tasks
 from m2st_core.data.separate import count_of, find_overlap, known_rows
 from m2st_core.data.tables.assembled import Assembled, assemble
 from m2st_core.data.tables.encoding import Cleaning, Encoding
@@ -167,7 +167,7 @@ def prepare(
     x, y, tasks = _arrays(made, matrix, keep, notes)
     if made.target:
         sample = as_two_sample(x, y)
-        shared = len(find_overlap(sample, known_rows(as_meta_sample(tasks))[0], encoding.units)) if tasks else 0
+        shared = len(find_overlap(sample, known_rows(as_related_tasks(tasks))[0], encoding.units)) if tasks else 0
         if shared:
             notes.append(
                 f"{count_of(shared, 'target row')} recognised in the related tasks, equal or nearly so. "

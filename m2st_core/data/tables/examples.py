@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data.images.sets import load_digits_by_class
-from m2st_core.data.related import hdgm_meta_tasks
+from m2st_core.data.related import hdgm_related_tasks
 from m2st_core.data.synthetic import HDGM
 from m2st_core.data.tables.files import Table, read_table
 from m2st_core.data.tables.upload import Upload
@@ -73,7 +73,7 @@ def _diabetes() -> Upload:
 def _hdgm() -> Upload:
     """The paper's synthetic target with fewer tasks than in the paper."""
     target = _frame(HDGM(delta=0.7).sample(200, seed=1))
-    history = [_frame(sample).assign(task=name) for name, sample in hdgm_meta_tasks(0.3, 20, 200, seed=2).items()]
+    history = [_frame(sample).assign(task=name) for name, sample in hdgm_related_tasks(0.3, 20, 200, seed=2).items()]
     return Upload((_table("hdgm.csv", target),), (_table("hdgm_history.csv", *history),), "group")
 
 

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.analysis.history_check import HistoryCheck, unlikeness
-from m2st_core.data.related import related_tasks
+from m2st_core.analysis.related_check import RelatedCheck, unlikeness
+from m2st_core.data.related import draw_related_tasks
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
 
 def blobs(n_tasks=10, rows=100):
-    return related_tasks(m2st.make_task("blobs", correlation=0.8), closeness=0.1, n_tasks=n_tasks, rows=rows)
+    return draw_related_tasks(m2st.make_task("blobs", correlation=0.8), closeness=0.1, n_tasks=n_tasks, rows=rows)
 
 
 def mixed_up(tasks):
@@ -31,7 +31,7 @@ def mixed_up(tasks):
 @pytest.fixture(scope="module")
 def helpful():
     target = m2st.make_task("blobs", correlation=0.8).sample(50, 60, seed=9)
-    return m2st.history_check(blobs(), (50, 60), pooled=target.pooled, most_left_out=5, repeats=8)
+    return m2st.check_related_tasks(blobs(), (50, 60), pooled=target.pooled, most_left_out=5, repeats=8)
 
 
 def test_tasks_that_share_a_difference_help_each_other(helpful):
@@ -50,17 +50,19 @@ def test_intervals_count_tests_that_share_no_row(helpful):
 
 
 def test_tasks_without_a_difference_do_not_help():
-    found = m2st.history_check(mixed_up(blobs()), (40, 40), most_left_out=3, repeats=8)
+    found = m2st.check_related_tasks(mixed_up(blobs()), (40, 40), most_left_out=3, repeats=8)
     assert found.verdict == "unclear" and found.unlike is None
 
 
 def test_the_same_seed_gives_the_same_check():
-    first, second = (m2st.history_check(blobs(4, 40), (20, 20), most_left_out=2, repeats=3, seed=5) for _ in range(2))
+    first, second = (
+        m2st.check_related_tasks(blobs(4, 40), (20, 20), most_left_out=2, repeats=3, seed=5) for _ in range(2)
+    )
     pd.testing.assert_frame_equal(first.table, second.table)
 
 
 def test_sizes_are_bounded_by_the_rows_of_the_tasks():
-    found = m2st.history_check(blobs(3, 30), (500, 10), most_left_out=1, repeats=2)
+    found = m2st.check_related_tasks(blobs(3, 30), (500, 10), most_left_out=1, repeats=2)
     assert found.sizes == (24, 10)
 
 
@@ -73,13 +75,13 @@ def test_it_tells_its_progress_and_stops_when_asked():
             raise m2st.Cancelled
 
     with pytest.raises(m2st.Cancelled):
-        m2st.history_check(blobs(4, 40), (20, 20), progress=watch)
+        m2st.check_related_tasks(blobs(4, 40), (20, 20), progress=watch)
     assert steps == sorted(steps)
 
 
 def test_one_task_can_not_be_left_out():
     with pytest.raises(ValueError, match="at least 2 related tasks"):
-        m2st.history_check(blobs(1, 40), (20, 20))
+        m2st.check_related_tasks(blobs(1, 40), (20, 20))
 
 
 def test_rows_of_another_kind_are_noticed_without_labels():
@@ -89,7 +91,7 @@ def test_rows_of_another_kind_are_noticed_without_labels():
     assert np.median(same) < 2 and min(other) > 5
 
 
-CHECK = HistoryCheck(pd.DataFrame(), (), (30, 30), "helps", 0.0, ("What was found.",))
+CHECK = RelatedCheck(pd.DataFrame(), (), (30, 30), "helps", 0.0, ("What was found.",))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ CHECK = HistoryCheck(pd.DataFrame(), (), (30, 30), "helps", 0.0, ("What was foun
 def test_what_is_recommended(n, n_tasks, history, method):
     found = m2st.recommend(n, n, 5, n_tasks=n_tasks, blocks=True, history=history)
     assert found.method == method and all(reason.endswith(".") for reason in found.reasons)
-    assert "within your blocks" in found.reasons[-1] and m2st.METHODS[method].exact
+    assert "within your blocks" in found.reasons[-1] and m2st.METHODS[method].by_permutation
     assert ("What was found." in found.reasons) == (history is not None)
 
 
@@ -142,6 +144,6 @@ def test_a_common_control_group_is_not_taken_for_a_common_difference():
     generator = np.random.default_rng(0)
     control = generator.standard_normal((40, 2))
     tasks = {f"task {i}": (control, generator.standard_normal((40, 2))) for i in range(6)}
-    check = m2st.history_check(tasks, (40, 40), most_left_out=4, repeats=6)
+    check = m2st.check_related_tasks(tasks, (40, 40), most_left_out=4, repeats=6)
     assert check.verdict == "unclear"
     assert check.table["power"].max() < 0.3

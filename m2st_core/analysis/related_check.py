@@ -2,7 +2,7 @@
 
 The others are separated from the left-out task first, so that no row of it that is recognised among them teaches with
 its label. Of a target only unlabelled rows are looked at. A test that is chosen by the check stays exact if the tasks
-hold no row of the target; ``check_history`` separates them from it.
+hold no row of the target; ``check_uploaded_tasks`` separates them from it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Verdict = Literal["helps", "harms", "unclear"]
 
 
 @dataclass(frozen=True)
-class HistoryCheck:
+class RelatedCheck:
     """Power on tasks left out, with and without what the others taught.
 
     ``table`` has a row per method: method, uses_history, power, low, high (Wilson's 95 % interval, for as many tests as
@@ -68,7 +68,7 @@ class HistoryCheck:
         return float(self.table.set_index("method")["power"][method])
 
 
-def history_check(
+def check_related_tasks(
     tasks: Any,
     sizes: tuple[int, int],
     *,
@@ -82,7 +82,7 @@ def history_check(
     seed: int = 0,
     device: str | torch.device = "auto",
     progress: Progress | None = None,
-) -> HistoryCheck:
+) -> RelatedCheck:
     """Leave-one-task-out power at about the target's sizes (n, m).
 
     Each of at most ``most_left_out`` tasks, drawn at random, is tested ``repeats`` times on random parts of its rows,
@@ -110,7 +110,7 @@ def history_check(
         learners: dict[Any, MetaLearner] = {}
         for method in p_values:
             bound = METHODS.find(method)
-            if bound.needs_meta:
+            if bound.uses_related_tasks:
                 if bound.learn not in learners:
                     learners[bound.learn] = meta_train(method, others, seed=here.seed, device=device, progress=stage)
                 bound = replace(learners[bound.learn], method=method).bound(resolve_device(device))
@@ -152,7 +152,7 @@ def history_check(
     unlike = None
     if pooled is not None and len(samples) >= FEWEST_COMPARED:
         unlike = unlikeness(samples, sizes, streams)(as_rows(pooled, "pooled"))
-    return HistoryCheck(
+    return RelatedCheck(
         table=table,
         left_out=tuple(chosen),
         sizes=(used[0], used[1]),
