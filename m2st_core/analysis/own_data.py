@@ -94,7 +94,7 @@ def keep_apart(data: CleanData) -> tuple[CleanData, Separated]:
 
 
 def check_uploaded_tasks(data: CleanData, **settings: Any) -> RelatedCheck | None:
-    """The leave-one-task-out check of an upload's related tasks, without the target's rows; see ``check_related_tasks``.
+    """Check an upload's related tasks, without the target's rows, as ``check_related_tasks`` does.
 
     It is None where fewer than two tasks are left, as with one control group for the target and all tasks.
     """

@@ -98,7 +98,7 @@ def examine(
     if related_tasks is None:
         raise ValueError(
             f"{method} learns its kernel from meta-tasks, and none are given. Pass related_tasks=[(x1, y1), …], "
-            f"or use a method that needs none: {', '.join(m.name for m in METHODS.values() if not m.uses_related_tasks)}."
+            f"or use a method that needs none: {', '.join(n for n, m in METHODS.items() if not m.uses_related_tasks)}."
         )
     apart = separate((x, y), related_tasks)
     learner = meta_train(method, apart.tasks, preset=preset, seed=seed, device=device, progress=progress)
