@@ -19,7 +19,7 @@ from torch import Tensor
 
 from benchmarks.common import bound_methods, print_table
 from m2st_core.rng import Streams
-from m2st_core.testing.methods import Method
+from m2st_core.testing.method import Method
 from m2st_core.testing.run import learn_once, run_tests
 from m2st_core.types import TwoSample
 

@@ -14,7 +14,7 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.rng import Streams
-from m2st_core.testing.methods import Method
+from m2st_core.testing.method import Method
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 

@@ -21,7 +21,7 @@ import m2st_core as m2st
 from benchmarks.common import CPU, batch, rejection_rate
 from m2st_core.analysis.effect import WANTED, Effect, effect_of
 from m2st_core.rng import Streams
-from m2st_core.testing.methods import Method
+from m2st_core.testing.method import Method
 
 GRID = 2.0 ** np.arange(-3, 5, 0.5)  # times the pilot's rows
 FEWEST_ROWS = 8

@@ -26,7 +26,7 @@ from m2st_core.data import make_task
 from m2st_core.data.images.sets import load_digits_by_class
 from m2st_core.data.related import draw_related_tasks
 from m2st_core.rng import Streams
-from m2st_core.testing.methods import Method
+from m2st_core.testing.method import Method
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 

@@ -9,7 +9,8 @@ import pytest
 from m2st_core.__main__ import main
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
-from m2st_core.testing.methods import METHODS, ORIGINS
+from m2st_core.testing.method import ORIGINS
+from m2st_core.testing.methods import METHODS
 
 
 @pytest.fixture

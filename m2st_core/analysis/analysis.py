@@ -16,6 +16,7 @@ from m2st_core.testing.examined import Examined
 from m2st_core.testing.labellings import check_splits
 from m2st_core.testing.meta import MetaLearner
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.settings import TestSettings
 from m2st_core.testing.two_sample import examine
 from m2st_core.types import Progress, TestResult
 
@@ -156,15 +157,13 @@ def analyse(
         if METHODS[name].uses_related_tasks and name not in known:
             raise ValueError(f"{name} learns from related tasks, and no learner is given for it. Train one first.")
     check_plan_splits(names, splits)
-    own = {key: value for key, value in settings.items() if key != "preset"}
+    preset = settings.pop("preset", "recommended")
     stages = [part_of(progress, index / len(names), (index + 1) / len(names)) for index in range(len(names))]
     found = []
     for name, stage in zip(names, stages, strict=True):
-        several: dict[str, Any] = {"splits": splits if METHODS[name].needs_split else 1, "progress": stage}
+        own = TestSettings(splits=splits if METHODS[name].needs_split else 1, progress=stage, **settings)
         found.append(
-            known[name].examine(x, y, apart=apart, **several, **own)
-            if name in known
-            else examine(x, y, name, **several, **settings)
+            known[name].examine(x, y, own, apart=apart) if name in known else examine(x, y, name, own, preset=preset)
         )
     first, *others = adjusted_p_values([examined.result.p_value for examined in found], family)
     seen = what_was_seen(found[0])

@@ -164,7 +164,7 @@ def _why_not(result: TestResult) -> str:
     """Why no power can be found from this result; empty if it can."""
     if not result.rejected:
         return "they are compatible with no difference at all"
-    if METHODS[result.method].asymptotic is not None:
+    if not METHODS[result.method].by_permutation:
         return f"how the statistic of {result.method} grows with the rows is not known"
     return ""
 
@@ -180,8 +180,8 @@ def effect_of(seen: Seen, result: TestResult) -> Effect:
     signal = float(seen.statistic(seen.sample.pooled, n)[0])
     threshold = max(seen.threshold, float(np.quantile(seen.null, 1 - result.alpha)))
     if seen.kernel is None:
-        x, y = (seen.scorer(rows)[0].double().var().item() for rows in seen.sample)
-        noise, slope, order = x / n + y / m, 0.0, 0.5
+        variance_x, variance_y = seen.score_variances()
+        noise, slope, order = variance_x / n + variance_y / m, 0.0, 0.5
     else:
         x, y = seen.at_rows()
         noise, order = float(np.var(seen.null)), 1.0

@@ -1,111 +1,91 @@
-"""What a finished test looked at, as one function of a row: large where its test saw more of x than of y.
+"""What a finished test compared, shown as one function of a row: the witness.
 
-Tests with a kernel have the kernel's witness function. Tests that fuse many kernels are represented by the mixture in
-which each has the weight that it had in the fused statistic. Witnesses and classifiers speak for themselves.
+A test with a kernel has the kernel's witness function, a classifier its score. A test that fuses many kernels is
+represented by the mixture in which each has its weight in the fused statistic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from m2st_core.criterion import mmd2_unbiased
-from m2st_core.kernels.base import Kernel, MixtureKernel
-from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
-from m2st_core.learners.bank import KernelBank
-from m2st_core.learners.classifier import RowClassifier
-from m2st_core.learners.meta_witness import Witness
+from m2st_core.kernels.base import Kernel
 from m2st_core.learners.target_kernels import fit_median
 from m2st_core.permutation.blocks import memberships_within
-from m2st_core.permutation.statistics import (
-    fuse_scale,
-    mean_square,
-    permuted_mean_difference,
-    permuted_mmd2,
-    random_memberships,
-)
+from m2st_core.permutation.fitted import KernelTest, PermutationTest, ScoreTest, ShownTest
+from m2st_core.permutation.statistics import random_memberships
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.examined import Examined
-from m2st_core.testing.methods import METHODS
-from m2st_core.testing.statistics import family_p_values, fuse_by_rank
 from m2st_core.types import TwoSample
 
-ROWS = 500  # of each sample; more would not change what is seen
+ROWS = 500  # of each sample; more would not change what is shown
 PERMUTATIONS = 499
-HEAVIEST = 6  # kernels of a bank that represent it
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A kernel, or scores of single rows, with the rows it was asked about: x (1, n, d), y (1, m, d).
+    """A test with a witness, and the rows it is asked about: x (1, n, d), y (1, m, d).
 
-    ``threshold`` is what the statistic must reach at these sizes, ``null`` its values under random labellings; both are
-    MMD² for a kernel and a difference of mean scores otherwise. ``rows`` are the positions in the samples as given.
+    ``threshold`` is what the comparison must reach at these sizes, ``null`` its values under random labellings; both
+    are MMD² for a kernel and a difference of mean scores otherwise. ``rows`` are positions in the samples as given.
+    ``swapped`` says that the test's first sample is y.
     """
 
-    kernel: Kernel | None
-    scorer: Any
+    test: ShownTest
     sample: TwoSample
     rows: tuple[np.ndarray, np.ndarray]
     threshold: float
     null: np.ndarray
-    two_sided: bool
+    swapped: bool
     how: str
 
-    @torch.no_grad()
-    def statistic(self, pooled: Tensor, n: int) -> Tensor:
-        """MMD²_u, or the difference of mean scores, of pooled rows (S, N, d), the first n of which are x's → (S,)."""
-        if self.kernel is not None:
-            rows = self.kernel.embed(pooled)
-            gram = self.kernel.gram(rows, rows)
-            gram = gram.reshape(-1, *gram.shape[-2:])
-            return mmd2_unbiased(gram[..., :n, :n], gram[..., n:, n:], gram[..., :n, n:])
-        scores = self.scorer(pooled)
-        difference = scores[..., :n].mean(dim=-1) - scores[..., n:].mean(dim=-1)
-        return difference.abs() if self.two_sided else difference
+    @property
+    def kernel(self) -> Kernel | None:
+        """The kernel, if the test has one."""
+        return self.test.kernel if isinstance(self.test, KernelTest) else None
 
     @property
     def by_column(self) -> bool:
-        """Whether the kernel is a mixture of products over columns, k(x, y) = Π_c k_c(x_c, y_c)."""
-        parts = self.kernel.families if isinstance(self.kernel, MixtureKernel) else [self.kernel]
-        return all(isinstance(part, GaussianKernel | LaplaceKernel) for part in parts)
+        """Whether the kernel is a mixture of products over columns."""
+        return isinstance(self.test, KernelTest) and self.test.by_column
 
     @torch.no_grad()
+    def score_variances(self) -> tuple[float, float]:
+        """The variance of the scores of x's and of y's rows, for tests of scores."""
+        if not isinstance(self.test, ScoreTest):
+            raise TypeError("This test has no scores.")
+        x, y = (self.test.score(rows)[0].double().var().item() for rows in self.sample)
+        return x, y
+
+    def statistic(self, pooled: Tensor, n: int) -> Tensor:
+        """MMD²_u, or the difference of mean scores, of pooled rows (S, N, d) whose first n are x's: (S,)."""
+        difference = self.test.difference(pooled, n)
+        return -difference if self._turned and not self.test.two_sided else difference
+
     def witness(self, at: Tensor) -> np.ndarray:
-        """Where the test sees more of x (positive) than of y, at places (g, d) → (g,)."""
-        x, y = self.sample
-        if self.kernel is None:
-            scores = [self.scorer(rows)[0] for rows in (at[None], x, y)]
-            return (scores[0] - (scores[1].mean() + scores[2].mean()) / 2).cpu().numpy()
-        places = self.kernel.embed(at[None].to(x))
-        more, less = (self.kernel.gram(places, self.kernel.embed(rows)).mean(dim=-1) for rows in (x, y))
-        return (more - less).flatten().cpu().numpy()
+        """Positive where the test sees more of x, negative where more of y, at places (g, d): (g,)."""
+        values = self.test.witness(self.sample, at)
+        return -values if self._turned else values
 
-    @torch.no_grad()
     def at_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """The witness at the sample's own rows, each left out of its own: (n,), (m,)."""
-        n, m = self.sample.sizes
-        if self.kernel is None:
-            scores = self.witness(self.sample.pooled[0])
-            return scores[:n], scores[n:]
-        rows = self.kernel.embed(self.sample.pooled)
-        gram = self.kernel.gram(rows, rows).reshape(n + m, n + m).double()
-        gram.fill_diagonal_(0)
-        to_x, to_y = gram[:, :n].sum(dim=1), gram[:, n:].sum(dim=1)
-        own = torch.arange(n + m, device=gram.device) < n
-        values = to_x / (n - own.double()) - to_y / (m - (~own).double())
-        return values[:n].cpu().numpy(), values[n:].cpu().numpy()
+        """The witness at the sample's own rows, each left out of its own value: (n,), (m,)."""
+        values = self.test.witness_at_rows(self.sample)
+        values = -values if self._turned else values
+        return values[: self.sample.sizes[0]], values[self.sample.sizes[0] :]
+
+    @property
+    def _turned(self) -> bool:
+        """Whether the score is large for y. A kernel's witness is always that of the samples as named."""
+        return self.swapped and isinstance(self.test, ScoreTest)
 
 
 @torch.no_grad()
 def what_was_seen(examined: Examined) -> Seen:
-    """The kernel or score behind a test, on at most 500 of its test rows of each sample."""
+    """The witness of a finished test, on at most 500 of its test rows of each sample."""
     result, streams = examined.result, Streams(examined.result.seed).child("what was seen")
     kept = [
         np.sort(streams.numpy(f"rows of {side}").permutation(len(rows))[:ROWS])
@@ -121,76 +101,19 @@ def what_was_seen(examined: Examined) -> Seen:
         codes = np.concatenate([part[rows] for part, rows in zip(examined.codes, kept, strict=True)])
         members = memberships_within(torch.from_numpy(codes)[None], n, PERMUTATIONS, generator)
     members = members.to(sample.x.device)
-    learned, how = examined.learned, f"what {result.method} compared"
-    if METHODS[result.method].asymptotic is not None:
-        learned = fit_median(sample.pooled, PRESETS["recommended"], [streams])
+    test: ShownTest
+    if isinstance(examined.fitted, PermutationTest):
+        test, threshold = examined.fitted.shown_by(sample, members, result.alpha)
+        how = f"what {result.method} compared"
+        if test is not examined.fitted:
+            how = f"the kernels of {result.method}, each with its weight in the fused statistic"
+    else:
+        test, threshold = fit_median(sample.pooled, PRESETS["recommended"], [streams]), None
         how = f"the kernel of MMD-M, since {result.method} has none that can be shown"
-    kernel: Kernel | None = None
-    scorer: Callable[[Tensor], Tensor] | None = None
-    threshold: float | None = None
-    two_sided = True
-    if isinstance(learned, KernelBank):
-        kernel, threshold = _mixture(learned, sample, members, result.alpha, METHODS[result.method].statistics)
-        how = f"the kernels of {result.method}, each with its weight in the fused statistic"
-    elif isinstance(learned, Kernel):
-        kernel = learned
-    else:
-        sign = -1.0 if examined.swapped else 1.0
-        two_sided = not isinstance(learned, Witness)
-        probability = isinstance(learned, RowClassifier)
-        scorer = lambda rows: sign * (learned(rows).sigmoid() if probability else learned(rows))  # noqa: E731
-    if kernel is not None:
-        null = permuted_mmd2(kernel, sample.pooled, members, n)[0].reshape(-1)[1:].cpu().numpy()
-    else:
-        assert scorer is not None
-        null = permuted_mean_difference(scorer(sample.pooled), members, n, two_sided)[0][0, 1:].cpu().numpy()
+    null = test.null(sample, members)
+    if examined.swapped and isinstance(test, ScoreTest) and not test.two_sided:
+        null = -null
     if threshold is None:
         threshold = float(np.quantile(null, 1 - result.alpha))
     rows = examined.rows[0][kept[0]], examined.rows[1][kept[1]]
-    return Seen(kernel, scorer, sample, rows, threshold, null, two_sided, how)
-
-
-def _mixture(
-    bank: KernelBank, sample: TwoSample, members: Tensor, alpha: float, statistics: Any
-) -> tuple[Kernel, float]:
-    """The mixture that stands for a fused statistic near the observed one, and what its MMD² must reach.
-
-    log Σ exp(s_k) is close to Σ w_k s_k plus a constant, w the softmax of the scores s; a score is MMD² in units of its
-    kernel's spread. So the mixture has the weights w_k/spread_k, and the threshold moves with the constant.
-    """
-    n, m = sample.sizes
-    pooled = sample.pooled
-    by_rank = statistics is fuse_by_rank
-    found, scores, spreads, p_values, families = [], [], [], [], bank.families
-    for family in families:
-        both = permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n)
-        mmd2 = both[0][0]  # k x P
-        p_values.append(family_p_values(*both)[0])
-        if by_rank:
-            spread = mmd2.std(dim=-1)
-            prior = 0.0
-        else:
-            count = min(n, m)
-            spread = mean_square(family.kernel, pooled[:, None], count)[0].sqrt() / fuse_scale(count)
-            prior = float(np.log(family.share))
-        spreads.append(spread.clamp(min=torch.finfo(torch.float32).tiny))
-        scores.append(mmd2 / spreads[-1][:, None] + prior)
-        found.append(mmd2[:, 0])
-    level = alpha
-    if by_rank:  # the family that speaks, and the level it needs, the others being as they are
-        shares = torch.tensor([family.share * len(family.names) for family in families])
-        evidence = shares[:, None].to(p_values[0]) / torch.stack(p_values)  # families x P
-        best = int(evidence[:, 0].argmax())
-        others = float(evidence[:, 0].sum() - evidence[best, 0])
-        needed = float(evidence.sum(dim=0).quantile(1 - alpha)) - others
-        level = float(shares[best]) / max(needed, 2 * float(shares[best]))
-        families, found, scores, spreads = (families[best],), [found[best]], [scores[best]], [spreads[best]]
-    score, spread = torch.cat(scores), torch.cat(spreads)
-    total = score.logsumexp(dim=0)
-    weights = score[:, 0].softmax(dim=0)
-    weights = weights.where(weights >= weights.topk(min(HEAVIEST, len(weights))).values[-1], 0.0)
-    parts = weights / weights.sum() / spread
-    constant = float(total[0] - (parts * torch.cat(found)).sum())
-    threshold = (float(total[1:].quantile(1 - level)) - constant) / float(parts.sum())
-    mixed = MixtureKernel([f.kernel for f in families], [len(f.names) for f in families], (parts / parts.sum())[None])
-    return mixed, threshold
+    return Seen(test, sample, rows, threshold, null, examined.swapped, how)

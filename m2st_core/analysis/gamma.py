@@ -13,6 +13,7 @@ from m2st_core.learners.ascent import part_of
 from m2st_core.learners.relatedness import Relatedness, relatedness
 from m2st_core.testing.examined import training_part
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.settings import TestSettings
 from m2st_core.types import Progress
 
 MOST_LEFT_OUT = 3
@@ -105,7 +106,8 @@ def target_gamma(
     """
     spec, sample = METHODS.find(method), as_two_sample(x, y)
     if spec.needs_split:
-        sample = training_part(sample, spec, train_fraction=train_fraction, seed=seed, blocks=blocks)
+        settings = TestSettings(train_fraction=train_fraction, seed=seed, blocks=blocks)
+        sample = training_part(sample, spec, settings)
     n, m = sample.sizes
     if min(n, m) < FEWEST_ROWS:
         raise ValueError(f"γ̂ needs at least {FEWEST_ROWS} rows of each sample to look at, and there are {n} and {m}.")

@@ -22,6 +22,7 @@ from m2st_core.presets import PRESETS
 from m2st_core.testing.examined import smallest_p
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.settings import TestSettings
 from m2st_core.testing.two_sample import two_sample_test
 from m2st_core.types import Progress
 
@@ -174,14 +175,9 @@ def check_plan(data: CleanData, plan: Plan) -> None:
     sample, floors = as_two_sample(data.x, data.y), []
     for name in plan.methods:
         method = METHODS.find(name)
-        floor = smallest_p(
-            sample,
-            method,
-            splits=plan.splits if method.needs_split else 1,
-            preset=PRESETS.find(plan.preset),
-            **_settings(data, plan),
-        )
-        floors.append(floor)
+        splits = plan.splits if method.needs_split else 1
+        settings = TestSettings(splits=splits, **_settings(data, plan))
+        floors.append(smallest_p(sample, method, settings, PRESETS.find(plan.preset)))
     for name, floor in zip(plan.methods, adjusted_p_values(floors, plan.family), strict=True):
         if floor > plan.alpha:
             raise ValueError(
@@ -195,7 +191,7 @@ def other_splits(outcome: Outcome, further: int, *, progress: Progress | None = 
     data, plan = outcome.data, outcome.plan
     settings = _settings(data, plan) | {"splits": further + 1, "progress": progress}
     if plan.primary in outcome.learners:
-        result = outcome.learners[plan.primary].examine(data.x, data.y, apart=outcome.apart, **settings).result
+        result = outcome.learners[plan.primary].test(data.x, data.y, apart=outcome.apart, **settings)
     else:
         result = two_sample_test(data.x, data.y, plan.primary, preset=plan.preset, **settings)
     return result.split_p_values[1:]

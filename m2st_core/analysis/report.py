@@ -10,7 +10,8 @@ from m2st_core.analysis.own_data import Outcome
 from m2st_core.analysis.pictures import Picture, history_picture, pictures
 from m2st_core.analysis.related_check import RelatedCheck
 from m2st_core.analysis.words import assumptions, methods_sentence, references, versions
-from m2st_core.testing.methods import METHODS, ORIGINS
+from m2st_core.testing.method import ORIGINS
+from m2st_core.testing.methods import METHODS
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 EXPLORATORY = (

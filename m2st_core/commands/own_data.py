@@ -17,7 +17,8 @@ from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.learner_files import open_learner
 from m2st_core.testing.meta import meta_train
-from m2st_core.testing.methods import METHODS, ORIGINS
+from m2st_core.testing.method import ORIGINS
+from m2st_core.testing.methods import METHODS
 from m2st_core.types import TestResult
 
 RECOMMENDED = "recommended"

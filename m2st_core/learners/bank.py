@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from m2st_core.kernels.base import Kernel
+from m2st_core.kernels.bank import Family, KernelBank
 from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
 from m2st_core.learners.ascent import draw_rows
 from m2st_core.learners.target_kernels import median_width
+from m2st_core.permutation.fused import FuseTest
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
@@ -24,31 +24,8 @@ GENERIC_NAMES = tuple(f"{GENERIC}, {factor:g}·median" for factor in FACTORS)
 DISTANCE_ROWS = 500
 
 
-@dataclass(frozen=True)
-class Family:
-    """Kernels of one kind, batch shape (R, k), with their k names and the prior weight π of each."""
-
-    kernel: Kernel
-    names: tuple[str, ...]
-    share: float
-
-
-@dataclass(frozen=True)
-class KernelBank:
-    """Families of kernels; the prior weights of all their kernels sum to 1."""
-
-    families: tuple[Family, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """One name per kernel."""
-        return tuple(name for family in self.families for name in family.names)
-
-
-def fit_bank(
-    pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
-) -> KernelBank:
-    """MMD-FUSE's bank: Gaussian and Laplace kernels at ten widths each, for pooled rows (R, N, d).
+def fit_bank(pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None) -> FuseTest:
+    """MMD-FUSE: Gaussian and Laplace kernels at ten widths each, for pooled rows (R, N, d).
 
     The widths σ run evenly from half the 5 % to twice the 95 % quantile of the pooled distances, Euclidean for
     exp(−‖x−y‖²/(2σ²)) and ℓ₁ for exp(−√2·‖x−y‖₁/σ).
@@ -56,12 +33,9 @@ def fit_bank(
     generators = [stream.torch("kernel bank") for stream in streams]
     rows = draw_rows(pooled, min(pooled.shape[-2], DISTANCE_ROWS), generators)
     names = {kind: tuple(f"{kind} {i + 1}/{WIDTHS}" for i in range(WIDTHS)) for kind in ("Gaussian", "Laplace")}
-    return KernelBank(
-        (
-            Family(GaussianKernel(2 * _widths(rows, 2.0).square()), names["Gaussian"], 1 / (2 * WIDTHS)),
-            Family(LaplaceKernel(_widths(rows, 1.0) / math.sqrt(2)), names["Laplace"], 1 / (2 * WIDTHS)),
-        )
-    )
+    gaussian = Family(GaussianKernel(2 * _widths(rows, 2.0).square()), names["Gaussian"], 1 / (2 * WIDTHS))
+    laplace = Family(LaplaceKernel(_widths(rows, 1.0) / math.sqrt(2)), names["Laplace"], 1 / (2 * WIDTHS))
+    return FuseTest(KernelBank((gaussian, laplace)))
 
 
 def generic_family(pooled: Tensor, share: float, streams: Sequence[Streams]) -> Family:

@@ -18,6 +18,7 @@ from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.features import MLP, FeatureNetwork
 from m2st_core.learners.ascent import ascend
 from m2st_core.learners.target_kernels import make_network, median_width
+from m2st_core.permutation.fitted import LabelTest, ProbabilityTest
 from m2st_core.presets import Preset, Pretraining
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
@@ -67,6 +68,20 @@ def fit_classifier(
         progress=progress,
     )
     return classifier
+
+
+def fit_probabilities(
+    train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> ProbabilityTest:
+    """C2ST-L: compare the classifier's mean probability of P."""
+    return ProbabilityTest(fit_classifier(train, preset, streams, progress))
+
+
+def fit_labels(
+    train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> LabelTest:
+    """C2ST-S: compare how often the classifier predicts P."""
+    return LabelTest(fit_classifier(train, preset, streams, progress))
 
 
 class Batches:

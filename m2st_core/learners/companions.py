@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from m2st_core.data.related import PairedRows
+from m2st_core.kernels.bank import Family, KernelBank
 from m2st_core.kernels.base import Kernel, MixtureKernel
 from m2st_core.kernels.features import ComposedKernel, FourierKernel, gaussian_frequencies
 from m2st_core.kernels.gaussian import GaussianKernel
-from m2st_core.learners.bank import GENERIC, Family, KernelBank, generic_family
+from m2st_core.learners.bank import GENERIC, generic_family
 from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, NetworkView
 from m2st_core.learners.mixtures import kernel_terms
 from m2st_core.learners.target_kernels import MEDIAN_ROWS, median_width

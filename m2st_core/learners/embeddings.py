@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,11 +19,13 @@ from m2st_core.kernels.base import negative_squared_distances
 from m2st_core.kernels.features import Units
 from m2st_core.learners.ascent import ascend, draw_rows
 from m2st_core.learners.target_kernels import median_width
+from m2st_core.permutation.fitted import AsymptoticTest
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
 REGULARISATION = 1e-5
+ALIVE_VARIANCE = 1e-4  # below it, a direction is non-zero for few rows only and its mean is far from normal
 BUMP_WIDTHS, WINDOW_WIDTHS = (-3, 4, 30), (-6, 6, 40)  # log₂ of the first widths of ME and SCF: from, to, how many
 
 
@@ -73,9 +78,45 @@ def hotelling(x_features: Tensor, y_features: Tensor) -> Tensor:
     return n * (mean * torch.linalg.solve_ex(covariance, mean).result).sum(dim=-1)
 
 
+@dataclass(frozen=True)
+class HotellingTest(AsymptoticTest):
+    """n·WᵀΣ⁻¹W of J features, referred to a known distribution; needs n = m.
+
+    "chi2" is the limit χ²_J of the papers. "F" is Hotelling's J(n−1)/(n−J)·F(J, n−J), which has the same limit and is
+    right for Gaussian features at every n: it accounts for the estimate of Σ. J counts the directions in which the
+    pooled, unlabelled features vary: points far from all rows, or features that repeat each other, add none.
+    """
+
+    features: PointFeatures
+    reference: Literal["chi2", "F"]
+
+    @torch.no_grad()
+    def p_values(
+        self, sample: TwoSample, n_quantiles: int, streams: Sequence[Streams]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Statistics (R,), p-values (R,) and quantiles of the reference (R, n_quantiles)."""
+        from scipy import stats  # slow to import
+
+        n = sample.sizes[0]
+        pooled = self.features(sample.pooled)
+        centred = pooled - pooled.mean(dim=-2, keepdim=True)
+        values, directions = torch.linalg.eigh(centred.mT @ centred / (pooled.shape[-2] - 1))
+        alive = values > ALIVE_VARIANCE  # R x J
+        aligned = (pooled @ directions) * alive[:, None]
+        statistic = hotelling(aligned[:, :n], aligned[:, n:]).cpu().numpy()
+        count = alive.sum(dim=-1, keepdim=True).clamp(min=1).cpu().numpy()  # R x 1
+        if self.reference == "chi2":
+            reference, scale = stats.chi2(count), np.ones_like(count)
+        else:
+            reference, scale = stats.f(count, n - count), count * (n - 1) / (n - count)
+        levels = (np.arange(n_quantiles) + 0.5) / n_quantiles
+        p_value = reference.sf(statistic[:, None] / scale)[:, 0]
+        return statistic, p_value, scale * reference.ppf(levels)
+
+
 def fit_mean_embedding(
     train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
-) -> PointFeatures:
+) -> HotellingTest:
     """ME: start from rows of Gaussians fitted to the two samples, best width of a grid, then climb."""
     units, rows = _paired_rows(train, streams)
     generators = [stream.torch("first points") for stream in streams]
@@ -88,7 +129,7 @@ def fit_mean_embedding(
 
 def fit_smooth_characteristic(
     train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
-) -> PointFeatures:
+) -> HotellingTest:
     """SCF: start from standard normal frequencies, best width of a grid, then climb."""
     units, rows = _paired_rows(train, streams)
     shape = (preset.embedding.points, rows.x.shape[-1])
@@ -132,7 +173,7 @@ def _optimise(
     preset: Preset,
     climb: bool,
     progress: Progress | None,
-) -> PointFeatures:
+) -> HotellingTest:
     """The best width of the grid, then, where asked, Adam on points and width."""
     start = kind(points, torch.zeros_like(points[..., 0, 0]), units)
 
@@ -154,4 +195,4 @@ def _optimise(
             learning_rate=settings.learning_rate,
             progress=progress,
         )
-    return start
+    return HotellingTest(start, settings.reference)

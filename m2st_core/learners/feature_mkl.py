@@ -12,15 +12,16 @@ import torch
 from torch import Tensor
 
 from m2st_core.data.related import RelatedTasks
+from m2st_core.kernels.bank import Family, KernelBank
 from m2st_core.kernels.features import ComposedKernel, LinearKernel
 from m2st_core.learners.ascent import part_of
-from m2st_core.learners.bank import Family, KernelBank
 from m2st_core.learners.companions import generic_families
 from m2st_core.learners.features import fit_features
 from m2st_core.learners.image_features import part_images
-from m2st_core.learners.knowledge import Knowledge
+from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.learners.meta_features import evidence_related, prior_weights, shrunk_heads, view_target
-from m2st_core.learners.mixtures import Adapted, KernelTerms, explained, kernel_terms, paired_rows, solve_weights
+from m2st_core.learners.mixtures import KernelTerms, kernel_terms, mixture_test, paired_rows, solve_weights
+from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
@@ -59,10 +60,9 @@ def learn_feature_mixture(
 
 def feature_bank(known: Knowledge, pooled: Tensor, streams: Sequence[Streams]) -> KernelBank:
     """The features' kernels, batch (R, K), and generic ones for pooled rows (R, N, d)."""
-    assert known.base is not None and known.features is not None
-    names = known.base_names
-    own = Family(ComposedKernel(known.features, known.base), names, 0.5 / len(names))
-    return KernelBank((own, *generic_families(known.features, pooled, 0.5, streams)))
+    features, base, names = needed(known.features, "features"), needed(known.base, "base kernels"), known.base_names
+    own = Family(ComposedKernel(features, base), names, 0.5 / len(names))
+    return KernelBank((own, *generic_families(features, pooled, 0.5, streams)))
 
 
 def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float) -> Tensor:
@@ -112,9 +112,9 @@ def with_generic(meta_weights: Tensor, terms: KernelTerms, related: Tensor) -> t
 
 def fit_feature_mixture(
     known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
-) -> Adapted:
+) -> KernelTest:
     """β on the training rows (R, n, d), (R, m, d), and the odds that they are like the meta-tasks."""
-    assert known.features is not None
+    features = needed(known.features, "features")
     bank = feature_bank(known, train.pooled, streams)
     terms = kernel_terms(bank, paired_rows(train, streams))
     count = len(known.base_names)
@@ -122,9 +122,9 @@ def fit_feature_mixture(
         weights = find_weights(terms.first(count), known.base_names, known.choices["λ of β"])
     else:
         weights = aggregate_alone(known.base_names).to(terms.eta).expand(len(terms.eta), -1)
-    related = evidence_related(known.features, view_target(known.features, train))
+    related = evidence_related(features, view_target(features, train))
     weights, share = with_generic(weights, terms, related)
-    adapted = explained(bank, weights, terms, known)
+    adapted = mixture_test(bank, weights, terms, known)
     for entry, value, part in zip(adapted.diagnostics, related.tolist(), share.tolist(), strict=True):
         entry |= {"evidence that the target is related, in nats": value, "share of the meta-tasks' kernels": part}
     return adapted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,8 @@ from m2st_core.learners.target_kernels import make_cnn
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
+
+Part = TypeVar("Part")
 
 
 class Knowledge(nn.Module):
@@ -46,6 +49,13 @@ class Knowledge(nn.Module):
         self.base_names = base_names
         self.choices = choices or {}
         self.course = course or Course.empty()
+
+
+def needed(part: Part | None, name: str) -> Part:
+    """Return a part of what was learned, or raise a ValueError if this learner has none."""
+    if part is None:
+        raise ValueError(f"This learner has no {name}. Train it again for this method.")
+    return part
 
 
 Learn = Callable[[RelatedTasks, Preset, Sequence[Streams], Progress | None], Knowledge]

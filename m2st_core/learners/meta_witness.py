@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from m2st_core.data.related import RelatedTasks
+from m2st_core.kernels.bank import Family, KernelBank
 from m2st_core.kernels.base import Kernel
 from m2st_core.kernels.features import ComposedKernel, LinearKernel
-from m2st_core.learners.bank import Family, KernelBank
 from m2st_core.learners.companions import beside_generic, generic_families
 from m2st_core.learners.feature_mkl import AGGREGATE
 from m2st_core.learners.features import fit_features
-from m2st_core.learners.knowledge import Knowledge
+from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.learners.meta_features import MetaFeatures, prior_weights, view_target
+from m2st_core.permutation.fitted import KernelTest, Permuted, ScoreTest
+from m2st_core.permutation.fused import RankFuseTest
+from m2st_core.permutation.statistics import permuted_mean_difference
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
@@ -38,15 +42,10 @@ def witness_kernel(
     preset: Preset,
     streams: Sequence[Streams],
     progress: Progress | None = None,
-) -> Kernel:
+) -> KernelTest:
     """Meta-Witness: the aggregate kernel with a little Gaussian, whose width comes from pooled rows (R, N, d)."""
-    features = _features(known)
-    return beside_generic(features, _aggregate(features, pooled), pooled, streams)
-
-
-def _features(known: Knowledge) -> MetaFeatures:
-    assert known.features is not None
-    return known.features
+    features = needed(known.features, "features")
+    return KernelTest(beside_generic(features, _aggregate(features, pooled), pooled, streams))
 
 
 def _aggregate(features: MetaFeatures, pooled: Tensor) -> Kernel:
@@ -60,31 +59,40 @@ def meta_bank(
     preset: Preset,
     streams: Sequence[Streams],
     progress: Progress | None = None,
-) -> KernelBank:
+) -> RankFuseTest:
     """Meta-FUSE: the aggregate kernel with half of π, beside generic kernels."""
-    features = _features(known)
+    features = needed(known.features, "features")
     meta = Family(ComposedKernel(features, _aggregate(features, pooled)), (AGGREGATE,), META_SHARE)
-    return KernelBank((meta, *generic_families(features, pooled, 1 - META_SHARE, streams)))
+    return RankFuseTest(KernelBank((meta, *generic_families(features, pooled, 1 - META_SHARE, streams))))
 
 
-class Witness(nn.Module):
-    """f(x) = ψ(x)·w: (R, n, d) → (R, n), and what the training rows say of the difference of its means.
+@dataclass(frozen=True)
+class WitnessTest(ScoreTest):
+    """Meta-WiTS: log[π·exp(a) + (1−π)·exp(−a)], a = t/(1/n+1/m), t the difference of the means of f(x) = ψ(x)·w.
 
-    ``surety`` (R,) is the difference expected, in standard deviations of what is left unknown of it.
+    The discriminant's scale makes a the log-likelihood ratio of t under the expected difference and under none, up to a
+    constant. The training rows give the sign with probability π = Φ(``surety``), mostly near 1: then the test is
+    one-sided in t. A large t of the other sign counts too, so that a wrong sign costs some power and not all of it.
+    ``surety`` (R,) is the expected difference in standard deviations of what remains unknown of it.
     """
 
+    features: MetaFeatures
     direction: Tensor
     surety: Tensor
+    two_sided = False
 
-    def __init__(self, features: MetaFeatures, direction: Tensor, surety: Tensor) -> None:
-        super().__init__()
-        self.features = features
-        self.register_buffer("direction", direction)
-        self.register_buffer("surety", surety)
-
-    def forward(self, x: Tensor) -> Tensor:
+    def score(self, rows: Tensor) -> Tensor:
         """f of each row."""
-        return (self.features(x) @ self.direction[..., None])[..., 0]
+        return (self.features(rows) @ self.direction[..., None])[..., 0]
+
+    @torch.no_grad()
+    def statistics(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Permuted:
+        """The log-likelihood ratio under every labelling."""
+        scores = self.score(pooled)
+        noise = 1 / n + 1 / (scores.shape[-1] - n)
+        t, error = permuted_mean_difference(scores, members, n, two_sided=False)
+        right, wrong = (torch.special.log_ndtr(sign * self.surety)[..., None] for sign in (1, -1))
+        return Permuted(torch.logaddexp(right + t / noise, wrong - t / noise), error / noise)
 
 
 @torch.no_grad()
@@ -94,16 +102,16 @@ def fit_witness(
     preset: Preset,
     streams: Sequence[Streams],
     progress: Progress | None = None,
-) -> Witness:
+) -> WitnessTest:
     """Meta-WiTS: the direction and the sign of the difference, from the target's training rows and the prior.
 
     The discriminant w_q = E[δ_q | d_q]/v_q, E[δ | d] = s/(s+τ)·d, with d the difference of means of ψ on the training
     rows, v its variance within samples and τ its noise; Var[δ | d] = s/(s+τ)·τ.
     """
-    features = _features(known)
+    features = needed(known.features, "features")
     difference, variance, noise = view_target(features, train)
     share = features.prior / (features.prior + noise)
     direction = share * difference / variance
     expected = (direction * share * difference).sum(dim=-1)
     unknown = (direction.square() * share * noise).sum(dim=-1).sqrt()
-    return Witness(features, direction, expected / unknown.clamp(min=torch.finfo(unknown.dtype).tiny))
+    return WitnessTest(features, direction, expected / unknown.clamp(min=torch.finfo(unknown.dtype).tiny))

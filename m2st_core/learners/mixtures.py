@@ -13,10 +13,10 @@ from torch import Tensor
 
 from m2st_core.criterion import h_matrix
 from m2st_core.data.related import PairedRows
-from m2st_core.kernels.base import Kernel, MixtureKernel
+from m2st_core.kernels.bank import KernelBank
 from m2st_core.learners.ascent import draw_rows
-from m2st_core.learners.bank import KernelBank
 from m2st_core.learners.knowledge import Knowledge
+from m2st_core.permutation.fitted import KernelTest
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
@@ -100,20 +100,6 @@ def solve_weights(eta: Tensor, sigma: Tensor, regularisation: Tensor | float) ->
     return torch.from_numpy(weights).to(eta)
 
 
-@dataclass(frozen=True)
-class Adapted:
-    """A kernel for R runs, and what each run has to say about it."""
-
-    kernel: Kernel
-    weights: list[dict[str, float]]  # β by kernel
-    diagnostics: list[dict[str, Any]]
-
-
-def mixture(bank: KernelBank, weights: Tensor) -> Kernel:
-    """Σ β_i k_i, weights (R, k)."""
-    return MixtureKernel([f.kernel for f in bank.families], [len(f.names) for f in bank.families], weights)
-
-
 def paired_rows(train: TwoSample, streams: Sequence[Streams]) -> PairedRows:
     """As many rows of x as of y, at random."""
     generators = [stream.torch("rows for the weights") for stream in streams]
@@ -121,7 +107,7 @@ def paired_rows(train: TwoSample, streams: Sequence[Streams]) -> PairedRows:
     return PairedRows(x, y, torch.ones_like(x[..., 0]))
 
 
-def explained(bank: KernelBank, weights: Tensor, terms: KernelTerms | None, known: Knowledge) -> Adapted:
+def mixture_test(bank: KernelBank, weights: Tensor, terms: KernelTerms | None, known: Knowledge) -> KernelTest:
     """The mixture with β, each kernel's Ĵ on the training rows, and what was decided before the target came."""
     names = bank.names
     betas = [dict(zip(names, row.tolist(), strict=True)) for row in weights]
@@ -129,4 +115,4 @@ def explained(bank: KernelBank, weights: Tensor, terms: KernelTerms | None, know
     if terms is not None:
         for entry, row in zip(about, terms.criterion(1e-8), strict=True):
             entry["criterion by kernel"] = dict(zip(names, row.tolist(), strict=True))
-    return Adapted(mixture(bank, weights), betas, about)
+    return KernelTest(bank.mixture(weights), weights=betas, diagnostics=about)

@@ -18,6 +18,7 @@ from m2st_core.kernels.features import MLP, FeatureNetwork, Units
 from m2st_core.kernels.gaussian import GaussianKernel, median_squared_distance
 from m2st_core.kernels.images import CNN
 from m2st_core.learners.ascent import ascend, draw_rows
+from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import Ascent, Convolutions, Network, Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
@@ -76,14 +77,16 @@ def median_width(rows: Tensor, streams: Sequence[Streams]) -> Tensor:
     return median_squared_distance(draw_rows(rows, min(rows.shape[-2], MEDIAN_ROWS), generators))
 
 
-def fit_median(pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None) -> Kernel:
+def fit_median(
+    pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> KernelTest:
     """MMD-M: a Gaussian kernel whose width is the median heuristic of the pooled, unlabelled rows (R, N, d)."""
-    return GaussianKernel(median_width(pooled, streams))
+    return KernelTest(GaussianKernel(median_width(pooled, streams)))
 
 
 def fit_gaussian(
     train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
-) -> Kernel:
+) -> KernelTest:
     """MMD-O: the Gaussian kernel whose width maximises Ĵ on the training rows (R, n, d), (R, m, d)."""
     if preset.median_start or preset.network.convolutions is not None:
         width = median_width(train.pooled, streams)
@@ -94,7 +97,7 @@ def fit_gaussian(
     if preset.network.convolutions is not None:
         train = same_distances(train)
     maximise_criterion(kernel, train, preset.mmd_o, streams, progress)
-    return kernel
+    return KernelTest(kernel)
 
 
 @torch.no_grad()
@@ -111,11 +114,13 @@ def same_distances(sample: TwoSample) -> TwoSample:
     return TwoSample(x, y)
 
 
-def fit_deep(train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None) -> Kernel:
+def fit_deep(
+    train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> KernelTest:
     """MMD-D: the deep kernel that maximises Ĵ on the training rows (R, n, d), (R, m, d)."""
     kernel = start_deep(train.pooled, preset, streams)
     maximise_criterion(kernel, train, preset.mmd_d, streams, progress)
-    return kernel
+    return KernelTest(kernel)
 
 
 def start_deep(pooled: Tensor, preset: Preset, streams: Sequence[Streams]) -> DeepKernel:

@@ -7,7 +7,7 @@ the labelling that was observed, so the observed statistic takes the same arithm
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -152,37 +152,6 @@ def mean_square(kernel: Kernel, pooled: Tensor, count: int) -> Tensor:
     return total / (count * (count - 1))
 
 
-def fuse_scale(count: int) -> int:
-    """λ of MMD-FUSE, for a smaller sample of ``count`` rows."""
-    return count * (count - 1)
-
-
-@torch.no_grad()
-def permuted_fuse(
-    families: Iterable[tuple[Kernel, float]],
-    pooled: Tensor,
-    members: Tensor,
-    n: int,
-    progress: Progress | None = None,
-) -> tuple[Tensor, Tensor]:
-    """MMD-FUSE under every labelling: (1/λ)·log Σ_k π_k·exp(λ·MMD²_u,k/√N_k), λ = c(c−1), c = min(n, m).
-
-    N_k = Σ_{i≠j}k(z_i,z_j)²/(c(c−1)) makes kernels of different widths comparable. λ is what the authors' code
-    computes; its description names the square root. Each family is a kernel of batch shape (R, kernels) with its prior
-    weight π. Shapes: pooled (R, N, d), members (R, P, N) → (R, P), (R,).
-    """
-    count = min(n, pooled.shape[-2] - n)
-    scale = fuse_scale(count)
-    scores, errors = [], []
-    for kernel, weight in families:
-        mmd2, rounding = permuted_mmd2(kernel, pooled[:, None], members[:, None], n, progress=progress)
-        spread = mean_square(kernel, pooled[:, None], count).sqrt().clamp(min=torch.finfo(torch.float32).tiny)
-        scores.append(scale * mmd2 / spread[..., None] + math.log(weight))  # R x kernels x P
-        errors.append(rounding / spread)
-    statistics = torch.cat(scores, dim=1).logsumexp(dim=1) / scale
-    return statistics, torch.cat(errors, dim=1).amax(dim=1)
-
-
 @torch.no_grad()
 def permuted_mean_difference(scores: Tensor, members: Tensor, n: int, two_sided: bool = True) -> tuple[Tensor, Tensor]:
     """Mean score of the first sample − mean score of the second, under every labelling, and its rounding error.
@@ -202,7 +171,7 @@ def permutation_p_value(statistics: Tensor, rounding: Tensor, rule: PValueRule) 
     """The share of labellings whose statistic reaches the observed one: (…, 1+B), (…) → (…).
 
     "(1+b)/(1+B)" counts the observed labelling too and so keeps the level exactly. The other two are the paper's and
-    its code's, which reject slightly too often. What can not be compared, as numbers overflowed, counts as reached.
+    its code's, which reject slightly too often. Non-finite statistics count as at least as extreme.
     """
     observed, permuted = statistics[..., :1], statistics[..., 1:]
     tolerance = rounding[..., None]

@@ -18,7 +18,7 @@ from m2st_core.data.images.tasks import ImageTask
 from m2st_core.data.task import Setting
 from m2st_core.device import one_core, one_thread_per_operation, resolve_device
 from m2st_core.learners.ascent import part_of
-from m2st_core.learners.mixtures import Adapted
+from m2st_core.permutation.fitted import KernelTest
 from m2st_core.rng import Streams
 from m2st_core.sweeps.spec import Cell, SweepSpec
 from m2st_core.sweeps.store import as_rows
@@ -132,16 +132,16 @@ class ImageStudy:
     @torch.no_grad()
     def _look(self, cell: Cell, parts: LearnerParts, device: str) -> Seen:
         """The witness of the learned kernel, on images that taught it nothing."""
-        adapted = learned_method(cell, parts, device).learned
-        assert isinstance(adapted, Adapted)
+        fitted = learned_method(cell, parts, device).fit_on()
+        assert isinstance(fitted, KernelTest)
         size = max(self.m_te)
         shown = self.target.show(size, size, Streams(self.seed).child("images to look at"))
         rows = np.concatenate([shown.x, shown.y])
         with one_thread_per_operation():
             pooled = torch.from_numpy(rows)[None].to(device)
-            values = witness_of_rows(adapted.kernel(pooled, pooled)[0], size).cpu().numpy()
+            values = witness_of_rows(fitted.kernel(pooled, pooled)[0], size).cpu().numpy()
         pairs = {f"{a} or {b}": (a, b) for a, b in self.target.pairs()}
-        beta, criterion = adapted.weights[0], adapted.diagnostics[0]["criterion by kernel"]
+        beta, criterion = fitted.weights[0], fitted.diagnostics[0]["criterion by kernel"]
         others: dict[str, float] = {}
         for name, weight in beta.items():
             if name not in pairs:

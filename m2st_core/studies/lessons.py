@@ -17,11 +17,13 @@ from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.gaussian import GaussianKernel
 from m2st_core.learners.meta_kl import copy_with
 from m2st_core.learners.target_kernels import maximise_criterion, start_deep
+from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.sweeps.summary import wilson_interval
 from m2st_core.sweeps.trial import draw_targets
-from m2st_core.testing.methods import METHODS, Method
+from m2st_core.testing.method import Method
+from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
 from m2st_core.testing.two_sample import two_sample_test
 from m2st_core.types import TestResult, TwoSample
@@ -163,7 +165,7 @@ def learn_deep(delta: float, size: int, test_size: int, tests: int, seed: int) -
     found = []
     for index in range(TRAINING_SAMPLES):
         alone = copy_with(kernel, lambda tensor, index=index: tensor[index : index + 1])  # type: ignore[misc]
-        method = replace(METHODS["MMD-D"], needs_split=False, learned=alone)
+        method = METHODS["MMD-D"].with_fit(KernelTest(alone))
         found.append(many_tests(method, delta, False, test_size, tests // TRAINING_SAMPLES, children[index].seed))
     step, climbed, judged = (list(values) for values in zip(*course, strict=True))
     return Learning(step, climbed, judged, np.concatenate(found))

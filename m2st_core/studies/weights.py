@@ -20,7 +20,8 @@ from m2st_core.learners.ascent import part_of
 from m2st_core.learners.bank import KernelBank, is_generic
 from m2st_core.learners.feature_mkl import AGGREGATE, feature_bank
 from m2st_core.learners.meta_mkl import base_kernels
-from m2st_core.learners.mixtures import Adapted, kernel_terms, mixture
+from m2st_core.learners.mixtures import kernel_terms
+from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.studies.lessons import AXIS, PLACES, on_plane
@@ -111,30 +112,28 @@ class WeightsStudy:
         sample = draw_targets(HDGM(delta=self.delta), 2 * size, self.repeats, streams)
         return sample, [streams.child(f"learning {index}") for index in range(self.repeats)]
 
-    def _adapt(self, learner: MetaLearner, size: int, method: str) -> Adapted:
+    def _adapt(self, learner: MetaLearner, size: int, method: str) -> KernelTest:
         sample, streams = self._sample(size)
-        fit = replace(learner, method=method).bound(resolve_device("cpu")).fit
-        assert fit is not None
-        adapted = fit(sample, PRESET, streams, None)
-        assert isinstance(adapted, Adapted)
+        adapted = replace(learner, method=method).bound(resolve_device("cpu")).fit_on(sample, PRESET, streams, None)
+        assert isinstance(adapted, KernelTest)
         return adapted
 
-    def _explain(self, learner: MetaLearner, learned: dict[int, Adapted]) -> WeightsFound:
+    def _explain(self, learner: MetaLearner, learned: dict[int, KernelTest]) -> WeightsFound:
         samples, children = self._sample(self.m_tr)
         first = TwoSample(samples.x[:1], samples.y[:1])
         known, adapted = learner.knowledge, learned[self.m_tr]
         if self.learns_features:
             bank = feature_bank(known, first.pooled, children[:1])
         else:
-            bank = base_kernels(known, first.pooled, PRESET, children[:1])
+            bank = base_kernels(known)
         table = _table(bank, first, adapted)
         if not self.learns_features:
             best = self._adapt(learner, self.m_tr, "Meta-Best1").weights[0]
             table = table.assign(**{"best one": table["kernel"].map(best), "uniform": 1 / len(table)})
         order = [bank.names.index(name) for name in table["kernel"]]
         with torch.no_grad():
-            single = [mixture(bank, row[None]) for row in torch.eye(len(order), dtype=torch.float64)[order]]
-            mixed = mixture(bank, torch.tensor([list(adapted.weights[0].values())], dtype=torch.float64))
+            single = [bank.mixture(row[None]) for row in torch.eye(len(order), dtype=torch.float64)[order]]
+            mixed = bank.mixture(torch.tensor([list(adapted.weights[0].values())], dtype=torch.float64))
             seen = [on_plane(witness(kernel, first.x, first.y, PLACES[None])[0]) for kernel in [*single, mixed]]
         return WeightsFound(
             table=table,
@@ -151,7 +150,7 @@ class WeightsStudy:
             features=self._features(learner, learned) if self.learns_features else None,
         )
 
-    def _features(self, learner: MetaLearner, learned: dict[int, Adapted]) -> LearnedFeatures:
+    def _features(self, learner: MetaLearner, learned: dict[int, KernelTest]) -> LearnedFeatures:
         """What was learned, with the sign of ψ that agrees with the truth."""
         assert learner.knowledge.features is not None
         with torch.no_grad():
@@ -174,7 +173,7 @@ def _plane() -> np.ndarray:
     return PLACES.numpy().reshape(len(AXIS), len(AXIS), 2)
 
 
-def _table(bank: KernelBank, first: TwoSample, adapted: Adapted) -> pd.DataFrame:
+def _table(bank: KernelBank, first: TwoSample, adapted: KernelTest) -> pd.DataFrame:
     """One row per kernel: its task's parameter, its weight, its influence on the statistic and its Ĵ."""
     names = bank.names
     beta = np.array([adapted.weights[0][name] for name in names])

@@ -1,4 +1,4 @@
-"""What is wrong with the settings of a test, said before anything is computed."""
+"""The labellings behind a p-value, planned and checked before anything is computed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from scipy.special import gammaln
 from m2st_core.permutation.blocks import Blocks, block_rows
 from m2st_core.presets import PValueRule
 from m2st_core.rng import Streams
-from m2st_core.testing.methods import Method
+from m2st_core.testing.method import Method
 from m2st_core.testing.split import draw_order, split_sizes
 
-ENUMERATED = 10_000  # labellings that are all counted, however few permutations are asked for: cheap on so few rows
-MANY = 10**6  # more are not told apart
+ENUMERATED = 10_000  # up to this many labellings are all counted, whatever B is: so few rows are cheap
+MANY = 10**6  # larger counts are not distinguished
 
 
 @dataclass(frozen=True)
 class Labellings:
-    """How the p-value of one run comes about: from ``used`` labellings, the observed one among them.
+    """The ``used`` labellings of one run, the observed one included.
 
-    ``enumerated`` says that these are all there are; the p-value then depends on no random permutation.
-    ``smallest_p`` is the p-value of a statistic larger than all others, 0 where nothing bounds it.
+    ``enumerated`` says that these are all labellings, so that no random permutation is drawn. ``smallest_p`` is the
+    p-value of a statistic larger than all others, or 0 if it has no bound.
     """
 
     used: int
@@ -44,7 +44,7 @@ def count_labellings(codes: np.ndarray, n: int) -> int:
 
 
 def all_labellings(codes: np.ndarray, n: int) -> np.ndarray:
-    """Every labelling within blocks, the observed one first: (N,) → (L, N), bool. It depends on no seed.
+    """Every labelling within blocks, the observed one first: (N,) → (L, N), bool.
 
     >>> all_labellings(np.zeros(3, dtype=int), 2).astype(int).tolist()
     [[1, 1, 0], [1, 0, 1], [0, 1, 1]]
@@ -60,10 +60,10 @@ def all_labellings(codes: np.ndarray, n: int) -> np.ndarray:
 
 
 def labellings_of(codes: np.ndarray, n: int, method: Method, n_permutations: int, rule: PValueRule) -> Labellings:
-    """The labellings behind one p-value. The published rules b/B leave the observed one out and always draw.
+    """The labellings of one p-value. The published rules b/B leave the observed one out and always draw.
 
-    Where x and y have equally many rows in every block, a labelling and its complement have the same two-sided
-    statistic. So the observed one never stands alone at the top.
+    If x and y have equally many rows in every block, a labelling and its complement have the same two-sided statistic.
+    The observed labelling then has at least one equal.
     """
     if not method.by_permutation or rule != "(1+b)/(1+B)":
         return Labellings(n_permutations + 1, False, 0.0)
@@ -84,48 +84,32 @@ def plan_labellings(
     train_fraction: float,
     rule: PValueRule,
 ) -> list[Labellings]:
-    """The labellings of each run, known before anything is learned. Only a split within blocks makes them differ."""
+    """The labellings of each run, before anything is fitted. Only a split within blocks makes runs differ."""
     n_train, (n, m) = split_sizes(sizes, method, train_fraction)
     if blocks is None:
         return [labellings_of(np.zeros(n + m, dtype=int), n, method, n_permutations, rule)] * len(seeds)
     if not method.needs_split:
         return [labellings_of(np.concatenate([blocks.x, blocks.y]), n, method, n_permutations, rule)] * len(seeds)
-    found = []
+    planned = []
     for seed in seeds:
         order = draw_order(sizes, n_train, [Streams(seed)], blocks)
-        tested = [codes[rows[0, taught:].numpy()] for codes, rows, taught in zip(
-            (blocks.x, blocks.y), (order.x, order.y), n_train, strict=True
-        )]  # fmt: skip
-        found.append(labellings_of(np.concatenate(tested), n, method, n_permutations, rule))
-    return found
-
-
-def check_settings(alpha: float, n_permutations: int, train_fraction: float) -> None:
-    """Numbers outside their bounds give a ValueError that names the bounds."""
-    for name, value, low, high in (("alpha", alpha, 0, 1), ("train_fraction", train_fraction, 0.01, 0.99)):
-        number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-        inside = number and (low <= value <= high if low else 0 < value < 1)
-        if not inside:
-            allowed = f"from {low} to {high}" if low else "between 0 and 1, both excluded"
-            raise ValueError(f"{name} must be a number {allowed}. Got {value!r}.")
-    whole = isinstance(n_permutations, (int, np.integer)) and not isinstance(n_permutations, bool)
-    if not whole or n_permutations < 1:
-        raise ValueError(f"n_permutations must be a whole number ≥ 1. Got {n_permutations!r}.")
+        x, y = (rows[0, count:].numpy() for rows, count in zip((order.x, order.y), n_train, strict=True))
+        codes = np.concatenate([blocks.x[x], blocks.y[y]])
+        planned.append(labellings_of(codes, n, method, n_permutations, rule))
+    return planned
 
 
 def check_splits(method: Method, splits: int) -> None:
-    """Several splits need a method that splits."""
-    if isinstance(splits, bool) or not isinstance(splits, (int, np.integer)) or splits < 1:
-        raise ValueError(f"splits must be a whole number ≥ 1. Got {splits!r}.")
+    """Refuse several splits of a method that does not split."""
     if splits > 1 and not method.needs_split:
         raise ValueError(
-            f"{method.name} splits nothing: it tests every row, and splits={splits} would change nothing. "
+            f"{method.name} does not split the rows: it tests all of them. splits={splits} would change nothing. "
             "Leave splits at 1."
         )
 
 
 def check_reach(method: Method, alpha: float, smallest: float, labellings: Labellings, n_test: tuple[int, int]) -> None:
-    """A test that cannot reject, whatever the rows say, is refused before it runs, with what would help."""
+    """Refuse a test that cannot reject, whatever the rows are, and say what would help."""
     if smallest <= alpha:
         return
     can = f"{method.name} cannot reject at alpha={alpha:g}: its smallest possible p-value is {smallest:.3g}"
@@ -141,9 +125,9 @@ def check_reach(method: Method, alpha: float, smallest: float, labellings: Label
 
 
 def check_blocks(method: Method) -> None:
-    """Tests that permute nothing can not permute within blocks."""
+    """Refuse blocks for a test without permutations."""
     if not method.by_permutation:
         raise ValueError(
-            f"{method.name} finds its p-value without permutations, so it can not honour blocks. "
+            f"{method.name} finds its p-value without permutations, so it cannot honour blocks. "
             "Choose an exact method, such as MMD-FUSE."
         )

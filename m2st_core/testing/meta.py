@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,9 @@ from m2st_core.learners.knowledge import Knowledge, rebuild
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.examined import Examined, run_examined
-from m2st_core.testing.methods import METHODS, Method, check_preset
+from m2st_core.testing.method import Method, check_preset
+from m2st_core.testing.methods import METHODS
+from m2st_core.testing.settings import TestSettings
 from m2st_core.types import Progress, Shape, TestResult, TwoSample
 
 FORMAT = 5
@@ -69,62 +70,28 @@ class MetaLearner:
 
     def bound(self, device: torch.device) -> Method:
         """The method with what was learned built in."""
-        method = METHODS[self.method]
-        assert method.adapt is not None
-        return replace(method, fit=partial(method.adapt, self.knowledge.to(device)))
+        return METHODS[self.method].with_knowledge(self.knowledge.to(device))
 
-    def test(
-        self,
-        x: Any,
-        y: Any,
-        *,
-        alpha: float = 0.05,
-        n_permutations: int = 999,
-        train_fraction: float = 0.5,
-        splits: int = 1,
-        blocks: tuple[Any, Any] | None = None,
-        apart: Separated | None = None,
-        seed: int = 0,
-        device: str | torch.device = "auto",
-        progress: Progress | None = None,
-    ) -> TestResult:
-        """Test a target; arguments and result as in ``two_sample_test``, and ``apart`` as in ``examine``."""
-        return self.examine(
-            x,
-            y,
-            alpha=alpha,
-            n_permutations=n_permutations,
-            train_fraction=train_fraction,
-            splits=splits,
-            blocks=blocks,
-            apart=apart,
-            seed=seed,
-            device=device,
-            progress=progress,
-        ).result
+    def test(self, x: Any, y: Any, *, apart: Separated | None = None, **settings: Any) -> TestResult:
+        """Test a target, with the settings of ``two_sample_test``; ``apart`` as in ``examine``."""
+        return self.examine(x, y, TestSettings(**settings), apart=apart).result
 
     def examine(
-        self,
-        x: Any,
-        y: Any,
-        *,
-        apart: Separated | None = None,
-        device: str | torch.device = "auto",
-        **settings: Any,
+        self, x: Any, y: Any, settings: TestSettings | None = None, *, apart: Separated | None = None
     ) -> Examined:
-        """Test a target and keep what explains the answer; arguments as in ``two_sample_test``.
+        """Test a target and keep what explains the result.
 
         ``apart`` says that this learner was trained on related tasks from which x and y were separated.
         """
-        sample = as_two_sample(x, y)
+        settings, sample = settings or TestSettings(), as_two_sample(x, y)
         if sample.x.shape[1] != self.columns:
-            raise ValueError(f"The meta-tasks have {self.columns} columns and x and y have {sample.x.shape[1]}.")
+            raise ValueError(f"The related tasks have {self.columns} columns, x and y have {sample.x.shape[1]}.")
         if sample.shape and self.shape and sample.shape != self.shape:
-            raise ValueError(f"The meta-tasks have images of {self.shape} and x and y have {sample.shape}.")
+            raise ValueError(f"The related tasks have images of {self.shape}, x and y have {sample.shape}.")
         sample = replace(sample, shape=self.shape)
         notes = self.refuse_shared(sample) if apart is None else apart.notes
-        method, preset = self.bound(resolve_device(device)), PRESETS.find(self.preset)
-        examined = run_examined(sample, method, preset=preset, device=device, **settings)
+        method, preset = self.bound(resolve_device(settings.device)), PRESETS.find(self.preset)
+        examined = run_examined(sample, method, settings, preset)
         return replace(examined, result=replace(examined.result, notes=examined.result.notes + notes))
 
     def refuse_shared(self, sample: TwoSample, units: Units | None = None) -> tuple[str, ...]:
@@ -191,10 +158,9 @@ def meta_train(
     ('Δ=0.350', 'Δ=0.400')
     """
     spec, settings = METHODS.find(method), PRESETS.find(preset)
-    if not spec.uses_related_tasks:
-        raise ValueError(f"{method} does not learn from meta-tasks. Use two_sample_test.")
+    if spec.learn is None:
+        raise ValueError(f"{method} does not learn from related tasks. Use two_sample_test.")
     check_preset(spec, settings)
-    assert spec.learn is not None
     meta = as_related_tasks(related_tasks)
     with one_thread_per_operation(), short_memory_in_words():
         streams = [Streams(seed).child("meta-training")]

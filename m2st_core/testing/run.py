@@ -1,11 +1,11 @@
-"""Split, learn, test: one pair of samples, or a batch of them."""
+"""Fit and decide: one pair of samples, or a batch of them."""
 
 from __future__ import annotations
 
 import itertools
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,27 +13,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.device import in_batches, one_thread_per_operation, resolve_device, short_memory_in_words
-from m2st_core.kernels.base import Kernel
 from m2st_core.learners.ascent import draw_rows, part_of
 from m2st_core.permutation.blocks import Blocks, memberships_within
+from m2st_core.permutation.fitted import AsymptoticTest, PermutationTest
 from m2st_core.permutation.statistics import BLOCK_ROWS, permutation_p_value, random_memberships
 from m2st_core.presets import PRESETS, Preset
 from m2st_core.rng import Streams
-from m2st_core.testing.labellings import (
-    Labellings,
-    all_labellings,
-    check_blocks,
-    check_reach,
-    check_settings,
-    plan_labellings,
-)
-from m2st_core.testing.methods import Method
-from m2st_core.testing.split import Prepared, prepare, split_sizes
+from m2st_core.testing.labellings import Labellings, all_labellings, check_blocks, check_reach, plan_labellings
+from m2st_core.testing.method import Method
+from m2st_core.testing.settings import TestSettings
+from m2st_core.testing.split import FittedRuns, fit_runs, split_sizes
 from m2st_core.types import Progress, TestResult, TwoSample
 
-CRITERION_ROWS = 500
 BATCH_ELEMENTS = 2**21  # numbers a batch of tests may hold in one tensor: small enough for the cache
 
 
@@ -44,104 +36,100 @@ def learn_once(
     preset: Preset = PRESETS["recommended"],
     progress: Progress | None = None,
 ) -> Method:
-    """The method as learned on these rows, x (n, d) and y (m, d): it then tests every row it is given.
+    """Fit a method on one training sample, x (n, d) and y (m, d), so that it tests every row of later samples.
 
-    This is how the paper measures power: one training sample, many test samples. Methods that learn nothing from the
-    target's labels are left as they are.
+    This is how the paper measures power: one training sample, many test samples. A method without a split is returned
+    as it is.
     """
     if not method.needs_split:
         return method
-    assert method.fit is not None
-    rows, preset = _for_learning(TwoSample(train.x[None], train.y[None], train.shape)), preset.on(train.shape)
+    rows = _as_floats(TwoSample(train.x[None], train.y[None], train.shape))
     with one_thread_per_operation(), short_memory_in_words():
-        learned = method.fit(rows, preset, [Streams(seed)], progress)
-    return replace(method, needs_split=False, learned=learned)
+        return method.with_fit(method.fit_on(rows, preset.on(train.shape), [Streams(seed)], progress))
 
 
-def run_tests(sample: TwoSample, method: Method, *, seeds: Sequence[int], **settings: Any) -> list[TestResult]:
-    """The same test on R independent sample pairs at once, each with its own seed: x (R, n, d), y (R, m, d).
+def run_tests(
+    sample: TwoSample,
+    method: Method,
+    *,
+    seeds: Sequence[int],
+    preset: Preset = PRESETS["recommended"],
+    blocks: Blocks | None = None,
+    **settings: Any,
+) -> list[TestResult]:
+    """Run the same test on R independent pairs, x (R, n, d) and y (R, m, d), each with its own seed.
 
-    Only methods that are not ``symmetric`` mind which sample is called x. Settings are those of ``run_chunks``.
+    Further settings are those of ``TestSettings``.
     """
-    return [result for results, _ in run_chunks(sample, method, seeds=seeds, **settings) for result in results]
+    chunks = run_chunks(sample, method, seeds, TestSettings(**settings), preset, blocks)
+    return [result for results, _ in chunks for result in results]
 
 
 def run_chunks(
     sample: TwoSample,
     method: Method,
-    *,
     seeds: Sequence[int],
-    alpha: float = 0.05,
-    n_permutations: int = 999,
-    train_fraction: float = 0.5,
-    preset: Preset = PRESETS["recommended"],
-    device: str | torch.device = "auto",
+    settings: TestSettings,
+    preset: Preset,
     blocks: Blocks | None = None,
     criterion: bool = False,
-    progress: Progress | None = None,
-) -> Iterator[tuple[list[TestResult], Prepared]]:
-    """Chunks of tests, as many at once as fit; where the GPU's memory is too small, fewer. All pairs share ``blocks``.
+) -> Iterator[tuple[list[TestResult], FittedRuns]]:
+    """Run tests in chunks as large as memory allows. All pairs share ``blocks``.
 
-    Ĵ on the test rows, which no decision needs and which costs as much as the test, is found only if ``criterion``
-    asks for it.
+    ``criterion`` asks for Ĵ on the test rows, which costs as much as the test itself.
     """
-    check_settings(alpha, n_permutations, train_fraction)
     preset = preset.on(sample.shape)
     if blocks is not None:
         check_blocks(method)
-    n_train, n_test = split_sizes(sample.sizes, method, train_fraction)
-    planned = plan_labellings(sample.sizes, method, seeds, blocks, n_permutations, train_fraction, preset.p_value)
-    for labellings in {one for one in planned if not one.enumerated}:  # of few rows the rate of rejections is just 0
+    alpha, fraction, progress = settings.alpha, settings.train_fraction, settings.progress
+    n_train, n_test = split_sizes(sample.sizes, method, fraction)
+    planned = plan_labellings(sample.sizes, method, seeds, blocks, settings.n_permutations, fraction, preset.p_value)
+    for labellings in {one for one in planned if not one.enumerated}:  # with few rows the rate of rejections is 0
         check_reach(method, alpha, labellings.smallest_p, labellings, n_test)
-    place = resolve_device(device)
+    device = resolve_device(settings.device)
 
-    def run(labellings: Labellings, chunk: slice) -> tuple[list[TestResult], Prepared]:
+    def run(labellings: Labellings, chunk: slice) -> tuple[list[TestResult], FittedRuns]:
         began = time.perf_counter()
         streams = [Streams(seed) for seed in seeds[chunk]]
-        part = _for_learning(TwoSample(sample.x[chunk], sample.y[chunk], sample.shape).to(place))
+        part = _as_floats(TwoSample(sample.x[chunk], sample.y[chunk], sample.shape).to(device))
         stage = part_of(progress, chunk.start / len(seeds), chunk.stop / len(seeds))
-        prepared = prepare(part, method, n_train, preset, streams, blocks, stage)
-        outcome = _decide(prepared, method, labellings, preset, streams, criterion, stage)
+        runs = fit_runs(part, method, n_train, preset, streams, blocks, stage)
+        decisions = _decide(runs, labellings, preset, streams, stage)
+        criteria = runs.fitted.criterion(runs.test) if criterion else [None] * len(streams)
         seconds = (time.perf_counter() - began) / len(streams)
+        weights, diagnostics = (
+            part if len(part) == len(streams) else part * len(streams)
+            for part in (runs.fitted.weights, runs.fitted.diagnostics)
+        )
         results = [
             TestResult(
                 method=method.name,
-                p_value=float(p),
-                p_value_se=float(error),
-                statistic=float(statistic),
-                rejected=bool(p <= alpha),
+                p_value=float(decisions.p_value[index]),
+                p_value_se=float(decisions.error[index]),
+                statistic=float(decisions.statistic[index]),
+                rejected=bool(decisions.p_value[index] <= alpha),
                 alpha=float(alpha),
-                null=null,
-                criterion=value,
+                null=decisions.null[index],
+                criterion=criteria[index],
                 n_train=n_train,
                 n_test=n_test if method.by_permutation else (min(n_test), min(n_test)),
                 n_permutations=labellings.used - 1,
-                train_fraction=float(train_fraction) if method.needs_split else 0.0,
+                train_fraction=float(fraction) if method.needs_split else 0.0,
                 preset=preset.name,
                 rule=preset.p_value if method.by_permutation else "asymptotic",
                 seed=int(stream.seed),
-                device=str(place),
+                device=str(device),
                 seconds=seconds,
-                notes=outcome.notes,
-                weights=weights,
-                diagnostics=diagnostics,
+                notes=decisions.notes,
+                weights=weights[index],
+                diagnostics=diagnostics[index],
                 enumerated=labellings.enumerated,
                 smallest_p=labellings.smallest_p,
                 origin=method.origin,
             )
-            for stream, statistic, p, error, null, value, weights, diagnostics in zip(
-                streams,
-                outcome.statistic,
-                outcome.p_value,
-                outcome.error,
-                outcome.null,
-                outcome.criterion,
-                prepared.weights,
-                prepared.diagnostics,
-                strict=True,
-            )
+            for index, stream in enumerate(streams)
         ]
-        return results, prepared
+        return results, runs
 
     start = 0
     with one_thread_per_operation(), short_memory_in_words():
@@ -159,95 +147,76 @@ def _elements(labellings: Labellings, method: Method, n_train: tuple[int, int], 
     return max(rows * labellings.used, gram_elements, sum(n_train) ** 2)
 
 
-def _for_learning(sample: TwoSample) -> TwoSample:
+def _as_floats(sample: TwoSample) -> TwoSample:
     """Images in float32, which is what pixels need; other rows as they are."""
     return sample.to(torch.float32) if sample.shape else sample
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a chunk of R tests found: (R,), (R,), (R,), (R, B), R numbers."""
+class Decisions:
+    """Statistic, p-value and its Monte-Carlo error (R,), null distribution (R, B) of a chunk of R tests."""
 
     statistic: np.ndarray
     p_value: np.ndarray
     error: np.ndarray
     null: np.ndarray
-    criterion: Sequence[float | None]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
 
 
 def _decide(
-    prepared: Prepared,
-    method: Method,
+    runs: FittedRuns,
     labellings: Labellings,
     preset: Preset,
     streams: Sequence[Streams],
-    criterion: bool,
     progress: Progress | None,
-) -> Outcome:
-    """The p-values of what was learned on the rows to test."""
-    test, learned = prepared.test, prepared.learned
-    if method.statistics is None:
-        return _asymptotic(method, learned, test, labellings.used - 1, preset, streams)
-    n = test.sizes[0]
+) -> Decisions:
+    """The p-values of fitted tests on their test rows."""
+    if isinstance(runs.fitted, AsymptoticTest):
+        return _decide_by_reference(runs.fitted, runs.test, labellings.used - 1, streams)
+    if not isinstance(runs.fitted, PermutationTest):
+        raise TypeError(f"A fit must return a PermutationTest or an AsymptoticTest. Got {type(runs.fitted).__name__}.")
     notes: tuple[str, ...] = ()
     if preset.p_value != "(1+b)/(1+B)":
         notes = (f"The p-value {preset.p_value} rejects slightly too often.",)
-    if prepared.blocked and labellings.enumerated:
+    if runs.blocked and labellings.enumerated:
         notes += (
             f"The blocks allow {labellings.used} labellings of the test rows. All were counted, and p cannot be below "
             f"{labellings.smallest_p:.2g}.",
         )
-    members = _memberships(prepared, labellings, streams)
-    still_cancel = _at_the_end(progress) if method.needs_split else progress
-    statistics, rounding, *known = method.statistics(learned, test.pooled, members.to(test.x.device), n, still_cancel)
-    p_value = permutation_p_value(statistics, rounding, preset.p_value)
-    error = known[0] if known else (p_value * (1 - p_value) / labellings.used).sqrt()
-    error = torch.zeros_like(error) if labellings.enumerated else error
-    values = statistics.cpu().numpy()
-    found = _criterion(learned, test) if criterion else [None] * len(streams)
-    return Outcome(values[:, 0], p_value.cpu().numpy(), error.cpu().numpy(), values[:, 1:], found, notes)
+    members = _memberships(runs, labellings, streams).to(runs.test.x.device)
+    stage = part_of(progress, 1, 1) if runs.train is not None else progress
+    permuted = runs.fitted.statistics(runs.test.pooled, members, runs.test.sizes[0], stage)
+    p_value = permutation_p_value(permuted.values, permuted.rounding, preset.p_value)
+    error = permuted.p_value_error
+    if error is None:
+        error = (p_value * (1 - p_value) / labellings.used).sqrt()
+    if labellings.enumerated:
+        error = torch.zeros_like(error)
+    values = permuted.values.cpu().numpy()
+    return Decisions(values[:, 0], p_value.cpu().numpy(), error.cpu().numpy(), values[:, 1:], notes)
 
 
-def _memberships(prepared: Prepared, labellings: Labellings, streams: Sequence[Streams]) -> Tensor:
-    """All labellings of each run, or as many random ones as are wanted, the observed one first: (R, used, N), bool."""
-    n, m = prepared.test.sizes
-    codes = prepared.about.pooled[..., 0]
-    if labellings.enumerated and not prepared.blocked:
+def _memberships(runs: FittedRuns, labellings: Labellings, streams: Sequence[Streams]) -> Tensor:
+    """The labellings of each run, the observed one first: (R, used, N), bool."""
+    n, m = runs.test.sizes
+    codes = runs.places.pooled[..., 0]
+    if labellings.enumerated and not runs.blocked:
         return torch.from_numpy(all_labellings(codes[0].cpu().numpy(), n)).expand(len(streams), -1, -1)
     if labellings.enumerated:
         return torch.from_numpy(np.stack([all_labellings(own, n) for own in codes.cpu().numpy()]))
     generators = [stream.numpy("permutations") for stream in streams]
-    if prepared.blocked:
+    if runs.blocked:
         return memberships_within(codes, n, labellings.used - 1, generators)
     return random_memberships(n, m, labellings.used - 1, generators)
 
 
-def _at_the_end(progress: Progress | None) -> Progress | None:
-    """A progress that stays at the end, and can still cancel, while what was learned is being tested."""
-    return None if progress is None else lambda step, total, value: progress(total, total, value)
-
-
-def _asymptotic(
-    method: Method, learned: Any, test: TwoSample, n_quantiles: int, preset: Preset, streams: Sequence[Streams]
-) -> Outcome:
-    """Asymptotic tests pair rows: of unequal samples the longer one loses rows at random."""
-    assert method.asymptotic is not None
+def _decide_by_reference(
+    fitted: AsymptoticTest, test: TwoSample, n_quantiles: int, streams: Sequence[Streams]
+) -> Decisions:
+    """Pair the test rows, leaving out random rows of the larger sample, and refer to the known distribution."""
     n, m = test.sizes
     generators = [stream.torch("pairing of test rows") for stream in streams]
     x, y = (draw_rows(rows, min(n, m), generators) for rows in test)
-    statistic, p_value, null = method.asymptotic(learned, TwoSample(x, y), n_quantiles, preset, streams)
-    notes = (
-        () if n == m else (f"This test pairs rows: {abs(n - m)} random test rows of the larger sample were left out.",)
-    )
-    return Outcome(statistic, p_value, np.zeros_like(p_value), null, [None] * len(streams), notes)
-
-
-def _criterion(learned: Any, test: TwoSample) -> list[float | None]:
-    """Ĵ on at most 500 test rows of each sample, for kernels."""
-    count = min(*test.sizes, CRITERION_ROWS)
-    if not isinstance(learned, Kernel):
-        return [None] * test.x.shape[0]
-    with torch.no_grad():
-        h = h_matrix(learned, test.x[:, :count], test.y[:, :count])
-        return [float(value) for value in power_criterion(h, regularisation=1e-8)]
+    statistic, p_value, null = fitted.p_values(TwoSample(x, y), n_quantiles, streams)
+    left_out = f"This test pairs rows: {abs(n - m)} random test rows of the larger sample were left out."
+    return Decisions(statistic, p_value, np.zeros_like(p_value), null, () if n == m else (left_out,))

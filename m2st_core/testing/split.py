@@ -1,27 +1,26 @@
-"""Before the p-value: split, put the samples into one order, learn."""
+"""Split the rows, put the samples into canonical order, and fit."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from m2st_core.learners.meta_mkl import Adapted
 from m2st_core.permutation.blocks import Blocks, order_within
+from m2st_core.permutation.fitted import FittedTest
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
-from m2st_core.testing.methods import Method
+from m2st_core.testing.method import Method
 from m2st_core.types import Progress, TwoSample
 
 
 @dataclass(frozen=True)
 class Order:
-    """The rows of each run in a new order, x (R, n) and y (R, m); the first ``n_train`` of them teach."""
+    """The rows of each run in random order, x (R, n) and y (R, m). The first ``n_train`` are training rows."""
 
     x: Tensor
     y: Tensor
@@ -40,48 +39,43 @@ class Order:
 def draw_order(
     sizes: tuple[int, int], n_train: tuple[int, int], streams: Sequence[Streams], blocks: Blocks | None = None
 ) -> Order:
-    """Which rows teach. Row i of x and row i of y go the same way, so x = y stays x = y."""
-    found: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    """Draw the training rows. Row i of x and row i of y go the same way, so that x = y stays x = y."""
+    orders: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     for stream in streams:
         shuffled = stream.numpy("split").permutation(max(sizes))
         for side, size in enumerate(sizes):
             order = shuffled[shuffled < size]
             if blocks is not None:
                 order = order_within((blocks.x, blocks.y)[side], n_train[side], order, stream)
-            found[side].append(order)
-    x, y = (torch.from_numpy(np.stack(orders)) for orders in found)
+            orders[side].append(order)
+    x, y = (torch.from_numpy(np.stack(side)) for side in orders)
     return Order(x, y, n_train)
 
 
 def split_sizes(
     sizes: tuple[int, int], method: Method, train_fraction: float
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Rows of (x, y) to learn from and to test, or an error that says how many rows are needed."""
+    """Numbers of training rows and of test rows of (x, y). A ValueError says how many rows are needed."""
     fraction = train_fraction if method.needs_split else 0.0
-    least_train = 2 if method.needs_split else 0
     train = (int(sizes[0] * fraction), int(sizes[1] * fraction))
     test = (sizes[0] - train[0], sizes[1] - train[1])
-    if min(train) >= least_train and min(test) >= method.min_test_rows:
+    least_train, least_test = 2 if method.needs_split else 0, method.min_test_rows
+    if min(train) >= least_train and min(test) >= least_test:
         return train, test
-    needed = method.min_test_rows
+    needed, how, remedy = least_test, "", "Bring more rows."
     if method.needs_split:
-        needed = next(
-            size
-            for size in itertools.count(4)
-            if int(size * fraction) >= 2 and size - int(size * fraction) >= method.min_test_rows
-        )
-    split_words = f" with train_fraction={train_fraction:g}" if method.needs_split else ""
-    remedy = "Bring more rows, or use MMD-M, which needs no split." if method.needs_split else "Bring more rows."
+        needed = next(n for n in itertools.count(4) if int(n * fraction) >= 2 and n - int(n * fraction) >= least_test)
+        how = f" with train_fraction={train_fraction:g}"
+        remedy = "Bring more rows, or use MMD-M, which needs no split."
     raise ValueError(
-        f"{method.name} needs at least {needed} rows in each sample{split_words}. "
-        f"The smaller sample has {min(sizes)}. {remedy}"
+        f"{method.name} needs at least {needed} rows in each sample{how}. The smaller sample has {min(sizes)}. {remedy}"
     )
 
 
-def comes_second(sample: TwoSample, sizes: tuple[int, int]) -> Tensor:
-    """Whether x should be called y, in each run: the smaller sample is first, or the one that starts lower: (R,).
+def to_swap(sample: TwoSample, sizes: tuple[int, int]) -> Tensor:
+    """(R,) mask of runs to swap into canonical order: smaller sample first, ties broken by the first differing value.
 
-    A test gives the same result when x and y are exchanged, because it puts them into one order first. ``sizes`` are
+    A test gives the same result when x and y are exchanged, because it puts them into this order first. ``sizes`` are
     those of the whole samples: parts of unequal samples may be equally long, and still all must swap or none.
     """
     n, m = sizes
@@ -92,8 +86,8 @@ def comes_second(sample: TwoSample, sizes: tuple[int, int]) -> Tensor:
     return (x.gather(1, first) > y.gather(1, first))[:, 0].cpu()
 
 
-def exchanged(sample: TwoSample, swap: Tensor) -> TwoSample:
-    """The pairs with x and y exchanged where ``swap`` says so: (R,). Samples of unequal size all swap or none."""
+def swapped_where(sample: TwoSample, swap: Tensor) -> TwoSample:
+    """The pairs with x and y exchanged in the runs of the mask (R,). Samples of unequal size all swap or none."""
     if not bool(swap.any()):
         return sample
     if bool(swap.all()):
@@ -104,24 +98,22 @@ def exchanged(sample: TwoSample, swap: Tensor) -> TwoSample:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """R runs, ready to be tested: the rows that taught, those to test, and what was learned.
+class FittedRuns:
+    """R runs that are fitted and ready to be decided.
 
-    ``about`` has two whole numbers for each test row: its block, and its position in the sample as given. ``swap`` (R,)
-    says in which runs x and y were exchanged.
+    ``places`` (x (R, n, 2), y (R, m, 2)) has the block and the original position of each test row. ``swap`` (R,) marks
+    the runs in which x and y were exchanged.
     """
 
-    learned: Any
+    fitted: FittedTest
     train: TwoSample | None
     test: TwoSample
-    about: TwoSample
+    places: TwoSample
     blocked: bool
     swap: Tensor
-    weights: Sequence[dict[str, float]]
-    diagnostics: Sequence[dict[str, Any]]
 
 
-def prepare(
+def fit_runs(
     sample: TwoSample,
     method: Method,
     n_train: tuple[int, int],
@@ -129,33 +121,26 @@ def prepare(
     streams: Sequence[Streams],
     blocks: Blocks | None,
     progress: Progress | None,
-) -> Prepared:
-    """Split, learn on one part; a method that splits nothing sees the pooled rows unlabelled."""
-    assert method.fit is not None
-    runs = len(streams)
-    train, test, about = None, sample, _about(sample.sizes, blocks, runs)
-    swap = torch.zeros(runs, dtype=torch.bool)
-    if method.learned is not None:
-        learned = method.learned
-    elif method.needs_split:
+) -> FittedRuns:
+    """Split and fit on the training rows. A method without a split is fitted on the pooled rows, without labels."""
+    train, test, places = None, sample, _places(sample.sizes, blocks, len(streams))
+    swap = torch.zeros(len(streams), dtype=torch.bool)
+    if method.needs_split:
         order = draw_order(sample.sizes, n_train, streams, blocks)
         train, test = order.parts(sample)
-        if method.symmetric:  # by training rows alone: no test row has a say in what is learned
-            swap = comes_second(train, sample.sizes)
-        train, test, about = (exchanged(part, swap) for part in (train, test, order.parts(about)[1]))
-        learned = method.fit(train, preset, streams, progress)
+        places = order.parts(places)[1]
+    if method.symmetric:  # decided by training rows alone, if there are any: no test row influences the fit
+        swap = to_swap(train or test, sample.sizes)
+    test, places = swapped_where(test, swap), swapped_where(places, swap)
+    if train is None:
+        fitted = method.fit_on(test.pooled, preset, streams, progress)
     else:
-        swap = comes_second(sample, sample.sizes)
-        test, about = exchanged(sample, swap), exchanged(about, swap)
-        learned = method.fit(test.pooled, preset, streams, progress)
-    adapted = learned if isinstance(learned, Adapted) else Adapted(learned, [{}], [{}])
-    weights, diagnostics = (  # what was learned once for all runs is said of each
-        part if len(part) == runs else part * runs for part in (adapted.weights, adapted.diagnostics)
-    )
-    return Prepared(adapted.kernel, train, test, about, blocks is not None, swap, weights, diagnostics)
+        train = swapped_where(train, swap)
+        fitted = method.fit_on(train, preset, streams, progress)
+    return FittedRuns(fitted, train, test, places, blocks is not None, swap)
 
 
-def _about(sizes: tuple[int, int], blocks: Blocks | None, runs: int) -> TwoSample:
+def _places(sizes: tuple[int, int], blocks: Blocks | None, runs: int) -> TwoSample:
     """Block and position of every row: x (R, n, 2), y (R, m, 2)."""
     parts = []
     for side, size in enumerate(sizes):

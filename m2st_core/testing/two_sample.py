@@ -11,7 +11,9 @@ from m2st_core.data.separate import separate
 from m2st_core.presets import PRESETS
 from m2st_core.testing.examined import Examined, run_examined
 from m2st_core.testing.meta import meta_train
-from m2st_core.testing.methods import METHODS, check_preset
+from m2st_core.testing.method import check_preset
+from m2st_core.testing.methods import METHODS
+from m2st_core.testing.settings import TestSettings, refuse_unknown
 from m2st_core.types import Progress, TestResult
 
 
@@ -30,6 +32,7 @@ def two_sample_test(
     seed: int = 0,
     device: str | torch.device = "auto",
     progress: Progress | None = None,
+    **unknown: Any,
 ) -> TestResult:
     """Test whether the rows of x and the rows of y come from the same distribution.
 
@@ -38,18 +41,19 @@ def two_sample_test(
         y: Rows of the second sample: (m, d); n ≠ m is fine.
         method: A name in ``METHODS``.
         related_tasks: Related pairs of samples, as a list of (x, y) or a mapping of names to pairs, for methods that
-            learn from them. To test several targets, train once with ``meta_train``. Rows of x and y that
-            are recognised among them do not teach with their labels; the result's notes say what was done.
-        alpha: The level; the test rejects when p ≤ alpha.
+            learn from them. To test several targets, train once with ``meta_train``. Rows of x and y that are also
+            among the related tasks are not used with their labels; the notes of the result say what was done.
+        alpha: The significance level; the test rejects when p ≤ alpha.
         n_permutations: B, the number of random relabellings.
-        train_fraction: The share of each sample that teaches the kernel and is not tested, if the method learns.
-        splits: How many random splits to test under, declared beforehand, for methods that learn: the p-value combines
-            them (``combine_splits``), and depends less on the luck of one split.
-        blocks: Labels (of x's rows, of y's rows): rows are permuted, and split, only within their block.
+        train_fraction: The share of each sample used to fit the kernel, and not tested, if the method fits one.
+        splits: The number of random splits, declared beforehand, for methods that split: ``combine_splits`` combines
+            their p-values, so that the result depends less on the luck of one split.
+        blocks: Labels (of x's rows, of y's rows): rows are permuted and split within their block only.
         preset: "recommended", "paper" or "released".
-        seed: Fixes the split, the learning and the permutations.
+        seed: Fixes the split, the fit and the permutations.
         device: "auto" is the GPU when there is one.
         progress: Called as (step, total, value); raise ``Cancelled`` in it to stop.
+        unknown: Any other name is refused.
 
     The result does not depend on which sample is called x, except for MMD-D w/ AC, whose related rows join x.
 
@@ -58,48 +62,40 @@ def two_sample_test(
     >>> m2st.two_sample_test(x, y, method="MMD-M").p_value
     0.001
     """
-    return examine(
-        x,
-        y,
-        method,
-        related_tasks=related_tasks,
-        alpha=alpha,
-        n_permutations=n_permutations,
-        train_fraction=train_fraction,
-        splits=splits,
-        blocks=blocks,
-        preset=preset,
-        seed=seed,
-        device=device,
-        progress=progress,
-    ).result
+    refuse_unknown(unknown)
+    settings = TestSettings(alpha, n_permutations, train_fraction, splits, blocks, seed, device, progress)
+    return examine(x, y, method, settings, related_tasks=related_tasks, preset=preset).result
 
 
 def examine(
     x: Any,
     y: Any,
     method: str = "MMD-D",
+    settings: TestSettings | None = None,
     *,
     related_tasks: Any = None,
     preset: str = "recommended",
-    seed: int = 0,
-    device: str | torch.device = "auto",
-    progress: Progress | None = None,
-    **settings: Any,
 ) -> Examined:
-    """``two_sample_test`` that keeps what explains its answer; the result is in ``.result``."""
-    spec, values = METHODS.find(method), PRESETS.find(preset)
+    """Run ``two_sample_test`` and keep what explains its result."""
+    settings, spec, values = settings or TestSettings(), METHODS.find(method), PRESETS.find(preset)
     check_preset(spec, values)
-    settings |= {"seed": seed, "device": device, "progress": progress}
     if not spec.uses_related_tasks:
         if related_tasks is not None:
-            raise ValueError(f"{method} does not learn from meta-tasks. Leave related_tasks out, or use Meta-FUSE.")
-        return run_examined(as_two_sample(x, y), spec, preset=values, **settings)
+            raise ValueError(f"{method} does not learn from related tasks. Leave them out, or use Meta-FUSE.")
+        return run_examined(as_two_sample(x, y), spec, settings, values)
     if related_tasks is None:
+        without = ", ".join(name for name, other in METHODS.items() if not other.uses_related_tasks)
         raise ValueError(
-            f"{method} learns its kernel from meta-tasks, and none are given. Pass related_tasks=[(x1, y1), …], "
-            f"or use a method that needs none: {', '.join(n for n, m in METHODS.items() if not m.uses_related_tasks)}."
+            f"{method} learns its kernel from related tasks, and none are given. Pass related_tasks=[(x1, y1), …], "
+            f"or use a method that needs none: {without}."
         )
     apart = separate((x, y), related_tasks)
-    learner = meta_train(method, apart.tasks, preset=preset, seed=seed, device=device, progress=progress)
-    return learner.examine(x, y, apart=apart, **settings)
+    learner = meta_train(
+        method,
+        apart.tasks,
+        preset=preset,
+        seed=settings.seed,
+        device=settings.device,
+        progress=settings.progress,
+    )
+    return learner.examine(x, y, settings, apart=apart)

@@ -18,7 +18,8 @@ from m2st_core.learners.meta_features import MetaFeatures
 from m2st_core.learners.mixtures import Adapted
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.testing.methods import LIU_2021, ORIGINS, check_preset
+from m2st_core.testing.method import ORIGINS, check_preset
+from m2st_core.testing.methods import LIU_2021
 from m2st_core.types import TwoSample
 from tests.quick import use_few_steps
 

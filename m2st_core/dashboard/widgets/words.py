@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from m2st_core.analysis.analysis import Analysis
 from m2st_core.sweeps.spec import label_of, origin_of
-from m2st_core.testing.methods import ORIGINS
+from m2st_core.testing.method import ORIGINS
 from m2st_core.types import TestResult
 
 SIDEBAR = "the sidebar (on a small screen: » at the top left)"

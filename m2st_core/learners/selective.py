@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 
+from m2st_core.kernels.bank import KernelBank
 from m2st_core.kernels.base import Kernel, Rows, take
-from m2st_core.learners.bank import KernelBank
 from m2st_core.learners.mixtures import solve_weights
-from m2st_core.presets import Preset
+from m2st_core.permutation.fitted import AsymptoticTest
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
@@ -54,28 +56,35 @@ def _between(kernel: Kernel, first: Rows, second: Rows, count: int) -> torch.Ten
     return torch.cat(blocks, dim=-1)
 
 
-def selective_test(
-    bank: KernelBank, sample: TwoSample, n_quantiles: int, preset: Preset, streams: Sequence[Streams]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Statistic, p-value and quantiles of the reference, R pairs at once: (R,), (R,), (R, B).
+@dataclass(frozen=True)
+class SelectiveTest(AsymptoticTest):
+    """Learn the weights of a bank's kernels and test on the same rows.
 
     τ = √n·h̄ and Σ = cov(h) are turned into Σ⁺τ and Σ⁺; β solves min βᵀΣβ s.t. βᵀτ=1, β≥0; with l the rank of Σ on
     β's support, βᵀτ/√(βᵀΣβ) is compared with χ_l. For l=1 that is the normal truncated to the positive numbers,
-    where it must lie to be selected; if no kernel has τ > 0, p = 1. ``recommended`` refers the square to Hotelling's
-    l(n−1)/(n−l)·F(l, n−l) instead, which allows for Σ being an estimate.
+    where it must lie to be selected; if no kernel has τ > 0, p = 1. With the reference "F" the square is compared with
+    Hotelling's l(n−1)/(n−l)·F(l, n−l) instead, which accounts for the estimate of Σ.
     """
-    from scipy import stats  # slow to import
 
-    h = linear_time_terms(bank, sample, streams).double().cpu().numpy()
-    statistic, rank = (np.array(values) for values in zip(*(_one(run) for run in h), strict=True))
-    if preset.embedding.reference == "chi2":
-        reference, scale = stats.chi2(rank[:, None]), np.ones((len(rank), 1))
-    else:
-        free = h.shape[-1] - rank[:, None]
-        reference, scale = stats.f(rank[:, None], free), rank[:, None] * (h.shape[-1] - 1) / free
-    levels = (np.arange(n_quantiles) + 0.5) / n_quantiles
-    p_value = reference.sf(statistic[:, None] ** 2 / scale)[:, 0]
-    return statistic, p_value, np.sqrt(scale * reference.ppf(levels))
+    bank: KernelBank
+    reference: Literal["chi2", "F"]
+
+    def p_values(
+        self, sample: TwoSample, n_quantiles: int, streams: Sequence[Streams]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Statistics (R,), p-values (R,) and quantiles of the reference (R, n_quantiles)."""
+        from scipy import stats  # slow to import
+
+        h = linear_time_terms(self.bank, sample, streams).double().cpu().numpy()
+        statistic, rank = (np.array(values) for values in zip(*(_one(run) for run in h), strict=True))
+        if self.reference == "chi2":
+            reference, scale = stats.chi2(rank[:, None]), np.ones((len(rank), 1))
+        else:
+            free = h.shape[-1] - rank[:, None]
+            reference, scale = stats.f(rank[:, None], free), rank[:, None] * (h.shape[-1] - 1) / free
+        levels = (np.arange(n_quantiles) + 0.5) / n_quantiles
+        p_value = reference.sf(statistic[:, None] ** 2 / scale)[:, 0]
+        return statistic, p_value, np.sqrt(scale * reference.ppf(levels))
 
 
 def _one(h: np.ndarray) -> tuple[float, int]:

@@ -1,0 +1,105 @@
+"""What a two-sample test is: its description and its procedure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from m2st_core.learners.knowledge import Knowledge, Learn
+from m2st_core.permutation.fitted import FittedTest
+from m2st_core.presets import Preset
+from m2st_core.types import Origin, labelled
+
+Fit = Callable[..., FittedTest]
+"""(rows, preset, streams, progress) → fitted test. The rows are a TwoSample of training rows if the method splits, and
+otherwise the pooled test rows without their labels."""
+
+ORIGINS: dict[Origin, str] = {
+    "no history": "tests that use no related tasks",
+    "paper": "deep kernels of Liu et al. (2021)",
+    "ours": "learned features, a family of this project",
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How figures show a method. The line tells its origin: the paper's are solid, ours dashed, others dotted."""
+
+    colour: str
+    marker: str
+    dash: str
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a method costs, for predictions of a sweep's time.
+
+    ``test`` is relative to MMD-M. ``by_row`` says that a test compares one number per row, with no Gram matrix.
+    ``fit`` is in seconds for 200 pooled training rows, ``image_test`` in seconds per tested image.
+    """
+
+    test: float = 1.0
+    by_row: bool = False
+    fit: float = 0.05
+    image_test: float | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """One two-sample test. A name means one algorithm in every preset; presets choose its settings only.
+
+    A method without related tasks has ``fit``. A method with related tasks has ``learn``, which runs once, and
+    ``adapt``, a fit whose first argument is the result of ``learn``.
+    """
+
+    name: str
+    description: str
+    formula: str  # the statistic, or the kernel of its MMD²
+    reference: str
+    origin: Origin
+    look: Look
+    fit: Fit | None = None
+    learn: Learn | None = None
+    adapt: Callable[..., FittedTest] | None = None
+    needs_split: bool = True  # fits on training rows that are not tested
+    by_permutation: bool = True  # otherwise the p-value comes from an asymptotic distribution
+    symmetric: bool = True  # exchanging x and y changes nothing; otherwise x is P
+    two_sided: bool = True  # complementary labellings have the same statistic
+    only_recommended: bool = False  # not part of the presets that follow the paper
+    min_test_rows: int = 2  # of each sample
+    kernels_at_once: int = 1  # about how many Gram matrices are in memory at the same time
+    cost: Cost = Cost()
+
+    @property
+    def label(self) -> str:
+        """The name in lists, legends and sentences, with a mark if the method is ours."""
+        return labelled(self.name, self.origin)
+
+    @property
+    def uses_related_tasks(self) -> bool:
+        """Whether the method learns from related tasks."""
+        return self.learn is not None
+
+    def fit_on(self, *arguments: Any) -> FittedTest:
+        """Fit, with the arguments of ``Fit``. A method with related tasks must have learned from them."""
+        if self.fit is None:
+            raise ValueError(f"{self.name} has not learned from related tasks yet. Call meta_train first.")
+        return self.fit(*arguments)
+
+    def with_knowledge(self, knowledge: Knowledge) -> Method:
+        """The method with what it learned from related tasks built into its fit."""
+        if self.adapt is None:
+            raise ValueError(f"{self.name} does not learn from related tasks.")
+        adapt = self.adapt
+        return replace(self, fit=lambda *arguments: adapt(knowledge, *arguments))
+
+    def with_fit(self, fitted: FittedTest) -> Method:
+        """The method as fitted before, on other rows: it tests every row it is given, with x and y as they are."""
+        return replace(self, needs_split=False, symmetric=False, fit=lambda *_: fitted)
+
+
+def check_preset(method: Method, preset: Preset) -> None:
+    """Refuse a method that the preset does not have: presets that follow the paper have the paper's methods only."""
+    if method.only_recommended and preset.features is None:
+        raise ValueError(f"{method.name} is not part of the preset {preset.name!r}. Choose the preset 'recommended'.")
