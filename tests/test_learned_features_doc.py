@@ -23,7 +23,6 @@ from m2st_core.learners.prior import align
 from m2st_core.permutation.statistics import random_memberships
 from m2st_core.presets import PRESETS, FeatureLearning
 from m2st_core.rng import Streams
-from m2st_core.testing.statistics import fuse_by_rank, witness_difference
 from m2st_core.types import TwoSample
 from tests import naive
 
@@ -252,7 +251,7 @@ def test_kernel_of_meta_witness():
     x, y = quarters(5, 2, seed=1), quarters(4, 2, seed=2)
     rows = [*x, *y]
     pooled = batch(x, y).pooled
-    kernel = witness_kernel(Knowledge(features=exact_features()), pooled, RECOMMENDED, [Streams(SEED)])
+    kernel = witness_kernel(Knowledge(features=exact_features()), pooled, RECOMMENDED, [Streams(SEED)]).kernel
     g = torch.randn(2, 50, generator=Streams(SEED).torch("frequencies"), dtype=torch.float64).numpy()
     theta = math.sqrt(2 / median_width(rows)) * g
     found = kernel(pooled, pooled)[0].detach().numpy()
@@ -284,9 +283,11 @@ def test_witness_and_statistic_of_meta_wits():
     surety = sum(w * share * d) / math.sqrt(sum(w**2 * share * tau))
     rows = quarters(9, 2, seed=5)
     assert witness.surety.item() == pytest.approx(surety, abs=1e-8)
-    assert witness(torch.from_numpy(rows)[None])[0].numpy() == pytest.approx([w @ psi(row) for row in rows], abs=1e-8)
+    assert witness.score(torch.from_numpy(rows)[None])[0].numpy() == pytest.approx(
+        [w @ psi(row) for row in rows], abs=1e-8
+    )
     members = random_memberships(4, 5, 20, [np.random.default_rng(0)])
-    found, _ = witness_difference(witness, torch.from_numpy(rows)[None], members, 4, None)
+    found, *_ = witness.statistics(torch.from_numpy(rows)[None], members, 4)
     pi = NormalDist().cdf(surety)
     for value, labels in zip(found[0].tolist(), members[0].numpy(), strict=True):
         x, y = ([w @ psi(row) for row in part] for part in (rows[labels], rows[~labels]))
@@ -301,7 +302,7 @@ def test_statistic_of_meta_fuse():
     rows = quarters(9, 2, seed=6)
     pooled, members = torch.from_numpy(rows)[None], random_memberships(4, 5, 30, [np.random.default_rng(1)])
     bank = meta_bank(Knowledge(features=exact_features()), pooled, RECOMMENDED, [Streams(SEED)])
-    found, *_ = fuse_by_rank(bank, pooled, members, 4, None)
+    found, *_ = bank.statistics(pooled, members, 4)
     widths = [factor * median_width(rows) for factor in (0.25, 1, 4)]
     families = [[partial(aggregate, rows=9)], [naive.gaussian(width) for width in widths]]
     expected = np.zeros(31)

@@ -36,7 +36,7 @@ def test_the_kernel_of_meta_witness_has_finite_rank(learner):
     """Two features for each frequency and at most three directions: differences that none of them shows are missed."""
     rows = m2st.make_task("hdgm").sample(200, seed=2).pooled[None]
     method, preset = METHODS["Meta-Witness"], PRESETS["recommended"]
-    kernel = method.adapt(learner.knowledge, rows, preset, [Streams(0)])
+    kernel = method.adapt(learner.knowledge, rows, preset, [Streams(0)]).kernel
     gram = kernel(rows[:, None], rows[:, None]).double().squeeze()
     values = torch.linalg.eigvalsh(gram)
     assert gram.shape == (400, 400)

@@ -32,6 +32,11 @@ def streams(runs=3):
     return [Streams(seed) for seed in range(runs)]
 
 
+def module_of(fitted):
+    """The kernel or the features of a fitted test; a classifier is a module already."""
+    return getattr(fitted, "kernel", None) or getattr(fitted, "features", None) or fitted
+
+
 def one(sample, index):
     return TwoSample(sample.x[index : index + 1], sample.y[index : index + 1])
 
@@ -67,14 +72,14 @@ def test_drawn_rows_are_distinct_rows_of_each_run():
 
 def test_median_kernel_uses_the_pooled_rows():
     sample = batch("hdgm", 20, 30)
-    kernel = fit_median(sample.pooled, RECOMMENDED, streams())
+    kernel = fit_median(sample.pooled, RECOMMENDED, streams()).kernel
     expected = [naive.median_squared_distance(rows.numpy()) for rows in sample.pooled]
     assert kernel.width.tolist() == pytest.approx(expected)
 
 
 def test_gaussian_width_is_near_the_best_of_a_grid():
     train = batch("variance_shift", 60, scale=2.0)
-    kernel = fit_gaussian(train, RECOMMENDED, streams())
+    kernel = fit_gaussian(train, RECOMMENDED, streams()).kernel
     lam = RECOMMENDED.mmd_o.regularisation
     for run in range(3):
         pair = one(train, run)
@@ -88,7 +93,7 @@ def test_gaussian_width_is_near_the_best_of_a_grid():
 
 def test_the_bank_spans_the_distances():
     pooled = batch("hdgm", 25, 15).pooled
-    bank = fit_bank(pooled, RECOMMENDED, streams())
+    bank = fit_bank(pooled, RECOMMENDED, streams()).bank
     gaussian, laplace, weight = *(family.kernel for family in bank.families), bank.families[0].share
     assert 20 * weight == pytest.approx(1)
     for run, part in enumerate(pooled.numpy()):
@@ -106,7 +111,7 @@ def test_the_bank_spans_the_distances():
 def test_kernels_gain_on_their_training_rows(fit):
     train = batch("blobs", 80, correlation=0.9)
     one_step = {name: replace(getattr(RECOMMENDED, name), steps=1) for name in ("mmd_o", "mmd_d")}
-    kernels = [fit(train, preset, streams()) for preset in (replace(RECOMMENDED, **one_step), RECOMMENDED)]
+    kernels = [fit(train, preset, streams()).kernel for preset in (replace(RECOMMENDED, **one_step), RECOMMENDED)]
     before, after = (power_criterion(h_matrix(kernel, *train), 1e-3).detach() for kernel in kernels)
     assert (after > before - 1e-3).all() and after.mean() > before.mean() + 0.05
 
@@ -114,11 +119,11 @@ def test_kernels_gain_on_their_training_rows(fit):
 @pytest.mark.parametrize("fit", [fit_gaussian, fit_deep, fit_classifier, fit_mean_embedding, fit_smooth_characteristic])
 def test_a_run_learns_the_same_in_a_batch_and_alone(fit):
     train = batch("mean_shift", 12, 15, shift=1.0)
-    together = fit(train, RECOMMENDED, streams())
+    together = module_of(fit(train, RECOMMENDED, streams()))
     test = batch("mean_shift", 7, shift=1.0).x
     arguments = (test, test) if fit in (fit_gaussian, fit_deep) else (test,)
     for run in range(3):
-        alone = fit(one(train, run), RECOMMENDED, [Streams(run)])
+        alone = module_of(fit(one(train, run), RECOMMENDED, [Streams(run)]))
         expected = alone(*(argument[run : run + 1] for argument in arguments))[0]
         assert torch.allclose(together(*arguments)[run], expected, atol=1e-6)
 
@@ -128,8 +133,8 @@ def test_recommended_networks_do_not_depend_on_the_units_of_the_columns(fit):
     """Columns in metres or in micrometres from a far-away origin: the same kernel, but for rounding."""
     train, units, origin = batch("mean_shift", 20, shift=1.0), torch.tensor([1e6, 1e-3], dtype=float64), 1e3
     test = batch("mean_shift", 9).x
-    plain = fit(train, RECOMMENDED, streams())
-    scaled = fit(TwoSample(train.x * units + origin, train.y * units + origin), RECOMMENDED, streams())
+    plain = module_of(fit(train, RECOMMENDED, streams()))
+    scaled = module_of(fit(TwoSample(train.x * units + origin, train.y * units + origin), RECOMMENDED, streams()))
     inputs = [test, test * units + origin]
     if fit is fit_deep:
         values = [kernel(rows, rows) for kernel, rows in zip((plain, scaled), inputs, strict=True)]
@@ -164,14 +169,14 @@ def test_hotelling_equals_the_loop():
 def test_points_move_to_where_the_statistic_is_larger(fit):
     train = batch("variance_shift", 60, scale=2.0)
     still = replace(RECOMMENDED, embedding=replace(RECOMMENDED.embedding, steps=1, learning_rate=0.0))
-    features = [fit(train, preset, streams()) for preset in (still, RECOMMENDED)]
+    features = [fit(train, preset, streams()).features for preset in (still, RECOMMENDED)]
     before, after = (hotelling(f(train.x), f(train.y)).detach() for f in features)
     assert (after > before).all()
 
 
 def test_released_frequencies_are_not_optimised():
     train = batch("variance_shift", 30)
-    features = fit_smooth_characteristic(train, PRESETS["released"], streams())
+    features = fit_smooth_characteristic(train, PRESETS["released"], streams()).features
     first = [torch.randn(5, 2, generator=s.torch("first points"), dtype=float64) for s in streams()]
     assert torch.equal(features.points.detach(), torch.stack(first))
 
@@ -179,6 +184,6 @@ def test_released_frequencies_are_not_optimised():
 def test_outliers_do_not_send_the_points_away():
     train = batch("mean_shift", 40)
     train.x[:, 0] = 1e6
-    features = fit_mean_embedding(train, RECOMMENDED, streams())
+    features = fit_mean_embedding(train, RECOMMENDED, streams()).features
     inside = features.units(train.x[:, 1:])
     assert (features.points.abs().amax(dim=(-2, -1)) < 3 * inside.abs().amax(dim=(-2, -1))).all()

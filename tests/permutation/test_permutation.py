@@ -8,13 +8,14 @@ from scipy import stats
 
 from m2st_core.criterion import mmd2_unbiased
 from m2st_core.device import one_thread_per_operation
+from m2st_core.kernels.bank import Family, KernelBank
 from m2st_core.kernels.base import MixtureKernel
 from m2st_core.kernels.features import LinearKernel
 from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
 from m2st_core.permutation import statistics as permutation
+from m2st_core.permutation.fused import FuseTest
 from m2st_core.permutation.statistics import (
     permutation_p_value,
-    permuted_fuse,
     permuted_mean_difference,
     permuted_mmd2,
     random_memberships,
@@ -96,8 +97,8 @@ def test_fuse_equals_the_double_loop():
     pooled = rows(2, n + m, 2)
     members = torch.from_numpy(naive.labellings(n, m)[:30]).expand(2, -1, -1)
     widths = torch.tensor([[0.5, 2.0], [1.0, 3.0]], dtype=float64)
-    families = [(GaussianKernel(widths), 0.2), (LaplaceKernel(widths), 0.3)]
-    found, rounding = permuted_fuse(families, pooled, members, n)
+    families = (Family(GaussianKernel(widths), ("a", "b"), 0.2), Family(LaplaceKernel(widths), ("c", "d"), 0.3))
+    found, rounding, _ = FuseTest(KernelBank(families)).statistics(pooled, members, n)
     assert found.shape == (2, 30) and rounding.shape == (2,)
     for run in range(2):
         kernels = [make(width) for make in (naive.gaussian, naive.laplace) for width in widths[run].tolist()]

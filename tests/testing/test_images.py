@@ -124,7 +124,7 @@ def test_meta_tasks_and_targets_of_other_shapes_are_refused(learner):
     with pytest.raises(ValueError, match="Give all the same shape"):
         m2st.meta_train("Feature-MKL", [(digits(0, 20), digits(1, 20)), (np.ones((20, 64)), np.eye(64)[:20])])
     wide = [images.reshape(-1, 4, 16) for images in (digits(0, 20), digits(1, 20))]
-    with pytest.raises(ValueError, match=r"images of \(1, 8, 8\) and x and y have \(1, 4, 16\)"):
+    with pytest.raises(ValueError, match=r"images of \(1, 8, 8\), x and y have \(1, 4, 16\)"):
         learner.test(*wide)
 
 
@@ -134,12 +134,12 @@ def test_relabelling_images_consistently_changes_nothing(name, learner, target):
     method = learner.bound(CPU) if name == "Feature-MKL" else m2st.METHODS[name]
     x, y = (torch.from_numpy(images.reshape(-1, 64) / 255.0) for images in target)
     fixed = learn_once(method, TwoSample(x[:20], y[:20], SHAPE), seed=0)
-    learned = getattr(fixed.learned, "kernel", fixed.learned)
+    fitted = fixed.fit_on()
     pooled = torch.cat([x[20:], y[20:]])[None].float()
     members = random_memberships(20, 20, 50, [np.random.default_rng(0)])
     order = torch.randperm(40, generator=torch.Generator().manual_seed(2))
-    before, rounding = fixed.statistics(learned, pooled, members, 20, None)
-    after, _ = fixed.statistics(learned, pooled[:, order], members[..., order], 20, None)
+    before, rounding, _ = fitted.statistics(pooled, members, 20)
+    after, *_ = fitted.statistics(pooled[:, order], members[..., order], 20)
     torch.testing.assert_close(after, before, rtol=1e-3, atol=float(rounding.max()) + 1e-6)
 
 

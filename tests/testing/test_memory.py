@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import m2st_core as m2st
+from m2st_core.permutation.fitted import KernelTest
 from m2st_core.testing.run import learn_once, run_tests
 from m2st_core.types import TwoSample
 
@@ -20,13 +21,14 @@ def small_memory(name, most):
     """The method on a GPU that holds so many tests at once, and how many it was asked to hold."""
     method, asked = m2st.METHODS[name], []
 
-    def statistics(learned, pooled, *rest):
-        asked.append(len(pooled))
-        if len(pooled) > most:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
-        return method.statistics(learned, pooled, *rest)
+    class Small(KernelTest):
+        def statistics(self, pooled, *rest):
+            asked.append(len(pooled))
+            if len(pooled) > most:
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+            return super().statistics(pooled, *rest)
 
-    return replace(method, statistics=statistics), asked
+    return replace(method, fit=lambda *arguments: Small(method.fit(*arguments).kernel)), asked
 
 
 @pytest.mark.parametrize("name", ["MMD-M", "MMD-O"])

@@ -16,6 +16,7 @@ from m2st_core.kernels.features import LinearKernel
 from m2st_core.learners import feature_mkl, meta_mkl
 from m2st_core.learners.meta_features import prior_weights, shrunk_heads
 from m2st_core.learners.meta_witness import fit_witness
+from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS
 from m2st_core.testing.run import run_tests
 from m2st_core.types import Cancelled, TwoSample
@@ -92,7 +93,7 @@ def test_the_kernel_and_the_witness_equal_their_formulas(learner):
     witness = fit_witness(learner.knowledge, TwoSample(x[None], y[None]), PRESETS["recommended"], [])
     variance = (8 * psi_x.var(0) + 6 * psi_y.var(0)) / 14
     direction = s / (s + variance * (1 / 9 + 1 / 7)) * (psi_x.mean(0) - psi_y.mean(0)) / variance
-    assert torch.allclose(witness(x[None])[0], psi_x @ direction, atol=1e-12)
+    assert torch.allclose(witness.score(x[None])[0], psi_x @ direction, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", WITH_HISTORY)
@@ -181,7 +182,7 @@ def test_related_rows_without_labels_join_the_sample_called_x(learners, monkeypa
 
     def fit_deep(train, *rest):
         seen.append(train)
-        return LinearKernel(torch.eye(6, dtype=torch.float64))
+        return KernelTest(LinearKernel(torch.eye(6, dtype=torch.float64)))
 
     monkeypatch.setattr(meta_mkl, "fit_deep", fit_deep)
     known = len(learners["MMD-D w/ AC"].knowledge.rows[0])
@@ -317,7 +318,7 @@ def test_bad_meta_tasks_are_named(meta, message):
 
 
 def test_methods_and_presets_that_do_not_fit_are_named():
-    with pytest.raises(ValueError, match="MMD-D does not learn from meta-tasks"):
+    with pytest.raises(ValueError, match="MMD-D does not learn from related tasks"):
         m2st.two_sample_test(X, Y, method="MMD-D", related_tasks=[(X, Y)])
     with pytest.raises(ValueError, match="Use two_sample_test"):
         m2st.meta_train("MMD-D", [(X, Y)])

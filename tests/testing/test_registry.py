@@ -13,13 +13,11 @@ import m2st_core as m2st
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.features import FourierKernel, LinearKernel
 from m2st_core.kernels.gaussian import GaussianKernel
-from m2st_core.learners.bank import KernelBank
 from m2st_core.learners.meta_features import MetaFeatures
-from m2st_core.learners.mixtures import Adapted
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.method import ORIGINS, check_preset
-from m2st_core.testing.methods import LIU_2021
+from m2st_core.testing.paper_methods import LIU_2021
 from m2st_core.types import TwoSample
 from tests.quick import use_few_steps
 
@@ -52,7 +50,7 @@ def test_every_method_says_what_it_is_and_whose(method):
 
 
 def test_names_and_algorithms_belong_together_one_to_one():
-    algorithms = [(m.fit, m.learn, m.adapt, m.statistics, m.asymptotic) for m in METHODS]
+    algorithms = [(m.fit, m.learn, m.adapt) for m in METHODS]
     assert len(set(algorithms)) == len(METHODS) == len({method.formula + method.description for method in METHODS})
 
 
@@ -101,10 +99,11 @@ def target_modules(method, known, preset):
     """Every module of what the method tests a small target with."""
     x, y = m2st.make_task("hdgm").sample(12, seed=3)
     train = TwoSample(x[None], y[None])
-    learned = method.adapt(known, train if method.needs_split else train.pooled, PRESETS[preset], [Streams(0)], None)
-    if isinstance(learned, Adapted):
-        learned = learned.kernel
-    parts = [family.kernel for family in learned.families] if isinstance(learned, KernelBank) else [learned]
+    fitted = method.adapt(known, train if method.needs_split else train.pooled, PRESETS[preset], [Streams(0)], None)
+    bank = getattr(fitted, "bank", None)
+    parts = (
+        [family.kernel for family in bank.families] if bank else [getattr(fitted, "kernel", None) or fitted.features]
+    )
     return [module for part in parts for module in part.modules()]
 
 

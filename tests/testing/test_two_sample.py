@@ -170,7 +170,7 @@ def test_unlabelled_fits_do_not_depend_on_the_labels():
     order = torch.randperm(40, generator=torch.Generator().manual_seed(0))
     for method in ("MMD-M", "MMD-FUSE"):
         fits = [METHODS[method].fit(rows, SHORT, [Streams(0)], None) for rows in (pooled, pooled[:, order])]
-        first, second = ([fit] if method == "MMD-M" else [family.kernel for family in fit.families] for fit in fits)
+        first, second = ([fit.kernel] if method == "MMD-M" else [f.kernel for f in fit.bank.families] for fit in fits)
         for a, b in zip(first, second, strict=True):
             assert torch.allclose(a.log_width, b.log_width, atol=1e-12)
 
@@ -274,7 +274,7 @@ GOOD = np.random.default_rng(0).standard_normal((20, 2))
         ({"method": "MMD-d"}, "Unknown method 'MMD-d'. Did you mean 'MMD-D'"),
         ({"method": "mmd_fuse"}, "Unknown method"),
         ({"method": None}, "Unknown method None"),
-        ({"method": "Meta-MKL"}, "Meta-MKL learns its kernel from meta-tasks, and none are given"),
+        ({"method": "Meta-MKL"}, "Meta-MKL learns its kernel from related tasks, and none are given"),
         ({"alpha": 0}, "alpha must be a number between 0 and 1"),
         ({"alpha": 1.0}, "alpha must be"),
         ({"alpha": float("nan")}, "alpha must be"),

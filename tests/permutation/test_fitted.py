@@ -8,12 +8,12 @@ import torch
 from scipy.stats import norm
 
 from m2st_core.criterion import mmd2_unbiased
+from m2st_core.kernels.bank import Family, KernelBank
 from m2st_core.kernels.features import LinearKernel
 from m2st_core.kernels.gaussian import GaussianKernel
-from m2st_core.learners.bank import Family, KernelBank
-from m2st_core.learners.meta_witness import Witness
+from m2st_core.learners.meta_witness import WitnessTest
+from m2st_core.permutation.fused import RankFuseTest
 from m2st_core.permutation.statistics import permutation_p_value, random_memberships
-from m2st_core.testing.statistics import fuse_by_rank, witness_difference
 
 N, M, LABELLINGS = 6, 8, 40
 float64 = torch.float64
@@ -31,7 +31,7 @@ def test_families_are_fused_by_the_harmonic_mean_of_their_own_p_values():
     pooled, members = rows(2, N + M, 2), labellings()
     matrices, widths = rows(2, 1, 2, 2, seed=1), torch.tensor([[0.5, 2.0], [1.0, 3.0]], dtype=float64)
     families = (Family(LinearKernel(matrices), ("a",), 0.4), Family(GaussianKernel(widths), ("b", "c"), 0.3))
-    found, *_ = fuse_by_rank(KernelBank(families), pooled, members, N, None)
+    found, *_ = RankFuseTest(KernelBank(families)).statistics(pooled, members, N)
     for run in range(2):
         kernels = [[LinearKernel(matrices[run, 0])], [GaussianKernel(width) for width in widths[run]]]
         evidence = np.zeros(LABELLINGS)
@@ -54,8 +54,8 @@ class Identity(torch.nn.Module):
 
 def hedged(surety, pooled, members):
     direction = torch.tensor([[2.0, -1.0]], dtype=float64).expand(len(pooled), -1)
-    witness = Witness(Identity(), direction, torch.full((len(pooled),), surety, dtype=float64))
-    return witness_difference(witness, pooled, members, N, None)
+    witness = WitnessTest(Identity(), direction, torch.full((len(pooled),), surety, dtype=float64))
+    return witness.statistics(pooled, members, N)[:2]
 
 
 def test_the_witness_statistic_equals_its_formula():

@@ -8,12 +8,11 @@ import torch
 from scipy import stats
 
 import m2st_core as m2st
+from m2st_core.kernels.bank import Family, KernelBank
 from m2st_core.kernels.gaussian import GaussianKernel
-from m2st_core.learners.bank import Family, KernelBank
-from m2st_core.presets import PRESETS
+from m2st_core.learners.selective import SelectiveTest, _one, linear_time_terms
 from m2st_core.rng import Streams
 from m2st_core.testing.run import run_tests
-from m2st_core.testing.selective import _one, linear_time_terms, selective_test
 from m2st_core.types import TwoSample
 from tests import naive
 from tests.quick import use_few_steps
@@ -45,11 +44,11 @@ def test_one_kernel_is_a_normal_truncated_to_the_positive_numbers():
     t = math.sqrt(40) * h.mean() / h.std(ddof=1)
     assert t > 0
     found = {
-        name: [part[0] for part in selective_test(bank(1.0), sample, 9, PRESETS[name], [Streams(0)])[:2]]
-        for name in ("paper", "recommended")
+        reference: [part[0] for part in SelectiveTest(bank(1.0), reference).p_values(sample, 9, [Streams(0)])[:2]]
+        for reference in ("chi2", "F")
     }
-    assert found["paper"] == pytest.approx([t, 2 * stats.norm.sf(t)])
-    assert found["recommended"] == pytest.approx([t, 2 * stats.t.sf(t, 39)])
+    assert found["chi2"] == pytest.approx([t, 2 * stats.norm.sf(t)])
+    assert found["F"] == pytest.approx([t, 2 * stats.t.sf(t, 39)])
 
 
 def test_no_positive_effect_and_no_variance_count_as_nothing():
@@ -70,7 +69,7 @@ def test_many_alike_kernels_cost_no_level():
 
 def test_separated_samples_are_told_apart():
     x = torch.randn(1, 60, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    _, p, null = selective_test(bank(1.0, 4.0), TwoSample(x, x + 3), 99, PRESETS["recommended"], [Streams(0)])
+    _, p, null = SelectiveTest(bank(1.0, 4.0), "F").p_values(TwoSample(x, x + 3), 99, [Streams(0)])
     assert p[0] < 1e-6 and null.shape == (1, 99)
 
 
