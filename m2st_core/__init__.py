@@ -16,7 +16,8 @@ from m2st_core.data.tables.files import read_table, read_tables  # isort: skip
 from m2st_core.learners.relatedness import Relatedness  # isort: skip
 from m2st_core.learners.relatedness import relatedness  # isort: skip
 from m2st_core.testing.methods import METHODS  # isort: skip
-from m2st_core.testing.meta import MetaLearner, load_learner, meta_train  # isort: skip
+from m2st_core.testing.meta import MetaLearner, meta_train  # isort: skip
+from m2st_core.testing.learner_files import load_learner  # isort: skip
 from m2st_core.testing.two_sample import two_sample_test  # isort: skip
 from m2st_core.testing.learner_files import open_learner  # isort: skip
 from m2st_core.analysis.analysis import Analysis, Verdict, analyse, holm  # isort: skip

@@ -39,8 +39,7 @@ class Cancelled(Exception):  # noqa: N818 - an outcome the caller asked for, not
 class TwoSample:
     """Rows of P and rows of Q, with any number of leading batch dimensions.
 
-    Shapes: ``x`` is (…, n, d), ``y`` is (…, m, d). Rows that are images, flattened, say so by their ``shape``, with
-    d = C·H·W.
+    Shapes: ``x`` is (…, n, d), ``y`` is (…, m, d). Flattened images have a ``shape``, with d = C·H·W.
 
     >>> x, y = TwoSample(torch.zeros(3, 2), torch.ones(4, 2))
     >>> x.shape, y.shape
@@ -81,13 +80,13 @@ class TwoSample:
     def images(self) -> tuple[Tensor, Tensor]:
         """Both samples as images, (…, n, C, H, W) and (…, m, C, H, W), if they are images."""
         if self.shape is None:
-            raise ValueError("These rows are no images: they have no shape.")
+            raise ValueError("These rows are not images: they have no shape.")
         return self.x.unflatten(-1, self.shape), self.y.unflatten(-1, self.shape)
 
 
 @dataclass(frozen=True)
 class TestResult:
-    """What a two-sample test says, with everything needed to report and repeat it.
+    """The result of a two-sample test, with everything needed to report and repeat it.
 
     ``null`` is the statistic under B random relabellings of the test rows; for an asymptotic test it is B quantiles
     of the reference distribution. Of few rows it is the statistic under all other relabellings (``enumerated``), and B
@@ -97,10 +96,10 @@ class TestResult:
     ``smallest_p`` is the smallest p-value that these labellings can give (0 if nothing bounds it).
     ``split_p_values`` are those of S > 1 splits, in the order drawn, of which ``p_value`` is made; what else the result
     holds, such as statistic and null, belongs to the split that decides.
-    ``n_train`` and ``n_test`` count the rows of (x, y) that taught the kernel and that were tested.
+    ``n_train`` and ``n_test`` count the training rows and the test rows of (x, y).
     ``criterion`` is the power criterion Ĵ on the test rows, for kernel tests. ``weights`` are β of a mixture by the
-    name of each kernel, which is the name of the meta-task it came from; ``diagnostics`` is what else the learning has
-    to say, such as each kernel's Ĵ on the training rows.
+    name of each kernel, which is that of the related task it comes from. ``diagnostics`` holds further results of the
+    fit, such as each kernel's Ĵ on the training rows.
     """
 
     __test__ = False  # not a pytest class
@@ -144,7 +143,7 @@ class TestResult:
     def exact(self) -> bool:
         """Whether P(p ≤ α) ≤ α at every sample size, if rows are exchangeable under the null hypothesis.
 
-        The rows must be exchangeable given what was learned: none of them may have taught with its label.
+        The rows must be exchangeable given the fitted test: none of their labels may have influenced it.
         """
         return self.rule == "(1+b)/(1+B)"
 

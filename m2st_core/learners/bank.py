@@ -1,4 +1,4 @@
-"""A bank of kernels for tests that combine many: generic ones are chosen from pooled rows, without their labels."""
+"""General-purpose kernels, chosen from pooled rows without their labels."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def fit_bank(pooled: Tensor, preset: Preset, streams: Sequence[Streams], progres
 
 
 def generic_family(pooled: Tensor, share: float, streams: Sequence[Streams]) -> Family:
-    """What stands beside learned kernels: Gaussian ones of σ²/4, σ² and 4σ², σ² the median of pooled rows (R, N, d)."""
+    """Gaussian kernels of widths σ²/4, σ² and 4σ², with σ² the median heuristic of pooled rows (R, N, d)."""
     width = median_width(pooled, streams)[:, None] * torch.tensor(FACTORS).to(pooled)
     return Family(GaussianKernel(width), GENERIC_NAMES, share / len(FACTORS))
 
 
 def is_generic(name: str) -> bool:
-    """Whether a kernel of this name learned nothing from meta-tasks about how samples differ."""
+    """Whether a kernel of this name is a general-purpose one, with nothing learned from related tasks."""
     return name.startswith(GENERIC)
 
 

@@ -1,6 +1,6 @@
 """Feature-MKL: a mixture of kernels on learned features, one for all tasks and one for each of a few, and Gaussians.
 
-The weights β come from the target's training rows and from what the tasks taught.
+The weights β come from the target's training rows and from the related tasks.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
 AGGREGATE = "all tasks"
-LEAST_SHARE = 0.2  # of the aggregate, among the meta-tasks' kernels
+LEAST_SHARE = 0.2  # the least weight of the aggregate among the related tasks' kernels
 TASK_THRESHOLD = 2.0  # null deviations that a single task's MMD² must exceed: the aggregate has their common part
 JUDGES = 500  # tasks that choose λ
 JUDGED_WITH = 1e-3  # λ of the ratio of means by which they judge
-RELATED_ODDS = 2.0  # that a target is like its meta-tasks, before any of its rows is seen
+RELATED_ODDS = 2.0  # prior odds that a target is like its related tasks
 
 
 def learn_feature_mixture(
@@ -70,7 +70,7 @@ def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float
 
     Kernels are measured in null deviations, a single task's must exceed a threshold to join, λ is relative to the mean
     variance, and the aggregate, which needs no adaptation, keeps a fifth: a training sample that happens not to show
-    the difference does not undo what the meta-tasks taught.
+    the difference does not outweigh the related tasks.
     """
     known = torch.tensor([name == AGGREGATE for name in names], device=terms.eta.device)
     scaled = terms.in_null_deviations()
@@ -93,9 +93,9 @@ def aggregate_alone(names: Sequence[str]) -> Tensor:
 def with_generic(meta_weights: Tensor, terms: KernelTerms, related: Tensor) -> tuple[Tensor, Tensor]:
     """β of the meta kernels, which are first in ``terms``, and the generic ones (R, k); and the former's share (R,).
 
-    The training rows speak for the meta-tasks with odds RELATED_ODDS·exp(``related``), and for each generic kernel
+    The training rows favour the related tasks with odds RELATED_ODDS·exp(``related``), and for each generic kernel
     with exp(z)/3, z its MMD² in null deviations: where they show a difference unlike those seen before, or none where
-    the meta-tasks promise a large one, the generic kernels take over. Shares are of null deviations.
+    the related tasks predict a large one, the general-purpose kernels take over. Shares are of null deviations.
     """
     count = meta_weights.shape[-1]
     z = terms.eta[:, count:] / terms.null_deviation[:, count:]
@@ -113,7 +113,7 @@ def with_generic(meta_weights: Tensor, terms: KernelTerms, related: Tensor) -> t
 def fit_feature_mixture(
     known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
-    """β on the training rows (R, n, d), (R, m, d), and the odds that they are like the meta-tasks."""
+    """β on the training rows (R, n, d), (R, m, d), and the odds that they are like the related tasks."""
     features = needed(known.features, "features")
     bank = feature_bank(known, train.pooled, streams)
     terms = kernel_terms(bank, paired_rows(train, streams))

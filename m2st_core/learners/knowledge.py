@@ -1,4 +1,4 @@
-"""What related tasks taught, as one module that can be saved: deep kernels, or features and kernels on them."""
+"""The result of learning from related tasks, as one module that can be saved."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Part = TypeVar("Part")
 
 
 class Knowledge(nn.Module):
-    """What the meta-tasks of R repeats taught; parts that a method does not need are None.
+    """The result of learning from the related tasks of R repeats. Parts that a method does not need are None.
 
     ``kernel``: θ of Meta-KL or AGT-KL, a deep kernel, batch (R,). ``base``: kernels to mix, batch (R, K), with
     ``base_names``: deep kernels, or, of Feature-MKL, inner products of ``features`` ψ. ``rows``: the tasks' rows
-    without labels (R, n, d). ``choices``: what held-out tasks decided. ``course``: the training curve.
+    without labels (R, n, d). ``choices``: those made on held-out tasks. ``course``: the training curve.
     """
 
     rows: Tensor | None

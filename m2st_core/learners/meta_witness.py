@@ -1,4 +1,4 @@
-"""What learned features give a target: a kernel, a bank of kernels, or, with training rows, a direction."""
+"""Tests on learned features: Meta-Witness (a kernel), Meta-FUSE (a bank of kernels) and Meta-WiTS (a direction)."""
 
 from __future__ import annotations
 

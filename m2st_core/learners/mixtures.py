@@ -1,4 +1,4 @@
-"""Mixtures Σ β_i k_i of a bank of kernels, and what a run has to say about its own."""
+"""Mixtures Σ β_i k_i of a bank of kernels, with weights β that maximise Ĵ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from m2st_core.types import TwoSample
 
 @dataclass(frozen=True)
 class KernelTerms:
-    """What k kernels say about the rows of each run: η (R, k), Σ (R, k, k), and each η's deviation under the null.
+    """Estimates for k kernels in each run: η (R, k), Σ (R, k, k), and the null standard deviation of each η.
 
     η_i = MMD²_i and Σ_ij = 4[m⁻³Σ_aH^i_a·H^j_a· − m⁻⁴H^i··H^j··], so that Ĵ(β) = ηᵀβ/√(βᵀ(Σ+λI)β).
     """
@@ -37,11 +37,11 @@ class KernelTerms:
         return self.eta / (self.sigma.diagonal(dim1=-2, dim2=-1) + regularisation).sqrt()
 
     def first(self, count: int) -> KernelTerms:
-        """Of the first kernels only."""
+        """The terms of the first kernels."""
         return KernelTerms(self.eta[:, :count], self.sigma[:, :count, :count], self.null_deviation[:, :count])
 
     def in_null_deviations(self) -> KernelTerms:
-        """The same kernels, each scaled so that its MMD² has deviation 1 under the null."""
+        """The terms of the kernels scaled so that MMD² has null standard deviation 1."""
         scale = self.null_deviation
         return KernelTerms(
             self.eta / scale, self.sigma / (scale[..., :, None] * scale[..., None, :]), torch.ones_like(scale)
@@ -108,7 +108,7 @@ def paired_rows(train: TwoSample, streams: Sequence[Streams]) -> PairedRows:
 
 
 def mixture_test(bank: KernelBank, weights: Tensor, terms: KernelTerms | None, known: Knowledge) -> KernelTest:
-    """The mixture with β, each kernel's Ĵ on the training rows, and what was decided before the target came."""
+    """The test of the mixture, with β and, if ``terms`` are given, each kernel's Ĵ on the training rows."""
     names = bank.names
     betas = [dict(zip(names, row.tolist(), strict=True)) for row in weights]
     about: list[dict[str, Any]] = [dict(known.choices) for _ in betas]

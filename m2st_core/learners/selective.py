@@ -1,4 +1,4 @@
-"""Selective inference: learn the weights of kernels and test on the same rows, with a p-value that knows it.
+"""Selective inference: learn the weights of kernels and test on the same rows, with a p-value that accounts for it.
 
 Kübler, Jitkrittum, Schölkopf, Muandet (2020). It needs the linear-time MMD, which spends many rows.
 """

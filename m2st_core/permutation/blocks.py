@@ -1,4 +1,4 @@
-"""Blocks: rows that may be exchanged with each other, but not with rows of another block.
+"""Blocks: rows that may be exchanged within their block only.
 
 If the rows of each block are exchangeable under the null hypothesis (same site, same day, same pair), then labels
 permuted within blocks are as likely as those observed, however much the blocks differ. The p-value stays exact.
@@ -94,14 +94,14 @@ def memberships_within(codes: Tensor, n: int, n_permutations: int, generators: S
 def order_within(codes: np.ndarray, n_train: int, shuffled: np.ndarray, streams: Streams) -> np.ndarray:
     """Row indices, training rows first, then test rows: every block gives its share of both, to within one row.
 
-    Blocks are lined up in random order, their rows as ``shuffled``, and every (size/n_train)-th row teaches. Values
-    play no part. Both samples line up their blocks alike: of blocks with one row of each, whole blocks teach.
+    Blocks are lined up in random order, their rows as ``shuffled``, and every (size/n_train)-th row becomes a training
+    row. Values play no part. Both samples line up their blocks alike, so a block with one row of each goes as a whole.
     """
     place = streams.numpy("order of blocks").random(int(codes.max()) + 1)
     line = shuffled[np.argsort(place[codes[shuffled]], kind="stable")]
     steps = np.arange(len(line) + 1) * n_train // len(line)
-    teaches = np.diff(steps) > 0
-    return np.concatenate([line[teaches], line[~teaches]])
+    trains = np.diff(steps) > 0
+    return np.concatenate([line[trains], line[~trains]])
 
 
 def _label(value: Any, name: str, row: int) -> str:

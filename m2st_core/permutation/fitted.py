@@ -37,7 +37,7 @@ class Permuted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FittedTest(ABC):
+class FittedTest:
     """R tests that are ready to be decided.
 
     ``weights`` are β of a mixture by kernel, ``diagnostics`` further results of the fit; one dict per run, or one for
@@ -52,7 +52,7 @@ class FittedTest(ABC):
         return [None] * test.x.shape[0]
 
 
-class AsymptoticTest(FittedTest):
+class AsymptoticTest(FittedTest, ABC):
     """A test that refers its statistic to a known distribution."""
 
     @abstractmethod
@@ -62,7 +62,7 @@ class AsymptoticTest(FittedTest):
         """Statistics (R,), p-values (R,) and quantiles of the reference (R, n_quantiles), for paired test rows."""
 
 
-class PermutationTest(FittedTest):
+class PermutationTest(FittedTest, ABC):
     """A test that compares its statistic with those of other labellings."""
 
     @abstractmethod

@@ -23,7 +23,8 @@ import pandas as pd
 
 from m2st_core.sweeps.spec import Cell, LearnerSpec, SweepSpec, canonical, data_of, digest, label_of, origin_of
 from m2st_core.sweeps.trial import CellResult, LearnerParts
-from m2st_core.testing.meta import ABOUT, TENSORS, learner_from_parts
+from m2st_core.testing.learner_files import learner_from_parts
+from m2st_core.testing.meta import ABOUT, TENSORS
 
 SCHEMA = 2
 TABLES = """

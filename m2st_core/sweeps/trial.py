@@ -20,7 +20,8 @@ from m2st_core.permutation.statistics import permutation_p_value, permuted_mean_
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.sweeps.spec import LIMIT, Cell, LearnerSpec
-from m2st_core.testing.meta import learner_from_parts, meta_train
+from m2st_core.testing.learner_files import learner_from_parts
+from m2st_core.testing.meta import meta_train
 from m2st_core.testing.method import Method
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import learn_once, run_tests

@@ -1,4 +1,4 @@
-"""Train once on meta-tasks, test any number of targets."""
+"""Train once on related tasks, then test any number of targets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.overlap import KnownRows
@@ -20,7 +19,7 @@ from m2st_core.data.related import as_related_tasks
 from m2st_core.data.separate import Separated, Units, coarse_notes, find_overlap, known_rows
 from m2st_core.device import one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.learners.ascent import Course
-from m2st_core.learners.knowledge import Knowledge, rebuild
+from m2st_core.learners.knowledge import Knowledge
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.examined import Examined, run_examined
@@ -36,11 +35,11 @@ SEEN = ("rows", "sample")
 
 @dataclass(frozen=True)
 class MetaLearner:
-    """What the meta-tasks taught, ready to test targets.
+    """A method trained on related tasks, ready to test targets.
 
-    ``course`` is the training curve, ``choices`` what held-out rows decided. ``prior`` says how strongly the meta-tasks
-    differ along each learned feature, in within-sample standard deviations squared. ``seen`` has the rows
-    that taught (of images, a projection), so that a target which shares some of them is recognised and refused.
+    ``course`` is the training curve, ``choices`` are those made on held-out rows. ``prior`` is the variance of the
+    tasks' differences along each learned feature, in squared within-sample standard deviations. ``seen`` holds the training
+    rows (projections of images), so that a target which shares some of them is recognised and refused.
     """
 
     method: str
@@ -65,7 +64,7 @@ class MetaLearner:
 
     @property
     def choices(self) -> dict[str, float]:
-        """What held-out rows decided."""
+        """Choices made on held-out rows."""
         return self.knowledge.choices
 
     def bound(self, device: torch.device) -> Method:
@@ -95,7 +94,7 @@ class MetaLearner:
         return replace(examined, result=replace(examined.result, notes=examined.result.notes + notes))
 
     def refuse_shared(self, sample: TwoSample, units: Units | None = None) -> tuple[str, ...]:
-        """Refuse a target that shares rows with those that taught: its p-value would be wrong.
+        """Refuse a target that shares rows with the training tasks: its p-value would be wrong.
 
         ``units`` turn scaled rows back into those of their files. The notes say where shared rows cannot be recognised.
         """
@@ -103,7 +102,7 @@ class MetaLearner:
         shared = len(overlap)
         if shared:
             raise ValueError(
-                f"{shared} rows of x and y are among the rows that taught this learner, equal or nearly so, and a "
+                f"{shared} rows of x and y, or nearly equal ones, are among the rows this learner was trained on. A "
                 "p-value from them would be wrong. Give the related tasks themselves instead of the learner: it is "
                 "then trained without these rows. Or leave these rows out of x and y."
             )
@@ -112,7 +111,7 @@ class MetaLearner:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``learner.safetensors`` and ``learner.json`` into a folder, which is made if need be.
 
-        They hold the rows that taught (of images, projections), by which shared rows are recognised.
+        They include the training rows (projections of images), by which shared rows are recognised.
         """
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
@@ -121,7 +120,7 @@ class MetaLearner:
         (folder / ABOUT).write_text(about, encoding="utf-8")
 
     def parts(self) -> tuple[str, bytes]:
-        """What ``save`` writes: JSON, with the hash of the tensors, and the tensors in safetensors format."""
+        """The two files that ``save`` writes: JSON, with the hash of the tensors, and the tensors."""
         tensors = {name: value.contiguous().cpu().clone() for name, value in self.knowledge.state_dict().items()}
         tensors |= {f"course.{name}": torch.from_numpy(values) for name, values in vars(self.course).items()}
         tensors |= {f"seen.{name}": torch.from_numpy(getattr(self.seen, name)) for name in SEEN}
@@ -175,54 +174,3 @@ def meta_train(
         seen=known_rows(meta)[0],
         shape=meta.shape,
     )
-
-
-def load_learner(path: str | os.PathLike[str]) -> MetaLearner:
-    """A learner as it was saved, to the bit; a damaged or foreign file gives a ValueError."""
-    folder = Path(path)
-    for name in (ABOUT, TENSORS):
-        if not (folder / name).is_file():
-            raise ValueError(f"{folder} holds no learner: {name} is missing.")
-    try:
-        about = (folder / ABOUT).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{folder} holds a damaged learner (its JSON is no text). Train again.") from None
-    return learner_from_parts(about, (folder / TENSORS).read_bytes(), str(folder))
-
-
-def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> MetaLearner:
-    """The learner that has these parts; ``where`` they come from is for the error messages."""
-    try:
-        about = json.loads(about_json)
-        found = about["format"]
-        if found != FORMAT:
-            raise ValueError(
-                f"{where} has learner format {found}, and this version reads {FORMAT}. In other formats some names of "
-                "methods stand for other algorithms. Train again."
-            )
-        if about["sha256"] != hashlib.sha256(packed).hexdigest():
-            raise ValueError(f"{where}: {TENSORS} is damaged: it is not the file that was saved. Train again.")
-        method, preset = METHODS.find(about["method"]), PRESETS.find(about["preset"])
-        if method.adapt is None:
-            raise ValueError(f"{where} holds a learner for {method.name}, which this version can not use.")
-        tensors = load(packed)
-        course = Course(*(tensors.pop(f"course.{name}").numpy() for name in ("step", "train", "held_out")))
-        seen = KnownRows(*(tensors.pop(f"seen.{name}").numpy() for name in SEEN))
-        channels, height, width = about.get("shape") or (0, 0, 0)
-        shape = (int(channels), int(height), int(width)) if channels else None
-        knowledge = rebuild(tensors, preset.on(shape))
-        knowledge.course = course
-        knowledge.base_names = tuple(str(name) for name in about["base_names"])
-        knowledge.choices = {str(name): float(value) for name, value in about["choices"].items()}
-        return MetaLearner(
-            method=method.name,
-            preset=preset.name,
-            seed=int(about["seed"]),
-            task_names=tuple(str(name) for name in about["task_names"]),
-            columns=int(about["columns"]),
-            knowledge=knowledge,
-            seen=seen,
-            shape=shape,
-        )
-    except (json.JSONDecodeError, KeyError, TypeError, SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{where} holds a damaged learner ({type(error).__name__}). Train again.") from None

@@ -1,4 +1,4 @@
-"""What a two-sample test is: its description and its procedure."""
+"""The description and the procedure of a two-sample test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORIGINS: dict[Origin, str] = {
 
 @dataclass(frozen=True)
 class Look:
-    """How figures show a method. The line tells its origin: the paper's are solid, ours dashed, others dotted."""
+    """How figures show a method. The line style shows the origin: the paper's are solid, ours dashed, others dotted."""
 
     colour: str
     marker: str
@@ -33,7 +33,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a method costs, for predictions of a sweep's time.
+    """The cost of a method, for predicting the time of a sweep.
 
     ``test`` is relative to MMD-M. ``by_row`` says that a test compares one number per row, with no Gram matrix.
     ``fit`` is in seconds for 200 pooled training rows, ``image_test`` in seconds per tested image.

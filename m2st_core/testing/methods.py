@@ -51,7 +51,7 @@ GENERAL_METHODS = (
     ),
     Method(
         "MMD-O",
-        "Gaussian kernel whose width is learned on the training rows.",
+        "Gaussian kernel whose width maximises Ĵ on the training rows.",
         "k(x,y) = exp(−‖x−y‖²/σ²), σ maximises Ĵ_λ",
         SUTHERLAND_2017,
         "no history",
@@ -71,7 +71,7 @@ GENERAL_METHODS = (
     ),
     Method(
         "C2ST-S",
-        "Trains a classifier and compares how often it says “P” (an MMD with a sign kernel).",
+        "Trains a classifier and compares how often it predicts P (an MMD with a sign kernel).",
         "|mean 1[f(x)>0] − mean 1[f(y)>0]|",
         LOPEZ_2017,
         "no history",
@@ -81,7 +81,7 @@ GENERAL_METHODS = (
     ),
     Method(
         "C2ST-L",
-        "Trains a classifier and compares its mean probability of “P” (an MMD with a linear kernel).",
+        "Trains a classifier and compares its mean probability of P (an MMD with a linear kernel).",
         "|mean p(x) − mean p(y)|",
         CHENG_2019,
         "no history",
@@ -131,7 +131,7 @@ OUR_METHODS = (
     ),
     Method(
         "Meta-WiTS",
-        "Training rows tell direction and sign of the difference in learned features, with a prior.",
+        "Estimates direction and sign of the difference in learned features from training rows, with a prior.",
         "log[π·e^a + (1−π)·e^(−a)], a ∝ mean wᵀψ(x) − mean wᵀψ(y)",
         OURS_WITNESS,
         "ours",
@@ -144,7 +144,7 @@ OUR_METHODS = (
     ),
     Method(
         "Meta-FUSE",
-        "Combines learned features with generic kernels: the safe choice when relatedness is uncertain.",
+        "Combines learned features with general-purpose kernels: the safe choice when relatedness is uncertain.",
         "harmonic mean of the families' p-values, permuted",
         OURS_FUSE,
         "ours",

@@ -30,7 +30,7 @@ PAPER_METHODS = (
     ),
     Method(
         "Meta-KL",
-        "A deep kernel that was taught to adapt to a task in a few steps (Algorithms 1 and 2).",
+        "A deep kernel trained to adapt to a new task in a few gradient steps (Algorithms 1 and 2).",
         f"{DEEP_KERNEL}, ω = θ + η Σ_t ∇Ĵ_λ(ω_t)",
         LIU_2021,
         "paper",
@@ -65,7 +65,7 @@ PAPER_METHODS = (
     ),
     Method(
         "Meta-Best1",
-        "The one of the related tasks' deep kernels that has the largest Ĵ on the training rows.",
+        "The related tasks' deep kernel with the largest Ĵ on the training rows.",
         "k = k_ωi, i = argmax Ĵ_λ(k_ωi), ω_i from Meta-KL's start",
         LIU_2021,
         "paper",

@@ -307,3 +307,11 @@ def test_too_few_rows_say_how_many_are_needed(rows, method, fraction, needed):
     if needed > 2:
         with pytest.raises(ValueError, match=f"needs at least {needed} rows"):
             m2st.two_sample_test(enough[:-1], np.r_[GOOD, GOOD + 1], method=method, train_fraction=fraction)
+
+
+def test_the_old_name_of_related_tasks_is_one_clear_sentence():
+    x, y = pair(20, 20)
+    with pytest.raises(TypeError, match=r"^meta_tasks is now called related_tasks\.$"):
+        m2st.two_sample_test(x, y, "Meta-FUSE", meta_tasks=[(x, y)])
+    with pytest.raises(TypeError, match="Unknown setting 'aplha'"):
+        m2st.two_sample_test(x, y, "MMD-M", aplha=0.1)

@@ -13,7 +13,7 @@ from m2st_core.data import size_unit
 from m2st_core.figures.power import FIGURES, power_figure, training_figure, type_1_figure
 from m2st_core.sweeps.spec import SweepSpec, label_of
 from m2st_core.sweeps.summary import null_band, summarise
-from m2st_core.testing.meta import learner_from_parts
+from m2st_core.testing.learner_files import learner_from_parts
 
 COLUMNS = {
     "label": "method",
