@@ -38,8 +38,8 @@ class MetaLearner:
     """A method trained on related tasks, ready to test targets.
 
     ``course`` is the training curve, ``choices`` are those made on held-out rows. ``prior`` is the variance of the
-    tasks' differences along each learned feature, in squared within-sample standard deviations. ``seen`` holds the training
-    rows (projections of images), so that a target which shares some of them is recognised and refused.
+    tasks' differences along each learned feature, in squared within-sample standard deviations. ``seen`` holds the
+    training rows (projections of images), so that a target which shares some of them is recognised and refused.
     """
 
     method: str
