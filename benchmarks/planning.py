@@ -19,7 +19,7 @@ from scipy.special import ndtri
 
 import m2st_core as m2st
 from benchmarks.common import CPU, batch, rejection_rate
-from m2st_core.analysis.effect import WANTED, Effect, effect_of
+from m2st_core.analysis.effect import TARGET_POWER, PowerModel, power_model
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method
 
@@ -53,9 +53,9 @@ HEAD = (
 )  # fmt: skip
 
 
-def uncorrected_factor(effect: Effect) -> float:
+def uncorrected_factor(effect: PowerModel) -> float:
     """The factor at which the observed signal, taken as the true one, has 80 % power."""
-    needed = effect.mean(effect.distance(effect.threshold) + ndtri(WANTED))
+    needed = effect.mean(effect.distance(effect.threshold) + ndtri(TARGET_POWER))
     return float((needed / max(effect.signal, 1e-24)) ** (1 / effect.order))
 
 
@@ -99,7 +99,7 @@ def study(setting: Setting, pilots: int, tests: int, permutations: int, seed: in
         found = m2st.analyse(
             x, y, setting.method, learners=learners, n_permutations=permutations, seed=one, device="cpu"
         )
-        answer = found.answer
+        answer = found.effect
         if answer.rows_for_power is not None:
             named.append(answer.rows_for_power[0] / setting.rows[0])
         if answer.power is not None and answer.power_interval is not None:
@@ -107,10 +107,10 @@ def study(setting: Setting, pilots: int, tests: int, permutations: int, seed: in
             powers.append(answer.power)
             low, high = np.round(answer.power_interval, 2)  # as they are shown
             covered.append(low <= round(now, 2) <= high)
-            naive.append(uncorrected_factor(effect_of(found.seen, found.primary)))
+            naive.append(uncorrected_factor(power_model(found.evidence, found.primary)))
     there = true(np.array(named))
     grid = np.geomspace(GRID[0], GRID[-1], 400)
-    enough = grid[true(grid) >= WANTED]
+    enough = grid[true(grid) >= TARGET_POWER]
     return [
         now, np.mean(powers), np.mean(covered), significant / pilots, len(named) / pilots,
         enough[0] if len(enough) else np.inf, np.median(named), there.mean(), np.mean(there < 0.5),

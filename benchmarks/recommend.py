@@ -120,7 +120,7 @@ def advice(tasks: dict[str, TwoSample] | None, sample: TwoSample, columns: int, 
     unlike = unlikeness(tasks, (n, m), streams)
     return [
         m2st.recommend(
-            n, m, columns, n_tasks=len(tasks), history=replace(check, unlike=unlike(pooled)), pooled=pooled
+            n, m, columns, n_tasks=len(tasks), check=replace(check, unlike=unlike(pooled)), pooled=pooled
         ).method
         for pooled in rows
     ]

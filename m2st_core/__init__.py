@@ -20,14 +20,14 @@ from m2st_core.testing.meta import MetaLearner, meta_train  # isort: skip
 from m2st_core.testing.learner_files import load_learner  # isort: skip
 from m2st_core.testing.two_sample import two_sample_test  # isort: skip
 from m2st_core.testing.learner_files import open_learner  # isort: skip
-from m2st_core.analysis.analysis import Analysis, Verdict, analyse, holm  # isort: skip
-from m2st_core.analysis.effect import Answer, answer  # isort: skip
+from m2st_core.analysis.correction import Analysis, CorrectedTest, analyse, holm  # isort: skip
+from m2st_core.analysis.effect import EffectSize, effect_size  # isort: skip
 from m2st_core.analysis.explanation import Explanation, explain  # isort: skip
 from m2st_core.testing.two_sample import examine  # isort: skip
 from m2st_core.analysis.related_check import RelatedCheck, check_related_tasks  # isort: skip
 from m2st_core.analysis.gamma import TargetGamma, target_gamma  # isort: skip
-from m2st_core.analysis.recommend import Recommendation, recommend  # isort: skip
-from m2st_core.analysis.own_data import Outcome, Plan, carry_out  # isort: skip
+from m2st_core.analysis.recommendation import Recommendation, recommend  # isort: skip
+from m2st_core.analysis.plan import Outcome, Plan, carry_out  # isort: skip
 from m2st_core.analysis.report import html_report  # isort: skip
 
 __version__ = VERSION
@@ -39,10 +39,11 @@ __all__ = [
     "TASKS",
     "TargetGamma",
     "Analysis",
-    "Answer",
     "Cancelled",
     "CleanData",
     "Cleaning",
+    "CorrectedTest",
+    "EffectSize",
     "Encoding",
     "Explanation",
     "RelatedCheck",
@@ -55,10 +56,9 @@ __all__ = [
     "TestResult",
     "TwoSample",
     "Upload",
-    "Verdict",
     "analyse",
-    "answer",
     "carry_out",
+    "effect_size",
     "examine",
     "explain",
     "hdgm_related_tasks",

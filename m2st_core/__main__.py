@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from m2st_core.analysis.analysis import FAMILIES
+from m2st_core.analysis.correction import FAMILIES
 from m2st_core.commands.own_data import RECOMMENDED, names_by_origin, run_meta_train, run_test
 from m2st_core.commands.sweeps import run_paper, run_runs, run_sweep_command
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES

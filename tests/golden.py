@@ -18,7 +18,8 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.analysis.own_data import Plan, advise, carry_out, check_uploaded_tasks
+from m2st_core.analysis.plan import Plan, carry_out, check_uploaded_tasks
+from m2st_core.analysis.recommendation import advise
 from m2st_core.analysis.report import html_report
 from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.examples import EXAMPLES
@@ -159,7 +160,7 @@ def files() -> Iterator[tuple[str, Any]]:
             *(numbers_of(v.result) | {"holm": v.adjusted_p_value} for v in said.secondary),
         ]
         yield f"{example}: results", results
-        effect = said.answer
+        effect = said.effect
         yield (
             f"{example}: effect",
             [
@@ -188,7 +189,7 @@ def files() -> Iterator[tuple[str, Any]]:
     data = prepare(EXAMPLES["diabetes"].load())
     checked = check_uploaded_tasks(data, device="cpu", repeats=4, most_left_out=3)
     assert checked is not None
-    advice = advise(data, history=checked)
+    advice = advise(data, check=checked)
     yield "related tasks checked", [digest(checked.table.select_dtypes("number").to_numpy()), checked.unlike]
     yield "recommendation", [advice.method, len(advice.reasons)]
 

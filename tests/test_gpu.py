@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.analysis.effect import answer
+from m2st_core.analysis.effect import effect_size
 from m2st_core.analysis.evidence import what_was_seen
 from m2st_core.analysis.explanation import explain
 from m2st_core.learners import embeddings, image_features, prior
@@ -136,7 +136,7 @@ def test_every_answer_is_explained_as_on_the_cpu(method):
 
         def look():
             seen = what_was_seen(found)
-            return answer(found, seen), explain(seen)
+            return effect_size(found, seen), explain(seen)
 
         return on(device, look)
 

@@ -1,4 +1,4 @@
-"""Where the samples differ, as the test saw it. Exploratory: it suggests, it does not prove."""
+"""Where the samples differ according to the test: exploratory, a suggestion and not a proof."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.stats import ks_2samp
 from torch import Tensor
 
 from m2st_core.analysis.evidence import Seen
@@ -15,20 +16,21 @@ from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
-MOST_COLUMNS = 200  # columns whose importance is found; of more, those whose own distributions differ most
-MOST_COLUMNS_AGAIN = 50  # the same where every shuffle asks a learned kernel about more than 500 columns
+MOST_COLUMNS = 200  # whose importance is computed
+MANY_COLUMNS, MOST_SLOW_COLUMNS = 500, 50  # beyond the first, a learned kernel is evaluated for the second only
 ROWS = 150  # of each sample
 SHUFFLES = 5
+GRID = 40  # points along each column
+TYPICAL_ROWS = 5  # of each sample
 
 
 @dataclass(frozen=True)
 class Importance:
-    """How much of the statistic is lost when one column is shuffled among the test rows, in null deviations.
+    """The loss in the statistic when one column is shuffled among the test rows, in null standard deviations.
 
-    A null deviation is how far chance alone moves the statistic. The loss is not a test of the column: among many
-    columns some lose much by chance. A loss around 0 says nothing, a negative one that the column only adds noise.
-    ``columns`` are positions, most important first; ``loss`` is the mean over shuffles, ``spread`` their standard
-    deviation.
+    The loss is not a test of the column: among many columns, some lose much by chance. A loss near 0 says nothing, and
+    a negative loss means that the column only adds noise. ``columns`` are positions, most important first. ``loss`` is
+    the mean over shuffles and ``spread`` their standard deviation.
     """
 
     columns: np.ndarray
@@ -38,113 +40,107 @@ class Importance:
 
 
 @torch.no_grad()
-def column_importance(seen: Seen, *, seed: int = 0, progress: Progress | None = None) -> Importance:
-    """Shuffle one column at a time among test rows of both samples, at most 150 of each, in five ways."""
+def column_importance(evidence: Seen, *, seed: int = 0, progress: Progress | None = None) -> Importance:
+    """Shuffle one column at a time, five times, among at most 150 test rows of each sample."""
     streams = Streams(seed).child("column importance")
     x, y = (
         rows[:, torch.from_numpy(streams.numpy(f"rows of {side}").permutation(rows.shape[1])[:ROWS])]
-        for side, rows in zip("xy", seen.sample, strict=True)
+        for side, rows in zip("xy", evidence.sample, strict=True)
     )
-    some = TwoSample(x, y, seen.sample.shape)
-    n, m = some.sizes
-    pooled = some.pooled[0]
-    chosen, notes = _chosen(pooled.cpu().numpy(), n, MOST_COLUMNS_AGAIN if _slow(seen, pooled) else MOST_COLUMNS)
+    sample = TwoSample(x, y, evidence.sample.shape)
+    n, m = sample.sizes
+    pooled = sample.pooled[0]
+    if evidence.kernel is not None and evidence.by_column:
+        shuffled_statistics, most = _from_columns(evidence.kernel, pooled, n), MOST_COLUMNS
+    else:
+        shuffled_statistics = _from_rows(evidence, pooled, n)
+        most = MOST_SLOW_COLUMNS if pooled.shape[1] > MANY_COLUMNS else MOST_COLUMNS
+    columns, notes = _choose_columns(pooled.cpu().numpy(), n, most)
     generator = streams.numpy("shuffles")
     orders = torch.from_numpy(np.stack([generator.permutation(n + m) for _ in range(SHUFFLES)])).to(pooled.device)
-    whole = float(seen.statistic(pooled[None], n)[0])
-    left_without = _by_products(seen.kernel, pooled, n) if seen.by_column else _by_asking(seen, pooled, n)
-    left = []
-    for index, column in enumerate(chosen):
-        left.append(left_without(int(column), orders).cpu().numpy())
+    whole = float(evidence.statistic(pooled[None], n)[0])
+    statistics = []
+    for index, column in enumerate(columns):
+        statistics.append(shuffled_statistics(int(column), orders).cpu().numpy())
         if progress is not None:
-            progress(index + 1, len(chosen), whole - float(left[-1].mean()))
-    order_of_null = 1.0 if seen.kernel is not None else 0.5
-    sizes = seen.sample.sizes
-    fewer = (1 / n + 1 / m) / (1 / sizes[0] + 1 / sizes[1])
-    deviation = float(np.std(seen.null)) * fewer**order_of_null or 1.0
-    lost = (whole - np.stack(left)) / deviation
-    loss, spread = lost.mean(axis=1), lost.std(axis=1, ddof=1)
+            progress(index + 1, len(columns), whole - float(statistics[-1].mean()))
+    null_order = 1.0 if evidence.kernel is not None else 0.5
+    sizes = evidence.sample.sizes
+    fewer_rows = (1 / n + 1 / m) / (1 / sizes[0] + 1 / sizes[1])
+    deviation = float(np.std(evidence.null)) * fewer_rows**null_order or 1.0
+    losses = (whole - np.stack(statistics)) / deviation
+    loss, spread = losses.mean(axis=1), losses.std(axis=1, ddof=1)
     best = np.argsort(-loss, kind="stable")
-    return Importance(chosen[best], loss[best], spread[best], notes)
+    return Importance(columns[best], loss[best], spread[best], notes)
 
 
-def _slow(seen: Seen, pooled: Tensor) -> bool:
-    return not seen.by_column and pooled.shape[1] > 500
-
-
-def _chosen(values: np.ndarray, n: int, most: int) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The columns to shuffle: those that vary, at most so many, by the distance of Kolmogorov and Smirnov."""
+def _choose_columns(values: np.ndarray, n: int, most: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return the columns that vary, at most ``most`` of them by their Kolmogorov–Smirnov distance, and notes."""
     varying = np.flatnonzero(np.ptp(values, axis=0) > 0)
     if len(varying) <= most:
         return varying, ()
-    first = np.argsort(values[:, varying], axis=0, kind="stable") < n
-    gaps = np.abs(np.where(first, 1 / n, -1 / (len(values) - n)).cumsum(axis=0)).max(axis=0)
-    kept = np.sort(varying[np.argsort(-gaps, kind="stable")[:most]])
-    return kept, (
-        f"Importance was found for {most} of {values.shape[1]} columns: those whose own distributions differ most. "
-        "Others may matter together.",
+    distances = ks_2samp(values[:n, varying], values[n:, varying], axis=0, method="asymp").statistic
+    chosen = np.sort(varying[np.argsort(-distances, kind="stable")[:most]])
+    return chosen, (
+        f"Importance was computed for {most} of {values.shape[1]} columns: those whose marginal distributions differ "
+        "most. Others may matter jointly.",
     )
 
 
-def _by_asking(seen: Seen, pooled: Tensor, n: int) -> Callable[[int, Tensor], Tensor]:
-    """The statistic after shuffles (S, N) of a column, from changed rows: → (S,)."""
+def _from_rows(evidence: Seen, pooled: Tensor, n: int) -> Callable[[int, Tensor], Tensor]:
+    """Return a function that recomputes the statistic after shuffles (S, N) of a column: → (S,)."""
 
-    def left(column: int, orders: Tensor) -> Tensor:
+    def statistics(column: int, orders: Tensor) -> Tensor:
         changed = pooled.repeat(len(orders), 1, 1)
         changed[:, :, column] = pooled[orders, column]
-        return seen.statistic(changed, n)
+        return evidence.statistic(changed, n)
 
-    return left
+    return statistics
 
 
-def _by_products(kernel: Kernel | None, pooled: Tensor, n: int) -> Callable[[int, Tensor], Tensor]:
-    """The same for mixtures of products over columns, exp(−Σ_c distance_c): only one column's distances change."""
-    assert kernel is not None
-    families, weights = [kernel], [torch.ones(1)]
+def _from_columns(kernel: Kernel, pooled: Tensor, n: int) -> Callable[[int, Tensor], Tensor]:
+    """Return the same for mixtures of products over columns, exp(−Σ_c distance_c), of which one factor changes."""
+    families: list[torch.nn.Module] = [kernel]
+    weights = [torch.ones(1)]
     if isinstance(kernel, MixtureKernel):
-        families = [family for family in kernel.families if isinstance(family, Kernel)]
-        weights = list(kernel.weights[0].split(kernel.sizes))
-    parts = []
-    for family, weight in zip(families, weights, strict=True):
-        assert isinstance(family, GaussianKernel | LaplaceKernel)
+        families, weights = list(kernel.families), list(kernel.weights[0].split(kernel.sizes))
+    products = [family for family in families if isinstance(family, GaussianKernel | LaplaceKernel)]
+    factors = []
+    for family, weight in zip(products, weights, strict=True):
         norm = 2.0 if isinstance(family, GaussianKernel) else 1.0
         rows = pooled * torch.exp(-family.log_width.detach() / norm).reshape(-1, 1, 1)  # k x N x d
-        parts.append((rows, norm, torch.cdist(rows, rows, p=norm) ** norm, weight.to(pooled)))
+        factors.append((rows, norm, torch.cdist(rows, rows, p=norm) ** norm, weight.to(pooled)))
     size = len(pooled)
-    first = (torch.arange(size, device=pooled.device) < n).to(pooled)
-    signs = first / n - (1 - first) / (size - n)
+    is_x = (torch.arange(size, device=pooled.device) < n).to(pooled)
+    signs = is_x / n - (1 - is_x) / (size - n)
     unbiased = signs[:, None] * signs
     unbiased[:n, :n] *= n / (n - 1)
     unbiased[n:, n:] *= (size - n) / (size - n - 1)
     unbiased.fill_diagonal_(0)
 
-    def left(column: int, orders: Tensor) -> Tensor:
-        found = torch.zeros(len(orders)).to(pooled)
-        for rows, norm, distances, weight in parts:
+    def statistics(column: int, orders: Tensor) -> Tensor:
+        mmd2 = torch.zeros(len(orders)).to(pooled)
+        for rows, norm, distances, weight in factors:
             own = rows[..., column]  # k x N
             before = (own[..., None] - own[..., None, :]).abs() ** norm
             for shuffle, order in enumerate(orders):
                 other = own[:, order]
                 after = (other[..., None] - other[..., None, :]).abs() ** norm
                 gram = torch.exp(before - distances - after)
-                found[shuffle] += (weight[:, None, None] * gram * unbiased).sum()
-        return found
+                mmd2[shuffle] += (weight[:, None, None] * gram * unbiased).sum()
+        return mmd2
 
-    return left
-
-
-GRID = 40
-TYPICAL = 5
+    return statistics
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What the test saw, on its test rows.
+    """Column importance, the witness over two columns, and typical rows, all computed on the test rows.
 
-    ``pair``: the two columns of ``importance`` that tell most (one if there is only one). ``axes``: places along each.
-    ``witness`` (places of the second, places of the first; or places of the only one): positive where the test saw more
-    of x. ``typical_x`` and ``typical_y``: positions, in the samples as given, of the rows most unlike the other sample,
-    with their witness values. ``at``: where the other columns stand.
+    ``pair`` holds the two most important columns, or the only one, and ``axes`` the points along each. ``witness``,
+    (points of the second, points of the first) or (points,), is positive where the test finds more of x; ``at`` says
+    where the other columns are held. ``typical_x`` and ``typical_y`` are the positions, in the samples as given, of the
+    rows most unlike the other sample, and their witness values.
     """
 
     importance: Importance
@@ -158,35 +154,34 @@ class Explanation:
     notes: tuple[str, ...]
 
 
-def explain(seen: Seen, *, seed: int = 0, progress: Progress | None = None) -> Explanation:
-    """Column importance, the witness over the most telling pair of columns, and the most typical rows.
+def explain(evidence: Seen, *, seed: int = 0, progress: Progress | None = None) -> Explanation:
+    """Compute column importance, the witness over the two most important columns, and the most typical rows.
 
     >>> import m2st_core as m2st
     >>> x, y = m2st.make_task("mean_shift", shift=2.0, dimension=4).sample(50, seed=1)
-    >>> m2st.explain(m2st.analyse(x, y).seen).importance.columns[0]
+    >>> m2st.explain(m2st.analyse(x, y).evidence).importance.columns[0]
     np.int64(0)
     """
-    importance = column_importance(seen, seed=seed, progress=progress)
+    importance = column_importance(evidence, seed=seed, progress=progress)
     pair = tuple(int(column) for column in importance.columns[:2])
-    pooled = seen.sample.pooled[0]
-    centre = pooled.median(dim=0).values
+    pooled = evidence.sample.pooled[0]
     axes = tuple(_axis(pooled[:, column].cpu().numpy()) for column in pair)
     mesh = np.stack(np.meshgrid(*axes), axis=-1) if len(pair) == 2 else axes[0][:, None]
-    places = centre.repeat(mesh[..., 0].size, 1)
+    points = pooled.median(dim=0).values.repeat(mesh[..., 0].size, 1)
     for index, column in enumerate(pair):
-        places[:, column] = torch.from_numpy(mesh[..., index].ravel()).to(places)
-    of_x, of_y = seen.at_rows()
-    top_x, top_y = np.argsort(-of_x, kind="stable")[:TYPICAL], np.argsort(of_y, kind="stable")[:TYPICAL]
+        points[:, column] = torch.from_numpy(mesh[..., index].ravel()).to(points)
+    at_x, at_y = evidence.at_rows()
+    top_x, top_y = np.argsort(-at_x, kind="stable")[:TYPICAL_ROWS], np.argsort(at_y, kind="stable")[:TYPICAL_ROWS]
     others = pooled.shape[1] - len(pair)
     return Explanation(
         importance=importance,
         pair=pair,
         axes=axes,
-        witness=seen.witness(places).reshape(mesh.shape[:-1]),
-        typical_x=(seen.rows[0][top_x], of_x[top_x]),
-        typical_y=(seen.rows[1][top_y], of_y[top_y]),
-        how=f"Exploratory, by {seen.how}, on the {sum(seen.sample.sizes)} test rows looked at.",
-        at="" if not others else f"The other {others} columns stand at their medians over both samples.",
+        witness=evidence.witness(points).reshape(mesh.shape[:-1]),
+        typical_x=(evidence.rows[0][top_x], at_x[top_x]),
+        typical_y=(evidence.rows[1][top_y], at_y[top_y]),
+        how=f"Exploratory, by {evidence.how}, on {sum(evidence.sample.sizes)} test rows.",
+        at=f"The other {others} columns are held at their medians over both samples." if others else "",
         notes=importance.notes,
     )
 

@@ -1,4 +1,4 @@
-"""γ̂ of a target to its related tasks, with the labels that may be looked at."""
+"""γ̂ of an upload: between its related tasks, and of the target on labels that may be used."""
 
 from __future__ import annotations
 
@@ -17,63 +17,58 @@ from m2st_core.testing.settings import TestSettings
 from m2st_core.types import Progress
 
 MOST_LEFT_OUT = 3
-MOST_COLUMNS = 200  # a deep kernel for more would take longer than it is worth
-SETTINGS: dict[str, Any] = {"restarts": 2, "max_tasks": 3, "steps": 30}
+MOST_COLUMNS = 200  # training a deep kernel on more would take too long
+FEWEST_ROWS = 8  # of each sample: two halves of four rows
 
 
 @dataclass(frozen=True)
-class HistoryGamma:
-    """γ̂ by the name of the task left out, on fresh rows, to the most related of a few others; and its noise floor."""
+class LeftOutGamma:
+    """γ̂ of left-out tasks to the most related of a few others, on fresh rows, and its noise floor, by task."""
 
     gammas: Mapping[str, float]
     floors: Mapping[str, float]
 
     @property
     def sentence(self) -> str:
-        """What it says, in words."""
+        """The result in plain words."""
         if not self.gammas:
-            return f"γ̂ is not found for more than {MOST_COLUMNS} columns."
+            return f"γ̂ is not computed for more than {MOST_COLUMNS} columns."
         values = list(self.gammas.values())
-        out = sum(value > self.floors[name] for name, value in self.gammas.items())
+        above = sum(value > self.floors[name] for name, value in self.gammas.items())
         meaning = (
-            f"It stands out from its noise floor for {out} of them: these are unlike the others."
-            if out
-            else "None stands out from its noise floor, so γ̂ shows no difference between these tasks."
+            f"It stands out from its noise floor for {above} of them: these are unlike the others."
+            if above
+            else "It stands out from its noise floor for none of them, so γ̂ shows no difference between these tasks."
         )
         return (
-            f"How far {len(values)} tasks left out are from the most related of a few others: γ̂ goes from "
-            f"{min(values):.2f} to {max(values):.2f}. Two samples of one task with as many rows reach "
-            f"{np.median(list(self.floors.values())):.2f} by chance (the noise floor). {meaning}"
+            f"For {len(values)} left-out tasks, γ̂ to the most related of a few others goes from {min(values):.2f} to "
+            f"{max(values):.2f}. By chance, two samples of one task with as many rows reach "
+            f"{np.median(list(self.floors.values())):.2f} (the noise floor). {meaning}"
         )
 
 
-def history_gamma(
+def left_out_gamma(
     tasks: Mapping[str, Any], left_out: Sequence[str], *, seed: int = 0, progress: Progress | None = None
-) -> HistoryGamma:
-    """γ̂ of at most three of the tasks left out. No row of the target is looked at."""
+) -> LeftOutGamma:
+    """Compute γ̂ of at most three left-out tasks, without any row of the target."""
     columns = next(iter(tasks.values()))[0].shape[1]
-    chosen = list(left_out[:MOST_LEFT_OUT]) if columns <= MOST_COLUMNS else []
-    gammas, floors = {}, {}
+    chosen = left_out[:MOST_LEFT_OUT] if columns <= MOST_COLUMNS else []
+    measured = {}
     for index, name in enumerate(chosen):
         others = {other: pair for other, pair in tasks.items() if other != name}
         stage = part_of(progress, index / len(chosen), (index + 1) / len(chosen))
-        found = relatedness(tasks[name], others, seed=seed, progress=stage, **SETTINGS)
-        gammas[name], floors[name] = found.gamma(), found.floor
-    return HistoryGamma(gammas, floors)
-
-
-RESTARTS, TASKS, STEPS = 3, 5, 50
-FEWEST_ROWS = 8  # of each sample: halves of four
+        measured[name] = relatedness(tasks[name], others, restarts=2, max_tasks=3, steps=30, seed=seed, progress=stage)
+    return LeftOutGamma({k: v.gamma() for k, v in measured.items()}, {k: v.floor for k, v in measured.items()})
 
 
 @dataclass(frozen=True)
 class TargetGamma:
-    """γ̂ and the rows of (x, y) it was found on.
+    """γ̂ of a target, and the rows of (x, y) that it was computed on.
 
-    γ̂ looks at labels. If ``exploratory``, they are labels of rows that are tested: then nothing may be decided by it.
+    γ̂ uses labels. If ``exploratory``, they are labels of tested rows, and no choice may depend on it.
     """
 
-    found: Relatedness
+    relatedness: Relatedness
     sizes: tuple[int, int]
     exploratory: bool
     sentence: str
@@ -81,12 +76,12 @@ class TargetGamma:
     @property
     def gamma(self) -> float:
         """γ̂ on fresh halves."""
-        return self.found.gamma()
+        return self.relatedness.gamma()
 
     @property
     def floor(self) -> float:
-        """The γ̂ on fresh halves that noise alone gives."""
-        return self.found.floor
+        """The noise floor of γ̂ on fresh halves."""
+        return self.relatedness.floor
 
 
 def target_gamma(
@@ -100,9 +95,9 @@ def target_gamma(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> TargetGamma:
-    """γ̂ on the rows that this method learns from with this seed, fraction and blocks; on all rows if it splits nothing.
+    """Compute γ̂ on the rows that the method trains on with these settings, or on all rows if it does not split.
 
-    Five tasks, three restarts and fifty steps: an impression in seconds. ``relatedness`` has the whole study.
+    Five tasks, three restarts and fifty steps give a first impression within seconds; see ``relatedness`` for more.
     """
     spec, sample = METHODS.find(method), as_two_sample(x, y)
     if spec.needs_split:
@@ -110,19 +105,13 @@ def target_gamma(
         sample = training_part(sample, spec, settings)
     n, m = sample.sizes
     if min(n, m) < FEWEST_ROWS:
-        raise ValueError(f"γ̂ needs at least {FEWEST_ROWS} rows of each sample to look at, and there are {n} and {m}.")
-    found = relatedness(
-        (sample.x, sample.y),
-        related_tasks,
-        restarts=RESTARTS,
-        max_tasks=TASKS,
-        steps=STEPS,
-        seed=seed,
-        progress=progress,
+        raise ValueError(f"γ̂ needs at least {FEWEST_ROWS} rows of each sample. There are {n} and {m}.")
+    result = relatedness(
+        (sample.x, sample.y), related_tasks, restarts=3, max_tasks=5, steps=50, seed=seed, progress=progress
     )
-    words = (
-        f"It was found on the {n} and {m} rows that {method} learns from and does not test, so it may guide the choice."
+    use = (
+        f"It uses the {n} and {m} rows that {method} trains on and does not test, so it may guide the choice."
         if spec.needs_split
-        else f"This is exploratory: {method} tests these same {n} and {m} rows, so no choice may depend on it."
+        else f"This is exploratory: {method} tests the same {n} and {m} rows, so no choice may depend on it."
     )
-    return TargetGamma(found, (n, m), not spec.needs_split, f"{found.sentence} {words}")
+    return TargetGamma(result, (n, m), not spec.needs_split, f"{result.sentence} {use}")

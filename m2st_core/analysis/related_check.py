@@ -1,8 +1,8 @@
-"""Does the history help? Each related task is left out in turn and tested with what the others taught.
+"""Do the related tasks help? Leave each out in turn, and test it with and without learning from the others.
 
-The others are separated from the left-out task first, so that no row of it that is recognised among them teaches with
-its label. Of a target only unlabelled rows are looked at. A test that is chosen by the check stays exact if the tasks
-hold no row of the target; ``check_uploaded_tasks`` separates them from it.
+The others are separated from the left-out task first, so that no recognised row of it is learned from with its label.
+Only unlabelled rows of a target are used. A test chosen by this check stays exact if the related tasks hold no row of
+the target; ``check_uploaded_tasks`` separates them.
 """
 
 from __future__ import annotations
@@ -30,41 +30,41 @@ from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
 from m2st_core.types import Progress, TwoSample
 
-WITH_HISTORY = ("Meta-FUSE", "Meta-Witness", "Meta-WiTS")
-WITHOUT_HISTORY = ("MMD-FUSE", "MMD-M")
-MOST_LEFT_OUT = 6
-REPEATS = 12
-CLEAR_GAIN = 0.1  # of power, either way
-PERMUTATIONS = 199
+CHECKED = ("Meta-FUSE", "Meta-Witness", "Meta-WiTS", "MMD-FUSE", "MMD-M")
+ALPHA, PERMUTATIONS = 0.05, 199
+CLEAR_GAIN = 0.1  # difference in power
+SHARE_OF_ROWS = 0.8  # of a task's rows in one test at most, so that its tests differ
 ROWS_COMPARED = 200
-FEWEST_COMPARED = 5  # tasks whose rows show how much tasks vary
-SHARE_OF_ROWS = 0.8  # of a task's rows used in one test at most, so that its tests differ
-
-Verdict = Literal["helps", "harms", "unclear"]
+FEWEST_COMPARED = 5  # related tasks, to estimate how much tasks vary
+MEANINGS = {
+    "helps": "So the related tasks help with tasks like themselves. Whether your target is one of these is not known.",
+    "harms": "So the related tasks mislead even for tasks like themselves.",
+    "unclear": "This is not a clear difference at these sizes.",
+}
 
 
 @dataclass(frozen=True)
 class RelatedCheck:
-    """Power on tasks left out, with and without what the others taught.
+    """Power on left-out tasks, with and without learning from the others.
 
-    ``table`` has a row per method: method, uses_history, power, low, high (Wilson's 95 % interval, for as many tests as
-    the left-out rows could give without sharing rows), tests. ``sizes`` are the rows of (x, y) in these tests. The
-    history helps, or harms, if the best method with it is better, or worse, than the best without, by at least 0.1 and
-    by twice the standard error of that between the left-out tasks.
+    ``table`` has one row per method: method, uses_related_tasks, power, low, high, tests. Low and high are Wilson's
+    95 % interval for the number of tests that share no rows. ``sizes`` are the rows of (x, y) in each test. The related
+    tasks help (or harm) if the best method that uses them is better (or worse) than the best that does not, by at least
+    0.1 and by two standard errors between left-out tasks.
 
-    ``unlike``: by how many standard deviations the target's rows, without labels, are more unlike the tasks' rows than
-    those among each other; None if no target was given or there are fewer than five tasks.
+    ``unlike`` compares unlabelled rows: the standard deviations by which the target's rows differ more from the related
+    tasks' rows than those do from each other. It is None without a target or with fewer than five tasks.
     """
 
     table: pd.DataFrame
     left_out: tuple[str, ...]
     sizes: tuple[int, int]
-    verdict: Verdict
+    verdict: Literal["helps", "harms", "unclear"]
     unlike: float | None
     sentences: tuple[str, ...]
 
     def power(self, method: str) -> float:
-        """The share of left-out tests in which this method found the difference."""
+        """Return the share of left-out tests in which this method detected the difference."""
         return float(self.table.set_index("method")["power"][method])
 
 
@@ -73,107 +73,98 @@ def check_related_tasks(
     sizes: tuple[int, int],
     *,
     pooled: Any = None,
-    with_history: Sequence[str] = WITH_HISTORY,
-    without_history: Sequence[str] = WITHOUT_HISTORY,
-    most_left_out: int = MOST_LEFT_OUT,
-    repeats: int = REPEATS,
-    alpha: float = 0.05,
-    train_fraction: float = 0.5,
+    most_left_out: int = 6,
+    repeats: int = 12,
     seed: int = 0,
     device: str | torch.device = "auto",
     progress: Progress | None = None,
 ) -> RelatedCheck:
-    """Leave-one-task-out power at about the target's sizes (n, m).
+    """Estimate leave-one-task-out power at about the target's sizes (n, m).
 
-    Each of at most ``most_left_out`` tasks, drawn at random, is tested ``repeats`` times on random parts of its rows,
-    by methods taught by the other tasks, separated from it, and by methods that need none. ``pooled``, the target's
-    rows of both samples together, are compared with the tasks' rows; their labels are not asked for.
+    At most ``most_left_out`` random tasks are tested ``repeats`` times each, on random subsets of their rows. The
+    target's unlabelled rows, ``pooled``, are compared with the tasks' rows.
     """
     samples = as_named_samples(tasks)
     if len(samples) < 2:
         raise ValueError(f"Leaving a task out needs at least 2 related tasks. There is {len(samples)}.")
     streams = Streams(seed).child("history check")
     names = list(samples)
-    chosen = [names[i] for i in streams.numpy("left out").permutation(len(names))[:most_left_out]]
-    used = tuple(
-        max(4, min(size, int(SHARE_OF_ROWS * min(samples[name].sizes[side] for name in chosen))))
+    left_out = [names[i] for i in streams.numpy("left out").permutation(len(names))[:most_left_out]]
+    n, m = (
+        max(4, min(size, int(SHARE_OF_ROWS * min(samples[name].sizes[side] for name in left_out))))
         for side, size in enumerate(sizes)
     )
-    p_values: dict[str, list[float]] = {name: [] for name in (*with_history, *without_history)}
-    apart = 0
-    for index, name in enumerate(chosen):
-        own, here = samples[name], streams.child(f"task {name}")
-        apart += max(1, min(rows // part for rows, part in zip(own.sizes, used, strict=True)))
-        batch = _parts(own, used, repeats, here)
+    rejected = {method: np.zeros((len(left_out), repeats), dtype=bool) for method in CHECKED}
+    disjoint_tests = 0
+    for index, name in enumerate(left_out):
+        own, own_streams = samples[name], streams.child(f"task {name}")
+        disjoint_tests += max(1, min(own.sizes[0] // n, own.sizes[1] // m))
+        batch = _subsets(own, (n, m), repeats, own_streams)
         others = separate(own, {other: pair for other, pair in samples.items() if other != name}).tasks
-        stage = part_of(progress, index / len(chosen), (index + 1) / len(chosen))
+        stage = part_of(progress, index / len(left_out), (index + 1) / len(left_out))
         learners: dict[Any, MetaLearner] = {}
-        for method in p_values:
-            bound = METHODS.find(method)
-            if bound.uses_related_tasks:
-                if bound.learn not in learners:
-                    learners[bound.learn] = meta_train(method, others, seed=here.seed, device=device, progress=stage)
-                bound = replace(learners[bound.learn], method=method).bound(resolve_device(device))
-            results = run_tests(
-                batch,
-                bound,
-                seeds=[here.child(f"test {repeat}").seed for repeat in range(repeats)],
-                alpha=alpha,
-                n_permutations=PERMUTATIONS,
-                train_fraction=train_fraction,
-                device=device,
-            )
-            p_values[method] += [result.p_value for result in results]
+        for method in CHECKED:
+            spec = METHODS[method]
+            if spec.uses_related_tasks:
+                if spec.learn not in learners:
+                    learners[spec.learn] = meta_train(
+                        method, others, seed=own_streams.seed, device=device, progress=stage
+                    )
+                spec = replace(learners[spec.learn], method=method).bound(resolve_device(device))
+            seeds = [own_streams.child(f"test {repeat}").seed for repeat in range(repeats)]
+            results = run_tests(batch, spec, seeds=seeds, alpha=ALPHA, n_permutations=PERMUTATIONS, device=device)
+            rejected[method][index] = [result.rejected for result in results]
         if progress is not None:
-            progress(1000 * (index + 1) // len(chosen), 1000, 0.0)
-    rows = []
-    for method, found in p_values.items():
-        share = float(np.mean(np.array(found) <= alpha))
-        low, high = wilson_interval(round(share * apart), apart)
-        rows.append(
-            {
-                "method": method,
-                "uses_history": method in with_history,
-                "power": share,
-                "low": min(low, share),
-                "high": max(high, share),
-                "tests": len(found),
-            }
-        )
-    table = pd.DataFrame(rows)
-    best = {uses: group.loc[group["power"].idxmax()] for uses, group in table.groupby("uses_history")}
-    gain = float(best[True]["power"] - best[False]["power"])
-    within = sum(float(row["power"] * (1 - row["power"]) / row["tests"]) for row in best.values()) ** 0.5
-    ours, plain = (np.array(p_values[best[uses]["method"]]).reshape(len(chosen), -1) for uses in (True, False))
-    gains = (ours <= alpha).mean(axis=1) - (plain <= alpha).mean(axis=1)
-    noise = max(within, float(gains.std(ddof=1)) / len(chosen) ** 0.5) if len(chosen) > 1 else np.inf
+            progress(1000 * (index + 1) // len(left_out), 1000, 0.0)
+    table = pd.DataFrame([_table_row(method, rejected[method], disjoint_tests) for method in CHECKED])
+    related = table["uses_related_tasks"]
+    best, plain = (table.loc[table["power"][rows].idxmax()] for rows in (related, ~related))
+    gain = best["power"] - plain["power"]
+    sampling_error = sum(row["power"] * (1 - row["power"]) / row["tests"] for row in (best, plain)) ** 0.5
+    noise = np.inf
+    if len(left_out) > 1:
+        gains = rejected[best["method"]].mean(axis=1) - rejected[plain["method"]].mean(axis=1)
+        noise = max(sampling_error, gains.std(ddof=1) / len(left_out) ** 0.5)
     clear = max(CLEAR_GAIN, 2 * noise)
-    verdict: Verdict = "helps" if gain >= clear else "harms" if gain <= -clear else "unclear"
+    verdict: Literal["helps", "harms", "unclear"] = "unclear"
+    if abs(gain) >= clear:
+        verdict = "helps" if gain > 0 else "harms"
     unlike = None
     if pooled is not None and len(samples) >= FEWEST_COMPARED:
         unlike = unlikeness(samples, sizes, streams)(as_rows(pooled, "pooled"))
-    return RelatedCheck(
-        table=table,
-        left_out=tuple(chosen),
-        sizes=(used[0], used[1]),
-        verdict=verdict,
-        unlike=unlike,
-        sentences=_sentences(best, verdict, chosen, used),
+    sentence = (
+        f"When {len(left_out)} related tasks were left out in turn and tested with {n} and {m} rows, "
+        f"{METHODS[best['method']].label} detected the difference in {best['power']:.0%} of the tests after learning "
+        f"from the other tasks, and {METHODS[plain['method']].label} in {plain['power']:.0%} without them."
     )
+    return RelatedCheck(table, tuple(left_out), (n, m), verdict, unlike, (sentence, MEANINGS[verdict]))
+
+
+def _table_row(method: str, rejected: np.ndarray, disjoint_tests: int) -> dict[str, Any]:
+    power = float(np.mean(rejected))
+    low, high = wilson_interval(round(power * disjoint_tests), disjoint_tests)
+    return {
+        "method": method,
+        "uses_related_tasks": METHODS[method].uses_related_tasks,
+        "power": power,
+        "low": min(low, power),
+        "high": max(high, power),
+        "tests": rejected.size,
+    }
 
 
 def unlikeness(
     samples: Mapping[str, TwoSample], sizes: tuple[int, int], streams: Streams
 ) -> Callable[[np.ndarray], float]:
-    """A function that says how unlike the tasks' rows a target's are, without labels: pooled rows (N, d) → deviations.
+    """Return a function of a target's unlabelled rows (N, d): how unlike the tasks' rows they are.
 
-    Unlikeness is the MMD² between the rows of a task, both samples together in the target's proportion, and those of
-    the other tasks; the target's is given in standard deviations from the tasks' mean.
+    The MMD² between a task's rows, both samples pooled in the target's proportion, and the other tasks' rows has a mean
+    and a standard deviation over tasks. The target's MMD² is returned in standard deviations from this mean.
     """
     ratios = [own / want for sample in samples.values() for own, want in zip(sample.sizes, sizes, strict=True)]
     share = min(1.0, ROWS_COMPARED / sum(sizes), *ratios)
     counts = [max(1, int(share * size)) for size in sizes]
-    tasks = [_parts(sample, counts, 1, streams.child(f"rows of {name}")).pooled[0] for name, sample in samples.items()]
+    tasks = [_subsets(pair, counts, 1, streams.child(f"rows of {name}")).pooled[0] for name, pair in samples.items()]
     everything = torch.cat(tasks)
     scale = everything.std(dim=0)
     scale = scale.where(scale > 0, 1.0)
@@ -187,40 +178,21 @@ def unlikeness(
         rows, others = rows / scale, others[kept] / scale
         return float(mmd2_unbiased(kernel(rows, rows), kernel(others, others), kernel(rows, others)))
 
-    found = [distance(rows, torch.cat([*tasks[:i], *tasks[i + 1 :]])) for i, rows in enumerate(tasks)]
-    spread = max(float(np.std(found, ddof=1)), 1e-12)
+    distances = [distance(rows, torch.cat([*tasks[:i], *tasks[i + 1 :]])) for i, rows in enumerate(tasks)]
+    spread = max(float(np.std(distances, ddof=1)), 1e-12)
 
-    def of(pooled: np.ndarray) -> float:
+    def deviations(pooled: np.ndarray) -> float:
         chosen = streams.numpy("target rows").permutation(len(pooled))[: sum(counts)]
-        return (distance(torch.from_numpy(pooled[chosen]), everything) - float(np.mean(found))) / spread
+        return (distance(torch.from_numpy(pooled[chosen]), everything) - float(np.mean(distances))) / spread
 
-    return of
-
-
-def _sentences(
-    best: Mapping[bool, pd.Series], verdict: Verdict, chosen: Sequence[str], used: Sequence[int]
-) -> tuple[str, ...]:
-    helped, plain = best[True], best[False]
-    first, second = (METHODS[part["method"]].label for part in (helped, plain))
-    meaning = {
-        "helps": "So this history helps for tasks like itself. Whether the target is one of them is not known yet.",
-        "harms": "So this history misleads even for tasks like itself.",
-        "unclear": "At these sizes that is no clear difference.",
-    }
-    return (
-        f"Of {len(chosen)} related tasks left out in turn, tested with {used[0]} and {used[1]} rows, {first} "
-        f"found the difference in {helped['power']:.0%} of the tests with what the others taught, and {second} "
-        f"in {plain['power']:.0%} without.",
-        meaning[verdict],
-    )
+    return deviations
 
 
-def _parts(sample: TwoSample, sizes: Sequence[int], repeats: int, streams: Streams) -> TwoSample:
-    """Random parts of a task's rows: x (repeats, n, d), y (repeats, m, d)."""
-    parts = []
+def _subsets(sample: TwoSample, sizes: Sequence[int], repeats: int, streams: Streams) -> TwoSample:
+    """Draw random subsets of a task's rows: x (repeats, n, d), y (repeats, m, d)."""
+    drawn = []
     for side, rows, size in zip("xy", sample, sizes, strict=True):
         generator = streams.numpy(f"rows of {side}")
         index = np.stack([generator.permutation(rows.shape[0])[:size] for _ in range(repeats)])
-        parts.append(rows[torch.from_numpy(index)])
-    x, y = parts
-    return TwoSample(x, y, sample.shape)
+        drawn.append(rows[torch.from_numpy(index)])
+    return TwoSample(drawn[0], drawn[1], sample.shape)

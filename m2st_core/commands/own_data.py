@@ -8,9 +8,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from m2st_core.analysis.own_data import Plan, advise, carry_out, check_uploaded_tasks
+from m2st_core.analysis.plan import Plan, carry_out, check_uploaded_tasks
+from m2st_core.analysis.recommendation import advise
 from m2st_core.analysis.report import html_report
-from m2st_core.analysis.words import Origin, as_command, as_python
+from m2st_core.analysis.writeup import DataSource, as_command, as_python
 from m2st_core.data.tables import read_files, save_encoding
 from m2st_core.data.tables.clean import CleanData, prepare
 from m2st_core.data.tables.encoding import Cleaning
@@ -40,7 +41,7 @@ def run_test(options: argparse.Namespace) -> None:
     usual = encoding.cleaning if encoding else Cleaning(scaling="none") if learner else Cleaning()
     cleaning = chosen_cleaning(options, usual)
     roles = (options.group_column, options.task_column, options.related_group_column)
-    origin = Origin(tuple(options.files), tuple(options.related or ()), options.example, *roles, options.learner)
+    origin = DataSource(tuple(options.files), tuple(options.related or ()), options.example, *roles, options.learner)
     data = prepare(origin.upload(), cleaning, encoding)
     plan = Plan(
         primary=primary_method(options, data) if learner is None else learner.method,
@@ -80,7 +81,7 @@ def primary_method(options: argparse.Namespace, data: CleanData) -> str:
     """The method that was asked for; or the one to recommend, with the reasons on stderr."""
     if options.method != RECOMMENDED:
         return str(options.method)
-    advice = advise(data, history=check_uploaded_tasks(data, seed=options.seed, device=options.device))
+    advice = advise(data, check=check_uploaded_tasks(data, seed=options.seed, device=options.device))
     label = METHODS[advice.method].label
     print("\n".join([f"{RECOMMENDED}: {label}", *(f"- {why}" for why in advice.reasons)]), file=sys.stderr)
     return advice.method

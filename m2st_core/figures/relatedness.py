@@ -1,85 +1,86 @@
-"""γ̂ against the closeness C, its spread, and what it means for power."""
+"""γ̂ against the closeness C, its spread, its relation to power, and the theory's bounds."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import COLOURS, NULL_COLOUR, PUBLISHED, label_of, laid_out
+from m2st_core.figures.theme import COLOURS, DASHES, NULL_COLOUR, PUBLISHED, error_bars, hatched, label_of, laid_out
 
-CURVES = {  # column: name, colour, dash, marker
-    "on_training_rows": ("on the rows that chose the kernel", COLOURS[0], "dash", "square"),
-    "on_test_rows": ("on fresh rows", COLOURS[2], "solid", "circle"),
-}
+CLOSENESS = "closeness C (small: related tasks like the target)"
 FLOOR_NAME = "noise floor: two samples of one task"
-FLOOR_FILL = "rgba(128, 128, 128, 0.2)"
+FLOOR = {"fillcolor": "rgba(128, 128, 128, 0.2)", "line": {"color": NULL_COLOUR, "width": 1}, "fill": "tozeroy"}
 HOVER = "C=%{x:g}: γ̂ = %{y:.3f}"
+BOUND = "bound on J* − J(k̂)"
+PATTERNS = ("", "/", "x", ".", "\\")
 
 
 def gamma_figure(published: pd.DataFrame, ours: pd.DataFrame, *, height: int = 460) -> go.Figure:
-    """γ̂ against C: published, and measured on both halves; bars span the tasks' largest γ̂_it on fresh rows.
+    """Draw γ̂ against C: published, and measured on both halves; error bars span the tasks' largest γ̂_it.
 
     A grey band reaches up to the noise floor of γ̂ on fresh rows, the column ``floor``.
     """
+    spread = error_bars(ours["on_test_rows"], ours["lowest"], ours["highest"], color=COLOURS[2], thickness=1)
+    curves = (
+        (published, "gamma_hat", "published", COLOURS[5], "dot", PUBLISHED, None),
+        (ours, "on_training_rows", "measured, on the rows that chose the kernel", COLOURS[0], "dash", "square", None),
+        (ours, "on_test_rows", "measured, on fresh rows", COLOURS[2], "solid", "circle", spread),
+    )
     figure = go.Figure()
     figure.add_scatter(
-        x=ours["closeness"], y=ours["floor"], mode="lines", name=FLOOR_NAME, fill="tozeroy", fillcolor=FLOOR_FILL,
-        line={"color": NULL_COLOUR, "width": 1}, hovertemplate="C=%{x:g}: noise floor %{y:.3f}",
+        x=ours["closeness"], y=ours["floor"], mode="lines", name=FLOOR_NAME,
+        hovertemplate="C=%{x:g}: noise floor %{y:.3f}", **FLOOR,
     )  # fmt: skip
-    figure.add_scatter(
-        x=published["closeness"], y=published["gamma_hat"], mode="lines+markers", name="published",
-        marker=PUBLISHED | {"color": COLOURS[5]}, line={"color": COLOURS[5], "dash": "dot"}, hovertemplate=HOVER,
-    )  # fmt: skip
-    for column, (name, colour, dash, symbol) in CURVES.items():
-        spread = {}
-        if column == "on_test_rows":
-            bars = {"array": ours["highest"] - ours[column], "arrayminus": ours[column] - ours["lowest"]}
-            spread = {"error_y": bars | {"color": colour, "thickness": 1}}
+    for table, column, name, colour, dash, symbol, bars in curves:
+        marker = symbol | {"color": colour} if isinstance(symbol, dict) else {"symbol": symbol, "size": 9}
         figure.add_scatter(
-            x=ours["closeness"], y=ours[column], mode="lines+markers", name=f"measured, {name}", hovertemplate=HOVER,
-            line={"color": colour, "dash": dash}, marker={"symbol": symbol, "size": 9}, **spread,
+            x=table["closeness"], y=table[column], mode="lines+markers", name=name, hovertemplate=HOVER,
+            line={"color": colour, "dash": dash}, marker=marker, error_y=bars,
         )  # fmt: skip
     figure.update_yaxes(rangemode="tozero")
-    return laid_out(figure, x_title="closeness C (small: meta-tasks like the target)", y_title="γ̂", height=height)
+    return laid_out(figure, x_title=CLOSENESS, y_title="γ̂", height=height)
 
 
 def gamma_spread_figure(values: pd.DataFrame) -> go.Figure:
-    """Every γ̂_it: columns ``closeness``, ``task``, ``restart``, ``gamma``, ``floor``; the γ̂ that they give is a line.
+    """Draw every γ̂_it in columns ``closeness``, ``task``, ``restart``, ``gamma``, ``floor``, and γ̂ as a line.
 
-    γ̂ = min_i max_t γ̂_it, so each task's largest mark counts, and of those the smallest.
+    γ̂ = min_i max_t γ̂_it: the smallest, over tasks, of each task's largest value.
     """
     figure = go.Figure()
     for index, (closeness, group) in enumerate(values.groupby("closeness")):
-        worst = group.groupby("task")["gamma"].transform("max") == group["gamma"]
+        first, width = index == 0, [index - 0.45, index + 0.45]
+        largest = group.groupby("task")["gamma"].transform("max") == group["gamma"]
         tasks = group["task"].astype("category").cat.codes
         place = index + 0.7 * ((tasks + 0.5) / (tasks.max() + 1) - 0.5)
-        for chosen, label, symbol in ((~worst, "a restart", "circle-open"), (worst, "the task's largest", "diamond")):
+        looks = (
+            (~largest, "a restart", "circle-open", NULL_COLOUR),
+            (largest, "the task's largest", "diamond", COLOURS[0]),
+        )
+        for chosen, label, symbol, colour in looks:
             figure.add_scatter(
                 x=place[chosen], y=group["gamma"][chosen], mode="markers", name=label, legendgroup=label,
-                showlegend=index == 0, customdata=group["task"][chosen],
-                marker={"symbol": symbol, "size": 9, "color": COLOURS[0] if symbol == "diamond" else NULL_COLOUR},
+                showlegend=first, customdata=group["task"][chosen],
+                marker={"symbol": symbol, "size": 9, "color": colour},
                 hovertemplate=f"C={closeness:g}, %{{customdata}}: %{{y:.3f}}<extra>{label}</extra>",
             )  # fmt: skip
-        floor = group["floor"].iloc[0]
         figure.add_scatter(
-            x=[index - 0.45, index + 0.45], y=[floor, floor], mode="lines", name=FLOOR_NAME, legendgroup=FLOOR_NAME,
-            showlegend=index == 0, fill="tozeroy", fillcolor=FLOOR_FILL, line={"color": NULL_COLOUR, "width": 1},
-            hovertemplate="noise floor %{y:.3f}<extra></extra>",
+            x=width, y=[group["floor"].iloc[0]] * 2, mode="lines", name=FLOOR_NAME, legendgroup=FLOOR_NAME,
+            showlegend=first, hovertemplate="noise floor %{y:.3f}<extra></extra>", **FLOOR,
         )  # fmt: skip
-        gamma = group["gamma"][worst].min()
         figure.add_scatter(
-            x=[index - 0.45, index + 0.45], y=[gamma, gamma], mode="lines", name="γ̂", legendgroup="γ̂",
-            showlegend=index == 0, line={"color": COLOURS[5], "width": 3}, hovertemplate="γ̂ = %{y:.3f}<extra></extra>",
+            x=width, y=[group["gamma"][largest].min()] * 2, mode="lines", name="γ̂", legendgroup="γ̂", showlegend=first,
+            line={"color": COLOURS[5], "width": 3}, hovertemplate="γ̂ = %{y:.3f}<extra></extra>",
         )  # fmt: skip
     laid_out(figure, x_title="closeness C", y_title="γ̂<sub>it</sub> on fresh rows", height=400)
     names = [f"{closeness:g}" for closeness in sorted(values["closeness"].unique())]
-    figure.update_xaxes(tickvals=list(range(len(names))), ticktext=names)
-    return figure
+    return figure.update_xaxes(tickvals=list(range(len(names))), ticktext=names)
 
 
 def gamma_power_figure(table: pd.DataFrame) -> go.Figure:
-    """Power against γ̂, a mark for each closeness: ``gamma``, ``closeness``, ``rate``, and its interval low, high.
+    """Draw ``rate``, from ``low`` to ``high``, against ``gamma``, one mark per ``closeness``.
 
     A grey band reaches up to the median of ``floor``, the noise floor of γ̂.
     """
@@ -93,24 +94,52 @@ def gamma_power_figure(table: pd.DataFrame) -> go.Figure:
         textposition=places, name=label_of("Meta-Witness"),
         marker={"size": 10, "symbol": "diamond", "color": COLOURS[0]},
         line={"color": COLOURS[0], "dash": "dot"}, hovertemplate="γ̂ = %{x:.3f}: power %{y:.2f}<extra></extra>",
-        error_y={"array": table["high"] - table["rate"], "arrayminus": table["rate"] - table["low"], "thickness": 1},
+        error_y=error_bars(table["rate"], table["low"], table["high"], thickness=1),
     )  # fmt: skip
-    floor = float(table["floor"].median())
-    figure.add_vrect(x0=0, x1=floor, fillcolor=FLOOR_FILL, line_width=0, layer="below", annotation_text="noise floor")
+    figure.add_vrect(
+        x0=0, x1=float(table["floor"].median()), fillcolor=FLOOR["fillcolor"], line_width=0, layer="below",
+        annotation_text="noise floor",
+    )  # fmt: skip
     figure.update_xaxes(range=[low - margin, high + margin])
     figure.update_yaxes(range=[-0.1, 1.1])
     return laid_out(figure, x_title="γ̂ on fresh rows", y_title="power", height=400)
 
 
 def closeness_power_figure(closeness: np.ndarray, rates: np.ndarray, intervals: np.ndarray, floor: float) -> go.Figure:
-    """Power against C with intervals (k, 2), and that of a test without meta-tasks as a line."""
+    """Draw power against C with intervals (k, 2), and the power of a test without related tasks as a line."""
     figure = go.Figure()
-    figure.add_hline(y=floor, line={"color": NULL_COLOUR, "dash": "dash"}, annotation_text="MMD-M, no meta-tasks")
+    figure.add_hline(y=floor, line={"color": NULL_COLOUR, "dash": "dash"}, annotation_text="MMD-M, no related tasks")
     figure.add_scatter(
         x=closeness, y=rates, mode="lines+markers", name=label_of("Meta-Witness"), line={"color": COLOURS[2]},
-        marker={"size": 10},
-        error_y={"array": intervals[:, 1] - rates, "arrayminus": rates - intervals[:, 0], "thickness": 1},
+        marker={"size": 10}, error_y=error_bars(rates, intervals[:, 0], intervals[:, 1], thickness=1),
         hovertemplate="C=%{x:g}: power %{y:.2f}<extra></extra>",
     )  # fmt: skip
     figure.update_yaxes(range=[0, 1.05])
-    return laid_out(figure, x_title="closeness C (small: meta-tasks like the target)", y_title="power", height=360)
+    return laid_out(figure, x_title=CLOSENESS, y_title="power", height=360)
+
+
+def bound_terms_figure(table: pd.DataFrame) -> go.Figure:
+    """Draw each ``bound`` as a stacked bar of ``value`` by ``term``; a term has one colour and pattern throughout."""
+    figure = go.Figure()
+    for index, (term, group) in enumerate(table.groupby("term", sort=False)):
+        figure.add_bar(
+            x=group["bound"], y=group["value"], name=str(term),
+            hovertemplate=f"%{{x}}: %{{y:.3g}}<extra>{term}</extra>",
+            marker=hatched(COLOURS[index % len(COLOURS)], PATTERNS[index % len(PATTERNS)]),
+        )  # fmt: skip
+    figure.update_layout(barmode="stack", legend_traceorder="normal")
+    return laid_out(figure, x_title="", y_title=BOUND, height=480)
+
+
+def bound_course_figure(sizes: list[int], courses: Mapping[str, list[float]], now: int) -> go.Figure:
+    """Draw each bound against m on logarithmic axes, with a line at the present m."""
+    figure = go.Figure()
+    figure.add_vline(x=now, line={"color": COLOURS[5], "dash": "dot"})
+    for index, (name, values) in enumerate(courses.items()):
+        figure.add_scatter(
+            x=sizes, y=values, mode="lines", name=name, line={"color": COLOURS[index], "dash": DASHES[index]},
+            hovertemplate="m=%{x}: %{y:.3g}<extra>" + name + "</extra>",
+        )  # fmt: skip
+    laid_out(figure, x_title="rows m of the target, per sample", y_title=BOUND, height=360)
+    figure.update_xaxes(type="log")
+    return figure.update_yaxes(type="log")

@@ -1,4 +1,4 @@
-"""One column of an upload in both groups, and bars with names from files."""
+"""Two samples, their columns and images, and functions of a row such as the witness."""
 
 from __future__ import annotations
 
@@ -7,60 +7,42 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import (
-    DIVERGING,
-    NULL_COLOUR,
-    P_COLOUR,
-    P_MARKER,
-    Q_COLOUR,
-    Q_MARKER,
-    as_text,
-    hatched,
-    laid_out,
-)
+from m2st_core.figures.theme import DIVERGING, NULL_COLOUR, as_text, hatched, laid_out, sample_looks
 
-SHOWN_ROWS = 1000
-TEACHING_ROWS = 1000  # from which the components are found
+NAMES = ("x ~ P", "y ~ Q")
+COLUMNS = ("column 1", "column 2")
+SHOWN_ROWS, HEAT_ROWS = 1000, 300  # of each sample
+COMPONENT_ROWS = 1000  # of both samples, from which principal components are computed
+CLIPPED = 0.02  # share of the largest values that get the strongest colour
+AXIS_TITLE = 72  # pixels below the plot that the axis takes; the colour bar follows
+COLUMN_BINS = 30
+GROUP_LETTERS = 14  # of a group's name in an axis title on a narrow screen
+IMAGE_GAP, IMAGE_HEIGHT = 2, 40  # pixels between images, and the least height of an image
 
 
 def samples_figure(
-    x: np.ndarray,
-    y: np.ndarray,
-    *,
-    names: tuple[str, str] = ("x ~ P", "y ~ Q"),
-    columns: tuple[str, str] = ("column 1", "column 2"),
+    x: np.ndarray, y: np.ndarray, *, names: tuple[str, str] = NAMES, columns: tuple[str, str] = COLUMNS
 ) -> go.Figure:
-    """At most 1,000 rows of each sample, (n, d) and (m, d): two columns as they are, more by principal components."""
+    """Draw at most 1,000 rows of each sample, (n, d) and (m, d): two columns, or two principal components."""
     pooled = np.concatenate([x, y])
     plane, axes = (pooled, columns) if pooled.shape[1] == 2 else _plane(pooled)
     figure = go.Figure()
-    first, second = map(as_text, names)
-    parts = ((plane[: len(x)], first, P_COLOUR, P_MARKER), (plane[len(x) :], second, Q_COLOUR, Q_MARKER))
-    for rows, name, colour, marker in parts:
+    for rows, (label, colour, marker) in zip((plane[: len(x)], plane[len(x) :]), sample_looks(names), strict=True):
         figure.add_scatter(
-            x=rows[:SHOWN_ROWS, 0],
-            y=rows[:SHOWN_ROWS, 1],
-            mode="markers",
-            name=f"{name} ({len(rows)} rows)",
-            marker={"color": colour, "symbol": marker, "size": 7, "opacity": 0.85},
-            hovertemplate="%{x:.2f}, %{y:.2f}",
-        )
+            x=rows[:SHOWN_ROWS, 0], y=rows[:SHOWN_ROWS, 1], mode="markers", name=f"{label} ({len(rows)} rows)",
+            marker={"color": colour, "symbol": marker, "size": 7, "opacity": 0.85}, hovertemplate="%{x:.2f}, %{y:.2f}",
+        )  # fmt: skip
     return laid_out(figure, x_title=as_text(axes[0]), y_title=as_text(axes[1]))
 
 
 def _plane(pooled: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:
-    """Two coordinates per row, chosen without looking at the labels."""
-    centred = pooled - pooled.mean(axis=0)
+    """Return two coordinates per row, chosen without the labels, and the names of the axes."""
     if pooled.shape[1] == 1:
         return np.column_stack([pooled, np.zeros(len(pooled))]), ("the one column", "")
-    some = centred[:: -(-len(centred) // TEACHING_ROWS)]  # of both samples, evenly
-    directions = np.linalg.svd(some, full_matrices=False)[2][:2]
+    centred = pooled - pooled.mean(axis=0)
+    evenly_spaced = centred[:: -(-len(centred) // COMPONENT_ROWS)]
+    directions = np.linalg.svd(evenly_spaced, full_matrices=False)[2][:2]
     return centred @ directions.T, ("first principal component", "second principal component")
-
-
-CLIPPED = 0.02  # of the places, those with the largest values, share the strongest colour
-HEAT_ROWS = 300
-AXIS_TITLE = 72  # pixels that the horizontal axis takes; the colour bar comes below
 
 
 def heat_figure(
@@ -71,12 +53,12 @@ def heat_figure(
     sample: tuple[np.ndarray, np.ndarray] | None = None,
     height: int = 480,
     second_axis: np.ndarray | None = None,
-    titles: tuple[str, str] = ("column 1", "column 2"),
-    labels: tuple[str, str] = ("x ~ P", "y ~ Q"),
+    titles: tuple[str, str] = COLUMNS,
+    labels: tuple[str, str] = NAMES,
 ) -> go.Figure:
-    """Values (h, g) at places (axis[column], second_axis[row]): P's colour where positive, Q's where negative.
+    """Draw values (h, g) at (axis[column], second_axis[row]): P's colour where positive, Q's where negative.
 
-    The dotted line is where the function is zero. Rows of the samples (n, 2), (m, 2), at most 300 each, lie on top.
+    A dotted line marks zero. At most 300 rows of each sample, (n, 2) and (m, 2), lie on top.
     """
     rows_axis = axis if second_axis is None else second_axis
     limit = float(np.quantile(np.abs(values), 1 - CLIPPED)) or 1.0
@@ -91,9 +73,7 @@ def heat_figure(
         x=axis, y=rows_axis, z=values, contours={"start": 0, "end": 0, "size": 1, "coloring": "none"}, name="zero",
         line={"color": NULL_COLOUR, "dash": "dot", "width": 1.5}, showscale=False, hoverinfo="skip", showlegend=False,
     )  # fmt: skip
-    first, second = map(as_text, labels)
-    looks = ((first, P_COLOUR, P_MARKER), (second, Q_COLOUR, Q_MARKER))
-    for rows, (label, colour, marker) in zip(sample or (), looks, strict=False):
+    for rows, (label, colour, marker) in zip(sample or (), sample_looks(labels), strict=False):
         figure.add_scatter(
             x=rows[:HEAT_ROWS, 0], y=rows[:HEAT_ROWS, 1], mode="markers", name=label, hoverinfo="skip",
             marker={"color": colour, "symbol": marker, "size": 6, "line": {"color": "white", "width": 0.7}},
@@ -103,48 +83,71 @@ def heat_figure(
     return laid_out(figure, x_title=as_text(titles[0]), y_title=as_text(titles[1]), height=height)
 
 
-COLUMN_BINS = 30
-HATCH = "/"  # Q's bars, for those who do not see its colour
+def witness_figure(
+    values: np.ndarray,
+    axes: Sequence[np.ndarray],
+    names: Sequence[str],
+    sample: tuple[np.ndarray, np.ndarray],
+    labels: tuple[str, str] = NAMES,
+) -> go.Figure:
+    """Draw the witness over two columns or along one, with the rows of both samples, (n, 2) or (n, 1)."""
+    name = f"more of {as_text(labels[0], GROUP_LETTERS)} (+) or of {as_text(labels[1], GROUP_LETTERS)} (−)"
+    if len(axes) == 2:
+        titles = (names[0], names[1])
+        return heat_figure(values, axes[0], name=name, sample=sample, second_axis=axes[1], titles=titles, labels=labels)
+    figure = go.Figure()
+    figure.add_hline(y=0, line={"color": NULL_COLOUR, "dash": "dot"})
+    figure.add_scatter(x=axes[0], y=values, mode="lines", name="witness", line={"color": NULL_COLOUR, "width": 3})
+    edge = 1.15 * (float(np.abs(values).max()) or 1.0)
+    for rows, place, (label, colour, marker) in zip(sample, (edge, -edge), sample_looks(labels), strict=True):
+        shown = rows[:SHOWN_ROWS, 0]
+        figure.add_scatter(
+            x=shown, y=np.full(len(shown), place), mode="markers", name=label,
+            marker={"color": colour, "symbol": marker, "size": 7, "opacity": 0.6}, hovertemplate="%{x:.3g}",
+        )  # fmt: skip
+    return laid_out(figure, x_title=as_text(names[0]), y_title=name)
 
 
 def numbers_figure(x: np.ndarray, y: np.ndarray, *, column: str, names: tuple[str, str]) -> go.Figure:
-    """The share of each group's values (n,), (m,) in common bins."""
+    """Draw the share of each group's values, (n,) and (m,), in common bins."""
     pooled = np.concatenate([x, y])
     low, high = (float(pooled.min()), float(pooled.max())) if pooled.size else (0.0, 1.0)
     edges = np.linspace(low, high if high > low else low + 1, COLUMN_BINS + 1)
-    middles = (edges[1:] + edges[:-1]) / 2
     shares = [np.histogram(values, edges)[0] / max(len(values), 1) for values in (x, y)]
-    figure = _two_bars(middles, shares, names)
-    laid_out(figure, x_title=as_text(column), y_title="share of the group", height=300)
+    figure = _group_bars((edges[1:] + edges[:-1]) / 2, shares, column, names)
     return figure.update_layout(barmode="overlay", bargap=0.05)
 
 
 def levels_figure(
     levels: Sequence[str], shares: tuple[np.ndarray, np.ndarray], *, column: str, names: tuple[str, str]
 ) -> go.Figure:
-    """The share of each group's cells that have each of these levels."""
-    figure = _two_bars(np.arange(len(levels)), shares, names)
-    laid_out(figure, x_title=as_text(column), y_title="share of the group", height=300)
+    """Draw the share of each level among each group's cells."""
+    figure = _group_bars(np.arange(len(levels)), shares, column, names)
     return figure.update_xaxes(tickvals=list(range(len(levels))), ticktext=[as_text(level, 20) for level in levels])
 
 
-def _two_bars(places: np.ndarray, shares: Sequence[np.ndarray], names: tuple[str, str]) -> go.Figure:
+def _group_bars(places: np.ndarray, shares: Sequence[np.ndarray], column: str, names: tuple[str, str]) -> go.Figure:
     figure = go.Figure()
-    for name, share, colour, pattern in zip(names, shares, (P_COLOUR, Q_COLOUR), ("", HATCH), strict=True):
+    for share, pattern, (label, colour, _) in zip(shares, ("", "/"), sample_looks(names), strict=True):
         figure.add_bar(
-            x=places, y=share, name=as_text(name), opacity=0.65, hovertemplate="%{y:.1%}<extra></extra>",
+            x=places, y=share, name=label, opacity=0.65, hovertemplate="%{y:.1%}<extra></extra>",
             marker=hatched(colour, pattern),
         )  # fmt: skip
-    return figure
+    return laid_out(figure, x_title=as_text(column), y_title="share of the group", height=300)
 
 
-def bars_figure(names: Sequence[str], values: Sequence[float], *, x_title: str, colour: str = P_COLOUR) -> go.Figure:
-    """Bars from left to right, the first on top."""
-    places = list(range(len(names)))
-    figure = go.Figure()
-    figure.add_bar(
-        x=list(values), y=places, orientation="h", marker={"color": colour}, showlegend=False,
-        hovertemplate="%{x:.3g}<extra></extra>",
-    )  # fmt: skip
-    laid_out(figure, x_title=x_title, y_title="", height=120 + 26 * len(names))
-    return figure.update_yaxes(tickvals=places, ticktext=list(map(as_text, names)), autorange="reversed")
+def image_grid(images: np.ndarray, columns: int) -> np.ndarray:
+    """Return images (n, c, h, w) in [0, 1] as one picture (H, W, 4) of bytes, row by row, with transparent gaps."""
+    count, channels, height, width = images.shape
+    scale = max(1, -(-IMAGE_HEIGHT // height))
+    columns = min(columns, count)
+    shown = np.clip(images, 0, 1).transpose(0, 2, 3, 1)
+    shown = np.repeat(shown, 3, axis=-1) if channels == 1 else shown[..., :3]
+    shown = (255 * shown).round().astype(np.uint8).repeat(scale, axis=1).repeat(scale, axis=2)
+    tall, wide = height * scale + IMAGE_GAP, width * scale + IMAGE_GAP
+    picture = np.zeros((-(-count // columns) * tall - IMAGE_GAP, columns * wide - IMAGE_GAP, 4), dtype=np.uint8)
+    for index, image in enumerate(shown):
+        top, left = index // columns * tall, index % columns * wide
+        place = picture[top : top + height * scale, left : left + width * scale]
+        place[..., :3], place[..., 3] = image, 255
+    return picture

@@ -1,9 +1,13 @@
-"""Colours and shapes, in one place. Okabe–Ito: distinct to the colour-blind, readable on light and on dark."""
+"""Colours, markers and layout shared by all figures.
+
+The palette is Okabe–Ito's: distinct to colour-blind readers, and legible on light and dark backgrounds.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pandas as pd
 import plotly.graph_objects as go
 
 from m2st_core.types import Origin, labelled
@@ -13,21 +17,20 @@ Q_COLOUR, Q_MARKER = "#E69F00", "diamond"
 NULL_COLOUR = "#8C8C8C"
 OBSERVED_COLOUR = "#D55E00"
 PUBLISHED = {"symbol": "diamond-open", "size": 11, "line": {"width": 2}}  # the paper's numbers
-DIVERGING = (  # Q's colour below zero, P's above, and nothing at zero, so that it fits light and dark
+DIVERGING = (  # Q's colour below zero, P's above, transparent at zero to suit light and dark backgrounds
     (0.0, "rgba(230,159,0,1)"),
     (0.5, "rgba(230,159,0,0)"),
     (0.5, "rgba(0,114,178,0)"),
     (1.0, "rgba(0,114,178,1)"),
 )
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800")
-LONGEST_LABEL = 40
 MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 @dataclass(frozen=True)
 class Look:
-    """How figures show a method. Lines tell whose it is: the paper's are solid, ours dashed, others dotted."""
+    """Appearance of a method. The line tells its origin: solid for the paper's, dashed for ours, dotted for others."""
 
     label: str
     colour: str
@@ -58,27 +61,37 @@ LOOKS = {
 
 
 def look_of(method: str) -> Look:
-    """A method looks the same everywhere; others, such as the limit, are grey."""
+    """Return a method's appearance, the same in every figure; anything else, such as the limit, is grey."""
     return LOOKS.get(method, Look(method, NULL_COLOUR, "circle-open", "longdashdot"))
 
 
 def label_of(method: str) -> str:
-    """The name of a method in legends and on axes, with a mark if it is ours."""
+    """Return the name of a method in legends and on axes, marked if it is ours."""
     return look_of(method).label
 
 
 def colour_of(method: str) -> str:
-    """The colour of a method."""
+    """Return the colour of a method."""
     return look_of(method).colour
 
 
+def sample_looks(names: tuple[str, str]) -> tuple[tuple[str, str, str], tuple[str, str, str]]:
+    """Return (label, colour, marker) of the sample from P and of the sample from Q."""
+    return (as_text(names[0]), P_COLOUR, P_MARKER), (as_text(names[1]), Q_COLOUR, Q_MARKER)
+
+
 def hatched(colour: object, shape: object) -> dict[str, object]:
-    """A bar's look: its colour, and white lines on it for those who do not see the colour; "" is none."""
+    """Return a bar's marker: its colour, and a white pattern for readers who cannot see the colour ("" is none)."""
     return {"color": colour, "pattern": {"shape": shape, "fillmode": "overlay", "fgcolor": "white", "size": 6}}
 
 
-def as_text(words: object, longest: int = LONGEST_LABEL) -> str:
-    """Words from a file as plotly shows them letter by letter: no tags, no entities, and not too long.
+def error_bars(value: pd.Series, low: pd.Series, high: pd.Series, **look: object) -> dict[str, object]:
+    """Return error bars from ``low`` to ``high`` around ``value``."""
+    return {"array": high - value, "arrayminus": value - low, **look}
+
+
+def as_text(words: object, longest: int = 40) -> str:
+    """Escape words from a file so that plotly shows every character, and shorten them.
 
     >>> as_text("<b>a</b> & b")
     '&lt;b&gt;a&lt;/b&gt; &amp; b'
@@ -89,12 +102,12 @@ def as_text(words: object, longest: int = LONGEST_LABEL) -> str:
 
 
 def height_with(names: int) -> int:
-    """The height of a figure with so many names in its legend, which takes more lines on a narrow screen."""
+    """Return the height of a figure with this many legend entries, which wrap on a narrow screen."""
     return 380 + 12 * max(0, names - 5)
 
 
 def laid_out(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380) -> go.Figure:
-    """The shared layout: transparent, legend above, no wasted margin."""
+    """Apply the shared layout: transparent background, legend above, narrow margins."""
     figure.update_layout(
         height=height,
         margin={"l": 10, "r": 10, "t": 40, "b": 10},
@@ -109,6 +122,6 @@ def laid_out(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380
 
 
 def one_line_each(figure: go.Figure, count: int, *, x_title: str, line: int = 24) -> go.Figure:
-    """The layout for so many names down the left side, the first on top: they can be read on a narrow screen too."""
+    """Apply the layout for ``count`` names down the left side, the first on top."""
     laid_out(figure, x_title=x_title, y_title="", height=120 + line * count)
     return figure.update_yaxes(type="category", autorange="reversed", dtick=1)

@@ -1,9 +1,10 @@
-"""What learning a kernel from few or many rows is worth."""
+"""Learned kernels: their weights, their Ĵ, their training, and the importance of columns and classes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -11,7 +12,11 @@ from m2st_core.figures.theme import (
     COLOURS,
     NULL_COLOUR,
     OBSERVED_COLOUR,
+    P_COLOUR,
+    Q_COLOUR,
+    as_text,
     colour_of,
+    error_bars,
     hatched,
     label_of,
     laid_out,
@@ -19,12 +24,13 @@ from m2st_core.figures.theme import (
 )
 
 PATTERNS = ("", "x", "/")
+TRAINING_ROWS = "training rows m_tr per mode"
 
 
 def weights_figure(table: pd.DataFrame, methods: Mapping[str, str], *, x_title: str = "weight β") -> go.Figure:
-    """Bars of each method's weights by ``kernel``, in the order of the table; ``methods`` names them by column.
+    """Draw each method's weights by ``kernel``, in the order of the table; ``methods`` names them by column.
 
-    Each bar carries the row's number, so that a click on it says which kernel was meant.
+    Each bar carries its row's number, so that a click on it identifies the kernel.
     """
     figure = go.Figure()
     for (column, method), pattern in zip(methods.items(), PATTERNS, strict=False):
@@ -37,8 +43,30 @@ def weights_figure(table: pd.DataFrame, methods: Mapping[str, str], *, x_title: 
     return one_line_each(figure, len(table), x_title=x_title, line=28)
 
 
+def bars_figure(
+    names: Sequence[str],
+    values: Sequence[float] | np.ndarray,
+    *,
+    x_title: str,
+    colour: str = P_COLOUR,
+    spread: np.ndarray | None = None,
+) -> go.Figure:
+    """Draw horizontal bars, the first on top, with whiskers of ± ``spread``; the names may come from a file."""
+    places, shown = list(range(len(names))), list(map(as_text, names))
+    whiskers = {} if spread is None else {"array": spread, "color": NULL_COLOUR}
+    figure = go.Figure()
+    figure.add_vline(x=0, line={"color": NULL_COLOUR, "width": 1})
+    figure.add_bar(
+        x=values, y=places, orientation="h", marker={"color": colour}, showlegend=False, error_x=whiskers,
+        customdata=shown,
+        hovertemplate="%{customdata}: %{x:.3g}" + (" ± %{error_x.array:.2g}" if whiskers else "") + "<extra></extra>",
+    )  # fmt: skip
+    laid_out(figure, x_title=x_title, y_title="", height=120 + 26 * len(names))
+    return figure.update_yaxes(tickvals=places, ticktext=shown, autorange="reversed")
+
+
 def criterion_figure(table: pd.DataFrame, method: str) -> go.Figure:
-    """Each kernel's Ĵ on the target's training rows, in the order of the table and in the colour of the method."""
+    """Draw each kernel's Ĵ on the target's training rows, in the order of the table and the method's colour."""
     figure = go.Figure()
     figure.add_vline(x=0, line={"color": NULL_COLOUR, "dash": "dot"})
     figure.add_scatter(
@@ -49,7 +77,7 @@ def criterion_figure(table: pd.DataFrame, method: str) -> go.Figure:
 
 
 def weight_spread_figure(repeats: pd.DataFrame, method: str) -> go.Figure:
-    """How a method's weights vary over training samples: a box and its points for each ``kernel``."""
+    """Draw how a method's weights vary over training samples: a box with its points for each ``kernel``."""
     figure = go.Figure()
     for kernel, group in repeats.groupby("kernel", sort=False):
         figure.add_box(
@@ -60,7 +88,7 @@ def weight_spread_figure(repeats: pd.DataFrame, method: str) -> go.Figure:
 
 
 def share_figure(shares: pd.DataFrame) -> go.Figure:
-    """The share of Feature-MKL's learned features against ``m_tr``: every training sample a mark, their mean a line."""
+    """Draw the weight of Feature-MKL's learned features against ``m_tr``: training samples as marks, their mean."""
     mean = shares.groupby("m_tr")["share"].mean()
     figure = go.Figure()
     figure.add_scatter(
@@ -71,41 +99,82 @@ def share_figure(shares: pd.DataFrame) -> go.Figure:
         x=mean.index, y=mean, mode="lines+markers", name="mean",
         line={"color": colour_of("Feature-MKL")}, marker={"size": 10, "symbol": "diamond"},
     )  # fmt: skip
-    laid_out(figure, x_title="training rows m_tr per mode", y_title="share of the learned features", height=400)
+    laid_out(figure, x_title=TRAINING_ROWS, y_title="share of the learned features", height=400)
     figure.update_xaxes(type="log", tickvals=list(mean.index), ticktext=[f"{value:g}" for value in mean.index])
-    figure.update_yaxes(range=[-0.02, 1.05])
-    return figure
-
-
-CURVES = {  # column: name, colour, dash, marker
-    "train": ("Ĵ on training rows", COLOURS[0], "dash", "square"),
-    "fresh": ("Ĵ on fresh rows", COLOURS[5], "dot", "diamond"),
-    "power": ("power", COLOURS[2], "solid", "circle"),
-}
+    return figure.update_yaxes(range=[-0.02, 1.05])
 
 
 def learning_size_figure(table: pd.DataFrame, now: int, floor: float) -> go.Figure:
-    """Ĵ on training and on fresh rows, and power with its interval, against m_tr; the m_tr of now is a line.
+    """Draw Ĵ on training and fresh rows, and power with its interval, against m_tr, with a line at the present m_tr.
 
     ``floor`` is the power without learning.
     """
+    interval = error_bars(table["power"], table["low"], table["high"], thickness=1)
+    curves = (
+        ("train", "Ĵ on training rows", COLOURS[0], "dash", "square", None),
+        ("fresh", "Ĵ on fresh rows", COLOURS[5], "dot", "diamond", None),
+        ("power", "power", COLOURS[2], "solid", "circle", interval),
+    )
     figure = go.Figure()
     figure.add_vline(x=now, line={"color": OBSERVED_COLOUR, "dash": "dot"})
     figure.add_hline(y=floor, line={"color": NULL_COLOUR, "dash": "dash"})
-    for column, (name, colour, dash, symbol) in CURVES.items():
-        bars = {}
-        if column == "power":
-            bars = {
-                "array": table["high"] - table["power"],
-                "arrayminus": table["power"] - table["low"],
-                "thickness": 1,
-            }
+    for column, name, colour, dash, symbol, bars in curves:
         figure.add_scatter(
             x=table["m_tr"], y=table[column], mode="lines+markers", name=name, error_y=bars,
             line={"color": colour, "dash": dash}, marker={"symbol": symbol, "size": 9},
             hovertemplate=f"m_tr=%{{x}}: %{{y:.3f}}<extra>{name}</extra>",
         )  # fmt: skip
-    laid_out(figure, x_title="training rows m_tr per mode", y_title="Ĵ; power (dashed: MMD-M)", height=340)
+    laid_out(figure, x_title=TRAINING_ROWS, y_title="Ĵ; power (dashed: MMD-M)", height=340)
     figure.update_xaxes(type="log", tickvals=list(table["m_tr"]), ticktext=[str(m) for m in table["m_tr"]])
-    figure.update_yaxes(rangemode="tozero")
-    return figure
+    return figure.update_yaxes(rangemode="tozero")
+
+
+def training_figure(course: dict[str, list[float]]) -> go.Figure:
+    """Draw a training curve: the criterion on training rows and, where known, on held-out rows."""
+    figure = go.Figure()
+    for key, name, colour in (("train", "training rows", COLOURS[0]), ("held_out", "held-out rows", COLOURS[5])):
+        if not np.isnan(course[key]).all():
+            figure.add_scatter(x=course["step"], y=course[key], mode="lines+markers", name=name, line={"color": colour})
+    return laid_out(figure, x_title="training step", y_title="criterion")
+
+
+def pair_figure(classes: Sequence[str], values: Mapping[tuple[str, str], float], symbol: str) -> go.Figure:
+    """Draw one value per pair of classes as a symmetric matrix; pairs without a value stay empty."""
+    place = {name: index for index, name in enumerate(classes)}
+    table = np.full((len(classes), len(classes)), np.nan)
+    for (a, b), value in values.items():
+        table[place[a], place[b]] = table[place[b], place[a]] = value
+    largest = float(np.nanmax(table)) if values else 0.0
+    names = _as_categories(classes)
+    figure = go.Figure()
+    figure.add_heatmap(
+        x=names, y=names, z=table, zmin=0, zmax=largest if largest > 0 else 1.0, xgap=2, ygap=2, hoverongaps=False,
+        colorscale=((0.0, "rgba(140,140,140,0.25)"), (1.0, colour_of("Feature-MKL"))),
+        colorbar={"title": {"text": symbol, "side": "top"}, "thickness": 12},
+        hovertemplate="%{x} or %{y}: " + symbol + " = %{z:.3g}<extra></extra>",
+    )  # fmt: skip
+    laid_out(figure, x_title="class", y_title="class", height=380)
+    figure.update_xaxes(type="category", showgrid=False, tickangle=0 if len(classes) <= 12 else -45)
+    return figure.update_yaxes(type="category", showgrid=False, autorange="reversed")
+
+
+def class_witness_figure(table: pd.DataFrame) -> go.Figure:
+    """Draw the ``mean`` witness value of each ``class`` with its ``error``; ``share_p`` and ``share_q`` on hover."""
+    of_p = table["mean"] >= 0
+    figure = go.Figure()
+    figure.add_vline(x=0, line={"color": NULL_COLOUR, "dash": "dot"})
+    figure.add_bar(
+        x=table["mean"], y=_as_categories(table["class"]), orientation="h",
+        marker=hatched(np.where(of_p, P_COLOUR, Q_COLOUR), np.where(of_p, "", "/")),
+        error_x={"array": table["error"], "color": NULL_COLOUR, "thickness": 1.5},
+        customdata=np.c_[100 * table["share_p"], 100 * table["share_q"]], showlegend=False,
+        hovertemplate="%{y}: %{x:.3g}<br>%{customdata[0]:.0f} % of x, %{customdata[1]:.0f} % of y<extra></extra>",
+    )  # fmt: skip
+    height = max(260, 90 + 26 * len(table))
+    laid_out(figure, x_title="mean witness value (left: typical of Q, right: of P)", y_title="", height=height)
+    return figure.update_yaxes(type="category", autorange="reversed")
+
+
+def _as_categories(names: Sequence[str] | pd.Series) -> list[str]:
+    """Prefix a zero-width space, so that plotly does not read a digit as a number."""
+    return [f"\u200b{name}" for name in names]

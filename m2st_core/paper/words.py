@@ -11,8 +11,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from m2st_core.data import size_unit
+from m2st_core.figures.power import layers_figure, layers_marks, layers_type_1
 from m2st_core.figures.relatedness import gamma_figure
-from m2st_core.figures.reproduction import layers_figure, layers_marks, layers_type_1
 from m2st_core.paper.committed import FAR, Committed, Outdated, committed, compare, reasons
 from m2st_core.paper.experiments import LAYERS, PAPER, Layer, PaperExperiment
 from m2st_core.sweeps.summary import measured_gamma, null_band, published_gamma, published_table, summarise

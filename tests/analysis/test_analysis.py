@@ -8,8 +8,8 @@ import torch
 from scipy import stats
 
 import m2st_core as m2st
-from m2st_core.analysis.analysis import adjusted_p_values
-from m2st_core.analysis.effect import answer, effect_of
+from m2st_core.analysis.correction import adjusted_p_values
+from m2st_core.analysis.effect import effect_size, power_model
 from m2st_core.presets import PRESETS
 from m2st_core.testing import examined
 from m2st_core.testing.methods import METHODS
@@ -142,7 +142,7 @@ def test_power_after_significance_is_not_overstated(method, task, n, m, learners
     together = TwoSample(*(torch.stack([getattr(s, side) for s in samples]) for side in "xy"))
     bound = learners[method].bound(together.x.device) if method in learners else METHODS[method]
     true = np.mean([r.rejected for r in run_tests(together, bound, seeds=range(400), n_permutations=99)])
-    answers = [m2st.analyse(*s, method, learners=learners, n_permutations=99).answer for s in samples[:60]]
+    answers = [m2st.analyse(*s, method, learners=learners, n_permutations=99).effect for s in samples[:60]]
     found = [a for a in answers if a.power is not None]
     assert 0.2 < true < 0.9 and len(found) >= 15
     assert np.mean([a.power for a in found]) - true < 0.25
@@ -152,7 +152,7 @@ def test_power_after_significance_is_not_overstated(method, task, n, m, learners
 def test_without_significance_no_power_and_no_sample_size_is_named():
     """On 30 null samples only those with p ≤ α, three at most in this seeded run, name anything."""
     found = [m2st.analyse(*pair(40, 40, shift=0.0, seed=seed), "MMD-M", n_permutations=99) for seed in range(30)]
-    silent = [f.answer for f in found if not f.primary.rejected]
+    silent = [f.effect for f in found if not f.primary.rejected]
     assert len(silent) >= 27
     assert all(a.power is a.power_interval is a.rows_for_power is None for a in silent)
     assert {a.sentences for a in silent} == {
@@ -161,13 +161,13 @@ def test_without_significance_no_power_and_no_sample_size_is_named():
 
 
 def test_a_test_whose_statistic_is_not_shown_names_no_rows():
-    answer = m2st.analyse(*pair(60, 60, shift=2.0), "ME").answer
+    answer = m2st.analyse(*pair(60, 60, shift=2.0), "ME").effect
     assert answer.rows_for_power is None and "how the statistic of ME grows" in answer.sentences[0]
 
 
 def test_the_answer_speaks_of_all_rows_at_the_same_split():
     x, y = pair(60, 60, shift=2.5)
-    answer = m2st.analyse(x, y, "C2ST-L", n_permutations=99).answer
+    answer = m2st.analyse(x, y, "C2ST-L", n_permutations=99).effect
     n, m = answer.rows_for_power
     assert n == m and answer.sentences[0].startswith(f"About {n} and {m} rows should give 80 % power, allowing for")
     assert "A new study of 60 and 60 rows" in answer.sentences[1] and f"about {answer.power:.2f}" in answer.sentences[1]
@@ -176,14 +176,14 @@ def test_the_answer_speaks_of_all_rows_at_the_same_split():
 
 def test_the_threshold_of_a_next_study_does_not_count_on_the_other_kernels():
     found = m2st.analyse(*pair(shift=1.5), "MMD-FUSE", n_permutations=99)
-    helped = effect_of(replace(found.seen, threshold=-1.0), found.primary)
-    assert helped.threshold == pytest.approx(np.quantile(found.seen.null, 0.95))
+    helped = power_model(replace(found.evidence, threshold=-1.0), found.primary)
+    assert helped.threshold == pytest.approx(np.quantile(found.evidence.null, 0.95))
 
 
 def test_near_its_threshold_a_result_names_no_rows_and_says_why():
     found = m2st.analyse(*pair(40, 40, shift=1.5, dimension=2), "C2ST-L", n_permutations=99)
-    signal = float(found.seen.statistic(found.seen.sample.pooled, found.seen.sample.sizes[0])[0])
-    close = answer(found.examined, replace(found.seen, threshold=signal))
+    signal = float(found.evidence.statistic(found.evidence.sample.pooled, found.evidence.sample.sizes[0])[0])
+    close = effect_size(found.examined, replace(found.evidence, threshold=signal))
     assert found.primary.rejected and close.rows_for_power is None and 0.05 < close.power < 0.5
     assert "so close to its threshold that luck may account for most of it" in close.sentences[0]
 

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.special import ndtr, ndtri
 
 import m2st_core as m2st
-from m2st_core.analysis.effect import Effect
+from m2st_core.analysis.effect import PowerModel
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
@@ -18,7 +18,7 @@ C = float(ndtri(0.95))
 
 def z_test(z, **settings):
     """A one-sided z-test that found z at level 5 %; with k times the rows its mean is √k times as large."""
-    return Effect(signal=z, threshold=C, noise=1.0, slope=0.0, order=0.5, **settings)
+    return PowerModel(signal=z, threshold=C, noise=1.0, slope=0.0, order=0.5, **settings)
 
 
 @pytest.mark.parametrize("z", [1.7, 2.5, 4.0])
@@ -44,13 +44,13 @@ def test_expected_power_is_the_mean_among_significant_studies_with_this_result()
 
 @pytest.mark.parametrize("slope", [0.0, 0.3, 20.0])
 def test_distance_counts_standard_errors_and_has_an_inverse(slope):
-    effect = Effect(signal=3.0, threshold=2.0, noise=1.5, slope=slope, order=1.0)
+    effect = PowerModel(signal=3.0, threshold=2.0, noise=1.5, slope=slope, order=1.0)
     for u in (0.1, 2.0, 30.0):
         assert effect.distance(u) == pytest.approx(quad(lambda v: 1 / np.sqrt(1.5 + slope * v), 0, u)[0])
         assert effect.mean(effect.distance(u)) == pytest.approx(u)
 
 
-@pytest.mark.parametrize("effect", [z_test(2.6), Effect(0.05, 0.03, 2e-4, 0.01, 1.0)], ids=["scores", "MMD²"])
+@pytest.mark.parametrize("effect", [z_test(2.6), PowerModel(0.05, 0.03, 2e-4, 0.01, 1.0)], ids=["scores", "MMD²"])
 def test_more_rows_give_more_power_and_the_sample_size_is_where_it_is_wanted(effect):
     powers = [effect.power(factor) for factor in (1, 2, 4, 8)]
     assert powers == sorted(powers)
@@ -62,7 +62,7 @@ def test_more_rows_give_more_power_and_the_sample_size_is_where_it_is_wanted(eff
 def test_a_mean_difference_has_the_power_of_the_textbook():
     """One-sided z-test with effect δ, variance 1 and n rows each: Φ(δ/√(2/n) − 1.645)."""
     n, delta = 50, 0.4
-    effect = Effect(delta, C * np.sqrt(2 / n), 2 / n, 0.0, 0.5)
+    effect = PowerModel(delta, C * np.sqrt(2 / n), 2 / n, 0.0, 0.5)
     for factor in (1.0, 3.0):
         power = effect.powers(effect.distance(delta), factor)
         assert power == pytest.approx(ndtr(delta / np.sqrt(2 / n / factor) - C))
@@ -88,7 +88,7 @@ def test_sizes_named_after_significance_have_the_power_they_promise(power):
 
 
 def test_what_was_seen_on_few_of_the_rows_is_less_certain():
-    few, all_rows = z_test(4.0, seen=0.1), z_test(4.0)
+    few, all_rows = z_test(4.0, share=0.1), z_test(4.0)
     assert few.power() < all_rows.power() and few.interval()[0] < all_rows.interval()[0]
 
 
@@ -106,6 +106,6 @@ def test_named_rows_have_the_power_they_promise_also_after_significance():
         found = run_tests(sample, METHODS["MMD-M"], seeds=seeds, n_permutations=99, device="cpu")
         rates.append(np.mean([result.rejected for result in found]))
     pilots = [m2st.analyse(*task.sample(50, seed=seed), "MMD-M", n_permutations=99, seed=seed) for seed in range(120)]
-    named = [p.answer.rows_for_power[0] for p in pilots if p.primary.rejected and p.answer.rows_for_power]
+    named = [p.effect.rows_for_power[0] for p in pilots if p.primary.rejected and p.effect.rows_for_power]
     assert 0.3 < np.mean([pilot.primary.rejected for pilot in pilots]) < 0.7 and len(named) > 40
     assert np.interp(np.log(np.array(named) / 50), np.log(factors), rates).mean() >= 0.75

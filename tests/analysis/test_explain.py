@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.analysis.explanation import _by_asking, _by_products, column_importance
+from m2st_core.analysis.explanation import _from_columns, _from_rows, column_importance
 from tests.quick import use_few_steps
 
 TELLING = 2
@@ -39,7 +39,7 @@ def test_every_method_points_to_the_column_that_differs_and_to_the_right_side(me
     x, y = shifted()
     first, second = (y, x) if swap else (x, y)
     found = m2st.analyse(first, second, method, learners=learners, n_permutations=99)
-    told = m2st.explain(found.seen)
+    told = m2st.explain(found.evidence)
     assert told.importance.columns[0] == TELLING and told.importance.loss[0] > 2
     values = dict(zip(told.pair, told.axes, strict=True))[TELLING]
     along = told.witness.mean(axis=0 if told.pair[0] == TELLING else 1)
@@ -53,26 +53,26 @@ def test_every_method_points_to_the_column_that_differs_and_to_the_right_side(me
 def test_products_over_columns_give_what_changed_rows_give():
     x, y = shifted(30, 25)
     for method in ("MMD-M", "MMD-FUSE"):
-        seen = m2st.analyse(x, y, method, n_permutations=99).seen
+        seen = m2st.analyse(x, y, method, n_permutations=99).evidence
         assert seen.by_column
         pooled, orders = seen.sample.pooled[0], torch.stack([torch.randperm(55) for _ in range(3)])
         for column in range(5):
             direct, quick = (
-                way(column, orders) for way in (_by_asking(seen, pooled, 30), _by_products(seen.kernel, pooled, 30))
+                way(column, orders) for way in (_from_rows(seen, pooled, 30), _from_columns(seen.kernel, pooled, 30))
             )
             assert torch.allclose(direct, quick, atol=1e-9)
 
 
 def test_one_column_has_a_line():
     x, y = shifted(columns=3)
-    told = m2st.explain(m2st.analyse(x[:, 2], y[:, 2], "MMD-M", n_permutations=99).seen)
+    told = m2st.explain(m2st.analyse(x[:, 2], y[:, 2], "MMD-M", n_permutations=99).evidence)
     assert told.pair == (0,) and told.witness.shape == told.axes[0].shape and told.at == ""
 
 
 def test_many_columns_are_bounded_and_it_is_said():
     x, y = shifted(40, 40, columns=3000)
     x[:, 7] = y[:, 7] = 1.0
-    told = column_importance(m2st.analyse(x, y, "MMD-M", n_permutations=99).seen)
+    told = column_importance(m2st.analyse(x, y, "MMD-M", n_permutations=99).evidence)
     assert len(told.columns) == 200 and "200 of 3000 columns" in told.notes[0]
     assert told.columns[0] == TELLING and 7 not in told.columns
 
@@ -85,12 +85,12 @@ def test_the_mixture_that_represents_a_bank_decides_like_it(learners):
             found = m2st.analyse(
                 *shifted(30, 30, shift=0.7, seed=100 + seed), method, learners=learners, n_permutations=199
             )
-            agree += (found.answer.mmd2 >= found.seen.threshold) == found.primary.rejected
+            agree += (found.effect.mmd2 >= found.evidence.threshold) == found.primary.rejected
         assert agree >= 34, method
 
 
 def test_explaining_can_be_cancelled_and_repeats_itself():
-    seen = m2st.analyse(*shifted(), "MMD-M", n_permutations=99).seen
+    seen = m2st.analyse(*shifted(), "MMD-M", n_permutations=99).evidence
 
     def stop(step, total, value):
         raise m2st.Cancelled

@@ -40,7 +40,7 @@ def test_tasks_that_share_a_difference_help_each_other(helpful):
     assert len(helpful.left_out) == 5 and helpful.sizes == (50, 60)
     assert (helpful.table["tests"] == 40).all()
     assert ((helpful.table["low"] <= helpful.table["power"]) & (helpful.table["power"] <= helpful.table["high"])).all()
-    assert "left out in turn, tested with 50 and 60 rows" in helpful.sentences[0]
+    assert "left out in turn and tested with 50 and 60 rows" in helpful.sentences[0]
 
 
 def test_intervals_count_tests_that_share_no_row(helpful):
@@ -110,7 +110,7 @@ CHECK = RelatedCheck(pd.DataFrame(), (), (30, 30), "helps", 0.0, ("What was foun
     ],
 )
 def test_what_is_recommended(n, n_tasks, history, method):
-    found = m2st.recommend(n, n, 5, n_tasks=n_tasks, blocks=True, history=history)
+    found = m2st.recommend(n, n, 5, n_tasks=n_tasks, blocks=True, check=history)
     assert found.method == method and all(reason.endswith(".") for reason in found.reasons)
     assert "within your blocks" in found.reasons[-1] and m2st.METHODS[method].by_permutation
     assert ("What was found." in found.reasons) == (history is not None)

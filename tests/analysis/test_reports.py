@@ -9,18 +9,16 @@ import pytest
 
 import m2st_core as m2st
 from m2st_core.__main__ import main
-from m2st_core.analysis.gamma import history_gamma
+from m2st_core.analysis.gamma import left_out_gamma
 from m2st_core.analysis.pictures import pictures
-from m2st_core.analysis.report import html_report
-from m2st_core.analysis.words import (
-    Origin,
+from m2st_core.analysis.report import decisions, html_report, versions
+from m2st_core.analysis.writeup import (
+    DataSource,
     as_command,
     as_python,
     cited,
-    decisions,
     methods_sentence,
     references,
-    versions,
 )
 from m2st_core.data.tables.clean import prepare, to_safe_csv
 from m2st_core.data.tables.encoding import Cleaning
@@ -59,7 +57,7 @@ def outcome():
 
 @pytest.fixture(scope="module")
 def report(outcome):
-    origin = Origin(("<i>x</i>.csv",), ("history.csv",), group="group")
+    origin = DataSource(("<i>x</i>.csv",), ("history.csv",), group="group")
     code = {
         "python": as_python(origin, Cleaning(), outcome.plan),
         "command": as_command(origin, Cleaning(), outcome.plan),
@@ -82,7 +80,7 @@ def test_the_report_has_what_a_reader_needs(outcome, report):
         "Assumptions", "For the methods section", "References", "m2st: discriminant directions of related",
         "Holm (1979)",
         "tested 2 times", "SHA-256", "m2st_core test", "exact under the assumptions below",
-        "No tested row may have taught with its label", "Feature-MKL (ours)", "Meta-FUSE (ours) (secondary)",
+        "No tested row may be among their labelled rows", "Feature-MKL (ours)", "Meta-FUSE (ours) (secondary)",
         "<td>Feature-MKL (ours): learned features, a family of this project</td>",
     ):  # fmt: skip
         assert words in report, words
@@ -209,7 +207,7 @@ def test_the_command_and_the_script_give_the_same_p_value(tmp_path, monkeypatch,
     lines += [f"{generator.normal() + (i % 2):.4f},site {i % 3},{'xy'[i % 2]}" for i in range(60)]
     (tmp_path / "my data.csv").write_text("\n".join(lines))
     monkeypatch.chdir(tmp_path)
-    origin = Origin(("my data.csv",), group="which one")
+    origin = DataSource(("my data.csv",), group="which one")
     cleaning = Cleaning(scaling="robust", block="site")
     plan = m2st.Plan("MMD-M", ("MMD-FUSE",), alpha=0.1, n_permutations=199, seed=4)
     data = prepare(origin.upload(), cleaning)
@@ -223,25 +221,25 @@ def test_the_command_and_the_script_give_the_same_p_value(tmp_path, monkeypatch,
     assert float(capsys.readouterr().out.split()[0]) == expected.primary.p_value
 
 
-def test_history_gamma_speaks_of_the_tasks_left_out():
+def test_gamma_of_left_out_tasks_is_put_into_words():
     tasks = prepare(upload(related=4)).tasks
     names = list(tasks)[:2]
-    found = history_gamma(tasks, names)
+    found = left_out_gamma(tasks, names)
     assert list(found.gammas) == names and all(value >= 0 for value in found.gammas.values())
-    assert "How far 2 tasks left out are" in found.sentence and "noise floor" in found.sentence
+    assert "For 2 left-out tasks" in found.sentence and "noise floor" in found.sentence
     assert list(found.floors) == names and "smaller" not in found.sentence
     wide = {name: (np.zeros((4, 300)), np.zeros((4, 300))) for name in names}
-    assert "not found" in history_gamma(wide, names).sentence
+    assert "not computed" in left_out_gamma(wide, names).sentence
 
 
 @pytest.mark.parametrize(
     ("methods", "learned"), [(("MMD-M",), 0), (("Meta-FUSE", "Meta-WiTS"), 1), (("Feature-MKL", "Meta-WiTS"), 2)]
 )
 def test_methods_that_learn_alike_share_the_training(methods, learned, monkeypatch):
-    from m2st_core.analysis import own_data
+    from m2st_core.analysis import plan
 
     calls = []
-    monkeypatch.setattr(own_data, "meta_train", lambda *a, **k: calls.append(a) or m2st.meta_train(*a, **k))
+    monkeypatch.setattr(plan, "meta_train", lambda *a, **k: calls.append(a) or m2st.meta_train(*a, **k))
     outcome = m2st.carry_out(prepare(upload(related=2)), m2st.Plan(methods[0], methods[1:]), explained=False)
     assert len(calls) == learned and set(outcome.learners) == {m for m in methods if m2st.METHODS[m].uses_related_tasks}
 

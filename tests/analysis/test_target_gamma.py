@@ -34,5 +34,5 @@ def test_it_says_whether_its_labels_are_tested(method, sizes, exploratory):
 
 def test_too_few_rows_are_named():
     x, y = m2st.make_task("hdgm").sample(14, 30, seed=1)
-    with pytest.raises(ValueError, match="at least 8 rows of each sample to look at, and there are 7 and 15"):
+    with pytest.raises(ValueError, match="at least 8 rows of each sample. There are 7 and 15"):
         m2st.target_gamma(x, y, TASKS, "Meta-WiTS")

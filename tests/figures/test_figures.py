@@ -8,15 +8,14 @@ import m2st_core as m2st
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import (
     ablation_figure,
-    closeness_figure,
     compare_figure,
     power_figure,
     tasks_figure,
-    training_figure,
     type_1_figure,
 )
 from m2st_core.figures.samples import samples_figure
 from m2st_core.figures.theme import FAMILIES, label_of, look_of
+from m2st_core.figures.weights import training_figure
 
 
 def test_samples_show_every_row_in_two_colours_and_two_shapes():
@@ -77,7 +76,6 @@ def test_power_curves_have_bands_and_published_points():
     assert (list(curve.x), list(curve.y)) == ([50, 100], [0.5, 0.7])
     assert list(band.y) == pytest.approx([0.6, 0.8, 0.6, 0.4])
     assert (list(points.x), list(points.y), points.marker.symbol) == ([100], [0.4], "diamond-open")
-    assert not any("published" in (trace.name or "") for trace in power_figure(table, published=False).data)
     assert figure.data[3].name == "limit" and figure.data[3].line.color != curve.line.color
 
 
@@ -89,15 +87,13 @@ def test_published_points_share_one_name_and_many_methods_get_a_taller_chart():
     assert power_figure(table).layout.height > power_figure(table.iloc[:2]).layout.height
 
 
-def test_sweeps_over_tasks_and_closeness_make_a_curve_per_size():
+def test_a_sweep_over_tasks_makes_a_curve_per_size():
     table = pd.DataFrame(
         [row for n in (20, 100) for m in (50, 100) for row in summary(n_tasks=float(n), m_te=m, rate=n / 200)]
     )
     names = [trace.name for trace in tasks_figure(table).data if trace.showlegend is not False]
     assert names == ["Meta-KL, m_te=50", "Meta-KL, m_te=100"]
     assert list(tasks_figure(table).data[0].x) == [20, 100]
-    near_and_far = pd.DataFrame(summary(closeness=0.5, rate=0.2) + summary(closeness=0.1, rate=0.9))
-    assert list(closeness_figure(near_and_far).data[0].y) == [0.9, 0.2]
 
 
 def test_type_one_ablation_and_training_figures_show_their_numbers():

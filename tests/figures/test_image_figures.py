@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from m2st_core.figures.explain import class_witness_figure, image_grid, pair_figure
+from m2st_core.figures.samples import image_grid
+from m2st_core.figures.weights import class_witness_figure, pair_figure
 
 
 @pytest.mark.parametrize("channels", [1, 3])

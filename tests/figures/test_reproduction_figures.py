@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from m2st_core.figures.reproduction import layers_figure, layers_marks, layers_type_1
+from m2st_core.figures.power import layers_figure, layers_marks, layers_type_1
 from m2st_core.paper.experiments import FIGURE_2, OURS
 from m2st_core.testing.methods import METHODS
 

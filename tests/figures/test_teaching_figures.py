@@ -5,8 +5,14 @@ import pandas as pd
 import pytest
 
 from m2st_core.figures.null import filling_figure, p_value_strip, settling_figure
-from m2st_core.figures.power import bound_course_figure, bound_terms_figure
-from m2st_core.figures.relatedness import closeness_power_figure, gamma_figure, gamma_power_figure, gamma_spread_figure
+from m2st_core.figures.relatedness import (
+    bound_course_figure,
+    bound_terms_figure,
+    closeness_power_figure,
+    gamma_figure,
+    gamma_power_figure,
+    gamma_spread_figure,
+)
 from m2st_core.figures.samples import heat_figure
 from m2st_core.figures.weights import (
     criterion_figure,

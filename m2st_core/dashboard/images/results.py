@@ -10,7 +10,8 @@ import streamlit as st
 from m2st_core.dashboard.power_lab.results import show_figure, show_table
 from m2st_core.dashboard.widgets.controls import chart
 from m2st_core.data.images.tasks import image_set
-from m2st_core.figures.explain import class_witness_figure, image_grid, pair_figure
+from m2st_core.figures.samples import image_grid
+from m2st_core.figures.weights import class_witness_figure, pair_figure
 from m2st_core.rng import Streams
 from m2st_core.studies.images import EXPLAINED, ImagesFound, ImageStudy, Seen
 from m2st_core.sweeps.spec import label_of

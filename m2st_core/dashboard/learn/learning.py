@@ -10,9 +10,8 @@ import streamlit as st
 from m2st_core.dashboard.learn.course import ALPHA, TESTS, Choice, Lesson, size_choice
 from m2st_core.dashboard.widgets.controls import chart, rate_metric
 from m2st_core.device import resolve_device
-from m2st_core.figures.power import training_figure
 from m2st_core.figures.samples import heat_figure
-from m2st_core.figures.weights import learning_size_figure, weights_figure
+from m2st_core.figures.weights import learning_size_figure, training_figure, weights_figure
 from m2st_core.studies.lessons import AXIS, DELTA, KEPT, Rate, learn_deep, many_tests, repeated_tests, truth
 from m2st_core.studies.weights import MIXTURES, WeightsFound, WeightsStudy
 from m2st_core.sweeps.summary import measured_learning

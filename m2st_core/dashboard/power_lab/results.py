@@ -10,7 +10,8 @@ import streamlit as st
 
 from m2st_core.dashboard.jobs.sweeps import sweep_queue
 from m2st_core.data import size_unit
-from m2st_core.figures.power import FIGURES, power_figure, training_figure, type_1_figure
+from m2st_core.figures.power import FIGURES, power_figure, type_1_figure
+from m2st_core.figures.weights import training_figure
 from m2st_core.sweeps.spec import SweepSpec, label_of
 from m2st_core.sweeps.summary import null_band, summarise
 from m2st_core.testing.learner_files import learner_from_parts

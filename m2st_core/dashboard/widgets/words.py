@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from m2st_core.analysis.analysis import Analysis
+from m2st_core.analysis.correction import Analysis
 from m2st_core.sweeps.spec import label_of, origin_of
 from m2st_core.testing.method import ORIGINS
 from m2st_core.types import TestResult

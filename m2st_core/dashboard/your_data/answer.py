@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from m2st_core.analysis.own_data import Outcome, Plan, carry_out, other_splits
 from m2st_core.analysis.pictures import null_picture, weights_picture
+from m2st_core.analysis.plan import Outcome, Plan, carry_out, other_splits
 from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.dashboard.widgets.controls import chart
 from m2st_core.dashboard.widgets.words import decision_in_words, error_shown, p_shown
@@ -131,8 +131,8 @@ def show_answer(state: Brought, upload: Upload, outcome: Outcome) -> None:
         delta_color="off", delta_arrow="off",
         help=f"How often so large a difference appears if P = Q. {sure[0].upper()}{sure[1:]}.",
     )  # fmt: skip
-    columns[1].metric("MMD²", f"{analysis.answer.mmd2:.3g}", help="Effect size: about 0 if P = Q.")
-    criterion = "–" if analysis.answer.criterion is None else f"{analysis.answer.criterion:.3g}"
+    columns[1].metric("MMD²", f"{analysis.effect.mmd2:.3g}", help="Effect size: about 0 if P = Q.")
+    criterion = "–" if analysis.effect.criterion is None else f"{analysis.effect.criterion:.3g}"
     columns[2].metric("Ĵ", criterion, help="Signal over noise on the test rows: the larger, the more power.")
     tested = f"{result.n_test[0]} + {result.n_test[1]}"
     learned = f"{result.n_train[0]} + {result.n_train[1]} to learn" if any(result.n_train) else "none to learn"
@@ -171,11 +171,11 @@ def _repeats(state: Brought, upload: Upload) -> None:
 
 
 def _power(outcome: Outcome) -> None:
-    answer = outcome.analysis.answer
+    effect = outcome.analysis.effect
     st.markdown("**How many rows it takes** (approximate)")
-    for sentence in answer.sentences:
+    for sentence in effect.sentences:
         st.markdown(say(sentence))
-    st.caption(f"{say(answer.how)} {say(answer.caveat)}")
+    st.caption(f"{say(effect.how)} {say(effect.caveat)}")
 
 
 def _secondary(outcome: Outcome) -> None:

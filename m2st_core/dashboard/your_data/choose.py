@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from m2st_core.analysis.analysis import FAMILIES, Family
-from m2st_core.analysis.gamma import HistoryGamma, history_gamma
-from m2st_core.analysis.own_data import Plan, advise, check_plan, check_uploaded_tasks, usable_methods
-from m2st_core.analysis.pictures import history_picture
-from m2st_core.analysis.recommend import Recommendation
+from m2st_core.analysis.correction import FAMILIES, Family
+from m2st_core.analysis.gamma import LeftOutGamma, left_out_gamma
+from m2st_core.analysis.pictures import related_picture
+from m2st_core.analysis.plan import Plan, check_plan, check_uploaded_tasks
+from m2st_core.analysis.recommendation import Recommendation, advise, usable_methods
 from m2st_core.analysis.related_check import RelatedCheck
 from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.dashboard.widgets import controls
@@ -34,7 +34,7 @@ def choose_step(state: Brought, upload: Upload, data: CleanData) -> Plan:
     """The whole step; the plan as it stands."""
     check = _history(state, upload, data) if len(data.tasks) > 1 else None
     n_tasks = len(state.trained.learner.task_names) if state.trained else len(data.tasks)
-    advice = advise(data, n_tasks=n_tasks, history=check)
+    advice = advise(data, n_tasks=n_tasks, check=check)
     methods = usable_methods(
         len(data.tasks), data.x_blocks is not None, state.trained.learner if state.trained else None
     )
@@ -117,11 +117,11 @@ def _history(state: Brought, upload: Upload, data: CleanData) -> RelatedCheck | 
     key = state.key(upload)
     if state.history is None or state.history[0] != key:
 
-        def work(progress: Progress) -> tuple[RelatedCheck, HistoryGamma] | tuple[None, None]:
+        def work(progress: Progress) -> tuple[RelatedCheck, LeftOutGamma] | tuple[None, None]:
             check = check_uploaded_tasks(data, progress=part_of(progress, 0, POWER_FOUND))
             if check is None:
                 return None, None
-            return check, history_gamma(data.tasks, check.left_out, progress=part_of(progress, POWER_FOUND, 1))
+            return check, left_out_gamma(data.tasks, check.left_out, progress=part_of(progress, POWER_FOUND, 1))
 
         job = watch_job("data_history", key, work, "Leaving each task out in turn…")
         if job.state != "done":
@@ -141,7 +141,7 @@ def _history(state: Brought, upload: Upload, data: CleanData) -> RelatedCheck | 
         return None
     left, right = st.columns([3, 2], gap="large")
     with left:
-        picture = history_picture(check)
+        picture = related_picture(check)
         chart(picture.figure, "data_history_chart", picture.alt)
     with right:
         st.markdown(f"**{VERDICTS[check.verdict]}**")

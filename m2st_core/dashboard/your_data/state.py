@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from m2st_core.analysis.gamma import HistoryGamma
-from m2st_core.analysis.own_data import Outcome, Plan
+from m2st_core.analysis.gamma import LeftOutGamma
+from m2st_core.analysis.plan import Outcome, Plan
 from m2st_core.analysis.related_check import RelatedCheck
 from m2st_core.data.tables.assembled import Assembled, assemble
 from m2st_core.data.tables.checking import Check, check
@@ -52,7 +52,7 @@ class Brought:
     plan: Plan | None = None
     declared: tuple[Hashable, Plan] | None = None
     outcome: tuple[Hashable, Outcome] | None = None
-    history: tuple[Hashable, RelatedCheck | None, HistoryGamma | None] | None = None
+    history: tuple[Hashable, RelatedCheck | None, LeftOutGamma | None] | None = None
     tested: list[dict[str, Any]] = field(default_factory=list)
     memory: dict[str, tuple[Hashable, Any]] = field(default_factory=dict)
 

@@ -8,10 +8,10 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.analysis.gamma import MOST_COLUMNS, TargetGamma, target_gamma
-from m2st_core.analysis.own_data import Outcome, blocks_of
 from m2st_core.analysis.pictures import importance_picture, witness_picture
-from m2st_core.analysis.report import html_report
-from m2st_core.analysis.words import Origin, as_command, as_python, assumptions, decisions, methods_sentence
+from m2st_core.analysis.plan import Outcome, blocks_of
+from m2st_core.analysis.report import decisions, html_report
+from m2st_core.analysis.writeup import DataSource, as_command, as_python, assumptions, methods_sentence
 from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.dashboard.widgets.controls import chart
 from m2st_core.dashboard.your_data.state import Brought, say, show_table
@@ -63,7 +63,8 @@ def _typical(made: Assembled, outcome: Outcome) -> None:
     telling = list(dict.fromkeys(owner[int(i)] for i in found.importance.columns))[:SHOWN_COLUMNS]
     sides = ((made.target.p, data.x_name, found.typical_x[1]), (made.target.q, data.y_name, found.typical_y[1]))
     st.caption("The further the witness is from 0, the clearer: above 0 for the first group, below 0 for the second.")
-    for (side, name, values), numbers in zip(sides, outcome.row_numbers, strict=True):
+    positions = data.x_rows[found.typical_x[0]], data.y_rows[found.typical_y[0]]
+    for (side, name, values), numbers in zip(sides, positions, strict=True):
         rows = side.table.frame.loc[numbers, telling].astype("str").reset_index(drop=True)
         about = pd.DataFrame({"Row in the file": numbers, "Witness": values.round(4)})
         st.caption(f"Most typical of “{say(name)}”")
@@ -100,12 +101,12 @@ def _gamma(state: Brought, upload: Upload, outcome: Outcome) -> None:
         st.markdown(say(job.result.sentence))
 
 
-def origin_of(state: Brought, upload: Upload) -> Origin:
+def origin_of(state: Brought, upload: Upload) -> DataSource:
     """Where the data came from, for code that repeats the outcome."""
     if state.example:
-        return Origin(example=state.example)
+        return DataSource(example=state.example)
     related = tuple(dict.fromkeys(_file(table.name) for table in upload.related))
-    return Origin(
+    return DataSource(
         target=tuple(table.name for table in upload.target),
         related=related,
         group=upload.group,
@@ -130,7 +131,7 @@ def _exports(state: Brought, upload: Upload, outcome: Outcome) -> None:
     learner = outcome.learners.get(plan.primary)
 
     def report() -> str:
-        return html_report(outcome, history=history, tested=tested, python=python, command=command)
+        return html_report(outcome, check=history, tested=tested, python=python, command=command)
 
     def record() -> str:
         return json.dumps(decisions(outcome, tested), ensure_ascii=False, indent=1, default=str)

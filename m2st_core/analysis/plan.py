@@ -1,0 +1,196 @@
+"""From an upload and a plan to an outcome: the same path for the page, the command line and the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from m2st_core.analysis.correction import Analysis, Family, adjusted_p_values, analyse, check_plan_splits
+from m2st_core.analysis.explanation import Explanation, explain
+from m2st_core.analysis.related_check import RelatedCheck, check_related_tasks
+from m2st_core.data.related import RelatedTasks
+from m2st_core.data.separate import Separated, separate
+from m2st_core.data.tables.clean import CleanData
+from m2st_core.learners.ascent import part_of
+from m2st_core.presets import PRESETS
+from m2st_core.testing.examined import smallest_p
+from m2st_core.testing.meta import MetaLearner, meta_train
+from m2st_core.testing.methods import METHODS
+from m2st_core.testing.settings import TestSettings
+from m2st_core.testing.two_sample import two_sample_test
+from m2st_core.types import Progress
+
+TRAINED, TESTED = 0.7, 0.9  # of the progress
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Declared before any result is known: a primary test, secondary tests, and their settings.
+
+    Each test that splits its rows uses ``splits`` random splits. ``family`` says whether the primary test alone decides
+    ("primary") or all tests are corrected together ("all").
+    """
+
+    primary: str = "MMD-FUSE"
+    secondary: tuple[str, ...] = ()
+    alpha: float = 0.05
+    n_permutations: int = 999
+    train_fraction: float = 0.5
+    seed: int = 0
+    preset: str = "recommended"
+    splits: int = 1
+    family: Family = "primary"
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """All tests, the primary first."""
+        return (self.primary, *self.secondary)
+
+    @property
+    def methods_with_tasks(self) -> tuple[str, ...]:
+        """The tests that use related tasks."""
+        return tuple(name for name in self.methods if METHODS.find(name).uses_related_tasks)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An upload, its plan, the results, where the samples differ, and the learners trained on the way."""
+
+    data: CleanData = field(repr=False)
+    plan: Plan
+    analysis: Analysis
+    explanation: Explanation | None = field(repr=False)
+    learners: Mapping[str, MetaLearner] = field(repr=False)
+    apart: Separated | None = field(default=None, repr=False)
+
+
+def keep_apart(data: CleanData) -> tuple[CleanData, Separated]:
+    """Return the related tasks without the target's rows, and the data scaled by these tasks alone."""
+    apart = separate(data.sample, data.tasks, units=data.encoding.units)
+    if not apart.shared:
+        return data, apart
+    encoding = data.encoding.relearned(apart.tasks.take_inside().numpy())
+    rows = torch.from_numpy(data.encoding.convert(apart.tasks.rows.numpy(), encoding))
+    return data.recoded(encoding), replace(apart, tasks=apart.tasks.with_rows(rows))
+
+
+def check_uploaded_tasks(data: CleanData, **settings: Any) -> RelatedCheck | None:
+    """Check an upload's related tasks, without the target's rows, by ``check_related_tasks``.
+
+    Return None if fewer than two tasks are left, for example where all tasks share the target's control group.
+    """
+    if len(data.tasks) < 2:
+        return None
+    data, apart = keep_apart(data)
+    if len(apart.tasks.names) < 2:
+        return None
+    pooled = np.concatenate([data.x, data.y])
+    return check_related_tasks(apart.tasks, (len(data.x), len(data.y)), pooled=pooled, **settings)
+
+
+def check_plan(data: CleanData, plan: Plan) -> None:
+    """Raise a ValueError if one of the tests could not reject whatever its rows are."""
+    check_plan_splits(plan.methods, plan.splits)
+    smallest = []
+    for name in plan.methods:
+        method = METHODS.find(name)
+        splits = plan.splits if method.needs_split else 1
+        preset = PRESETS.find(plan.preset)
+        smallest.append(smallest_p(data.sample, method, TestSettings(splits=splits, **_settings(data, plan)), preset))
+    for name, p in zip(plan.methods, adjusted_p_values(smallest, plan.family), strict=True):
+        if p > plan.alpha:
+            raise ValueError(
+                f"{name} cannot reject at alpha={plan.alpha:g} beside the other tests: after Holm's correction its "
+                f"smallest possible p-value is {p:.3g}. Use more permutations, fewer tests, or more rows."
+            )
+
+
+def carry_out(
+    data: CleanData,
+    plan: Plan,
+    *,
+    learner: MetaLearner | None = None,
+    explained: bool = True,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Learn from the related tasks if a test uses them, then test; ``learner`` is one that was trained earlier.
+
+    >>> import m2st_core as m2st
+    >>> outcome = carry_out(m2st.prepare(m2st.EXAMPLES["diabetes"].load()), Plan("Meta-FUSE", ("MMD-M",)))
+    >>> outcome.analysis.primary.p_value
+    0.001
+    """
+    if not len(data.x):
+        raise ValueError("There is nothing to test: the upload has related tasks only. Add P and Q.")
+    check_plan(data, plan)
+    needed = [METHODS[name].learn for name in plan.methods_with_tasks]
+    if learner is not None and METHODS[learner.method].learn in needed:
+        learner.refuse_shared(data.sample, data.encoding.units)
+    apart = None
+    if data.tasks and needed:
+        data, apart = keep_apart(data)
+    tasks = apart.tasks if apart is not None else None
+    learners = _learners(tasks, plan, learner, device, part_of(progress, 0, TRAINED))
+    analysis = analyse(
+        data.x,
+        data.y,
+        plan.primary,
+        plan.secondary,
+        family=plan.family,
+        splits=plan.splits,
+        learners=learners,
+        apart=apart,
+        progress=part_of(progress, TRAINED, TESTED),
+        preset=plan.preset,
+        device=device,
+        **_settings(data, plan),
+    )
+    explanation = None
+    if explained:
+        explanation = explain(analysis.evidence, seed=plan.seed, progress=part_of(progress, TESTED, 1.0))
+    return Outcome(data, plan, analysis, explanation, learners, apart)
+
+
+def other_splits(outcome: Outcome, further: int, *, progress: Progress | None = None) -> tuple[float, ...]:
+    """Return the primary test's p-values under further random splits of the same rows."""
+    data, plan = outcome.data, outcome.plan
+    settings = _settings(data, plan) | {"splits": further + 1, "progress": progress}
+    if plan.primary in outcome.learners:
+        result = outcome.learners[plan.primary].test(data.x, data.y, apart=outcome.apart, **settings)
+    else:
+        result = two_sample_test(data.x, data.y, plan.primary, preset=plan.preset, **settings)
+    return result.split_p_values[1:]
+
+
+def _settings(data: CleanData, plan: Plan) -> dict[str, Any]:
+    """Return the settings that all tests of a plan share."""
+    shared = ("alpha", "n_permutations", "train_fraction", "seed")
+    return {name: getattr(plan, name) for name in shared} | {"blocks": blocks_of(data)}
+
+
+def blocks_of(data: CleanData) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the blocks of x's rows and of y's rows, as tests take them."""
+    return None if data.x_blocks is None or data.y_blocks is None else (data.x_blocks, data.y_blocks)
+
+
+def _learners(
+    tasks: RelatedTasks | None, plan: Plan, given: MetaLearner | None, device: str, progress: Progress | None
+) -> dict[str, MetaLearner]:
+    """Return a learner for each method that uses related tasks; methods that learn alike share one training."""
+    trained = {METHODS[given.method].learn: given} if given is not None else {}
+    first = {METHODS[name].learn: name for name in reversed(plan.methods_with_tasks)}
+    to_train = [name for learn, name in reversed(first.items()) if learn not in trained]
+    if to_train and tasks is None:
+        cause = f"The learner is for {given.method}." if given is not None else "None are given."
+        raise ValueError(f"{to_train[0]} learns from related tasks. {cause} Add some, or use MMD-FUSE.")
+    for index, name in enumerate(to_train):
+        stage = part_of(progress, index / len(to_train), (index + 1) / len(to_train))
+        trained[METHODS[name].learn] = meta_train(
+            name, tasks, preset=plan.preset, seed=plan.seed, device=device, progress=stage
+        )
+    return {name: replace(trained[METHODS[name].learn], method=name) for name in plan.methods_with_tasks}
