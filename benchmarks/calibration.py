@@ -27,8 +27,8 @@ SECTIONS = {
     "few": Section(
         "ME and SCF with few rows",
         (
-            "Their p-values are asymptotic. `recommended` refers the statistic to Hotelling's F, `paper` to χ², which",
-            "rejects far too often with few rows: this is why `recommended` does not use it.",
+            "Their p-values are asymptotic. `recommended` refers the statistic to Hotelling's F, `paper` to χ². With",
+            "few rows χ² rejects far too often, which is why `recommended` does not use it.",
         ),
         ("method", "reference", "rows n=m per sample (tested)"),
         lambda runs: few_rows(runs),
@@ -36,9 +36,9 @@ SECTIONS = {
     "meta": Section(
         "Tests that learn from related tasks",
         (
-            f"The level given what was learned: {LEARNERS} learners, each from a history of its own, and as many null",
-            "targets (HDGM's P, twice) with each. “Between learners” is the lowest and the highest of their rates.",
-            "Histories:",
+            f"The level given what was learned: {LEARNERS} learners, each trained on its own set of related tasks, and",
+            "equally many null targets (HDGM's P, twice) with each. “Between learners” is the lowest and the highest",
+            "of their rates. The sets of related tasks are called histories:",
             *(f"- {name}: {words}" for name, (words, _) in HISTORIES.items()),
         ),
         ("method", "history", "rows n, m per sample", "between learners"),
@@ -55,7 +55,7 @@ SECTIONS = {
     ),
     "paths": Section(
         "Every way to a p-value",
-        ("The primary test alone, which decides. docs/uploads.md has the secondary tests as well.",),
+        ("The primary test alone, which decides. [uploads.md](uploads.md) also has the secondary tests.",),
         ("path", "method", "rows n, m per sample"),
         path_levels,
     ),
@@ -98,8 +98,8 @@ def main(arguments: Sequence[str] = ()) -> None:
         lines.extend(more)
 
     say("# Type-I error of every test", "")
-    say(f"{options.runs:,} independent null runs per cell, α=0.05, B={N_PERMUTATIONS}, preset `recommended`, half of")
-    say(f"the rows to learn from where a test learns from its target. 99 % band [{low:.3f}, {high:.3f}]. “Below” costs")
+    say(f"{options.runs:,} independent null runs per cell, α=0.05, B={N_PERMUTATIONS}, preset `recommended`. A test")
+    say(f"that learns from its target learns from half of the rows. 99 % band [{low:.3f}, {high:.3f}]. “Below” costs")
     say("power and is not an error. Made by `python -m m2st_core bench calibration --out docs/calibration.md`.")
     for name in options.sections:
         section, began = SECTIONS[name], time.perf_counter()

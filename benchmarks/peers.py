@@ -1,9 +1,9 @@
 """Power of tests without related tasks where their authors have published it, on the authors' own tasks.
 
 Mixture: four Gaussians at (±20, ±20) with equal weights; in Q one of them has standard deviation 1.3 instead of 1.
-Perturbed uniform on [0, 1]^d: the density 1 + a·Σ_ν θ_ν·Π_i e·G(2u_i−ν_i) over ν in {1, 2}^d, with θ random signs and
-G a bump on (−1, −½) followed by its negative on (−½, 0); at a=1 the density touches 0. Published powers: the result
-files of Biggs, Schrab, Gretton (2023), 200 repeats.
+Perturbed uniform on [0, 1]^d: the density 1 + a·Σ_ν θ_ν·Π_i e·G(2u_i−ν_i) over ν in {1, 2}^d, where θ are random signs
+and G is a bump on (−1, −½) followed by its negative on (−½, 0). At a=1 the density touches 0. Published powers: the
+result files of Biggs, Schrab, Gretton (2023), 200 repeats.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def main(arguments: Sequence[str] = ()) -> None:
         *(__doc__ or "").strip().splitlines()[2:],
         "",
         f"α=0.05, n rows per sample, {repeats} pairs per cell, {options.permutations} permutations. MMD-M is published",
-        "as “median”, with a wider Gaussian kernel, exp(−‖x−y‖²/(2·median²)) where ours has no 2. A cell is reached if",
-        "ours is above the published power, or at most two standard errors of the difference below it. Made by",
+        "as “median”, with a wider Gaussian kernel: exp(−‖x−y‖²/(2·median²)), where ours has no 2. A published",
+        "power is reached if ours is above it, or at most two standard errors of the difference below it. Made by",
         "`python -m m2st_core bench peers --out docs/peers.md`.",
         "",
         "| task | method | published | ours | reached |",

@@ -1,9 +1,10 @@
-"""Is the whole way from files to answers valid? How often simulated uploads without a difference are rejected.
+"""Validate the whole path from file to answer: how often simulated null uploads are rejected.
 
-Every upload is made as CSV text with numbers, skewed numbers, categories, a constant, free text and missing cells, and
-goes through everything that a user's upload goes through: reading, matching, missing cells, categories, scaling, split,
-learning, the primary test, and secondary tests with Holm's correction. B=299, so that an exact p-value is at most 0.05
-with probability exactly 0.05, and at most 0.05/3 with probability exactly 0.05/3.
+Every simulated upload is CSV text with numbers, skewed numbers, categories, a constant, free text and missing cells. It
+takes the same path as a user's upload: reading, matching, missing cells, categories, scaling, split, learning, the
+primary test, and secondary tests with Holm's correction. There is no difference between the groups, or within the sites
+if there are sites. With B=299 an exact p-value is at most 0.05 with probability exactly 0.05, and at most 0.05/3 with
+probability exactly 0.05/3.
 """
 
 from __future__ import annotations
@@ -174,13 +175,14 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--out", type=Path, help="write the Markdown table to this file too")
     options = parser.parse_args(arguments)
     lines = [
-        "# Uploads without a difference",
+        "# Null uploads",
         "",
         *(__doc__ or "").strip().splitlines()[2:],
         "",
         f"α=0.05, {SIZES[0]} and {SIZES[1]} rows, or {14 * SITES} rows of {SITES} sites, seeds from {options.seed}.",
-        f"Made by `python -m m2st_core bench uploads --runs {options.runs} --out docs/uploads.md`. The band has 99 %",
-        "of a binomial with p=0.05. Holm's procedure may reject less often than a level of 0.05 allows.",
+        f"Made by `python -m m2st_core bench uploads --runs {options.runs} --out docs/uploads.md`. The band covers",
+        "99 % of a binomial distribution with p=0.05. Holm's procedure may reject less often than a level of",
+        "0.05 allows.",
         "",
         "| primary; secondary tests | uploads | rejected by the primary | by any secondary | 99 % band | verdict |",
         "|---|---|---|---|---|---|",

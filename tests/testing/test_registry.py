@@ -171,7 +171,8 @@ def strings():
                 yield path, " ".join("".join(parts).split())
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield path, " ".join(node.value.split())
-    yield from ((ROOT / "README.md", line) for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines())
+    for page in (ROOT / "README.md", ROOT / "docs" / "methods.md", ROOT / "docs" / "python.md"):
+        yield from ((page, line) for line in page.read_text(encoding="utf-8").splitlines())
 
 
 def calls_features_deep(text):
