@@ -21,6 +21,7 @@ from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.trial import run_cell, train_learner
 from m2st_core.testing.examined import Examined
 from m2st_core.testing.run import run_tests
+from m2st_core.testing.settings import TestSettings
 from m2st_core.testing.two_sample import examine
 from m2st_core.types import TwoSample
 from tests.fake_gpu import fake_gpu
@@ -117,8 +118,8 @@ def examined(method: str, preset: str, kind: str, device: str) -> Examined:
     settings = {"n_permutations": 19, "device": device}
     if spec.uses_related_tasks:
         learner = trained(method, preset, kind, device)
-        return on(device, lambda: learner.examine(x, y, **settings))
-    return on(device, lambda: examine(x, y, method, preset=preset, **settings))
+        return on(device, lambda: learner.examine(x, y, TestSettings(**settings)))
+    return on(device, lambda: examine(x, y, method, TestSettings(**settings), preset=preset))
 
 
 @pytest.mark.parametrize("kind", KINDS)

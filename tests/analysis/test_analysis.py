@@ -14,6 +14,7 @@ from m2st_core.presets import PRESETS
 from m2st_core.testing import examined
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
+from m2st_core.testing.settings import TestSettings
 from m2st_core.types import TwoSample
 
 B99 = {"n_permutations": 99}
@@ -119,7 +120,8 @@ def test_tested_rows_are_known_by_their_positions(method, swap, blocks, learners
     x, y = (y, x) if swap else (x, y)
     labels = tuple(np.arange(len(rows)) % 4 for rows in (x, y)) if blocks else None
     own = learners.get(method)
-    found = own.examine(x, y, blocks=labels) if own else m2st.examine(x, y, method, blocks=labels)
+    settings = TestSettings(blocks=labels)
+    found = own.examine(x, y, settings) if own else m2st.examine(x, y, method, settings)
     for rows, part, tested in zip((x, y), found.test, found.rows, strict=True):
         assert np.array_equal(rows[tested].numpy(), part[0].numpy())
     assert tuple(map(len, found.rows)) == found.result.n_test
@@ -194,7 +196,7 @@ def test_large_samples_are_thinned_and_it_is_said(monkeypatch):
     result = m2st.two_sample_test(x, y, method="MMD-M", n_permutations=99)
     assert result.n_test == (40, 20) and "uses 40 and 20 of their rows" in result.notes[0]
     labels = (np.arange(100) % 5, np.arange(50) % 5)
-    blocked = m2st.examine(x, y, "MMD-M", n_permutations=99, blocks=labels)
+    blocked = m2st.examine(x, y, "MMD-M", TestSettings(n_permutations=99, blocks=labels))
     assert np.bincount(blocked.codes[0]).tolist() == [8] * 5 and np.bincount(blocked.codes[1]).tolist() == [4] * 5
 
 
