@@ -169,10 +169,10 @@ def test_a_learner_in_a_zip_gives_the_same_p_value(outcome, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda data: data[:-40], "no ZIP of a learner"),
-        (lambda data: b"a,b\n1,2\n", "no ZIP of a learner"),
+        (lambda data: data[:-40], "not a ZIP of a learner"),
+        (lambda data: b"a,b\n1,2\n", "not a ZIP of a learner"),
         (lambda data: rezip(data, {"learner.json": b"[1, 2]"}), "damaged"),
-        (lambda data: rezip(data, {"learner.json": b"\xff\xfe"}), "no text"),
+        (lambda data: rezip(data, {"learner.json": b"\xff\xfe"}), "not text"),
         (lambda data: rezip(data, {"learner.json": b'{"format": 4}'}), "stand for other algorithms. Train again"),
         (lambda data: rezip(data, {"learner.safetensors": b"x" * 100}), "damaged"),
         (lambda data: rezip(data, {"learner.safetensors": None}), "learner.safetensors is missing"),
