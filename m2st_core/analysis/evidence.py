@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from m2st_core.criterion import mmd2_unbiased
+from m2st_core.criterion import mmd2_unbiased, witness, witness_of_rows
 from m2st_core.kernels.base import Kernel, MixtureKernel
 from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
 from m2st_core.learners.bank import KernelBank
@@ -83,9 +83,7 @@ class Seen:
         if self.kernel is None:
             scores = [self.scorer(rows)[0] for rows in (at[None], x, y)]
             return (scores[0] - (scores[1].mean() + scores[2].mean()) / 2).cpu().numpy()
-        places = self.kernel.embed(at[None].to(x))
-        more, less = (self.kernel.gram(places, self.kernel.embed(rows)).mean(dim=-1) for rows in (x, y))
-        return (more - less).flatten().cpu().numpy()
+        return witness(self.kernel, x, y, at[None].to(x)).flatten().cpu().numpy()
 
     @torch.no_grad()
     def at_rows(self) -> tuple[np.ndarray, np.ndarray]:
@@ -95,11 +93,7 @@ class Seen:
             scores = self.witness(self.sample.pooled[0])
             return scores[:n], scores[n:]
         rows = self.kernel.embed(self.sample.pooled)
-        gram = self.kernel.gram(rows, rows).reshape(n + m, n + m).double()
-        gram.fill_diagonal_(0)
-        to_x, to_y = gram[:, :n].sum(dim=1), gram[:, n:].sum(dim=1)
-        own = torch.arange(n + m, device=gram.device) < n
-        values = to_x / (n - own.double()) - to_y / (m - (~own).double())
+        values = witness_of_rows(self.kernel.gram(rows, rows).reshape(n + m, n + m).double(), n)
         return values[:n].cpu().numpy(), values[n:].cpu().numpy()
 
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from m2st_core.kernels.base import Kernel
+from m2st_core.learners.adaptation import adapt_to_target
 from m2st_core.learners.bank import Family, KernelBank
 from m2st_core.learners.knowledge import Knowledge
-from m2st_core.learners.meta_kl import adapt_to_target
 from m2st_core.learners.mixtures import Adapted, explained, kernel_terms, paired_rows, solve_weights
 from m2st_core.learners.target_kernels import fit_deep
 from m2st_core.presets import Preset

@@ -17,10 +17,9 @@ from m2st_core.criterion import h_matrix, masked_terms, mmd2_paired, variance
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.related import RelatedTasks, as_related_tasks, stack_repeats
 from m2st_core.device import map_threads, one_thread_per_operation, resolve_device, short_memory_in_words
-from m2st_core.kernels.base import take
+from m2st_core.kernels.base import copy_with, take
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.learners.ascent import ascend, part_of
-from m2st_core.learners.meta_kl import copy_with
 from m2st_core.learners.target_kernels import start_deep
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
