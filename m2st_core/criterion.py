@@ -7,7 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from m2st_core.kernels.base import Kernel
+from m2st_core.kernels.base import Kernel, take
+
+BLOCK_ROWS = 512
 
 
 def off_diagonal_sum(gram: Tensor) -> Tensor:
@@ -76,6 +78,30 @@ def criterion_ratio(mmd2: Tensor, variance: Tensor, regularisation: float) -> Te
 def power_criterion(h: Tensor, regularisation: float) -> Tensor:
     """Ĵ_λ of the matrix H: (…, m, m) → (…)."""
     return criterion_ratio(mmd2_paired(h), variance(h), regularisation)
+
+
+@torch.no_grad()
+def full_criterion(kernel: Kernel, x: Tensor, y: Tensor, regularisation: float) -> float:
+    """Ĵ_λ of a kernel with batch size 1 on rows (n, d), (m, d), of which the first min(n, m) are paired.
+
+    A large H is computed in blocks of rows, of which only the sums are kept.
+    """
+    n = min(len(x), len(y))
+    x, y = x[:n], y[:n]
+    if n <= BLOCK_ROWS:
+        return float(power_criterion(h_matrix(kernel, x[None], y[None]), regularisation))
+    pooled = kernel.embed(torch.cat([x, y])[None])  # together, because a network may use batch statistics
+    x_rows, y_rows = take(pooled, 0, n), take(pooled, n)
+    sums, trace = [], 0.0
+    for start in range(0, n, BLOCK_ROWS):
+        x_part, y_part = (take(rows, start, start + BLOCK_ROWS) for rows in (x_rows, y_rows))
+        h = kernel.gram(x_part, x_rows, torch.float32) + kernel.gram(y_part, y_rows, torch.float32)
+        h -= kernel.gram(x_part, y_rows, torch.float32) + kernel.gram(y_part, x_rows, torch.float32)
+        sums.append(h[0].sum(dim=-1, dtype=torch.float64))
+        trace += float(h[0].diagonal(offset=start).sum())
+    total = torch.cat(sums)
+    mmd2, spread = (total.sum() - trace) / (n * (n - 1)), 4 * (total / n).var(correction=0)
+    return float(criterion_ratio(mmd2, spread, regularisation))
 
 
 def criterion_slopes(mmd2: Tensor, variance: Tensor, regularisation: float) -> tuple[Tensor, Tensor]:
