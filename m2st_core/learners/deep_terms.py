@@ -119,17 +119,16 @@ class DeepTerms:
         self.by_variance = by_variance[:, None]
         self.g = by_mmd2[:, None] * rows.to_mmd2  # by row sums and pairs
         self.g[:, :pairs] += self.by_variance * rows.cubic * self.centred
-        self.by_mixing = (self.g * self.b_less_a).sum(dim=1, keepdim=True)
+        by_mixing = (self.g * self.b_less_a).sum(dim=1, keepdim=True)
         self.by_t = -LOG_2 * self.eps * (self.g * self.b_1).sum(dim=1, keepdim=True)
         of_a = (1 - self.eps) * self.g
         self.g_a, self.p_a = of_a[:, None, :pairs].repeat(1, 1, 2), of_a[:, pairs:] * self.a[:, pairs:]
         self.weighted = self.g_a * self.signed
         self.pull = rows.sign * (self.g_a * self.products + torch.bmm(self.weighted, self.gram))
-        self.by_e = self.pull[:, 1:] - self.pull[:, :1] * self.e + rows.apart(self.e, self.p_a)
-        self.by_e = 2 * LOG_2 * self.by_e
+        self.by_e = 2 * LOG_2 * (self.pull[:, 1:] - self.pull[:, :1] * self.e + rows.apart(self.e, self.p_a))
         by_features, by_inputs = self._split(self.by_e)
         by_input_scale = 2 * self.by_t * self.input_scale[:, 0]
-        self.by_values = self._by_values(by_features * self.features, by_inputs, by_input_scale, self.by_mixing)
+        self.by_values = self._by_values(by_features * self.features, by_inputs, by_input_scale, by_mixing)
         self.deltas, self.backs = [UNIT * by_features * self.feature_scale], []  # from the last layer to the first
         weights, biases = [], []
         for layer in reversed(range(len(self.weights))):
@@ -143,8 +142,7 @@ class DeepTerms:
     def curvature(self, direction: Tensor, regularisation: float) -> Tensor:
         """∇²Ĵ_λ times a direction (runs, P), after a call of ``criterion_gradient``: (runs, P)."""
         rows, pairs = self.rows, self.centred.shape[1]
-        moves = self.slopes * direction[:, -3:]
-        feature_scale, input_scale, mixing = moves[:, :, None].split(1, dim=1)
+        feature_scale, input_scale, mixing = (self.slopes * direction[:, -3:])[:, :, None].split(1, dim=1)
         t, mixing = 2 * (self.input_scale * input_scale)[:, 0], mixing[:, 0]
         parts = self.layout.split(direction)
         features, inputs = self._embed_along(parts)
@@ -153,8 +151,7 @@ class DeepTerms:
         length, one = (self.e * e).sum(dim=1, keepdim=True), torch.ones_like(rows.sign)
         change = torch.bmm(torch.cat([self.e, e, length, one], dim=1).mT, torch.cat([e, self.e, -one, -length], dim=1))
         gram = change.mul_(self.gram)  # up to 2 log 2
-        products = 2 * LOG_2 * torch.bmm(torch.cat([self.signed, self.weighted], dim=1), gram)
-        products, weighted = products.chunk(2, dim=1)
+        products, weighted = (2 * LOG_2 * torch.bmm(torch.cat([self.signed, self.weighted], dim=1), gram)).chunk(2, 1)
         a = rows.collect(products[:, :1], [gram])[:, 0]
         a[:, pairs:] *= 2 * LOG_2
         b = -LOG_2 * t * self.b_1
@@ -167,8 +164,7 @@ class DeepTerms:
         of_a = (1 - self.eps) * g - mixing * self.g
         g_a, p_a = of_a[:, None, :pairs].repeat(1, 1, 2), of_a[:, pairs:] * self.a[:, pairs:]
         p_a = p_a + (1 - self.eps) * self.g[:, pairs:] * a[:, pairs:]
-        moved = rows.sign * torch.cat([e, g_a, g_a * self.e + self.g_a * e], dim=1)
-        moved = torch.bmm(moved, self.gram)
+        moved = torch.bmm(rows.sign * torch.cat([e, g_a, g_a * self.e + self.g_a * e], dim=1), self.gram)
         products[:, 1:] += moved[:, : e.shape[1]]
         pull = rows.sign * (g_a * self.products + self.g_a * products + weighted + moved[:, e.shape[1] :])
         by_e = pull[:, 1:] - pull[:, :1] * self.e - self.pull[:, :1] * e
@@ -181,9 +177,8 @@ class DeepTerms:
         by_feature_scale = by_features * self.features + before * features
         by_values = self._by_values(by_feature_scale, by_inputs, by_input_scale, by_mixing)
         delta = UNIT * (by_features * self.feature_scale + before * feature_scale)
-        weights, biases = self._back_along(parts, inputs, delta)
         by_curves = self.slopes * by_values + self.bends * direction[:, -3:] * self.by_values
-        return torch.cat([*weights, *biases, by_curves], dim=1)
+        return torch.cat([*self._back_along(parts, inputs, delta), by_curves], dim=1)
 
     def _embed_along(self, direction: Mapping[str, Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Changes of φ, and of the inputs of every later layer."""
@@ -197,9 +192,7 @@ class DeepTerms:
             changes.append(change * self.active[layer] if layer < last else change)
         return changes[-1], changes[:-1]
 
-    def _back_along(
-        self, direction: Mapping[str, Tensor], inputs: list[Tensor], delta: Tensor
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    def _back_along(self, direction: Mapping[str, Tensor], inputs: list[Tensor], delta: Tensor) -> list[Tensor]:
         """Changes of the derivatives by weights and biases; ``delta`` is that of the derivative by φ."""
         weights, biases = [], []
         for step, layer in enumerate(reversed(range(len(self.weights)))):
@@ -212,7 +205,7 @@ class DeepTerms:
                 active = self.active[layer - 1]
                 delta = active * back + (1 - active) * inputs[layer - 1] * self.backs[step]
             weights.append(change.flatten(1))
-        return weights[::-1], biases[::-1]
+        return weights[::-1] + biases[::-1]
 
     def _split(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """Features and inputs of embedded rows."""
