@@ -23,7 +23,7 @@ from m2st_core.data.related import RelatedTasks, stack_repeats
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.images import CNN
-from m2st_core.learners.image_features import Lesson, batch_gradients
+from m2st_core.learners.image_features import LabelledImages, batch_gradients
 from m2st_core.learners.meta_kl import fit_meta_kernel, hold_out_tasks
 from m2st_core.learners.target_kernels import make_cnn
 from m2st_core.presets import PRESETS, ImageTraining
@@ -58,7 +58,7 @@ def feature_step(cnn: CNN, images: Tensor, training: ImageTraining) -> Callable[
     labels = torch.full((count, TASKS), -1, dtype=torch.int8)
     place = torch.arange(count)
     labels[place, place // (2 * ROWS)] = (place % (2 * ROWS) < ROWS).to(torch.int8)
-    lesson = Lesson(images.flatten(1), labels)
+    lesson = LabelledImages(images.flatten(1), labels)
     network, heads = copy.deepcopy(cnn).float(), nn.Parameter(torch.zeros(cnn.features + 1, TASKS))
     draw = torch.Generator().manual_seed(0)
 

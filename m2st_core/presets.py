@@ -30,7 +30,6 @@ class Convolutions:
     channels: tuple[int, ...] = (16, 32, 64, 128)
     features: int = 300
     upsample: int = 1  # images are enlarged this much first
-    autocast: bool = False  # half precision where there is a GPU
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
-"""A convex combination of kernels."""
+"""Kernels with leading batch dimensions, and convex combinations of them."""
 
 from __future__ import annotations
 
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +14,7 @@ from torch import Tensor, nn
 Rows = tuple[Tensor, ...]
 """Embedded rows: tensors (…, n, ·) that share their leading dimensions."""
 
-
-SMALLEST_EXPONENT = -80.0  # exp of anything below is a denormal float32, which is 0 for us and slow for processors
+SMALLEST_EXPONENT = -80.0  # exp of anything below is a denormal float32, which processors handle slowly
 CENTRE_ROWS = 64
 
 
@@ -26,20 +26,20 @@ def take(rows: Rows, start: int, stop: int | None = None) -> Rows:
 class Kernel(nn.Module, ABC):
     """k(x, y), batched by leading dimensions: (…, n, d), (…, m, d) → (…, n, m).
 
-    ``embed`` does what costs O(n) once per row, ``gram`` what costs O(nm), so that a large Gram matrix can be walked
-    block by block. Parameters with batch shape S act on inputs (S…, n, d).
+    ``embed`` does the O(n) work once per row and ``gram`` the O(nm) work, so a large Gram matrix can be computed block
+    by block. Parameters with batch shape S act on inputs (S…, n, d).
     """
 
-    parts: int = 1  # how many tensors an embedding has
+    parts: int = 1  # number of tensors in an embedding
     inner_product: bool = False  # whether gram is linear in either embedding
 
     @abstractmethod
     def embed(self, x: Tensor) -> Rows:
-        """What ``gram`` needs of each row: x is (…, n, d)."""
+        """The embedding of each row that ``gram`` needs: x is (…, n, d)."""
 
     @abstractmethod
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
-        """Kernel values (…, n, m); distances are taken in the rows' dtype, then rounded to ``dtype``."""
+        """Kernel values (…, n, m). Distances are computed in the rows' dtype, then rounded to ``dtype``."""
 
     def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """Σ_i w_i·k_i over the last batch dimension: rows (…, k, n, ·), weights (…, k) → (…, n, m)."""
@@ -49,31 +49,38 @@ class Kernel(nn.Module, ABC):
         return scaled.squeeze(-3) if scaled.shape[-3] == 1 else scaled.sum(dim=-3)
 
     def inner_features(self, rows: Rows) -> Tensor:
-        """f with k(x, y) = f(x)·f(y), of embedded rows, where k is an inner product: (…, n, q)."""
+        """f(x) with k(x, y) = f(x)·f(y), of embedded rows: (…, n, q)."""
         raise ValueError(f"{type(self).__name__} is not an inner product of finitely many features.")
 
     def summands(self) -> list[tuple[Tensor | float, Kernel]]:
-        """k as a weighted sum: at most one inner product, at most one other kernel; weights are numbers or (…)."""
+        """k as a weighted sum of at most one inner product and one other kernel; weights are numbers or (…)."""
         return [(1.0, self)]
 
     def some(self, which: Tensor) -> Kernel:
-        """Only these kernels of a family with batch shape (R, k): a boolean mask (k,)."""
-        chosen = copy.deepcopy(self)
-        map_tensors(chosen, lambda tensor: tensor[:, which])
-        return chosen
+        """The kernels that a boolean mask (k,) selects from a family with batch shape (R, k)."""
+        return copy_with(self, lambda tensor: tensor[:, which])
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """The Gram matrix k(x_i, y_j): (…, n, m)."""
         return self.gram(self.embed(x), self.embed(y))
 
 
-def map_tensors(module: nn.Module, change: Callable[[Tensor], Tensor]) -> None:
-    """Replace every parameter and buffer."""
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
+
+
+def map_tensors(module: AnyModule, change: Callable[[Tensor], Tensor]) -> AnyModule:
+    """Replace every parameter and buffer by its change, and return the module."""
     for part in module.modules():
         for name, parameter in list(part.named_parameters(recurse=False)):
             setattr(part, name, nn.Parameter(change(parameter.detach())))
         for name, buffer in list(part.named_buffers(recurse=False)):
             setattr(part, name, change(buffer))
+    return module
+
+
+def copy_with(module: AnyModule, change: Callable[[Tensor], Tensor]) -> AnyModule:
+    """A copy with changed parameters and buffers."""
+    return map_tensors(copy.deepcopy(module), change)
 
 
 def negative_squared_distances(
@@ -81,9 +88,8 @@ def negative_squared_distances(
 ) -> Tensor:
     """−‖a_i−b_j‖², (…, n, m), as one matrix product of the rows extended by their squared lengths.
 
-    Both are first shifted by the median of some of b, which leaves distances alone and keeps a large common offset, or
-    one huge row, from eating the digits. Rounding can not make a distance negative; values below ``smallest`` become
-    that.
+    Both sides are first shifted by the median of some rows of b: a large common offset, or one huge row, then costs no
+    digits. Values are clamped to [``smallest``, 0].
     """
     every = math.ceil(b.shape[-2] / CENTRE_ROWS)
     centre = b.detach()[..., ::every, :].median(dim=-2, keepdim=True).values
@@ -97,8 +103,8 @@ def negative_squared_distances(
 class MixtureKernel(Kernel):
     """k = Σ_i β_i k_i with β on the simplex.
 
-    The kernels come in families, each one kernel object with batch shape (…, k_f); ``weights`` is (…, Σ_f k_f), in the
-    order of the families. Kernels that have no weight in any run are left out.
+    Each family is one kernel object with batch shape (…, k_f). ``weights`` is (…, Σ_f k_f), in the order of the
+    families. Kernels that have weight 0 in every run are dropped.
     """
 
     weights: Tensor
@@ -118,46 +124,51 @@ class MixtureKernel(Kernel):
         self.families = nn.ModuleList(kept)
         self.sizes = [part.shape[-1] for part in columns]
         self.register_buffer("weights", torch.cat(columns, dim=-1))
-        self.parts = sum(family.parts for family in self._each())
-        self.inner_product = all(family.inner_product for family in self._each())
+        self.parts = sum(family.parts for family in kept)
+        self.inner_product = all(family.inner_product for family in kept)
+
+    def _weighted(self) -> list[tuple[Kernel, Tensor]]:
+        """Each family with its weights (…, k_f)."""
+        kernels = (family for family in self.families if isinstance(family, Kernel))
+        return list(zip(kernels, self.weights.split(self.sizes, dim=-1), strict=True))
 
     def inner_features(self, rows: Rows) -> Tensor:
         """All families' features side by side, each times √β."""
-        found = [
+        features = [
             family.inner_features((part,)) * weights.sqrt()[..., None, None]  # … x k x n x q
-            for family, part, weights in zip(self._each(), rows, self.weights.split(self.sizes, dim=-1), strict=True)
+            for (family, weights), part in zip(self._weighted(), rows, strict=True)
         ]
-        return torch.cat([features.movedim(-3, -2).flatten(-2) for features in found], dim=-1)
+        return torch.cat([part.movedim(-3, -2).flatten(-2) for part in features], dim=-1)
 
     def summands(self) -> list[tuple[Tensor | float, Kernel]]:
         """The mixture of the families that are inner products, and that of the others."""
-        columns = self.weights.split(self.sizes, dim=-1)
-        found: list[tuple[Tensor | float, Kernel]] = []
+        parts: list[tuple[Tensor | float, Kernel]] = []
         for linear in (True, False):
-            chosen = [index for index, family in enumerate(self._each()) if family.inner_product is linear]
+            chosen = [pair for pair in self._weighted() if pair[0].inner_product is linear]
             if chosen:
-                weights = torch.cat([columns[index] for index in chosen], dim=-1)
+                weights = torch.cat([columns for _, columns in chosen], dim=-1)
                 total = weights.sum(dim=-1, keepdim=True)
                 shares = torch.where(total > 0, weights / total, 1 / weights.shape[-1])
-                families = [self._each()[index] for index in chosen]
-                found.append((total[..., 0], MixtureKernel(families, [self.sizes[i] for i in chosen], shares)))
-        return found
+                sizes = [columns.shape[-1] for _, columns in chosen]
+                parts.append((total[..., 0], MixtureKernel([family for family, _ in chosen], sizes, shares)))
+        return parts
 
     def embed(self, x: Tensor) -> Rows:
         """All families' embeddings, one after another."""
-        return tuple(part for family in self._each() for part in family.embed(x[..., None, :, :]))
+        return tuple(part for family, _ in self._weighted() for part in family.embed(x[..., None, :, :]))
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """Σ_i β_i·gram_i."""
-        total: Tensor | None = None
-        start = 0
-        for family, weights in zip(self._each(), self.weights.split(self.sizes, dim=-1), strict=True):
-            part = slice(start, start + family.parts)
-            term = family.weighted_gram(first[part], second[part], weights, dtype)
-            total = term if total is None else total.add_(term)
-            start += family.parts
-        assert total is not None
-        return total
 
-    def _each(self) -> list[Kernel]:
-        return [family for family in self.families if isinstance(family, Kernel)]
+        def terms() -> Iterator[Tensor]:
+            start = 0
+            for family, weights in self._weighted():
+                part = slice(start, start + family.parts)
+                yield family.weighted_gram(first[part], second[part], weights, dtype)
+                start = part.stop
+
+        summands = terms()
+        total = next(summands)
+        for term in summands:
+            total.add_(term)
+        return total

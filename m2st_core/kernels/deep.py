@@ -1,7 +1,8 @@
-"""The deep kernel of the paper, eq. (8)."""
+"""The deep kernel of the paper, eq. (8), and its parameters as one vector."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -12,7 +13,7 @@ from m2st_core.kernels.features import FeatureNetwork
 
 
 class Curves(NamedTuple):
-    """1/σ_φ, 1/σ_q and ε as functions of the parameters that stand for them, with two derivatives: (R, 3) each."""
+    """1/σ_φ, 1/σ_q and ε as functions of their parameters, with first and second derivatives: (R, 3) each."""
 
     value: Tensor
     first: Tensor
@@ -22,8 +23,8 @@ class Curves(NamedTuple):
 class DeepKernel(Kernel):
     """k(x, y) = [(1−ε)·exp(−‖φ(x)−φ(y)‖²/σ_φ²) + ε]·exp(−‖x−y‖²/σ_q²).
 
-    ``feature_width`` is σ_φ², ``input_width`` σ_q², ``mixing`` ε in (0, 1), each of shape (R,); x is measured in the
-    network's own units. All are parameters, kept unconstrained (log σ², logit ε).
+    ``feature_width`` is σ_φ², ``input_width`` σ_q² and ``mixing`` ε in (0, 1), each of shape (R,). x is measured in the
+    network's units. The parameters are unconstrained: log σ_φ², log σ_q², logit ε, and φ's weights.
     """
 
     parts = 2
@@ -35,29 +36,18 @@ class DeepKernel(Kernel):
         self.start_at(feature_width, input_width, mixing)
 
     def start_at(self, feature_width: Tensor, input_width: Tensor, mixing: Tensor) -> None:
-        """Make the parameters that have these values."""
+        """Create the parameters with these values."""
         self.log_feature_width = nn.Parameter(feature_width.log())
         self.log_input_width = nn.Parameter(input_width.log())
         self.logit_mixing = nn.Parameter(mixing.logit())
 
-    @property
-    def feature_width(self) -> Tensor:
-        """σ_φ²."""
-        return self.log_feature_width.exp()
-
-    @property
-    def input_width(self) -> Tensor:
-        """σ_q²."""
-        return self.log_input_width.exp()
-
-    @property
-    def mixing(self) -> Tensor:
-        """ε."""
-        return self.logit_mixing.sigmoid()
+    def values(self) -> tuple[Tensor, Tensor, Tensor]:
+        """σ_φ², σ_q² and ε: (R,) each."""
+        return self.log_feature_width.exp(), self.log_input_width.exp(), self.logit_mixing.sigmoid()
 
     @staticmethod
     def curves(parameters: Tensor) -> Curves:
-        """Of log σ_φ², log σ_q² and logit ε: (R, 3)."""
+        """1/σ_φ, 1/σ_q and ε as functions of log σ_φ², log σ_q² and logit ε, (R, 3)."""
         scales, mixing = (-0.5 * parameters[:, :2]).exp(), parameters[:, 2:].sigmoid()
         slope = mixing * (1 - mixing)
         return Curves(
@@ -67,35 +57,38 @@ class DeepKernel(Kernel):
         )
 
     def embed(self, x: Tensor) -> Rows:
-        """(φ(x)/σ_φ, x/σ_q) side by side, and x/σ_q alone; of wide rows, φ(x)/σ_φ and x."""
+        """(φ(x)/σ_φ, x/σ_q) side by side, and x/σ_q alone; for wide rows, φ(x)/σ_φ and x."""
         x = self.network.normalise(x)
-        features = self.network(x) * self.feature_width.rsqrt()[..., None, None]
+        feature_width, input_width, _ = self.values()
+        features = self.network(x) * feature_width.rsqrt()[..., None, None]
         if self.network.wide:
             return features, x
-        inputs = x * self.input_width.rsqrt()[..., None, None]
+        inputs = x * input_width.rsqrt()[..., None, None]
         return torch.cat([features, inputs], dim=-1), inputs
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
-        """(1−ε)·exp(−D_φ−D_q) + ε·exp(−D_q): the product of the definition, multiplied out."""
-        if self.network.wide:  # distances of the inputs, once, and no gradient through them but σ_q's
-            inputs = negative_squared_distances(first[1], second[1], dtype) / self.input_width[..., None, None]
-            both = inputs + negative_squared_distances(first[0], second[0], dtype)
-            both, inputs = (part.clamp(min=SMALLEST_EXPONENT).to(dtype or part.dtype).exp() for part in (both, inputs))
-            return torch.lerp(both, inputs, self.mixing[..., None, None].to(both.dtype))
-        both = negative_squared_distances(first[0], second[0], dtype, SMALLEST_EXPONENT).exp_()
-        inputs = negative_squared_distances(first[1], second[1], dtype, SMALLEST_EXPONENT).exp_()
-        mixing = self.mixing[..., None, None].to(both.dtype)
-        return torch.lerp(both, inputs, mixing)
+        """(1−ε)·exp(−D_φ−D_q) + ε·exp(−D_q), the definition multiplied out."""
+        _, input_width, mixing = self.values()
+        if self.network.wide:  # distances between inputs are computed once, and σ_q divides them afterwards
+            exponent = negative_squared_distances(first[1], second[1], dtype) / input_width[..., None, None]
+            exponents = exponent + negative_squared_distances(first[0], second[0], dtype), exponent
+            both, inputs = (part.clamp(min=SMALLEST_EXPONENT).to(dtype or part.dtype).exp() for part in exponents)
+        else:
+            both, inputs = (
+                negative_squared_distances(left, right, dtype, SMALLEST_EXPONENT).exp_()
+                for left, right in zip(first, second, strict=True)
+            )
+        return torch.lerp(both, inputs, mixing[..., None, None].to(both.dtype))
 
 
 class RootDeepKernel(DeepKernel):
-    """The same kernel with σ_φ, σ_q and √ε as its parameters, as published: optimisers take other steps."""
+    """The same kernel parametrised by σ_φ, σ_q and √ε, as in the published code; optimisers take other steps."""
 
     curve_names = ("root_feature_width", "root_input_width", "root_mixing")
 
     @staticmethod
     def curves(parameters: Tensor) -> Curves:
-        """Of σ_φ, σ_q and √ε: (R, 3)."""
+        """1/σ_φ, 1/σ_q and ε as functions of σ_φ, σ_q and √ε, (R, 3)."""
         scales, root = parameters[:, :2].reciprocal(), parameters[:, 2:]
         return Curves(
             torch.cat([scales, root.square()], dim=1),
@@ -104,22 +97,41 @@ class RootDeepKernel(DeepKernel):
         )
 
     def start_at(self, feature_width: Tensor, input_width: Tensor, mixing: Tensor) -> None:
-        """Make the parameters that have these values."""
+        """Create the parameters with these values."""
         self.root_feature_width = nn.Parameter(feature_width.sqrt())
         self.root_input_width = nn.Parameter(input_width.sqrt())
         self.root_mixing = nn.Parameter(mixing.sqrt())
 
-    @property
-    def feature_width(self) -> Tensor:
-        """σ_φ²."""
-        return self.root_feature_width.square()
+    def values(self) -> tuple[Tensor, Tensor, Tensor]:
+        """σ_φ², σ_q² and ε: (R,) each."""
+        return self.root_feature_width.square(), self.root_input_width.square(), self.root_mixing.square()
 
-    @property
-    def input_width(self) -> Tensor:
-        """σ_q²."""
-        return self.root_input_width.square()
 
-    @property
-    def mixing(self) -> Tensor:
-        """ε."""
-        return self.root_mixing.square()
+class Parameters:
+    """A deep kernel's parameters as one vector per run, (runs, P), and back.
+
+    >>> from m2st_core.kernels.features import MLP
+    >>> one = torch.ones(1)
+    >>> kernel = DeepKernel(MLP((2, 3, 4), [torch.Generator()]), one, one, 0.5 * one)
+    >>> vector = Parameters(kernel).join(dict(kernel.named_parameters()))
+    >>> vector.shape, bool((Parameters(kernel).split(vector)["network.weights.0"] == kernel.network.weights[0]).all())
+    (torch.Size([1, 28]), True)
+    """
+
+    def __init__(self, kernel: DeepKernel) -> None:
+        own = dict(kernel.named_parameters())
+        layers = range(sum(name.startswith("network.weights.") for name in own))
+        self.weights = [f"network.weights.{layer}" for layer in layers]
+        self.biases = [f"network.biases.{layer}" for layer in layers]
+        self.names = [*self.weights, *self.biases, *kernel.curve_names]
+        self.shapes = [own[name].shape[1:] for name in self.names]
+        self.sizes = [shape.numel() for shape in self.shapes]
+
+    def join(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Tensors (runs, …) by name → (runs, P)."""
+        return torch.cat([tensors[name].reshape(len(tensors[name]), -1) for name in self.names], dim=1)
+
+    def split(self, vector: Tensor) -> dict[str, Tensor]:
+        """Views of a vector (runs, P) by name."""
+        parts = zip(self.names, vector.split(self.sizes, dim=1), self.shapes, strict=True)
+        return {name: part.unflatten(1, shape) if shape else part[:, 0] for name, part, shape in parts}

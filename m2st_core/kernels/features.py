@@ -1,10 +1,10 @@
-"""The Gaussian kernel seen at random frequencies: an inner product, so its permutations cost next to nothing."""
+"""Feature maps φ of rows, and kernels that are inner products of finitely many features."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ from m2st_core.kernels.base import Kernel, Rows
 
 @dataclass(frozen=True)
 class Units:
-    """How rows are shifted and scaled before a network sees them: (x − centre)/scale, both (R, 1, d)."""
+    """Shift and scale of a network's inputs, (x − centre)/scale: (R, 1, d) each."""
 
     centre: Tensor
     scale: Tensor
@@ -30,16 +30,16 @@ class Units:
 class FeatureNetwork(nn.Module, ABC):
     """φ, one independent network per run: (R, n, d) → (R, n, ``features``).
 
-    The units of the inputs are part of the network but are not trained.
+    The units of the inputs belong to the network but are not trained.
     """
 
     centre: Tensor
     scale: Tensor
     features: int
-    wide = False  # whether inputs have so many columns that their distances cost more than φ's
+    wide = False  # whether distances between inputs cost more than distances between features
 
     def measure_in(self, units: Units) -> None:
-        """From now on inputs come raw and are brought into these units first."""
+        """Set the units into which raw inputs are converted."""
         self.centre, self.scale = units.centre.to(self.centre), units.scale.to(self.scale)
 
     def normalise(self, x: Tensor) -> Tensor:
@@ -58,20 +58,14 @@ def uniform_weights(shape: Sequence[int], fan_in: int, generators: Sequence[torc
 
 
 class MLP(FeatureNetwork):
-    """Linear layers with softplus (or another ``activation``) between, one independent network per generator.
+    """Linear layers with softplus between, one independent network per generator.
 
-    ``sizes`` = (d, H, H, H, 3d) is the paper's φ. The batch dimension is the number of generators:
-    (R, n, d) → (R, n, 3d). Weights start uniform in ±1/√fan_in, as in torch's Linear.
+    ``sizes`` = (d, H, H, H, 3d) is the paper's φ: (R, n, d) → (R, n, 3d). Weights start uniform in ±1/√fan_in, as in
+    torch's Linear.
     """
 
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        generators: Sequence[torch.Generator],
-        activation: Callable[[Tensor], Tensor] = functional.softplus,
-    ) -> None:
+    def __init__(self, sizes: Sequence[int], generators: Sequence[torch.Generator]) -> None:
         super().__init__()
-        self.activation = activation
         self.features = sizes[-1]
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
@@ -96,17 +90,29 @@ class MLP(FeatureNetwork):
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = x @ weight + bias
             if layer < last:
-                x = self.activation(x)
+                x = functional.softplus(x)
         return x
 
 
-class LinearKernel(Kernel):
-    """k(x, y) = xᵀMMᵀy/‖M‖²_F; ``matrix`` M is (…, d, r), a parameter.
-
-    For rows of unit variance k(x, x) is 1 on average, and without any M at all (M=0) the kernel is 0.
-    """
+class InnerProductKernel(Kernel):
+    """k(x, y) = f(x)·f(y), where the embedding is f itself: (…, n, q)."""
 
     inner_product = True
+
+    def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
+        """Inner products."""
+        return (first[0] @ second[0].mT).to(dtype or first[0].dtype)
+
+    def inner_features(self, rows: Rows) -> Tensor:
+        """The embedding itself."""
+        return rows[0]
+
+
+class LinearKernel(InnerProductKernel):
+    """k(x, y) = xᵀMMᵀy/‖M‖²_F; ``matrix`` M is (…, d, r), a parameter. M=0 gives k=0.
+
+    For rows of unit variance, k(x, x) is 1 on average.
+    """
 
     def __init__(self, matrix: Tensor) -> None:
         super().__init__()
@@ -117,16 +123,8 @@ class LinearKernel(Kernel):
         length = self.matrix.square().sum(dim=(-2, -1), keepdim=True).sqrt()
         return (x @ (self.matrix / length.where(length > 0, 1.0)),)
 
-    def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
-        """Inner products."""
-        return (first[0] @ second[0].mT).to(dtype or first[0].dtype)
-
-    def inner_features(self, rows: Rows) -> Tensor:
-        """The embedding itself."""
-        return rows[0]
-
     def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """One inner product of all kernels' features side by side, those of the first weighted."""
+        """One inner product of all kernels' features side by side, with weights on the first embedding."""
         left = (first[0] * weights[..., None, None].to(first[0])).movedim(-3, -2).flatten(-2)  # … x n x (k·r)
         return self.gram((left,), (second[0].movedim(-3, -2).flatten(-2),), dtype)
 
@@ -154,7 +152,7 @@ class ComposedKernel(Kernel):
         return self.kernel.inner_features(rows)
 
     def some(self, which: Tensor) -> Kernel:
-        """Only these kernels, on the same features."""
+        """The selected kernels, on the same features."""
         return ComposedKernel(self.features, self.kernel.some(which))
 
     def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
@@ -162,16 +160,14 @@ class ComposedKernel(Kernel):
         return self.kernel.weighted_gram(first, second, weights, dtype)
 
 
-class FourierKernel(Kernel):
+class FourierKernel(InnerProductKernel):
     """k(x, y) = (1/D)·Σ_j cos(ω_jᵀ(x−y)); ``frequencies`` ω is (…, d, D), a buffer.
 
-    Its MMD² is the mean of |φ_P(ω_j)−φ_Q(ω_j)|² over the frequencies, φ the characteristic functions. With ω_j from
-    ``gaussian_frequencies`` its expectation is the Gaussian kernel's MMD²; and where tails are light, so that
-    characteristic functions are analytic, only equal distributions agree at random frequencies. ``centre`` (…, 1, d)
-    changes nothing but the digits: sines are taken in float32, of angles that should not be large.
+    Its MMD² is the mean over j of |φ_P(ω_j)−φ_Q(ω_j)|², φ the characteristic functions. With ω_j from
+    ``gaussian_frequencies``, its expectation is the Gaussian kernel's MMD². ``centre`` (…, 1, d) only keeps angles
+    small, because sines are computed in float32.
     """
 
-    inner_product = True
     frequencies: Tensor
     centre: Tensor
 
@@ -186,15 +182,11 @@ class FourierKernel(Kernel):
         return (torch.cat([angles.sin(), angles.cos()], dim=-1).div_(math.sqrt(self.frequencies.shape[-1])),)
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
-        """Inner products."""
-        return (first[0] @ second[0].mT).to(dtype or self.frequencies.dtype)
-
-    def inner_features(self, rows: Rows) -> Tensor:
-        """The embedding itself."""
-        return rows[0]
+        """Inner products, in the frequencies' dtype by default."""
+        return super().gram(first, second, dtype or self.frequencies.dtype)
 
 
 def gaussian_frequencies(width: Tensor, columns: int, count: int, generators: Sequence[torch.Generator]) -> Tensor:
-    """ω ~ N(0, 2/σ²·I), whose mean of cos(ωᵀ(x−y)) is exp(−‖x−y‖²/σ²): widths σ² (R,) → (R, columns, count)."""
+    """ω ~ N(0, 2/σ²·I), so that E cos(ωᵀ(x−y)) = exp(−‖x−y‖²/σ²): widths σ² (R,) → (R, columns, count)."""
     drawn = torch.stack([torch.randn(columns, count, generator=g, dtype=torch.float64) for g in generators])
     return drawn.to(width) * (2 / width).sqrt()[:, None, None]

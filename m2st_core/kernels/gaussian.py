@@ -1,4 +1,4 @@
-"""The Laplace kernel."""
+"""Gaussian and Laplace kernels, and the median heuristic for their widths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALLEST_ROOT = 1e-9  # its fourth power is still a normal float32
 
 
 class GaussianKernel(Kernel):
-    """k(x, y) = exp(−‖x−y‖²/σ²), no factor 2; ``width`` is σ², positive, with any batch shape.
+    """k(x, y) = exp(−‖x−y‖²/σ²), without a factor 2; ``width`` is σ² > 0, of any batch shape.
 
     >>> GaussianKernel(torch.tensor(4.0))(torch.tensor([[0.0]]), torch.tensor([[2.0]])).item() # doctest: +ELLIPSIS
     0.3678...
@@ -39,7 +39,7 @@ class GaussianKernel(Kernel):
         return negative_squared_distances(first[0], second[0], dtype, SMALLEST_EXPONENT).exp_()
 
     def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """Σ_i w_i·k_i; of widths that are powers of 4 apart only the widest is computed: exp(−4D) = exp(−D)⁴."""
+        """Σ_i w_i·k_i. If widths are powers of 4 apart, only the widest kernel takes an exp: exp(−4D) = exp(−D)⁴."""
         powers = self._powers_of_4()
         if powers is None or torch.is_grad_enabled():
             return super().weighted_gram(first, second, weights, dtype)
@@ -54,7 +54,7 @@ class GaussianKernel(Kernel):
         return total
 
     def _powers_of_4(self) -> list[int] | None:
-        """p with σ_i² = 4^(−p_i)·σ²_max, the same in all runs, if the widths of a family (…, k) are like that."""
+        """p with σ_i² = 4^(−p_i)·σ²_max in all runs, or None if the widths of the family (…, k) are not so spaced."""
         exponents = (self.log_width.amax(dim=-1, keepdim=True) - self.log_width).detach() / math.log(4)
         whole = exponents.round()
         same = whole.flatten(0, -2)[0] if whole.ndim > 1 else whole
@@ -64,9 +64,9 @@ class GaussianKernel(Kernel):
 
 @torch.no_grad()
 def median_squared_distance(x: Tensor) -> Tensor:
-    """Median of ‖x_i−x_j‖² over i<j, of the positive ones if most are zero: (…, n, d) → (…).
+    """Median of ‖x_i−x_j‖² over i<j: (…, n, d) → (…).
 
-    Rows that are all the same give 1.
+    If it is 0, the median of the positive distances is used; identical rows give 1.
     """
     n = x.shape[-2]
     i, j = torch.triu_indices(n, n, offset=1, device=x.device)
@@ -79,25 +79,25 @@ def median_squared_distance(x: Tensor) -> Tensor:
 
 
 def _median(values: Tensor) -> Tensor:
-    """The median over the last dimension, without nan: the mean of the two middle ones if their number is even."""
+    """The median over the last dimension, ignoring nan; the mean of the two middle values if their number is even."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of runs without a value, whose median is nan
+        warnings.simplefilter("ignore", RuntimeWarning)  # numpy warns about runs that have nan only
         return torch.as_tensor(np.nanmedian(values.cpu().numpy(), axis=-1)).to(values)
 
 
 class LaplaceKernel(Kernel):
-    """k(x, y) = exp(−‖x−y‖₁/σ); ``width`` is σ, positive, with any batch shape."""
+    """k(x, y) = exp(−‖x−y‖₁/σ); ``width`` is σ > 0, of any batch shape."""
 
     def __init__(self, width: Tensor) -> None:
         super().__init__()
         self.log_width = nn.Parameter(width.log())
 
     def embed(self, x: Tensor) -> Rows:
-        """Rows divided by the largest σ of the family: one set of them, and of their distances, for all widths."""
+        """Rows divided by the largest σ of the family, so that all widths share their distances."""
         return (x * torch.exp(-self._largest())[..., None, None],)
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
-        """exp(−distance), each distance times σ_max/σ."""
+        """exp(−distance·σ_max/σ)."""
         distances = torch.cdist(first[0], second[0], p=1.0)
         ratio = torch.exp(self._largest() - self.log_width)[..., None, None]
         return torch.exp(-distances.to(dtype or distances.dtype) * ratio.to(dtype or distances.dtype))

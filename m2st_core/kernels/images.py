@@ -20,10 +20,10 @@ SMALLEST_SIDE = 2
 class CNN(FeatureNetwork):
     """3×3 convolutions of stride 2 with LeakyReLU, then a linear layer; one independent network per generator.
 
-    All but the first convolution are followed by batch normalisation over the rows they are given. Give pooled rows:
-    then the statistics do not know which row belongs to which sample, and relabelling rows changes no feature. Rows are
-    flattened images, (R, n, C·H·W) → (R, n, features). Convolutions are done in float32 (on a GPU in half precision, if
-    ``autocast``) one network after another: on CPUs that is faster than grouped convolutions.
+    Every convolution but the first is followed by batch normalisation over the given rows. On pooled rows its
+    statistics do not depend on the labels, so relabelling changes no feature. Rows are flattened images:
+    (R, n, C·H·W) → (R, n, features). Convolutions run in float32, one network after another, which is faster on CPUs
+    than grouped convolutions.
     """
 
     wide = True
@@ -35,10 +35,9 @@ class CNN(FeatureNetwork):
         features: int,
         generators: Sequence[torch.Generator],
         upsample: int = 1,
-        autocast: bool = False,
     ) -> None:
         super().__init__()
-        self.shape, self.upsample, self.autocast, self.features = shape, upsample, autocast, features
+        self.shape, self.upsample, self.features = shape, upsample, features
         self.frozen = False
         sides = layer_sides(shape, upsample, len(channels))
         runs = len(generators)
@@ -66,34 +65,33 @@ class CNN(FeatureNetwork):
         batch = len(self.weight.shape[:-2])
         expanded = [part.expand(*lead, *part.shape[batch:]).flatten(0, len(lead) - 1) for part in layers]
         tensors = [part.float().unbind() for part in expanded]
-        found = [self._one(own_rows, own) for own_rows, *own in zip(rows.float().unbind(), *tensors, strict=True)]
-        return torch.stack(found).reshape(*lead, x.shape[-2], -1).to(x.dtype)
+        features = [self._one(own_rows, own) for own_rows, *own in zip(rows.float().unbind(), *tensors, strict=True)]
+        return torch.stack(features).reshape(*lead, x.shape[-2], -1).to(x.dtype)
 
     def _one(self, rows: Tensor, tensors: list[Tensor]) -> Tensor:
         """φ of one network: (n, C·H·W) → (n, features)."""
         depth = len(self.kernels)
         kernels, offsets = tensors[:depth], tensors[depth : 2 * depth]
         gains, shifts = tensors[2 * depth : 3 * depth - 1], tensors[3 * depth - 1 : -2]
-        with torch.autocast("cuda", enabled=self.autocast and rows.is_cuda):
-            x = self._enlarged(rows)
-            for layer in range(depth):
-                x = _convolved(x, kernels[layer], offsets[layer])
-                if layer and self.frozen:
-                    x = _scaled(x, gains[layer - 1], shifts[layer - 1])
-                elif layer:
-                    x = functional.batch_norm(
-                        x, None, None, gains[layer - 1], shifts[layer - 1], training=True, eps=EPSILON
-                    )
-            return (x.flatten(1) @ tensors[-2] + tensors[-1]).float()
+        x = self._enlarged(rows)
+        for layer in range(depth):
+            x = _convolved(x, kernels[layer], offsets[layer])
+            if layer and self.frozen:
+                x = _scaled(x, gains[layer - 1], shifts[layer - 1])
+            elif layer:
+                x = functional.batch_norm(
+                    x, None, None, gains[layer - 1], shifts[layer - 1], training=True, eps=EPSILON
+                )
+        return x.flatten(1) @ tensors[-2] + tensors[-1]
 
     def _enlarged(self, rows: Tensor) -> Tensor:
-        """Rows as the images that the first convolution sees."""
+        """Rows as images, enlarged for the first convolution."""
         x = rows.unflatten(-1, self.shape).contiguous(memory_format=torch.channels_last)
         return functional.interpolate(x, scale_factor=self.upsample, mode="bilinear") if self.upsample > 1 else x
 
     @torch.no_grad()
     def freeze(self, rows: Tensor) -> None:
-        """From now on normalise by the statistics of these normalised rows (n, C·H·W); for a single network.
+        """Fix a single network's batch statistics at those of these normalised rows (n, C·H·W).
 
         The features of a row then depend on no other row.
         """
@@ -118,7 +116,7 @@ def _scaled(x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
 
 
 def layer_sides(shape: Shape, upsample: int, most: int) -> list[tuple[int, int]]:
-    """Height and width after each convolution: at most this many, and while both are ≥ 2, but one at least.
+    """Height and width after each convolution: at least one and at most ``most``, while both are ≥ 2.
 
     >>> layer_sides((1, 8, 8), 1, 4)
     [(4, 4), (2, 2)]

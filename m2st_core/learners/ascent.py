@@ -1,4 +1,4 @@
-"""The one loop that learns: Adam up an objective, for a batch of independent runs at once."""
+"""Adam ascent for a batch of independent runs, with what training loops share: drawn rows, curves, progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ascend(
 ) -> Tensor:
     """Maximise ``objective() → (R,)``, one value per run, and return its course (steps, R).
 
-    Runs share no parameter, and Adam acts on each number alone, so the sum over runs trains each as if by itself.
+    Runs share no parameter and Adam acts on each number alone, so ascent of the sum trains each run as if alone.
     """
     optimiser = torch.optim.Adam(parameters, lr=learning_rate, weight_decay=weight_decay)
     course = []
@@ -49,7 +49,7 @@ def draw_rows(rows: Tensor, count: int, generators: Sequence[torch.Generator]) -
 
 @dataclass(frozen=True)
 class Course:
-    """A training curve, (checks, R): what the training rows and what held-out rows say, at these steps."""
+    """A training curve at the steps ``step``: the objective on training and on held-out tasks, (checks, R) each."""
 
     step: np.ndarray
     train: np.ndarray
@@ -57,12 +57,12 @@ class Course:
 
     @classmethod
     def empty(cls) -> Course:
-        """Nothing was trained."""
+        """The curve of a learner without training steps."""
         return cls(np.zeros(0), np.zeros((0, 1)), np.zeros((0, 1)))
 
 
 def part_of(progress: Progress | None, start: float, end: float) -> Progress | None:
-    """A progress for one stage of several, in thousandths of the whole."""
+    """Progress of one stage of several, in thousandths of the whole."""
     if progress is None:
         return None
     return lambda step, total, value: progress(round(1000 * (start + (end - start) * step / total)), 1000, value)

@@ -1,7 +1,7 @@
-"""Generic kernels that stand beside learned ones, for differences unlike those of the meta-tasks.
+"""Generic kernels beside learned ones, for differences unlike those of the related tasks.
 
-Rows get Gaussian kernels on their columns. Images get them on the features of their network as well.
-Gaussian kernels see every difference, given enough rows. One that is taken at finitely many frequencies does not.
+They are Gaussian: on the columns of rows, and, for images, on the features of their network as well. A Gaussian kernel
+detects every difference, given enough rows; its approximation at finitely many frequencies does not.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from m2st_core.learners.mixtures import kernel_terms
 from m2st_core.learners.target_kernels import MEDIAN_ROWS, median_width
 from m2st_core.rng import Streams
 
-GAUSSIAN_SHARE = 0.05  # beside a kernel of rows: of a Gaussian kernel, at this many random frequencies
-FREQUENCIES = 50
-NETWORK_SHARES = (0.25, 0.25)  # beside a kernel of images: Gaussian kernels on φ and on white φ
+GAUSSIAN_SHARE = 0.05  # share of the Gaussian kernel beside a kernel of rows
+FREQUENCIES = 50  # number of random frequencies of that Gaussian kernel
+NETWORK_SHARES = (0.25, 0.25)  # shares of the Gaussian kernels on φ and on white φ beside a kernel of images
 
 
 def generic_families(
     features: MetaFeatures | None, pooled: Tensor, share: float, streams: Sequence[Streams]
 ) -> list[Family]:
-    """Gaussian kernels for pooled rows (R, N, d), which have this share of the prior weight together."""
+    """Gaussian kernels for pooled rows (R, N, d); ``share`` is their total prior weight."""
     if not isinstance(features, ImageFeatures):
         return [generic_family(pooled, share, streams)]
     families = [generic_family(pooled, share / 3, streams)]
     for white, what in ((False, "features"), (True, "white features")):
         view = NetworkView(features, white)
-        found = generic_family(view(pooled), share / 3, streams)
-        names = tuple(name.replace(GENERIC, f"{GENERIC} on {what}") for name in found.names)
-        families.append(Family(ComposedKernel(view, found.kernel), names, found.share))
+        family = generic_family(view(pooled), share / 3, streams)
+        names = tuple(name.replace(GENERIC, f"{GENERIC} on {what}") for name in family.names)
+        families.append(Family(ComposedKernel(view, family.kernel), names, family.share))
     return families
 
 
 def beside_generic(features: MetaFeatures, kernel: Kernel, pooled: Tensor, streams: Sequence[Streams]) -> Kernel:
-    """A kernel on ψ, batch shape (R, 1), with generic ones for pooled rows (R, N, d).
+    """A kernel on ψ, batch shape (R, 1), mixed with generic ones for pooled rows (R, N, d).
 
-    For rows, 95 % of the kernel and 5 % of a Gaussian at random frequencies: all is then an inner product of finitely
-    many features, which is quickly permuted but misses differences that none of them shows. For images, half of the
-    kernel and half of Gaussians on the network's features, where shares are of null deviations.
+    For rows: 95 % of the kernel and 5 % of a Gaussian at random frequencies. The mixture is an inner product of
+    finitely many features: it is permuted quickly, but misses differences that no feature shows. For images: half of
+    the kernel and half of Gaussians on the network's features, in units of their null standard deviations.
     """
     learned = ComposedKernel(features, kernel)
     if not isinstance(features, ImageFeatures):
@@ -63,17 +63,17 @@ def beside_generic(features: MetaFeatures, kernel: Kernel, pooled: Tensor, strea
 
 
 def _gaussian_at_frequencies(pooled: Tensor, streams: Sequence[Streams]) -> Kernel:
-    """The Gaussian kernel of the median width, at random frequencies: batch (R, 1), for pooled rows (R, N, d)."""
+    """The Gaussian kernel of the median width at random frequencies, for pooled rows (R, N, d): batch (R, 1)."""
     generators = [stream.torch("frequencies") for stream in streams]
     frequencies = gaussian_frequencies(median_width(pooled, streams), pooled.shape[-1], FREQUENCIES, generators)
     return FourierKernel(frequencies[:, None], pooled.median(dim=-2, keepdim=True).values[:, None])
 
 
 def _null_deviations(kernels: Sequence[Kernel], pooled: Tensor, streams: Sequence[Streams]) -> Tensor:
-    """How much each kernel's MMD² varies between random halves of the pooled rows, blind to labels: (R, k)."""
+    """Null standard deviation of each kernel's MMD², from random halves of the unlabelled pooled rows: (R, k)."""
     half = min(pooled.shape[-2], MEDIAN_ROWS) // 2
     orders = [torch.randperm(pooled.shape[-2], generator=stream.torch("null deviations")) for stream in streams]
-    chosen = torch.stack(orders)[:, : 2 * half, None].to(pooled.device)  # x stands before y: never take them in order
+    chosen = torch.stack(orders)[:, : 2 * half, None].to(pooled.device)  # in order, they would be x and y
     x, y = pooled.take_along_dim(chosen, dim=-2).split(half, dim=-2)
     bank = KernelBank(tuple(Family(kernel, ("",), 1.0) for kernel in kernels))
     return kernel_terms(bank, PairedRows(x, y, torch.ones_like(x[..., 0]))).null_deviation

@@ -1,4 +1,4 @@
-"""The paper's learners: a deep kernel for all tasks by Algorithm 1 (or AGT-KL), and one for each of a few tasks."""
+"""The paper's learners: a deep kernel for all related tasks by Algorithm 1 or AGT-KL, then one for each of a few."""
 
 from __future__ import annotations
 
@@ -9,19 +9,14 @@ import torch
 from torch import Tensor
 
 from m2st_core.data.related import RelatedTasks
+from m2st_core.kernels.base import copy_with, map_tensors
 from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
 from m2st_core.kernels.features import MLP
+from m2st_core.learners.adaptation import choose_steps
 from m2st_core.learners.ascent import Course, part_of
 from m2st_core.learners.classifier import pretrained_kernel
 from m2st_core.learners.knowledge import Knowledge
-from m2st_core.learners.meta_kl import (
-    CLEARLY,
-    adaptation_scores,
-    copy_with,
-    fit_meta_kernel,
-    hold_out_tasks,
-    reshape_runs,
-)
+from m2st_core.learners.meta_kl import fit_meta_kernel, hold_out_tasks
 from m2st_core.learners.target_kernels import make_network, maximise_criterion, published_widths
 from m2st_core.presets import MetaAscent, Preset
 from m2st_core.rng import Streams
@@ -29,99 +24,76 @@ from m2st_core.types import Progress, TwoSample
 
 
 def learn_rows(
-    meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    related: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
-    """MMD-D w/ AC: all rows of all tasks, without labels."""
-    if meta.rows.shape[0] != 1:
+    """MMD-D w/ AC: all rows of all tasks, without their labels."""
+    if related.rows.shape[0] != 1:
         raise ValueError("MMD-D w/ AC learns from one repeat at a time.")
-    return Knowledge(rows=meta.take_inside()[None])
+    return Knowledge(rows=related.take_inside()[None])
 
 
 def learn_meta_kl(
-    meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    related: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
     """Meta-KL's θ by Algorithm 1, and Meta-MKL's base kernels by the first line of Algorithm 3."""
-    return _learn(meta, preset.meta_kl, preset.meta_kl.starts, preset, streams, progress)
+    return _learn(related, preset.meta_kl, preset.meta_kl.starts, preset, streams, progress)
 
 
 def learn_agt_kl(
-    meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    related: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
     """AGT-KL: the kernel that maximises the tasks' mean criterion, without inner steps."""
-    settings = replace(preset.meta_kl, inner_steps=0)
-    return _learn(meta, settings, settings.starts, preset, streams, progress)
+    return _learn(related, replace(preset.meta_kl, inner_steps=0), preset.meta_kl.starts, preset, streams, progress)
 
 
 def learn_agt_mkl(
-    meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    related: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
-    """AGT-MKL: the same from independent starts, one for each base kernel where the preset follows the paper."""
-    settings = replace(preset.meta_kl, inner_steps=0)
-    starts = min(preset.base_kernels.agt_starts, len(meta.names))
-    return _learn(meta, settings, starts, preset, streams, progress)
+    """AGT-MKL: AGT-KL from independent starts; in the paper's presets, one for each base kernel."""
+    starts = min(preset.base_kernels.agt_starts, len(related.names))
+    return _learn(related, replace(preset.meta_kl, inner_steps=0), starts, preset, streams, progress)
 
 
 def _learn(
-    meta: RelatedTasks,
+    related: RelatedTasks,
     settings: MetaAscent,
     starts: int,
     preset: Preset,
     streams: Sequence[Streams],
     progress: Progress | None,
 ) -> Knowledge:
-    """θ from several starts, of which held-out tasks choose one for Meta-KL; base kernels come from all of them."""
+    """θ from several starts, of which held-out tasks choose one for Meta-KL; all of them lead to base kernels."""
     repeats = len(streams)
     many = streams if starts == 1 else [stream.child(f"start {k}") for stream in streams for k in range(starts)]
-    rows = meta.with_rows(meta.rows.float()) if meta.shape is None else meta
-    learning, aside = hold_out_tasks(rows, settings, streams)
-    tasks = learning.repeat_interleave(starts, dim=0), aside.repeat_interleave(starts, dim=0)
-    kernel = _deep_start(rows.repeated(starts), tasks[0], preset, many)
+    rows = related.with_rows(related.rows.float()) if related.shape is None else related
+    training, held_out = hold_out_tasks(rows, settings, streams)
+    tasks = training.repeat_interleave(starts, dim=0), held_out.repeat_interleave(starts, dim=0)
+    kernels = _deep_start(rows.repeated(starts), tasks[0], preset, many)
     judging = [stream for stream in streams for _ in range(starts)]
-    course = fit_meta_kernel(kernel, rows.repeated(starts), settings, tasks, many, judging, part_of(progress, 0, 0.9))
-    kernel = kernel.to(meta.rows.dtype)
-    best, course = _best_start(course, repeats, starts)
-    at = torch.arange(repeats) * starts + best
-    known = Knowledge(kernel=copy_with(kernel, lambda tensor: tensor[at.to(tensor.device)]), course=course)
-    known.choices = _adaptation(known, meta, aside, settings, preset, streams)
-    base, names = _base_kernels(kernel, starts, meta, preset, streams, part_of(progress, 0.9, 1))
-    known.base, known.base_names = base, names
-    return known
+    course = fit_meta_kernel(kernels, rows.repeated(starts), settings, tasks, many, judging, part_of(progress, 0, 0.9))
+    kernels = kernels.to(related.rows.dtype)
+    best = torch.arange(repeats) * starts + _best_start(course, repeats, starts)
+    kernel = copy_with(kernels, lambda tensor: tensor[best.to(tensor.device)])
+    choices = choose_steps(kernel, related, held_out, settings, preset.adaptation, streams)
+    base, names = _base_kernels(kernels, starts, related, preset, streams, part_of(progress, 0.9, 1))
+    course = Course(course.step, course.train[:, best.numpy()], course.held_out[:, best.numpy()])
+    return Knowledge(kernel=kernel, base=base, base_names=names, choices=choices, course=course)
 
 
-def _best_start(course: Course, repeats: int, starts: int) -> tuple[Tensor, Course]:
-    """The start that held-out tasks prefer (the first, if there are none), and its training curve."""
-    best = torch.zeros(repeats, dtype=torch.long)
-    if starts > 1 and len(course.step) and not bool(torch.from_numpy(course.held_out).isnan().all()):
-        best = torch.from_numpy(course.held_out).amax(dim=0).reshape(repeats, starts).argmax(dim=1)
-    at = (torch.arange(repeats) * starts + best).numpy()
-    return best, Course(course.step, course.train[:, at], course.held_out[:, at])
+def _best_start(course: Course, repeats: int, starts: int) -> Tensor:
+    """The start with the highest score on held-out tasks, or the first if none are held out: (R,)."""
+    scores = torch.from_numpy(course.held_out)
+    if starts == 1 or not len(course.step) or bool(scores.isnan().all()):
+        return torch.zeros(repeats, dtype=torch.long)
+    return scores.amax(dim=0).reshape(repeats, starts).argmax(dim=1)
 
 
-def _adaptation(
-    known: Knowledge,
-    meta: RelatedTasks,
-    aside: Tensor,
-    settings: MetaAscent,
-    preset: Preset,
-    streams: Sequence[Streams],
-) -> dict[str, float]:
-    """How many steps to take on the target's training rows: fixed, or as many as pay on held-out tasks."""
-    steps = preset.adaptation.steps
-    if len(steps) == 1 or not aside.shape[1]:
-        return {"adaptation steps": float(steps[0])}
-    assert known.kernel is not None
-    scores = adaptation_scores(known.kernel, meta, aside, settings, preset.adaptation, streams)
-    clear = [count for count, (_, gain) in scores.items() if gain > CLEARLY]
-    best = max(clear, key=lambda count: scores[count][0], default=steps[0])
-    return {"adaptation steps": float(best)} | {f"held-out criterion, {n} steps": v for n, (v, _) in scores.items()}
-
-
-def _deep_start(meta: RelatedTasks, tasks: Tensor, preset: Preset, streams: Sequence[Streams]) -> DeepKernel:
-    """A fresh deep kernel, one per repeat; where the preset pretrains, it has learned from these tasks (R, T)."""
-    rows = meta.rows
+def _deep_start(related: RelatedTasks, tasks: Tensor, preset: Preset, streams: Sequence[Streams]) -> DeepKernel:
+    """A new deep kernel for each repeat; if the preset pretrains, φ has learned to classify these tasks (R, T)."""
+    rows = related.rows
     network = make_network(rows, preset.meta_network, streams)
     if isinstance(network, MLP) and preset.meta_network.pretraining is not None:
-        return pretrained_kernel(network, meta, tasks, preset.meta_network.pretraining, streams)
+        return pretrained_kernel(network, related, tasks, preset.meta_network.pretraining, streams)
     if preset.meta_network.as_published:
         u = torch.stack([torch.rand(3, generator=s.torch("first widths"), dtype=torch.float64) for s in streams]).T
         input_width, feature_width, root = u.to(rows) * torch.tensor([[0.3], [0.02], [1e-8]]).to(rows)
@@ -130,29 +102,29 @@ def _deep_start(meta: RelatedTasks, tasks: Tensor, preset: Preset, streams: Sequ
 
 
 def _base_kernels(
-    kernel: DeepKernel,
+    kernels: DeepKernel,
     starts: int,
-    meta: RelatedTasks,
+    related: RelatedTasks,
     preset: Preset,
     streams: Sequence[Streams],
     progress: Progress | None,
 ) -> tuple[DeepKernel, tuple[str, ...]]:
-    """One kernel for each of a few random tasks, which climbs that task's criterion from θ of one start after another.
+    """A kernel for each of a few random tasks, with their names: θ of one of the starts, then ascent of the task's Ĵ.
 
-    ``kernel`` has batch (R·starts,), what is returned (R, K).
+    ``kernels`` has batch shape (R·starts,), and the base kernels have (R, K).
     """
     settings, repeats = preset.base_kernels, len(streams)
-    count = min(settings.tasks, len(meta.names))
-    orders = [torch.randperm(len(meta.names), generator=stream.torch("base tasks"))[:count] for stream in streams]
-    which = torch.stack(orders).to(meta.rows.device)  # R x K
-    names = tuple(meta.names[int(task)] for task in which[0])
+    count = min(settings.tasks, len(related.names))
+    orders = [torch.randperm(len(related.names), generator=stream.torch("base tasks"))[:count] for stream in streams]
+    which = torch.stack(orders).to(related.rows.device)  # R x K
+    names = tuple(related.names[int(task)] for task in which[0])
     at = (torch.arange(repeats)[:, None] * starts + torch.arange(count) % starts).flatten()
-    base = copy_with(kernel, lambda tensor: tensor[at.to(tensor.device)])
-    _, rows = meta.draw_pairs(which, 0.0, [stream.torch("base rows") for stream in streams])
+    base = copy_with(kernels, lambda tensor: tensor[at.to(tensor.device)])
+    _, rows = related.draw_pairs(which, 0.0, [stream.torch("base rows") for stream in streams])
     smallest = int(rows.inside.sum(dim=-1).min())
     sample = TwoSample(rows.x[:, :smallest], rows.y[:, :smallest])
     children = [stream.child(f"base {k}") for stream in streams for k in range(count)]
     if settings.ascent.steps:
         maximise_criterion(base, sample, settings.ascent, children, progress)
-    reshape_runs(base, repeats, count)
+    map_tensors(base, lambda tensor: tensor.reshape(repeats, count, *tensor.shape[1:]))
     return base.requires_grad_(False), names

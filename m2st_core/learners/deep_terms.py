@@ -1,70 +1,54 @@
 """MMD² and σ̂² of a deep kernel, with first and second derivatives written out.
 
-Algorithm 1 differentiates through its inner steps: it needs gradients of Ĵ_λ, and products of Ĵ_λ's Hessian with a
-vector, thousands of times, for small networks and a hundred rows. Three facts make both cheap:
+Algorithm 1 differentiates through its inner steps, so it needs gradients and Hessian-vector products of Ĵ_λ thousands
+of times, for small networks and about a hundred rows. Three facts make both cheap:
 
-- Ĵ_λ depends on the Gram matrix K only through its signed row sums Ks (s = +1 in rows of x, −1 in rows of y) and the
+- Ĵ_λ depends on the Gram matrix K only through the signed row sums Ks (s = +1 in rows of x, −1 in rows of y) and the
   values k(x_i, y_i). The matrix H is never formed.
-- The derivative of Ĵ_λ by K has rank 2 (and a diagonal of pairs). So its derivative by the embedded rows e, with
-  K_ab = exp(−‖e_a−e_b‖²), is a product of K with a few rows.
-- Along a direction ė, K changes by K_ab·(−2)(e_a−e_b)·(ė_a−ė_b): one more matrix product.
-
-Rows are kept as columns, (runs, features, rows), because products with K are then several times faster on a CPU.
-Gaussians are powers of 2 rather than of e, which cost half as much; embeddings are scaled accordingly.
+- The derivative of Ĵ_λ by K has rank 2, plus a diagonal of pairs. Its derivative by the embedded rows e, with
+  K_ab = exp(−‖e_a−e_b‖²), is therefore a product of K with a few rows.
+- Along a direction ė, K changes by K_ab·(−2)(e_a−e_b)·(ė_a−ė_b), which is one more matrix product.
+Rows are stored as columns, (runs, features, rows), which makes products with K several times faster on a CPU.
+Gaussians are powers of 2 instead of e, at half the cost; embeddings are scaled accordingly.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from m2st_core.criterion import criterion_bends, criterion_slopes
 from m2st_core.data.related import PairedRows
 from m2st_core.kernels.base import SMALLEST_EXPONENT
-from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.deep import DeepKernel, Parameters
 
 LOG_2 = math.log(2)
 UNIT = 1 / math.sqrt(LOG_2)  # exp(−D) = 2^(−D/log 2)
 
 
-@dataclass(frozen=True)
 class SignedRows:
-    """The rows of x, then those of y, of each run, and what does not change while a kernel learns on them.
+    """The rows of x, then those of y, of each run, with all that stays fixed while a kernel learns from them.
 
-    ``columns`` (runs, d, N) are the rows divided by √log 2, ``distances`` (runs, N, N) the squared distances of these,
-    ``sign`` (runs, 1, N) is s, with 0 in the padding. ``inside`` (runs, m) marks pairs that are not padding.
-    ``to_mmd2`` (runs, 2m) gives MMD² as a weighted sum of the m row sums of H and the m values k(x_i, y_i), up to
-    ``offset`` (runs,). ``cubic`` (runs, 1) is 8/m³.
+    ``columns`` (runs, d, N) are the rows divided by √log 2, and ``distances`` (runs, N, N) their squared distances.
+    ``sign`` (runs, 1, N) is s, with 0 in the padding. ``inside`` (runs, m) is 1 for pairs that are not padding. MMD² is
+    the sum of the m row sums of H and the m values k(x_i, y_i), weighted by ``to_mmd2`` (runs, 2m), minus ``offset``
+    (runs,). ``cubic`` (runs, 1) is 8/m³.
     """
 
-    columns: Tensor
-    distances: Tensor
-    sign: Tensor
-    inside: Tensor
-    to_mmd2: Tensor
-    offset: Tensor
-    cubic: Tensor
-
-    @classmethod
-    def of(cls, kernel: DeepKernel, rows: PairedRows) -> SignedRows:
-        """In the units of the kernel's network, whose batch must divide the number of runs."""
+    def __init__(self, kernel: DeepKernel, rows: PairedRows) -> None:
+        """Take rows in the units of the kernel's network, whose batch size must divide the number of runs."""
         network, (runs, pairs, width) = kernel.network, rows.x.shape
         both = torch.cat([rows.x, rows.y], dim=1).reshape(len(network.centre), -1, width)
-        both = UNIT * network.normalise(both).reshape(runs, 2 * pairs, width).mT.contiguous()
-        count = rows.inside.sum(dim=1, keepdim=True)
-        return cls(
-            both,
-            negative_distances(both).neg_(),
-            torch.cat([rows.inside, -rows.inside], dim=1)[:, None],
-            rows.inside,
-            torch.cat([rows.inside, 2 * rows.inside], dim=1) / (count * (count - 1)),
-            2 / (count[:, 0] - 1),
-            8 / count**3,
-        )
+        self.columns = UNIT * network.normalise(both).reshape(runs, 2 * pairs, width).mT.contiguous()
+        self.distances = negative_distances(self.columns).neg_()
+        self.inside, count = rows.inside, rows.inside.sum(dim=1, keepdim=True)
+        self.sign = torch.cat([rows.inside, -rows.inside], dim=1)[:, None]
+        self.to_mmd2 = torch.cat([rows.inside, 2 * rows.inside], dim=1) / (count * (count - 1))
+        self.offset, self.cubic = 2 / (count[:, 0] - 1), 8 / count**3
 
     def collect(self, sums: Tensor, grams: Tensor | list[Tensor]) -> Tensor:
         """Row sums of H, Σ_jH_ij, and pairs k(x_i, y_i), from Ks (runs, k, N) and k Gram matrices: (runs, k, 2m)."""
@@ -91,56 +75,25 @@ def negative_distances(e: Tensor) -> Tensor:
     return torch.bmm(torch.cat([2 * e, -length, -one], dim=1).mT, torch.cat([e, one, length], dim=1)).clamp_(max=0)
 
 
-class Parameters:
-    """A deep kernel's parameters as one vector per run, (runs, P), and back.
-
-    >>> from m2st_core.kernels import MLP
-    >>> one = torch.ones(1)
-    >>> kernel = DeepKernel(MLP((2, 3, 4), [torch.Generator()]), one, one, 0.5 * one)
-    >>> vector = Parameters(kernel).join(dict(kernel.named_parameters()))
-    >>> vector.shape, bool((Parameters(kernel).split(vector)["network.weights.0"] == kernel.network.weights[0]).all())
-    (torch.Size([1, 28]), True)
-    """
-
-    def __init__(self, kernel: DeepKernel) -> None:
-        own = dict(kernel.named_parameters())
-        layers = range(sum(name.startswith("network.weights.") for name in own))
-        self.weights = [f"network.weights.{layer}" for layer in layers]
-        self.biases = [f"network.biases.{layer}" for layer in layers]
-        self.names = [*self.weights, *self.biases, *kernel.curve_names]
-        self.shapes = [own[name].shape[1:] for name in self.names]
-        self.sizes = [shape.numel() for shape in self.shapes]
-
-    def join(self, parts: Mapping[str, Tensor]) -> Tensor:
-        """Tensors (runs, …) by name, as one."""
-        return torch.cat([parts[name].reshape(len(parts[name]), -1) for name in self.names], dim=1)
-
-    def split(self, vector: Tensor) -> dict[str, Tensor]:
-        """Views of the vector by name."""
-        parts = zip(self.names, vector.split(self.sizes, dim=1), self.shapes, strict=True)
-        return {name: part.unflatten(1, shape) if shape else part[:, 0] for name, part, shape in parts}
-
-    def in_network(self, like: Tensor) -> Tensor:
-        """1 for weights and biases of φ, 0 for the others: (P,)."""
-        mask = torch.ones(sum(self.sizes), dtype=like.dtype, device=like.device)
-        mask[-3:] = 0
-        return mask
-
-
 class DeepTerms:
-    """MMD² and σ̂², (runs,), of the kernel with parameters ``vector`` (runs, P); then their derivatives.
+    """MMD² and σ̂², (runs,), of the kernel with parameters ``vector`` (runs, P), and their derivatives.
 
-    In the code, a is the Gaussian of features and inputs, b that of the inputs alone, and t = 1/σ_q². Local names in
-    ``curvature`` are those of the quantities whose change along the direction they hold.
+    In the code, a is the Gaussian of features and inputs, b that of the inputs alone, and t = 1/σ_q². A local variable
+    of ``curvature`` holds the change, along the direction, of the quantity that it is named after.
     """
 
     def __init__(self, kernel: DeepKernel, layout: Parameters, vector: Tensor, rows: SignedRows) -> None:
         self.rows, self.layout = rows, layout
         parts = layout.split(vector)
         self.weights = [parts[name] for name in layout.weights]
-        self._embed([parts[name] for name in layout.biases])
-        self.values, self.slopes, self.bends = kernel.curves(vector[:, -3:])  # of 1/σ_φ, 1/σ_q, ε: (runs, 3)
-        self.feature_scale, self.input_scale, self.mixing = self.values[:, :, None].split(1, dim=1)  # (runs, 1, 1)
+        self.inputs, self.active = [rows.columns / UNIT], []  # each layer's inputs, and its softplus's derivatives
+        for layer, (weight, bias) in enumerate(zip(layout.weights, layout.biases, strict=True)):
+            self.features = torch.baddbmm(parts[bias].mT, parts[weight].mT, self.inputs[-1])
+            if layer < len(self.weights) - 1:
+                self.inputs.append(functional.softplus(self.features))
+                self.active.append(self.features.sigmoid_())
+        values, self.slopes, self.bends = kernel.curves(vector[:, -3:])  # of 1/σ_φ, 1/σ_q, ε: (runs, 3)
+        self.feature_scale, self.input_scale, mixing = values[:, :, None].split(1, dim=1)  # (runs, 1, 1)
         self.e = torch.cat([UNIT * self.features * self.feature_scale, rows.columns * self.input_scale], dim=1)
         self.gram = negative_distances(self.e).clamp_(min=SMALLEST_EXPONENT).exp2_()
         self.signed = torch.cat([rows.sign, rows.sign * self.e], dim=1)
@@ -149,46 +102,33 @@ class DeepTerms:
         b_1 = b * rows.distances
         b_2 = b_1 * rows.distances
         sums = torch.cat([self.products[:, :1], *(torch.bmm(rows.sign, part) for part in (b, b_1, b_2))], dim=1)
-        self.a, self.b, self.b_1, self.b_2 = rows.collect(sums, [self.gram, b, b_1, b_2]).unbind(dim=1)  # (runs, 2m)
-        self.b_less_a, self.eps = self.b - self.a, self.mixing[:, 0]
-        total = torch.lerp(self.a, self.b, self.eps)
+        self.a, b, self.b_1, self.b_2 = rows.collect(sums, [self.gram, b, b_1, b_2]).unbind(dim=1)  # (runs, 2m)
+        self.b_less_a, self.eps = b - self.a, mixing[:, 0]
+        total = torch.lerp(self.a, b, self.eps)
         self.centred = rows.centre(total)
         self.mmd2 = (total * rows.to_mmd2).sum(dim=1) - rows.offset
         self.variance = 0.5 * (self.centred.square() * rows.cubic).sum(dim=1)
 
-    def _embed(self, biases: list[Tensor]) -> None:
-        """φ of the rows, the inputs of each layer and the derivatives of its softplus."""
-        self.inputs, self.active = [self.rows.columns / UNIT], []
-        for layer, (weight, bias) in enumerate(zip(self.weights, biases, strict=True)):
-            found = torch.baddbmm(bias.mT, weight.mT, self.inputs[-1])
-            if layer < len(self.weights) - 1:
-                self.inputs.append(functional.softplus(found))
-                self.active.append(found.sigmoid_())
-        self.features = found
+    def criterion_gradient(self, regularisation: float) -> Tensor:
+        """∇Ĵ_λ: (runs, P)."""
+        return self.gradient(*criterion_slopes(self.mmd2, self.variance, regularisation))
 
     def gradient(self, by_mmd2: Tensor, by_variance: Tensor) -> Tensor:
-        """The gradient of a function of MMD² and σ̂² whose derivatives by these, (runs,), are given: (runs, P)."""
+        """The gradient (runs, P) of a function of MMD² and σ̂², given its derivatives by both, (runs,)."""
         rows, pairs = self.rows, self.centred.shape[1]
         self.by_variance = by_variance[:, None]
         self.g = by_mmd2[:, None] * rows.to_mmd2  # by row sums and pairs
         self.g[:, :pairs] += self.by_variance * rows.cubic * self.centred
-        self.by_mixing = (self.g * self.b_less_a).sum(dim=1, keepdim=True)
+        by_mixing = (self.g * self.b_less_a).sum(dim=1, keepdim=True)
         self.by_t = -LOG_2 * self.eps * (self.g * self.b_1).sum(dim=1, keepdim=True)
         of_a = (1 - self.eps) * self.g
         self.g_a, self.p_a = of_a[:, None, :pairs].repeat(1, 1, 2), of_a[:, pairs:] * self.a[:, pairs:]
         self.weighted = self.g_a * self.signed
         self.pull = rows.sign * (self.g_a * self.products + torch.bmm(self.weighted, self.gram))
-        self.by_e = self.pull[:, 1:] - self.pull[:, :1] * self.e + rows.apart(self.e, self.p_a)
-        self.by_e = 2 * LOG_2 * self.by_e
-        by_features, by_inputs = self._two(self.by_e)
-        self.by_values = torch.cat(
-            [
-                UNIT * (by_features * self.features).sum(dim=(1, 2))[:, None],
-                (by_inputs * rows.columns).sum(dim=(1, 2))[:, None] + 2 * self.by_t * self.input_scale[:, 0],
-                self.by_mixing,
-            ],
-            dim=1,
-        )
+        self.by_e = 2 * LOG_2 * (self.pull[:, 1:] - self.pull[:, :1] * self.e + rows.apart(self.e, self.p_a))
+        by_features, by_inputs = self._split(self.by_e)
+        by_input_scale = 2 * self.by_t * self.input_scale[:, 0]
+        self.by_values = self._by_values(by_features * self.features, by_inputs, by_input_scale, by_mixing)
         self.deltas, self.backs = [UNIT * by_features * self.feature_scale], []  # from the last layer to the first
         weights, biases = [], []
         for layer in reversed(range(len(self.weights))):
@@ -200,10 +140,9 @@ class DeepTerms:
         return torch.cat([*reversed(weights), *reversed(biases), self.slopes * self.by_values], dim=1)
 
     def curvature(self, direction: Tensor, regularisation: float) -> Tensor:
-        """∇²Ĵ_λ times a direction (runs, P), once the gradient of Ĵ_λ was taken: (runs, P)."""
+        """∇²Ĵ_λ times a direction (runs, P), after a call of ``criterion_gradient``: (runs, P)."""
         rows, pairs = self.rows, self.centred.shape[1]
-        moves = self.slopes * direction[:, -3:]
-        feature_scale, input_scale, mixing = moves[:, :, None].split(1, dim=1)
+        feature_scale, input_scale, mixing = (self.slopes * direction[:, -3:])[:, :, None].split(1, dim=1)
         t, mixing = 2 * (self.input_scale * input_scale)[:, 0], mixing[:, 0]
         parts = self.layout.split(direction)
         features, inputs = self._embed_along(parts)
@@ -212,24 +151,20 @@ class DeepTerms:
         length, one = (self.e * e).sum(dim=1, keepdim=True), torch.ones_like(rows.sign)
         change = torch.bmm(torch.cat([self.e, e, length, one], dim=1).mT, torch.cat([e, self.e, -one, -length], dim=1))
         gram = change.mul_(self.gram)  # up to 2 log 2
-        products = 2 * LOG_2 * torch.bmm(torch.cat([self.signed, self.weighted], dim=1), gram)
-        products, weighted = products.chunk(2, dim=1)
+        products, weighted = (2 * LOG_2 * torch.bmm(torch.cat([self.signed, self.weighted], dim=1), gram)).chunk(2, 1)
         a = rows.collect(products[:, :1], [gram])[:, 0]
         a[:, pairs:] *= 2 * LOG_2
         b = -LOG_2 * t * self.b_1
         total = torch.lerp(a, b, self.eps) + mixing * self.b_less_a
         mmd2 = (total * rows.to_mmd2).sum(dim=1)
         variance = (self.centred * total[:, :pairs] * rows.cubic).sum(dim=1)
-        noise = self.variance + regularisation
-        by_mmd2 = -0.5 * variance * noise**-1.5
-        by_variance = -0.5 * noise**-1.5 * (mmd2 - 1.5 * self.mmd2 * variance / noise)
+        by_mmd2, by_variance = criterion_bends(self.mmd2, self.variance, mmd2, variance, regularisation)
         g = by_mmd2[:, None] * rows.to_mmd2
         g[:, :pairs] += rows.cubic * (by_variance[:, None] * self.centred + self.by_variance * rows.centre(total))
         of_a = (1 - self.eps) * g - mixing * self.g
         g_a, p_a = of_a[:, None, :pairs].repeat(1, 1, 2), of_a[:, pairs:] * self.a[:, pairs:]
         p_a = p_a + (1 - self.eps) * self.g[:, pairs:] * a[:, pairs:]
-        moved = rows.sign * torch.cat([e, g_a, g_a * self.e + self.g_a * e], dim=1)
-        moved = torch.bmm(moved, self.gram)
+        moved = torch.bmm(rows.sign * torch.cat([e, g_a, g_a * self.e + self.g_a * e], dim=1), self.gram)
         products[:, 1:] += moved[:, : e.shape[1]]
         pull = rows.sign * (g_a * self.products + self.g_a * products + weighted + moved[:, e.shape[1] :])
         by_e = pull[:, 1:] - pull[:, :1] * self.e - self.pull[:, :1] * e
@@ -237,37 +172,28 @@ class DeepTerms:
         by_mixing = (g * self.b_less_a + self.g * (b - a)).sum(dim=1, keepdim=True)
         by_t = self.eps * (g * self.b_1 - LOG_2 * t * self.g * self.b_2) + mixing * self.g * self.b_1
         by_t = -LOG_2 * by_t.sum(dim=1, keepdim=True)
-        (by_features, by_inputs), before = self._two(by_e), self._two(self.by_e)[0]
+        (by_features, by_inputs), (before, _) = self._split(by_e), self._split(self.by_e)
         by_input_scale = 2 * (by_t * self.input_scale[:, 0] + self.by_t * input_scale[:, 0])
-        by_values = torch.cat(
-            [
-                UNIT * (by_features * self.features + before * features).sum(dim=(1, 2))[:, None],
-                (by_inputs * rows.columns).sum(dim=(1, 2))[:, None] + by_input_scale,
-                by_mixing,
-            ],
-            dim=1,
-        )
+        by_feature_scale = by_features * self.features + before * features
+        by_values = self._by_values(by_feature_scale, by_inputs, by_input_scale, by_mixing)
         delta = UNIT * (by_features * self.feature_scale + before * feature_scale)
-        weights, biases = self._back_along(parts, inputs, delta)
         by_curves = self.slopes * by_values + self.bends * direction[:, -3:] * self.by_values
-        return torch.cat([*weights, *biases, by_curves], dim=1)
+        return torch.cat([*self._back_along(parts, inputs, delta), by_curves], dim=1)
 
     def _embed_along(self, direction: Mapping[str, Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """How φ, and the inputs of every later layer, change."""
+        """Changes of φ, and of the inputs of every later layer."""
         changes: list[Tensor] = []
         last = len(self.weights) - 1
         for layer, weight in enumerate(self.weights):
             bias = direction[self.layout.biases[layer]].mT
-            found = torch.baddbmm(bias, direction[self.layout.weights[layer]].mT, self.inputs[layer])
+            change = torch.baddbmm(bias, direction[self.layout.weights[layer]].mT, self.inputs[layer])
             if layer:
-                found = torch.baddbmm(found, weight.mT, changes[-1])
-            changes.append(found * self.active[layer] if layer < last else found)
+                change = torch.baddbmm(change, weight.mT, changes[-1])
+            changes.append(change * self.active[layer] if layer < last else change)
         return changes[-1], changes[:-1]
 
-    def _back_along(
-        self, direction: Mapping[str, Tensor], inputs: list[Tensor], delta: Tensor
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """How the derivatives by weights and biases change; ``delta`` is the change of the derivative by φ."""
+    def _back_along(self, direction: Mapping[str, Tensor], inputs: list[Tensor], delta: Tensor) -> list[Tensor]:
+        """Changes of the derivatives by weights and biases; ``delta`` is that of the derivative by φ."""
         weights, biases = [], []
         for step, layer in enumerate(reversed(range(len(self.weights)))):
             change = torch.bmm(self.inputs[layer], delta.mT)
@@ -279,8 +205,14 @@ class DeepTerms:
                 active = self.active[layer - 1]
                 delta = active * back + (1 - active) * inputs[layer - 1] * self.backs[step]
             weights.append(change.flatten(1))
-        return weights[::-1], biases[::-1]
+        return weights[::-1] + biases[::-1]
 
-    def _two(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """The part of features and that of inputs."""
+    def _split(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and inputs of embedded rows."""
         return e[:, : self.features.shape[1]], e[:, self.features.shape[1] :]
+
+    def _by_values(self, by_feature_scale: Tensor, by_inputs: Tensor, by_input_scale: Tensor, mixing: Tensor) -> Tensor:
+        """Derivatives by 1/σ_φ, 1/σ_q and ε, the first two summed over rows: (runs, 3)."""
+        features = UNIT * by_feature_scale.sum(dim=(1, 2))[:, None]
+        inputs = (by_inputs * self.rows.columns).sum(dim=(1, 2))[:, None]
+        return torch.cat([features, inputs + by_input_scale, mixing], dim=1)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from m2st_core.criterion import criterion_ratio
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.bank import Family, KernelBank
 from m2st_core.kernels.features import ComposedKernel, LinearKernel
@@ -157,7 +158,7 @@ def choose_regularisation(
     def score(weights: Tensor) -> float:
         effect = (fresh.eta * weights).sum(dim=-1)[complete]
         variance = torch.einsum("tk,tkl,tl->t", weights, fresh.sigma, weights)[complete]
-        return float(effect.mean() / (variance.mean() + JUDGED_WITH).sqrt())
+        return float(criterion_ratio(effect.mean(), variance.mean(), JUDGED_WITH))
 
     scores = {value: score(find_weights(seen, bank.names, value)) for value in candidates}
     alone = score(aggregate_alone(bank.names).to(seen.eta).expand_as(seen.eta))

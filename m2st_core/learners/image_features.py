@@ -1,7 +1,7 @@
-"""Learned features of images: a convolutional network that tells the samples of many related tasks apart.
+"""Learned features of images: a convolutional network that classifies the samples of many related tasks.
 
-One network for all tasks, one linear head per task, cross-entropy. What is learned from these features afterwards sees
-only images that the network was not trained on: to those it learned from it looks better than it is.
+All tasks share the network, and each has a linear head, trained by cross-entropy. Directions and their prior are then
+learned on fresh images only: on its training images the network looks better than it is.
 """
 
 from __future__ import annotations
@@ -27,48 +27,46 @@ from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
 
-CHUNK = 64  # images normalised together in training, by one thread
-FREEZING_IMAGES = 2000  # whose statistics the finished network keeps
-FEWEST_STEPS = 6  # of an epoch: a few images are gone through several times
-FEWEST_FRESH = 4  # images of each sample of a task, from which directions are learned and judged
+CHUNK = 64  # images that one thread normalises together in training
+FREEZING_IMAGES = 2000  # images whose statistics the finished network keeps
+FEWEST_STEPS = 6  # steps of an epoch, reached by several passes over few images
+FEWEST_FRESH = 4  # fresh images of each sample of a task
 
 
 class Parts(NamedTuple):
-    """The same tasks with the images that teach the network, and with the others."""
+    """The same tasks with the network's training images, and with the fresh images."""
 
-    teaching: RelatedTasks
+    training: RelatedTasks
     fresh: RelatedTasks
 
 
-def part_images(meta: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]) -> Parts:
-    """An image that several tasks share is on the same side in all of them; rows that are no images are all fresh."""
+def part_images(related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]) -> Parts:
+    """Training and fresh images; an image is one or the other in all its tasks. Other rows are all fresh."""
     if settings.convolutions is None:
-        return Parts(meta, meta)
+        return Parts(related, related)
     share = settings.training.fresh
-    smallest = min(int((weight > 0).sum(dim=-1).min()) for weight in (meta.x_weight, meta.y_weight))
+    smallest = min(int((weight > 0).sum(dim=-1).min()) for weight in (related.x_weight, related.y_weight))
     if int(smallest * share) < FEWEST_FRESH:
         needed = math.ceil(FEWEST_FRESH / share)
         raise ValueError(
-            f"A sample of a meta-task has {smallest} images. Bring at least {needed} in each, or leave small ones out."
+            f"A sample of a related task has {smallest} images. Bring at least {needed} in each, or omit small samples."
         )
-    kept, fresh = meta.hold_out(share, [s.torch("fresh images") for s in streams], together=True)
-    return Parts(kept, fresh)
+    return Parts(*related.hold_out(share, [s.torch("fresh images") for s in streams], together=True))
 
 
 def fit_image_features(
-    meta: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams], progress: Progress | None = None
+    related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams], progress: Progress | None = None
 ) -> tuple[MetaFeatures, dict[str, float]]:
-    """ψ of tasks of images, and what held-out images decided."""
-    assert settings.convolutions is not None
-    parts = part_images(meta, settings, streams)
+    """ψ of tasks of images, and the choices that fresh images made."""
+    parts = part_images(related, settings, streams)
     networks: list[CNN] = []
     choices: dict[str, float] = {}
     for repeat, stream in enumerate(streams):
         network, choices = _train(parts, repeat, settings, stream, progress)
         networks.append(network)
     features = ImageFeatures(_stack(networks), 0)
-    seen = parts.fresh.with_rows(features.raw(meta.rows))
-    offer = align(nn.Identity(), seen, settings, streams)
+    fresh = parts.fresh.with_rows(features.raw(related.rows))
+    offer = align(nn.Identity(), fresh, settings, streams)
     aligned = ImageFeatures(features.network, settings.leading)
     aligned.whiten = offer["whiten"]
     return finish(aligned, offer, choices)
@@ -83,8 +81,8 @@ def _stack(networks: Sequence[CNN]) -> CNN:
     return together.requires_grad_(False)
 
 
-class Lesson(NamedTuple):
-    """Different images (U, d), and which tasks have them in x (1), in y (0) or not at all (−1): (U, T)."""
+class LabelledImages(NamedTuple):
+    """Distinct images (U, d), and labels (U, T): 1 if a task has the image in x, 0 if in y, −1 if in neither."""
 
     images: Tensor
     labels: Tensor
@@ -97,35 +95,36 @@ class Lesson(NamedTuple):
         return Units(mean.reshape(1, 1, 1), (squares / (count - 1)).sqrt().clamp(min=1e-6).reshape(1, 1, 1))
 
     def normalise(self, network: CNN) -> None:
-        """From now on the images are in the network's units."""
+        """Convert the images, in place, into the network's units."""
         for part in self.images.split(ROWS_AT_ONCE):
             part.copy_(network.normalise(part)[0])
 
 
-def _lesson(part: RelatedTasks, repeat: int) -> Lesson:
+def _labelled(part: RelatedTasks, repeat: int) -> LabelledImages:
+    """One repeat's distinct images."""
     inside = part.inside[repeat]
     numbers, index = part.where[repeat][inside].unique(return_inverse=True)
     labels = torch.full((len(numbers), len(inside)), -1, dtype=torch.int8, device=index.device)
     task = torch.arange(len(inside), device=index.device)[:, None].expand_as(inside)[inside]
     labels[index, task] = (part.x_weight > 0)[repeat][inside].to(torch.int8)
-    return Lesson(part.rows[repeat][numbers].float(), labels)
+    return LabelledImages(part.rows[repeat][numbers].float(), labels)
 
 
 def _train(
     parts: Parts, repeat: int, settings: FeatureLearning, stream: Streams, progress: Progress | None
 ) -> tuple[CNN, dict[str, float]]:
-    """The network after the epoch at which held-out images were told apart best; its normalisation is fixed then."""
+    """The network after the epoch with the lowest loss on fresh images, with fixed normalisation; and the choices."""
     training, convolutions = settings.training, settings.convolutions
     assert convolutions is not None
-    lesson, held_out = (_lesson(part, repeat) for part in parts)
-    network = make_cnn(convolutions, [stream.torch("first weights")]).to(lesson.images.device)
-    network.measure_in(lesson.units())
-    heads = nn.Parameter(network.weight.new_zeros(network.features + 1, lesson.labels.shape[1]))
+    training_images, fresh = (_labelled(part, repeat) for part in parts)
+    network = make_cnn(convolutions, [stream.torch("first weights")]).to(training_images.images.device)
+    network.measure_in(training_images.units())
+    heads = nn.Parameter(network.weight.new_zeros(network.features + 1, training_images.labels.shape[1]))
     learned = [*network.parameters(), heads]
     rounded, rounded_heads = copy.deepcopy(network).float(), nn.Parameter(heads.detach().float())
-    lesson.normalise(network)
-    held_out.normalise(network)
-    count = len(lesson.images)
+    training_images.normalise(network)
+    fresh.normalise(network)
+    count = len(training_images.images)
     batches = -(-count // training.batch)
     passes = -(-FEWEST_STEPS // batches)
     optimiser = torch.optim.AdamW(learned, lr=training.learning_rate, weight_decay=training.weight_decay)
@@ -134,8 +133,8 @@ def _train(
     best, lowest, chosen = network, math.inf, 0
     for epoch in range(1, training.epochs + 1):
         orders = [torch.randperm(count, generator=draw) for _ in range(passes)]
-        for batch in chain(*(order.to(lesson.images.device).split(training.batch) for order in orders)):
-            gradients = batch_gradients(rounded, rounded_heads, lesson, batch, training.shift, draw)
+        for batch in chain(*(order.to(training_images.images.device).split(training.batch) for order in orders)):
+            gradients = batch_gradients(rounded, rounded_heads, training_images, batch, training.shift, draw)
             for parameter, value in zip(learned, gradients, strict=True):
                 parameter.grad = value
             optimiser.step()
@@ -144,10 +143,10 @@ def _train(
                 single.data.copy_(parameter.data)
         if epoch % training.check_every == 0 or epoch == training.epochs:
             candidate = copy.deepcopy(network)
-            candidate.freeze(lesson.images[:FREEZING_IMAGES])
-            found = _mean_loss(candidate, heads, held_out)
-            if found < lowest or not chosen:
-                best, lowest, chosen = candidate, found, epoch
+            candidate.freeze(training_images.images[:FREEZING_IMAGES])
+            loss = _mean_loss(candidate, heads, fresh)
+            if loss < lowest or not chosen:
+                best, lowest, chosen = candidate, loss, epoch
             elif epoch > chosen + training.patience:
                 break
         if progress is not None:
@@ -156,7 +155,7 @@ def _train(
 
 
 def _loss(network: CNN, heads: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-    """The mean cross-entropy of all heads (features + 1, T) on those images that their tasks have."""
+    """The mean cross-entropy of all heads (features + 1, T) on the images of their tasks."""
     features = functional.leaky_relu(network(images[None])[0])
     logits = features @ heads[:-1].float() + heads[-1].float()
     inside = labels >= 0
@@ -164,10 +163,10 @@ def _loss(network: CNN, heads: Tensor, images: Tensor, labels: Tensor) -> Tensor
 
 
 @torch.no_grad()
-def _mean_loss(network: CNN, heads: Tensor, lesson: Lesson) -> float:
-    """The same of all images, some at a time; the network's normalisation is fixed."""
+def _mean_loss(network: CNN, heads: Tensor, labelled: LabelledImages) -> float:
+    """The mean cross-entropy of a network with fixed normalisation on all images, some at a time."""
     total, count = 0.0, 0
-    for images, labels in zip(*(part.split(ROWS_AT_ONCE) for part in lesson), strict=True):
+    for images, labels in zip(*(part.split(ROWS_AT_ONCE) for part in labelled), strict=True):
         inside = int((labels >= 0).sum())
         total += inside * float(_loss(network, heads, images, labels))
         count += inside
@@ -175,11 +174,11 @@ def _mean_loss(network: CNN, heads: Tensor, lesson: Lesson) -> float:
 
 
 def batch_gradients(
-    network: CNN, heads: nn.Parameter, lesson: Lesson, batch: Tensor, shift: int, draw: torch.Generator
+    network: CNN, heads: nn.Parameter, labelled: LabelledImages, batch: Tensor, shift: int, draw: torch.Generator
 ) -> list[Tensor]:
-    """The gradient of a batch's loss by all parameters, in chunks that threads share and whose sum has one order.
+    """The gradient of a batch's loss by all parameters.
 
-    The network and the heads are in float32, in which convolutions are done; the sum is in float64.
+    Threads share the chunks, whose sum has a fixed order. Networks and heads are in float32, the sum in float64.
     """
     shape = network.shape
     shift = min(shift, min(shape[1:]) // 4)
@@ -189,15 +188,15 @@ def batch_gradients(
     def gradient(index: int) -> list[Tensor]:
         chunk = chunks[index]
         with torch.enable_grad():
-            value = _loss(network, heads, _moved(lesson.images[chunk], shape, moves[index]), lesson.labels[chunk])
+            value = _loss(network, heads, _moved(labelled.images[chunk], shape, moves[index]), labelled.labels[chunk])
             return list(torch.autograd.grad(value * (len(chunk) / len(batch)), [*network.parameters(), heads]))
 
-    found = map_threads(gradient, range(len(chunks)))
-    return [torch.stack(parts).sum(dim=0, dtype=torch.float64) for parts in zip(*found, strict=True)]
+    gradients = map_threads(gradient, range(len(chunks)))
+    return [torch.stack(parts).sum(dim=0, dtype=torch.float64) for parts in zip(*gradients, strict=True)]
 
 
 def _moved(images: Tensor, shape: tuple[int, int, int], move: Sequence[int]) -> Tensor:
-    """Images shifted by some pixels; what leaves on one side comes back on the other, mirrored."""
+    """Images shifted by some pixels, with mirrored borders."""
     most = max(abs(step) for step in move)
     if not most:
         return images

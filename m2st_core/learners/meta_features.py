@@ -1,4 +1,4 @@
-"""ψ: features in which the rows of P and Q differ, with the prior of how much, and what they show of a target."""
+"""ψ: features whose means differ between P and Q, the prior of these differences, and a target seen in ψ."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
-ROWS_AT_ONCE = 2000  # that a network sees
+ROWS_AT_ONCE = 2000  # images in one pass of a network
 
 
 class MetaFeatures(nn.Module, ABC):
-    """ψ(x): white, prior-aligned features, for R repeats: (R, …, n, d) → (R, …, n, Q).
+    """ψ(x): white features, linear in ``raw`` ones, for R repeats: (R, …, n, d) → (R, …, n, Q).
 
-    They are linear in ``raw`` features. Within a sample each has variance about 1; between the samples of a related
-    task its means differ by about √``prior`` (R, Q), which rises with q.
+    Each has variance about 1 within a sample. Its means differ by about √``prior`` (R, Q) between the samples of a
+    related task; the prior rises with q.
     """
 
     transform: Tensor
@@ -38,21 +38,21 @@ class MetaFeatures(nn.Module, ABC):
 
     @abstractmethod
     def raw(self, x: Tensor) -> Tensor:
-        """Features before they are aligned, in float32: (R, n, d) → (R, n, ·)."""
+        """Features before alignment, in float32: (R, n, d) → (R, n, ·)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """ψ of each row; a single repeat's features serve any number of leading dimensions."""
+        """ψ of each row; with one repeat, inputs may have any leading dimensions."""
         flat = x.reshape(self.offset.shape[0], -1, x.shape[-1])
         features = (self.raw(flat) @ self.transform.float()).to(self.offset) - self.offset
         return features.reshape(*x.shape[:-1], -1)
 
     @torch.no_grad()
     def view(
-        self, meta: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]
+        self, related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]
     ) -> tuple[RelatedTasks, RelatedTasks]:
-        """The meta-tasks as ψ sees them, in two parts that share no row: most to learn from, some to judge by."""
-        kept, aside = meta.hold_out(settings.held_out, [stream.torch("held-out rows") for stream in streams])
-        psi = self(meta.rows)
+        """The related tasks in ψ, with their training rows and with their held-out rows."""
+        kept, aside = related.hold_out(settings.held_out, [stream.torch("held-out rows") for stream in streams])
+        psi = self(related.rows)
         return kept.with_rows(psi), aside.with_rows(psi)
 
 
@@ -71,16 +71,16 @@ class FourierFeatures(MetaFeatures):
         self.register_buffer("frequencies", frequencies)
 
     def raw(self, x: Tensor) -> Tensor:
-        """Columns and Fourier features: (R, n, d) → (R, n, d+D). Sines in float32: six digits are plenty here."""
+        """Columns and Fourier features, with sines in float32: (R, n, d) → (R, n, d+D)."""
         rows = Units(self.centre, self.scale)(x.to(self.centre))
         angles = (rows @ self.frequencies).float()
         return torch.cat([rows.float(), angles.sin(), angles.cos()], dim=-1)
 
 
 class ImageFeatures(MetaFeatures):
-    """Raw features are those of a network φ whose normalisation is fixed: an image's features are its own.
+    """Raw features are those of a network φ with fixed normalisation, so that they depend on no other image.
 
-    ``whiten`` (R, features, features) makes φ white within the samples of the meta-tasks.
+    ``whiten`` (R, features, features) makes φ white within the samples of the related tasks.
     """
 
     whiten: Tensor
@@ -98,7 +98,7 @@ class ImageFeatures(MetaFeatures):
 
 
 class NetworkView(nn.Module):
-    """φ of each image, or white φ, as a feature map for kernels: (R, …, n, C·H·W) → (R, …, n, features)."""
+    """φ or white φ of each image, as a feature map for kernels: (R, …, n, C·H·W) → (R, …, n, features)."""
 
     def __init__(self, features: ImageFeatures, white: bool) -> None:
         super().__init__()
@@ -106,23 +106,22 @@ class NetworkView(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Features in the rows' dtype."""
-        found = self.features.raw(x.reshape(len(self.features.whiten), -1, x.shape[-1])).to(x.dtype)
-        found = found @ self.features.whiten.to(x.dtype) if self.white else found
-        return found.reshape(*x.shape[:-1], -1)
+        phi = self.features.raw(x.reshape(len(self.features.whiten), -1, x.shape[-1])).to(x.dtype)
+        phi = phi @ self.features.whiten.to(x.dtype) if self.white else phi
+        return phi.reshape(*x.shape[:-1], -1)
 
 
 def prior_weights(features: MetaFeatures, rows: int) -> Tensor:
-    """s_q/(s_q + τ), τ = 4/rows: (R, Q).
+    """s_q/(s_q + τ), with τ = 4/rows the noise of two halves of that many pooled rows: (R, Q).
 
-    For a difference of means d ~ N(0, s + τ) against N(0, τ), with τ the noise of two halves of that many pooled
-    rows, the likelihood ratio weighs d_q² by this (up to a constant).
+    The likelihood ratio of N(0, s + τ) to N(0, τ) weighs the squared difference d_q² by this, up to a constant.
     """
     noise = 4 / rows
     return features.prior / (features.prior + noise)
 
 
 class TargetView(NamedTuple):
-    """A target's training rows in ψ: d (R, Q), the variance within its samples (R, Q), and d's noise (R, Q)."""
+    """A target's training rows in ψ: mean difference d, variance within samples, and d's noise, (R, Q) each."""
 
     difference: Tensor
     variance: Tensor
@@ -131,28 +130,24 @@ class TargetView(NamedTuple):
 
 @torch.no_grad()
 def view_target(features: MetaFeatures, train: TwoSample) -> TargetView:
-    """ψ has variance 1 within the meta-tasks' samples; a target of another kind may have more or less."""
-    seen = [features(rows) for rows in train]
-    (x, y), (n, m) = seen, train.sizes
+    """Measure a target in ψ. Its variance may differ from 1, which is that of the related tasks."""
+    (x, y), (n, m) = (features(rows) for rows in train), train.sizes
     variance = ((n - 1) * x.var(dim=-2) + (m - 1) * y.var(dim=-2)) / (n + m - 2)
     variance = variance.clamp(min=torch.finfo(torch.float32).eps)
     return TargetView(x.mean(dim=-2) - y.mean(dim=-2), variance, variance * (1 / n + 1 / m))
 
 
 def evidence_related(features: MetaFeatures, target: TargetView) -> Tensor:
-    """The log-likelihood ratio of a target that differs as the meta-tasks do to one that does not: (R,).
-
-    d_q ~ N(0, s_q + τ_q) against N(0, τ_q).
-    """
+    """log N(d; 0, s + τ)/N(d; 0, τ): evidence that the target differs as the related tasks do: (R,)."""
     ratio = features.prior / target.noise
     return 0.5 * (target.difference.square() / target.noise * ratio / (1 + ratio) - ratio.log1p()).sum(dim=-1)
 
 
 @torch.no_grad()
-def shrunk_heads(features: MetaFeatures, meta: RelatedTasks) -> Tensor:
+def shrunk_heads(features: MetaFeatures, related: RelatedTasks) -> Tensor:
     """E[δ_i | d_i] = s/(s+τ_i)·d_i of every task, from all its rows: (R, T, Q)."""
-    psi = meta.with_rows(features(meta.rows)).take(meta.where)
-    d = torch.einsum("rtl,rtlq->rtq", meta.x_weight - meta.y_weight, psi)
-    noise = (meta.x_weight.square() + meta.y_weight.square()).sum(dim=-1)[..., None]
+    psi = related.with_rows(features(related.rows)).take(related.where)
+    d = torch.einsum("rtl,rtlq->rtq", related.x_weight - related.y_weight, psi)
+    noise = (related.x_weight.square() + related.y_weight.square()).sum(dim=-1)[..., None]
     prior = features.prior[:, None]
     return prior / (prior + noise) * d

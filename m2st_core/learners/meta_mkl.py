@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from m2st_core.kernels.bank import Family, KernelBank
+from m2st_core.learners.adaptation import adapt_to_target
 from m2st_core.learners.knowledge import Knowledge, needed
-from m2st_core.learners.meta_kl import adapt_to_target
 from m2st_core.learners.mixtures import kernel_terms, mixture_test, paired_rows, solve_weights
 from m2st_core.learners.selective import SelectiveTest
 from m2st_core.learners.target_kernels import fit_deep

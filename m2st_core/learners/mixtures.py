@@ -11,7 +11,7 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from m2st_core.criterion import h_matrix
+from m2st_core.criterion import criterion_ratio, h_matrix
 from m2st_core.data.related import PairedRows
 from m2st_core.kernels.bank import KernelBank
 from m2st_core.learners.ascent import draw_rows
@@ -34,7 +34,7 @@ class KernelTerms:
 
     def criterion(self, regularisation: float) -> Tensor:
         """Ĵ_λ of each kernel alone: (R, k)."""
-        return self.eta / (self.sigma.diagonal(dim1=-2, dim2=-1) + regularisation).sqrt()
+        return criterion_ratio(self.eta, self.sigma.diagonal(dim1=-2, dim2=-1), regularisation)
 
     def first(self, count: int) -> KernelTerms:
         """The terms of the first kernels."""

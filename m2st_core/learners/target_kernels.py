@@ -52,7 +52,7 @@ def make_network(rows: Tensor, settings: Network, streams: Sequence[Streams]) ->
 
 def make_cnn(settings: Convolutions, generators: Sequence[torch.Generator]) -> CNN:
     """Convolutions of these settings, one network per generator."""
-    return CNN(settings.shape, settings.channels, settings.features, generators, settings.upsample, settings.autocast)
+    return CNN(settings.shape, settings.channels, settings.features, generators, settings.upsample)
 
 
 def published_widths(rows: Tensor, settings: Network) -> tuple[Tensor, Tensor, Tensor]:

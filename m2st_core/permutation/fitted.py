@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from m2st_core.criterion import h_matrix, mmd2_unbiased, power_criterion
+from m2st_core.criterion import h_matrix, mmd2_unbiased, power_criterion, witness, witness_of_rows
 from m2st_core.kernels.base import Kernel, MixtureKernel
 from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
 from m2st_core.permutation.statistics import permuted_mean_difference, permuted_mmd2
@@ -139,9 +139,7 @@ class KernelTest(ShownTest):
     @torch.no_grad()
     def witness(self, sample: TwoSample, at: Tensor) -> np.ndarray:
         """Mean k(·, x) − mean k(·, y)."""
-        places = self.kernel.embed(at[None].to(sample.x))
-        to_x, to_y = (self.kernel.gram(places, self.kernel.embed(rows)).mean(dim=-1) for rows in sample)
-        return (to_x - to_y).flatten().cpu().numpy()
+        return witness(self.kernel, sample.x, sample.y, at[None].to(sample.x)).flatten().cpu().numpy()
 
     @torch.no_grad()
     def witness_at_rows(self, sample: TwoSample) -> np.ndarray:
@@ -149,10 +147,7 @@ class KernelTest(ShownTest):
         n, m = sample.sizes
         rows = self.kernel.embed(sample.pooled)
         gram = self.kernel.gram(rows, rows).reshape(n + m, n + m).double()
-        gram.fill_diagonal_(0)
-        to_x, to_y = gram[:, :n].sum(dim=1), gram[:, n:].sum(dim=1)
-        own = torch.arange(n + m, device=gram.device) < n
-        return (to_x / (n - own.double()) - to_y / (m - (~own).double())).cpu().numpy()
+        return witness_of_rows(gram, n).cpu().numpy()
 
 
 class ScoreTest(ShownTest):

@@ -14,8 +14,8 @@ import torch
 from m2st_core.criterion import h_matrix, mmd2_unbiased, power_criterion, witness
 from m2st_core.data.synthetic import HDGM
 from m2st_core.device import one_thread_per_operation
+from m2st_core.kernels.base import copy_with
 from m2st_core.kernels.gaussian import GaussianKernel
-from m2st_core.learners.meta_kl import copy_with
 from m2st_core.learners.target_kernels import maximise_criterion, start_deep
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS

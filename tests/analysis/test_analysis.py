@@ -98,7 +98,7 @@ def test_several_splits_are_for_the_tests_that_split():
     found = m2st.analyse(x, y, "MMD-M", ["MMD-O"], n_permutations=99, splits=3)
     assert found.primary.split_p_values == () and len(found.secondary[0].result.split_p_values) == 3
     assert found.secondary[0].result == m2st.two_sample_test(x, y, "MMD-O", n_permutations=99, splits=3)
-    with pytest.raises(ValueError, match="MMD-M splits nothing"):
+    with pytest.raises(ValueError, match="MMD-M does not split the rows"):
         m2st.analyse(x, y, "MMD-M", ["MMD-FUSE"], splits=3)
 
 

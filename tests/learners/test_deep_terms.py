@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from m2st_core.criterion import masked_terms
+from m2st_core.criterion import masked_terms, mean_criterion
 from m2st_core.data.related import PairedRows
-from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
+from m2st_core.kernels.deep import DeepKernel, Parameters, RootDeepKernel
 from m2st_core.kernels.features import MLP, Units
-from m2st_core.learners.deep_terms import DeepTerms, Parameters, SignedRows
-from m2st_core.learners.meta_kl import Paired, WrittenOut, adapt_state, mean_criterion, terms
+from m2st_core.learners.adaptation import Paired, adapt_state, terms
+from m2st_core.learners.climbers import WrittenOut
+from m2st_core.learners.deep_terms import DeepTerms, SignedRows
 from m2st_core.presets import MetaAscent
 
 REPEATS, TASKS, PAIRS = 2, 3, 7
@@ -39,10 +40,14 @@ def padded_rows(seed=0):
     return PairedRows(x, y + 0.4, inside)
 
 
+def repeated(paired):
+    return {name: t.repeat_interleave(TASKS, dim=0) for name, t in paired.state_dict(keep_vars=True).items()}
+
+
 def by_autograd(kernel, rows):
     """MMD², σ̂² and the state they depend on, from the matrix H."""
     paired = Paired(kernel)
-    state = paired.state(TASKS)
+    state = repeated(paired)
     own = {name for name, _ in paired.named_parameters()}
     state = {name: value.detach().requires_grad_(name in own) for name, value in state.items()}
     return state, masked_terms(functional_call(paired, state, (rows.x, rows.y)), rows.inside)
@@ -58,14 +63,13 @@ def test_terms_gradient_and_curvature_are_those_of_the_definition(kind):
     layout = Parameters(kernel)
     state, (mmd2, variance) = by_autograd(kernel, rows)
     vector = layout.join({name: value.detach() for name, value in short(state).items()})
-    found = DeepTerms(kernel, layout, vector, SignedRows.of(kernel, rows))
+    found = DeepTerms(kernel, layout, vector, SignedRows(kernel, rows))
     assert torch.allclose(found.mmd2, mmd2, atol=1e-12) and torch.allclose(found.variance, variance, atol=1e-12)
 
     names = [name for name, value in state.items() if value.requires_grad]
     criterion = (mmd2 / (variance + LAMBDA).sqrt()).sum()
     slopes = torch.autograd.grad(criterion, [state[name] for name in names], create_graph=True)
-    noise = found.variance + LAMBDA
-    gradient = layout.split(found.gradient(noise.rsqrt(), -0.5 * found.mmd2 * noise**-1.5))
+    gradient = layout.split(found.criterion_gradient(LAMBDA))
     for name, slope in zip(names, slopes, strict=True):
         assert torch.allclose(gradient[name.removeprefix("kernel.")], slope, atol=1e-10), name
 
@@ -95,12 +99,12 @@ def test_the_meta_gradient_is_that_of_autograd_through_the_inner_steps(change):
     """Autograd differentiates θ → objective of the query rows after the steps, for the same settings."""
     settings = replace(SETTINGS, **change)
     kernel, support, query = deep_kernel(DeepKernel), padded_rows(1), padded_rows(2)
-    objective = mean_criterion(REPEATS, settings)
+    objective = mean_criterion(REPEATS, LAMBDA, settings.ratio_of_means)
     gradient, values = WrittenOut(kernel, settings).gradient(support, query, objective)
 
     paired = Paired(kernel)
     theta = dict(paired.named_parameters())
-    adapted = paired.state(TASKS)
+    adapted = repeated(paired)
     if settings.inner_steps:
         adapted = adapt_state(paired, adapted, support, settings, settings.inner_steps)
     mmd2, variance = (part.reshape(REPEATS, TASKS) for part in terms(paired, adapted, query))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.func import grad
 
+from m2st_core.criterion import mean_criterion
 from m2st_core.data.images.sets import load_digits_by_class
 from m2st_core.data.related import PairedRows, as_related_tasks
 from m2st_core.device import one_thread_per_operation
@@ -13,10 +14,11 @@ from m2st_core.kernels.base import map_tensors
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.gaussian import GaussianKernel
 from m2st_core.learners import image_features
+from m2st_core.learners.adaptation import Paired, adapt_state, criterion
+from m2st_core.learners.climbers import RunByRun
 from m2st_core.learners.companions import beside_generic, generic_families
 from m2st_core.learners.image_features import fit_image_features, part_images
 from m2st_core.learners.knowledge import Knowledge, rebuild
-from m2st_core.learners.meta_kl import Paired, RunByRun, adapt_state, criterion, mean_criterion
 from m2st_core.learners.target_kernels import make_cnn, same_distances
 from m2st_core.presets import PRESETS, ImageTraining
 from m2st_core.rng import Streams
@@ -41,10 +43,10 @@ def learned():
     return meta, *fit_image_features(meta, FEATURES, [Streams(0)])
 
 
-def test_an_image_teaches_the_network_or_is_fresh_in_all_tasks_alike():
+def test_an_image_trains_the_network_or_is_fresh_in_all_its_tasks():
     meta = as_related_tasks(pairs())
-    teaching, fresh = part_images(meta, FEATURES, [Streams(3)])
-    seen, unseen = ({tuple(row.tolist()) for row in part.take_inside()} for part in (teaching, fresh))
+    training, fresh = part_images(meta, FEATURES, [Streams(3)])
+    seen, unseen = ({tuple(row.tolist()) for row in part.take_inside()} for part in (training, fresh))
     assert not seen & unseen
     assert len(seen) == 4 * 14 and len(unseen) == 4 * 6
 
@@ -55,7 +57,7 @@ def test_rows_that_are_no_images_are_all_fresh():
 
 
 def test_too_few_images_are_refused_in_one_sentence():
-    with pytest.raises(ValueError, match=r"A sample of a meta-task has 13 images. Bring at least 14 in each"):
+    with pytest.raises(ValueError, match=r"A sample of a related task has 13 images. Bring at least 14 in each"):
         part_images(as_related_tasks(pairs(count=13)), FEATURES, [Streams(0)])
 
 
@@ -129,7 +131,7 @@ def test_gradients_run_by_run_are_those_of_all_runs_together(second_order):
     images = torch.stack([torch.from_numpy(images[:20]) for images in load_digits_by_class()[:8]]).float()
     ones = torch.ones(4, 10)
     support, query = (PairedRows(images[:4, part], images[4:, part], ones) for part in (slice(0, 10), slice(10, 20)))
-    found, value = RunByRun(kernel, settings).gradient(support, query, mean_criterion(2, settings))
+    found, value = RunByRun(kernel, settings).gradient(support, query, mean_criterion(2, 1e-3, False))
 
     def mean(changed):
         start = {name: tensor.repeat_interleave(2, dim=0) for name, tensor in (paired.state_dict() | changed).items()}

@@ -9,19 +9,12 @@ import torch
 import m2st_core as m2st
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.data.related import PairedRows, as_related_tasks, stack_repeats
+from m2st_core.kernels.base import copy_with
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.features import MLP
-from m2st_core.learners.meta_kl import (
-    Paired,
-    WrittenOut,
-    adapt_state,
-    adapt_to_target,
-    copy_with,
-    criterion,
-    fit_meta_kernel,
-    for_runs,
-    hold_out_tasks,
-)
+from m2st_core.learners.adaptation import Paired, adapt_state, adapt_to_target, criterion, for_runs
+from m2st_core.learners.climbers import RunByRun, WrittenOut
+from m2st_core.learners.meta_kl import fit_meta_kernel, hold_out_tasks
 from m2st_core.presets import PRESETS, Adaptation, MetaAscent
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
@@ -47,6 +40,10 @@ def rows(runs=3, n=10, seed=1):
     return PairedRows(x, y + 0.5, torch.ones(runs, n, dtype=torch.float64))
 
 
+def state_of(paired, runs):
+    return {name: t.repeat_interleave(runs, dim=0) for name, t in paired.state_dict(keep_vars=True).items()}
+
+
 def learn(kernel, meta, settings, streams):
     return fit_meta_kernel(kernel, meta, settings, hold_out_tasks(meta, settings, streams), streams, streams)
 
@@ -70,7 +67,7 @@ def test_inner_steps_equal_one_task_at_a_time(restart):
     paired = Paired(theta)
     before = {name: value.clone() for name, value in theta.state_dict().items()}
     settings = replace(SETTINGS, restart=restart)
-    found = adapt_state(paired, paired.state(3), data, settings, 3)
+    found = adapt_state(paired, state_of(paired, 3), data, settings, 3)
     for run in range(3):
         alone = plain_steps(theta, data.x[run], data.y[run], 3, restart)
         for name, value in alone.state_dict().items():
@@ -85,7 +82,7 @@ def test_second_order_differentiates_through_the_steps_and_first_order_does_not(
     paired = Paired(theta)
 
     def outer(matrix, settings):
-        state = paired.state(1) | {"kernel.network.weights.1": matrix}
+        state = state_of(paired, 1) | {"kernel.network.weights.1": matrix}
         return criterion(paired, adapt_state(paired, state, support, settings, 3), query, 1e-3).sum()
 
     second = replace(SETTINGS, second_order=True)
@@ -100,7 +97,7 @@ def test_first_order_steps_inside_torch_func_are_constants():
     """The outer gradient, taken with torch.func as in training, is that of Ĵ at the adapted parameters."""
     theta, support, query = kernel(), rows(1, 8), rows(1, 9, seed=2)
     paired, name = Paired(theta), "kernel.network.weights.1"
-    state = {key: value.detach() for key, value in paired.state(1).items()}
+    state = {key: value.detach() for key, value in state_of(paired, 1).items()}
 
     def outer(matrix):
         adapted = adapt_state(paired, state | {name: matrix}, support, SETTINGS, 3)
@@ -115,8 +112,8 @@ def test_first_order_steps_inside_torch_func_are_constants():
 def test_paper_adapts_everything_and_the_others_only_the_network():
     paired, data = Paired(kernel()), rows(1)
     for adapts, moves in (("all", True), ("network", False)):
-        found = adapt_state(paired, paired.state(1), data, replace(SETTINGS, adapts=adapts), 1)
-        same = torch.equal(found["kernel.log_input_width"], paired.state(1)["kernel.log_input_width"])
+        found = adapt_state(paired, state_of(paired, 1), data, replace(SETTINGS, adapts=adapts), 1)
+        same = torch.equal(found["kernel.log_input_width"], state_of(paired, 1)["kernel.log_input_width"])
         assert same is not moves
 
 
@@ -156,9 +153,11 @@ def test_repeats_in_a_batch_learn_as_if_alone():
                 assert torch.allclose(together.state_dict()[name][r], value[0], atol=1e-9), name
 
 
-def test_steps_that_restart_are_never_differentiated_through():
+def test_settings_that_a_kernel_cannot_follow_are_refused():
     with pytest.raises(ValueError, match="first order"):
         WrittenOut(kernel(), replace(SETTINGS, restart=True, second_order=True))
+    with pytest.raises(ValueError, match="images learn task by task, but ratio_of_means needs all tasks at once"):
+        RunByRun(kernel(), replace(SETTINGS, ratio_of_means=True))
 
 
 def test_rows_that_overflow_leave_the_kernel_finite():

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.criterion import h_matrix, power_criterion
+from m2st_core.criterion import BLOCK_ROWS, full_criterion, h_matrix, power_criterion
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.features import MLP
-from m2st_core.learners.relatedness import BLOCK_ROWS, Relatedness, full_criterion, smallest_distance
+from m2st_core.learners.relatedness import Relatedness, smallest_distance
 from m2st_core.types import Cancelled
 
 
@@ -42,7 +42,7 @@ def test_the_criterion_in_blocks_equals_the_whole_matrix():
     kernel = DeepKernel(MLP((2, 3, 4), [torch.Generator().manual_seed(0)]), one, 2 * one, 0.3 * one)
     sample = hdgm(0.7, BLOCK_ROWS + 100)
     whole = power_criterion(h_matrix(kernel, sample.x[None], sample.y[None]), 1e-8)[0].item()
-    assert full_criterion(kernel, sample) == pytest.approx(whole, rel=1e-3)
+    assert full_criterion(kernel, sample.x, sample.y, 1e-8) == pytest.approx(whole, rel=1e-3)
 
 
 def test_gamma_of_one_task_with_itself_is_at_the_noise_floor():
@@ -77,7 +77,7 @@ def test_tasks_of_any_size_at_most_ten_and_always_the_same_numbers():
 
 
 def test_bad_input_and_cancelling():
-    with pytest.raises(ValueError, match="The meta-tasks have 2 columns and the target has 3"):
+    with pytest.raises(ValueError, match="The related tasks have 2 columns and the target has 3"):
         m2st.relatedness(np.random.default_rng(0).random((2, 9, 3)), [hdgm(0.5, 20)])
     with pytest.raises(ValueError, match="restarts must be a whole number ≥ 1"):
         m2st.relatedness(hdgm(0.5, 20), [hdgm(0.5, 20)], restarts=0)
