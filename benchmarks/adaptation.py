@@ -23,14 +23,14 @@ from m2st_core.testing.run import learn_once, run_tests
 SIZES = (50, 100, 200)  # per mode
 VARIANTS = {
     "Meta-KL, as chosen": ("Meta-KL", {}),
-    "Meta-KL, no steps": ("Meta-KL", {"adaptation steps": 0.0}),
-    "Meta-KL, 5 steps": ("Meta-KL", {"adaptation steps": 5.0}),
-    "Meta-KL, 50 steps": ("Meta-KL", {"adaptation steps": 50.0}),
+    "Meta-KL, no steps": ("Meta-KL", {"adaptation_steps": 0.0}),
+    "Meta-KL, 5 steps": ("Meta-KL", {"adaptation_steps": 5.0}),
+    "Meta-KL, 50 steps": ("Meta-KL", {"adaptation_steps": 50.0}),
     "Meta-MKL": ("Meta-MKL", {}),
     "Meta-MKL-A (uniform)": ("Meta-MKL-A", {}),
     "Feature-MKL, as chosen": ("Feature-MKL", {}),
-    "Feature-MKL, β of the tasks' kernels learned": ("Feature-MKL", {"β is learned": 1.0}),
-    "Feature-MKL, the kernel of all tasks": ("Feature-MKL", {"β is learned": 0.0}),
+    "Feature-MKL, β of the tasks' kernels learned": ("Feature-MKL", {"beta_is_learned": 1.0}),
+    "Feature-MKL, the kernel of all tasks": ("Feature-MKL", {"beta_is_learned": 0.0}),
 }
 
 

@@ -67,7 +67,11 @@ def test_streamlit_stays_in_front_and_torch_behind(path):
         assert "streamlit" not in names
     if path not in FRONT and room(path) == "figures":
         assert names <= {"m2st_core", "pandas", "plotly", "numpy", "dataclasses", "collections", "__future__", "typing"}
-        assert {name.split(".")[1] for name in imports(path) if name.startswith("m2st_core.")} <= {"types", "figures"}
+        assert {name.split(".")[1] for name in imports(path) if name.startswith("m2st_core.")} <= {
+            "types",
+            "figures",
+            "testing",
+        }
 
 
 def test_nothing_depends_on_pickle():

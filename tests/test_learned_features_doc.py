@@ -203,9 +203,9 @@ def test_raw_features_and_the_width_that_tasks_left_out_choose(strength):
             best = width, offer
     width, (shared, s, evidence, projection, centre) = best
     features, choices = fit_features(as_related_tasks(pairs), FEW, [Streams(SEED)])
-    assert choices["width of the features, times the median"] == width
-    assert choices["a direction shared by all tasks leads"] == shared
-    assert choices["evidence for the directions, in nats"] == pytest.approx(evidence, abs=1e-4)
+    assert choices["feature_width"] == width
+    assert choices["shared_direction_leads"] == shared
+    assert choices["direction_evidence"] == pytest.approx(evidence, abs=1e-4)
     assert features.prior[0].numpy() == pytest.approx(s, rel=1e-4)
     rows = np.random.default_rng(9).normal(size=(6, 2))
     psi = np.array([(phi(row, *units(pairs), frequencies(pairs, width)) - centre) @ projection for row in rows])
@@ -335,7 +335,7 @@ def test_heads_weights_and_odds_of_feature_mkl(learned, shift, mixed, monkeypatc
     pairs = [(quarters(6 + i, 2, seed=10 + i), quarters(7, 2, seed=20 + i, shift=0.4 * i)) for i in range(3)]
     monkeypatch.setattr("m2st_core.learners.feature_mkl.fit_features", lambda *_: (exact_features(), {}))
     known = learn_feature_mixture(as_related_tasks(pairs), RECOMMENDED, [Streams(SEED)])
-    known.choices |= {"λ of β": 1.0, "β is learned": learned}
+    known.choices |= {"beta_regularisation": 1.0, "beta_is_learned": learned}
     kernels = [partial(aggregate, rows=int(np.mean([len(x) + len(y) for x, y in pairs])))]
     for name in known.base_names[1:]:
         x, y = pairs[int(name.removeprefix("task ")) - 1]

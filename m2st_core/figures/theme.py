@@ -5,12 +5,11 @@ The palette is Okabe–Ito's: distinct to colour-blind readers, and legible on l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.types import Origin, labelled
+from m2st_core.testing.method import Look
+from m2st_core.testing.methods import METHODS
 
 P_COLOUR, P_MARKER = "#0072B2", "circle"
 Q_COLOUR, Q_MARKER = "#E69F00", "diamond"
@@ -28,46 +27,17 @@ MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 
-@dataclass(frozen=True)
-class Look:
-    """Appearance of a method. The line tells its origin: solid for the paper's, dashed for ours, dotted for others."""
-
-    label: str
-    colour: str
-    marker: str
-    dash: str
-
-
-FAMILIES: tuple[tuple[Origin, int, tuple[str, ...], tuple[str, ...]], ...] = (  # whose, first colour, lines, methods
-    ("ours", 0, ("dash",), ("Feature-MKL", "Meta-WiTS", "Meta-FUSE", "Meta-Witness")),
-    ("paper", 4, ("solid", "longdash"), (
-        "Meta-MKL", "Meta-KL", "AGT-KL", "Meta-MKL-A", "Meta-Best1", "AGT-MKL", "AGT-MKL-A", "Meta-MKL-SI",
-        "MMD-D w/ AC",
-    )),
-    ("no history", 2, ("dot", "dashdot"), (
-        "MMD-FUSE", "MMD-O", "ME", "SCF", "MMD-M", "C2ST-L", "C2ST-S", "MMD-D",
-    )),
-)  # fmt: skip
-LOOKS = {
-    name: Look(
-        labelled(name, origin),
-        COLOURS[(first + index) % len(COLOURS)],
-        MARKERS[(first + index) % len(MARKERS)],
-        lines[index // len(COLOURS)],
-    )
-    for origin, first, lines, names in FAMILIES
-    for index, name in enumerate(names)
-}
+UNKNOWN_LOOK = Look(NULL_COLOUR, "circle-open", "longdashdot")  # such as the limit's
 
 
 def look_of(method: str) -> Look:
-    """Return a method's appearance, the same in every figure; anything else, such as the limit, is grey."""
-    return LOOKS.get(method, Look(method, NULL_COLOUR, "circle-open", "longdashdot"))
+    """The look of a method, the same in every figure; grey for a name without a method."""
+    return METHODS[method].look if method in METHODS else UNKNOWN_LOOK
 
 
 def label_of(method: str) -> str:
-    """Return the name of a method in legends and on axes, marked if it is ours."""
-    return look_of(method).label
+    """The name of a method in legends and on axes, with a mark if it is ours."""
+    return METHODS[method].label if method in METHODS else method
 
 
 def colour_of(method: str) -> str:

@@ -137,7 +137,7 @@ def choose_steps(
     """
     first = adaptation.steps[0]
     if len(adaptation.steps) == 1 or not held_out.shape[1]:
-        return {"adaptation steps": float(first)}
+        return {"adaptation_steps": float(first)}
     generators = [stream.torch("choice of adaptation") for stream in streams]
     support, query = related.draw_pairs(held_out[:, :MOST_TASKS], 0.5, generators)
     smallest = int(support.inside.sum(dim=-1).min())
@@ -162,5 +162,5 @@ def choose_steps(
 
     clear = [steps for steps in ratios if gain(steps) > CLEAR_GAIN]
     best = max(clear, key=lambda steps: float(ratios[steps][0]), default=first)
-    scores = {f"held-out criterion, {steps} steps": float(ratio[0]) for steps, ratio in ratios.items()}
-    return {"adaptation steps": float(best)} | scores
+    scores = {f"held_out_criterion_{steps}_steps": float(ratio[0]) for steps, ratio in ratios.items()}
+    return {"adaptation_steps": float(best)} | scores

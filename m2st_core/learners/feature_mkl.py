@@ -119,15 +119,15 @@ def fit_feature_mixture(
     bank = feature_bank(known, train.pooled, streams)
     terms = kernel_terms(bank, paired_rows(train, streams))
     count = len(known.base_names)
-    if known.choices["β is learned"]:
-        weights = find_weights(terms.first(count), known.base_names, known.choices["λ of β"])
+    if known.choices["beta_is_learned"]:
+        weights = find_weights(terms.first(count), known.base_names, known.choices["beta_regularisation"])
     else:
         weights = aggregate_alone(known.base_names).to(terms.eta).expand(len(terms.eta), -1)
     related = evidence_related(features, view_target(features, train))
     weights, share = with_generic(weights, terms, related)
     adapted = mixture_test(bank, weights, terms, known)
     for entry, value, part in zip(adapted.diagnostics, related.tolist(), share.tolist(), strict=True):
-        entry |= {"evidence that the target is related, in nats": value, "share of the meta-tasks' kernels": part}
+        entry |= {"log_odds_related": value, "related_share": part}
     return adapted
 
 
@@ -152,7 +152,7 @@ def choose_regularisation(
     seen, fresh = (kernel_terms(bank, rows) for rows in (learning, judging))
     complete = judging.inside.sum(dim=-1) > 1
     if not bool(complete.any()):  # too few rows to judge by
-        known.choices |= {"λ of β": candidates[0], "β is learned": 0.0}
+        known.choices |= {"beta_regularisation": candidates[0], "beta_is_learned": 0.0}
         return known
 
     def score(weights: Tensor) -> float:
@@ -163,7 +163,7 @@ def choose_regularisation(
     scores = {value: score(find_weights(seen, bank.names, value)) for value in candidates}
     alone = score(aggregate_alone(bank.names).to(seen.eta).expand_as(seen.eta))
     best = max(scores, key=lambda value: scores[value])
-    known.choices |= {"λ of β": best, "β is learned": float(scores[best] > alone)}
-    known.choices |= {f"held-out criterion, λ={value:g}": score for value, score in scores.items()}
-    known.choices["held-out criterion, no adaptation"] = alone
+    known.choices |= {"beta_regularisation": best, "beta_is_learned": float(scores[best] > alone)}
+    known.choices |= {f"held_out_criterion_{value:g}": score for value, score in scores.items()}
+    known.choices["held_out_criterion_unadapted"] = alone
     return known

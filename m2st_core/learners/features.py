@@ -50,7 +50,7 @@ def fit_features(
         best = better(offer, best, margin) if best else offer
         if progress is not None:
             progress(step + 1, len(settings.widths), float(best["evidence"].mean()))
-    choices = {"width of the features, times the median": float(best["width"].mean())}
+    choices = {"feature_width": float(best["width"].mean())}
     return finish(FourierFeatures(units, best["frequencies"], settings.leading), best, choices)
 
 

@@ -151,7 +151,7 @@ def _train(
                 break
         if progress is not None:
             progress(epoch, training.epochs, lowest)
-    return best, {"epochs of the network": float(chosen), "cross-entropy of fresh images": lowest}
+    return best, {"network_epochs": float(chosen), "fresh_cross_entropy": lowest}
 
 
 def _loss(network: CNN, heads: Tensor, images: Tensor, labels: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ def fit_adapted(
     known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
     """Meta-KL, AGT-KL: the kernel after its steps on the training rows; ‖ω−θ‖/‖θ‖ is in the diagnostics."""
-    steps = int(known.choices["adaptation steps"])
+    steps = int(known.choices["adaptation_steps"])
     kernel, moved = adapt_to_target(
         needed(known.kernel, "kernel"), train, preset.meta_kl, preset.adaptation, steps, streams, progress
     )

@@ -114,5 +114,5 @@ def mixture_test(bank: KernelBank, weights: Tensor, terms: KernelTerms | None, k
     about: list[dict[str, Any]] = [dict(known.choices) for _ in betas]
     if terms is not None:
         for entry, row in zip(about, terms.criterion(1e-8), strict=True):
-            entry["criterion by kernel"] = dict(zip(names, row.tolist(), strict=True))
+            entry["criterion_by_kernel"] = dict(zip(names, row.tolist(), strict=True))
     return KernelTest(bank.mixture(weights), weights=betas, diagnostics=about)

@@ -170,8 +170,8 @@ def finish(
     for name in ("transform", "offset", "prior"):
         features.register_buffer(name, offer[name])
     decided = {
-        "a direction shared by all tasks leads": offer["shared"],
-        "evidence for the directions, in nats": offer["evidence"],
+        "shared_direction_leads": offer["shared"],
+        "direction_evidence": offer["evidence"],
     }
     return features, choices | {name: float(value.mean()) for name, value in decided.items()}
 

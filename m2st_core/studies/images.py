@@ -141,7 +141,7 @@ class ImageStudy:
             pooled = torch.from_numpy(rows)[None].to(device)
             values = witness_of_rows(fitted.kernel(pooled, pooled)[0], size).cpu().numpy()
         pairs = {f"{a} or {b}": (a, b) for a, b in self.target.pairs()}
-        beta, criterion = fitted.weights[0], fitted.diagnostics[0]["criterion by kernel"]
+        beta, criterion = fitted.weights[0], fitted.diagnostics[0]["criterion_by_kernel"]
         others: dict[str, float] = {}
         for name, weight in beta.items():
             if name not in pairs:

@@ -31,7 +31,7 @@ from m2st_core.testing.methods import METHODS
 from m2st_core.types import Progress, TwoSample
 
 PRESET = PRESETS["recommended"]
-SHARE = "share of the meta-tasks' kernels"
+SHARE = "related_share"
 MIXTURES = {  # each column of weights, and whose they are
     "Feature-MKL": {"learned": "Feature-MKL"},
     "Meta-MKL": {"learned": "Meta-MKL", "best one": "Meta-Best1", "uniform": "Meta-MKL-A"},
@@ -190,7 +190,7 @@ def _table(bank: KernelBank, first: TwoSample, adapted: KernelTest) -> pd.DataFr
             ],
             "learned": beta,
             "influence": influence / influence.sum(),
-            "criterion": [adapted.diagnostics[0]["criterion by kernel"][name] for name in names],
+            "criterion": [adapted.diagnostics[0]["criterion_by_kernel"][name] for name in names],
         }
     )
     place = table["kind"].map({"task": 0, "aggregate": 1, "generic": 2})

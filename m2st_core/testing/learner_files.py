@@ -23,6 +23,11 @@ from m2st_core.presets import PRESETS
 from m2st_core.testing.meta import ABOUT, FORMAT, SEEN, TENSORS, MetaLearner
 from m2st_core.testing.methods import METHODS
 
+CHOICES_OF_5 = {  # the names of choices in format 5
+    "β is learned": "beta_is_learned",
+    "λ of β": "beta_regularisation",
+    "adaptation steps": "adaptation_steps",
+}
 STAMP = (2020, 1, 1, 0, 0, 0)  # the same learner gives the same bytes
 
 
@@ -43,11 +48,11 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
     """Rebuild a learner from its parts. ``where`` names their source in error messages."""
     try:
         about = json.loads(about_json)
-        found = about["format"]
-        if found != FORMAT:
+        version = about["format"]
+        if version not in (5, FORMAT):
             raise ValueError(
-                f"{where} has learner format {found}, and this version reads {FORMAT}. In other formats some names of "
-                "methods stand for other algorithms. Train again."
+                f"{where} has learner format {version}, and this version reads 5 and {FORMAT}. In other formats some "
+                "names of methods stand for other algorithms. Train again."
             )
         if about["sha256"] != hashlib.sha256(packed).hexdigest():
             raise ValueError(f"{where}: {TENSORS} is damaged: it is not the file that was saved. Train again.")
@@ -62,7 +67,7 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
         knowledge = rebuild(tensors, preset.on(shape))
         knowledge.course = course
         knowledge.base_names = tuple(str(name) for name in about["base_names"])
-        knowledge.choices = {str(name): float(value) for name, value in about["choices"].items()}
+        knowledge.choices = {CHOICES_OF_5.get(name, name): float(value) for name, value in about["choices"].items()}
         return MetaLearner(
             method=method.name,
             preset=preset.name,

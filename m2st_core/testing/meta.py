@@ -28,7 +28,7 @@ from m2st_core.testing.methods import METHODS
 from m2st_core.testing.settings import TestSettings
 from m2st_core.types import Progress, Shape, TestResult, TwoSample
 
-FORMAT = 5
+FORMAT = 6
 TENSORS, ABOUT = "learner.safetensors", "learner.json"
 SEEN = ("rows", "sample")
 

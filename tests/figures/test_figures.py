@@ -14,7 +14,7 @@ from m2st_core.figures.power import (
     type_1_figure,
 )
 from m2st_core.figures.samples import samples_figure
-from m2st_core.figures.theme import FAMILIES, label_of, look_of
+from m2st_core.figures.theme import label_of, look_of
 from m2st_core.figures.weights import training_figure
 
 
@@ -131,14 +131,16 @@ def test_methods_that_are_often_compared_differ_in_colour():
 
 
 def test_figures_know_every_method_and_whose_it_is():
-    known = {name: origin for origin, _, _, names in FAMILIES for name in names}
-    assert known == {name: method.origin for name, method in m2st.METHODS.items()}
+    assert [look_of(name) for name in m2st.METHODS] == [method.look for method in m2st.METHODS.values()]
+    looks = [(method.look.colour, method.look.marker, method.look.dash) for method in m2st.METHODS.values()]
+    assert len(set(looks)) == len(looks)
     assert [label_of(name) for name in m2st.METHODS] == [method.label for method in m2st.METHODS.values()]
     assert label_of("limit") == "limit"
 
 
 def test_lines_tell_whose_a_method_is():
-    lines = {origin: {look_of(name).dash for name in names} for origin, _, _, names in FAMILIES}
+    methods = m2st.METHODS.values()
+    lines = {one.origin: {m.look.dash for m in methods if m.origin == one.origin} for one in methods}
     assert lines["ours"] == {"dash"} and lines["paper"] == {"solid", "longdash"}
     assert not any(a & b for one, a in lines.items() for other, b in lines.items() if one != other)
 

@@ -181,7 +181,7 @@ def test_repeats_in_a_batch_learn_as_if_alone():
 def test_narrow_features_are_taken_only_where_they_pay(task, narrow):
     meta = as_related_tasks(draw_related_tasks(m2st.make_task(task), n_tasks=20, rows=150, closeness=0.2, seed=3))
     _, choices = fit_features(meta, FeatureLearning(), [Streams(0)])
-    assert (choices["width of the features, times the median"] < 1) is narrow
+    assert (choices["feature_width"] < 1) is narrow
 
 
 @pytest.mark.parametrize("same_order", [True, False])
@@ -189,8 +189,8 @@ def test_swapped_tasks_are_recognised(same_order):
     pairs = list(draw_related_tasks(m2st.make_task("mean_shift", shift=1.0), n_tasks=20, rows=50, seed=3).values())
     pairs = [pair if same_order or index % 2 else pair.swapped() for index, pair in enumerate(pairs)]
     features, choices = fit_features(as_related_tasks(pairs), FeatureLearning(), [Streams(0)])
-    assert choices["a direction shared by all tasks leads"] == same_order
-    assert choices["evidence for the directions, in nats"] > 20 and features.prior[0, -1] > 0.1
+    assert choices["shared_direction_leads"] == same_order
+    assert choices["direction_evidence"] > 20 and features.prior[0, -1] > 0.1
 
 
 def test_evidence_that_a_target_is_related_equals_its_formula():

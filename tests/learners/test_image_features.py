@@ -86,12 +86,12 @@ def test_images_seen_some_at_a_time_teach_the_same(learned, monkeypatch):
     monkeypatch.setattr(image_features, "ROWS_AT_ONCE", 7)
     again, others = fit_image_features(meta, FEATURES, [Streams(0)])
     torch.testing.assert_close(again.prior, features.prior, rtol=1e-3, atol=1e-3)
-    assert others["cross-entropy of fresh images"] == pytest.approx(choices["cross-entropy of fresh images"], rel=1e-5)
+    assert others["fresh_cross_entropy"] == pytest.approx(choices["fresh_cross_entropy"], rel=1e-5)
 
 
 def test_features_of_held_out_digits_tell_pairs_apart(learned):
     meta, features, choices = learned
-    assert choices["cross-entropy of fresh images"] < 0.6  # log 2 = 0.69 is what guessing gives
+    assert choices["fresh_cross_entropy"] < 0.6  # log 2 = 0.69 is what guessing gives
     assert float(features.prior.max()) > 1
 
 

@@ -211,7 +211,7 @@ def test_the_paper_s_presets_train_save_and_test(preset, method, monkeypatch, tm
     assert not result.exact
     if "MKL" in method and "SI" not in method:
         assert sum(result.weights.values()) == pytest.approx(1) and set(result.weights) <= set(learner.task_names)
-        assert set(result.diagnostics["criterion by kernel"]) == set(result.weights)
+        assert set(result.diagnostics["criterion_by_kernel"]) == set(result.weights)
     if method == "Meta-KL" and preset == "released":
         assert 0 < result.diagnostics["moved"] < 0.01  # the published adaptation hardly moves
     assert np.isfinite(learner.course.train).all()
