@@ -4,7 +4,7 @@ from m2st_core.types import VERSION  # isort: skip
 from m2st_core.types import Cancelled, TestResult, TwoSample  # isort: skip
 from m2st_core.presets import PRESETS  # isort: skip
 from m2st_core.data import TASKS, make_task  # isort: skip
-from m2st_core.data.related import hdgm_related_tasks  # isort: skip
+from m2st_core.data.synthetic import hdgm_related_tasks  # isort: skip
 from m2st_core.data.separate import Separated, separate  # isort: skip
 from m2st_core.data.tables.examples import EXAMPLES  # isort: skip
 from m2st_core.data.tables.encoding import Cleaning, Encoding  # isort: skip

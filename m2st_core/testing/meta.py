@@ -15,9 +15,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from m2st_core.data.arrays import as_two_sample
+from m2st_core.data.arrays import as_related_tasks, as_two_sample
 from m2st_core.data.overlap import KnownRows
-from m2st_core.data.related import as_related_tasks
 from m2st_core.data.separate import Separated, Units, coarse_notes, find_overlap, known_rows
 from m2st_core.device import one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.learners.ascent import Course

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.arrays import as_two_sample
-from m2st_core.data.related import as_related_tasks
+from m2st_core.data.arrays import as_related_tasks, as_two_sample
 from m2st_core.data.separate import count_of, find_overlap, known_rows
 from m2st_core.data.tables.assembled import Assembled, assemble
 from m2st_core.data.tables.encoding import Cleaning, Encoding

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data.images.sets import load_digits_by_class
-from m2st_core.data.related import hdgm_related_tasks
-from m2st_core.data.synthetic import HDGM
+from m2st_core.data.synthetic import HDGM, hdgm_related_tasks
 from m2st_core.data.tables.files import Table, read_table
 from m2st_core.data.tables.upload import Upload
 from m2st_core.registry import Registry
