@@ -11,7 +11,7 @@ from m2st_core.data.tables.encoding import Cleaning, Encoding  # isort: skip
 from m2st_core.data.tables.clean import CleanData  # isort: skip
 from m2st_core.data.tables.upload import Upload  # isort: skip
 from m2st_core.data.tables.clean import prepare  # isort: skip
-from m2st_core.data.tables import read_files  # isort: skip
+from m2st_core.data.tables.files import read_files  # isort: skip
 from m2st_core.data.tables.files import read_table, read_tables  # isort: skip
 from m2st_core.learners.relatedness import Relatedness  # isort: skip
 from m2st_core.learners.relatedness import relatedness  # isort: skip

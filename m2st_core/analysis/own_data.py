@@ -17,6 +17,7 @@ from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.related import RelatedTasks
 from m2st_core.data.separate import Separated, separate
 from m2st_core.data.tables.clean import CleanData
+from m2st_core.data.tables.rows import relearn
 from m2st_core.learners.ascent import part_of
 from m2st_core.presets import PRESETS
 from m2st_core.testing.examined import smallest_p
@@ -76,7 +77,7 @@ def advise(data: CleanData, *, n_tasks: int | None = None, history: RelatedCheck
         len(data.x),
         len(data.y),
         len(data.features),
-        n_tasks=len(data.tasks) if n_tasks is None else n_tasks,
+        n_tasks=len(data.related_tasks) if n_tasks is None else n_tasks,
         blocks=data.x_blocks is not None,
         history=history,
         pooled=_pooled(data),
@@ -85,10 +86,10 @@ def advise(data: CleanData, *, n_tasks: int | None = None, history: RelatedCheck
 
 def keep_apart(data: CleanData) -> tuple[CleanData, Separated]:
     """The related tasks without the target's rows, and the data by a scaling that these tasks alone taught."""
-    apart = separate(data.sample, data.tasks, units=data.encoding.units)
+    apart = separate(data.sample, data.related_tasks, units=data.encoding.units)
     if not apart.shared:
         return data, apart
-    encoding = data.encoding.relearned(apart.tasks.take_inside().numpy())
+    encoding = relearn(data.encoding, apart.tasks.take_inside().numpy())
     rows = torch.from_numpy(data.encoding.convert(apart.tasks.rows.numpy(), encoding))
     return data.recoded(encoding), replace(apart, tasks=apart.tasks.with_rows(rows))
 
@@ -98,7 +99,7 @@ def check_uploaded_tasks(data: CleanData, **settings: Any) -> RelatedCheck | Non
 
     It is None where fewer than two tasks are left, as with one control group for the target and all tasks.
     """
-    if len(data.tasks) < 2:
+    if len(data.related_tasks) < 2:
         return None
     data, apart = keep_apart(data)
     if len(apart.tasks.names) < 2:
@@ -144,7 +145,7 @@ def carry_out(
     if learner is not None and METHODS[learner.method].learn in needed:
         learner.refuse_shared(data.sample, data.encoding.units)
     apart = None
-    if data.tasks and needed:
+    if data.related_tasks and needed:
         data, apart = keep_apart(data)
     tasks = apart.tasks if apart is not None else None
     learners = _learners(tasks, plan, learner, device, part_of(progress, 0, TRAINED))

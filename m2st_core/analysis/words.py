@@ -10,9 +10,9 @@ from importlib import metadata
 from typing import Any
 
 from m2st_core.analysis.own_data import Outcome, Plan
-from m2st_core.data.tables import read_files
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.examples import EXAMPLES
+from m2st_core.data.tables.files import read_files
 from m2st_core.data.tables.upload import Upload
 from m2st_core.presets import PRESETS
 from m2st_core.testing.methods import METHODS

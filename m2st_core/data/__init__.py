@@ -8,9 +8,8 @@ from m2st_core.data.synthetic import HDGM, Blobs, MeanShift, VarianceShift
 from m2st_core.data.task import Setting, Task
 from m2st_core.registry import Registry
 
-TASKS: Registry[type[Task]] = Registry(
-    "task", {task.name: task for task in (HDGM, Blobs, MeanShift, VarianceShift, Digits, *IMAGE_TASKS)}
-)
+EVERY_TASK: tuple[type[Task], ...] = (HDGM, Blobs, MeanShift, VarianceShift, Digits, *IMAGE_TASKS)
+TASKS: Registry[type[Task]] = Registry("task", {task.name: task for task in EVERY_TASK})
 
 
 def make_task(name: str, *, null: bool = False, **settings: Setting) -> Task:

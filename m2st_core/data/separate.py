@@ -125,11 +125,11 @@ def _merged(pooled: Tensor, related: RelatedTasks, short: np.ndarray, usable: np
     """
     order = np.lexsort(pooled.cpu().numpy().T)
     rows = pooled[torch.from_numpy(order)].to(related.rows)
-    tasks = {related.names[index]: related.task(index) for index in usable}
+    tasks = {related.names[index]: related.task(int(index)) for index in usable}
     for side in (0, 1):
         alone = np.flatnonzero(short[side] & ~short[1 - side])
         if len(alone):
-            others = torch.cat([tuple(related.task(index))[1 - side] for index in alone])
+            others = torch.cat([tuple(related.task(int(index)))[1 - side] for index in alone])
             pair = (rows, others) if side == 0 else (others, rows)
             tasks[f"{len(alone)} tasks with shared rows in {'xy'[side]}"] = TwoSample(*pair, related.shape)
     return as_related_tasks(tasks) if tasks else related.select(usable)

@@ -8,8 +8,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from m2st_core.data.tables import ENCODING_FILE, load_encoding
-from m2st_core.data.tables.encoding import Encoding
+from m2st_core.data.tables.encoding import ENCODING_FILE, Encoding, load_encoding
 from m2st_core.data.tables.limits import Limits, TableError
 from m2st_core.testing.meta import ABOUT, TENSORS, MetaLearner, learner_from_parts, load_learner
 

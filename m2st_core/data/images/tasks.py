@@ -212,4 +212,7 @@ def _cifar_task(name: str, first: str, second: str, learned_from: str) -> type[I
     return type(name, (TwoDataSets,), attributes | words)
 
 
-IMAGE_TASKS = (DigitsShift, *(_cifar_task(name, *data_sets) for name, data_sets in CIFAR_TASKS.items()))
+IMAGE_TASKS: tuple[type[ImageTask], ...] = (
+    DigitsShift,
+    *(_cifar_task(name, *data_sets) for name, data_sets in CIFAR_TASKS.items()),
+)
