@@ -61,7 +61,7 @@ def _sizes(made: Assembled, report: Check) -> None:
     for place, side, count in zip(columns, (made.target.p, made.target.q), (p, q), strict=False):
         place.metric(f"Rows of “{say(side.label)}”", f"{count:,}", help="One of the two groups that are compared.")
     columns[2].metric("Columns that all files share", f"{len(report.columns):,}", help="Matched by their names.")
-    tasks = f"{len(report.related_tasks):,}"
+    tasks = f"{report.related_tasks:,}"
     columns[3].metric("Related tasks", tasks, help=f"Earlier comparisons, {related:,} rows in all.")
 
 

@@ -66,9 +66,8 @@ class Assembled:
 
     def numbers(self, name: str) -> np.ndarray:
         """A column as float64, NaN where a cell is missing or not a number. Numeric columns are kept."""
-        if name in self.values:
-            return self.values[name]
-        return np.concatenate([table.numbers(name) for table in self.tables])[self.order]
+        values = self.values.get(name)
+        return values if values is not None else np.concatenate([t.numbers(name) for t in self.tables])[self.order]
 
     def words(self, name: str) -> pd.Series:
         """A column as words, NA where a cell is missing."""
@@ -162,7 +161,7 @@ class Check:
     """The report on an upload: sizes, columns, and notes on duplicates and on differences between the files."""
 
     rows: tuple[int, int, int]  # of P, of Q, of all related tasks
-    related_tasks: tuple[tuple[str, int, int], ...]  # name, rows of P, rows of Q
+    related_tasks: int
     columns: tuple[ColumnReport, ...]
     notes: tuple[str, ...]
 
@@ -189,9 +188,8 @@ def check(made: Assembled) -> Check:
         notes.append(f"{between:,} rows of P and Q are in both. Rows of one unit must not be in both samples.")
     for name in telling:
         notes.append(f"{name!r} has one value in P and another in Q. If it only names the sample, leave it out.")
-    related_tasks = tuple((pair.name, len(pair.p.positions), len(pair.q.positions)) for pair in made.related)
     sizes = (p.stop, q.stop - q.start, len(made.rows) - made.target_rows)
-    return Check(sizes, related_tasks, tuple(reports), tuple(notes))
+    return Check(sizes, len(made.related), tuple(reports), tuple(notes))
 
 
 def _report(made: Assembled, column: Column) -> tuple[ColumnReport, np.ndarray]:
@@ -200,9 +198,8 @@ def _report(made: Assembled, column: Column) -> tuple[ColumnReport, np.ndarray]:
     report = ColumnReport(column.name, column.kind, column.why)
     if column.kind == NUMERIC:
         values = made.numbers(column.name)
-        gaps = missing = np.isnan(values)
-        if gaps.any():
-            missing = made.words(column.name).isna().to_numpy()
+        gaps = np.isnan(values)
+        missing = made.words(column.name).isna().to_numpy() if gaps.any() else gaps
         low, middle, high = np.quantile(values[~gaps], [0.25, 0.5, 0.75])
         reach = FAR * (high - low)
         codes = np.where(gaps, np.inf, values) + 0.0

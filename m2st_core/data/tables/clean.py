@@ -21,7 +21,7 @@ from m2st_core.data.arrays import as_related_tasks, as_two_sample
 from m2st_core.data.separate import count_of, find_overlap, known_rows
 from m2st_core.data.tables.assembled import Assembled, assemble
 from m2st_core.data.tables.encoding import Cleaning, Encoding
-from m2st_core.data.tables.limits import Limits, TableError, to_safe_csv
+from m2st_core.data.tables.limits import TableError, to_safe_csv
 from m2st_core.data.tables.rows import FEWEST_ROWS, check_target, choose_columns, encode, keep_rows, learn
 from m2st_core.data.tables.upload import Upload
 from m2st_core.types import TwoSample
@@ -64,24 +64,24 @@ class CleanData:
 
     def recoded(self, encoding: Encoding) -> CleanData:
         """The same rows by another scaling of the same columns."""
-        x, y = (self.encoding.convert(rows, encoding) for rows in (self.x, self.y))
-        related_tasks = {
-            name: (self.encoding.convert(p, encoding), self.encoding.convert(q, encoding))
-            for name, (p, q) in self.related_tasks.items()
-        }
-        return replace(self, x=x, y=y, related_tasks=related_tasks, encoding=encoding)
+
+        def convert(rows: np.ndarray) -> np.ndarray:
+            return self.encoding.convert(rows, encoding)
+
+        related_tasks = {name: (convert(p), convert(q)) for name, (p, q) in self.related_tasks.items()}
+        return replace(self, x=convert(self.x), y=convert(self.y), related_tasks=related_tasks, encoding=encoding)
 
     def to_frame(self) -> pd.DataFrame:
         """All rows with the columns task ("target" or the task's name), group, row (in the file) and the features."""
         target = (("target", self.x_name, self.x), ("target", self.y_name, self.y))
         related = ((name, "PQ"[side], pair[side]) for name, pair in self.related_tasks.items() for side in (0, 1))
-        parts = [(task, group, values) for task, group, values in (*target, *related) if len(values)]
+        parts = [part for part in (*target, *related) if len(part[2])]
         frame = pd.concat([pd.DataFrame({"task": t, "group": g}, index=range(len(v))) for t, g, v in parts])
         frame.index = pd.RangeIndex(len(frame))
-        rows = pd.Series(np.concatenate([self.x_rows, self.y_rows]), dtype="Int64")
         if self.x_blocks is not None and self.y_blocks is not None:
             blocks = np.array(self.block_names)[np.concatenate([self.x_blocks, self.y_blocks])]
             frame["block"] = pd.Series(blocks).reindex(frame.index, fill_value="")
+        rows = pd.Series(np.concatenate([self.x_rows, self.y_rows]), dtype="Int64")
         frame["row"] = rows.reindex(frame.index, fill_value=0)
         values = pd.DataFrame(np.concatenate([values for _, _, values in parts]), columns=list(self.features))
         return pd.concat([frame, values], axis=1)
@@ -95,15 +95,13 @@ def prepare(
     upload: Upload | Assembled,
     cleaning: Cleaning | None = None,
     encoding: Encoding | None = None,
-    limits: Limits | None = None,
 ) -> CleanData:
     """Make clean arrays from an upload.
 
     The encoding is learned without labels, from the pooled rows of the related tasks, or of the target if there are
-    none. The encoding of a learner can be given instead. Then only ``missing`` and ``block`` of ``cleaning`` count, and
-    without ``cleaning`` the encoding's own choices do.
+    none. Of a given ``encoding``, that of a learner, ``cleaning`` changes ``missing`` and ``block`` only.
     """
-    made = upload if isinstance(upload, Assembled) else assemble(upload, limits)
+    made = upload if isinstance(upload, Assembled) else assemble(upload)
     if encoding is not None:
         choices = cleaning or encoding.cleaning
         cleaning = replace(encoding.cleaning, missing=choices.missing, block=choices.block)
@@ -149,32 +147,28 @@ def _find_blocks(
     made: Assembled, cleaning: Cleaning, keep: np.ndarray, notes: list[str]
 ) -> tuple[np.ndarray | None, tuple[str, ...]]:
     """The block of each target row as a whole number, and the blocks' names. Rows without a block leave ``keep``."""
-    if not cleaning.block or not made.target:
+    if not (block := cleaning.block) or not made.target:
         return None, ()
     pieces = []
     for side, _ in made.target_samples:
-        if cleaning.block not in side.table.frame.columns:
-            raise TableError(f"{side.table.name}: there is no column {cleaning.block!r}. Choose one that it has.")
-        pieces.append(side.table.frame[cleaning.block].astype("str").iloc[side.positions])
+        if block not in side.table.frame.columns:
+            raise TableError(f"{side.table.name}: there is no column {block!r}. Choose one that it has.")
+        pieces.append(side.table.frame[block].astype("str").iloc[side.positions])
     codes, names = pd.factorize(pd.concat(pieces, ignore_index=True))
     empty = np.flatnonzero((codes < 0) & keep[: made.target_rows])
-    if empty.size and cleaning.missing != "drop rows":
-        where = made.where(int(empty[0]))
-        raise TableError(f"{where}, column {cleaning.block!r}: the row has no block. Fill it in, or drop such rows.")
     if empty.size:
+        if cleaning.missing != "drop rows":
+            where = made.where(int(empty[0]))
+            raise TableError(f"{where}, column {block!r}: the row has no block. Fill it in, or drop such rows.")
         keep[empty] = False
         notes.append(f"{empty.size:,} rows without a block were left out.")
     p, q = made.target_spans
     both = np.intersect1d(codes[p][keep[p]], codes[q][keep[q]])
     if not both.size:
-        raise TableError(
-            f"{made.tables[0].name}: no block of {cleaning.block!r} has rows of both groups, so no label could be "
-            "permuted. Choose another block column, or none."
-        )
-    notes.append(
-        f"Rows are permuted within the {len(names):,} blocks of {cleaning.block!r}; "
-        f"{len(both):,} of them have rows of both groups."
-    )
+        what = f"no block of {block!r} has rows of both groups"
+        raise TableError(f"{made.tables[0].name}: {what}. Choose another block column, or none.")
+    mixed = f"{len(both):,} of them have rows of both groups"
+    notes.append(f"Rows are permuted within the {len(names):,} blocks of {block!r}; {mixed}.")
     return codes, tuple(map(str, names))
 
 
