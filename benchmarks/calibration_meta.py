@@ -8,7 +8,6 @@ from dataclasses import replace
 import m2st_core as m2st
 from benchmarks.common import bound_methods
 from benchmarks.levels import COUNTS, HDGM_NULL, HEAVY_TAILS, SKEWED, Draw, cells, null_rejections
-from m2st_core.data.related import draw_related_tasks
 from m2st_core.types import TwoSample
 
 LEARNERS = 10
@@ -26,7 +25,7 @@ def related(seed: int) -> dict[str, TwoSample]:
 def unrelated(seed: int) -> dict[str, TwoSample]:
     """Variance shifts, which change nothing of what HDGM changes."""
     task = m2st.make_task("variance_shift", scale=2.0)
-    return dict(draw_related_tasks(task, closeness=0.1, n_tasks=TASKS, rows=ROWS, seed=seed))
+    return dict(task.draw_related_tasks(closeness=0.1, n_tasks=TASKS, rows=ROWS, seed=seed))
 
 
 def exchanged(seed: int) -> dict[str, TwoSample]:

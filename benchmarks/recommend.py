@@ -24,7 +24,6 @@ from benchmarks.transfer import digit_pairs
 from m2st_core.analysis.related_check import unlikeness
 from m2st_core.data import make_task
 from m2st_core.data.images.sets import load_digits_by_class
-from m2st_core.data.related import draw_related_tasks
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method
 from m2st_core.testing.run import run_tests
@@ -54,8 +53,8 @@ def registered(name: str, other: str, closeness: float, **settings: float) -> So
     return Source(
         lambda n, m, seed: task.sample(n, m, seed=seed),
         columns,
-        lambda seed: draw_related_tasks(task, closeness=closeness, n_tasks=20, rows=100, seed=seed),
-        lambda seed: draw_related_tasks(foreign, closeness=0.1, n_tasks=20, rows=100, seed=seed),
+        lambda seed: task.draw_related_tasks(closeness=closeness, n_tasks=20, rows=100, seed=seed),
+        lambda seed: foreign.draw_related_tasks(closeness=0.1, n_tasks=20, rows=100, seed=seed),
     )
 
 

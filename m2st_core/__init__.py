@@ -4,14 +4,14 @@ from m2st_core.types import VERSION  # isort: skip
 from m2st_core.types import Cancelled, TestResult, TwoSample  # isort: skip
 from m2st_core.presets import PRESETS  # isort: skip
 from m2st_core.data import TASKS, make_task  # isort: skip
-from m2st_core.data.related import hdgm_related_tasks  # isort: skip
+from m2st_core.data.synthetic import hdgm_related_tasks  # isort: skip
 from m2st_core.data.separate import Separated, separate  # isort: skip
 from m2st_core.data.tables.examples import EXAMPLES  # isort: skip
 from m2st_core.data.tables.encoding import Cleaning, Encoding  # isort: skip
 from m2st_core.data.tables.clean import CleanData  # isort: skip
 from m2st_core.data.tables.upload import Upload  # isort: skip
 from m2st_core.data.tables.clean import prepare  # isort: skip
-from m2st_core.data.tables import read_files  # isort: skip
+from m2st_core.data.tables.files import read_files  # isort: skip
 from m2st_core.data.tables.files import read_table, read_tables  # isort: skip
 from m2st_core.learners.relatedness import Relatedness  # isort: skip
 from m2st_core.learners.relatedness import relatedness  # isort: skip

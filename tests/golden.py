@@ -149,8 +149,9 @@ def files() -> Iterator[tuple[str, Any]]:
     """From example files through cleaning, recommendation and test to effect, explanation and report."""
     for example, entry in EXAMPLES.items():
         data = prepare(entry.load())
-        yield f"{example}: data", [digest(data.x, data.y), list(data.x.shape), len(data.tasks), len(data.decisions)]
-        usable = [name for name in ("Meta-FUSE", "Feature-MKL", "Meta-MKL") if len(data.tasks)]
+        n_tasks = len(data.related_tasks)
+        yield f"{example}: data", [digest(data.x, data.y), list(data.x.shape), n_tasks, len(data.decisions)]
+        usable = [name for name in ("Meta-FUSE", "Feature-MKL", "Meta-MKL") if n_tasks]
         plan = Plan((usable or ["MMD-D"])[0], ("MMD-FUSE", "C2ST-L", *usable[1:]), n_permutations=99, family="all")
         outcome = carry_out(data, plan, device="cpu")
         said, shown = outcome.analysis, outcome.explanation

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from m2st_core.data.related import as_related_tasks
+from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.features import Units
 from m2st_core.learners.feature_mkl import fit_feature_mixture, learn_feature_mixture
 from m2st_core.learners.features import fit_features

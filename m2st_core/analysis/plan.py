@@ -15,6 +15,7 @@ from m2st_core.analysis.related_check import RelatedCheck, check_related_tasks
 from m2st_core.data.related import RelatedTasks
 from m2st_core.data.separate import Separated, separate
 from m2st_core.data.tables.clean import CleanData
+from m2st_core.data.tables.rows import relearn
 from m2st_core.learners.ascent import part_of
 from m2st_core.presets import PRESETS
 from m2st_core.testing.examined import smallest_p
@@ -70,10 +71,10 @@ class Outcome:
 
 def keep_apart(data: CleanData) -> tuple[CleanData, Separated]:
     """Return the related tasks without the target's rows, and the data scaled by these tasks alone."""
-    apart = separate(data.sample, data.tasks, units=data.encoding.units)
+    apart = separate(data.sample, data.related_tasks, units=data.encoding.units)
     if not apart.shared:
         return data, apart
-    encoding = data.encoding.relearned(apart.tasks.take_inside().numpy())
+    encoding = relearn(data.encoding, apart.tasks.take_inside().numpy())
     rows = torch.from_numpy(data.encoding.convert(apart.tasks.rows.numpy(), encoding))
     return data.recoded(encoding), replace(apart, tasks=apart.tasks.with_rows(rows))
 
@@ -83,7 +84,7 @@ def check_uploaded_tasks(data: CleanData, **settings: Any) -> RelatedCheck | Non
 
     Return None if fewer than two tasks are left, for example where all tasks share the target's control group.
     """
-    if len(data.tasks) < 2:
+    if len(data.related_tasks) < 2:
         return None
     data, apart = keep_apart(data)
     if len(apart.tasks.names) < 2:
@@ -132,7 +133,7 @@ def carry_out(
     if learner is not None and METHODS[learner.method].learn in needed:
         learner.refuse_shared(data.sample, data.encoding.units)
     apart = None
-    if data.tasks and needed:
+    if data.related_tasks and needed:
         data, apart = keep_apart(data)
     tasks = apart.tasks if apart is not None else None
     learners = _learners(tasks, plan, learner, device, part_of(progress, 0, TRAINED))

@@ -134,7 +134,7 @@ def advise(data: CleanData, *, n_tasks: int | None = None, check: RelatedCheck |
         len(data.x),
         len(data.y),
         len(data.features),
-        n_tasks=len(data.tasks) if n_tasks is None else n_tasks,
+        n_tasks=len(data.related_tasks) if n_tasks is None else n_tasks,
         blocks=data.x_blocks is not None,
         check=check,
         pooled=np.concatenate([data.x, data.y]),

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from m2st_core.criterion import mmd2_unbiased
-from m2st_core.data.arrays import as_rows
-from m2st_core.data.related import as_named_samples
+from m2st_core.data.arrays import as_named_samples, as_rows
 from m2st_core.data.separate import separate
 from m2st_core.device import resolve_device
 from m2st_core.kernels.gaussian import GaussianKernel, median_squared_distance

@@ -7,9 +7,9 @@ import shlex
 from dataclasses import dataclass
 
 from m2st_core.analysis.plan import Outcome, Plan
-from m2st_core.data.tables import read_files
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.examples import EXAMPLES
+from m2st_core.data.tables.files import read_files
 from m2st_core.data.tables.upload import Upload
 from m2st_core.presets import PRESETS
 from m2st_core.testing.methods import METHODS

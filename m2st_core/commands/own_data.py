@@ -12,9 +12,9 @@ from m2st_core.analysis.plan import Plan, carry_out, check_uploaded_tasks
 from m2st_core.analysis.recommendation import advise
 from m2st_core.analysis.report import html_report
 from m2st_core.analysis.writeup import DataSource, as_command, as_python
-from m2st_core.data.tables import read_files, save_encoding
 from m2st_core.data.tables.clean import CleanData, prepare
-from m2st_core.data.tables.encoding import Cleaning
+from m2st_core.data.tables.encoding import Cleaning, save_encoding
+from m2st_core.data.tables.files import read_files
 from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.learner_files import open_learner
 from m2st_core.testing.meta import meta_train
@@ -119,11 +119,12 @@ def run_meta_train(options: argparse.Namespace) -> None:
         Upload((), read_files(options.related), related_group=options.group_column),
         chosen_cleaning(options, Cleaning()),
     )
-    learner = meta_train(options.method, data.tasks, preset=options.preset, seed=options.seed, device=options.device)
+    settings = {"preset": options.preset, "seed": options.seed, "device": options.device}
+    learner = meta_train(options.method, data.related_tasks, **settings)
     learner.save(options.out)
     save_encoding(data.encoding, options.out)
     print(
-        f"{METHODS[learner.method].label} learned from {len(data.tasks)} tasks with {learner.columns} columns; "
+        f"{METHODS[learner.method].label} learned from {len(data.related_tasks)} tasks with {learner.columns} columns; "
         f"saved in {options.out}, which holds these rows too"
     )
     for note in data.decisions:

@@ -1,21 +1,19 @@
-"""Room 1: where samples come from."""
+"""The tasks by name. Their samples are where every computation begins."""
 
 from __future__ import annotations
 
 from m2st_core.data.images.sets import Digits
-from m2st_core.data.images.targets import IMAGE_TASKS
-from m2st_core.data.images.tasks import ImageTask
+from m2st_core.data.images.tasks import IMAGE_TASKS
 from m2st_core.data.synthetic import HDGM, Blobs, MeanShift, VarianceShift
-from m2st_core.data.task import Parameter, Setting, Task
+from m2st_core.data.task import Setting, Task
 from m2st_core.registry import Registry
 
-TASKS: Registry[type[Task]] = Registry(
-    "task", {task.name: task for task in (HDGM, Blobs, MeanShift, VarianceShift, Digits, *IMAGE_TASKS)}
-)
+EVERY_TASK: tuple[type[Task], ...] = (HDGM, Blobs, MeanShift, VarianceShift, Digits, *IMAGE_TASKS)
+TASKS: Registry[type[Task]] = Registry("task", {task.name: task for task in EVERY_TASK})
 
 
 def make_task(name: str, *, null: bool = False, **settings: Setting) -> Task:
-    """A task by its registered name, with its parameters; ``null=True`` draws both samples from P.
+    """Make a task by its registered name, with its parameters. ``null=True`` draws both samples from P.
 
     >>> x, y = make_task("hdgm", delta=0.7).sample(200, seed=1)
     >>> tuple(x.shape), tuple(y.shape)
@@ -25,21 +23,5 @@ def make_task(name: str, *, null: bool = False, **settings: Setting) -> Task:
 
 
 def size_unit(task: str) -> str:
-    """What sizes count: rows per mode of HDGM, per sample elsewhere."""
+    """Return what a size counts: rows per mode for HDGM, rows per sample elsewhere."""
     return "per mode" if TASKS.find(task).rows_per_size == 2 else "per sample"
-
-
-__all__ = [
-    "HDGM",
-    "TASKS",
-    "Blobs",
-    "Digits",
-    "ImageTask",
-    "MeanShift",
-    "Parameter",
-    "Setting",
-    "Task",
-    "VarianceShift",
-    "make_task",
-    "size_unit",
-]

@@ -1,22 +1,32 @@
-"""Gaussians that differ in one mean or in one variance: the simplest tasks there are."""
+"""Tasks of Gaussians: the paper's HDGM, a grid of blobs, and shifts of one mean or one variance."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from m2st_core.data.task import DIMENSION, IndependentTask, Parameter
+from m2st_core.data.task import IndependentTask, Parameter
+from m2st_core.types import TwoSample
+
+DIMENSION = Parameter("dimension", "dimension d", 2, "Columns of each row; those beyond the second are noise.", 2, 1000)
+BLOB_VARIANCE = 0.03  # in each direction; neighbouring centres are 1 apart
+
+
+def correlate(rows: np.ndarray, correlation: float | np.ndarray) -> np.ndarray:
+    """Mix the first column of independent normal rows (n, d) into the second, in place."""
+    rows[:, 1] = correlation * rows[:, 0] + np.sqrt(1 - correlation**2) * rows[:, 1]
+    return rows
 
 
 class HDGM(IndependentTask):
     """P = ½N(0, I) + ½N(½·1, I), Q(Δ) = ½N(0, Σ(−Δ)) + ½N(½·1, Σ(+Δ)).
 
-    Σ(Δ) is the identity with Δ between the first two coordinates. Rows are drawn i.i.d. from the mixture; with
-    ``stratified=True`` exactly half of the rows come from each mode (n must be even), in random order.
+    Σ(Δ) is the identity with Δ between the first two coordinates. Rows are drawn i.i.d. from the mixture. With
+    ``stratified=True`` exactly half of the rows come from each mode, in random order, and n must be even.
     """
 
     name = "hdgm"
     title = "HDGM"
-    description = "The paper's synthetic task: two Gaussian modes, in Q with correlated columns."
+    description = "The paper's synthetic task: two Gaussian modes, with correlated columns in Q."
     rows_per_size = 2
     strength = "delta"
     parameters = (
@@ -38,7 +48,7 @@ class HDGM(IndependentTask):
         return self._log_density(x, 0.0) - self._log_density(x, float(self.settings["delta"]))
 
     def _log_density(self, x: np.ndarray, delta: float) -> np.ndarray:
-        """Up to a constant that P and Q share."""
+        """Log-density up to a constant that P and Q share."""
         free = 1 - delta**2
         exponents = []
         for shift, correlation in ((0.0, -delta), (0.5, delta)):
@@ -48,21 +58,25 @@ class HDGM(IndependentTask):
         return np.logaddexp(*exponents) - 0.5 * np.log(free)
 
     def _draw(self, n: int, delta: float, generator: np.random.Generator) -> np.ndarray:
-        mode = self._modes(n, generator)
-        rows = generator.standard_normal((n, int(self.settings["dimension"])))
-        correlation = np.where(mode == 1, delta, -delta)
-        rows[:, 1] = correlation * rows[:, 0] + np.sqrt(1 - delta**2) * rows[:, 1]
-        return rows + 0.5 * mode[:, None]
-
-    def _modes(self, n: int, generator: np.random.Generator) -> np.ndarray:
         if not self.settings["stratified"]:
-            return generator.integers(0, 2, size=n)
-        if n % 2:
+            mode = generator.integers(0, 2, size=n)
+        elif n % 2:
             raise ValueError(f"With equal rows per mode the sample size must be even. Got {n}.")
-        return generator.permutation(np.arange(n) % 2)
+        else:
+            mode = generator.permutation(np.arange(n) % 2)
+        rows = generator.standard_normal((n, int(self.settings["dimension"])))
+        return correlate(rows, np.where(mode == 1, delta, -delta)) + 0.5 * mode[:, None]
 
 
-VARIANCE = 0.03  # of each blob in each direction; neighbouring centres are 1 apart
+def hdgm_related_tasks(
+    closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, *, seed: int = 0
+) -> dict[str, TwoSample]:
+    """Draw the paper's synthetic related tasks: HDGM(Δ_i) with Δ_i = (0.6 − C) + 0.1·i/N.
+
+    >>> list(hdgm_related_tasks(closeness=0.3, n_tasks=2, rows=10))
+    ['Δ=0.350', 'Δ=0.400']
+    """
+    return HDGM(delta=0.7).draw_related_tasks(closeness=closeness, n_tasks=n_tasks, rows=rows, seed=seed)
 
 
 class Blobs(IndependentTask):
@@ -87,9 +101,7 @@ class Blobs(IndependentTask):
     @staticmethod
     def _draw(n: int, correlation: float, generator: np.random.Generator) -> np.ndarray:
         centres = generator.integers(0, 3, size=(n, 2))
-        rows = generator.standard_normal((n, 2))
-        rows[:, 1] = correlation * rows[:, 0] + np.sqrt(1 - correlation**2) * rows[:, 1]
-        return centres + np.sqrt(VARIANCE) * rows
+        return centres + np.sqrt(BLOB_VARIANCE) * correlate(generator.standard_normal((n, 2)), correlation)
 
 
 class MeanShift(IndependentTask):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ Setting = bool | int | float
 
 @dataclass(frozen=True)
 class Parameter:
-    """One setting of a task, as a person sees it; the default's type says whether it is a switch, whole or real."""
+    """One setting of a task, as a person sees it. The type of the default makes it a switch, whole or real."""
 
     name: str
     label: str
@@ -29,7 +29,7 @@ class Parameter:
     step: int | float = 1
 
     def check(self, value: object) -> Setting:
-        """The value, or a ValueError that names what is allowed."""
+        """Return the value, or raise a ValueError that names what is allowed."""
         if isinstance(self.default, bool):
             if isinstance(value, (bool, np.bool_)):
                 return bool(value)
@@ -49,21 +49,21 @@ class Task(ABC):
     title: ClassVar[str]
     description: ClassVar[str]
     parameters: ClassVar[tuple[Parameter, ...]]
-    rows_per_size: ClassVar[int] = 1  # a size counts this many rows of a sample: 2 where sizes are "per mode"
-    strength: ClassVar[str] = ""  # the parameter by which related tasks differ
-    shape: ClassVar[Shape | None] = None  # of images
+    rows_per_size: ClassVar[int] = 1  # rows of a sample per unit of size: 2 where sizes are "per mode"
+    shape: ClassVar[Shape | None] = None  # set if rows are images
 
     def __init__(self, null: bool = False, **settings: Setting) -> None:
-        known = {parameter.name: parameter for parameter in self.parameters}
-        unknown = sorted(set(settings) - set(known))
+        parameters = {parameter.name: parameter for parameter in self.parameters}
+        unknown = sorted(set(settings) - set(parameters))
         if unknown:
-            raise ValueError(f"Task {self.name!r} has no parameter {unknown[0]!r}. It has: {', '.join(known)}.")
-        values = {name: settings.get(name, parameter.default) for name, parameter in known.items()}
-        self.settings: Mapping[str, Setting] = {name: known[name].check(value) for name, value in values.items()}
+            raise ValueError(f"Task {self.name!r} has no parameter {unknown[0]!r}. It has: {', '.join(parameters)}.")
+        self.settings: Mapping[str, Setting] = {
+            name: parameter.check(settings.get(name, parameter.default)) for name, parameter in parameters.items()
+        }
         self.null = null
 
     def sample(self, n: int, m: int | None = None, *, seed: int = 0) -> TwoSample:
-        """N rows of P and m (default: n) rows of Q, as float64 tensors (n, d) and (m, d).
+        """Draw n rows of P and m (default: n) rows of Q, as float64 tensors (n, d) and (m, d).
 
         P's and Q's rows come from separate streams of the seed.
         """
@@ -71,21 +71,26 @@ class Task(ABC):
         for name, size in (("n", n), ("m", m)):
             if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
                 raise ValueError(f"{name} must be a whole number ≥ 1. Got {size!r}.")
-        x, y = self.draw(int(n), int(m), Streams(seed))
-        first, second = (torch.from_numpy(np.ascontiguousarray(rows)) for rows in (x, y))
-        return TwoSample(first, second, self.shape)
+        x, y = (torch.from_numpy(np.ascontiguousarray(rows)) for rows in self.draw(int(n), int(m), Streams(seed)))
+        return TwoSample(x, y, self.shape)
 
-    def to_learn_from(self) -> Task:
-        """The source of rows that teach a test: where rows are finite, others than those that are tested."""
+    def to_learn_from(self) -> Self:
+        """Return the source of training rows: where rows are finite, others than those that are tested."""
         return self
 
-    def to_be_tested(self) -> Task:
-        """The source of rows that are tested where ``to_learn_from`` has given rows that teach."""
+    def to_be_tested(self) -> Self:
+        """Return the source of rows to test, where ``to_learn_from`` has given the training rows."""
         return self
 
     @abstractmethod
     def draw(self, n: int, m: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
         """Rows of P (n, d) and of Q (m, d)."""
+
+    @abstractmethod
+    def draw_related_tasks(
+        self, *, closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, seed: int = 0
+    ) -> Mapping[str, TwoSample]:
+        """Draw related tasks by name, with this many rows per sample. ``closeness`` is the paper's C."""
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value:g}" for name, value in self.settings.items())
@@ -95,10 +100,33 @@ class Task(ABC):
 class IndependentTask(Task):
     """A task whose two samples are drawn independently, each from a distribution with a sampler."""
 
+    strength: ClassVar[str]  # the parameter by which related tasks differ
+
     def draw(self, n: int, m: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
         """Rows of P (n, d) and of Q (m, d)."""
         q = self.draw_p if self.null else self.draw_q
         return self.draw_p(n, streams.numpy("task P")), q(m, streams.numpy("task Q"))
+
+    def draw_related_tasks(
+        self, *, closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, seed: int = 0
+    ) -> dict[str, TwoSample]:
+        """Draw tasks of strengths θ_i = (θ − 0.1 − C) + 0.1·i/N, i = 1 … N, with θ the strength of this one.
+
+        For HDGM with Δ = 0.7 these are the paper's.
+        """
+        streams = Streams(seed)
+        parameter = next(p for p in self.parameters if p.name == self.strength)
+        symbol = "Δ" if parameter.name == "delta" else parameter.name
+        decimals = 3 if n_tasks <= 100 else 4
+        tasks: dict[str, TwoSample] = {}
+        for index in range(1, n_tasks + 1):
+            value = float(self.settings[parameter.name]) - 0.1 - closeness + 0.1 * index / n_tasks
+            value = min(max(value, parameter.minimum), parameter.maximum)
+            name = f"{symbol}={value:.{decimals}f}"
+            name = name if name not in tasks else f"{name} ({index})"
+            task = type(self)(False, **(dict(self.settings) | {parameter.name: value}))
+            tasks[name] = task.sample(rows, seed=streams.child(f"meta-task {index}").seed)
+        return tasks
 
     @abstractmethod
     def draw_p(self, n: int, generator: np.random.Generator) -> np.ndarray:
@@ -107,6 +135,3 @@ class IndependentTask(Task):
     @abstractmethod
     def draw_q(self, n: int, generator: np.random.Generator) -> np.ndarray:
         """Rows of Q: (n, d)."""
-
-
-DIMENSION = Parameter("dimension", "dimension d", 2, "Columns of each row; those beyond the second are noise.", 2, 1000)

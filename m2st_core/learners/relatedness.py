@@ -14,8 +14,8 @@ from scipy.stats import norm
 from torch import Tensor
 
 from m2st_core.criterion import criterion_ratio, full_criterion, h_matrix, masked_terms
-from m2st_core.data.arrays import as_two_sample
-from m2st_core.data.related import RelatedTasks, as_related_tasks, stack_repeats
+from m2st_core.data.arrays import as_related_tasks, as_two_sample
+from m2st_core.data.related import RelatedTasks, stack_repeats
 from m2st_core.device import map_threads, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.kernels.base import copy_with
 from m2st_core.kernels.deep import DeepKernel

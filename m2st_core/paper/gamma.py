@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from m2st_core.data import make_task
-from m2st_core.data.related import hdgm_related_tasks
+from m2st_core.data.synthetic import hdgm_related_tasks
 from m2st_core.learners.relatedness import relatedness
 from m2st_core.rng import Streams
 from m2st_core.sweeps.executors import Executor

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.related import hdgm_related_tasks
-from m2st_core.data.synthetic import HDGM
+from m2st_core.data.synthetic import HDGM, hdgm_related_tasks
 from m2st_core.device import resolve_device
 from m2st_core.learners.ascent import part_of
 from m2st_core.learners.relatedness import relatedness

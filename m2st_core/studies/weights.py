@@ -13,8 +13,8 @@ import pandas as pd
 import torch
 
 from m2st_core.criterion import witness
-from m2st_core.data.related import PairedRows, hdgm_related_tasks
-from m2st_core.data.synthetic import HDGM
+from m2st_core.data.related import PairedRows
+from m2st_core.data.synthetic import HDGM, hdgm_related_tasks
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.learners.ascent import part_of
 from m2st_core.learners.bank import KernelBank, is_generic

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from m2st_core.data import make_task
-from m2st_core.data.related import draw_related_tasks
 from m2st_core.data.synthetic import HDGM
 from m2st_core.data.task import Task
 from m2st_core.device import one_thread_per_operation
@@ -43,8 +42,7 @@ class CellResult:
 def train_learner(spec: LearnerSpec, device: str, progress: Progress | None = None) -> LearnerParts:
     """Meta-train what a repeat's cells share; as JSON and safetensors, which travel between processes."""
     streams = _streams(spec)
-    tasks = draw_related_tasks(
-        make_task(spec.task, **spec.settings),
+    tasks = make_task(spec.task, **spec.settings).draw_related_tasks(
         closeness=spec.closeness,
         n_tasks=spec.n_tasks,
         rows=spec.rows_per_task * _rows_per_size(spec),

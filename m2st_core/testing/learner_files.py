@@ -14,8 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 
 from m2st_core.data.overlap import KnownRows
-from m2st_core.data.tables import ENCODING_FILE, load_encoding
-from m2st_core.data.tables.encoding import Encoding
+from m2st_core.data.tables.encoding import ENCODING_FILE, Encoding, load_encoding
 from m2st_core.data.tables.limits import Limits, TableError
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import rebuild

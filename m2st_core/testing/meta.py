@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from m2st_core.data.arrays import as_two_sample
+from m2st_core.data.arrays import as_related_tasks, as_two_sample
 from m2st_core.data.overlap import KnownRows
-from m2st_core.data.related import as_related_tasks
 from m2st_core.data.separate import Separated, Units, coarse_notes, find_overlap, known_rows
 from m2st_core.device import one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.learners.ascent import Course

@@ -9,13 +9,12 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.analysis.related_check import RelatedCheck, unlikeness
-from m2st_core.data.related import draw_related_tasks
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
 
 def blobs(n_tasks=10, rows=100):
-    return draw_related_tasks(m2st.make_task("blobs", correlation=0.8), closeness=0.1, n_tasks=n_tasks, rows=rows)
+    return m2st.make_task("blobs", correlation=0.8).draw_related_tasks(closeness=0.1, n_tasks=n_tasks, rows=rows)
 
 
 def mixed_up(tasks):

@@ -20,9 +20,10 @@ from m2st_core.analysis.writeup import (
     methods_sentence,
     references,
 )
-from m2st_core.data.tables.clean import prepare, to_safe_csv
+from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import Table, read_table
+from m2st_core.data.tables.limits import to_safe_csv
 from m2st_core.data.tables.upload import Upload
 from tests.quick import use_few_steps
 
@@ -222,7 +223,7 @@ def test_the_command_and_the_script_give_the_same_p_value(tmp_path, monkeypatch,
 
 
 def test_gamma_of_left_out_tasks_is_put_into_words():
-    tasks = prepare(upload(related=4)).tasks
+    tasks = prepare(upload(related=4)).related_tasks
     names = list(tasks)[:2]
     found = left_out_gamma(tasks, names)
     assert list(found.gammas) == names and all(value >= 0 for value in found.gammas.values())

@@ -62,7 +62,7 @@ def test_one_part_is_divided_within_each_class(root):
     np.savez(root / "cifar10.npz", x=np.zeros((60, 32, 32, 3), np.uint8), y=np.arange(60) % 10)
     found = load_images("cifar10")
     for label in range(10):
-        rows, test = (found.to_meta(label), np.flatnonzero(found.is_test & (found.labels == label)))
+        rows, test = (found.for_related_tasks(label), np.flatnonzero(found.is_test & (found.labels == label)))
         assert len(rows) == len(test) == 3 and not set(rows) & set(test)
 
 
@@ -163,7 +163,7 @@ def test_arrays_of_pickled_objects_are_refused(root, objects):
     else:
         np.save(root / "cifar10_data.npy", array)
         np.save(root / "cifar10_labels.npy", np.zeros(1, int))
-    with pytest.raises(ValueError, match="no readable NumPy file of plain numbers"):
+    with pytest.raises(ValueError, match="not a NumPy file of plain numbers"):
         load_images("cifar10")
     assert not marker.exists()
 
@@ -172,7 +172,7 @@ def test_lists_that_grow_by_reference_are_refused_at_once():
     inner = [1]
     for _ in range(60):
         inner = [inner] * 20
-    with pytest.raises(ValueError, match="no plain dictionary"):
+    with pytest.raises(ValueError, match="not a plain dictionary"):
         read_pickle(pickle.dumps({"data": inner}), "bomb")
 
 
@@ -249,17 +249,17 @@ def npz(**arrays):
         (npz(x=pixels(5, 32, 32, 3, dtype=np.float32), y=np.arange(5)), "the images are float32. Bring bytes"),
         (npz(x=pixels(5, 32, 32, 3), y=np.arange(4)), "5 images and 4 labels"),
         (npz(x=pixels(5, 32, 32, 3), y=np.full(5, 100)), "the label 100 is not one of 0 to 99"),
-        (npz(x=pixels(5, 32, 32, 3), y=np.ones(5)), "no list of whole numbers"),
+        (npz(x=pixels(5, 32, 32, 3), y=np.ones(5)), "not a list of whole numbers"),
         (npz(x=pixels(5, 32, 32, 3), y=np.arange(5)), "no image has the label 5, 6"),
         (npz(x=pixels(0, 32, 32, 3), y=np.arange(0)), r"have the shape \(0, 32, 32, 3\)"),
-        (lambda root: (root / "cifar100.npz").write_bytes(b"PK\x03\x04 nothing"), "no readable NumPy file"),
+        (lambda root: (root / "cifar100.npz").write_bytes(b"PK\x03\x04 nothing"), "not a NumPy file"),
         (lambda root: np.save(root / "cifar100_data.npy", pixels(5, 32, 32, 3)), "cifar100_labels.npy is missing"),
-        (damaged_folder, r"test.bin is cut off: 307,395 bytes are no whole number of 3074-byte images"),
+        (damaged_folder, r"test.bin is cut off: 307,395 bytes are not a multiple of the 3074 bytes"),
         (damaged_archive, "cifar-100-python.tar.gz is damaged or cut off. Download it again"),
         (incomplete_folder, "test is missing. Unpack cifar-100-python.tar.gz again"),
         (unlabelled_batch, "test has no labels: the list 'labels' is missing"),
         (large_picture, r"a.png has 40×32 pixels. Bring 32×32"),
-        (no_picture, "a.png is no readable PNG image"),
+        (no_picture, "a.png is not a readable PNG image"),
         (few_folders, "has 1 folders. Bring one with PNGs for each of the 100 classes"),
     ],
 )

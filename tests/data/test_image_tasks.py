@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import m2st_core as m2st
-from m2st_core.data.images.corruptions import CORRUPTIONS, corrupt_some
-from m2st_core.data.images.tasks import ImageTask, image_set
-from m2st_core.data.related import draw_related_tasks
+from m2st_core.data.images.cifar import load_images
+from m2st_core.data.images.sets import CORRUPTIONS, corrupt_some
+from m2st_core.data.images.tasks import ImageTask
 from m2st_core.rng import Streams
 from m2st_core.sweeps.spec import SweepSpec
 from tests.data import miniature
@@ -27,12 +27,12 @@ def plain(name, null=False):
 
 
 @pytest.mark.parametrize("name", IMAGE_TASKS)
-def test_meta_rows_teaching_rows_and_tested_rows_never_meet(name):
+def test_rows_of_related_tasks_training_rows_and_tested_rows_are_disjoint(name):
     task = plain(name)
-    meta = [known(part) for pair in draw_related_tasks(task, n_tasks=10, rows=6, seed=0).values() for part in pair]
+    related = [known(part) for pair in task.draw_related_tasks(n_tasks=10, rows=6, seed=0).values() for part in pair]
     target = [known(part) for seed in range(5) for part in task.sample(12, seed=seed)]
-    teaching = [known(part) for seed in range(5) for part in task.to_learn_from().sample(12, seed=seed)]
-    groups = [set().union(*group) for group in (meta, target, teaching)]
+    training = [known(part) for seed in range(5) for part in task.to_learn_from().sample(12, seed=seed)]
+    groups = [set().union(*group) for group in (related, target, training)]
     assert all(len(group) > 50 for group in groups)
     for one, other in combinations(groups, 2):
         assert not one & other
@@ -48,8 +48,8 @@ def test_an_image_is_dealt_at_most_once(name, null):
 @pytest.mark.parametrize("name", IMAGE_TASKS)
 def test_null_targets_have_images_of_p_on_both_sides(name):
     task = plain(name, null=True)
-    images = image_set(task.first)
-    pool = known(images.rows(images.to_target(teaching=False)))
+    images = load_images(task.first)
+    pool = known(images.rows(images.for_target(training=False)))
     x, y = task.sample(15, seed=2)
     assert known(x) | known(y) <= pool
 
@@ -63,14 +63,14 @@ def test_null_shifts_show_the_same_mix_uncorrupted():
 def test_two_data_sets_give_one_side_each():
     x, y = m2st.make_task("cifar10-cifar10.1").sample(30, seed=0)
     for rows, name in ((x, "cifar10"), (y, "cifar10.1")):
-        assert known(rows) <= known(image_set(name).rows(np.arange(len(image_set(name).labels))))
+        assert known(rows) <= known(load_images(name).rows(np.arange(len(load_images(name).labels))))
 
 
 def test_rows_are_images_channel_by_channel():
     task = m2st.make_task("cifar10-shift")
     sample = task.sample(4, seed=1)
     assert sample.shape == (3, 32, 32) and 0 <= sample.x.min() and sample.x.max() <= 1
-    images = image_set("cifar10").images
+    images = load_images("cifar10").images
     first = (sample.images()[0][0].numpy().transpose(1, 2, 0) * 255).round().astype(np.uint8)
     assert any((first == image).all() for image in images)
 
@@ -87,8 +87,8 @@ def test_the_mix_of_classes_is_what_was_asked_for():
 @pytest.mark.parametrize("kind", CORRUPTIONS)
 def test_a_share_of_q_is_corrupted_and_p_is_not(kind):
     task = m2st.make_task("digits-shift", mix=0.0, severity=0.8, lighting=0.0, **{kind: 0.5})
-    images = image_set("digits")
-    pool = known(images.rows(images.to_target(teaching=False)))
+    images = load_images("digits")
+    pool = known(images.rows(images.for_target(training=False)))
     changed = 0
     for seed in range(20):
         x, y = task.sample(40, seed=seed)
@@ -125,27 +125,27 @@ def test_corrupting_some_leaves_the_original_alone():
 def test_class_pairs_are_all_pairs_or_a_seeded_part_of_them():
     cifar10, cifar100, digits = (m2st.make_task(f"{name}-shift") for name in ("cifar10", "cifar100", "digits"))
     assert [len(task.pairs()) for task in (cifar10, cifar100, digits)] == [45, 4950, 15]
-    some = draw_related_tasks(cifar100, n_tasks=7, rows=2, seed=1)
-    assert len(some) == 7 and list(some) == list(draw_related_tasks(cifar100, n_tasks=7, rows=2, seed=1))
-    assert list(some) != list(draw_related_tasks(cifar100, n_tasks=7, rows=2, seed=2))
-    assert len(draw_related_tasks(digits, n_tasks=100, rows=10, seed=0)) == 15
+    some = cifar100.draw_related_tasks(n_tasks=7, rows=2, seed=1)
+    assert len(some) == 7 and list(some) == list(cifar100.draw_related_tasks(n_tasks=7, rows=2, seed=1))
+    assert list(some) != list(cifar100.draw_related_tasks(n_tasks=7, rows=2, seed=2))
+    assert len(digits.draw_related_tasks(n_tasks=100, rows=10, seed=0)) == 15
 
 
-def test_a_meta_task_has_images_of_its_two_classes():
-    images = image_set("digits")
-    for name, pair in draw_related_tasks(plain("digits-shift"), n_tasks=15, rows=100, seed=4).items():
+def test_a_related_task_has_images_of_its_two_classes():
+    images = load_images("digits")
+    for name, pair in plain("digits-shift").draw_related_tasks(n_tasks=15, rows=100, seed=4).items():
         assert pair.shape == (1, 8, 8) and pair.sizes == (100, 100)
         for word, rows in zip(name.split(" or "), pair, strict=True):
-            assert known(rows) <= known(images.rows(images.to_meta(int(word))))
+            assert known(rows) <= known(images.rows(images.for_related_tasks(int(word))))
 
 
 def test_too_many_images_are_a_sentence():
-    with pytest.raises(ValueError, match=r"Digits, \d: 1\d\d images are there for this purpose, and \d+ were asked"):
+    with pytest.raises(ValueError, match=r"Digits, \d: 1\d\d images are available here, and \d+ were asked"):
         m2st.make_task("digits-shift").sample(400)
-    with pytest.raises(ValueError, match="CIFAR-10: 200 images are there for this purpose, and 500 were asked for"):
+    with pytest.raises(ValueError, match="CIFAR-10: 200 images are available here, and 500 were asked for"):
         m2st.make_task("cifar10-cifar100").sample(500)
-    with pytest.raises(ValueError, match=r"CIFAR-10, kind \d\d: 30 images are there"):
-        draw_related_tasks(m2st.make_task("cifar10-shift"), n_tasks=1, rows=31)
+    with pytest.raises(ValueError, match=r"CIFAR-10, kind \d\d: 30 images are available"):
+        m2st.make_task("cifar10-shift").draw_related_tasks(n_tasks=1, rows=31)
 
 
 def test_results_on_other_images_are_kept_apart(tmp_path, monkeypatch):
@@ -161,10 +161,10 @@ def test_results_on_other_images_are_kept_apart(tmp_path, monkeypatch):
 
 
 def test_light_varies_in_every_sample_alike():
-    """Contrast from 0.2 to 1, and pixels stay in range; so in P, in Q, under the null and in the meta-tasks."""
+    """Contrast from 0.2 to 1, and pixels stay in range; in P, in Q, under the null and in the related tasks."""
     task = m2st.make_task("digits-shift", lighting=0.8)
     pairs = [task.sample(50, seed=1), m2st.make_task("digits-shift", null=True).sample(50, seed=1)]
-    pairs += draw_related_tasks(task, n_tasks=1, rows=50).values()
+    pairs += task.draw_related_tasks(n_tasks=1, rows=50).values()
     for rows in (part for pair in pairs for part in pair):
         contrast = rows.amax(dim=1) - rows.amin(dim=1)
         assert contrast.min() < 0.35 and contrast.max() > 0.8 and 0 <= rows.min() and rows.max() <= 1

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.data.related import as_related_tasks, draw_related_tasks, stack_repeats
+from m2st_core.data.arrays import as_related_tasks
+from m2st_core.data.related import stack_repeats
 from m2st_core.types import TwoSample
 
 SHAPE = (1, 4, 4)
@@ -111,11 +112,11 @@ def test_pairs_made_when_asked_for_are_not_held_together():
 
 
 def test_class_pairs_need_no_more_rows_than_there_are_images():
-    pairs = draw_related_tasks(m2st.make_task("cifar100-shift"), n_tasks=600, rows=5, seed=1)
+    pairs = m2st.make_task("cifar100-shift").draw_related_tasks(n_tasks=600, rows=5, seed=1)
     meta = as_related_tasks(pairs)
     assert meta.where.shape == (1, 600, 10) and meta.rows.shape[1] <= 100 * 15
     for index, name in list(enumerate(pairs))[::100]:
         for found, part, again in zip(sides(meta, index), pairs[name], pairs[name], strict=True):
             assert torch.equal(found, part.float()) and torch.equal(part, again)
         assert pairs[name].shape == (3, 32, 32)
-    assert len(draw_related_tasks(m2st.make_task("cifar100-shift"), n_tasks=5000, rows=5, seed=1)) == 4950
+    assert len(m2st.make_task("cifar100-shift").draw_related_tasks(n_tasks=5000, rows=5, seed=1)) == 4950

@@ -61,7 +61,7 @@ BAD = {
     "nested": (pack({"a.csv": CSV, "more.zip": pack({"b.csv": CSV})}), "more.zip is itself an archive"),
     "nested and renamed": (pack({"b.csv": pack({"b.csv": CSV})}), "b.csv is itself an archive"),
     "encrypted": (with_flag(pack({"a.csv": CSV}), 1), "a.csv is locked by a password"),
-    "too many": (pack({f"{i}.csv": CSV for i in range(401)}), "holds 401 files, and 400"),
+    "too many": (pack({f"{i}.csv": CSV for i in range(401)}), "holds more than 400 files"),
     "far too many": (pack({f"{i}.x": b"" for i in range(2_000)}), "more than 400 files"),
     "empty": (pack({}), "no table"),
     "only clutter": (pack({"readme.md": b"x"}), "no table"),
@@ -87,7 +87,7 @@ def test_bad_archives_get_one_sentence(name):
 def test_an_archive_is_no_single_table_and_limits_hold():
     with pytest.raises(TableError, match="this is a ZIP archive, not a table"):
         read_table("p.csv", pack({"a.csv": CSV}))
-    with pytest.raises(TableError, match="2 is the most"):
+    with pytest.raises(TableError, match="more than 2 files"):
         read_tables("history.zip", pack({f"{i}.csv": CSV for i in range(3)}), Limits(tasks=1))
     with pytest.raises(TableError, match="its tables hold more than 20 cells"):
         read_tables("history.zip", pack({f"{i}.csv": CSV for i in range(3)}), Limits(cells=20))

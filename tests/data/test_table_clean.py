@@ -9,12 +9,11 @@ import pandas as pd
 import pytest
 
 import m2st_core as m2st
-from m2st_core.data.tables import load_encoding, save_encoding
 from m2st_core.data.tables.assembled import assemble
-from m2st_core.data.tables.clean import plain, prepare, safe_cell, to_safe_csv
-from m2st_core.data.tables.encoding import Cleaning, Encoding
+from m2st_core.data.tables.clean import prepare
+from m2st_core.data.tables.encoding import Cleaning, Encoding, load_encoding, save_encoding
 from m2st_core.data.tables.files import read_table
-from m2st_core.data.tables.limits import Limits, TableError
+from m2st_core.data.tables.limits import Limits, TableError, plain, safe_cell, to_safe_csv
 from m2st_core.data.tables.upload import Upload
 
 HEADER = "age,income,colour,seen,site\n"
@@ -43,9 +42,7 @@ def history(extra=""):
 
 
 def test_missing_cells_are_refused_unless_a_choice_is_made(upload):
-    with pytest.raises(
-        TableError, match=r"p.csv: row 5, column 'age': the cell is empty \(1 such cells in it\). Correct"
-    ):
+    with pytest.raises(TableError, match=r"p.csv: row 5, column 'age': the cell is empty \(1 such cells\). Correct"):
         prepare(upload)
     with pytest.raises(TableError, match=r"q.csv: row 3, column 'income': 'dog' is not a number"):
         prepare(Upload((table("p.csv", "income\n1\n2\n3\n"), table("q.csv", "income\n4\ndog\n5\n"))))
@@ -104,7 +101,7 @@ def test_related_tasks_teach_the_encoding_and_unseen_levels_go_to_other():
     data = prepare(Upload((table("d.csv", text),), (history(),), "group"), Cleaning("drop rows"))
     assert data.features == ("age", "colour = red", "colour = blue", "colour is other")
     assert data.x[1, 1:].tolist() == [0, 0, 1] and data.y[0, 1:].tolist() == [0, 1, 0]
-    pooled = np.concatenate([part for pair in data.tasks.values() for part in pair])
+    pooled = np.concatenate([part for pair in data.related_tasks.values() for part in pair])
     assert abs(pooled[:, 0].mean()) < 1e-12 and pooled.shape == (60, 4) and not pooled[:, 3].any()
     assert "1 target cells of 'colour' have rare or unseen levels" in " ".join(data.decisions)
     assert "60 pooled rows of 3 related tasks" in data.encoding.learned_from
@@ -135,7 +132,7 @@ def test_tasks_too_small_are_left_out_and_said():
     lines = "task,group,age\nt,a,1\nt,a,2\nt,b,3\nt,b,4\nsmall,a,1\nsmall,b,2\nsame,a,5\nsame,a,5\nsame,b,5\nsame,b,5\n"
     target = Upload((table("p.csv", "age\n1\n2\n"), table("q.csv", "age\n3\n4\n")), (table("m.csv", lines),))
     data = prepare(target)
-    assert list(data.tasks) == ["t"]
+    assert list(data.related_tasks) == ["t"]
     told = " ".join(data.decisions)
     assert (
         "'small' was left out: one of its samples has 1 usable rows" in told
@@ -148,7 +145,7 @@ def test_tasks_too_small_are_left_out_and_said():
 
 def test_an_encoding_survives_saving_and_serves_a_new_upload(tmp_path):
     first = prepare(Upload((), (history(),)))
-    assert first.x.shape == first.y.shape == (0, 4) and len(first.tasks) == 3
+    assert first.x.shape == first.y.shape == (0, 4) and len(first.related_tasks) == 3
     save_encoding(first.encoding, tmp_path)
     loaded = load_encoding(tmp_path)
     assert loaded == first.encoding and load_encoding(tmp_path / "elsewhere") is None
@@ -212,7 +209,7 @@ def test_blocks_follow_their_rows(upload):
     data = prepare(upload, Cleaning("drop rows", block="site", left_out=("income", "colour")))
     names = [data.block_names[code] for code in np.concatenate([data.x_blocks, data.y_blocks])]
     assert names == ["A", "B", "A", "A", "B", "A", "B", "A", "B"] and data.features == ("age",)
-    with pytest.raises(TableError, match="there is no column called 'ward'"):
+    with pytest.raises(TableError, match="there is no column 'ward'"):
         prepare(upload, Cleaning("drop rows", block="ward"))
     apart = Upload((table("p.csv", "a,s\n1,A\n2,A\n"), table("q.csv", "a,s\n1,B\n3,B\n")))
     with pytest.raises(TableError, match="no block of 's' has rows of both groups"):
@@ -237,7 +234,7 @@ def test_a_block_column_need_not_be_in_the_history():
         (
             "a,b\n1,\n2,\n",
             "a,b\n3,4\n5,6\n",
-            r"p.csv: 0 rows of p have no missing cell. Leave out the columns that miss most \('b' 2\)",
+            r"p.csv: p has 0 usable rows. Leave out the columns that miss most \('b' 2\)",
         ),
         ("a\n1e200\n2\n", "a\n-1e300\n4\n", "Rescale"),
     ],

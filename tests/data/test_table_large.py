@@ -14,7 +14,12 @@ MOST_SECONDS = 60  # on a busy machine; a quiet one needs a few
 
 SCRIPT = """
 import gc, json, sys, time
-from m2st_core.data.tables import *
+from m2st_core.data.tables.assembled import assemble, check
+from m2st_core.data.tables.clean import prepare
+from m2st_core.data.tables.encoding import Cleaning
+from m2st_core.data.tables.files import read_tables
+from m2st_core.data.tables.limits import TableError
+from m2st_core.data.tables.upload import Upload
 
 
 def megabytes(what):

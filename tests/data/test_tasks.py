@@ -4,7 +4,6 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.data.images.sets import load_digits_by_class
-from m2st_core.data.related import draw_related_tasks
 from m2st_core.data.task import IndependentTask
 from m2st_core.rng import Streams
 
@@ -98,7 +97,7 @@ def test_digits_come_from_their_classes():
     for sample, digit in ((x, 2), (y, 7)):
         known = {image.tobytes() for image in classes[digit]}
         assert all(row.tobytes() in known for row in sample.numpy())
-    with pytest.raises(ValueError, match="There are 177 images of the digit 2, and 300 were asked for"):
+    with pytest.raises(ValueError, match="Digits, 2: 177 images are available here, and 300 were asked for"):
         m2st.make_task("digits", first=2).sample(300)
 
 
@@ -142,7 +141,7 @@ def test_digits_that_teach_are_never_tested():
 @pytest.mark.parametrize("name", ["digits", "digits-shift"])
 def test_no_image_of_a_sweeps_related_tasks_is_tested(name):
     task = m2st.make_task(name)
-    related = draw_related_tasks(task, n_tasks=6, rows=20, seed=3)
+    related = task.draw_related_tasks(n_tasks=6, rows=20, seed=3)
     taught = {row.tobytes() for pair in related.values() for side in pair for row in side.float().numpy()}
     tested = {
         row.tobytes()

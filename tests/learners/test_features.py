@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.data.related import as_related_tasks, draw_related_tasks, stack_repeats
+from m2st_core.data.arrays import as_related_tasks
+from m2st_core.data.related import stack_repeats
 from m2st_core.kernels.features import Units
 from m2st_core.learners.features import fit_features
 from m2st_core.learners.meta_features import FourierFeatures, evidence_related, view_target
@@ -179,14 +180,14 @@ def test_repeats_in_a_batch_learn_as_if_alone():
 
 @pytest.mark.parametrize(("task", "narrow"), [("blobs", True), ("mean_shift", False)])
 def test_narrow_features_are_taken_only_where_they_pay(task, narrow):
-    meta = as_related_tasks(draw_related_tasks(m2st.make_task(task), n_tasks=20, rows=150, closeness=0.2, seed=3))
+    meta = as_related_tasks(m2st.make_task(task).draw_related_tasks(n_tasks=20, rows=150, closeness=0.2, seed=3))
     _, choices = fit_features(meta, FeatureLearning(), [Streams(0)])
     assert (choices["feature_width"] < 1) is narrow
 
 
 @pytest.mark.parametrize("same_order", [True, False])
 def test_swapped_tasks_are_recognised(same_order):
-    pairs = list(draw_related_tasks(m2st.make_task("mean_shift", shift=1.0), n_tasks=20, rows=50, seed=3).values())
+    pairs = list(m2st.make_task("mean_shift", shift=1.0).draw_related_tasks(n_tasks=20, rows=50, seed=3).values())
     pairs = [pair if same_order or index % 2 else pair.swapped() for index, pair in enumerate(pairs)]
     features, choices = fit_features(as_related_tasks(pairs), FeatureLearning(), [Streams(0)])
     assert choices["shared_direction_leads"] == same_order

@@ -7,8 +7,9 @@ import torch
 from torch.func import grad
 
 from m2st_core.criterion import mean_criterion
+from m2st_core.data.arrays import as_related_tasks
 from m2st_core.data.images.sets import load_digits_by_class
-from m2st_core.data.related import PairedRows, as_related_tasks
+from m2st_core.data.related import PairedRows
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.base import map_tensors
 from m2st_core.kernels.deep import DeepKernel

@@ -8,7 +8,8 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.criterion import h_matrix, power_criterion
-from m2st_core.data.related import PairedRows, as_related_tasks, stack_repeats
+from m2st_core.data.arrays import as_related_tasks
+from m2st_core.data.related import PairedRows, stack_repeats
 from m2st_core.kernels.base import copy_with
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.features import MLP

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.data.related import as_related_tasks
+from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.features import MLP
 from m2st_core.learners.classifier import FLOOR, align, classify, pretrained_kernel
 from m2st_core.presets import Pretraining

@@ -361,7 +361,7 @@ def test_a_control_group_shared_with_the_history_is_kept_apart():
     assert "as a common control group" in words(app)
     outcome = app.session_state["own_data"].outcome[1]
     assert outcome.analysis.primary.exact and outcome.apart.shared == 20
-    saved = learner_to_zip(m2st.meta_train("Meta-Witness", outcome.data.tasks), outcome.data.encoding)
+    saved = learner_to_zip(m2st.meta_train("Meta-Witness", outcome.data.related_tasks), outcome.data.encoding)
     app = drop(two_files(), "learner", ("learner.zip", saved))
     app.segmented_control(key="data_step").set_value("Choose")
     go_on(app)

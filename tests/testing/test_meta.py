@@ -12,7 +12,7 @@ import torch
 from scipy import stats
 
 import m2st_core as m2st
-from m2st_core.data.related import as_related_tasks
+from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.features import LinearKernel
 from m2st_core.learners import feature_mkl, meta_mkl
 from m2st_core.learners.meta_features import prior_weights, shrunk_heads
@@ -305,11 +305,11 @@ X, Y = np.random.default_rng(0).standard_normal((2, 12, 2))
         ([], "related_tasks is empty"),
         (None, "none are given"),
         (7, "must be a list of"),
-        ([X], "Meta-task 'task 1' is not a pair"),
-        ([(X, Y), (X, Y[:1])], "Meta-task 'task 2': y has 1 row"),
-        ({"a": (X, Y), "b": (X[:, :1], Y[:, :1])}, "Meta-task 'b' has 1 columns and 'a' has 2"),
-        ({"a": (X, Y), "b": (np.ones((5, 2)), np.ones((5, 2)))}, "Meta-task 'b': All rows of x and y are identical"),
-        ([(X, Y * np.nan)], "Meta-task 'task 1': y has nan"),
+        ([X], "Related task 'task 1' is not a pair"),
+        ([(X, Y), (X, Y[:1])], "Related task 'task 2': y has 1 row"),
+        ({"a": (X, Y), "b": (X[:, :1], Y[:, :1])}, "Related task 'b' has 1 columns and 'a' has 2"),
+        ({"a": (X, Y), "b": (np.ones((5, 2)), np.ones((5, 2)))}, "Related task 'b': All rows of x and y are identical"),
+        ([(X, Y * np.nan)], "Related task 'task 1': y has nan"),
         ([(X[:, :1], Y[:, :1])], "The meta-tasks have 1 columns and x and y have 2"),
     ],
 )
@@ -341,7 +341,9 @@ def test_a_learner_refuses_a_target_that_has_its_rows(learner, change, tmp_path)
     x[:5] = tasks()["shift 2"].x[:5]
     learner.save(tmp_path)
     for known in (learner, m2st.load_learner(tmp_path)):
-        with pytest.raises(ValueError, match="5 rows of x and y, or nearly equal ones, are among the rows this learner was trained on"):
+        with pytest.raises(
+            ValueError, match="5 rows of x and y, or nearly equal ones, are among"
+        ):
             known.test(change(x), change(y))
 
 

@@ -9,7 +9,7 @@ import streamlit as st
 
 from m2st_core.dashboard.power_lab.results import show_figure, show_table
 from m2st_core.dashboard.widgets.controls import chart
-from m2st_core.data.images.tasks import image_set
+from m2st_core.data.images.cifar import load_images
 from m2st_core.figures.samples import image_grid
 from m2st_core.figures.weights import class_witness_figure, pair_figure
 from m2st_core.rng import Streams
@@ -40,7 +40,7 @@ def show_examples(study: ImageStudy) -> None:
             st.markdown(f"**{name}**")
             grid(rows.reshape(SHOWN, *target.shape), f"{SHOWN} example images of {name}: {words}{more}.")
             st.caption(f"Classes: {words}{more}")
-    origins = dict.fromkeys(image_set(name).origin for name in (target.first, target.second, target.learned_from))
+    origins = dict.fromkeys(load_images(name).origin for name in (target.first, target.second, target.learned_from))
     st.caption("Images: " + "; ".join(origins) + ".")
 
 

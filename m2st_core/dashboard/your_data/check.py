@@ -11,9 +11,9 @@ import streamlit as st
 from m2st_core.analysis.pictures import samples_picture
 from m2st_core.dashboard.widgets.controls import chart
 from m2st_core.dashboard.your_data.state import Brought, say, show_table
-from m2st_core.data.tables.assembled import NUMERIC, Assembled
-from m2st_core.data.tables.checking import Check, ColumnReport
+from m2st_core.data.tables.assembled import Assembled, Check, ColumnReport
 from m2st_core.data.tables.clean import CleanData
+from m2st_core.data.tables.columns import NUMERIC
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Cleaning
 from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.upload import Upload
@@ -61,7 +61,7 @@ def _sizes(made: Assembled, report: Check) -> None:
     for place, side, count in zip(columns, (made.target.p, made.target.q), (p, q), strict=False):
         place.metric(f"Rows of “{say(side.label)}”", f"{count:,}", help="One of the two groups that are compared.")
     columns[2].metric("Columns that all files share", f"{len(report.columns):,}", help="Matched by their names.")
-    tasks = f"{len(report.tasks):,}"
+    tasks = f"{report.related_tasks:,}"
     columns[3].metric("Related tasks", tasks, help=f"Earlier comparisons, {related:,} rows in all.")
 
 

@@ -32,11 +32,11 @@ VERDICTS = {"helps": "✅ The history helps.", "harms": "⚠️ The history misl
 
 def choose_step(state: Brought, upload: Upload, data: CleanData) -> Plan:
     """The whole step; the plan as it stands."""
-    check = _history(state, upload, data) if len(data.tasks) > 1 else None
-    n_tasks = len(state.trained.learner.task_names) if state.trained else len(data.tasks)
+    check = _history(state, upload, data) if len(data.related_tasks) > 1 else None
+    n_tasks = len(state.trained.learner.task_names) if state.trained else len(data.related_tasks)
     advice = advise(data, n_tasks=n_tasks, check=check)
     methods = usable_methods(
-        len(data.tasks), data.x_blocks is not None, state.trained.learner if state.trained else None
+        len(data.related_tasks), data.x_blocks is not None, state.trained.learner if state.trained else None
     )
     if advice.method not in methods and state.trained is not None:
         own = state.trained.learner.method
@@ -121,7 +121,7 @@ def _history(state: Brought, upload: Upload, data: CleanData) -> RelatedCheck | 
             check = check_uploaded_tasks(data, progress=part_of(progress, 0, POWER_FOUND))
             if check is None:
                 return None, None
-            return check, left_out_gamma(data.tasks, check.left_out, progress=part_of(progress, POWER_FOUND, 1))
+            return check, left_out_gamma(data.related_tasks, check.left_out, progress=part_of(progress, POWER_FOUND, 1))
 
         job = watch_job("data_history", key, work, "Leaving each task out in turn…")
         if job.state != "done":

@@ -13,13 +13,12 @@ import streamlit as st
 from m2st_core.analysis.gamma import LeftOutGamma
 from m2st_core.analysis.plan import Outcome, Plan
 from m2st_core.analysis.related_check import RelatedCheck
-from m2st_core.data.tables.assembled import Assembled, assemble
-from m2st_core.data.tables.checking import Check, check
-from m2st_core.data.tables.clean import CleanData, plain, prepare, safe_cell
+from m2st_core.data.tables.assembled import Assembled, Check, assemble, check
+from m2st_core.data.tables.clean import CleanData, prepare
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import Table
-from m2st_core.data.tables.limits import Limits, TableError
+from m2st_core.data.tables.limits import Limits, TableError, plain, safe_cell
 from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.meta import MetaLearner
 

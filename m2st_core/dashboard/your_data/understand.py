@@ -45,7 +45,7 @@ def understand_step(state: Brought, upload: Upload, outcome: Outcome) -> None:
             for note in outcome.explanation.notes if outcome.explanation else ():
                 st.caption(say(note))
     _typical(state.assembled(upload), outcome)
-    if len(outcome.data.tasks) and len(outcome.data.features) <= MOST_COLUMNS:
+    if len(outcome.data.related_tasks) and len(outcome.data.features) <= MOST_COLUMNS:
         _gamma(state, upload, outcome)
     st.subheader("What has to hold")
     for sentence in assumptions(outcome):
@@ -88,7 +88,7 @@ def _gamma(state: Brought, upload: Upload, outcome: Outcome) -> None:
         return target_gamma(
             data.x,
             data.y,
-            data.tasks,
+            data.related_tasks,
             plan.primary,
             train_fraction=plan.train_fraction,
             blocks=blocks_of(data),

@@ -1,14 +1,14 @@
-"""Targets and meta-tasks made of real images: two data sets, or one whose images change; class pairs to learn from.
+"""Tasks of real images: two data sets, or one whose images change. Their related tasks are pairs of classes.
 
-An image is dealt at most once in a pair of samples. Three groups of images never meet: those of meta-tasks, those that
-teach a test about its target, and those that are tested.
+An image is dealt at most once in a pair of samples. Three groups of images are disjoint: those of related tasks, those
+of a target's training rows, and those that are tested.
 """
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar, Self
@@ -17,16 +17,10 @@ import numpy as np
 import torch
 
 from m2st_core.data.images.cifar import SOURCES, load_images, missing_images
-from m2st_core.data.images.corruptions import CORRUPTIONS, corrupt_some, relight
-from m2st_core.data.images.sets import ImageSet, digit_images
+from m2st_core.data.images.sets import CORRUPTIONS, ImageSet, corrupt_some, relight
 from m2st_core.data.task import Parameter, Task
 from m2st_core.rng import Streams
 from m2st_core.types import Shape, TwoSample
-
-
-def image_set(name: str) -> ImageSet:
-    """Digits, which are always there, or a data set of the user's."""
-    return load_images(name) if name in SOURCES else digit_images()
 
 
 @dataclass(frozen=True)
@@ -40,31 +34,31 @@ class ShownImages:
 
 
 class ImageTask(Task):
-    """A target of images, and the class pairs that tests of it may learn from."""
+    """A target of images, and the class pairs that its tests may learn from."""
 
     first: ClassVar[str]  # the data set of P
     second: ClassVar[str]  # the data set of Q
-    learned_from: ClassVar[str]  # the data set whose class pairs are meta-tasks
+    learned_from: ClassVar[str]  # the data set whose class pairs are related tasks
     shape: ClassVar[Shape]
-    teaching = False
+    training = False  # whether rows are drawn to learn from
 
     @property
-    def _files(self) -> list[str]:
+    def _sources(self) -> list[str]:
         """The data sets that have to be in the user's folder."""
         return [name for name in dict.fromkeys((self.first, self.second, self.learned_from)) if name in SOURCES]
 
     def missing(self) -> str:
-        """What has to be downloaded before this can be drawn, in words; empty if nothing."""
-        return next((words for name in self._files if (words := missing_images(name))), "")
+        """Say what has to be downloaded before rows can be drawn; empty if nothing."""
+        return next((sentence for name in self._sources if (sentence := missing_images(name))), "")
 
     def fingerprint(self) -> str:
-        """Of the images on this machine, on which results depend; empty if they are always the same."""
-        return "" if self.missing() else "-".join(image_set(name).fingerprint for name in self._files)
+        """A hash of the images on this machine, on which results depend; empty if they are always the same."""
+        return "" if self.missing() else "-".join(load_images(name).fingerprint for name in self._sources)
 
     def to_learn_from(self) -> Self:
-        """The same target, drawn from images that are never tested."""
+        """Return the same target, drawn from images that are never tested."""
         other = copy.copy(self)
-        other.teaching = True
+        other.training = True
         return other
 
     def draw(self, n: int, m: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
@@ -72,44 +66,45 @@ class ImageTask(Task):
         shown = self.show(n, m, streams)
         return shown.x, shown.y
 
-    def rows(self, images: ImageSet, where: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Images as every sample has them, those of meta-tasks too: (n, c·h·w)."""
-        return images.rows(where)
+    def rows(self, images: ImageSet, positions: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Images as they appear in every sample, also of related tasks: (n, c·h·w)."""
+        return images.rows(positions)
 
     @abstractmethod
     def show(self, n: int, m: int, streams: Streams) -> ShownImages:
-        """What ``draw`` draws, with the classes of the images, which no test sees."""
+        """Draw the images of ``draw`` with their classes, which no test uses."""
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The classes that can be paired, by name."""
-        images = image_set(self.learned_from)
-        known = [images.classes[label] for label in np.unique(images.labels[~images.is_test])]
-        return list(combinations(known, 2))
+        """All pairs of classes, by name."""
+        images = load_images(self.learned_from)
+        return list(combinations([images.classes[label] for label in np.unique(images.labels[~images.is_test])], 2))
 
-    def related_tasks(self, n_tasks: int, rows: int, streams: Streams) -> ClassPairs:
-        """Random pairs of classes, at most as many as there are, with this many images of each class."""
-        pairs = self.pairs()
+    def draw_related_tasks(
+        self, *, closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, seed: int = 0
+    ) -> ClassPairs:
+        """Draw pairs of classes in random order, at most as many as there are. They have no closeness."""
+        pairs, streams = self.pairs(), Streams(seed)
         order = streams.numpy("order of pairs").permutation(len(pairs))[:n_tasks]
         return ClassPairs(self, [pairs[index] for index in order], rows, streams)
 
 
 class ClassPairs(Mapping[str, TwoSample]):
-    """Meta-tasks by name, ``"cat or dog"``. A pair's images are dealt when it is asked for, always the same."""
+    """Related tasks by name, ``"cat or dog"``. A pair's images are dealt when it is asked for, always the same."""
 
-    def __init__(self, task: ImageTask, pairs: Sequence[tuple[str, str]], rows: int, streams: Streams) -> None:
+    def __init__(self, task: ImageTask, pairs: list[tuple[str, str]], rows: int, streams: Streams) -> None:
         self._task, self._rows, self._streams = task, rows, streams
         self._pairs = {f"{a} or {b}": (a, b) for a, b in pairs}
-        self._images = image_set(task.learned_from)
-        known = dict.fromkeys(name for pair in pairs for name in pair)
-        self._pools = {name: self._images.to_meta(self._images.classes.index(name)) for name in known}
+        self._images = images = load_images(task.learned_from)
+        classes = dict.fromkeys(name for pair in pairs for name in pair)
+        self._pools = {name: images.for_related_tasks(images.classes.index(name)) for name in classes}
         for name, pool in self._pools.items():
-            self._images.deal(pool, rows, streams.numpy("enough images"), name)
+            images.deal(pool, rows, streams.numpy("enough images"), name)
 
     def __getitem__(self, name: str) -> TwoSample:
         a, b = self._pairs[name]
         generator = self._streams.numpy(f"pair {a} {b}")
         dealt = [self._images.deal(self._pools[label], self._rows, generator, label) for label in (a, b)]
-        x, y = (torch.from_numpy(self._task.rows(self._images, where, generator)) for where in dealt)
+        x, y = (torch.from_numpy(self._task.rows(self._images, positions, generator)) for positions in dealt)
         return TwoSample(x, y, self._task.shape)
 
     def __iter__(self) -> Iterator[str]:
@@ -120,88 +115,104 @@ class ClassPairs(Mapping[str, TwoSample]):
 
 
 class TwoDataSets(ImageTask):
-    """P: any image of one data set; Q: any image of another. The null version deals images of P to both samples."""
+    """P: any image of one data set. Q: any image of another. The null version deals images of P to both samples."""
 
     parameters = ()
 
     def show(self, n: int, m: int, streams: Streams) -> ShownImages:
-        """Images without regard to their classes."""
-        sets = [image_set(self.first), image_set(self.first if self.null else self.second)]
-        pools = [images.to_target(teaching=self.teaching) for images in sets]
-        if self.null:
-            dealt = sets[0].deal(pools[0], n + m, streams.numpy("task P"))
-            chosen = [dealt[:n], dealt[n:]]
-        else:
-            chosen = [
-                images.deal(pool, count, streams.numpy(f"task {side}"))
-                for images, pool, count, side in zip(sets, pools, (n, m), "PQ", strict=True)
-            ]
-        rows = [images.rows(where) for images, where in zip(sets, chosen, strict=True)]
-        classes = [images.classes_of(where) for images, where in zip(sets, chosen, strict=True)]
-        return ShownImages(*rows, *classes)
-
-
-def _share(name: str, label: str) -> Parameter:
-    return Parameter(name, label, 0.0, f"Share of Q's images that are changed by {name}.", 0.0, 1.0, 0.05)
+        """Draw images whatever their classes."""
+        p, q = load_images(self.first), load_images(self.first if self.null else self.second)
+        pool = p.for_target(training=self.training)
+        dealt = p.deal(pool, n + m if self.null else n, streams.numpy("task P"))
+        x, y = dealt[:n], dealt[n:]
+        if not self.null:
+            y = q.deal(q.for_target(training=self.training), m, streams.numpy("task Q"))
+        return ShownImages(p.rows(x), q.rows(y), p.classes_of(x), q.classes_of(y))
 
 
 def shift_parameters(lighting: float) -> tuple[Parameter, ...]:
-    """The parameters of a shift, where this much of the light changes from image to image unless one says otherwise."""
+    """The parameters of a shift, with this default for the varying light."""
+    mix_help = "Q shows every other class more often by this share, and the rest less. 1: half of the classes are gone."
+    light_help = "How much the light varies between images in P, Q and the related tasks alike. It hides differences."
+    shares = {name: f"Share of Q's images that are changed by {name}." for name in CORRUPTIONS}
     return (
-        Parameter(
-            "mix",
-            "change of the mix",
-            0.5,
-            "Q shows every other class more often by this share, and the rest less. 1: half of the classes are gone.",
-            0.0,
-            1.0,
-            0.05,
-        ),
-        *(_share(name, f"share with {name}") for name in CORRUPTIONS),
+        Parameter("mix", "change of the mix", 0.5, mix_help, 0.0, 1.0, 0.05),
+        *(Parameter(name, f"share with {name}", 0.0, text, 0.0, 1.0, 0.05) for name, text in shares.items()),
         Parameter("severity", "severity", 0.5, "How strongly a corrupted image is changed.", 0.0, 1.0, 0.05),
-        Parameter(
-            "lighting",
-            "varying light",
-            lighting,
-            "How much the light varies from image to image, in P, Q and the meta-tasks alike; it hides the difference.",
-            0.0,
-            0.9,
-            0.05,
-        ),
+        Parameter("lighting", "varying light", lighting, light_help, 0.0, 0.9, 0.05),
     )
 
 
 class Shift(ImageTask):
-    """P: all classes of one data set alike; Q: another mix of them, with a share of the images corrupted."""
+    """P: all classes of one data set alike. Q: another mix of them, with a share of the images corrupted."""
 
     parameters = shift_parameters(lighting=0.0)
 
-    def rows(self, images: ImageSet, where: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Each image in a light of its own."""
-        rows, strength = images.rows(where), float(self.settings["lighting"])
+    def rows(self, images: ImageSet, positions: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Images, each in its own light."""
+        rows, strength = images.rows(positions), float(self.settings["lighting"])
         if strength == 0:
             return rows
         return relight(rows.reshape(-1, *images.shape), strength, generator).reshape(len(rows), -1)
 
     def show(self, n: int, m: int, streams: Streams) -> ShownImages:
-        """Classes at random, then images of the classes, then corruptions."""
-        images = image_set(self.first)
-        pool = images.to_target(teaching=self.teaching)
-        known = np.unique(images.labels[pool])
+        """Draw classes, then images of these classes, then corruptions."""
+        images = load_images(self.first)
+        pool = images.for_target(training=self.training)
+        labels = np.unique(images.labels[pool])
         tilt = 0.0 if self.null else float(self.settings["mix"])
-        shares = 1 + tilt * np.where(np.arange(len(known)) % 2, -1.0, 1.0)
+        shares = 1 + tilt * np.where(np.arange(len(labels)) % 2, -1.0, 1.0)
         generator = streams.numpy("images")
-        labels = np.concatenate([generator.choice(known, n), generator.choice(known, m, p=shares / shares.sum())])
-        where = np.zeros(n + m, dtype=np.int64)
-        for label in known:
-            wanted = np.flatnonzero(labels == label)
-            own = pool[images.labels[pool] == label]
-            where[wanted] = images.deal(own, len(wanted), generator, images.classes[label])
-        rows, classes = self.rows(images, where, streams.numpy("light")), images.classes_of(where)
+        drawn = np.concatenate([generator.choice(labels, n), generator.choice(labels, m, p=shares / shares.sum())])
+        positions = np.zeros(n + m, dtype=np.int64)
+        for label in labels:
+            places, own = np.flatnonzero(drawn == label), pool[images.labels[pool] == label]
+            positions[places] = images.deal(own, len(places), generator, images.classes[label])
+        rows, classes = self.rows(images, positions, streams.numpy("light")), images.classes_of(positions)
         x, y = rows[:n], rows[n:]
         if not self.null:
-            corrupted = {name: float(self.settings[name]) for name in CORRUPTIONS}
-            severity = float(self.settings["severity"])
-            y = corrupt_some(y.reshape(m, *images.shape), corrupted, severity, streams.numpy("corruptions"))
-            y = y.reshape(m, -1)
+            changed = {name: float(self.settings[name]) for name in CORRUPTIONS}
+            severity, generator = float(self.settings["severity"]), streams.numpy("corruptions")
+            y = corrupt_some(y.reshape(m, *images.shape), changed, severity, generator).reshape(m, -1)
         return ShownImages(x, y, classes[:n], classes[n:])
+
+
+class DigitsShift(Shift):
+    """Digits that need no download: 0 to 5 for related tasks, 6 to 9 for the target."""
+
+    name = "digits-shift"
+    title = "Digit images, another mix"
+    description = "8×8 images of 6 to 9, remixed or corrupted in Q. Related tasks: pairs of 0 to 5."
+    first = second = learned_from = "digits"
+    shape = (1, 8, 8)
+    parameters = shift_parameters(lighting=0.8)
+
+
+CIFAR_TASKS = {  # name: data sets of P, of Q and of the related tasks
+    "cifar10-shift": ("cifar10", "cifar10", "cifar10"),
+    "cifar100-shift": ("cifar100", "cifar100", "cifar100"),
+    "cifar10-cifar10.1": ("cifar10", "cifar10.1", "cifar10"),  # the paper's Table 1
+    "cifar100-cifar10.1": ("cifar100", "cifar10.1", "cifar10"),  # Table 2
+    "cifar10-cifar100": ("cifar10", "cifar100", "cifar10"),  # not in the paper; needs no third data set
+    "cifar10-cifar10.1-via-cifar100": ("cifar10", "cifar10.1", "cifar100"),  # Table 7
+    "cifar100-cifar10.1-via-cifar100": ("cifar100", "cifar10.1", "cifar100"),  # Table 8
+}
+
+
+def _cifar_task(name: str, first: str, second: str, learned_from: str) -> type[ImageTask]:
+    """Make the class of a task in the table."""
+    p, q, source = (SOURCES[key].title for key in (first, second, learned_from))
+    attributes = {"name": name, "first": first, "second": second, "learned_from": learned_from, "shape": (3, 32, 32)}
+    related = f"Related tasks: pairs of {source}'s classes."
+    if first == second:
+        words = {"title": f"{p}, another mix", "description": f"Images of {p}, remixed or corrupted in Q. {related}"}
+        return type(name, (Shift,), attributes | words)
+    via = f", via {source}" if "-via-" in name else ""
+    words = {"title": f"{p} against {q}{via}", "description": f"Test images of {p} and {q}. {related}"}
+    return type(name, (TwoDataSets,), attributes | words)
+
+
+IMAGE_TASKS: tuple[type[ImageTask], ...] = (
+    DigitsShift,
+    *(_cifar_task(name, *data_sets) for name, data_sets in CIFAR_TASKS.items()),
+)

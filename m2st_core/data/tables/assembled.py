@@ -1,80 +1,28 @@
-"""All rows of an upload in one order, target first, and each column over all of them."""
+"""All rows of an upload in one order, target first; each column over all of them; and a check of what they hold."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.arrays import LARGEST_WHOLE
+from m2st_core.data.tables.columns import NUMERIC, RUNNING, Column, classify, is_running
 from m2st_core.data.tables.files import Table
 from m2st_core.data.tables.limits import Limits, TableError
-from m2st_core.data.tables.upload import Pair, Upload, make_pairs, missing_columns
+from m2st_core.data.tables.upload import Pair, Pairing, Side, Upload, shared_columns
 
-NUMERIC, CATEGORICAL, DATE, TEXT = "numeric", "categorical", "date", "free text"
-CONSTANT, EMPTY, RUNNING = "constant", "all missing", "row number"
-RUNNING_NAMES = re.compile(r"column \d+|unnamed: \d+|__index_level_\d+__|index|id|row|nr|no|number", re.IGNORECASE)
-MOSTLY = 0.8  # a column is of numbers, or of dates, if this share of its cells is
-DATES = re.compile(
-    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?"
-    r"|\d{1,2}[. -]+[^\W\d]{3,9}[., -]+\d{2,4}|[^\W\d]{3,9} \d{1,2},? \d{4}",
-)
-LONG_NUMBER = re.compile(r"[+-]?\d{16,}")
-FEW_WORDS = 5
-
-
-@dataclass(frozen=True)
-class Column:
-    """What a column was found to be over all rows; ``why`` it is set aside, if it is."""
-
-    name: str
-    kind: str
-    why: str = ""
-
-    @property
-    def used(self) -> bool:
-        """Whether a test can use it."""
-        return self.kind in (NUMERIC, CATEGORICAL)
-
-
-def is_running(name: str, pieces: Iterable[np.ndarray]) -> bool:
-    """Whether a column only counts the rows of each table; order of entry would be taken for a difference."""
-    return bool(RUNNING_NAMES.fullmatch(name)) and all(len(v) > 1 and bool((np.diff(v) == 1).all()) for v in pieces)
-
-
-def classify(name: str, cells: pd.Series, values: np.ndarray, limits: Limits) -> Column:
-    """The column of these cells, whose numbers are ``values``; no row's label has a say in what it is."""
-    count = int(cells.notna().sum())
-    found = values[~np.isnan(values)]
-    if not count:
-        return Column(name, EMPTY, "it has no value")
-    if len(found) >= MOSTLY * count:
-        if np.abs(found).max() > LARGEST_WHOLE and any(LONG_NUMBER.fullmatch(str(cell)) for cell in cells.dropna()):
-            return Column(name, TEXT, "its whole numbers have too many digits, as identifiers do")
-        if found.min() == found.max():
-            return Column(name, CONSTANT, f"it is always {found[0]:g}")
-        return Column(name, NUMERIC)
-    levels = [str(level) for level in cells.dropna().unique()]
-    if len(levels) == 1:
-        return Column(name, CONSTANT, f"it is always {levels[0][:40]!r}")
-    if sum(bool(DATES.fullmatch(level)) for level in levels) >= MOSTLY * len(levels):
-        return Column(name, DATE, "dates and times are not compared; bring them as numbers, such as days since a start")
-    if len(levels) > limits.levels:
-        return Column(name, TEXT, f"it has {len(levels):,} different words, more than {limits.levels:,}")
-    if len(levels) > max(FEW_WORDS, count / 2):
-        return Column(name, TEXT, f"{len(levels):,} of its {count:,} cells are different words")
-    return Column(name, CATEGORICAL)
+FAR = 3.0  # interquartile ranges beyond the quartiles
+TOP_LEVELS = 5
 
 
 @dataclass(frozen=True)
 class Assembled:
-    """The pairs of an upload, their rows pooled: of each pair those of P, then those of Q; the target's come first.
+    """The pairs of an upload and their pooled rows: P's, then Q's of each pair. The target comes first.
 
     ``rows`` has the number of every row in its file, ``source`` the position of that file in ``tables``. ``columns``
-    are those that all tables share; ``notes`` is what matching them had to decide.
+    are those that all tables share. ``notes`` say what matching them had to decide.
     """
 
     upload: Upload
@@ -97,29 +45,29 @@ class Assembled:
     @property
     def spans(self) -> list[tuple[slice, slice]]:
         """Where the rows of P and of Q of each pair are."""
-        found, start = [], 0
-        for pair in self.pairs:
-            middle = start + len(pair.p.positions)
-            end = middle + len(pair.q.positions)
-            found.append((slice(start, middle), slice(middle, end)))
-            start = end
-        return found
+        ends = np.cumsum([0, *(len(side.positions) for pair in self.pairs for side in (pair.p, pair.q))]).tolist()
+        slices = [slice(start, stop) for start, stop in zip(ends, ends[1:], strict=False)]
+        return list(zip(slices[::2], slices[1::2], strict=True))
 
     @property
-    def related_spans(self) -> list[tuple[slice, slice]]:
-        """Where the rows of the related tasks are."""
-        return self.spans[1:] if self.target else self.spans
+    def target_samples(self) -> list[tuple[Side, slice]]:
+        """P and Q of the target with their rows; empty without a target."""
+        return list(zip((self.target.p, self.target.q), self.spans[0], strict=True)) if self.target else []
+
+    @property
+    def target_spans(self) -> tuple[slice, slice]:
+        """Where the rows of the target's P and Q are; empty without a target."""
+        return self.spans[0] if self.target else (slice(0, 0), slice(0, 0))
 
     @property
     def target_rows(self) -> int:
-        """How many rows the target has; they come first."""
-        return self.spans[0][1].stop if self.target else 0
+        """The number of the target's rows, which come first."""
+        return self.target_spans[1].stop
 
     def numbers(self, name: str) -> np.ndarray:
-        """A column as float64, NaN where a cell is missing or no number; those of numeric columns are kept."""
-        if name in self.values:
-            return self.values[name]
-        return np.concatenate([table.numbers(name) for table in self.tables])[self.order]
+        """A column as float64, NaN where a cell is missing or not a number. Numeric columns are kept."""
+        values = self.values.get(name)
+        return values if values is not None else np.concatenate([t.numbers(name) for t in self.tables])[self.order]
 
     def words(self, name: str) -> pd.Series:
         """A column as words, NA where a cell is missing."""
@@ -130,28 +78,20 @@ class Assembled:
         """The file and the row in it, for messages."""
         return f"{self.tables[self.source[row]].name}: row {self.rows[row]:,}"
 
-    def of_target(self, name: str) -> pd.Series:
-        """A column of the target's tables as words, whether the related tasks have it or not."""
-        assert self.target is not None
-        for side in (self.target.p, self.target.q):
-            if name not in side.table.frame.columns:
-                raise TableError(f"{side.table.name}: there is no column called {name!r}. Choose one that it has.")
-        pieces = [side.table.frame[name].astype("str").iloc[side.positions] for side in (self.target.p, self.target.q)]
-        return pd.concat(pieces, ignore_index=True)
-
 
 def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
-    """Who is compared with whom, and what the columns are that all of them share."""
+    """Pool the samples of an upload and classify the columns that all tables share."""
     limits = limits or Limits.from_environment()
-    target, related, roles, notes = make_pairs(upload)
-    if len(related) > limits.tasks:
-        raise TableError(f"There are {len(related):,} related tasks, and {limits.tasks:,} is the most. Bring fewer.")
-    pairs = [*([target] if target else []), *related]
-    if not pairs:
+    pairing = Pairing(upload)
+    if (count := len(pairing.related)) > limits.tasks:
+        raise TableError(f"There are {count:,} related tasks, and {limits.tasks:,} is the most. Bring fewer.")
+    related_sides = [side for pair in pairing.related for side in (pair.p, pair.q)]
+    sides = [*([pairing.target.p, pairing.target.q] if pairing.target else []), *related_sides]
+    if not sides:
         raise TableError("There is no table. Bring P and Q, or one table with a group column.")
-    tables = tuple({id(side.table): side.table for pair in pairs for side in (pair.p, pair.q)}.values())
-    history = [side.table for pair in related for side in (pair.p, pair.q)]
-    names, lacking = missing_columns([*history, *tables], roles)  # a learner knows its columns by their order
+    tables = tuple({id(side.table): side.table for side in sides}.values())
+    # Related tables come first, because a learner was trained on their order of columns.
+    names, lacking = shared_columns([*(side.table for side in related_sides), *tables], pairing.roles)
     for first, second in zip(tables, tables[1:], strict=False):
         if not (first.named and second.named) and (lacking or first.named != second.named):
             bare = first if not first.named else second
@@ -160,39 +100,121 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
                 f"{second.name} ({second.frame.shape[1]} columns) do not match without one. Add a header to both."
             )
     if not names:
-        beside = f" besides {', '.join(sorted(roles))}" if roles else ""
-        raise TableError(f"{tables[0].name}: the files share no column{beside}. {' '.join(lacking[:3])}")
-    begins = dict(zip(map(id, tables), np.cumsum([0, *(len(t.frame) for t in tables)]), strict=False))
-    sides = [side for pair in pairs for side in (pair.p, pair.q)]
+        besides = f" besides {', '.join(sorted(pairing.roles))}" if pairing.roles else ""
+        raise TableError(f"{tables[0].name}: the files share no column{besides}. {' '.join(lacking[:3])}")
+    lengths = [len(table.frame) for table in tables]
+    begins = dict(zip(map(id, tables), np.cumsum([0, *lengths]), strict=False))
     order = np.concatenate([begins[id(side.table)] + side.positions for side in sides])
     limits.check_size("The upload", len(order), 1)
     if len(order) * len(names) > limits.cells:
         raise TableError(f"The upload has {len(order) * len(names):,} cells, more than {limits.cells:,}. Bring fewer.")
     made = Assembled(
         upload=upload,
-        target=target,
-        related=tuple(related),
+        target=pairing.target,
+        related=pairing.related,
         tables=tables,
         order=order,
         rows=np.concatenate([table.frame.index.to_numpy() for table in tables])[order],
-        source=np.repeat(np.arange(len(tables)), [len(t.frame) for t in tables])[order],
+        source=np.repeat(np.arange(len(tables)), lengths)[order],
         limits=limits,
     )
     columns, values = {}, {}
     for name in names:
-        found = made.numbers(name)
-        columns[name] = _classified(made, name, found)
+        numbers = made.numbers(name)
+        columns[name] = _classified(made, name, numbers)
         if columns[name].kind == NUMERIC:
-            values[name] = found
-    said = [f"{table.name}: {note}" for table in tables for note in table.notes]
-    return replace(made, columns=columns, values=values, notes=(*said, *notes, *lacking))
+            values[name] = numbers
+    notes = [f"{table.name}: {note}" for table in tables for note in table.notes]
+    return replace(made, columns=columns, values=values, notes=(*notes, *pairing.notes, *lacking))
 
 
 def _classified(made: Assembled, name: str, values: np.ndarray) -> Column:
+    if all(table.named for table in made.tables) and is_running(name, (table.numbers(name) for table in made.tables)):
+        return Column(name, RUNNING, "it only counts the rows")
     pieces = [table.frame[name] for table in made.tables]
     alike = len({piece.dtype for piece in pieces}) == 1
     cells = pd.concat([piece if alike else piece.astype("str") for piece in pieces], ignore_index=True)
     used = cells.iloc[made.order] if len(made.order) < len(cells) else cells
-    if all(table.named for table in made.tables) and is_running(name, (table.numbers(name) for table in made.tables)):
-        return Column(name, RUNNING, "it only counts the rows")
     return classify(name, used, values, made.limits)
+
+
+@dataclass(frozen=True)
+class ColumnReport(Column):
+    """A column with its missing cells and outliers.
+
+    ``missing`` counts cells of (P, Q, related tasks), ``odd`` the cells of a numeric column that are not numbers.
+    ``outliers`` are more than three interquartile ranges outside the quartiles. They are reported, never removed.
+    """
+
+    missing: tuple[int, int, int] = (0, 0, 0)
+    odd: int = 0
+    levels: int = 0
+    top_levels: tuple[tuple[str, int], ...] = ()
+    outliers: int = 0
+    minimum: float | None = None
+    median: float | None = None
+    maximum: float | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """The report on an upload: sizes, columns, and notes on duplicates and on differences between the files."""
+
+    rows: tuple[int, int, int]  # of P, of Q, of all related tasks
+    related_tasks: int
+    columns: tuple[ColumnReport, ...]
+    notes: tuple[str, ...]
+
+
+def check(made: Assembled) -> Check:
+    """Report on every column and on duplicate rows. Nothing is changed."""
+    p, q = made.target_spans
+    hashes = np.zeros(len(made.rows), dtype=np.uint64)  # of the used columns of each row
+    reports, telling = [], []
+    for column in made.columns.values():
+        report, codes = _report(made, column)
+        reports.append(report)
+        if column.used:
+            hashes = hashes * np.uint64(1_000_003) + pd.util.hash_array(codes, categorize=False)
+            constant = all(len(codes[side]) > 1 and (codes[side] == codes[side][0]).all() for side in (p, q))
+            if constant and codes[p][0] != codes[q][0]:
+                telling.append(column.name)
+    duplicates = [len(hashes[side]) - len(np.unique(hashes[side])) for side in (p, q)]
+    between = int(np.isin(hashes[p], hashes[q]).sum() + np.isin(hashes[q], hashes[p]).sum())
+    notes = [*made.notes]
+    if any(duplicates):
+        notes.append(f"Rows that repeat an earlier one: {duplicates[0]:,} in P, {duplicates[1]:,} in Q.")
+    if between:
+        notes.append(f"{between:,} rows of P and Q are in both. Rows of one unit must not be in both samples.")
+    for name in telling:
+        notes.append(f"{name!r} has one value in P and another in Q. If it only names the sample, leave it out.")
+    sizes = (p.stop, q.stop - q.start, len(made.rows) - made.target_rows)
+    return Check(sizes, len(made.related), tuple(reports), tuple(notes))
+
+
+def _report(made: Assembled, column: Column) -> tuple[ColumnReport, np.ndarray]:
+    """The report on a column, and numbers (N,) that are equal where its cells are."""
+    p, q = made.target_spans
+    report = ColumnReport(column.name, column.kind, column.why)
+    if column.kind == NUMERIC:
+        values = made.numbers(column.name)
+        gaps = np.isnan(values)
+        missing = made.words(column.name).isna().to_numpy() if gaps.any() else gaps
+        low, middle, high = np.quantile(values[~gaps], [0.25, 0.5, 0.75])
+        reach = FAR * (high - low)
+        codes = np.where(gaps, np.inf, values) + 0.0
+        report = replace(
+            report,
+            odd=int((gaps & ~missing).sum()),
+            outliers=int(((values < low - reach) | (values > high + reach)).sum()) if reach > 0 else 0,
+            minimum=float(np.nanmin(values)),
+            median=float(middle),
+            maximum=float(np.nanmax(values)),
+        )
+    else:
+        words = made.words(column.name)
+        counts = words.value_counts()
+        missing, codes = words.isna().to_numpy(), pd.factorize(words)[0]
+        top = tuple((str(level), int(count)) for level, count in counts.head(TOP_LEVELS).items())
+        report = replace(report, levels=len(counts), top_levels=top)
+    return replace(report, missing=(missing[p].sum(), missing[q].sum(), missing[made.target_rows :].sum())), codes

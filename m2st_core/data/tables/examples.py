@@ -1,4 +1,4 @@
-"""Uploads to try everything with: each is made as files and read like files."""
+"""Example uploads. Each is written as files and read like files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data.images.sets import load_digits_by_class
-from m2st_core.data.related import hdgm_related_tasks
-from m2st_core.data.synthetic import HDGM
+from m2st_core.data.synthetic import HDGM, hdgm_related_tasks
 from m2st_core.data.tables.files import Table, read_table
 from m2st_core.data.tables.upload import Upload
 from m2st_core.registry import Registry
@@ -24,7 +23,7 @@ DIABETES_BANDS = (0, 30, 35, 40, 45, 50, 55, 60, 65, 100)
 
 @dataclass(frozen=True)
 class Example:
-    """A bundled upload; ``description`` says in a sentence what P, Q and the related tasks are."""
+    """A bundled upload. ``description`` says in a sentence what P, Q and the related tasks are."""
 
     name: str
     title: str
@@ -34,29 +33,26 @@ class Example:
 
 
 def _digits() -> Upload:
-    """Rows are dealt without replacement within a task; the target's digits are in no related task."""
+    """Deal rows without replacement within a task. The target's digits are in no related task."""
     streams = Streams(0)
 
     def mixed(first: int, second: int, rows: int) -> pd.DataFrame:
         generator = streams.numpy(f"digits {first} {second}")
-        a, b = (
-            images[generator.permutation(len(images))]
-            for images in map(load_digits_by_class().__getitem__, (first, second))
-        )
+        images = load_digits_by_class()
+        a, b = (images[digit][generator.permutation(len(images[digit]))] for digit in (first, second))
         changed = round(rows * DIGITS_SHARE)
         q = np.concatenate([a[rows : 2 * rows - changed], b[:changed]])
-        frame = pd.DataFrame(
-            np.concatenate([a[:rows], q]), columns=[f"pixel {r},{c}" for r in range(8) for c in range(8)]
-        )
+        pixels = [f"pixel {row},{column}" for row in range(8) for column in range(8)]
+        frame = pd.DataFrame(np.concatenate([a[:rows], q]), columns=pixels)
         return frame.assign(group=["before"] * rows + ["after"] * rows)
 
     others = combinations([digit for digit in range(10) if digit not in (3, 8)], 2)
-    history = [mixed(a, b, 40).assign(task=f"{a} joined by {b}") for a, b in others]
-    return Upload((_table("digits.csv", mixed(3, 8, DIGITS_ROWS)),), (_table("digits_history.csv", *history),), "group")
+    related = [mixed(a, b, 40).assign(task=f"{a} joined by {b}") for a, b in others]
+    return Upload((_table("digits.csv", mixed(3, 8, DIGITS_ROWS)),), (_table("digits_history.csv", *related),), "group")
 
 
 def _diabetes() -> Upload:
-    """Every patient is in one age band, so no row is in two tasks."""
+    """Split patients by age band, so that no row is in two tasks."""
     from sklearn.datasets import load_diabetes
 
     frame = load_diabetes(as_frame=True, scaled=False).frame
@@ -66,15 +62,15 @@ def _diabetes() -> Upload:
     bands = pd.cut(frame["age"], DIABETES_BANDS, right=False)
     parts = [frame[bands == band] for band in bands.cat.categories]
     names = [f"age {band.left} to {band.right - 1}" for band in bands.cat.categories]
-    history = [part.assign(task=name) for part, name in zip(parts[:-1], names[:-1], strict=True)]
-    return Upload((_table("age_65_and_over.csv", parts[-1]),), (_table("younger.csv", *history),), "group")
+    related = [part.assign(task=name) for part, name in zip(parts[:-1], names[:-1], strict=True)]
+    return Upload((_table("age_65_and_over.csv", parts[-1]),), (_table("younger.csv", *related),), "group")
 
 
 def _hdgm() -> Upload:
-    """The paper's synthetic target with fewer tasks than in the paper."""
+    """Draw the paper's synthetic target with fewer related tasks than in the paper."""
     target = _frame(HDGM(delta=0.7).sample(200, seed=1))
-    history = [_frame(sample).assign(task=name) for name, sample in hdgm_related_tasks(0.3, 20, 200, seed=2).items()]
-    return Upload((_table("hdgm.csv", target),), (_table("hdgm_history.csv", *history),), "group")
+    related = [_frame(sample).assign(task=name) for name, sample in hdgm_related_tasks(0.3, 20, 200, seed=2).items()]
+    return Upload((_table("hdgm.csv", target),), (_table("hdgm_history.csv", *related),), "group")
 
 
 def _frame(sample: TwoSample) -> pd.DataFrame:
@@ -95,25 +91,25 @@ EXAMPLES: Registry[Example] = Registry(
             Example(
                 "digits",
                 "Digits: has another digit slipped in?",
-                "P is 30 scanned images of the digit 3 and Q is 30 images of which 12 show an 8; "
-                "the 28 related tasks are the same change between every two of the other eight digits (64 pixels).",
+                "P is 30 scanned images of the digit 3 (64 pixels), and Q is 30 images of which 12 show an 8. "
+                "The 28 related tasks make the same change between every two of the other eight digits.",
                 True,
                 _digits,
             ),
             Example(
                 "diabetes",
                 "Diabetes: slow against fast progression in older patients",
-                "P are patients of 65 and over whose diabetes progressed slowly within a year, Q those in whom it "
-                "progressed fast, compared by their measurements at the start; the related tasks are the same in eight "
-                "younger age bands (442 patients in all, each in one band).",
+                "P are patients of 65 and over whose diabetes progressed slowly within a year, and Q those in whom it "
+                "progressed fast. They are compared by their measurements at the start. The related tasks are the same "
+                "in eight younger age bands (442 patients in all, each in one band).",
                 True,
                 _diabetes,
             ),
             Example(
                 "hdgm",
                 "HDGM: the paper's synthetic task",
-                "P is a mixture of two round Gaussians and Q has the same means with correlated columns (Δ = 0.7), 200 "
-                "simulated rows each; the 20 related tasks have weaker correlations (Δ from 0.305 to 0.4).",
+                "P is a mixture of two round Gaussians, and Q has the same means with correlated columns (Δ = 0.7), "
+                "200 simulated rows each. The 20 related tasks have weaker correlations (Δ from 0.305 to 0.4).",
                 False,
                 _hdgm,
             ),

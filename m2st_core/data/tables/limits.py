@@ -1,14 +1,24 @@
-"""How much an upload may bring, and the one error that says what is wrong with it."""
+"""How much an upload may bring, the error that says what is wrong with it, and how its words are shown safely."""
 
 from __future__ import annotations
 
+import csv
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
+
+import pandas as pd
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+LONGEST_SHOWN = 200
 
 
 class TableError(ValueError):
-    """One sentence that names the file, the row, the column and the remedy, on one line whatever it quotes."""
+    """An error in one sentence and on one line. It names the file, the row, the column and the remedy."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(" ".join(sentence.split()))
@@ -16,11 +26,11 @@ class TableError(ValueError):
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that is taken in; each has an environment variable, ``M2ST_MOST_BYTES`` and so on.
+    """The most that is read. Each limit has an environment variable, ``M2ST_MOST_BYTES`` and so on.
 
-    ``bytes`` counts a file as it comes, ``unpacked`` everything a packed file holds; ``rows`` and ``cells`` count the
-    whole upload, ``cells`` also after categories have become columns; ``levels`` are the different values beyond which
-    a column of words is taken for free text.
+    ``bytes`` counts a file as it comes, and ``unpacked`` everything a packed file holds. ``rows`` and ``cells`` count
+    the whole upload, ``cells`` also after categories have become columns. A column of words with more than ``levels``
+    different values is free text.
     """
 
     bytes: int = 20 * 2**20
@@ -39,20 +49,20 @@ class Limits:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
-        """The defaults, changed by what the environment sets.
+        """The defaults, changed by the environment.
 
         >>> Limits.from_environment({"M2ST_MOST_ROWS": "1000"}).rows
         1000
         """
-        found = {}
+        changed = {}
         for field in fields(cls):
             variable = f"M2ST_MOST_{field.name.upper()}"
             if text := environment.get(variable, "").strip():
                 try:
-                    found[field.name] = int(text.replace("_", ""))
+                    changed[field.name] = int(text.replace("_", ""))
                 except ValueError:
                     raise TableError(f"{variable} must be a whole number. Got {text!r}.") from None
-        return cls(**found)
+        return cls(**changed)
 
     @property
     def words(self) -> str:
@@ -63,15 +73,15 @@ class Limits:
         )
 
     def check_bytes(self, name: str, size: int) -> None:
-        """Refuse a file that is too large to be looked at."""
+        """Refuse a file that is too large."""
         if size > self.bytes:
             raise TableError(
                 f"{name}: the file has {_megabytes(size)}, and {_megabytes(self.bytes)} is the most that is read. "
-                "Leave out columns or rows that are not needed."
+                "Leave out rows or columns that are not needed."
             )
 
     def check_size(self, name: str, rows: int, columns: int) -> None:
-        """Refuse a table of too many rows, columns or cells."""
+        """Refuse a table with too many rows, columns or cells."""
         for what, count, most in (
             ("columns", columns, self.columns),
             ("rows", rows, self.rows),
@@ -84,5 +94,48 @@ class Limits:
                 )
 
 
+def listed(words: Sequence[str], most: int) -> str:
+    """The words with commas between them, and how many more there are than this.
+
+    >>> listed(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
 def _megabytes(size: int) -> str:
     return f"{size / 2**20:,.0f} MB" if size >= 2**20 else f"{size / 2**10:,.0f} kB"
+
+
+def safe_cell(value: Any) -> Any:
+    """Put an apostrophe before text that a spreadsheet would run as a formula.
+
+    >>> safe_cell("=cmd|' /C calc'!A0"), safe_cell("-1.5"), safe_cell(-1.5), safe_cell("red")
+    ("'=cmd|' /C calc'!A0", '-1.5', -1.5, 'red')
+    """
+    if not isinstance(value, str) or NUMBER.fullmatch(value):
+        return value
+    return f"'{value}" if value.startswith(FORMULA_STARTS) or value.lstrip().startswith(FORMULA_STARTS) else value
+
+
+def to_safe_csv(frame: pd.DataFrame) -> str:
+    """Write the frame as CSV whose header and words are safe to open in a spreadsheet."""
+    safe = frame.rename(columns=lambda name: safe_cell(str(name)))
+    for position, dtype in enumerate(safe.dtypes):
+        if not pd.api.types.is_numeric_dtype(dtype):
+            safe.isetitem(position, [safe_cell(cell) for cell in safe.iloc[:, position]])
+    return safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)  # a lone \r would end the row
+
+
+def plain(text: str, longest: int = LONGEST_SHOWN) -> str:
+    r"""Escape words from a file, so that Streamlit shows no Markdown, HTML, formula, link or emoji.
+
+    >>> plain("**a** <b>")
+    '\\*\\*a\\*\\* \\<b\\>'
+    """
+    short = " ".join(str(text).split())
+    short = short if len(short) <= longest else short[: longest - 1] + "…"
+    escaped = PUNCTUATION.sub(r"\\\1", short)
+    for start in ("\\:", "\\@", "www"):  # emoji codes and bare addresses are recognised after unescaping
+        escaped = escaped.replace(start, f"{start}\u2060")
+    return escaped

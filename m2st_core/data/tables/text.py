@@ -1,14 +1,20 @@
-"""From the bytes of a text file to rows of cells: encoding, separator, quotes."""
+"""From the bytes of a text file or a workbook to rows, and to columns, of text cells."""
 
 from __future__ import annotations
 
 import codecs
 import csv
 import io
+import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import date, time
 from itertools import islice
 
+import numpy as np
+import pandas as pd
+
+from m2st_core.data.arrays import LARGEST_WHOLE
 from m2st_core.data.tables.limits import Limits, TableError
 
 SEPARATORS = {"\t": "tab", ";": "semicolon", "|": "pipe", ",": "comma"}  # the likelier one first, if two fit
@@ -16,12 +22,19 @@ SAMPLE_LINES, SAMPLE_CHARACTERS = 100, 2**18
 LONGEST_LINE = 2**20
 CONTROL = {chr(code) for code in range(32)} - set("\t\n\r\x0b\x0c\x1a\x1c\x1d\x1e\x1f")
 SAVE_AS = "Save it again as CSV (UTF-8)."
+WORDS_FOR_MISSING = ("na", "n/a", "nan", "null", "none", "nil", "missing", "<na>", "#n/a")
+SIGNS_FOR_MISSING = {"?", "-", "--", ".", "..", "#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!", "#NULL!"}
+MISSING = {"", "NaN", *SIGNS_FOR_MISSING, *(f(word) for word in WORDS_FOR_MISSING for f in (str, str.upper, str.title))}
+CHUNK_CELLS = 200_000
+MOST_PARTS, MOST_BLANK = 1_000, 2_000_000  # parts of a workbook, blank cells of a sheet
+LAST_ROW = 2**20  # of an Excel sheet
+
+Rows = Iterator[tuple[int, list[str]]]
+"""Rows of text cells, each with its number in the file (from 1)."""
 
 
 def decode(name: str, data: bytes) -> tuple[str, list[str]]:
-    """The text of a file, and a note if its encoding had to be guessed."""
-    if not data.strip():
-        raise TableError(f"{name}: the file is empty. Bring a table with a header and at least 2 rows.")
+    """Decode the text of a file, with a note if its encoding had to be guessed."""
     for mark, encoding in (
         (codecs.BOM_UTF32_LE, "utf-32"),
         (codecs.BOM_UTF32_BE, "utf-32"),
@@ -33,12 +46,11 @@ def decode(name: str, data: bytes) -> tuple[str, list[str]]:
             try:
                 return _checked(name, data.decode(encoding)), []
             except UnicodeDecodeError:
-                raise TableError(
-                    f"{name}: it begins like {encoding.removesuffix('-sig').upper()} text but is not. {SAVE_AS}"
-                ) from None
+                standard = encoding.removesuffix("-sig").upper()
+                raise TableError(f"{name}: it begins like {standard} text but is not. {SAVE_AS}") from None
     if (at := data.find(0)) >= 0:
         line = data.count(b"\n", 0, at) + 1
-        raise TableError(f"{name}: row {line} holds a NUL byte, so this is no text file, or a UTF-16 one. {SAVE_AS}")
+        raise TableError(f"{name}: row {line} holds a NUL byte, so this is not a text file, or UTF-16. {SAVE_AS}")
     try:
         return _checked(name, data.decode("utf-8")), []
     except UnicodeDecodeError as error:
@@ -52,19 +64,18 @@ def decode(name: str, data: bytes) -> tuple[str, list[str]]:
 
 
 def _checked(name: str, text: str) -> str:
-    """The text, if it is one that a person or a program wrote as a table."""
+    """Return the text, if it may be a table."""
     if not text.strip():
         raise TableError(f"{name}: the file is empty. Bring a table with a header and at least 2 rows.")
-    found = {mark: text.find(mark) for mark in CONTROL if mark in text}
-    if found:
-        at = min(found.values())
+    at = min((text.find(mark) for mark in CONTROL if mark in text), default=-1)
+    if at >= 0:
         line = text.count("\n", 0, at) + 1
-        raise TableError(f"{name}: row {line} holds control characters, so this is no text file. {SAVE_AS}")
+        raise TableError(f"{name}: row {line} holds control characters, so this is not a text file. {SAVE_AS}")
     return text
 
 
 def find_separator(name: str, text: str) -> tuple[str, int]:
-    """The separator of the cells, and how many characters of an Excel ``sep=`` line come before them."""
+    """Find the separator of the cells, and the number of characters of an Excel ``sep=`` line before them."""
     first = text[:10].splitlines()[0] if text[:10].strip() else ""
     if first.lower().startswith("sep=") and len(first) == 5:
         return first[4], len(text) - len(text[5:].lstrip("\r\n"))
@@ -84,8 +95,8 @@ def find_separator(name: str, text: str) -> tuple[str, int]:
     return best, 0
 
 
-def read_rows(name: str, text: str, separator: str, start: int, limits: Limits) -> Iterator[tuple[int, list[str]]]:
-    """Each row that is not blank, with the number of its last line in the file (from 1)."""
+def read_rows(name: str, text: str, separator: str, start: int, limits: Limits) -> Rows:
+    """Yield each row that is not blank, with the number of its last line in the file."""
     reader = csv.reader(_lines(name, text, start), delimiter=separator, skipinitialspace=separator != "\t")
     before = 1 if start else 0
     try:
@@ -102,7 +113,7 @@ def read_rows(name: str, text: str, separator: str, start: int, limits: Limits) 
 
 
 def _lines(name: str, text: str, start: int = 0) -> Iterator[str]:
-    """Lines with their ends, none so long that it could fill the memory as a row of cells."""
+    """Yield lines with their ends, none so long that it could fill the memory as a row of cells."""
     stream = io.StringIO(text, newline="")
     stream.seek(start)
     for number, line in enumerate(stream, start=2 if start else 1):
@@ -112,3 +123,98 @@ def _lines(name: str, text: str, start: int = 0) -> Iterator[str]:
                 "read. Put every observation on a line of its own."
             )
         yield line
+
+
+def read_workbook(name: str, data: bytes, limits: Limits) -> Rows:
+    """Yield the rows of the first sheet of an Excel workbook. Formulas count by the value they last had."""
+    from openpyxl import load_workbook
+
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as parts:
+            infos = parts.infolist()
+    except (zipfile.BadZipFile, ValueError, OSError):
+        raise TableError(f"{name}: it begins like a packed file but is damaged. Save it again.") from None
+    if not any(info.filename == "xl/workbook.xml" for info in infos):
+        raise TableError(f"{name}: this is a ZIP archive, not a table. Bring archives as related tasks.")
+    size = sum(info.file_size for info in infos)
+    if size > limits.unpacked or len(infos) > MOST_PARTS:
+        raise TableError(
+            f"{name}: the workbook unpacks to {size:,} bytes in {len(infos):,} parts, more than is read. "
+            "Save the sheet as CSV."
+        )
+    try:
+        book = load_workbook(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
+        sheet = book.worksheets[0]
+        sheet.reset_dimensions()  # the size that a sheet states may be wrong
+        total = 0
+        for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
+            total += len(row)
+            if total > MOST_BLANK + limits.cells or number > LAST_ROW:
+                raise TableError(f"{name}: row {number}: the sheet is mostly blank cells. Save the used part as CSV.")
+            cells = [_cell(value) for value in row]
+            while cells and not cells[-1]:
+                del cells[-1]
+            if any(cell.strip() for cell in cells):
+                limits.check_size(f"{name}: row {number}", 1, len(cells))
+                yield number, cells
+    except TableError:
+        raise
+    except Exception as error:  # a damaged workbook can make the reader raise anything
+        raise TableError(f"{name}: the workbook is damaged ({type(error).__name__}). Save the sheet as CSV.") from None
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return repr(int(value)) if value.is_integer() and abs(value) < LARGEST_WHOLE else repr(value)
+    return value.isoformat() if isinstance(value, (date, time)) else str(value)
+
+
+def take_chunk(rows: Rows, width: int) -> list[tuple[int, list[str]]]:
+    """Take the next rows, few enough to be held as Python strings."""
+    return list(islice(rows, max(CHUNK_CELLS // width, 1)))
+
+
+def columns_of(
+    name: str, body: list[tuple[int, list[str]]], rest: Rows, header: Sequence[str], limits: Limits
+) -> tuple[pd.DataFrame, list[str]]:
+    """Text cells by column, with NA for missing ones, and notes. The index is the number of the row in the file."""
+    width = len(header)
+    index: list[int] = []
+    chunks: list[list[pd.api.extensions.ExtensionArray]] = []
+    short: list[int] = []
+    signs: set[str] = set()
+    needed = max((i for i, cell in enumerate(header, start=1) if cell), default=width)
+    while body:
+        limits.check_size(name, len(index) + len(body), width)
+        for number, row in body:
+            if len(row) == width:
+                continue
+            if len(row) < needed:
+                short.append(number)
+            if any(cell.strip() for cell in row[width:]):
+                raise TableError(
+                    f"{name}: row {number} has {len(row)} cells and the first row has {width}. Correct that row, "
+                    "or put quotation marks around a cell that contains the separator."
+                )
+            row[width:] = [""] * (width - len(row))
+        index += [number for number, _ in body]
+        chunk = []
+        for column in zip(*[row for _, row in body], strict=True):
+            cells = [cell.strip() for cell in column]
+            gone = MISSING.intersection(cells)
+            signs |= gone & SIGNS_FOR_MISSING
+            chunk.append(pd.array([None if cell in gone else cell for cell in cells] if gone else cells, dtype="str"))
+        chunks.append(chunk)
+        body = take_chunk(rest, width)
+    notes = []
+    if short:
+        notes.append(f"{len(short):,} rows end early (the first is row {short[0]}): their last cells count as missing.")
+    if signs:
+        notes.append(f"Cells with {' '.join(sorted(signs))} count as missing.")
+    if not chunks:
+        return pd.DataFrame({position: pd.array([], dtype="str") for position in range(width)}), notes
+    join = type(chunks[0][0])._concat_same_type
+    columns = {position: join([chunk[position] for chunk in chunks]) for position in range(width)}
+    return pd.DataFrame(columns, index=np.array(index), copy=False), notes

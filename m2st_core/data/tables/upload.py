@@ -1,11 +1,11 @@
-"""What a person brings, and who is compared with whom: one target pair and any number of related ones."""
+"""An upload: its tables, and the pairs of samples in them: one target and any number of related tasks."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -22,9 +22,9 @@ SHOWN = 5
 class Upload:
     """Tables and the roles of their columns.
 
-    ``target`` is P and Q, or one table whose column ``group`` has two values, or nothing if only a history is brought.
+    ``target`` is P and Q, or one table whose column ``group`` has two values, or empty if there are only related tasks.
     ``related`` tables have a column ``task`` and a group column, or are one task each, or are pairs ``x_P``, ``x_Q``.
-    ``related_group`` is the group column there, if it is not called like the target's or "group".
+    ``related_group`` is their group column, if it is called neither like the target's nor "group".
     """
 
     target: tuple[Table, ...]
@@ -35,7 +35,7 @@ class Upload:
 
     @property
     def digest(self) -> str:
-        """One SHA-256 of all files and roles: the key under which results are kept."""
+        """A SHA-256 of all files and roles: the key under which results are kept."""
         roles = (self.group, self.task, self.related_group)
         parts = [*(t.digest for t in self.target), "related", *(t.digest for t in self.related), repr(roles)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -43,7 +43,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class Side:
-    """The rows of one sample: which table, which of its rows (by position), and what the sample is called."""
+    """The rows of one sample: their table, their positions in it, and the label of the sample."""
 
     table: Table = field(repr=False)
     label: str
@@ -52,7 +52,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two samples that are compared; ``name`` is the task's, or "target"."""
+    """Two samples that are compared. ``name`` is the task's, or "target"."""
 
     name: str
     p: Side
@@ -60,115 +60,118 @@ class Pair:
 
 
 def suggest_groups(table: Table) -> list[str]:
-    """Columns that could say the group, the likeliest first: those with exactly two values."""
+    """Columns with exactly two values, which may be the group, the likeliest first."""
     two = []
     for name in table.frame.columns:
         cells = table.frame[name]
         if cells.iloc[:1000].nunique() <= 2 and cells.nunique() == 2 and cells.isna().mean() < 0.5:
             two.append(str(name))
-    words = {name: np.isnan(table.numbers(name)).all() for name in two}
-    return sorted(two, key=lambda name: (_rank(name), not words[name], two.index(name)))
+
+    def rank(name: str) -> tuple[int, bool]:
+        usual = (i for i, group in enumerate(GROUP_NAMES) if group in name.lower())
+        return min(usual, default=len(GROUP_NAMES)), not np.isnan(table.numbers(name)).all()
+
+    return sorted(two, key=rank)
 
 
-def _rank(name: str) -> int:
-    low = name.lower()
-    return min((i for i, usual in enumerate(GROUP_NAMES) if usual in low), default=len(GROUP_NAMES))
+class Pairing:
+    """The pairs of an upload, the columns that only tell samples and tasks apart, and notes."""
 
+    def __init__(self, upload: Upload) -> None:
+        self.roles: set[str] = set()
+        self.notes: list[str] = []
+        self._order: dict[str, int] = {}  # a label keeps its side in all tasks
+        self.target = self._target(upload)
+        self._related: dict[str, Pair] = {}
+        self._add_related(upload)
 
-def make_pairs(upload: Upload) -> tuple[Pair | None, list[Pair], set[str], list[str]]:
-    """The target pair, the related pairs, the columns that only say who is who, and what to tell."""
-    roles: set[str] = set()
-    notes: list[str] = []
-    order: dict[str, int] = {}
-    target: Pair | None = None
-    if len(upload.target) == 2:
-        p, q = upload.target
-        names = (p.stem, q.stem) if p.stem != q.stem else (p.name, q.name) if p.name != q.name else ("P", "Q")
-        sides = [Side(t, label, np.arange(len(t.frame))) for t, label in zip(upload.target, names, strict=True)]
-        target = Pair("target", *sides)
-    elif len(upload.target) == 1:
+    @property
+    def related(self) -> tuple[Pair, ...]:
+        """The pairs of the related tasks."""
+        return tuple(self._related.values())
+
+    def _target(self, upload: Upload) -> Pair | None:
+        if not upload.target:
+            return None
+        if len(upload.target) == 2:
+            p, q = upload.target
+            names = (p.stem, q.stem) if p.stem != q.stem else (p.name, q.name) if p.name != q.name else ("P", "Q")
+            return Pair("target", *(_whole(t, label) for t, label in zip(upload.target, names, strict=True)))
+        if len(upload.target) > 2:
+            raise TableError(f"The target is one table or two. Got {len(upload.target)}.")
         table = upload.target[0]
         group = _find(table, upload.group) if upload.group else None
         if group is None:
             likely = suggest_groups(table)
             hint = f"Likely: {', '.join(likely[:SHOWN])}." if likely else "No column has exactly two values."
             what = f"there is no column called {upload.group!r}." if upload.group else "which column is the group?"
-            raise TableError(f"{table.name}: {what} A column whose two values say the group is needed. {hint}")
-        roles.add(group)
-        target = _split(table, group, np.arange(len(table.frame)), "target", "the column", order, notes)
-    elif upload.target:
-        raise TableError(f"The target is one table or two. Got {len(upload.target)}.")
-    related = _related(upload, roles, order, notes)
-    return target, related, roles, notes
+            raise TableError(f"{table.name}: {what} A group column with two values is needed. {hint}")
+        return self._split(table, group, np.arange(len(table.frame)), "target", f"the column {group!r}")
 
-
-def _related(upload: Upload, roles: set[str], order: dict[str, int], notes: list[str]) -> list[Pair]:
-    pairs: dict[str, Pair] = {}
-    halves: dict[str, dict[str, Table]] = {}
-    for table in upload.related:
+    def _add_related(self, upload: Upload) -> None:
+        halves: dict[str, dict[str, Table]] = {}
         wanted = [upload.related_group] if upload.related_group else [name for name in (upload.group, "group") if name]
-        group = next((found for name in wanted if (found := _find(table, name))), None)
-        task = _find(table, upload.task)
-        if group is None:
-            if task is None and (match := SIDE.fullmatch(table.stem)):
+        for table in upload.related:
+            group = next((column for name in wanted if (column := _find(table, name))), None)
+            task = _find(table, upload.task)
+            if group is None and task is None and (match := SIDE.fullmatch(table.stem)):
                 halves.setdefault(match[1], {})[match[2].upper()] = table
                 continue
-            columns = ", ".join(map(str, table.frame.columns[:SHOWN]))
+            if group is None:
+                columns = ", ".join(map(str, table.frame.columns[:SHOWN]))
+                raise TableError(
+                    f"{table.name}: a column called {wanted[0]!r} is needed, with two values per task. Its columns: "
+                    f"{columns}. Add it, or bring each task as two files x_P.csv and x_Q.csv."
+                )
+            if task is None:
+                self._add(self._split(table, group, np.arange(len(table.frame)), table.stem, f"the column {group!r}"))
+                continue
+            self.roles.add(task)
+            codes, names = pd.factorize(table.frame[task].astype("str"))
+            self._note_left_out(table, task, codes)
+            by_task = np.argsort(codes, kind="stable")
+            starts = np.searchsorted(codes[by_task], np.arange(len(names) + 1))
+            for code, name in enumerate(map(str, names)):
+                rows = by_task[starts[code] : starts[code + 1]]
+                self._add(self._split(table, group, rows, name, f"task {name!r}"))
+        for name, sides in halves.items():
+            if set(sides) != {"P", "Q"}:
+                table = next(iter(sides.values()))
+                raise TableError(f"{table.name}: its partner is missing. A task is a pair x_P.csv and x_Q.csv.")
+            self._add(Pair(name, *(_whole(sides[side], side) for side in "PQ")))
+
+    def _split(self, table: Table, group: str, rows: np.ndarray, name: str, where: str) -> Pair:
+        """Split rows of a table by the two values of its group column."""
+        self.roles.add(group)
+        codes, labels = pd.factorize(table.frame[group].iloc[rows].astype("str"))
+        self._note_left_out(table, group, codes)
+        values = [str(label) for label in labels]
+        if len(values) != 2:
+            shown = ", ".join(value[:40] for value in values[:SHOWN]) + (", …" if len(values) > SHOWN else "")
             raise TableError(
-                f"{table.name}: a column called {wanted[0]!r} is needed, with two values per task. Found: {columns}. "
-                "Add it, or bring each task as two files x_P.csv and x_Q.csv."
+                f"{table.name}: {where} has {len(values)} groups{f' ({shown})' if values else ''}. It needs two. "
+                f"Choose another column than {group!r}, or keep the rows of two groups."
             )
-        roles.add(group)
-        if task is None:
-            _add(pairs, _split(table, group, np.arange(len(table.frame)), table.stem, "the column", order, notes))
-            continue
-        roles.add(task)
-        codes, names = pd.factorize(table.frame[task].astype("str"))
-        _say_left_out(table, task, codes < 0, notes)
-        by_task = np.argsort(codes, kind="stable")
-        starts = np.searchsorted(codes[by_task], np.arange(len(names) + 1))
-        for code, name in enumerate(names):
-            rows = by_task[starts[code] : starts[code + 1]]
-            _add(pairs, _split(table, group, rows, str(name), f"task {str(name)!r}", order, notes))
-    for name, sides in halves.items():
-        if set(sides) != {"P", "Q"}:
-            table = next(iter(sides.values()))
-            raise TableError(f"{table.name}: its partner is missing. A task is a pair x_P.csv and x_Q.csv.")
-        _add(pairs, Pair(name, *(Side(sides[s], s, np.arange(len(sides[s].frame))) for s in "PQ")))
-    return list(pairs.values())
+        for value in values:
+            self._order.setdefault(value, len(self._order))
+        first, second = sorted((0, 1), key=lambda code: self._order[values[code]])
+        return Pair(name, *(Side(table, values[code], rows[codes == code]) for code in (first, second)))
+
+    def _note_left_out(self, table: Table, column: str, codes: np.ndarray) -> None:
+        if (codes < 0).any():
+            count = int((codes < 0).sum())
+            self.notes.append(f"{table.name}: {count:,} rows without a value in {column!r} were left out.")
+
+    def _add(self, pair: Pair) -> None:
+        name, count = pair.name, 1
+        while name in self._related:
+            count += 1
+            name = f"{pair.name} ({count})"
+        self._related[name] = replace(pair, name=name)
 
 
-def _split(
-    table: Table, group: str, rows: np.ndarray, name: str, what: str, order: dict[str, int], notes: list[str]
-) -> Pair:
-    """The rows of a table by the two values of its group column; a value keeps its side in all tasks."""
-    codes, labels = pd.factorize(table.frame[group].iloc[rows].astype("str"))
-    _say_left_out(table, group, codes < 0, notes)
-    values = [str(label) for label in labels]
-    if len(values) != 2:
-        shown = ", ".join(value[:40] for value in values[:SHOWN]) + (", …" if len(values) > SHOWN else "")
-        where = f"{what} {group!r}" if what == "the column" else what
-        raise TableError(
-            f"{table.name}: {where} has {len(values)} groups{f' ({shown})' if values else ''}. It needs two. "
-            f"Choose another column than {group!r}, or keep the rows of two groups."
-        )
-    for value in values:
-        order.setdefault(value, len(order))
-    first, second = sorted((0, 1), key=lambda code: order[values[code]])
-    return Pair(name, *(Side(table, values[code], rows[codes == code]) for code in (first, second)))
-
-
-def _say_left_out(table: Table, column: str, empty: np.ndarray, notes: list[str]) -> None:
-    if empty.any():
-        notes.append(f"{table.name}: {int(empty.sum()):,} rows without a value in {column!r} were left out.")
-
-
-def _add(pairs: dict[str, Pair], pair: Pair) -> None:
-    name, count = pair.name, 1
-    while name in pairs:
-        count += 1
-        name = f"{pair.name} ({count})"
-    pairs[name] = Pair(name, pair.p, pair.q)
+def _whole(table: Table, label: str) -> Side:
+    return Side(table, label, np.arange(len(table.frame)))
 
 
 def _find(table: Table, name: str) -> str | None:
@@ -179,21 +182,15 @@ def _find(table: Table, name: str) -> str | None:
     return alike[0] if len(alike) == 1 else None
 
 
-def missing_columns(tables: Iterable[Table], roles: set[str]) -> tuple[list[str], list[str]]:
-    """The columns that every table has, in the order of the first, and which table misses which of the others."""
-    known = list({id(table): table for table in tables}.values())
-    every: list[str] = []
-    seen: set[str] = set()
-    for table in known:
-        every += [str(c) for c in table.frame.columns if c not in seen and c not in roles]
-        seen.update(table.frame.columns)
-    held: Sequence[set[str]] = [set(table.frame.columns) for table in known]
-    shared = [name for name in every if all(name in columns for columns in held)]
-    common = set(shared)
+def shared_columns(tables: Iterable[Table], roles: set[str]) -> tuple[list[str], list[str]]:
+    """The columns that every table has, in the order of the first, and notes on those that some table lacks."""
+    tables = list({id(table): table for table in tables}.values())
+    columns = [{str(column): None for column in table.frame.columns} for table in tables]
+    every = {name: None for names in columns for name in names if name not in roles}
     notes = []
     for name in every:
-        if name not in common:
-            lack = [table.name for table, columns in zip(known, held, strict=True) if name not in columns]
-            more = f" and {len(lack) - SHOWN} more files" if len(lack) > SHOWN else ""
-            notes.append(f"Column {name!r} is not in {', '.join(lack[:SHOWN])}{more}, so it is not used.")
-    return shared, notes
+        lacking = [table.name for table, names in zip(tables, columns, strict=True) if name not in names]
+        if lacking:
+            more = f" and {len(lacking) - SHOWN} more files" if len(lacking) > SHOWN else ""
+            notes.append(f"Column {name!r} is not in {', '.join(lacking[:SHOWN])}{more}, so it is not used.")
+    return [name for name in every if all(name in names for names in columns)], notes
