@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import m2st_core as m2st
 from benchmarks.common import print_table
+from m2st_core.paper.published import with_published
 from m2st_core.sweeps.executors import PoolExecutor
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.store import Store
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     print(f"{spec.rows_per_task} rows per mode and task, m_tr={options.train} per mode, α=0.05, ", end="")
     print(f"{options.preset}, {options.repeats} repeats × {options.tests} test sets, ", end="")
     print(f"{time.perf_counter() - began:.0f} s\n")
-    table = summarise(rows)
+    table = with_published(summarise(rows))
     shown: dict[str, object] = {}
     for method, group in table.groupby("method", sort=False):
         if group["published"].notna().any():

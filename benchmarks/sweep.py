@@ -15,8 +15,9 @@ from typing import Any
 from unittest.mock import patch
 
 from m2st_core.sweeps import sweep
+from m2st_core.sweeps.cluster import DaskExecutor
 from m2st_core.sweeps.cost import predict
-from m2st_core.sweeps.executors import DaskExecutor, Executor, InlineExecutor, PoolExecutor
+from m2st_core.sweeps.executors import Executor, InlineExecutor, PoolExecutor
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.sweep import run_sweep

@@ -32,8 +32,16 @@ class OneLineParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}. See --help.\n")
 
 
+class Renamed(argparse.Action):
+    """An option that has another name now, which is its ``const``."""
+
+    def __call__(self, parser: object, namespace: object, values: object, option: str | None = None) -> NoReturn:
+        """Refuse the old name."""
+        raise ValueError(f"{option} is now called {self.const}.")
+
+
 def build_parser() -> argparse.ArgumentParser:
-    """All commands and their options."""
+    """Declare all commands and their options."""
     parser = OneLineParser(prog="m2st_core", description="Two-sample tests with learned kernels.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="test|meta-train|sweep|paper|runs|bench")
 
@@ -47,39 +55,43 @@ def build_parser() -> argparse.ArgumentParser:
     test.add_argument(
         "--related-group-column", help="the group column of RELATED.csv (default: as in the target, or group)"
     )
+    for old, new in (("--meta", "--related"), ("--meta-group-column", "--related-group-column")):
+        test.add_argument(old, action=Renamed, nargs="*", const=new, help=argparse.SUPPRESS)
     help_ = f"{RECOMMENDED}, or one of: {names_by_origin()}; default MMD-D"
     test.add_argument("--method", default="MMD-D", help=help_)
-    test.add_argument("--alpha", type=float, default=0.05, help="level of the test (default 0.05)")
+    test.add_argument("--alpha", type=float, default=0.05, help="significance level (default 0.05)")
     test.add_argument("--permutations", type=int, default=999, help="number of random relabellings (default 999)")
-    test.add_argument("--train-fraction", type=float, default=0.5, help="share of rows to learn from (default 0.5)")
+    test.add_argument("--train-fraction", type=float, default=0.5, help="share of training rows (default 0.5)")
     test.add_argument("--splits", type=int, default=1, metavar="S", help="random splits to combine (default 1)")
     test.add_argument(
         "--family",
         default="primary",
         choices=list(FAMILIES),
-        help="primary: it alone decides, the secondary tests are exploratory; all: Holm over all tests together",
+        help="primary: it alone decides and secondary tests are exploratory; all: Holm's correction over all tests",
     )
     test.add_argument("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
-    test.add_argument("--seed", type=int, default=0, help="fixes split, learning and permutations (default 0)")
+    test.add_argument(
+        "--seed", type=int, default=0, help="seed of the split, the learning and the permutations (default 0)"
+    )
     test.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     test.add_argument("--json", action="store_true", help="print one JSON object")
-    test.add_argument("--learner", default="", help="folder or ZIP of a learner; it brings its method and preset")
+    test.add_argument("--learner", default="", help="folder or ZIP of a learner, which sets method and preset")
     test.add_argument("--secondary", nargs="+", default=(), metavar="METHOD", help="further tests, corrected by Holm")
-    test.add_argument("--block-column", help="labels are permuted within the values of this column only")
-    test.add_argument("--report", metavar="REPORT.html", help="write everything into one HTML file")
+    test.add_argument("--block-column", help="permute labels only within the values of this column")
+    test.add_argument("--report", metavar="REPORT.html", help="write a report as one HTML file")
 
     train = commands.add_parser("meta-train", help="learn from related tasks, to test targets with --learner")
-    help_meta = "columns task, group (two values per task) and the features; or one file per task, or a ZIP of them"
-    train.add_argument("related", metavar="RELATED.csv", nargs="+", help=help_meta)
+    help_related = "columns task, group (two values per task) and the features; or one file per task, or a ZIP of them"
+    train.add_argument("related", metavar="RELATED.csv", nargs="+", help=help_related)
     help_ = f"one of: {names_by_origin(with_related_tasks=True)}; default Meta-FUSE"
     train.add_argument("--method", default="Meta-FUSE", help=help_)
     train.add_argument("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
     train.add_argument("--out", required=True, help="folder for the learner")
-    train.add_argument("--seed", type=int, default=0, help="fixes the learning (default 0)")
+    train.add_argument("--seed", type=int, default=0, help="seed of the learning (default 0)")
     train.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
 
     for command in (test, train):
-        command.add_argument("--group-column", help="the column whose two values say the group, in a file with both")
+        command.add_argument("--group-column", help="the column whose two values name the groups, in a file with both")
         command.add_argument(
             "--missing", help=f"missing cells: {', '.join(map(repr, MISSING_CHOICES))} (default refuse)"
         )
@@ -87,7 +99,7 @@ def build_parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--levels", type=int, help="categories of a column that get an indicator each (default 20)"
         )
-        command.add_argument("--leave-out", nargs="+", metavar="COLUMN", help="columns not to compare")
+        command.add_argument("--leave-out", nargs="+", metavar="COLUMN", help="columns that are not compared")
 
     sweep = commands.add_parser("sweep", help="run a grid of tests described by a TOML file")
     sweep.add_argument("spec", metavar="SPEC.toml")
@@ -97,20 +109,20 @@ def build_parser() -> argparse.ArgumentParser:
         "--scale",
         choices=("quick", "full"),
         default="quick",
-        help="full: the paper's 20 repeats of 100 tests, hours; quick: 2 of 20, minutes (default)",
+        help="full: the paper's 20 repeats of 100 tests (hours); quick: 2 repeats of 20 (minutes, default)",
     )
     layer = paper.add_mutually_exclusive_group()
     layer.add_argument("--ours", action="store_true", help="our own family on the same samples, preset recommended")
     layer.add_argument("--preset", help=f"the paper's algorithms in {', '.join(PRESETS)} (default paper)")
-    runs = commands.add_parser("runs", help="what was computed before")
+    runs = commands.add_parser("runs", help="list, show, resume, delete or export earlier runs")
     runs.add_argument("action", nargs="?", default="list", choices=("list", "show", "resume", "delete", "export"))
     runs.add_argument("run", nargs="?", help="the id of a run, or its start")
     for command in (sweep, paper, runs):
         command.add_argument("--out", help="write the rows as CSV")
         command.add_argument("--figure", help="write the figure as HTML")
         command.add_argument("--executor", default="pool", choices=("inline", "pool", "dask"))
-        command.add_argument("--address", help="of a Dask scheduler")
-        command.add_argument("--workers", type=int, help="processes of the pool (default: one per core)")
+        command.add_argument("--address", help="address of a Dask scheduler")
+        command.add_argument("--workers", type=int, help="number of processes in the pool (default: one per core)")
 
     bench = commands.add_parser("bench", help=f"time or study the engine: {BENCHMARKS}", add_help=False)
     bench.add_argument("name", help="module in benchmarks/")
@@ -119,7 +131,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run_bench(options: argparse.Namespace) -> None:
-    """Hand over to benchmarks/NAME.py."""
+    """Run benchmarks/NAME.py."""
     try:
         module = importlib.import_module(f"benchmarks.{options.name}")
     except ModuleNotFoundError as error:
@@ -142,15 +154,15 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 when the command ran, 2 for bad input."""
+    """Run a command. The exit code is 0 for success and 2 for bad input."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Greek letters shows question marks
-    options = build_parser().parse_args(arguments)
     try:
+        options = build_parser().parse_args(arguments)
         COMMANDS[options.command](options)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has read enough
+    except BrokenPipeError:  # the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except ValueError as error:
         print(f"m2st_core: {error}", file=sys.stderr)

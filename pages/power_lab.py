@@ -63,7 +63,7 @@ def main() -> None:
     except SpecError as error:
         show_problems("These settings can not be run", error)
         return
-    run = spec.hash[:12]
+    run = spec.run_id
     if linked and linked != run:
         if sweep_queue().store.run(linked) is None:
             st.warning(f"There is no run {linked!r} here. It may have been deleted; **Runs** lists what there is.")

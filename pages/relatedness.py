@@ -8,8 +8,8 @@ from m2st_core.dashboard.widgets.controls import chart
 from m2st_core.dashboard.widgets.page import run_page
 from m2st_core.dashboard.widgets.words import SIDEBAR
 from m2st_core.figures.relatedness import gamma_figure, gamma_power_figure, gamma_spread_figure
+from m2st_core.paper.published import measured_gamma, published_gamma
 from m2st_core.studies.relatedness import RelatednessFound, RelatednessStudy
-from m2st_core.sweeps.summary import measured_gamma, published_gamma
 
 CLOSENESSES = (0.1, 0.2, 0.3, 0.4, 0.5)
 COMMAND = "python -m m2st_core paper gamma"

@@ -60,7 +60,7 @@ def show_own(experiment: PaperExperiment) -> None:
         return
     heading = experiment.heading(scale, layer, spec.preset)
     st.caption(heading)
-    run = spec.hash[:12]
+    run = spec.run_id
     if sweep_queue().status(run) is None:
         st.write(cost_in_words(spec))
         if st.button("Run", type="primary", key="paper_go", help="Start it. It goes on when you close the tab."):

@@ -61,6 +61,13 @@ def test_bad_settings_give_one_line_and_code_2(files, capsys, change, message):
     assert captured.out == "" and message in captured.err and captured.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("old", "new"), [("--meta", "--related"), ("--meta-group-column", "--related-group-column")])
+def test_old_names_of_options_are_refused_with_the_new_one(files, capsys, old, new):
+    for option in ([old, "RELATED.csv"], [f"{old}=RELATED.csv"]):
+        assert main(["test", *files, *option]) == 2
+        assert capsys.readouterr().err == f"m2st_core: {old} is now called {new}.\n"
+
+
 def test_awkward_readers_do_no_harm(files):
     """A stdout that knows no Greek, and one that is closed early, as by ``head``."""
     command = [sys.executable, "-m", "m2st_core", "test", *files, "--method", "MMD-M"]
@@ -241,7 +248,7 @@ def test_a_sweep_is_run_listed_shown_exported_and_deleted(tmp_path, monkeypatch,
 def test_a_run_of_an_older_version_is_listed_refused_and_deleted(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("M2ST_HOME", str(tmp_path / "home"))
     with monkeypatch.context() as patch:
-        patch.setattr("m2st_core.sweeps.spec.CODE", "4")
+        patch.setattr("m2st_core.sweeps.trial.CODE", "4")
         run = Store().start_run(SweepSpec.from_toml(TINY))
     assert main(["runs"]) == 0
     assert f"Run {run} was made by an older version" in " ".join(capsys.readouterr().out.split())
@@ -271,7 +278,7 @@ def test_help_lists_methods_by_whose_they_are(command, capsys):
         (["paper", "table1"], "CIFAR-10 is not in"),
         (["runs", "show"], "needs the id of a run"),
         (["runs", "show", "zzz"], "There is no run"),
-        (["sweep", "missing.toml"], "can not be read"),
+        (["sweep", "missing.toml"], "cannot be read"),
     ],
 )
 def test_bad_experiments_are_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch, capsys):
@@ -310,7 +317,7 @@ def test_a_report_is_written_with_related_tasks_secondary_tests_and_blocks(tmp_p
         and "3 blocks of" in text
     )
     assert main([*command[:-1], str(tmp_path / "nowhere" / "report.html")]) == 2
-    assert "can not be written" in capsys.readouterr().err
+    assert "cannot be written" in capsys.readouterr().err
 
 
 def test_an_example_needs_no_files(files, capsys):
@@ -396,7 +403,4 @@ def test_a_shared_control_group_neither_teaches_nor_passes_a_saved_learner(contr
     out = str(control_group / "learner")
     assert main(["meta-train", *history, "--method", "Meta-Witness", "--out", out]) == 0
     assert main(["test", *paths, "--learner", out]) == 2
-    assert (
-        "30 rows of x and y, or nearly equal ones, are among"
-        in capsys.readouterr().err
-    )
+    assert "30 rows of x and y, or nearly equal ones, are among" in capsys.readouterr().err

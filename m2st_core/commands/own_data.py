@@ -1,4 +1,4 @@
-"""``test`` and ``meta-train``: one's own tables."""
+"""``test`` and ``meta-train``: tests on the user's tables."""
 
 from __future__ import annotations
 
@@ -26,17 +26,14 @@ RECOMMENDED = "recommended"
 
 
 def names_by_origin(with_related_tasks: bool = False) -> str:
-    """The names of all methods, or of those that learn from meta-tasks, by whose they are; for help texts."""
-    found = []
-    for origin, words in ORIGINS.items():
-        methods = [method for method in METHODS.values() if method.origin == origin]
-        names = [method.name for method in methods if method.uses_related_tasks or not with_related_tasks]
-        found += [f"{', '.join(names)} ({words})"] if names else []
-    return "; ".join(found)
+    """Names of all methods, or of those that learn from related tasks, grouped by origin for help texts."""
+    methods = [method for method in METHODS.values() if method.uses_related_tasks or not with_related_tasks]
+    names = {origin: ", ".join(m.name for m in methods if m.origin == origin) for origin in ORIGINS}
+    return "; ".join(f"{names[origin]} ({words})" for origin, words in ORIGINS.items() if names[origin])
 
 
 def run_test(options: argparse.Namespace) -> None:
-    """Read, test, print; write the report where one is wanted."""
+    """Read the tables, test, print, and write the report where asked for."""
     learner, encoding = open_learner(options.learner) if options.learner else (None, None)
     usual = encoding.cleaning if encoding else Cleaning(scaling="none") if learner else Cleaning()
     cleaning = chosen_cleaning(options, usual)
@@ -60,13 +57,15 @@ def run_test(options: argparse.Namespace) -> None:
         write_text(options.report, html_report(outcome, python=python, command=command))
     analysis = outcome.analysis
     if options.json:
-        found = analysis.primary.to_dict()
-        more = [
+        values = analysis.primary.to_dict()
+        secondary = [
             {name: getattr(v.result, name) for name in ("method", "origin", "p_value")} | {"holm": v.adjusted_p_value}
             for v in analysis.secondary
         ]
-        family = {"family": analysis.family, "holm": analysis.decision.adjusted_p_value, "secondary": more}
-        print(json.dumps(found | (family if more else {}), ensure_ascii=False))
+        if secondary:
+            holm = analysis.decision.adjusted_p_value
+            values |= {"family": analysis.family, "holm": holm, "secondary": secondary}
+        print(json.dumps(values, ensure_ascii=False))
         return
     print("\n".join([analysis.sentence, "", describe(analysis.primary, data)]))
     for verdict in analysis.secondary:
@@ -78,7 +77,7 @@ def run_test(options: argparse.Namespace) -> None:
 
 
 def primary_method(options: argparse.Namespace, data: CleanData) -> str:
-    """The method that was asked for; or the one to recommend, with the reasons on stderr."""
+    """The chosen method, or the recommended one with its reasons on stderr."""
     if options.method != RECOMMENDED:
         return str(options.method)
     advice = advise(data, check=check_uploaded_tasks(data, seed=options.seed, device=options.device))
@@ -88,15 +87,18 @@ def primary_method(options: argparse.Namespace, data: CleanData) -> str:
 
 
 def write_text(path: str, text: str) -> None:
-    """A file, or a ValueError that says why it can not be written."""
+    """Write a file; a ValueError says why it cannot be written."""
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ValueError(f"{path} can not be written: {error.strerror}.") from None
+        raise ValueError(f"{path} cannot be written: {error.strerror}.") from None
 
 
 def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
-    """The usual choices, changed by those of the command line."""
+    """The usual choices, with those of the command line in their place."""
+    for name in ("scaling", "levels", "leave_out"):
+        if options.command == "test" and options.learner and getattr(options, name) is not None:
+            raise ValueError(f"--{name.replace('_', '-')} was chosen when the learner was trained. Leave it out.")
     given = {
         "missing": options.missing,
         "scaling": options.scaling,
@@ -104,17 +106,11 @@ def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
         "left_out": options.leave_out and tuple(options.leave_out),
         "block": options.block_column if options.command == "test" else None,
     }
-    chosen = {name: value for name, value in given.items() if value is not None}
-    fixed = [
-        f"--{name.replace('left_out', 'leave-out')}" for name in ("scaling", "levels", "left_out") if name in chosen
-    ]
-    if options.command == "test" and options.learner and fixed:
-        raise ValueError(f"{fixed[0]} was chosen when the learner was trained. Leave it out.")
-    return replace(usual, **chosen)
+    return replace(usual, **{name: value for name, value in given.items() if value is not None})
 
 
 def run_meta_train(options: argparse.Namespace) -> None:
-    """Read, learn, save."""
+    """Read the related tasks, learn, and save the learner."""
     data = prepare(
         Upload((), read_files(options.related), related_group=options.group_column),
         chosen_cleaning(options, Cleaning()),
@@ -125,14 +121,14 @@ def run_meta_train(options: argparse.Namespace) -> None:
     save_encoding(data.encoding, options.out)
     print(
         f"{METHODS[learner.method].label} learned from {len(data.related_tasks)} tasks with {learner.columns} columns; "
-        f"saved in {options.out}, which holds these rows too"
+        f"saved in {options.out}, together with these rows"
     )
     for note in data.decisions:
         print(f"note: {note}")
 
 
 def describe(result: TestResult, data: CleanData) -> str:
-    """The result for people."""
+    """The result in lines for a terminal."""
     lines = [f"p-value    {result.p_value:.4g} ({result.error_words})"]
     if result.split_p_values:
         lines.append(f"splits     {', '.join(f'{p:.3g}' for p in result.split_p_values)} (combined into the p-value)")

@@ -5,39 +5,47 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 
-from m2st_core.data import size_unit
-from m2st_core.figures.power import FIGURES, power_figure, type_1_figure
 from m2st_core.figures.relatedness import gamma_figure
 from m2st_core.paper.experiments import PAPER, Layer
-from m2st_core.paper.gamma import GAMMA, GammaSpec, run_gamma, summarise_gamma
+from m2st_core.paper.gamma import GAMMA, run_gamma, summarise_gamma
+from m2st_core.paper.published import published_gamma, with_published
 from m2st_core.sweeps.cost import predict
-from m2st_core.sweeps.executors import make_executor
+from m2st_core.sweeps.executors import Executor, make_executor
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import OLDER, Store
-from m2st_core.sweeps.summary import as_text, null_band, published_gamma, summarise
+from m2st_core.sweeps.store import OLDER, Store, StoreError
+from m2st_core.sweeps.summary import as_text, summarise, sweep_figure
 from m2st_core.sweeps.sweep import SweepFailed, SweepProgress, run_sweep
 from m2st_core.types import Cancelled
 
+GAMMA_NAMES = {
+    "on_training_rows": "training halves",
+    "on_test_rows": "test halves",
+    "highest": "largest task",
+    "floor": "noise floor",
+}
+
 
 def run_sweep_command(options: argparse.Namespace) -> None:
-    """A sweep from a file."""
+    """Run a sweep from a file."""
     try:
         text = Path(options.spec).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{options.spec} can not be read: {error}.") from None
+        raise ValueError(f"{options.spec} cannot be read: {error}.") from None
     compute(SweepSpec.from_toml(text), options)
 
 
 def run_paper(options: argparse.Namespace) -> None:
-    """A table or figure of the paper: its algorithms, or our family on the same samples."""
+    """Run a table or figure of the paper with its algorithms, or with our family on the same samples."""
     experiment = PAPER.find(options.experiment)
     if experiment.kind == "relatedness" and not options.ours:
         print(f"{experiment.title}, {options.scale} scale", flush=True)
-        compute_gamma(GAMMA[options.scale], options)
+        compute_gamma(options)
         return
     layer: Layer = "ours" if options.ours else "paper"
     spec = experiment.spec(options.scale, layer)
@@ -49,17 +57,10 @@ def run_paper(options: argparse.Namespace) -> None:
 
 
 def run_runs(options: argparse.Namespace) -> None:
-    """What the store has."""
+    """List, show, resume, delete or export the runs of the store."""
     store = Store()
     if options.action == "list":
-        frame = store.runs()
-        if frame.empty:
-            print(f"There are no runs in {store.home} yet.")
-        for row in frame.itertuples():
-            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.updated))
-            print(f"{row.id}  {when}  {row.state:9}  {row.done}/{row.cells} cells  {row.name}")
-            if row.state == OLDER:
-                print(f"    {row.message}")
+        list_runs(store)
         return
     if not options.run:
         raise ValueError(f"runs {options.action} needs the id of a run. See: python -m m2st_core runs")
@@ -67,15 +68,43 @@ def run_runs(options: argparse.Namespace) -> None:
         store.delete_run(options.run)
         print(f"Deleted run {options.run}.")
         return
-    spec = store.spec(options.run)
+    run = store.run(store.find_run(options.run))
+    if run is None:
+        raise StoreError(f"Run {options.run} has just been deleted.")
     if options.action == "resume":
-        compute(spec, options)
+        compute(run.spec, options)
     elif options.action == "export":
-        print(spec.to_toml(), end="")
-        write(store.rows(spec), spec, options)
+        print(run.spec.to_toml(), end="")
+        write(store.rows(run.spec), run.spec, options)
     else:
-        print(spec.to_toml())
-        print(as_text(summarise(store.rows(spec))))
+        print(run.spec.to_toml())
+        print(as_text(with_published(summarise(store.rows(run.spec)))))
+
+
+def list_runs(store: Store) -> None:
+    """Print one line per run."""
+    frame = store.runs()
+    if frame.empty:
+        print(f"There are no runs in {store.home} yet.")
+    for row in frame.itertuples():
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.updated))
+        print(f"{row.id}  {when}  {row.state:9}  {row.done}/{row.cells} cells  {row.name}")
+        if row.state == OLDER:
+            print(f"    {row.message}")
+
+
+@contextmanager
+def executor_of(options: argparse.Namespace) -> Iterator[Executor]:
+    """The chosen executor; stopping it gives a sentence, and it is closed at the end."""
+    executor = make_executor(options.executor, options.address, options.workers)
+    try:
+        yield executor
+    except KeyboardInterrupt:
+        executor.cancel()
+        raise ValueError("Stopped. Finished work is kept; run the same command to continue.") from None
+    finally:
+        print(file=sys.stderr)
+        executor.close()
 
 
 def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", name: str = "") -> None:
@@ -83,43 +112,25 @@ def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", n
     if spec.missing_data:
         raise ValueError(spec.missing_data)
     store = Store()
-    cost = predict(spec, frozenset(store.results(spec.cells())))
+    cost = predict(spec, frozenset(store.results(cell.key for cell in spec.cells())))
     if cost.cells:
         gpu = "" if cost.gpu_seconds is None else f"; on a GPU perhaps {cost.gpu_seconds:.0f} s"
         print(f"{cost.cells} cells to compute, about {cost.seconds:.0f} s of one core{gpu}.", file=sys.stderr)
-    executor = make_executor(options.executor, options.address, options.workers)
-    try:
-        rows = run_sweep(spec, store, executor, name=name, progress=show_progress)
-    except KeyboardInterrupt:
-        executor.cancel()
-        raise ValueError("Stopped. Finished cells are kept; the same command goes on from here.") from None
-    except (Cancelled, SweepFailed) as error:
-        raise ValueError(str(error) or "Stopped.") from None
-    finally:
-        print(file=sys.stderr)
-        executor.close()
-    print(as_text(summarise(rows)))
+    with executor_of(options) as executor:
+        try:
+            rows = run_sweep(spec, store, executor, name=name, progress=show_progress)
+        except (Cancelled, SweepFailed) as error:
+            raise ValueError(str(error) or "Stopped.") from None
+    print(as_text(with_published(summarise(rows))))
     write(rows, spec, options, kind)
 
 
-def compute_gamma(spec: GammaSpec, options: argparse.Namespace) -> None:
-    """γ̂ of every closeness, beside the published values."""
-    executor = make_executor(options.executor, options.address, options.workers)
-    try:
-        rows = run_gamma(spec, Store(), executor, lambda step, total: show_bar(step / total))
-    except KeyboardInterrupt:
-        raise ValueError("Stopped. What is finished is kept; the same command goes on from here.") from None
-    finally:
-        print(file=sys.stderr)
-        executor.close()
+def compute_gamma(options: argparse.Namespace) -> None:
+    """Measure γ̂ for every closeness, and show it beside the published values."""
+    with executor_of(options) as executor:
+        rows = run_gamma(GAMMA[options.scale], Store(), executor, lambda step, total: show_bar(step / total))
     table = summarise_gamma(rows)
-    names = {
-        "on_training_rows": "training halves",
-        "on_test_rows": "test halves",
-        "highest": "largest task",
-        "floor": "noise floor",
-    }
-    print(table.drop(columns="lowest").rename(columns=names).round(3).to_string(index=False))
+    print(table.drop(columns="lowest").rename(columns=GAMMA_NAMES).round(3).to_string(index=False))
     if options.out:
         rows.to_csv(options.out, index=False)
     if options.figure:
@@ -127,26 +138,21 @@ def compute_gamma(spec: GammaSpec, options: argparse.Namespace) -> None:
 
 
 def show_progress(at: SweepProgress) -> None:
-    """How far a sweep is."""
+    """Show the progress of a sweep."""
     left = "" if at.seconds_left is None else f", about {at.seconds_left:.0f} s left"
     show_bar(at.share, f"{at.done}/{at.cells} cells, {at.learners} learners trained{left}   ")
 
 
 def show_bar(share: float, words: str = "") -> None:
-    """One line that keeps changing."""
+    """Draw one line that keeps changing."""
     if sys.stderr.isatty():
         print(f"\r{'█' * round(30 * share):30} {words}", end="", file=sys.stderr, flush=True)
 
 
 def write(rows: pd.DataFrame, spec: SweepSpec, options: argparse.Namespace, kind: str = "power") -> None:
-    """The rows as CSV and the figure as HTML, where they are wanted."""
-    table = summarise(rows)
+    """Write the rows as CSV and the figure as HTML, where asked for."""
     if options.out:
         rows.to_csv(options.out, index=False)
     if options.figure:
-        if spec.null:
-            figure = type_1_figure(table, spec.alpha, null_band(spec.alpha, spec.repeats * spec.tests))
-        else:
-            draw = FIGURES.get(kind, power_figure)
-            figure = draw(table, size_unit=size_unit(spec.task)) if draw is power_figure else draw(table)
+        figure = sweep_figure(spec, with_published(summarise(rows)), kind)
         figure.write_html(options.figure, include_plotlyjs=True)

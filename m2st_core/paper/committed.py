@@ -1,4 +1,4 @@
-"""Published numbers against the paper's algorithms as this software runs them, and why they differ where they do."""
+"""Results that come with the software: rows of the paper's experiments at full scale, and the figure of each."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import json
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import nan
@@ -13,30 +14,37 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import plotly.graph_objects as go
 
-from m2st_core.paper.experiments import Layer, PaperExperiment
-from m2st_core.sweeps.spec import CODE, Cell, SweepSpec
-from m2st_core.sweeps.store import Store, as_rows
-from m2st_core.sweeps.summary import summarise
-from m2st_core.sweeps.trial import CellResult
+from m2st_core.data import size_unit
+from m2st_core.figures.power import layers_figure, layers_marks, layers_type_1
+from m2st_core.figures.relatedness import gamma_figure
+from m2st_core.paper.experiments import LAYERS, Layer, PaperExperiment
+from m2st_core.paper.published import FOLDER, measured_gamma, published_gamma, published_table
+from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import Store
+from m2st_core.sweeps.summary import as_rows, null_band, summarise
+from m2st_core.sweeps.trial import CODE, Cell, CellResult
 from m2st_core.types import VERSION
 
-FOLDER = Path(__file__).parents[2] / "docs" / "reproduction"
 ABOUT = "about.json"
-PLACE = ("method", "closeness", "n_tasks", "m_tr", "m_te", "repeat")  # what tells the cells of a sweep apart
+PLACE = ("method", "closeness", "n_tasks", "m_tr", "m_te", "repeat")  # identifies a cell of a sweep
+RUN_HERE = "the paper's algorithms, run by this software"
+NO_NUMBERS = "The paper shows this as a picture, without numbers."
+NO_TYPE_1 = "The paper prints no type-I errors."
 
 
 class Outdated(ValueError):
-    """Results that another version of the software or another sweep made, in a sentence."""
+    """A sentence on results that belong to another version of the software or to another sweep."""
 
 
 @dataclass(frozen=True)
 class Committed:
-    """The rows of a sweep, as ``Store.rows`` gives them but for the time they took, and where they come from."""
+    """Rows of a sweep as ``Store.rows`` gives them, without times, and their provenance."""
 
     spec: SweepSpec
     rows: pd.DataFrame
-    repeats: tuple[int, int]  # finished, of the points of the grid: the fewest and the most
+    repeats: tuple[int, int]  # fewest and most finished repeats of the grid's points
     version: str
     date: str
 
@@ -49,27 +57,30 @@ class Committed:
         return f"preset `{self.spec.preset}`, {done} repeats × {self.spec.tests} test samples, {self.date}"
 
 
+Results = Mapping[Layer, Committed]
+
+
 def file_name(experiment: str, layer: Layer) -> str:
     """The name of a file, without its ending."""
     return experiment if layer == "paper" else f"{experiment}_ours"
 
 
 def read_about(folder: Path | None = None) -> dict[str, dict[str, str]]:
-    """What ``about.json`` says of each file; nothing in a copy without documents."""
+    """The entry of each file in ``about.json``; empty in a copy without documents."""
     path = (folder or FOLDER) / ABOUT
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def committed(experiment: PaperExperiment, layer: Layer, folder: Path | None = None) -> Committed | None:
-    """The results of an experiment at full scale; None if there are none, Outdated if they are of another time.
+    """Read the results of an experiment at full scale. None if there are none, an Outdated error if they do not fit.
 
-    Experiments whose sweeps are the same share a file.
+    Experiments with equal sweeps share a file.
     """
     spec, folder = experiment.spec("full", layer), folder or FOLDER
     about, name = read_about(folder), file_name(experiment.name, layer)
-    for found, entry in about.items():
+    for stem, entry in about.items():
         if entry["spec"] == spec.hash:
-            rows, repeats = _read(folder / f"{found}.csv", spec)
+            rows, repeats = _read(folder / f"{stem}.csv", spec)
             return Committed(spec, rows, repeats, entry["version"], entry["date"])
     if name not in about:
         return None
@@ -78,26 +89,40 @@ def committed(experiment: PaperExperiment, layer: Layer, folder: Path | None = N
     raise Outdated(f"{name}.csv was made by a sweep with other settings and is not shown.")
 
 
-def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path | None = None) -> str:
-    """Write what the store has of an experiment, if that is more than the file has; the name of a file it wrote.
+def results_of(experiment: PaperExperiment) -> tuple[dict[Layer, Committed], list[str]]:
+    """Committed results by layer, and a sentence for every layer that is outdated."""
+    results: dict[Layer, Committed] = {}
+    problems = []
+    for layer in LAYERS if experiment.full else ():
+        try:
+            result = committed(experiment, layer)
+        except Outdated as error:
+            problems.append(str(error))
+        else:
+            results |= {layer: result} if result is not None else {}
+    return results, problems
 
-    An experiment that nobody ran has no file, though it may share cells with others.
+
+def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path | None = None) -> str:
+    """Write the store's rows of an experiment if they are more than the file has. Return the file's name, or "".
+
+    An experiment that was never run has no file, although it may share cells with others.
     """
     spec, folder = experiment.spec("full", layer), folder or FOLDER
-    if store.run(spec.hash[:12]) is None:
+    if store.run(spec.run_id) is None:
         return ""
     rows, about = store.rows(spec), read_about(folder)
     try:
-        known = committed(experiment, layer, folder)
+        previous = committed(experiment, layer, folder)
     except Outdated:
-        known = None
-    if len(rows) <= (0 if known is None else len(known.rows)):
+        previous = None
+    if len(rows) <= (0 if previous is None else len(previous.rows)):
         return ""
     name = next((n for n, entry in about.items() if entry["spec"] == spec.hash), file_name(experiment.name, layer))
     folder.mkdir(parents=True, exist_ok=True)
     whole = {key: rows[key].astype("Int64") for key in ("n_tasks", "m_tr")}
     rows.assign(**whole)[[*PLACE, "rejections"]].to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
-    date = time.strftime("%Y-%m-%d", time.gmtime(store.newest(spec.cells())))
+    date = time.strftime("%Y-%m-%d", time.gmtime(store.newest(cell.key for cell in spec.cells())))
     about[name] = {"spec": spec.hash, "code": CODE, "version": VERSION, "preset": spec.preset, "date": date}
     text = json.dumps(dict(sorted(about.items())), indent=1)
     (folder / ABOUT).write_text(f"{text}\n", encoding="utf-8")
@@ -105,90 +130,62 @@ def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path
 
 
 def _read(path: Path, spec: SweepSpec) -> tuple[pd.DataFrame, tuple[int, int]]:
-    """The sweep's cells with their results, in the order of the grid, and the fewest and most repeats of its points.
-
-    A line that is none of the sweep's cells is an error.
-    """
-    found: dict[tuple[Any, ...], int] = {}
+    """Results in the order of the grid, and the fewest and most repeats of its points. Other lines are errors."""
+    rejections: dict[tuple[str, ...], int] = {}
+    cells = _grid(spec.to_json())
     with path.open(encoding="utf-8", newline="") as lines:
         for line in csv.DictReader(lines):
-            place = _place(line)
-            if place in found:
+            place, count = _place(line), int(line["rejections"])
+            if place in rejections:
                 raise ValueError(f"{path.name} has a cell twice: {place}.")
-            found[place] = int(line["rejections"])
-    cells = _grid(spec.to_json())
-    for place, rejections in found.items():
-        if place not in cells:
-            raise ValueError(f"{path.name} has a cell that its sweep lacks: {place}.")
-        if not 0 <= rejections <= spec.tests:
-            raise ValueError(f"{path.name} has {rejections} rejections of {spec.tests} tests: {place}.")
-    counts = Counter({place[:-1]: 0 for place in cells})
-    counts.update(place[:-1] for place in found)
-    results = ((cell, CellResult(found[place], cell.tests, nan)) for place, cell in cells.items() if place in found)
-    return as_rows(results), (min(counts.values()), max(counts.values()))
+            if place not in cells:
+                raise ValueError(f"{path.name} has a cell that its sweep lacks: {place}.")
+            if not 0 <= count <= spec.tests:
+                raise ValueError(f"{path.name} has {count} rejections of {spec.tests} tests: {place}.")
+            rejections[place] = count
+    repeats = Counter({place[:-1]: 0 for place in cells})
+    repeats.update(place[:-1] for place in rejections)
+    results = [
+        (cell, CellResult(rejections[place], cell.tests, nan)) for place, cell in cells.items() if place in rejections
+    ]
+    return as_rows(results), (min(repeats.values()), max(repeats.values()))
 
 
 @lru_cache(maxsize=32)
-def _grid(spec_json: str) -> dict[tuple[Any, ...], Cell]:
-    """The cells of a sweep by their place; listing a large grid is worth doing once."""
+def _grid(spec_json: str) -> dict[tuple[str, ...], Cell]:
+    """Cells of a sweep by their place. Listing a large grid takes long, so it is cached."""
     return {_place(vars(cell)): cell for cell in SweepSpec.from_json(spec_json).cells()}
 
 
-def _place(values: Any) -> tuple[Any, ...]:
-    """Where a cell or a line of a file is in the grid, as text that is the same for both."""
-    texts = (values[name] for name in PLACE)
-    return tuple("" if text is None else str(text) for text in texts)
+def _place(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The place of a cell or of a file's line in the grid, as text."""
+    return tuple("" if values[name] is None else str(values[name]) for name in PLACE)
 
 
-FAR = 2.0  # standard errors
-UNEXPLAINED = "Not explained yet."
-EXPLANATIONS = "explanations.csv"
-WHERE = ("closeness", "n_tasks", "m_te")  # columns that narrow an explanation down, where they are filled in
+def free_choice(experiment: PaperExperiment) -> tuple[str, tuple[int, ...]]:
+    """The size of which a figure shows one value, with all its values; empty if the figure shows everything."""
+    spec = experiment.full
+    if spec is not None and experiment.kind == "tasks":
+        return "m_te", spec.m_te
+    return ("m_tr", spec.m_tr) if spec is not None and len(spec.m_tr) > 1 else ("", ())
 
 
-def explanations(folder: Path | None = None) -> pd.DataFrame:
-    """The sentences on deviations: of an experiment and method, perhaps at one closeness, N or m_te only."""
-    path = (folder or FOLDER) / EXPLANATIONS
-    return pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=["experiment", "method", *WHERE, "sentence"])
-
-
-def compare(experiment: str, rows: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFrame:
-    """The summary of the cells that have a published number, with a column ``why``.
-
-    It holds the sentence of every cell that is off by more than two standard errors. The narrowest explanation counts.
-    """
-    known = explanations() if known is None else known
-    table = summarise(rows)
-    table = table[table["published"].notna()]
-    order = table["method"].map({method: place for place, method in enumerate(table["method"].unique())})
-    table = table.iloc[order.argsort(kind="stable")].reset_index(drop=True)
-    known = known[known["experiment"] == experiment]
-    return table.assign(why=[_why(row, known) for _, row in table.iterrows()])
-
-
-def _why(row: pd.Series, known: pd.DataFrame) -> str:
-    if pd.isna(row["difference"]) or abs(row["difference"]) <= FAR:
-        return ""
-    fits = known[known["method"] == row["method"]]
-    for name in WHERE:
-        fits = fits[fits[name].isna() | (fits[name] == row[name])]
-    if len(fits):
-        return str(fits.loc[fits[list(WHERE)].notna().sum(axis=1).idxmax(), "sentence"])
-    return f"The published number is doubtful: {row['doubt']}." if row["doubt"] else UNEXPLAINED
-
-
-def reasons(compared: pd.DataFrame) -> list[tuple[str, str]]:
-    """The cells that are far off, gathered by their sentence: where, and why."""
-    far = compared[compared["why"] != ""]
-    found = []
-    for (method, why), group in far.groupby(["method", "why"], sort=False):
-        places = [f"m_te = {_listed(part['m_te'])}" for _, part in group.groupby("n_tasks", sort=False)]
-        if compared["n_tasks"].nunique() > 1:
-            counts = [f"N = {n:g}" for n in group["n_tasks"].unique()]
-            places = [f"{count}, {place}" for count, place in zip(counts, places, strict=True)]
-        found.append((f"{method}, {'; '.join(places)}", why))
-    return found
-
-
-def _listed(values: pd.Series) -> str:
-    return ", ".join(str(value) for value in values)
+def experiment_figure(experiment: PaperExperiment, results: Results, chosen: int | None = None) -> go.Figure:
+    """The layers of an experiment in one figure, at the chosen size if there is a free choice."""
+    spec = experiment.full
+    if spec is None:
+        return gamma_figure(published_gamma(), measured_gamma())
+    tables: dict[str, pd.DataFrame] = {layer: summarise(result.rows) for layer, result in results.items()}
+    published = published_table(experiment.name)
+    if chosen is not None:
+        name, _ = free_choice(experiment)
+        tables = {layer: table[table[name].isna() | (table[name] == chosen)] for layer, table in tables.items()}
+        published = published[published[name] == chosen]
+    if spec.null:
+        tests = max((int(table["tests"].max()) for table in tables.values()), default=spec.repeats * spec.tests)
+        return layers_type_1(tables, spec.alpha, null_band(spec.alpha, tests))
+    if experiment.kind == "ablation":
+        return layers_marks(tables, published[published["m_te"].isin(spec.m_te)])
+    if experiment.kind == "tasks":
+        return layers_figure(tables, published, "n_tasks", "number of related tasks N")
+    return layers_figure(tables, published, "m_te", f"test rows m_te {size_unit(spec.task)}")

@@ -18,12 +18,12 @@ from m2st_core.data.images.tasks import ImageTask
 from m2st_core.data.task import Setting
 from m2st_core.device import one_core, one_thread_per_operation, resolve_device
 from m2st_core.learners.ascent import part_of
+from m2st_core.paper.published import with_published
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.rng import Streams
-from m2st_core.sweeps.spec import Cell, SweepSpec
-from m2st_core.sweeps.store import as_rows
-from m2st_core.sweeps.summary import summarise
-from m2st_core.sweeps.trial import CellResult, LearnerParts, learned_method, run_cell, train_learner
+from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.summary import as_rows, summarise
+from m2st_core.sweeps.trial import Cell, CellResult, LearnerParts, learned_method, run_cell, train_learner
 from m2st_core.types import Progress
 
 EXPLAINED = "Feature-MKL"
@@ -127,7 +127,9 @@ class ImageStudy:
         wanted = [(cell, result) for cell, result in results if cell.method in self.methods]
         first = next(cell for cell in cells if cell.method == EXPLAINED)
         assert first.learner is not None
-        return ImagesFound(summarise(as_rows(wanted)), self._look(first, parts[first.learner.key], device))
+        return ImagesFound(
+            with_published(summarise(as_rows(wanted))), self._look(first, parts[first.learner.key], device)
+        )
 
     @torch.no_grad()
     def _look(self, cell: Cell, parts: LearnerParts, device: str) -> Seen:

@@ -1,4 +1,4 @@
-"""Cells on a Dask cluster."""
+"""The executor that runs cells on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from m2st_core.types import Cancelled
 
 
 class DaskExecutor:
-    """A running Dask cluster, by the address of its scheduler; every job is a task, retried if its worker is lost."""
+    """A running Dask cluster at its scheduler's address. Each job is a task, retried if its worker is lost."""
 
-    def __init__(self, address: str, device: str = "auto", resources: dict[str, float] | None = None) -> None:
+    def __init__(self, address: str) -> None:
         try:
             import distributed
         except ImportError:
@@ -30,10 +30,9 @@ class DaskExecutor:
             self._client = distributed.Client(address, timeout=10, set_as_default=False)
         except (OSError, TimeoutError) as error:
             raise ValueError(f"There is no Dask scheduler at {address!r} ({type(error).__name__}).") from None
-        self._device, self._resources = device, resources
         self._topic = f"m2st-{uuid.uuid4().hex}"
         self._new_event = lambda: distributed.Event(f"m2st-{uuid.uuid4().hex}", client=self._client)
-        self._event = self._new_event()  # of the jobs submitted since the last cancel
+        self._event = self._new_event()  # stops the jobs submitted since the last cancel
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
         self._client.subscribe_topic(self._topic, lambda event: self._reports.put(tuple(event[1])))
         self._futures: set[Any] = set()
@@ -49,11 +48,9 @@ class DaskExecutor:
             job,
             function,
             arguments,
-            self._device,
             key=f"{job}-{uuid.uuid4().hex[:8]}",
             pure=False,
             retries=2,
-            resources=self._resources,
         )
         self._futures.add(task)
         task.add_done_callback(lambda done: self._finish(done, outcome))
@@ -69,30 +66,30 @@ class DaskExecutor:
                 outcome.set_exception(WorkerLost() if type(error).__name__ == "KilledWorker" else error)
             else:
                 outcome.set_exception(Cancelled())
-        except Exception as error:  # the connection may be gone by now: whoever waits must hear of it
+        except Exception as error:  # the connection may be gone, and the waiting thread must know
             if not outcome.done():
                 outcome.set_exception(error)
 
     def reports(self) -> Iterator[Report]:
-        """The progress that came in since the last call."""
+        """Progress that arrived since the last call."""
         return drain(self._reports)
 
     def cancel(self) -> None:
-        """Tasks that wait are forgotten; those that run look at the event. Dask itself can not stop them."""
+        """Drop waiting tasks. Running tasks check the event, because Dask itself cannot stop them."""
         self._event.set()
         self._event = self._new_event()
         self._client.cancel(list(self._futures))
 
     def close(self) -> None:
-        """Leave the cluster as it was."""
+        """Disconnect; the cluster keeps running."""
         self._client.close()
 
 
 @cache
 def _keep_memory() -> None:
-    """Have malloc keep freed blocks of up to 32 MiB, once per process.
+    """Make malloc keep freed blocks of up to 32 MiB, once per process.
 
-    Dask's nanny fixes a threshold that makes it return each at once; torch then takes twice as long, in page faults.
+    Dask's nanny sets a threshold at which malloc returns every block at once. Page faults then double torch's time.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
@@ -100,12 +97,12 @@ def _keep_memory() -> None:
         mallopt(-1, 2**30)  # M_TRIM_THRESHOLD
 
 
-def _run_on_cluster(topic: str, event: str, job: str, function: Callable[..., Any], arguments: Any, device: str) -> Any:
+def _run_on_cluster(topic: str, event: str, job: str, function: Callable[..., Any], arguments: Any) -> Any:
     import distributed
 
     _keep_memory()
-    torch.set_num_threads(1)  # the cluster has as many of its own threads as it wants busy
+    torch.set_num_threads(1)  # the cluster has its own threads
     worker = distributed.get_worker()
     stop = distributed.Event(event, client=distributed.get_client())
     progress = reporting(job, stop.is_set, lambda report: worker.log_event(topic, report))
-    return function(*arguments, str(resolve_device(device)), progress)
+    return function(*arguments, str(resolve_device()), progress)

@@ -18,34 +18,35 @@ from m2st_core.device import resolve_device
 from m2st_core.types import Cancelled, Progress
 
 REPORT_SECONDS = 0.25
-Report = tuple[str, int, int]
-"""(job, step, total)."""
+LOW_PRIORITY = 10  # of worker processes, so that the server that started them stays responsive
+GRACE_SECONDS = 1.0  # time for running jobs to reach their next step after a cancel, before their processes are killed
+Report = tuple[str, int, int]  # job, step, total
 
 
 class WorkerLost(RuntimeError):
-    """A worker died while it had this job; another may do it."""
+    """A worker died while it had this job; another may compute it."""
 
 
 class Executor(Protocol):
-    """What a sweep needs of an executor."""
+    """Runs jobs somewhere and reports their progress."""
 
     workers: int
 
     def submit(self, job: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Run ``function(*arguments, device, progress)``; a lost worker gives WorkerLost."""
+        """Run ``function(*arguments, device, progress)``. The future of a lost worker raises WorkerLost."""
 
     def reports(self) -> Iterator[Report]:
-        """The progress that came in since the last call."""
+        """Progress that arrived since the last call."""
 
     def cancel(self) -> None:
-        """Stop running jobs at their next step, and forget those that wait."""
+        """Stop running jobs at their next step, and drop those that wait."""
 
     def close(self) -> None:
-        """Let go of the workers."""
+        """Release the workers."""
 
 
 def reporting(job: str, stopped: Callable[[], bool], send: Callable[[Report], None]) -> Progress:
-    """A progress that sends a report now and then, and raises Cancelled when it finds that it is to stop."""
+    """Make a progress callback that sends reports at intervals and raises Cancelled once ``stopped`` holds."""
     last = 0.0
 
     def progress(step: int, total: int, value: float) -> None:
@@ -61,7 +62,7 @@ def reporting(job: str, stopped: Callable[[], bool], send: Callable[[Report], No
 
 
 def drain(source: Any) -> Iterator[Report]:
-    """What a queue has now."""
+    """Yield what a queue holds now."""
     while True:
         try:
             yield source.get_nowait()
@@ -69,32 +70,28 @@ def drain(source: Any) -> Iterator[Report]:
             return
 
 
-LOW_PRIORITY = 10  # of worker processes: whoever started them comes first, so that a server stays responsive
-GRACE_SECONDS = 1.0  # for running jobs to reach their next step after a cancel, before their processes are ended
-
-
 class PoolExecutor:
-    """Spawned processes with one torch thread each, as many as there are cores; GPUs are dealt out in turn."""
+    """Spawned processes, one per core by default; GPUs are assigned in turn."""
 
-    def __init__(self, workers: int | None = None, device: str = "auto") -> None:
+    def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or os.cpu_count() or 1
         self._context = multiprocessing.get_context("spawn")
-        self._device = str(resolve_device(device))
-        self._batch = 1  # what is submitted between two cancels
+        self._device = str(resolve_device())
+        self._batch = 1  # number of the jobs submitted since the last cancel
         self._running: set[Future[Any]] = set()
         self._pool = self._start()
 
     def _start(self) -> ProcessPoolExecutor:
-        """New processes with a queue and a flag of their own: an ended process may hold a lock of the old ones."""
+        """Start processes with a new queue and flag: a killed process may hold a lock of the old ones."""
         threads = max(1, (os.cpu_count() or 1) // self.workers)
         self._reports = self._context.Queue()
-        self._stopped = self._context.RawValue("i", self._batch - 1)  # batches up to this one are to stop
+        self._stopped = self._context.RawValue("i", self._batch - 1)  # batches up to this one must stop
         turn = self._context.Value("i", 0)
         arguments = (self._reports, self._stopped, turn, self._device, threads, os.getpid())
         return ProcessPoolExecutor(self.workers, self._context, _start_worker, arguments)
 
     def submit(self, job: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Run in a process; when one was lost, the pool is made anew."""
+        """Run in a process; a broken pool is replaced."""
         outcome: Future[Any] = Future()
         try:
             inner = self._pool.submit(_run_in_worker, self._batch, job, function, arguments)
@@ -107,15 +104,20 @@ class PoolExecutor:
         return outcome
 
     def _finish(self, done: Future[Any], outcome: Future[Any]) -> None:
+        """Pass a result on, with Cancelled and WorkerLost as in all executors."""
         self._running.discard(done)
-        _copy(done, outcome)
+        error = Cancelled() if done.cancelled() else done.exception()
+        if error is None:
+            outcome.set_result(done.result())
+        else:
+            outcome.set_exception(WorkerLost() if isinstance(error, BrokenProcessPool) else error)
 
     def reports(self) -> Iterator[Report]:
-        """The progress that came in since the last call."""
+        """Progress that arrived since the last call."""
         return drain(self._reports)
 
     def cancel(self) -> None:
-        """Stop at the next step; processes whose next step is far are ended, and others take their place."""
+        """Stop jobs at their next step; processes that do not reach it in time are killed and replaced."""
         self._stopped.value = self._batch
         self._batch += 1
         left = [future for future in tuple(self._running) if not future.cancel()]
@@ -131,23 +133,11 @@ class PoolExecutor:
         self._reports.close()
 
 
-def _copy(done: Future[Any], outcome: Future[Any]) -> None:
-    """Pass a result on, with a lost worker under one name for all executors."""
-    if done.cancelled():
-        outcome.set_exception(Cancelled())
-    elif isinstance(done.exception(), BrokenProcessPool):
-        outcome.set_exception(WorkerLost())
-    elif done.exception() is not None:
-        outcome.set_exception(done.exception())
-    else:
-        outcome.set_result(done.result())
-
-
 _worker: dict[str, Any] = {}
 
 
 def _start_worker(reports: Any, stopped: Any, turn: Any, device: str, threads: int, owner: int) -> None:
-    """Once per process: its threads, its device, and a watch that ends it when its owner is gone."""
+    """Set a process's threads and device, and end the process when its owner is gone."""
     torch.set_num_threads(threads)
     if device.startswith("cuda"):
         with turn.get_lock():
@@ -179,27 +169,29 @@ class InlineExecutor:
 
     workers = 1
 
-    def __init__(self, device: str = "auto") -> None:
-        self._device = str(resolve_device(device))
+    def __init__(self) -> None:
+        self._device = str(resolve_device())
         self._threads = ThreadPoolExecutor(1)
-        self._stop = threading.Event()  # of the jobs submitted since the last cancel
+        self._stop = threading.Event()  # stops the jobs submitted since the last cancel
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
 
     def submit(self, job: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Run on the thread."""
-        return self._threads.submit(self._run, job, function, arguments, self._stop)
+        stop, reports = self._stop, self._reports
 
-    def _run(self, job: str, function: Callable[..., Any], arguments: tuple[Any, ...], stop: threading.Event) -> Any:
-        if stop.is_set():
-            raise Cancelled
-        return function(*arguments, self._device, reporting(job, stop.is_set, self._reports.put))
+        def work() -> Any:
+            if stop.is_set():
+                raise Cancelled
+            return function(*arguments, self._device, reporting(job, stop.is_set, reports.put))
+
+        return self._threads.submit(work)
 
     def reports(self) -> Iterator[Report]:
-        """The progress that came in since the last call."""
+        """Progress that arrived since the last call."""
         return drain(self._reports)
 
     def cancel(self) -> None:
-        """Stop at the next step."""
+        """Stop jobs at their next step."""
         self._stop.set()
         self._stop = threading.Event()
 
@@ -209,7 +201,7 @@ class InlineExecutor:
 
 
 def make_executor(name: str = "pool", address: str | None = None, workers: int | None = None) -> Executor:
-    """By name: "inline", "pool" (default) or "dask", which needs an address."""
+    """Make the executor "inline", "pool" or "dask". Dask needs an address."""
     if name == "inline":
         return InlineExecutor()
     if name == "pool":
@@ -217,7 +209,7 @@ def make_executor(name: str = "pool", address: str | None = None, workers: int |
     if name == "dask":
         if not address:
             raise ValueError("The Dask executor needs the address of a scheduler, such as tcp://host:8786.")
-        from m2st_core.sweeps.cluster import DaskExecutor  # only here: it needs Dask, and this module
+        from m2st_core.sweeps.cluster import DaskExecutor  # imports this module
 
         return DaskExecutor(address)
     raise ValueError(f"Unknown executor {name!r}. Use inline, pool or dask.")

@@ -1,4 +1,4 @@
-"""The owner of a run: what is missing is trained and measured, and every result is stored as it comes."""
+"""The owner of a run: it trains and measures what the store lacks, and stores every result as it arrives."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from typing import Any
 import pandas as pd
 
 from m2st_core.sweeps.executors import Executor, WorkerLost
-from m2st_core.sweeps.spec import Cell, LearnerSpec, SweepSpec
+from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.trial import LearnerParts, run_cell, train_learner
+from m2st_core.sweeps.trial import Cell, LearnerParts, LearnerSpec, run_cell, train_learner
 from m2st_core.types import Cancelled
 
 ATTEMPTS = 3
 POLL_SECONDS = 0.2
+STOPPED = "Stopped on request; finished cells are kept."
 
 
 @dataclass(frozen=True)
 class SweepProgress:
-    """Where a sweep stands. ``share`` counts parts of running jobs too; ``seconds_left`` is None until it is known."""
+    """Progress of a sweep. ``share`` includes parts of running jobs; ``seconds_left`` is None until it is known."""
 
     cells: int
     done: int
@@ -35,19 +36,22 @@ class SweepProgress:
     seconds_left: float | None
 
 
+Watcher = Callable[[SweepProgress], None]
+
+
 @dataclass
 class Job:
-    """A piece of work in flight: a learner's training, or a cell."""
+    """A learner's training or a cell, in flight."""
 
+    spec: LearnerSpec | Cell
     name: str
-    what: LearnerSpec | Cell
     began: float
     attempts: int = 1
     share: float = 0.0
 
 
 class SweepFailed(RuntimeError):
-    """Some cells could not be computed; the others are in the store. ``sentences``: what a user can do about it."""
+    """Some cells could not be computed; the others are in the store. ``sentences`` tell a user what to do."""
 
     def __init__(self, message: str, sentences: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -55,77 +59,85 @@ class SweepFailed(RuntimeError):
 
 
 def run_sweep(
-    spec: SweepSpec,
-    store: Store,
-    executor: Executor,
-    *,
-    name: str = "",
-    progress: Callable[[SweepProgress], None] | None = None,
+    spec: SweepSpec, store: Store, executor: Executor, *, name: str = "", progress: Watcher | None = None
 ) -> pd.DataFrame:
-    """Compute what the store does not have yet, and return the spec's tidy table.
-
-    ``progress`` is called a few times per second; if it raises Cancelled, the work stops within two seconds, finished
-    cells stay, and Cancelled is raised again.
-    """
+    """Compute what the store lacks as a run of its own, and return the spec's tidy table."""
     run = store.start_run(spec, name)
-    owner = _Owner(spec, store, executor, progress)
     try:
-        owner.work()
-    except Cancelled:
-        executor.cancel()
-        store.set_state(run, "cancelled", "Stopped on request; finished cells are kept.")
-        raise
+        compute_sweep(spec, store, executor, progress)
     except BaseException as error:
-        executor.cancel()
-        store.set_state(run, "failed", f"{type(error).__name__}: {error}")
+        end_run(store, run, error)
         raise
-    if owner.errors:
-        message = "; ".join(sorted({_in_words(error) for error in owner.errors}))
-        store.set_state(run, "failed", message)
-        sentences = sorted({str(error) for error in owner.errors if isinstance(error, ValueError)})
-        raise SweepFailed(f"{len(owner.errors)} jobs of {len(owner.cells)} cells failed: {message}", sentences)
-    store.set_state(run, "done")
+    end_run(store, run)
     return store.rows(spec)
 
 
+def end_run(store: Store, run: str, error: BaseException | None = None, message: str = "") -> None:
+    """Write how a run ended: done, cancelled, or failed with a message. Only the owner of the run calls this."""
+    if error is None:
+        store.set_state(run, "done")
+    elif isinstance(error, Cancelled):
+        store.set_state(run, "cancelled", STOPPED)
+    else:
+        store.set_state(run, "failed", message or _described(error))
+
+
+def compute_sweep(spec: SweepSpec, store: Store, executor: Executor, progress: Watcher | None = None) -> None:
+    """Compute what the store lacks. The state of the run is left to its owner.
+
+    ``progress`` is called a few times per second. If it raises Cancelled, the work stops within two seconds, finished
+    cells stay, and Cancelled is raised again.
+    """
+    work = _Work(spec, store, executor, progress)
+    try:
+        work.finish_all()
+    except BaseException:
+        executor.cancel()
+        raise
+    if work.errors:
+        described = "; ".join(sorted({_described(error) for error in work.errors}))
+        sentences = sorted({str(error) for error in work.errors if isinstance(error, ValueError)})
+        raise SweepFailed(f"{len(work.errors)} jobs of {len(work.cells)} cells failed: {described}", sentences)
+
+
 def warm_up(executor: Executor) -> None:
-    """Have every worker start and load what cells need, so that the first sweep does not wait for it."""
+    """Start every worker and load what cells need, so that the first sweep does not wait for it."""
     spec = SweepSpec(methods=("MMD-M",), m_te=(4,), repeats=executor.workers, tests=1, n_permutations=19)
     wait([executor.submit("warm-up", run_cell, cell, None) for cell in spec.cells()])
 
 
-def _in_words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
-class _Owner:
-    """The state of one run."""
+class _Work:
+    """The missing cells of a sweep, the learners they wait for, and the jobs in flight."""
 
-    def __init__(
-        self, spec: SweepSpec, store: Store, executor: Executor, progress: Callable[[SweepProgress], None] | None
-    ) -> None:
+    def __init__(self, spec: SweepSpec, store: Store, executor: Executor, progress: Watcher | None) -> None:
         self.store, self.executor, self.progress = store, executor, progress
-        self.cells = list(spec.cells())
+        self.cells = {cell.key: cell for cell in spec.cells()}
+        self.place = {key: index for index, key in enumerate(self.cells)}
         known = store.results(self.cells)
-        missing = [cell for cell in self.cells if cell.key not in known]
-        self.done, self.computed = len(self.cells) - len(missing), 0
-        self.place = {cell.key: index for index, cell in enumerate(self.cells)}
-        self.ready = [(self.place[cell.key], cell) for cell in missing if cell.learner is None]  # a heap, by place
+        self.done, self.computed, self.learners = len(known), 0, 0
+        self.ready: list[tuple[int, Cell]] = []  # a heap, by place in the grid
         self.waiting: dict[str, list[Cell]] = {}  # by learner
         self.to_train: deque[LearnerSpec] = deque()
         self.parts: dict[str, LearnerParts] = {}
         self.jobs: dict[Future[Any], Job] = {}
         self.errors: list[BaseException] = []
-        self.learners = 0
         self.began = time.monotonic()
-        for cell in missing:
+        for key, cell in self.cells.items():
             learner = cell.learner
-            if learner is not None:
-                if learner.key not in self.waiting:
-                    self.to_train.append(learner)
-                self.waiting.setdefault(learner.key, []).append(cell)
+            if key in known:
+                continue
+            if learner is None:
+                self.ready.append((self.place[key], cell))
+                continue
+            if learner.key not in self.waiting:
+                self.to_train.append(learner)
+            self.waiting.setdefault(learner.key, []).append(cell)
 
-    def work(self) -> None:
+    def finish_all(self) -> None:
         """Keep the workers busy until nothing is left."""
         while self.ready or self.to_train or self.jobs:
             while len(self.jobs) < 2 * self.executor.workers and self._submit_next():
@@ -137,34 +149,34 @@ class _Owner:
         self._report()
 
     def _submit_next(self) -> bool:
-        """Trainings and cells in turn, so that results come early and no worker waits for a learner."""
-        trainings = sum(isinstance(job.what, LearnerSpec) for job in self.jobs.values())
-        first = not self.jobs and not self.computed  # let a first row come at once, if one can
+        """Alternate trainings and cells, so that results come early and no worker waits for a learner."""
+        trainings = sum(isinstance(job.spec, LearnerSpec) for job in self.jobs.values())
+        first = not self.jobs and not self.computed  # show a first row at once, if one is ready
         if self.to_train and (trainings < self.executor.workers or not self.ready) and not (first and self.ready):
             spec = self.to_train.popleft()
             stored = self.store.learner(spec)
             if stored is not None:
                 self._release(spec, stored)
             else:
-                self._submit(Job(f"learner-{spec.key}", spec, time.monotonic()))
+                self._submit(Job(spec, f"learner-{spec.key}", time.monotonic()))
             return True
         if self.ready:
             _, cell = heapq.heappop(self.ready)
-            self._submit(Job(f"cell-{cell.key}", cell, time.monotonic()))
+            self._submit(Job(cell, f"cell-{cell.key}", time.monotonic()))
             return True
         return False
 
     def _submit(self, job: Job) -> None:
-        if isinstance(job.what, Cell):
-            learner = job.what.learner
+        if isinstance(job.spec, Cell):
+            learner = job.spec.learner
             parts = None if learner is None else self.parts[learner.key]
-            future = self.executor.submit(job.name, run_cell, job.what, parts)
+            future = self.executor.submit(job.name, run_cell, job.spec, parts)
         else:
-            future = self.executor.submit(job.name, train_learner, job.what)
+            future = self.executor.submit(job.name, train_learner, job.spec)
         self.jobs[future] = job
 
     def _release(self, spec: LearnerSpec, parts: LearnerParts) -> None:
-        """A learner is there: its cells take their place in the grid's order, repeat by repeat."""
+        """Put the cells of a trained learner at their place in the grid's order, repeat by repeat."""
         self.parts[spec.key] = parts
         for cell in self.waiting[spec.key]:
             heapq.heappush(self.ready, (self.place[cell.key], cell))
@@ -176,29 +188,23 @@ class _Owner:
         if isinstance(error, WorkerLost) and job.attempts < ATTEMPTS:
             job.attempts += 1
             self._submit(job)
-            return
-        if error is not None:
+        elif error is not None:
             self.errors.append(error)
-            if isinstance(job.what, LearnerSpec):
-                del self.waiting[job.what.key]
-            return
-        if isinstance(job.what, Cell):
-            self.store.add_cell(job.what, future.result())
+            if isinstance(job.spec, LearnerSpec):
+                del self.waiting[job.spec.key]
+        elif isinstance(job.spec, LearnerSpec):
+            self.store.add_learner(job.spec, future.result(), time.monotonic() - job.began)
+            self.learners += 1
+            self._release(job.spec, future.result())
+        else:
+            self.store.add_cell(job.spec, future.result())
             self.done += 1
             self.computed += 1
-            self._forget(job.what)
-        else:
-            self.store.add_learner(job.what, future.result(), time.monotonic() - job.began)
-            self.learners += 1
-            self._release(job.what, future.result())
-
-    def _forget(self, cell: Cell) -> None:
-        """Let go of a learner when its last cell is done."""
-        learner = cell.learner
-        if learner is not None:
-            self.waiting[learner.key].remove(cell)
-            if not self.waiting[learner.key]:
-                self.parts.pop(learner.key, None)
+            learner = job.spec.learner
+            if learner is not None:
+                self.waiting[learner.key].remove(job.spec)
+                if not self.waiting[learner.key]:  # the last cell of this learner
+                    del self.parts[learner.key]
 
     def _report(self) -> None:
         shares = {name: step / max(total, 1) for name, step, total in self.executor.reports()}

@@ -1,16 +1,18 @@
-"""The work itself, as pure functions: train a learner, or measure one cell. Workers run nothing else."""
+"""Cells and learners: what they depend on, their keys, and the pure functions that compute them in workers."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import torch
 
 from m2st_core.data import make_task
+from m2st_core.data.images.tasks import ImageTask
 from m2st_core.data.synthetic import HDGM
 from m2st_core.data.task import Task
 from m2st_core.device import one_thread_per_operation
@@ -18,7 +20,6 @@ from m2st_core.learners.ascent import part_of
 from m2st_core.permutation.statistics import permutation_p_value, permuted_mean_difference, random_memberships
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.sweeps.spec import LIMIT, Cell, LearnerSpec
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.meta import meta_train
 from m2st_core.testing.method import Method
@@ -26,13 +27,106 @@ from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import learn_once, run_tests
 from m2st_core.types import Progress, TwoSample
 
-LearnerParts = tuple[str, bytes]
-ELEMENTS_AT_ONCE = 2**25  # pixels of the test samples that are held at the same time
+CODE = "5"  # enters every key; changes when the same spec would give other numbers
+TRAININGS = {  # methods that learn from related tasks in the same way share a learner; the names are stored in keys
+    "learn_features": ("Meta-Witness", "Meta-WiTS", "Meta-FUSE"),
+    "learn_feature_mixture": ("Feature-MKL",),
+    "learn_agt_kl": ("AGT-KL",),
+    "learn_agt_mkl": ("AGT-MKL", "AGT-MKL-A"),
+    "learn_meta_kl": ("Meta-KL", "Meta-MKL", "Meta-MKL-A", "Meta-Best1", "Meta-MKL-SI"),
+    "learn_rows": ("MMD-D w/ AC",),
+}
+TRAINING_OF = {method: name for name, methods in TRAININGS.items() for method in methods}
+ELEMENTS_AT_ONCE = 2**25  # largest number of pixels in the test samples held in memory together
+METHODS_KEPT = 32
+LearnerParts = tuple[str, bytes]  # JSON and safetensors, which travel between processes
+
+
+def canonical(value: Any) -> str:
+    """JSON text that is the same for equal values."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(value: Any) -> str:
+    """Hash of a value's canonical JSON and of the code's version."""
+    return hashlib.sha256(f"{CODE}:{canonical(value)}".encode()).hexdigest()[:32]
+
+
+def data_of(task: str) -> str:
+    """Fingerprint of the user's images that a task draws; empty if it draws none or has none yet."""
+    made = make_task(task)
+    return made.fingerprint() if isinstance(made, ImageTask) else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """What learners and cells have in common: the task, the preset, and the repeat with its randomness."""
+
+    task: str
+    settings: dict[str, Any]
+    preset: str
+    repeat: int
+    seed: int
+    data: str = ""  # fingerprint of the user's images
+
+    @property
+    def key(self) -> str:
+        """The hash under which the result is stored."""
+        return digest({name: value for name, value in asdict(self).items() if name != "data" or value})
+
+    @property
+    def streams(self) -> Streams:
+        """Randomness of the repeat, shared by all methods, sizes and closenesses."""
+        return Streams(self.seed).child(f"{self.task}, repeat {self.repeat}")
+
+    @property
+    def rows_per_size(self) -> int:
+        """Rows that one unit of size stands for."""
+        return type(make_task(self.task, **self.settings)).rows_per_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerSpec(Unit):
+    """One meta-training, described by what it depends on."""
+
+    learn: str  # one of TRAININGS
+    closeness: float
+    n_tasks: int
+    rows_per_task: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell(Unit):
+    """One method at one point of the grid in one repeat. Settings that the method does not use are None."""
+
+    null: bool
+    method: str
+    closeness: float | None
+    n_tasks: int | None
+    rows_per_task: int | None
+    m_tr: int | None
+    m_te: int
+    tests: int
+    alpha: float
+    n_permutations: int
+
+    @property
+    def learner(self) -> LearnerSpec | None:
+        """The meta-training that the cell needs."""
+        if self.closeness is None:
+            return None
+        shared = {f.name: getattr(self, f.name) for f in fields(LearnerSpec) if f.name != "learn"}
+        return LearnerSpec(learn=TRAINING_OF[self.method], **shared)
+
+    @property
+    def target_streams(self) -> Streams:
+        """Randomness of the target's samples."""
+        return self.streams.child("null" if self.null else "alternative")
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """How many of the cell's test samples were rejected, and how long that took."""
+    """Rejected test samples, all test samples, and seconds taken."""
 
     rejections: int
     tests: int
@@ -40,35 +134,32 @@ class CellResult:
 
 
 def train_learner(spec: LearnerSpec, device: str, progress: Progress | None = None) -> LearnerParts:
-    """Meta-train what a repeat's cells share; as JSON and safetensors, which travel between processes."""
-    streams = _streams(spec)
+    """Meta-train the learner that cells of a repeat share."""
     tasks = make_task(spec.task, **spec.settings).draw_related_tasks(
         closeness=spec.closeness,
         n_tasks=spec.n_tasks,
-        rows=spec.rows_per_task * _rows_per_size(spec),
-        seed=streams.child("meta-tasks").seed,
+        rows=spec.rows_per_task * spec.rows_per_size,
+        seed=spec.streams.child("meta-tasks").seed,
     )
-    method = next(name for name, m in METHODS.items() if m.learn is not None and m.learn.__name__ == spec.learn)
-    seed = streams.child("meta-training").seed
+    method, seed = TRAININGS[spec.learn][0], spec.streams.child("meta-training").seed
     return meta_train(method, tasks, preset=spec.preset, seed=seed, device=device, progress=progress).parts()
 
 
 def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Progress | None = None) -> CellResult:
-    """Learn from one training sample of the target, test ``cell.tests`` others.
+    """Learn from one training sample of the target, then test ``cell.tests`` other samples.
 
-    All methods of a repeat see the same samples, at every closeness, so that their differences are paired.
+    All methods of a repeat get the same samples at every closeness, so their differences are paired.
     """
     began = time.perf_counter()
     task = make_task(cell.task, null=cell.null, **cell.settings)
-    streams = _streams(cell).child("null" if cell.null else "alternative")
-    rows = cell.m_te * _rows_per_size(cell)
-    method = None if cell.method == LIMIT else learned_method(cell, parts, device, part_of(progress, 0, 0))
+    rows, name = cell.m_te * cell.rows_per_size, f"m_te={cell.m_te}"
+    method = learned_method(cell, parts, device, part_of(progress, 0, 0)) if cell.method in METHODS else None
     rejections = 0
-    at_once = max(1, ELEMENTS_AT_ONCE // (2 * rows * (math.prod(task.shape) if task.shape else 1)))
+    at_once = max(1, ELEMENTS_AT_ONCE // (2 * rows * math.prod(task.shape or ())))
     for start in range(0, cell.tests, at_once):
         count = min(at_once, cell.tests - start)
-        sample = draw_targets(task, rows, count, streams.child(f"m_te={cell.m_te}"), start)
-        seeds = [streams.child(f"m_te={cell.m_te}, test {start + index}").seed for index in range(count)]
+        sample = draw_targets(task, rows, count, cell.target_streams.child(name), start)
+        seeds = [cell.target_streams.child(f"{name}, test {start + index}").seed for index in range(count)]
         if method is None:
             rejections += _limit_rejections(task, sample, cell, seeds)
             continue
@@ -87,63 +178,43 @@ def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Prog
 
 
 def draw_targets(task: Task, rows: int, count: int, streams: Streams, start: int = 0) -> TwoSample:
-    """Sample pairs number ``start`` and following, of this many rows each: x and y (count, rows, d)."""
+    """Draw sample pairs number ``start`` and following: x and y are (count, rows, d)."""
     task = task.to_be_tested()
     pairs = [task.sample(rows, seed=streams.child(f"target {start + index}").seed) for index in range(count)]
     return TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]), task.shape)
 
 
-class _ByKey:
-    """A cell with its learner, hashed by the cell's key: what the cache below goes by."""
-
-    def __init__(self, cell: Cell, parts: LearnerParts | None, progress: Progress | None) -> None:
-        self.cell, self.parts, self.key, self.progress = cell, parts, cell.key, progress
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByKey) and other.key == self.key
+_learned: dict[tuple[str, str], Method] = {}
 
 
 def learned_method(cell: Cell, parts: LearnerParts | None, device: str, progress: Progress | None = None) -> Method:
-    """The method, taught by its learner and by the repeat's training sample; cells that differ in m_te share it."""
-    return _learned_by_key(_ByKey(replace(cell, m_te=2, tests=1), parts, progress), device)
-
-
-@lru_cache(maxsize=32)
-def _learned_by_key(item: _ByKey, device: str) -> Method:
-    cell, parts, progress = item.cell, item.parts, item.progress
-    item.progress = None
+    """The method fitted with its learner and the repeat's training sample; cells that differ in m_te share it."""
+    key = replace(cell, m_te=2, tests=1).key, device
+    method = _learned.get(key)
+    if method is not None:
+        return method
     method = METHODS[cell.method]
     if parts is not None:
-        learner = learner_from_parts(*parts)
-        method = replace(learner, method=cell.method).bound(torch.device(device))
-    if cell.m_tr is None:
-        return method
-    streams = _streams(cell).child("null" if cell.null else "alternative").child(f"m_tr={cell.m_tr}")
-    task = make_task(cell.task, null=cell.null, **cell.settings)
-    train = task.to_learn_from().sample(cell.m_tr * _rows_per_size(cell), seed=streams.child("training sample").seed)
-    seed = streams.child("learning").seed
-    return learn_once(method, train.to(torch.device(device)), seed, PRESETS[cell.preset], progress)
+        method = replace(learner_from_parts(*parts), method=cell.method).bound(torch.device(device))
+    if cell.m_tr is not None:
+        streams, rows = cell.target_streams.child(f"m_tr={cell.m_tr}"), cell.m_tr * cell.rows_per_size
+        task = make_task(cell.task, null=cell.null, **cell.settings)
+        sample = task.to_learn_from().sample(rows, seed=streams.child("training sample").seed)
+        seed, preset = streams.child("learning").seed, PRESETS[cell.preset]
+        method = learn_once(method, sample.to(torch.device(device)), seed, preset, progress)
+    while len(_learned) >= METHODS_KEPT:
+        _learned.pop(next(iter(_learned)), None)
+    _learned[key] = method
+    return method
 
 
 def _limit_rejections(task: Task, sample: TwoSample, cell: Cell, seeds: list[int]) -> int:
-    assert isinstance(task, HDGM)
+    if not isinstance(task, HDGM):
+        raise ValueError(f"The task {cell.task!r} has no known likelihood ratio.")
     n, m = sample.sizes
     with one_thread_per_operation():
         scores = torch.from_numpy(task.log_likelihood_ratio(sample.pooled.numpy()))
-        generators = [Streams(seed).numpy("permutations") for seed in seeds]
-        members = random_memberships(n, m, cell.n_permutations, generators)
-        statistics, rounding = permuted_mean_difference(scores, members, n, two_sided=False)
+        memberships = random_memberships(n, m, cell.n_permutations, [Streams(s).numpy("permutations") for s in seeds])
+        statistics, rounding = permuted_mean_difference(scores, memberships, n, two_sided=False)
         p = permutation_p_value(statistics, rounding, "(1+b)/(1+B)")
     return int((p <= cell.alpha).sum())
-
-
-def _streams(spec: Any) -> Streams:
-    """A repeat's randomness: the same for all methods, sizes and closenesses."""
-    return Streams(spec.seed).child(f"{spec.task}, repeat {spec.repeat}")
-
-
-def _rows_per_size(spec: Any) -> int:
-    return type(make_task(spec.task, **spec.settings)).rows_per_size

@@ -27,12 +27,12 @@ def wait_for(holds, seconds=20):
 
 
 class Sweeps:
-    """Stands in for run_sweep: each sweep runs until it is let go, and notes when it began."""
+    """Stands in for compute_sweep: each sweep runs until it is let go, and notes when it began."""
 
     def __init__(self, home):
         self.home, self.began, self.release, self.errors = home, [], threading.Event(), {}
 
-    def __call__(self, spec, store, executor, *, name="", progress=None):
+    def __call__(self, spec, store, executor, progress):
         if store.home != self.home:  # what another test left in its queue
             return
         self.began.append(spec.seed)
@@ -45,7 +45,7 @@ class Sweeps:
 @pytest.fixture
 def sweeps(monkeypatch, tmp_path):
     stand_in = Sweeps(tmp_path)
-    monkeypatch.setattr(module, "run_sweep", stand_in)
+    monkeypatch.setattr(module, "compute_sweep", stand_in)
     monkeypatch.setattr(module, "machine_factor", lambda: 1.0)
     yield stand_in
     stand_in.release.set()
@@ -78,7 +78,7 @@ def test_a_session_has_a_cap_of_its_own(queue):
     submit(queue, *((seed, "a") for seed in range(PER_SESSION)))
     with pytest.raises(QueueFull, match="You have 3 sweeps"):
         queue.submit(spec(9), "a")
-    assert queue.submit(spec(0), "a") == spec(0).hash[:12]  # asking again for the same is no more
+    assert queue.submit(spec(0), "a") == spec(0).run_id  # asking again for the same is no more
     queue.submit(spec(9), "b")
 
 
@@ -146,7 +146,7 @@ def test_a_server_that_stops_leaves_its_run_interrupted(queue, sweeps, caplog):
     assert queue.status(run).state == "interrupted" and not caplog.text
 
 
-def test_what_runs_can_not_be_deleted(queue, sweeps):
+def test_what_runs_cannot_be_deleted(queue, sweeps):
     (run,) = submit(queue, (0, "a"))
     with pytest.raises(ValueError, match="Cancel it first"):
         queue.delete(run)
@@ -156,7 +156,7 @@ def test_what_runs_can_not_be_deleted(queue, sweeps):
     assert queue.status(run) is None
 
 
-def test_workers_that_can_not_start_fail_the_job_and_are_tried_again(tmp_path, sweeps):
+def test_workers_that_cannot_start_fail_the_job_and_are_tried_again(tmp_path, sweeps):
     tries = []
 
     def start():

@@ -37,13 +37,12 @@ HALF = SweepProgress(36, 18, 18, 4, 0.5, 10.0, 10.0)
         (RunStatus("done"), "", []),
     ],
 )
-def test_every_state_is_said_with_what_can_be_done(status, said, buttons):
-    def page(status):
-        import streamlit as st
+def test_every_state_is_shown_with_what_can_be_done(status, said, buttons, monkeypatch):
+    monkeypatch.setattr(sweeps, "session_id", lambda: "me")
 
+    def page(status):
         from m2st_core.dashboard.jobs.sweeps import show_state
 
-        st.session_state.setdefault("session_name", "me")
         show_state("0123456789ab", status, "test")
 
     app = AppTest.from_function(page, args=(status,)).run()

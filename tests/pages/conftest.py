@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from m2st_core.dashboard.jobs import sweeps
-from m2st_core.sweeps import spec
+from m2st_core.sweeps import trial
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
@@ -64,7 +64,7 @@ def finished(store):
 def older_run(store):
     """A run that an older version left in the store: its id."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spec, "CODE", "4")
+        patch.setattr(trial, "CODE", "4")
         run = store.start_run(SMALL.with_(methods=("Meta-WiTS",)), "An older run")
         store.set_state(run, "done")
     return run

@@ -69,11 +69,11 @@ def test_a_link_with_settings_trains_and_shows_curves(store, open_page, until, c
     assert "MMD-M" in names and "limit" in names
     table = app.dataframe[0].value
     assert len(table) == 4 and all(" – " in interval for interval in table["95 % interval"])
-    assert app.query_params["run"] == spec_of(app).hash[:12]
+    assert app.query_params["run"] == spec_of(app).run_id
 
 
 def test_an_edited_setting_asks_for_another_run(finished, open_page):
-    app = open_page(PAGE, run=finished.hash[:12])
+    app = open_page(PAGE, run=finished.run_id)
     assert len(app.dataframe) == 1 and spec_of(app) == finished
     app.number_input(key="lab_repeats").set_value(3)
     app.run()

@@ -1,6 +1,6 @@
 """Relatedness: the published curve at once, a measurement on request."""
 
-from m2st_core.sweeps.summary import measured_gamma, published_gamma
+from m2st_core.paper.published import measured_gamma, published_gamma
 from tests.pages.paging import charts, numbers, open_page, run, settle
 
 SMALL = {

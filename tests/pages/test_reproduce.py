@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from m2st_core.paper import committed
+from m2st_core.paper import committed, published
 from m2st_core.paper.committed import commit
 from m2st_core.paper.experiments import OURS, PAPER
 from m2st_core.sweeps.trial import CellResult
@@ -29,7 +29,8 @@ def traces(charts, app):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Where results come from, empty at first."""
-    monkeypatch.setattr(committed, "FOLDER", tmp_path / "reproduction")
+    for module in (committed, published):
+        monkeypatch.setattr(module, "FOLDER", tmp_path / "reproduction")
     return tmp_path / "reproduction"
 
 
@@ -79,7 +80,7 @@ def test_differences_have_standard_errors_and_a_sentence(give, folder, open_page
 
 def test_results_of_an_older_version_are_not_shown(give, open_page, monkeypatch):
     give("fig2a")
-    monkeypatch.setattr("m2st_core.sweeps.spec.CODE", "next")
+    monkeypatch.setattr("m2st_core.sweeps.trial.CODE", "next")
     monkeypatch.setattr(committed, "CODE", "next")
     app = open_page(PAGE)
     assert "made by an older version" in app.warning[0].value and "6 of 20" not in words(app)
@@ -161,7 +162,7 @@ def test_a_run_goes_through_the_queue(store, open_page, until, monkeypatch, laye
     spec = experiment.spec("quick", chosen)
     app = open_page(PAGE, paper_experiment=experiment.title, paper_layer=layer)
     app.button(key="paper_go").click().run()
-    until(app, lambda app: store.run(spec.hash[:12]).state == "done" and not app.get("progress"))
+    until(app, lambda app: store.run(spec.run_id).state == "done" and not app.get("progress"))
     app.run()
     assert method in next(f.value for f in app.dataframe if "tests" in f.value)["method"].tolist()
-    assert store.run(spec.hash[:12]).name == experiment.heading("quick", chosen, spec.preset)
+    assert store.run(spec.run_id).name == experiment.heading("quick", chosen, spec.preset)

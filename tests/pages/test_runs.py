@@ -26,7 +26,7 @@ def test_the_newest_run_is_shown(finished, open_page, charts):
 
 def test_two_runs_are_compared(store, finished, open_page, charts):
     other = store.start_run(finished.with_(repeats=1), "The first repeat")
-    app = open_page(PAGE, run=[finished.hash[:12], other])
+    app = open_page(PAGE, run=[finished.run_id, other])
     assert sorted(app.dataframe[0].value["state"]) == ["⚠️ interrupted", "✅ done"]
     differences = app.dataframe[1].value
     assert differences.index[0] == "repeats" and set(differences.iloc[0]) == {"1", "2"}
@@ -35,7 +35,7 @@ def test_two_runs_are_compared(store, finished, open_page, charts):
 
 
 def test_a_nonsense_link_shows_the_newest(finished, open_page):
-    assert open_page(PAGE, run=["%", "<script>"]).query_params["run"] == finished.hash[:12]
+    assert open_page(PAGE, run=["%", "<script>"]).query_params["run"] == finished.run_id
 
 
 def test_an_empty_choice_says_what_to_do(finished, open_page):
@@ -46,7 +46,7 @@ def test_an_empty_choice_says_what_to_do(finished, open_page):
 
 def test_a_link_wins_over_the_last_choice(store, finished, open_page):
     other = store.start_run(finished.with_(repeats=1))
-    app = open_page(PAGE, run=[finished.hash[:12]])
+    app = open_page(PAGE, run=[finished.run_id])
     app.query_params["run"] = other
     app.run()
     assert app.multiselect(key="runs_shown").value == [other]
@@ -55,7 +55,7 @@ def test_a_link_wins_over_the_last_choice(store, finished, open_page):
 def test_deleting_asks_first(store, finished, open_page):
     app = open_page(PAGE)
     assert "can not be undone" in words(app)
-    app.button(key=f"runs_delete_{finished.hash[:12]}").click().run()
+    app.button(key=f"runs_delete_{finished.run_id}").click().run()
     assert store.runs().empty and "There are no runs yet" in words(app)
 
 
@@ -70,7 +70,7 @@ def test_a_run_of_an_older_version_is_listed_explained_and_deleted(store, older_
 
 
 def test_an_older_run_beside_another_leaves_that_one_as_it_is(older_run, finished, open_page, charts):
-    app = open_page(PAGE, run=[older_run, finished.hash[:12]])
+    app = open_page(PAGE, run=[older_run, finished.run_id])
     assert len(app.dataframe[0].value) == 2 and len(charts(app)) == 1 and app.subheader[0].value == "A small run"
 
 
@@ -78,9 +78,9 @@ def test_a_spec_is_imported_and_run(store, finished, open_page, until):
     spec = finished.with_(methods=("limit",), repeats=3)
     app = upload(open_page(PAGE), spec.to_toml().encode())
     app.button(key="runs_import").click().run()
-    until(app, lambda app: store.run(spec.hash[:12]).state == "done")
+    until(app, lambda app: store.run(spec.run_id).state == "done")
     app.run()
-    assert app.query_params["run"] == spec.hash[:12] and len(app.dataframe[1].value) == 2
+    assert app.query_params["run"] == spec.run_id and len(app.dataframe[1].value) == 2
 
 
 def test_bad_files_are_refused_with_all_their_problems(store, open_page):

@@ -6,24 +6,14 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from benchmarks.reproduction import fill_page
 from m2st_core.paper import committed as module
-from m2st_core.paper.committed import (
-    FOLDER,
-    UNEXPLAINED,
-    Outdated,
-    commit,
-    committed,
-    compare,
-    explanations,
-    file_name,
-    read_about,
-)
+from m2st_core.paper.committed import Outdated, commit, committed, file_name, read_about
 from m2st_core.paper.experiments import LAYERS, PAPER
-from m2st_core.paper.words import fill_page
-from m2st_core.sweeps.spec import CODE
+from m2st_core.paper.published import FOLDER, UNEXPLAINED, compare, explanations
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import as_text, summarise
-from m2st_core.sweeps.trial import CellResult, run_cell
+from m2st_core.sweeps.trial import CODE, CellResult, run_cell
 
 TABLE_3 = PAPER["table3"]
 
@@ -112,7 +102,7 @@ def test_rows_of_an_older_version_or_another_sweep_are_refused(store, folder, mo
     other = replace(TABLE_3, full=TABLE_3.full.with_(tests=50))
     with pytest.raises(Outdated, match="other settings"):
         committed(other, "paper", folder)
-    monkeypatch.setattr("m2st_core.sweeps.spec.CODE", "next")
+    monkeypatch.setattr("m2st_core.sweeps.trial.CODE", "next")
     monkeypatch.setattr(module, "CODE", "next")
     with pytest.raises(Outdated, match="older version"):
         committed(TABLE_3, "paper", folder)

@@ -8,18 +8,18 @@ import pytest
 import m2st_core as m2st
 from m2st_core.__main__ import main
 from m2st_core.paper import gamma as gamma_module
-from m2st_core.paper.gamma import GAMMA, GammaSpec, run_gamma, summarise_gamma
+from m2st_core.paper.gamma import GAMMA, GammaCell, run_gamma, summarise_gamma
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.store import Store
 from m2st_core.types import Cancelled
 
-SMALL = GammaSpec(rows=20, tasks=2, restarts=2, steps=2, closeness=(0.1, 0.5))
+SMALL = [GammaCell(closeness, rows=20, tasks=2, restarts=2, steps=2) for closeness in (0.1, 0.5)]
 
 
-def run(spec, store, progress=None):
+def run(cells, store, progress=None):
     executor = InlineExecutor()
     try:
-        return run_gamma(spec, store, executor, progress)
+        return run_gamma(cells, store, executor, progress)
     finally:
         executor.close()
 
@@ -34,7 +34,7 @@ def test_every_task_and_restart_has_a_row_and_nothing_is_computed_twice(tmp_path
 
 
 def test_rows_equal_a_direct_call(tmp_path):
-    rows = run(GammaSpec(rows=20, tasks=2, restarts=2, steps=2, closeness=(0.5,)), Store(tmp_path))
+    rows = run(SMALL[1:], Store(tmp_path))
     streams = m2st.rng.Streams(0).child("gamma")
     found = m2st.relatedness(
         m2st.make_task("hdgm").sample(40, seed=streams.child("target").seed),
@@ -69,7 +69,7 @@ def test_a_cancelled_curve_keeps_what_is_done(tmp_path):
 
     with pytest.raises(Cancelled):
         run(SMALL, store, stop)
-    done = [store.measurement(cell.key) is not None for cell in SMALL.cells()]
+    done = [store.measurement(cell.key) is not None for cell in SMALL]
     assert any(done)
     assert len(run(SMALL, store)) == 8
 

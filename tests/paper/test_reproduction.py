@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from m2st_core.paper.committed import UNEXPLAINED, compare, explanations, reasons
 from m2st_core.paper.experiments import PAPER
-from m2st_core.sweeps.store import as_rows
+from m2st_core.paper.published import UNEXPLAINED, compare, explanations, reasons
+from m2st_core.sweeps.summary import as_rows
 from m2st_core.sweeps.trial import CellResult
 
 

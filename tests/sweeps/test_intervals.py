@@ -1,6 +1,7 @@
 import pytest
 
-from m2st_core.sweeps.summary import measured_gamma, measured_learning, published_gamma, wilson_interval
+from m2st_core.paper.published import measured_gamma, measured_learning, published_gamma
+from m2st_core.sweeps.summary import wilson_interval
 
 
 @pytest.mark.parametrize(("successes", "expected"), [(0, (0.0, 0.0602)), (30, (0.3774, 0.6226)), (60, (0.9398, 1.0))])

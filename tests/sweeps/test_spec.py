@@ -1,11 +1,11 @@
 import pytest
 
 from m2st_core.paper.experiments import PAPER
-from m2st_core.sweeps.cost import different_images, predict
+from m2st_core.paper.published import published_gamma, published_power, published_table, with_published
+from m2st_core.sweeps.cost import TRAINING_COSTS, different_images, predict
 from m2st_core.sweeps.spec import LIMIT, SpecError, SweepSpec, label_of, origin_of
-from m2st_core.sweeps.store import as_rows
-from m2st_core.sweeps.summary import published_gamma, published_power, published_table, summarise
-from m2st_core.sweeps.trial import CellResult
+from m2st_core.sweeps.summary import as_rows, summarise
+from m2st_core.sweeps.trial import TRAINING_OF, TRAININGS, CellResult
 from m2st_core.testing.methods import METHODS
 
 
@@ -64,7 +64,24 @@ def test_cells_share_what_does_not_differ():
     null = {cell.learner.key for cell in spec.with_(null=True, m_te=(33,)).cells() if cell.learner}
     assert null == learners
     kinds = {cell.learner.learn for cell in spec.with_(methods=("Meta-MKL", "Meta-MKL-A")).cells()}
-    assert kinds == {METHODS["Meta-MKL"].learn.__name__}
+    assert kinds == {"learn_meta_kl"}
+
+
+def test_methods_share_a_training_if_they_learn_in_the_same_way():
+    methods = {name: method.learn for name, method in METHODS.items() if method.uses_related_tasks}
+    assert TRAINING_OF.keys() == methods.keys() and TRAININGS.keys() == TRAINING_COSTS.keys()
+    for first in methods:
+        for second in methods:
+            assert (TRAINING_OF[first] == TRAINING_OF[second]) == (methods[first] is methods[second]), (first, second)
+
+
+def test_keys_of_stored_results_do_not_change():
+    """Stores hold hours of results under these keys."""
+    spec = SweepSpec(methods=("Meta-MKL", "MMD-M"), m_te=(50,), repeats=1)
+    assert spec.run_id == spec.hash[:12] and spec.hash == "ece857a44a6913b1a6c77c4421c6a971"
+    with_learner, without = spec.cells()
+    assert with_learner.key == "33e28a6e2bf33c8136ffabd21ae5a744" and without.key == "917ba64cbd63d3a0f9bd795c42d310eb"
+    assert with_learner.learner.key == "e7883562434722cb5f04ffaf379eef0c" and without.learner is None
 
 
 def test_every_method_has_a_label_and_an_origin_for_tables():
@@ -95,7 +112,7 @@ def test_published_numbers_stand_beside_ours_on_images():
     for name, method in (("table1", "MMD-D"), ("table7", "Meta-MKL"), ("table4", "MMD-D w/ AC"), ("table8", "ME")):
         spec = PAPER[name].spec("full").with_(methods=(method,), m_tr=(100,), m_te=(500,), repeats=1)
         known = published_table(name).query(f"method == {method!r} and m_tr == 100 and m_te == 500")["power"].item()
-        ours = summarise(as_rows((cell, CellResult(5, 100, 1.0)) for cell in spec.cells()))
+        ours = with_published(summarise(as_rows((cell, CellResult(5, 100, 1.0)) for cell in spec.cells())))
         assert ours["published"].item() == known
     assert published_table("table1").query("method == 'MMD-D' and m_tr == 100 and m_te == 500")["power"].item() == 0.222
 

@@ -13,13 +13,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from m2st_core.sweeps import spec as spec_module
+from m2st_core.paper.published import published_table, with_published
 from m2st_core.sweeps import sweep as sweep_module
+from m2st_core.sweeps import trial as trial_module
 from m2st_core.sweeps.cluster import DaskExecutor
 from m2st_core.sweeps.executors import InlineExecutor, PoolExecutor, WorkerLost, make_executor
 from m2st_core.sweeps.spec import LIMIT, SweepSpec, origin_of
 from m2st_core.sweeps.store import OLDER, Store, StoreError
-from m2st_core.sweeps.summary import as_text, null_band, published_table, summarise
+from m2st_core.sweeps.summary import as_text, null_band, summarise, sweep_figure
 from m2st_core.sweeps.sweep import SweepFailed, run_sweep, warm_up
 from m2st_core.sweeps.trial import CellResult
 from m2st_core.types import Cancelled
@@ -262,10 +263,10 @@ def test_stores_that_can_not_be_used_are_named(tmp_path):
         Store(tmp_path)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "store.sqlite").write_bytes(b"this is no database" * 100)
-    with pytest.raises(StoreError, match="can not be read"):
+    with pytest.raises(StoreError, match="cannot be read"):
         Store(tmp_path / "b")
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="can not be made"):
+    with pytest.raises(StoreError, match="cannot be made"):
         Store(tmp_path / "file")
 
 
@@ -275,11 +276,11 @@ def test_runs_are_listed_found_and_deleted(reference, tmp_path):
     for spec in (first, second):
         run(spec, store)
     assert store.runs()["done"].tolist() == [8, 4]
-    assert store.spec(second.hash[:5]) == second
-    assert store.run(second.hash[:12]).spec == second and store.run(second.hash[:5]) is None
+    assert store.find_run(second.hash[:5]) == second.run_id
+    assert store.run(second.run_id).spec == second and store.run(second.hash[:5]) is None
     with pytest.raises(StoreError, match="There is no run"):
-        store.spec("zzz")
-    store.delete_run(second.hash[:12])
+        store.find_run("zzz")
+    store.delete_run(second.run_id)
     assert len(store.rows(first)) == 4 and len(store.rows(second)) == 4  # what the first run has, stays
 
 
@@ -288,7 +289,7 @@ def older(tmp_path, monkeypatch):
     """A store with the same run twice, by an older version, with its id, and by this one."""
     store, spec = Store(tmp_path), SPEC.with_(methods=("MMD-M",), repeats=1)
     with monkeypatch.context() as patch:
-        patch.setattr(spec_module, "CODE", "4")
+        patch.setattr(trial_module, "CODE", "4")
         old_id = store.start_run(spec)
         store.set_state(old_id, "done")
         for cell in spec.cells():
@@ -300,22 +301,21 @@ def older(tmp_path, monkeypatch):
 def test_a_run_of_an_older_version_is_listed_and_refused(older):
     store, old_id, spec = older
     listed = store.runs().set_index("id")
-    assert listed["state"].to_dict() == {old_id: OLDER, spec.hash[:12]: "done"}
+    assert listed["state"].to_dict() == {old_id: OLDER, spec.run_id: "done"}
     assert listed.loc[old_id, ["done", "cells"]].tolist() == [0, 0]
     assert "some names of methods meant other algorithms" in listed.loc[old_id, "message"]
     assert "Run it again, or delete it." in listed.loc[old_id, "message"]
-    for ask in (store.run, store.spec):
-        with pytest.raises(StoreError, match=f"Run {old_id} was made by an older version"):
-            ask(old_id)
-    assert store.run(spec.hash[:12]).spec == spec
+    with pytest.raises(StoreError, match=f"Run {old_id} was made by an older version"):
+        store.run(old_id)
+    assert store.run(spec.run_id).spec == spec
     assert (store.rows(spec)["rejections"] < 8).any()  # its own cells, not the older ones
 
 
 def test_either_of_an_older_and_a_present_run_can_be_deleted(older):
     store, old_id, spec = older
     store.delete_run(old_id[:6])
-    assert store.runs()["id"].tolist() == [spec.hash[:12]] and len(store.rows(spec)) == len(list(spec.cells()))
-    store.delete_run(spec.hash[:12])
+    assert store.runs()["id"].tolist() == [spec.run_id] and len(store.rows(spec)) == len(list(spec.cells()))
+    store.delete_run(spec.run_id)
     assert store.runs().empty and store.rows(spec).empty
 
 
@@ -324,7 +324,7 @@ def test_an_older_spec_that_is_no_longer_one_does_no_harm(older, tmp_path):
     with sqlite3.connect(tmp_path / "store.sqlite") as db:
         db.execute('UPDATE runs SET spec = \'{"methods":["Meta-Gone"]}\' WHERE id = ?', (old_id,))
     assert store.runs().set_index("id")["state"][old_id] == OLDER
-    store.delete_run(spec.hash[:12])
+    store.delete_run(spec.run_id)
     store.delete_run(old_id)
     assert store.runs().empty
 
@@ -343,18 +343,31 @@ def test_summaries_have_errors_between_repeats_and_published_numbers(reference):
     rates = rows.query("method == 'MMD-M' and m_te == 10")["rate"]
     assert one["rate"] == rates.mean() and one["error"] == pytest.approx(rates.std() / 2**0.5)
     known = rows.assign(method="Meta-MKL", n_tasks=100, closeness=0.3, m_tr=50, m_te=200, rate=0.859).head(1)
-    found = summarise(known).iloc[0]
+    found = with_published(summarise(known)).iloc[0]
     assert found["published"] == 0.759 and np.isnan(found["difference"])  # one repeat says too little
-    assert "(published 0.759)" in as_text(summarise(known))
+    assert "(published 0.759)" in as_text(with_published(summarise(known)))
     often = pd.concat([known.assign(repeat=index, rate=0.849 + 0.005 * index) for index in range(5)])
-    assert summarise(often)["difference"].item() == pytest.approx(0.1 / (0.005**2 / 2 + 0.027**2) ** 0.5)
-    assert "(published 0.759, +3.7 SE)" in as_text(summarise(often)) and "Nothing" in as_text(summarise(rows.head(0)))
+    assert with_published(summarise(often))["difference"].item() == pytest.approx(
+        0.1 / (0.005**2 / 2 + 0.027**2) ** 0.5
+    )
+    assert "(published 0.759, +3.7 SE)" in as_text(with_published(summarise(often)))
+    assert "published" not in as_text(summarise(often))
+    assert "Nothing" in as_text(with_published(summarise(rows.head(0))))
     assert found["low"] < rows.head(1)["rate"].item() < found["high"]
     ablation = rows.assign(method="Meta-KL", n_tasks=100, closeness=0.3, m_tr=10, m_te=200).head(1)
-    assert summarise(ablation)["published"].item() == 0.509  # Table 3
+    assert with_published(summarise(ablation))["published"].item() == 0.509  # Table 3
 
 
 def test_a_valid_test_lies_in_the_band_and_tables_are_found():
     low, high = null_band(0.05, 2000)
     assert 0.035 < low < 0.05 < high < 0.065
     assert [len(published_table(name)) for name in ("table3", "table1", "fig2a", "fig2b")] == [7, 54, 14, 0]
+
+
+def test_the_figure_has_the_band_of_the_tests_done(reference):
+    """Half of the repeats are done: the band is wider than the one of the whole sweep."""
+    rows, _ = reference
+    spec = SPEC.with_(null=True)
+    figure = sweep_figure(spec, with_published(summarise(rows[rows["repeat"] == 0])))
+    (band,) = [shape for shape in figure.layout.shapes if shape.type == "rect"]
+    assert (band.x0, band.x1) == null_band(spec.alpha, spec.tests) != null_band(spec.alpha, 2 * spec.tests)

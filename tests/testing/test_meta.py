@@ -341,9 +341,7 @@ def test_a_learner_refuses_a_target_that_has_its_rows(learner, change, tmp_path)
     x[:5] = tasks()["shift 2"].x[:5]
     learner.save(tmp_path)
     for known in (learner, m2st.load_learner(tmp_path)):
-        with pytest.raises(
-            ValueError, match="5 rows of x and y, or nearly equal ones, are among"
-        ):
+        with pytest.raises(ValueError, match="5 rows of x and y, or nearly equal ones, are among"):
             known.test(change(x), change(y))
 
 

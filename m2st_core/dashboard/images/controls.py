@@ -11,7 +11,7 @@ from m2st_core.data import TASKS
 from m2st_core.data.images.cifar import SOURCES
 from m2st_core.data.images.tasks import ImageTask
 from m2st_core.studies.images import ImageStudy
-from m2st_core.sweeps.spec import data_of
+from m2st_core.sweeps.trial import data_of
 from m2st_core.testing.methods import METHODS
 
 DEFAULT_METHODS = ("Feature-MKL", "Meta-WiTS", "MMD-D", "MMD-O")

@@ -1,15 +1,15 @@
-"""Sweeps as a page sees them: the server's one queue, whose turn it is, and a part of the page that follows a run."""
+"""Sweeps on a page: the server's one queue, the limits and cost of a sweep, and a view that follows a run."""
 
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable
 
 import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from m2st_core.dashboard.jobs.jobs import poll, session_id
 from m2st_core.dashboard.jobs.sweep_queue import QueueFull, RunStatus, SweepQueue
 from m2st_core.sweeps.cost import Cost, predict
 from m2st_core.sweeps.executors import Executor, make_executor
@@ -23,20 +23,20 @@ MOST_HOURS = 48
 
 
 def check_limits(spec: SweepSpec) -> None:
-    """A SpecError with everything that is too large to be run here.
+    """Raise a SpecError that names everything that is too large to run here.
 
     >>> check_limits(SweepSpec(m_te=(100_000,)))
     Traceback (most recent call last):
-    m2st_core.sweeps.spec.SpecError: m_te=100,000 is too large: 5,000 rows is the most that is run here.
+    m2st_core.sweeps.spec.SpecError: m_te=100,000 is too large: 5,000 rows is the limit here.
     """
     problems = []
     if spec.size > MOST_CELLS:
-        problems.append(f"The grid has {spec.size:,} points, and {MOST_CELLS:,} is the most that is run here.")
+        problems.append(f"The grid has {spec.size:,} points; {MOST_CELLS:,} is the limit here.")
     for name in ("m_te", "m_tr", "rows_per_task"):
         values = getattr(spec, name)
         largest = max(values) if isinstance(values, tuple) else values
         if largest > MOST_ROWS:
-            problems.append(f"{name}={largest:,} is too large: {MOST_ROWS:,} rows is the most that is run here.")
+            problems.append(f"{name}={largest:,} is too large: {MOST_ROWS:,} rows is the limit here.")
     if not problems:
         cost = predict(spec)
         if cost.memory_bytes > MOST_MEMORY:
@@ -59,7 +59,7 @@ STATE_ICONS = {
     "interrupted": "⚠️",
     OLDER: "🕰️",
 }
-_connections: dict[str, str] = {}  # a session's name → streamlit's name of its connection
+_connections: dict[str, str] = {}  # a session's id → streamlit's id of its connection
 
 
 def start_executor() -> Executor:
@@ -70,65 +70,62 @@ def start_executor() -> Executor:
 
 @st.cache_resource(show_spinner=False)
 def sweep_queue() -> SweepQueue:
-    """The server's one queue; its workers start with it and stay."""
+    """The server's one queue. Its workers start with it and stay."""
     return SweepQueue(Store(), start_executor)
 
 
-def session_name() -> str:
-    """The name of the browser session that runs this script."""
-    name: str = st.session_state.setdefault("session_name", uuid.uuid4().hex)
-    context = get_script_run_ctx()
+def own_session() -> str:
+    """The id of the browser session that runs this script; its connection is noted."""
+    session, context = session_id(), get_script_run_ctx()
     if context is not None:
-        _connections[name] = context.session_id
-    return name
+        _connections[session] = context.session_id
+    return session
 
 
 def _is_open(session: str) -> bool:
-    """Whether a session's tab is still there."""
-    if not runtime.exists():
-        return True
-    return runtime.get_instance().is_active_session(_connections.get(session, ""))
+    """Whether a session's tab is still open."""
+    return not runtime.exists() or runtime.get_instance().is_active_session(_connections.get(session, ""))
 
 
 def start(spec: SweepSpec, name: str = "") -> str | None:
-    """Put a sweep in the queue; its run's id, or None after saying why not."""
+    """Put a sweep in the queue. Return the id of its run, or None after showing why not."""
     try:
         if spec.missing_data:
             raise SpecError(spec.missing_data)
         check_limits(spec)
-        return sweep_queue().submit(spec, session_name(), name)
+        return sweep_queue().submit(spec, own_session(), name)
     except (QueueFull, SpecError) as error:
-        show_problems("This can not be run now", error)
+        show_problems("This cannot be run now", error)
         return None
 
 
 def show_problems(what: str, error: ValueError) -> None:
-    """Everything that is wrong, as a list."""
+    """Show all mistakes as a list."""
     st.error(f"{what}:\n" + "".join(f"\n- {line}" for line in str(error).split("\n")))
 
 
 def cost_in_words(spec: SweepSpec) -> str:
-    """What a sweep would cost from here, with what the store has already."""
+    """The cost of the cells that the store lacks, in words."""
     queue = sweep_queue()
-    cost = predict(spec, frozenset(queue.store.results(spec.cells())))
+    cost = predict(spec, frozenset(queue.store.results(cell.key for cell in spec.cells())))
     if not cost.cells:
-        return "Everything is computed already: nothing to wait for."
+        return "Everything is computed already."
     seconds = cost.seconds / queue.workers
-    learners = f" and {cost.learners:,} trainings on meta-tasks" if cost.learners else ""
+    learners = f" and {cost.learners:,} trainings on related tasks" if cost.learners else ""
     return (
         f"About **{duration(seconds)}** for {cost.cells:,} cells (each is {CELL}){learners}, on {queue.workers} "
-        f"workers with {cost.memory_bytes / 2**20:.0f} MB each. The estimate is right within a factor of "
+        f"workers with {cost.memory_bytes / 2**20:.0f} MB each. The estimate is correct within a factor of "
         f"two{gpu_in_words(cost)}."
     )
 
 
 def gpu_in_words(cost: Cost) -> str:
-    """What it would cost elsewhere, where that makes a difference."""
+    """The estimate for a GPU, if there is one."""
     return "" if cost.gpu_seconds is None else f"; on a GPU it may take {duration(cost.gpu_seconds)}"
 
 
 def duration(seconds: float) -> str:
-    """A length of time as people say it.
+    """A duration in words.
 
     >>> duration(0.4), duration(75), duration(7200)
     ('1 s', '75 s', '2.0 h')
@@ -139,36 +136,34 @@ def duration(seconds: float) -> str:
 
 
 def watch(run: str, show: Callable[[RunStatus], None], key: str) -> None:
-    """Follow a run: its state and what can be done about it, then ``show``; polls while there is something to come."""
-    first = sweep_queue().status(run)
-    polling = first is not None and first.active
+    """Follow a run: show its state with a button, then call ``show``. Polls while the run is active."""
 
-    @st.fragment(run_every=POLL_SECONDS if polling else None)
-    def follow() -> None:
+    def active() -> bool:
         status = sweep_queue().status(run)
-        if status is None or (polling and not status.active):
-            st.rerun()  # the whole page once more, now without polling
+        return status is not None and status.active
+
+    def view() -> None:
+        status = sweep_queue().status(run)
+        if status is None:
+            st.warning(f"There is no run {run!r} here. It may have been deleted; **Runs** lists what there is.")
+            return
         show_state(run, status, key)
         show(status)
 
-    if first is None:
-        st.warning(f"There is no run {run!r} here. It may have been deleted; **Runs** lists what there is.")
-    else:
-        follow()
+    poll(active, view, POLL_SECONDS)
 
 
 def show_state(run: str, status: RunStatus, key: str) -> None:
-    """One line about a run, with a button where something can be done."""
+    """One line on the state of a run, with a button to cancel or resume it."""
     if status.state == "waiting":
         st.progress(0.0, f"⏳ {_place_in_words(status.place)} You may close this tab; the link brings you back.")
     elif status.state == "running":
         st.progress(status.progress.share if status.progress else 0.0, _progress_in_words(status))
     elif status.state == "failed":
-        st.error(status.message or "This run failed. What was computed is kept.")
+        st.error(status.message or "This run failed. Computed cells are kept.")
     elif status.state == "interrupted":
         st.warning(
-            "This run was interrupted: the server that computed it stopped, or it runs in another process. "
-            "What it had computed is kept."
+            "This run was interrupted: its server stopped, or it runs in another process. Computed cells are kept."
         )
     elif status.state == "cancelled":
         st.info(status.message)
@@ -176,9 +171,9 @@ def show_state(run: str, status: RunStatus, key: str) -> None:
         _cancel_button(run, status, key)
     elif not status.active and status.state != "done":
         label = "Retry" if status.state == "failed" else "Resume"
-        if st.button(label, key=f"{key}_resume", help="Compute what is missing. Nothing is computed twice."):
-            found = sweep_queue().store.run(run)
-            if found is not None and start(found.spec, found.name):
+        if st.button(label, key=f"{key}_resume", help="Compute the missing cells. No cell is computed twice."):
+            stored = sweep_queue().store.run(run)
+            if stored is not None and start(stored.spec, stored.name):
                 st.rerun()
 
 
@@ -200,16 +195,16 @@ def _progress_in_words(status: RunStatus) -> str:
 
 
 def _cancel_button(run: str, status: RunStatus, key: str) -> None:
-    session = session_name()
+    session = own_session()
     own = session in status.sessions
     if not own and any(_is_open(other) for other in status.sessions):
-        st.caption("Another browser session started this run and is still open, so it can be cancelled there only.")
+        st.caption("Another browser session started this run and is still open, so it can only be cancelled there.")
         return
     others = len(status.sessions) - own
     if own and others:
-        help_ = "Another session asked for the same run: it goes on for that one."
+        help_ = "Another session asked for the same run, so it continues for that session."
     else:
-        help_ = "Stop this run and no other. What was computed is kept, and Resume goes on from there."
+        help_ = "Stop this run only. Computed cells are kept, and Resume continues from there."
     if st.button("Cancel", key=f"{key}_cancel", help=help_):
         sweep_queue().cancel(run, session if own else None)
         if not (own and others):

@@ -12,9 +12,9 @@ from m2st_core.dashboard.widgets.controls import chart, rate_metric
 from m2st_core.device import resolve_device
 from m2st_core.figures.samples import heat_figure
 from m2st_core.figures.weights import learning_size_figure, training_figure, weights_figure
+from m2st_core.paper.published import measured_learning
 from m2st_core.studies.lessons import AXIS, DELTA, KEPT, Rate, learn_deep, many_tests, repeated_tests, truth
 from m2st_core.studies.weights import MIXTURES, WeightsFound, WeightsStudy
-from m2st_core.sweeps.summary import measured_learning
 
 CLOSENESSES = (0.1, 0.2, 0.3, 0.4, 0.5)
 META_TESTS = 40

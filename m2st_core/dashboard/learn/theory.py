@@ -9,17 +9,12 @@ from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.learn.course import ALPHA, FIRST_STEPS, TESTS, Choice, Lesson
 from m2st_core.dashboard.learn.learning import LEARNING, META_TESTS, TASKS_HELP, TEST_SIZE, related_tasks_found
 from m2st_core.dashboard.widgets.controls import chart
-from m2st_core.figures.relatedness import (
-    bound_course_figure,
-    bound_terms_figure,
-    closeness_power_figure,
-    gamma_figure,
-)
+from m2st_core.figures.relatedness import bound_course_figure, bound_terms_figure, closeness_power_figure, gamma_figure
+from m2st_core.paper.published import measured_gamma, published_gamma
 from m2st_core.studies.lessons import DELTA, KEPT, Rate, learn_deep, repeated_tests
 from m2st_core.studies.relatedness import witness_p_values
 from m2st_core.studies.theory import BoundSettings, bound_courses, bound_table
 from m2st_core.studies.weights import WeightsStudy
-from m2st_core.sweeps.summary import measured_gamma, published_gamma
 from m2st_core.types import Progress
 
 MEASURED_NOW = (0.1, 0.3, 0.5)  # closenesses: three, so that a slower machine keeps up

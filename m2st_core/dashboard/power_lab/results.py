@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pandas as pd
-import plotly.graph_objects as go
 import streamlit as st
 
 from m2st_core.dashboard.jobs.sweeps import sweep_queue
 from m2st_core.data import size_unit
-from m2st_core.figures.power import FIGURES, power_figure, type_1_figure
 from m2st_core.figures.weights import training_figure
+from m2st_core.paper.published import with_published
 from m2st_core.sweeps.spec import SweepSpec, label_of
-from m2st_core.sweeps.summary import null_band, summarise
+from m2st_core.sweeps.summary import summarise, sweep_figure
 from m2st_core.testing.learner_files import learner_from_parts
 
 COLUMNS = {
@@ -48,18 +47,6 @@ HELPS = {
 }
 
 
-def sweep_figure(spec: SweepSpec, table: pd.DataFrame, kind: str = "power") -> go.Figure:
-    """The figure of a summary."""
-    if spec.null:
-        ordered = table.sort_values(["method", "m_te"], kind="stable")
-        return type_1_figure(ordered, spec.alpha, null_band(spec.alpha, max(1, int(table["tests"].max()))))
-    if FIGURES.get(kind, power_figure) is not power_figure:
-        return FIGURES[kind](table)
-    figure = power_figure(table, size_unit=size_unit(spec.task))
-    margin = 0.05 * (max(spec.m_te) - min(spec.m_te)) or 1
-    return figure.update_xaxes(range=[min(spec.m_te) - margin, max(spec.m_te) + margin])  # still while points come in
-
-
 def show_figure(spec: SweepSpec, table: pd.DataFrame, key: str, kind: str = "power") -> None:
     """The chart, with its numbers in words for those who can not see it."""
     what = "Type-I error" if spec.null else "Power"
@@ -91,7 +78,7 @@ def show_results(spec: SweepSpec, rows: pd.DataFrame, key: str, kind: str = "pow
     if rows.empty:
         st.caption("There are no points yet. They appear here as soon as they are computed.")
         return
-    table = summarise(rows)
+    table = with_published(summarise(rows))
     show_figure(spec, table, key, kind)
     if spec.null:
         notes = "Dashed: α. Bars: Wilson's 95 % intervals. Grey band: where the rates of 99 of 100 valid tests lie."
@@ -101,7 +88,7 @@ def show_results(spec: SweepSpec, rows: pd.DataFrame, key: str, kind: str = "pow
         notes += " Open diamonds: published numbers."
     st.caption(f"Sizes count rows {size_unit(spec.task)}. {notes}")
     show_table(table, key)
-    name = spec.hash[:12]
+    name = spec.run_id
     with st.container(horizontal=True):
         download("Figure (HTML)", lambda: sweep_figure(spec, table, kind).to_html(), f"{name}.html", key)
         download("Table (CSV)", lambda: table.to_csv(index=False), f"{name}.csv", key)

@@ -10,11 +10,27 @@ import streamlit as st
 from m2st_core.dashboard.power_lab.results import download
 from m2st_core.dashboard.widgets.controls import chart
 from m2st_core.data import size_unit
-from m2st_core.paper.committed import Committed, compare, reasons
+from m2st_core.paper.committed import (
+    NO_NUMBERS,
+    NO_TYPE_1,
+    RUN_HERE,
+    Committed,
+    Results,
+    experiment_figure,
+    free_choice,
+    results_of,
+)
 from m2st_core.paper.experiments import Layer, PaperExperiment
-from m2st_core.paper.words import NO_NUMBERS, NO_TYPE_1, RUN_HERE, Results, experiment_figure, free_choice, results_of
+from m2st_core.paper.published import (
+    LEAST_REPEATS,
+    compare,
+    measured_gamma,
+    published_gamma,
+    published_table,
+    reasons,
+)
 from m2st_core.sweeps.spec import LIMIT
-from m2st_core.sweeps.summary import LEAST_REPEATS, measured_gamma, published_gamma, published_table, summarise
+from m2st_core.sweeps.summary import summarise
 
 SHORT = {"n_tasks": "N", "meta_source": "meta-tasks from"}
 LOOKS: dict[str, dict[Layer, str]] = {  # of the layers, by kind of experiment
