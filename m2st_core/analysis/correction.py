@@ -132,6 +132,7 @@ def analyse(
     splits: int = 1,
     learners: Mapping[str, MetaLearner] | None = None,
     apart: Separated | None = None,
+    preset: str = "recommended",
     progress: Progress | None = None,
     **settings: Any,
 ) -> Analysis:
@@ -160,13 +161,9 @@ def analyse(
     check_plan_splits(names, splits)
     examined = []
     for index, name in enumerate(names):
-        stage = part_of(progress, index / len(names), (index + 1) / len(names))
-        own = {**settings, "splits": splits if METHODS[name].needs_split else 1, "progress": stage}
-        if name in learners:
-            own.pop("preset", None)
-            examined.append(learners[name].examine(x, y, apart=apart, **own))
-        else:
-            examined.append(examine(x, y, name, **own))
+        settings["progress"] = part_of(progress, index / len(names), (index + 1) / len(names))
+        settings["splits"] = splits if METHODS[name].needs_split else 1
+        examined.append(examine_with(learners.get(name), x, y, name, apart, preset, **settings))
     first, *others = examined
     decision, *adjusted = adjusted_p_values([test.result.p_value for test in examined], family)
     evidence = what_was_seen(first)
@@ -179,6 +176,15 @@ def analyse(
         decision=CorrectedTest(first.result, decision, "primary"),
         family=family,
     )
+
+
+def examine_with(
+    learner: MetaLearner | None, x: Any, y: Any, method: str, apart: Separated | None, preset: str, **settings: Any
+) -> Examined:
+    """Run a test by its learner, or by its name and preset if it needs none."""
+    if learner is None:
+        return examine(x, y, method, preset=preset, **settings)
+    return learner.examine(x, y, apart=apart, **settings)
 
 
 def check_plan_splits(names: Sequence[str], splits: int) -> None:
