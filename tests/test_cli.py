@@ -48,7 +48,7 @@ def test_not_rejecting_is_no_failure(files, capsys):
     ("change", "message"),
     [
         (["--method", "MMD-X"], "Did you mean"),
-        (["--method", "Feature-MKL"], "meta-tasks"),
+        (["--method", "Feature-MKL"], "related tasks"),
         (["--alpha", "2"], "alpha must be"),
         (["--seed", "-1"], "seed must be"),
         (["--preset", "papers"], "Did you mean 'paper'"),
@@ -346,7 +346,7 @@ def test_bad_choices_about_a_file_are_one_line(tmp_path, capsys, more, message):
 def test_the_recommended_method_is_used_and_explained(capsys):
     assert main(["test", "--example", "diabetes", "--method", "recommended"]) == 0
     printed = capsys.readouterr()
-    assert "recommended: Meta-FUSE (ours)" in printed.err and "related tasks left out in turn" in printed.err
+    assert "recommended: Meta-FUSE (ours)" in printed.err and "left out in turn" in printed.err
     assert "Meta-FUSE (ours) gives p" in printed.out
 
 

@@ -164,10 +164,7 @@ def analyse(
     for index, name in enumerate(names):
         stage = part_of(progress, index / len(names), (index + 1) / len(names))
         own = TestSettings(splits=splits if METHODS[name].needs_split else 1, progress=stage, **settings)
-        if name in learners:
-            examined.append(learners[name].examine(x, y, own, apart=apart))
-        else:
-            examined.append(examine(x, y, name, own, preset=preset))
+        examined.append(examine_with(learners.get(name), x, y, name, apart, preset, own))
     first, *others = examined
     decision, *adjusted = adjusted_p_values([test.result.p_value for test in examined], family)
     evidence = what_was_seen(first)
@@ -180,6 +177,21 @@ def analyse(
         decision=CorrectedTest(first.result, decision, "primary"),
         family=family,
     )
+
+
+def examine_with(
+    learner: MetaLearner | None,
+    x: Any,
+    y: Any,
+    method: str,
+    apart: Separated | None,
+    preset: str,
+    settings: TestSettings,
+) -> Examined:
+    """Run a test by its learner, or by its name and preset if it needs none."""
+    if learner is None:
+        return examine(x, y, method, settings, preset=preset)
+    return learner.examine(x, y, settings, apart=apart)
 
 
 def check_plan_splits(names: Sequence[str], splits: int) -> None:

@@ -11,7 +11,7 @@ import torch
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
-from m2st_core.analysis.evidence import Seen, what_was_seen
+from m2st_core.analysis.evidence import Seen
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.testing.examined import Examined
 from m2st_core.testing.methods import METHODS
@@ -116,9 +116,8 @@ class EffectSize:
     caveat: str = CAVEAT
 
 
-def effect_size(examined: Examined, evidence: Seen | None = None) -> EffectSize:
+def effect_size(examined: Examined, evidence: Seen) -> EffectSize:
     """Return the effect size and, after a significant result, the power of a new study and the rows it needs."""
-    evidence = what_was_seen(examined) if evidence is None else evidence
     result = examined.result
     n, m = (train + test for train, test in zip(result.n_train, result.n_test, strict=True))
     shown = evidence.sample.sizes

@@ -23,27 +23,23 @@ FEWEST_ROWS = 8  # of each sample: two halves of four rows
 
 @dataclass(frozen=True)
 class LeftOutGamma:
-    """γ̂ of left-out tasks to the most related of a few others, on fresh rows, and its noise floor, by task."""
+    """γ̂ of each left-out task to the most related of a few others, by the task's name."""
 
-    gammas: Mapping[str, float]
-    floors: Mapping[str, float]
+    by_task: Mapping[str, Relatedness]
 
     @property
     def sentence(self) -> str:
         """The result in plain words."""
-        if not self.gammas:
+        if not self.by_task:
             return f"γ̂ is not computed for more than {MOST_COLUMNS} columns."
-        values = list(self.gammas.values())
-        above = sum(value > self.floors[name] for name, value in self.gammas.items())
-        meaning = (
-            f"It stands out from its noise floor for {above} of them: these are unlike the others."
-            if above
-            else "It stands out from its noise floor for none of them, so γ̂ shows no difference between these tasks."
-        )
+        gammas = [measured.gamma() for measured in self.by_task.values()]
+        above = sum(measured.stands_out for measured in self.by_task.values())
+        meaning = "these are unlike the others" if above else "γ̂ shows no difference between these tasks"
         return (
-            f"For {len(values)} left-out tasks, γ̂ to the most related of a few others goes from {min(values):.2f} to "
-            f"{max(values):.2f}. By chance, two samples of one task with as many rows reach "
-            f"{np.median(list(self.floors.values())):.2f} (the noise floor). {meaning}"
+            f"For {len(gammas)} left-out tasks, γ̂ to the most related of a few others goes from {min(gammas):.2f} to "
+            f"{max(gammas):.2f}. By chance, two samples of one task with as many rows reach "
+            f"{np.median([measured.floor for measured in self.by_task.values()]):.2f} (the noise floor). "
+            f"γ̂ stands out from it for {above or 'none'} of them: {meaning}."
         )
 
 
@@ -58,7 +54,7 @@ def left_out_gamma(
         others = {other: pair for other, pair in tasks.items() if other != name}
         stage = part_of(progress, index / len(chosen), (index + 1) / len(chosen))
         measured[name] = relatedness(tasks[name], others, restarts=2, max_tasks=3, steps=30, seed=seed, progress=stage)
-    return LeftOutGamma({k: v.gamma() for k, v in measured.items()}, {k: v.floor for k, v in measured.items()})
+    return LeftOutGamma(measured)
 
 
 @dataclass(frozen=True)
@@ -72,16 +68,6 @@ class TargetGamma:
     sizes: tuple[int, int]
     exploratory: bool
     sentence: str
-
-    @property
-    def gamma(self) -> float:
-        """γ̂ on fresh halves."""
-        return self.relatedness.gamma()
-
-    @property
-    def floor(self) -> float:
-        """The noise floor of γ̂ on fresh halves."""
-        return self.relatedness.floor
 
 
 def target_gamma(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from m2st_core.analysis.correction import Analysis, Family, adjusted_p_values, analyse, check_plan_splits
+from m2st_core.analysis.correction import Analysis, Family, adjusted_p_values, analyse, check_plan_splits, examine_with
 from m2st_core.analysis.explanation import Explanation, explain
 from m2st_core.analysis.related_check import RelatedCheck, check_related_tasks
 from m2st_core.data.related import RelatedTasks
@@ -22,7 +22,6 @@ from m2st_core.testing.examined import smallest_p
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.settings import TestSettings
-from m2st_core.testing.two_sample import two_sample_test
 from m2st_core.types import Progress
 
 TRAINED, TESTED = 0.7, 0.9  # of the progress
@@ -160,12 +159,10 @@ def carry_out(
 def other_splits(outcome: Outcome, further: int, *, progress: Progress | None = None) -> tuple[float, ...]:
     """Return the primary test's p-values under further random splits of the same rows."""
     data, plan = outcome.data, outcome.plan
-    settings = _settings(data, plan) | {"splits": further + 1, "progress": progress}
-    if plan.primary in outcome.learners:
-        result = outcome.learners[plan.primary].test(data.x, data.y, apart=outcome.apart, **settings)
-    else:
-        result = two_sample_test(data.x, data.y, plan.primary, preset=plan.preset, **settings)
-    return result.split_p_values[1:]
+    learner = outcome.learners.get(plan.primary)
+    own = TestSettings(splits=further + 1, progress=progress, **_settings(data, plan))
+    examined = examine_with(learner, data.x, data.y, plan.primary, outcome.apart, plan.preset, own)
+    return examined.result.split_p_values[1:]
 
 
 def _settings(data: CleanData, plan: Plan) -> dict[str, Any]:

@@ -62,10 +62,6 @@ class RelatedCheck:
     unlike: float | None
     sentences: tuple[str, ...]
 
-    def power(self, method: str) -> float:
-        """Return the share of left-out tests in which this method detected the difference."""
-        return float(self.table.set_index("method")["power"][method])
-
 
 def check_related_tasks(
     tasks: Any,
@@ -106,9 +102,8 @@ def check_related_tasks(
             spec = METHODS[method]
             if spec.uses_related_tasks:
                 if spec.learn not in learners:
-                    learners[spec.learn] = meta_train(
-                        method, others, seed=own_streams.seed, device=device, progress=stage
-                    )
+                    learner = meta_train(method, others, seed=own_streams.seed, device=device, progress=stage)
+                    learners[spec.learn] = learner
                 spec = replace(learners[spec.learn], method=method).bound(resolve_device(device))
             seeds = [own_streams.child(f"test {repeat}").seed for repeat in range(repeats)]
             results = run_tests(batch, spec, seeds=seeds, alpha=ALPHA, n_permutations=PERMUTATIONS, device=device)

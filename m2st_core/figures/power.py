@@ -20,7 +20,6 @@ from m2st_core.figures.theme import (
     colour_of,
     error_bars,
     hatched,
-    height_with,
     label_of,
     laid_out,
     look_of,
@@ -126,7 +125,8 @@ def _doubts(published: pd.DataFrame) -> pd.Series:
 def _rejection_layout(figure: go.Figure, x_title: str) -> go.Figure:
     figure.update_yaxes(range=[-0.02, 1.02])
     names = sum(trace.showlegend is not False for trace in figure.data)
-    return laid_out(figure, x_title=x_title, y_title=REJECTED, height=height_with(names))
+    height = 380 + 12 * max(0, names - 5)  # the legend wraps on a narrow screen
+    return laid_out(figure, x_title=x_title, y_title=REJECTED, height=height)
 
 
 def layers_marks(tables: Mapping[str, pd.DataFrame], published: pd.DataFrame) -> go.Figure:
@@ -174,12 +174,6 @@ def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) 
     )  # fmt: skip
     figure.update_xaxes(rangemode="tozero")
     return one_line_each(figure, len(labels), x_title=f"share rejected at α={alpha:g} if P = Q")
-
-
-def layers_type_1(tables: Mapping[str, pd.DataFrame], alpha: float, band: tuple[float, float]) -> go.Figure:
-    """Draw the type-I errors of all layers, ours below the paper's."""
-    table = pd.concat(tables.values(), ignore_index=True)
-    return type_1_figure(table, alpha, band).update_traces(y=table["method"].map(label_of))
 
 
 def ablation_figure(table: pd.DataFrame) -> go.Figure:

@@ -138,16 +138,12 @@ def _group_bars(places: np.ndarray, shares: Sequence[np.ndarray], column: str, n
 
 def image_grid(images: np.ndarray, columns: int) -> np.ndarray:
     """Return images (n, c, h, w) in [0, 1] as one picture (H, W, 4) of bytes, row by row, with transparent gaps."""
-    count, channels, height, width = images.shape
-    scale = max(1, -(-IMAGE_HEIGHT // height))
-    columns = min(columns, count)
-    shown = np.clip(images, 0, 1).transpose(0, 2, 3, 1)
-    shown = np.repeat(shown, 3, axis=-1) if channels == 1 else shown[..., :3]
+    count, channels, height, _ = images.shape
+    scale, columns = max(1, -(-IMAGE_HEIGHT // height)), min(columns, count)
+    lines = -(-count // columns)
+    shown = np.clip(images[:, [0, 0, 0] if channels == 1 else [0, 1, 2]], 0, 1).transpose(0, 2, 3, 1)
     shown = (255 * shown).round().astype(np.uint8).repeat(scale, axis=1).repeat(scale, axis=2)
-    tall, wide = height * scale + IMAGE_GAP, width * scale + IMAGE_GAP
-    picture = np.zeros((-(-count // columns) * tall - IMAGE_GAP, columns * wide - IMAGE_GAP, 4), dtype=np.uint8)
-    for index, image in enumerate(shown):
-        top, left = index // columns * tall, index % columns * wide
-        place = picture[top : top + height * scale, left : left + width * scale]
-        place[..., :3], place[..., 3] = image, 255
-    return picture
+    opaque = np.pad(shown, ((0, 0), (0, 0), (0, 0), (0, 1)), constant_values=255)
+    cells = np.pad(opaque, ((0, lines * columns - count), (0, IMAGE_GAP), (0, IMAGE_GAP), (0, 0)))
+    grid = cells.reshape(lines, columns, *cells.shape[1:]).swapaxes(1, 2)
+    return grid.reshape(lines * cells.shape[1], columns * cells.shape[2], 4)[:-IMAGE_GAP, :-IMAGE_GAP]

@@ -71,11 +71,6 @@ def as_text(words: object, longest: int = 40) -> str:
     return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("$", "&#36;")
 
 
-def height_with(names: int) -> int:
-    """Return the height of a figure with this many legend entries, which wrap on a narrow screen."""
-    return 380 + 12 * max(0, names - 5)
-
-
 def laid_out(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380) -> go.Figure:
     """Apply the shared layout: transparent background, legend above, narrow margins."""
     figure.update_layout(

@@ -17,7 +17,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from m2st_core.data import size_unit
-from m2st_core.figures.power import layers_figure, layers_marks, layers_type_1
+from m2st_core.figures.power import layers_figure, layers_marks, type_1_figure
 from m2st_core.figures.relatedness import gamma_figure
 from m2st_core.paper.experiments import LAYERS, Layer, PaperExperiment
 from m2st_core.paper.published import FOLDER, measured_gamma, published_gamma, published_table
@@ -183,7 +183,7 @@ def experiment_figure(experiment: PaperExperiment, results: Results, chosen: int
         published = published[published[name] == chosen]
     if spec.null:
         tests = max((int(table["tests"].max()) for table in tables.values()), default=spec.repeats * spec.tests)
-        return layers_type_1(tables, spec.alpha, null_band(spec.alpha, tests))
+        return type_1_figure(pd.concat(tables.values(), ignore_index=True), spec.alpha, null_band(spec.alpha, tests))
     if experiment.kind == "ablation":
         return layers_marks(tables, published[published["m_te"].isin(spec.m_te)])
     if experiment.kind == "tasks":

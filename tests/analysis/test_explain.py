@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.analysis.explanation import _from_columns, _from_rows, column_importance
+from m2st_core.analysis.explanation import _choose_columns, _from_columns, _from_rows, column_importance
 from tests.quick import use_few_steps
 
 TELLING = 2
@@ -75,6 +75,14 @@ def test_many_columns_are_bounded_and_it_is_said():
     told = column_importance(m2st.analyse(x, y, "MMD-M", n_permutations=99).evidence)
     assert len(told.columns) == 200 and "200 of 3000 columns" in told.notes[0]
     assert told.columns[0] == TELLING and 7 not in told.columns
+
+
+def test_ties_do_not_make_a_column_look_different():
+    """A column with equal shares of 0 and 1 in both samples comes after one that differs a little."""
+    values = np.tile(np.arange(40) % 2, (2, 1)).T.astype(float)
+    values[:4, 1] += 0.5
+    columns, _ = _choose_columns(values, 20, 1)
+    assert columns.tolist() == [1]
 
 
 def test_the_mixture_that_represents_a_bank_decides_like_it(learners):

@@ -35,7 +35,8 @@ def helpful():
 
 def test_tasks_that_share_a_difference_help_each_other(helpful):
     assert helpful.verdict == "helps"
-    assert helpful.power("Meta-Witness") > helpful.power("MMD-M") + 0.3
+    power = helpful.table.set_index("method")["power"]
+    assert power["Meta-Witness"] > power["MMD-M"] + 0.3
     assert len(helpful.left_out) == 5 and helpful.sizes == (50, 60)
     assert (helpful.table["tests"] == 40).all()
     assert ((helpful.table["low"] <= helpful.table["power"]) & (helpful.table["power"] <= helpful.table["high"])).all()

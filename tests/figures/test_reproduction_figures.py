@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from m2st_core.figures.power import layers_figure, layers_marks, layers_type_1
+from m2st_core.figures.power import layers_figure, layers_marks, type_1_figure
 from m2st_core.paper.experiments import FIGURE_2, OURS
 from m2st_core.testing.methods import METHODS
 
@@ -63,5 +63,5 @@ def test_one_size_has_a_mark_for_each_method():
 def test_type_one_errors_of_both_layers_stand_in_one_column():
     bounds = {"low": 0.04, "high": 0.07, "rate": 0.05}
     tables = {"paper": summary(["ME"], [100], **bounds), "ours": summary(["Meta-FUSE"], [100], **bounds)}
-    (marks,) = layers_type_1(tables, 0.05, (0.04, 0.06)).data
+    (marks,) = type_1_figure(pd.concat(tables.values(), ignore_index=True), 0.05, (0.04, 0.06)).data
     assert list(marks.y) == ["ME", "Meta-FUSE (ours)"] and list(marks.x) == pytest.approx([0.05, 0.05])

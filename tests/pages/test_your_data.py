@@ -87,7 +87,7 @@ def test_every_example_goes_through_all_five_steps(name):
     assert app.dataframe[0].value["p after Holm"][0] == expected.analysis.secondary[0].adjusted_p_value
     assert "tested once in this session" in words(app)
     click(app, "data_next")
-    assert len(charts(app)) == 2 and "Exploratory" in words(app) and "exchangeability" in words(app)
+    assert len(charts(app)) == 2 and "Exploratory" in words(app) and "exchangeable" in words(app)
     assert [d.value.shape[0] for d in app.dataframe] == [5, 5]
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
     assert not app.error
@@ -305,7 +305,7 @@ def test_a_block_column_limits_the_tests_and_is_said():
     click(app, "data_next")
     answer(app)
     click(app, "data_next")
-    assert "Within each block of 'site' rows are exchangeable" in words(app)
+    assert "Rows are exchangeable within each block of 'site'" in words(app)
 
 
 def history():
