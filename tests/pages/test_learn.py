@@ -5,14 +5,10 @@ import time
 import pytest
 
 import m2st_core as m2st
-from m2st_core.dashboard.learn.theory import LESSONS
-from tests.pages.paging import charts, metrics, open_page, run
+from m2st_core.dashboard.learn.lessons import LESSONS
+from tests.pages.harness import button, charts, metrics, open_page, run
 
 STEPS = range(1, len(LESSONS) + 1)
-
-
-def button(app, label):
-    return next(b for b in app.button if b.label == label)
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -2,7 +2,6 @@
 
 import gc
 import io
-import time
 import weakref
 import zipfile
 
@@ -13,7 +12,9 @@ import m2st_core as m2st
 from app import PAGES
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.testing.learner_files import learner_to_zip
-from tests.pages.paging import charts, metrics, open_page
+from tests.pages.harness import charts, metrics, open_page, until
+from tests.pages.harness import run as go_on
+from tests.pages.harness import words as shown
 
 NASTY = "<b>bold</b> **x** =1+1"
 
@@ -34,36 +35,31 @@ def drop(app, slot, *files):
     return go_on(app)
 
 
-def go_on(app):
-    app.run()
-    assert not app.exception
-    return app
-
-
 def click(app, key):
     app.button(key=key).click()
     return go_on(app)
 
 
 def answer(app):
-    """Run until the answer is there (AppTest has no timers)."""
-    deadline = time.monotonic() + 60
-    while "p-value" not in metrics(app) and not app.error and time.monotonic() < deadline:
-        time.sleep(0.2)
-        go_on(app)
+    """Run until the p-value is there."""
+    until(app, lambda app: "p-value" in metrics(app) or app.error)
     return metrics(app)["p-value"].removeprefix("≤ ")
+
+
+def outcome_of(app):
+    return app.session_state["own_data"].memory["data_answer"][1]
+
+
+def words(app):
+    """All text of the page, without the escapes that show words from files literally."""
+    return shown(app).replace("\\", "").replace("\u2060", "")
 
 
 def two_files():
     app = open_page("your_data")
-    app.segmented_control(key="data_layout").set_value("Two files, P and Q")
+    app.segmented_control(key="data_layout").set_value(True)
     go_on(app)
     return drop(drop(app, "p", ("p.csv", P)), "q", ("q.csv", Q))
-
-
-def words(app):
-    parts = [*app.markdown, *app.caption, *app.info, *app.warning, *app.error, *app.subheader]
-    return " ".join(element.value for element in parts).replace("\\", "").replace("\u2060", "")
 
 
 def test_the_page_opens_at_its_first_step_and_states_its_limits():
@@ -98,13 +94,13 @@ def test_splits_and_family_are_declared_before_the_answer():
     click(click(app, "data_next"), "data_next")
     app.selectbox(key="data_method").set_value("MMD-O")
     app.multiselect(key="data_secondary").set_value(["MMD-M"])
-    app.radio(key="data_family").set_value("All tests together")
+    app.segmented_control(key="data_family").set_value("all")
     app.select_slider(key="data_splits").set_value(5)
     go_on(app)
     assert "one family" in words(app)
     click(app, "data_next")
     answer(app)
-    result = app.session_state["own_data"].outcome[1].analysis.primary
+    result = outcome_of(app).analysis.primary
     assert len(result.split_p_values) == 5 and "p-values of the 5 random splits" in words(app)
     assert "Corrected together with all secondary tests" in words(app)
     assert app.dataframe[0].value["Role"].tolist() == ["primary", "secondary"]
@@ -116,16 +112,13 @@ def test_one_split_shows_what_further_splits_would_give():
     app.selectbox(key="data_method").set_value("MMD-O")
     click(go_on(app), "data_next")
     answer(app)
-    deadline = time.monotonic() + 60
-    while "the split alone moves p between" not in words(app) and time.monotonic() < deadline:
-        time.sleep(0.3)
-        go_on(app)
-    assert "the split alone moves p between" in words(app) and len(app.session_state["own_data"].tested) == 1
+    until(app, lambda app: "the split alone moves p between" in words(app))
+    assert len(app.session_state["own_data"].tested) == 1
 
 
 def test_a_plan_that_cannot_reject_is_not_run():
     app = open_page("your_data")
-    app.segmented_control(key="data_layout").set_value("Two files, P and Q")
+    app.segmented_control(key="data_layout").set_value(True)
     go_on(app)
     app = drop(drop(app, "p", ("p.csv", b"a,b\n1,2\n2,3\n3,1\n")), "q", ("q.csv", b"a,b\n7,5\n8,9\n"))
     app.session_state["data_step"] = "Choose"
@@ -254,7 +247,7 @@ def test_sessions_do_not_see_each_other_and_take_their_data_along():
 def test_words_from_files_are_shown_as_text():
     header = f'"{NASTY}",b'
     app = open_page("your_data")
-    app.segmented_control(key="data_layout").set_value("Two files, P and Q")
+    app.segmented_control(key="data_layout").set_value(True)
     go_on(app)
     drop(app, "p", ("<i>p.csv", table(0.0, header=header)))
     drop(app, "q", ("q.csv", table(1.0, seed=1, header=header)))
@@ -329,8 +322,7 @@ def test_related_files_or_a_zip_teach_and_the_learner_can_be_brought_back():
         app.selectbox(key="data_method").select("Meta-WiTS")
         click(go_on(app), "data_next")
         answers.append(answer(app))
-    state = app.session_state["own_data"]
-    outcome = state.outcome[1]
+    outcome = outcome_of(app)
     saved = learner_to_zip(outcome.learners["Meta-WiTS"], outcome.data.encoding)
     app = drop(two_files(), "learner", ("learner.zip", saved))
     assert "learner.zip: Meta-WiTS (ours), 3 tasks" in words(app)
@@ -351,15 +343,13 @@ def test_a_control_group_shared_with_the_history_is_kept_apart():
     app.segmented_control(key="data_step").set_value("Check")
     assert "20 target rows recognised in the related tasks" in words(go_on(app))
     app.segmented_control(key="data_step").set_value("Choose")
-    deadline = time.monotonic() + 60
-    while "are used as one task" not in words(go_on(app)) and time.monotonic() < deadline:
-        time.sleep(0.2)
+    until(app, lambda app: "are used as one task" in words(app))
     assert "No task can be left out" in words(app)
     app.selectbox(key="data_method").select("Meta-Witness")
     click(go_on(app), "data_next")
     assert answer(app)
     assert "as a common control group" in words(app)
-    outcome = app.session_state["own_data"].outcome[1]
+    outcome = outcome_of(app)
     assert outcome.analysis.primary.exact and outcome.apart.shared == 20
     saved = learner_to_zip(m2st.meta_train("Meta-Witness", outcome.data.tasks), outcome.data.encoding)
     app = drop(two_files(), "learner", ("learner.zip", saved))
@@ -367,10 +357,7 @@ def test_a_control_group_shared_with_the_history_is_kept_apart():
     go_on(app)
     app.selectbox(key="data_method").select("Meta-Witness")
     click(go_on(app), "data_next")
-    deadline = time.monotonic() + 60
-    while "among the rows that taught" not in words(app) and time.monotonic() < deadline:
-        time.sleep(0.2)
-        go_on(app)
+    until(app, lambda app: "among the rows that taught" in words(app))
     assert "p-value" not in metrics(app)
 
 

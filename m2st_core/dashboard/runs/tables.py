@@ -1,4 +1,4 @@
-"""The store's runs as tables: what there is, and how some of them differ."""
+"""Tables of runs: all of them, the latest, and how the settings of several differ."""
 
 from __future__ import annotations
 
@@ -13,26 +13,21 @@ from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import OLDER, Run, Store
 from m2st_core.sweeps.summary import summarise
 
-SHOWN = 5
+LATEST = 5
 
 
-def last_runs(count: int = SHOWN) -> pd.DataFrame:
-    """The newest runs: name, state, cells done, and when; a ValueError says why the store can not be read."""
-    runs = Store().runs().head(count)
+def latest_runs() -> pd.DataFrame:
+    """The newest runs: name, state, cells done and time. A ValueError says why the store cannot be read."""
+    runs = Store().runs().head(LATEST)
     done = [f"{done} of {cells}" if cells else "–" for done, cells in zip(runs["done"], runs["cells"], strict=True)]
+    changed = pd.to_datetime(runs["updated"], unit="s").dt.strftime("%Y-%m-%d %H:%M UTC")
     return pd.DataFrame(
-        {
-            "Run": runs["name"],
-            "State": runs["state"],
-            "Cells done": done,
-            "Last change": pd.to_datetime(runs["updated"], unit="s").dt.strftime("%Y-%m-%d %H:%M UTC"),
-            "Id": runs["id"],
-        }
+        {"Run": runs["name"], "State": runs["state"], "Cells done": done, "Last change": changed, "Id": runs["id"]}
     )
 
 
-def run_history(queue: SweepQueue) -> pd.DataFrame:
-    """Every run, the newest first: id, state (as the queue knows it), name, how much is done, when."""
+def all_runs(queue: SweepQueue) -> pd.DataFrame:
+    """Every run, the newest first, with its state in the queue."""
     frame = queue.store.runs()
     states = []
     for run, state in zip(frame["id"], frame["state"], strict=True):
@@ -55,24 +50,20 @@ def run_history(queue: SweepQueue) -> pd.DataFrame:
 
 
 def spec_differences(specs: dict[str, SweepSpec]) -> pd.DataFrame:
-    """One row per entry, one column per run, and whether the runs differ there; differing entries first."""
-    entries = {name: _flat(spec) for name, spec in specs.items()}
-    keys = list(dict.fromkeys(key for values in entries.values() for key in values))
-    table = pd.DataFrame({name: [values.get(key, "–") for key in keys] for name, values in entries.items()}, index=keys)
+    """One row per entry and one column per run. Entries where the runs differ come first and are marked."""
+    table = pd.DataFrame({name: _entries(spec) for name, spec in specs.items()}).fillna("–")
     differs = table.nunique(axis=1) > 1
     return table.assign(differs=differs).sort_values("differs", ascending=False, kind="stable")
 
 
-def _flat(spec: SweepSpec) -> dict[str, str]:
+def _entries(spec: SweepSpec) -> pd.Series:
     values: dict[str, Any] = spec.to_dict()
-    settings = {f"settings.{name}": value for name, value in values.pop("settings").items()}
-    return {
-        name: ", ".join(f"{v}" for v in value) if isinstance(value, list) else f"{value}"
-        for name, value in (values | settings).items()
-    }
+    values |= {f"settings.{name}": value for name, value in values.pop("settings").items()}
+    texts = {n: ", ".join(map(str, v)) if isinstance(v, list) else str(v) for n, v in values.items()}
+    return pd.Series(texts, dtype=object)
 
 
 def overlaid(runs: Sequence[Run], rows: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """One summary of several runs, each named in the column ``run``."""
-    tables = [summarise(part).assign(run=run.id[:6]) for run, part in zip(runs, rows, strict=True) if len(part)]
+    tables = [summarise(cells).assign(run=run.id[:6]) for run, cells in zip(runs, rows, strict=True) if len(cells)]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
