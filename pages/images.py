@@ -7,7 +7,7 @@ import streamlit as st
 from m2st_core.dashboard.images.results import show_examples, show_result
 from m2st_core.dashboard.jobs.jobs import watch_study
 from m2st_core.dashboard.jobs.sweeps import duration, gpu_in_words
-from m2st_core.dashboard.widgets.controls import SEED, Control, ask, methods_control, parameter_controls
+from m2st_core.dashboard.widgets.controls import SEED, Control, ask, methods_control, parameter_controls, under
 from m2st_core.dashboard.widgets.page import run_page
 from m2st_core.dashboard.widgets.sentences import SIDEBAR
 from m2st_core.data import TASKS
@@ -18,7 +18,6 @@ from m2st_core.sweeps.cost import predict
 from m2st_core.sweeps.spec import data_of
 from m2st_core.testing.methods import METHODS
 
-SECTION = "Training and precision"
 IMAGE_TASKS = {name: task for name, task in TASKS.items() if issubclass(task, ImageTask)}
 
 
@@ -45,24 +44,24 @@ def ask_target() -> type[ImageTask]:
     sources = tuple(dict.fromkeys(task.learned_from for task in IMAGE_TASKS.values()))
     source = Control(
         "source",
-        "images_source",
         "Learn from",
         sources[0],
         "The data set whose pairs of classes are the related tasks. Digits come with the software. CIFAR images are "
         "read from your folder, if you have them.",
         sources,
         shown=lambda name: SOURCES[name].title if name in SOURCES else "Digits",
+        prefix="images_",
     ).draw()
     targets = tuple(name for name, task in IMAGE_TASKS.items() if task.learned_from == source)
     target = Control(
         "target",
-        f"images_target_{source}",
         "Target",
         targets[0],
         "The two samples of images to tell apart. Images of the related tasks are never among them.",
         targets,
         shown=lambda name: IMAGE_TASKS[name].title,
         note=lambda name: IMAGE_TASKS[name].description,
+        prefix=f"images_{source}_",
     ).draw()
     return IMAGE_TASKS[target]
 
@@ -70,58 +69,53 @@ def ask_target() -> type[ImageTask]:
 def study_controls(source: str) -> tuple[Control, ...]:
     """The controls of a study that learns from this data set, but for its target."""
     sizes = CIFAR_100 if source == "cifar100" else CIFAR if source in SOURCES else DIGITS
-    prefix = f"images_{source}_"
-    return (
-        methods_control(
-            "images_methods",
-            METHODS,
-            ("Feature-MKL", "Meta-WiTS", "MMD-D", "MMD-O"),
-            "The tests to compare on the same samples, in the preset recommended.",
-        ),
-        Control(
-            "m_te",
-            f"{prefix}m_te",
-            "Test images m_te, per sample",
-            sizes.default_m_te,
-            "Images in each tested sample. More give more power.",
-            sizes.m_te,
-        ),
+    methods = methods_control(
+        METHODS,
+        ("Feature-MKL", "Meta-WiTS", "MMD-D", "MMD-O"),
+        "The tests to compare on the same samples, in the preset recommended.",
+    )
+    m_te = Control(
+        "m_te",
+        "Test images m_te, per sample",
+        sizes.default_m_te,
+        "Images in each tested sample. More give more power.",
+        sizes.m_te,
+    )
+    training = (
         Control(
             "m_tr",
-            f"{prefix}m_tr",
             "Training images m_tr, per sample",
             sizes.default_m_tr,
             "Target images that a test learns from. They are never tested. More give a better kernel.",
             sizes.m_tr,
-            section=SECTION,
         ),
         Control(
             "n_tasks",
-            f"{prefix}tasks",
             "Class pairs N",
             sizes.default_n_tasks,
             "Related tasks, drawn at random. More give a better kernel and take longer.",
             sizes.n_tasks,
-            section=SECTION,
         ),
         Control(
             "rows_per_task",
-            f"{prefix}rows",
             "Images per class and pair",
             100,
             "Images in each related task. More give a better kernel. The paper uses 100.",
             (25, 50, 100),
-            section=SECTION,
         ),
         Control(
             "tests",
-            f"{prefix}tests",
             "Test samples",
             sizes.default_tests,
             "Fresh samples for each size. More make the bands narrower and take longer.",
             (20, 50, 100, 200),
-            section=SECTION,
         ),
+    )
+    prefix = f"images_{source}_"
+    return (
+        *under("images_", methods),
+        *under(prefix, m_te),
+        *under(prefix, *training, section="Training and precision"),
         SEED,
     )
 

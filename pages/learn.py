@@ -8,7 +8,6 @@ from m2st_core.dashboard.widgets.page import run_page
 
 STEP = Control(
     "step",
-    "step",
     "Step",
     1,
     "One idea per step. Each builds on the ones before. The address contains the step, so a link leads to it.",

@@ -1,7 +1,5 @@
 """One test: draw two samples, choose a method, and see the p-value and its null distribution."""
 
-from dataclasses import replace
-
 import streamlit as st
 
 from m2st_core.dashboard.jobs.jobs import Job, watch_study
@@ -16,6 +14,7 @@ from m2st_core.dashboard.widgets.controls import (
     Control,
     ask,
     parameter_controls,
+    under,
 )
 from m2st_core.dashboard.widgets.page import chart, run_page
 from m2st_core.dashboard.widgets.sentences import SIDEBAR, error_text, p_text, p_value_sentences
@@ -29,10 +28,9 @@ from m2st_core.types import TestResult, TwoSample
 SIZES = (4, 2000, 10)
 CONTROLS = (
     NULL,
-    Control("n", "n", "Rows of x (n)", 100, "Rows drawn from P. More rows reveal smaller differences.", bounds=SIZES),
-    Control("m", "m", "Rows of y (m)", 100, "Rows drawn from Q. n and m may differ.", bounds=SIZES),
+    Control("n", "Rows of x (n)", 100, "Rows drawn from P. More rows reveal smaller differences.", bounds=SIZES),
+    Control("m", "Rows of y (m)", 100, "Rows drawn from Q. n and m may differ.", bounds=SIZES),
     Control(
-        "method",
         "method",
         "Method",
         "MMD-M",
@@ -41,7 +39,7 @@ CONTROLS = (
         shown=label_of,
         note=lambda name: f"{METHODS[name].description} Methods that use related tasks are in Power lab and Your data.",
     ),
-    *(replace(control, section="Advanced") for control in (ALPHA, PERMUTATIONS, TRAIN_FRACTION, PRESET)),
+    *under("", ALPHA, PERMUTATIONS, TRAIN_FRACTION, PRESET, section="Advanced"),
     SEED,
 )
 

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from m2st_core.dashboard.jobs.jobs import watch_study
-from m2st_core.dashboard.widgets.controls import SEED, Control, ask
+from m2st_core.dashboard.widgets.controls import SEED, Control, ask, under
 from m2st_core.dashboard.widgets.page import chart, run_page
 from m2st_core.dashboard.widgets.sentences import SIDEBAR
 from m2st_core.figures.relatedness import gamma_figure, gamma_power_figure, gamma_spread_figure
@@ -11,10 +11,9 @@ from m2st_core.studies.relatedness import RelatednessResult, RelatednessStudy
 from m2st_core.sweeps.summary import measured_gamma, published_gamma
 
 COMMAND = "python -m m2st_core paper gamma"
-CONTROLS = (
+SIZES = (
     Control(
         "rows",
-        "relatedness_rows",
         "Rows per mode and half",
         100,
         "One half chooses the kernel, the other is held out. More rows make γ̂ less noisy and take longer. The paper "
@@ -23,7 +22,6 @@ CONTROLS = (
     ),
     Control(
         "tasks",
-        "relatedness_tasks",
         "Tasks i",
         3,
         "Drawn from 100 related tasks. γ̂ is the value of the most related one, so more tasks make it smaller.",
@@ -31,7 +29,6 @@ CONTROLS = (
     ),
     Control(
         "restarts",
-        "relatedness_restarts",
         "Restarts t",
         3,
         "Kernels per task. γ̂ takes the worst of them, so more restarts make it larger. The paper uses 10.",
@@ -39,7 +36,6 @@ CONTROLS = (
     ),
     Control(
         "steps",
-        "relatedness_steps",
         "Steps",
         40,
         "Training steps of each kernel that separates the tasks. More steps find a larger difference.",
@@ -47,28 +43,21 @@ CONTROLS = (
     ),
     Control(
         "n_tasks",
-        "relatedness_n_tasks",
         "Related tasks N for the power",
         40,
         "Tasks that the test learns from, with 50 rows per mode each. More give more power.",
         (10, 20, 40, 100),
     ),
     Control(
-        "m_te",
-        "relatedness_m_te",
-        "Test rows m_te per mode",
-        50,
-        "Rows of each tested sample. More rows give more power.",
-        (25, 50, 100),
+        "m_te", "Test rows m_te per mode", 50, "Rows of each tested sample. More rows give more power.", (25, 50, 100)
     ),
-    SEED,
 )
 MEASURE = Control(
-    "measure",
-    "relatedness_run",
+    "run",
     "Measure with the settings of the sidebar",
     False,
     "Takes about half a minute with the defaults, in the background. You can cancel it.",
+    prefix="relatedness_",
 )
 
 
@@ -138,7 +127,7 @@ def main() -> None:
     )
     show_committed()
     with st.sidebar:
-        study = RelatednessStudy(**ask(CONTROLS))
+        study = RelatednessStudy(**ask((*under("relatedness_", *SIZES), SEED)))
     st.subheader("Measure it here")
     if not MEASURE.draw():
         st.info(f"Switch this on to estimate γ̂, its spread and the power at each C. The sizes are in {SIDEBAR}.")

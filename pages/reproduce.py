@@ -13,17 +13,16 @@ SCALES = {"quick": "Quick", "full": "Full"}
 LAYERS = {"paper": "The paper's algorithms", "ours": "Ours"}
 EXPERIMENT = Control(
     "experiment",
-    "paper_experiment",
     "Figure or table",
     next(iter(PAPER)),
     "The published numbers are always shown. Experiments on synthetic data can be run here at once, those on CIFAR "
     "where the images are available.",
     tuple(PAPER),
     shown=lambda name: PAPER[name].title,
+    prefix="paper_",
 )
 LAYER = Control(
     "layer",
-    "paper_layer",
     "Layer",
     "paper",
     "The paper's algorithms run in preset `paper`, as its text says. Ours run in preset `recommended`, on the same "
@@ -31,10 +30,10 @@ LAYER = Control(
     tuple(LAYERS),
     shown=LAYERS.__getitem__,
     buttons=True,
+    prefix="paper_",
 )
 SCALE = Control(
     "scale",
-    "paper_scale",
     "Scale",
     "quick",
     "Quick: 2 repeats × 20 test samples, which show the shape with wide bands. Full: the paper's 20 × 100. The paper's "
@@ -42,6 +41,7 @@ SCALE = Control(
     tuple(SCALES),
     shown=SCALES.__getitem__,
     buttons=True,
+    prefix="paper_",
 )
 
 

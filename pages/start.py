@@ -1,15 +1,17 @@
 """Start: the problem, three doors, and the latest runs."""
 
+import pandas as pd
 import streamlit as st
 
 from app import PAGES
-from m2st_core.dashboard.runs.tables import latest_runs
 from m2st_core.dashboard.widgets.page import chart, run_page
 from m2st_core.dashboard.widgets.sentences import p_value_sentences
 from m2st_core.figures.samples import samples_figure
 from m2st_core.studies.synthetic import median_test, two_samples
+from m2st_core.sweeps.store import Store
 
 DELTA, SIZE = 0.7, 50
+LATEST_RUNS = 5
 DOORS = {
     "Learn": ("pages/learn.py", "Eight small steps from two samples to a test that learns from related ones."),
     "Explore": ("pages/power_lab.py", "How often does each test detect a difference, and with how many rows?"),
@@ -65,7 +67,7 @@ def show_runs() -> None:
     """Show the latest runs."""
     st.subheader("Latest runs")
     try:
-        runs = latest_runs()
+        runs = Store().runs().head(LATEST_RUNS)
     except ValueError as error:
         st.warning(str(error))
         return
@@ -75,7 +77,17 @@ def show_runs() -> None:
             "here too."
         )
         return
-    st.dataframe(runs, hide_index=True, width="stretch")
+    cells = zip(runs["done"], runs["cells"], strict=True)
+    table = {
+        "Run": runs["name"],
+        "State": runs["state"],
+        "Cells done": [f"{done} of {count}" if count else "–" for done, count in cells],
+            f"{done} of {cells}" if cells else "–" for done, cells in zip(runs["done"], runs["cells"], strict=True)
+        ],
+        "Last change": pd.to_datetime(runs["updated"], unit="s").dt.strftime("%Y-%m-%d %H:%M UTC"),
+        "Id": runs["id"],
+    }
+    st.dataframe(pd.DataFrame(table), hide_index=True, width="stretch")
     st.page_link("pages/runs.py", label="All runs", icon=PAGES["pages/runs.py"][1], help="Reopen, compare, resume.")
 
 

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from m2st_core.dashboard.jobs.jobs import watch_study
-from m2st_core.dashboard.widgets.controls import SEED, Control, ask
+from m2st_core.dashboard.widgets.controls import SEED, Control, ask, under
 from m2st_core.dashboard.widgets.page import chart, clickable_chart, run_page
 from m2st_core.dashboard.widgets.sentences import SIDEBAR, choice_sentences
 from m2st_core.figures.samples import heat_figure
@@ -22,7 +22,6 @@ KERNELS = {
 VIEWS = {"beta": "β", "influence": "share of the statistic"}
 METHOD = Control(
     "method",
-    "weights_method",
     "Mixture",
     DEFAULT.method,
     "Feature-MKL mixes kernels on learned features, which takes seconds. Meta-MKL mixes the paper's deep kernels, "
@@ -30,11 +29,11 @@ METHOD = Control(
     tuple(MIXTURES),
     shown=label_of,
     buttons=True,
+    prefix="weights_",
 )
 CONTROLS = (
     Control(
         "delta",
-        "weights_delta",
         "Target Δ",
         DEFAULT.delta,
         "The difference between the target's P and Q. At 0 they are the same, and there is nothing to find.",
@@ -42,7 +41,6 @@ CONTROLS = (
     ),
     Control(
         "closeness",
-        "weights_closeness",
         "Closeness C",
         DEFAULT.closeness,
         "Related tasks have Δ from 0.6−C to 0.7−C. With a small C they are much like the paper's target Δ=0.7.",
@@ -50,7 +48,6 @@ CONTROLS = (
     ),
     Control(
         "n_tasks",
-        "weights_tasks",
         "Related tasks N",
         DEFAULT.n_tasks,
         "The number of related comparisons to learn from. Ten of them, drawn at random, give a base kernel each.",
@@ -58,7 +55,6 @@ CONTROLS = (
     ),
     Control(
         "rows_per_task",
-        "weights_rows",
         "Rows per related task, per mode",
         DEFAULT.rows_per_task,
         "More rows give better kernels. Each sample has two modes, so twice as many rows.",
@@ -66,7 +62,6 @@ CONTROLS = (
     ),
     Control(
         "m_tr",
-        "weights_m_tr",
         "Training rows m_tr, per mode",
         DEFAULT.m_tr,
         "Target rows from which β is learned. With fewer rows β is noisier, and the test relies on the related tasks.",
@@ -74,23 +69,21 @@ CONTROLS = (
     ),
     Control(
         "repeats",
-        "weights_repeats",
         "Training samples",
         DEFAULT.repeats,
         "Training samples drawn to show how β varies. More show it better and take longer.",
         (5, 10, 20, 40),
     ),
-    SEED,
 )
 VIEW = Control(
     "view",
-    "weights_view",
     "Show weights as",
     "beta",
     "β multiplies the raw kernel, and narrow kernels have small values. The share is what each kernel contributes.",
     tuple(VIEWS),
     shown=VIEWS.__getitem__,
     buttons=True,
+    prefix="weights_",
 )
 
 
@@ -165,7 +158,7 @@ def main() -> None:
     )
     method = METHOD.draw()
     with st.sidebar:
-        study = WeightsStudy(method=method, **ask(CONTROLS))
+        study = WeightsStudy(method=method, **ask((*under("weights_", *CONTROLS), SEED)))
     st.caption(choice_sentences(PRESET.name, list(MIXTURES)))
     job = watch_study("weights", study, "Learning from the related tasks…")
     if job.state == "done":

@@ -62,8 +62,8 @@ class SingleTest:
         """Test them."""
         sample = self.sample()
         x, y = sample.images() if sample.shape else sample
-        settings = ("alpha", "n_permutations", "train_fraction", "preset", "seed")
-        chosen = {name: getattr(self, name) for name in settings}
+        names = ("alpha", "n_permutations", "train_fraction", "preset", "seed")
+        chosen = {name: getattr(self, name) for name in names}
         return two_sample_test(x, y, self.method, **chosen, progress=progress)
 
     def as_python(self) -> str:

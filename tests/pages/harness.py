@@ -26,7 +26,7 @@ def run(app):
     return app
 
 
-def until(app, holds, seconds=60):
+def until(app, holds, seconds=120):
     """Run a page until something holds, as AppTest has no timers."""
     deadline = time.monotonic() + seconds
     while not holds(app) and time.monotonic() < deadline:

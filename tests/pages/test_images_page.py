@@ -11,8 +11,8 @@ SMALL = {
     "images_methods": ["Feature-MKL (ours)", "MMD-M"],
     "images_digits_m_te": ["20", "40"],
     "images_digits_tests": "20",
-    "images_digits_tasks": "5",
-    "images_digits_rows": "25",
+    "images_digits_n_tasks": "5",
+    "images_digits_rows_per_task": "25",
     "images_digits_m_tr": "20",
 }
 CHARTS = 4
@@ -77,7 +77,7 @@ def test_a_link_brings_the_settings_back(store):
 
 def test_nonsense_in_the_link_is_ignored(store):
     nonsense = {
-        "images_source": "MNIST", "images_target_digits": "<script>", "images_methods": "MMD-X", "seed": "-1",
+        "images_source": "MNIST", "images_digits_target": "<script>", "images_methods": "MMD-X", "seed": "-1",
         "images_digits_m_te": "7", "images_digits_tests": "x", "digits-shift_mix": "9",
     }  # fmt: skip
     app = open_page("images", **nonsense)
@@ -100,17 +100,17 @@ def test_missing_images_say_what_to_do(store, source):
 
 
 def test_cifar_images_are_shown_where_they_are(store, miniature_images):
-    app = open_page("images", images_source="CIFAR-10", images_target_cifar10="CIFAR-10 against CIFAR-10.1")
+    app = open_page("images", images_source="CIFAR-10", images_cifar10_target="CIFAR-10 against CIFAR-10.1")
     assert "cifar-10-batches-py (3,000 images: not the official" in words(app)
     assert "32 example images of y ~ Q" in pictures(app)[1].imgs[0].alt
 
 
 def test_cifar_can_be_trained(store, miniature_images):
     small = {
-        "images_cifar10_m_te": "50", "images_cifar10_tests": "20", "images_cifar10_tasks": "10",
-        "images_cifar10_rows": "25", "images_cifar10_m_tr": "50", "images_methods": "MMD-M",
+        "images_cifar10_m_te": "50", "images_cifar10_tests": "20", "images_cifar10_n_tasks": "10",
+        "images_cifar10_rows_per_task": "25", "images_cifar10_m_tr": "50", "images_methods": "MMD-M",
     }  # fmt: skip
-    target = {"images_source": "CIFAR-10", "images_target_cifar10": "CIFAR-10 against CIFAR-100"}
+    target = {"images_source": "CIFAR-10", "images_cifar10_target": "CIFAR-10 against CIFAR-100"}
     app = open_page("images", **small, **target)
     app.button(key="images_go").click()
     run(app)

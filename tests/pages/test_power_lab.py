@@ -5,8 +5,8 @@ from tests.pages.harness import charts, open_page, until, words
 
 PAGE = "power_lab"
 SMALL = {
-    "lab_methods": ["MMD-M", "limit"], "lab_test": ["10", "20"], "lab_repeats": "2", "lab_tests": "8",
-    "lab_permutations": "99", "lab_train": "8", "lab_tasks": "4", "lab_rows": "8",
+    "lab_methods": ["MMD-M", "limit"], "lab_m_te": ["10", "20"], "lab_repeats": "2", "lab_tests": "8",
+    "lab_n_permutations": "99", "lab_m_tr": "8", "lab_n_tasks": "4", "lab_rows_per_task": "8",
 }  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def test_an_edited_setting_asks_for_another_run(finished):
 
 
 def test_nonsense_in_the_link_is_ignored(store):
-    app = open_page(PAGE, lab_methods="nothing", lab_test="-3", lab_repeats="x", lab_alpha="7", run="../../etc")
+    app = open_page(PAGE, lab_methods="nothing", lab_m_te="-3", lab_repeats="x", lab_alpha="7", run="../../etc")
     assert "36 cells" in words(app)
 
 

@@ -7,7 +7,7 @@ from m2st_core.studies.weights import WeightsStudy
 from tests.pages.harness import charts, numbers, open_page, run, settle, words
 from tests.quick import use_few_steps
 
-SMALL = {"weights_tasks": "10", "weights_repeats": "5", "weights_m_tr": "25"}
+SMALL = {"weights_n_tasks": "10", "weights_repeats": "5", "weights_m_tr": "25"}
 CHARTS = 6
 
 
@@ -63,5 +63,5 @@ def test_an_edited_setting_starts_another_study():
 
 
 def test_nonsense_in_the_address_is_ignored():
-    app = open_page("weights", weights_tasks="0", weights_m_tr="x", weights_delta="7", weights_repeats="5")
-    assert app.select_slider(key="weights_tasks").value == 40 and app.slider(key="weights_delta").value == 0.7
+    app = open_page("weights", weights_n_tasks="0", weights_m_tr="x", weights_delta="7", weights_repeats="5")
+    assert app.select_slider(key="weights_n_tasks").value == 40 and app.slider(key="weights_delta").value == 0.7

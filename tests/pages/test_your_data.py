@@ -72,7 +72,7 @@ def test_the_page_opens_at_its_first_step_and_states_its_limits():
 
 @pytest.mark.parametrize("name", m2st.EXAMPLES)
 def test_every_example_goes_through_all_five_steps(name):
-    app = click(open_page("your_data", data_method="Meta-FUSE (ours)", data_secondary="MMD-M"), f"data_example_{name}")
+    app = click(open_page("your_data", data_primary="Meta-FUSE (ours)", data_secondary="MMD-M"), f"data_example_{name}")
     assert app.session_state["data_step"] == "Check" and len(charts(app)) == 2
     click(app, "data_next")
     assert "Recommended:" in words(app) and any(b.label == "Cancel" for b in app.button)
@@ -92,7 +92,7 @@ def test_every_example_goes_through_all_five_steps(name):
 def test_splits_and_family_are_declared_before_the_answer():
     app = two_files()
     click(click(app, "data_next"), "data_next")
-    app.selectbox(key="data_method").set_value("MMD-O")
+    app.selectbox(key="data_primary").set_value("MMD-O")
     app.multiselect(key="data_secondary").set_value(["MMD-M"])
     app.segmented_control(key="data_family").set_value("all")
     app.select_slider(key="data_splits").set_value(5)
@@ -109,7 +109,7 @@ def test_splits_and_family_are_declared_before_the_answer():
 def test_one_split_shows_what_further_splits_would_give():
     app = two_files()
     click(click(app, "data_next"), "data_next")
-    app.selectbox(key="data_method").set_value("MMD-O")
+    app.selectbox(key="data_primary").set_value("MMD-O")
     click(go_on(app), "data_next")
     answer(app)
     until(app, lambda app: "the split alone moves p between" in words(app))
@@ -168,7 +168,7 @@ def test_back_and_forward_keep_everything():
     left = next(m for m in app.multiselect if m.label == "Columns to leave out")
     left.select("b")
     click(go_on(app), "data_next")
-    app.selectbox(key="data_method").select("MMD-M")
+    app.selectbox(key="data_primary").select("MMD-M")
     app.slider(key="data_alpha").set_value(0.1)
     click(go_on(app), "data_next")
     first = answer(app)
@@ -179,7 +179,7 @@ def test_back_and_forward_keep_everything():
     assert app.selectbox(key="data_scaling").value == "robust"
     assert next(m for m in app.multiselect if m.label == "Columns to leave out").value == ["b"]
     click(app, "data_next")
-    assert app.selectbox(key="data_method").value == "MMD-M" and app.slider(key="data_alpha").value == 0.1
+    assert app.selectbox(key="data_primary").value == "MMD-M" and app.slider(key="data_alpha").value == 0.1
     click(app, "data_next")
     assert answer(app) == first and "tested once in this session" in words(app)
 
@@ -197,10 +197,10 @@ def test_every_further_try_is_counted_and_said():
 
 
 def test_nonsense_in_the_link_is_ignored():
-    nonsense = {"data_step": "<script>", "data_method": "nothing", "data_alpha": "7", "data_seed": "x"}
-    app = open_page("your_data", data_missing="whatever", data_scaling="-1", data_permutations="3", **nonsense)
+    nonsense = {"data_step": "<script>", "data_primary": "nothing", "data_alpha": "7", "data_seed": "x"}
+    app = open_page("your_data", data_missing="whatever", data_scaling="-1", data_n_permutations="3", **nonsense)
     click(click(app, "data_example_diabetes"), "data_next")
-    assert app.selectbox(key="data_method").value == "As recommended" and app.slider(key="data_alpha").value == 0.05
+    assert app.selectbox(key="data_primary").value == "As recommended" and app.slider(key="data_alpha").value == 0.05
 
 
 @pytest.mark.parametrize("step", ["Check", "Choose", "Answer", "Understand"])
@@ -294,7 +294,7 @@ def test_a_block_column_limits_the_tests_and_is_said():
     click(app, "data_next")
     next(s for s in app.selectbox if s.label == "Block column").select("site")
     click(go_on(app), "data_next")
-    assert "ME" not in app.selectbox(key="data_method").options
+    assert "ME" not in app.selectbox(key="data_primary").options
     click(app, "data_next")
     answer(app)
     click(app, "data_next")
@@ -319,7 +319,7 @@ def test_related_files_or_a_zip_teach_and_the_learner_can_be_brought_back():
         app = drop(two_files(), "related", *files)
         app.segmented_control(key="data_step").set_value("Choose")
         go_on(app)
-        app.selectbox(key="data_method").select("Meta-WiTS")
+        app.selectbox(key="data_primary").select("Meta-WiTS")
         click(go_on(app), "data_next")
         answers.append(answer(app))
     outcome = outcome_of(app)
@@ -328,9 +328,9 @@ def test_related_files_or_a_zip_teach_and_the_learner_can_be_brought_back():
     assert "learner.zip: Meta-WiTS (ours), 3 tasks" in words(app)
     app.segmented_control(key="data_step").set_value("Choose")
     go_on(app)
-    offered = app.selectbox(key="data_method").options
+    offered = app.selectbox(key="data_primary").options
     assert "Meta-FUSE (ours)" in offered and not {"Meta-MKL", "Feature-MKL (ours)"} & set(offered)
-    app.selectbox(key="data_method").select("Meta-WiTS")
+    app.selectbox(key="data_primary").select("Meta-WiTS")
     click(go_on(app), "data_next")
     assert answer(app) == answers[0] == answers[1]
     drop(click(click(click(app, "data_back"), "data_back"), "data_back"), "learner", ("x.zip", b"PK\x03\x04nothing"))
@@ -345,7 +345,7 @@ def test_a_control_group_shared_with_the_history_is_kept_apart():
     app.segmented_control(key="data_step").set_value("Choose")
     until(app, lambda app: "are used as one task" in words(app))
     assert "No task can be left out" in words(app)
-    app.selectbox(key="data_method").select("Meta-Witness")
+    app.selectbox(key="data_primary").select("Meta-Witness")
     click(go_on(app), "data_next")
     assert answer(app)
     assert "as a common control group" in words(app)
@@ -355,7 +355,7 @@ def test_a_control_group_shared_with_the_history_is_kept_apart():
     app = drop(two_files(), "learner", ("learner.zip", saved))
     app.segmented_control(key="data_step").set_value("Choose")
     go_on(app)
-    app.selectbox(key="data_method").select("Meta-Witness")
+    app.selectbox(key="data_primary").select("Meta-Witness")
     click(go_on(app), "data_next")
     until(app, lambda app: "among the rows that taught" in words(app))
     assert "p-value" not in metrics(app)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from m2st_core.dashboard.learn import pictures
 from m2st_core.dashboard.learn.pictures import TESTS
-from m2st_core.dashboard.widgets.controls import ALPHA, Control, restore
+from m2st_core.dashboard.widgets.controls import ALPHA, Control, restore, under
 
 DELTAS = tuple(round(0.05 * index, 2) for index in range(20))
 SIZES = (10, 20, 50, 100, 200, 400)
@@ -32,30 +32,18 @@ class Lesson:
         restore(self.controls, {control.field: control.default for control in self.controls})
 
 
-DELTA = Control(
-    "delta", "delta", "Difference Δ", 0.7, "At 0, P and Q are the same. A larger Δ is easier to detect.", DELTAS
-)
-SIZE = Control(
-    "size", "size", "Rows m per mode", 100, "A sample has two modes. More rows reveal smaller differences.", SIZES
-)
+DELTA = Control("delta", "Difference Δ", 0.7, "At 0, P and Q are the same. A larger Δ is easier to detect.", DELTAS)
+SIZE = Control("size", "Rows m per mode", 100, "A sample has two modes. More rows reveal smaller differences.", SIZES)
 RELATED_TASKS = Control(
-    "n_tasks", "tasks", "Related tasks N", 40, "Comparisons to learn from, 50 rows per mode each.", (5, 10, 20, 40)
+    "n_tasks", "Related tasks N", 40, "Comparisons to learn from, 50 rows per mode each.", (5, 10, 20, 40)
 )
 BOUND_CONTROLS = (
-    Control(
-        "gamma", "gamma", "Relatedness γ", 0.1, "Distance of the most related task.", (0.0, 0.05, 0.1, 1.0, 10.0, 50.0)
-    ),
-    Control("n", "n", "Rows n per related task, per sample", 10_000, "ξₙ falls with n.", (100, 1_000, 10_000, 100_000)),
-    Control(
-        "m", "m", "Rows m of the target, per sample", 100, "ξₘ and ζₘ fall with m.", (50, 100, 200, 500, 1_000, 5_000)
-    ),
-    Control(
-        "n_tasks", "tasks", "Base kernels N", 10, "More kernels have more weights to learn.", (2, 5, 10, 20, 50, 100)
-    ),
-    Control(
-        "parameters", "parameters", "Parameters D", 1_000, "The size of the deep kernel.", (10, 100, 1_000, 10_000)
-    ),
-    Control("s", "s", "Smallest deviation s", 0.3, "A small s makes every term large.", (0.1, 0.2, 0.3, 0.5, 1.0)),
+    Control("gamma", "Relatedness γ", 0.1, "Distance of the most related task.", (0.0, 0.05, 0.1, 1.0, 10.0, 50.0)),
+    Control("n", "Rows n per related task, per sample", 10_000, "ξₙ falls with n.", (100, 1_000, 10_000, 100_000)),
+    Control("m", "Rows m of the target, per sample", 100, "ξₘ and ζₘ fall with m.", (50, 100, 200, 500, 1_000, 5_000)),
+    Control("n_tasks", "Base kernels N", 10, "More kernels have more weights to learn.", (2, 5, 10, 20, 50, 100)),
+    Control("parameters", "Parameters D", 1_000, "The size of the deep kernel.", (10, 100, 1_000, 10_000)),
+    Control("s", "Smallest deviation s", 0.3, "A small s makes every term large.", (0.1, 0.2, 0.3, 0.5, 1.0)),
 )
 STEPS = (
     Lesson(
@@ -73,7 +61,6 @@ STEPS = (
             SIZE,
             Control(
                 "revealed",
-                "truth_shown",
                 "Reveal the truth",
                 False,
                 "Colour the plane by log p/q: where P is denser, and where Q is. In practice it is unknown.",
@@ -93,12 +80,7 @@ STEPS = (
         ),
         (
             Control(
-                "width",
-                "width",
-                "Kernel width σ²",
-                1.0,
-                "Small widths show detail and noise, large ones only means.",
-                WIDTHS,
+                "width", "Kernel width σ²", 1.0, "Small widths show detail and noise, large ones only means.", WIDTHS
             ),
             DELTA,
             SIZE,
@@ -113,7 +95,7 @@ STEPS = (
         "when P = Q, as independent draws are, then p ≤ α has probability at most α at every sample size.",
         (r"p=\frac{1+b}{1+B},\quad b=\#\{\mathrm{MMD}^2_{\pi}\ge \mathrm{MMD}^2\}",),
         (
-            Control("shown", "shown", "Permutations shown B", 99, "Move right to fill the histogram.", PERMUTATIONS),
+            Control("shown", "Permutations shown B", 99, "Move right to fill the histogram.", PERMUTATIONS),
             DELTA,
             replace(SIZE, options=SIZES[:-1]),
         ),
@@ -162,7 +144,6 @@ STEPS = (
         (
             Control(
                 "view",
-                "view",
                 "Look at",
                 "feature",
                 "ψ beside the truth, the weights β, or the witness function of the mixture.",
@@ -172,7 +153,6 @@ STEPS = (
             ),
             RELATED_TASKS,
             Control(
-                "closeness",
                 "closeness",
                 "Closeness C",
                 0.3,
@@ -189,10 +169,7 @@ STEPS = (
         "Two tasks are **γ-related** if no kernel does much better on one than on the other. As the related tasks move "
         "away from the target (C grows), γ̂ grows and power falls. The first chart shows γ̂, published and measured. "
         "The second shows power, measured now.",
-        (
-            r"\gamma=\sup_{k\in\mathcal K}\lvert J(P,Q;k)-J(P',Q';k)\rvert",
-            r"\hat\gamma=\min_i\max_t\hat\gamma_{it}",
-        ),
+        (r"\gamma=\sup_{k\in\mathcal K}\lvert J(P,Q;k)-J(P',Q';k)\rvert", r"\hat\gamma=\min_i\max_t\hat\gamma_{it}"),
         (replace(RELATED_TASKS, default=20, options=(10, 20, 40)),),
         pictures.show_closeness,
         "Does the meta-learned test ever fall below the one without related tasks? That would be negative transfer.",
@@ -213,6 +190,5 @@ STEPS = (
     ),
 )
 LESSONS = tuple(
-    replace(lesson, controls=tuple(control.under(f"learn{step}_") for control in lesson.controls))
-    for step, lesson in enumerate(STEPS, start=1)
+    replace(lesson, controls=under(f"learn{step}_", *lesson.controls)) for step, lesson in enumerate(STEPS, start=1)
 )

@@ -17,6 +17,7 @@ from m2st_core.dashboard.widgets.controls import (
     methods_control,
     parameter_controls,
     restore,
+    under,
 )
 from m2st_core.data import size_unit
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
@@ -28,21 +29,15 @@ SINGLE = (
     "n_tasks",
     "m_tr",
 )  # fields of a spec that hold several values, and of the controls that hold one
-RELATED_TASKS = "Related tasks"
-PRECISION = "Precision"
 
 
 def sweep_controls(task: str) -> tuple[Control, ...]:
     """All controls of a sweep of this task, but for the task and its parameters."""
     unit = size_unit(task)
-    return (
-        replace(
-            NULL.under("lab_"),
-            help="Measure the type-I error. Both samples come from P, and a valid test rejects at most a share α.",
-        ),
-        PRESET.under("lab_"),
+    shown = (
+        NULL,
+        PRESET,
         methods_control(
-            "lab_methods",
             (*METHODS, LIMIT),
             ("Feature-MKL", "Meta-WiTS", "MMD-M"),
             "The tests to compare, on the same samples. 'limit' is the most powerful permutation test. It uses the "
@@ -50,7 +45,6 @@ def sweep_controls(task: str) -> tuple[Control, ...]:
         ),
         Control(
             "m_te",
-            "lab_test",
             f"Test rows m_te, {unit}",
             (50, 100, 200),
             f"Sizes of the tested samples, in rows {unit}. More rows give more power and take longer.",
@@ -58,66 +52,58 @@ def sweep_controls(task: str) -> tuple[Control, ...]:
         ),
         Control(
             "m_tr",
-            "lab_train",
             f"Training rows m_tr, {unit}",
             50,
             "Target rows that methods with a split learn from. They are never tested. More give a better kernel.",
             bounds=(2, 2000, 1),
         ),
+    )
+    related_tasks = (
         Control(
             "n_tasks",
-            "lab_tasks",
             "Related tasks N",
             100,
             "The number of related tasks to learn from. More give a better kernel.",
             bounds=(1, 500, 1),
-            section=RELATED_TASKS,
         ),
         Control(
             "closeness",
-            "lab_closeness",
             "Closeness C",
             0.3,
             "How far the related tasks are from the target: 0 is nearly the target itself, 0.6 is hardly related. "
             "Digits have no closeness: their related tasks are the other pairs of digits.",
             bounds=(0.0, 0.6, 0.05),
-            section=RELATED_TASKS,
         ),
         Control(
             "rows_per_task",
-            "lab_rows",
             f"Rows per related task, {unit}",
             50,
             "Rows of each of its two samples. More give a better kernel.",
             bounds=(4, 1000, 1),
-            section=RELATED_TASKS,
         ),
+    )
+    precision = (
         Control(
             "repeats",
-            "lab_repeats",
             "Repeats",
             4,
             "Each repeat has fresh related tasks and training rows. More repeats make the bands narrower.",
             bounds=(1, 100, 1),
-            section=PRECISION,
         ),
         Control(
             "tests",
-            "lab_tests",
             "Test samples per repeat",
             50,
             "Fresh samples for each size. More of them make the curves smoother.",
             bounds=(1, 1000, 1),
-            section=PRECISION,
         ),
-        replace(ALPHA.under("lab_"), section=PRECISION),
-        replace(
-            PERMUTATIONS.under("lab_"),
-            default=199,
-            options=(99, 199, 499, 999),
-            help="Random relabellings behind each p-value. More take longer and give a little more power.",
-            section=PRECISION,
-        ),
+        ALPHA,
+        replace(PERMUTATIONS, default=199, options=PERMUTATIONS.options[:4]),
+    )
+    return (
+        *under("lab_", *shown),
+        *under("lab_", *related_tasks, section="Related tasks"),
+        *under("lab_", *precision, section="Precision"),
         SEED,
     )
 

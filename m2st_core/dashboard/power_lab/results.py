@@ -77,10 +77,9 @@ def show_results(spec: SweepSpec, rows: pd.DataFrame, key: str, kind: str = "pow
         return
     table = summarise(rows)
     show_figure(spec, table, key, kind)
+    notes = "± is one standard error between repeats."
     if spec.null:
         notes = "Dashed: α. Bars: Wilson's 95 % intervals. Grey band: 99 % of valid tests fall here."
-    else:
-        notes = "± is one standard error between repeats."
     if table["published"].notna().any():
         notes += " Open diamonds: published numbers."
     st.caption(f"Sizes count rows {size_unit(spec.task)}. {notes}")

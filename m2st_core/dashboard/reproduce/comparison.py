@@ -25,11 +25,11 @@ SIZE_LABELS = {"m_te": "Test rows m_te", "m_tr": "Training rows m_tr"}
 DEFAULT_SIZE = 200
 OURS = Control(
     "ours",
-    "paper_ours",
     "Show ours",
     False,
     "Our own family of tests, on learned features, with the same samples. These are other methods than the paper's, so "
     "they form a layer of their own.",
+    prefix="paper_",
 )
 
 
@@ -48,7 +48,7 @@ def show_comparison(experiment: PaperExperiment) -> None:
     if sizes:
         default = DEFAULT_SIZE if DEFAULT_SIZE in sizes else sizes[0]
         label = SIZE_LABELS[name]
-        size = Control("size", f"paper_{name}", label, default, "The size in the figure.", sizes, buttons=True).draw()
+        size = Control(name, label, default, "The size in the figure.", sizes, buttons=True, prefix="paper_").draw()
     chart(experiment_figure(experiment, shown, size), "paper_layers", _alt(experiment, shown, size))
     st.caption("  \n".join(_caption(experiment, shown)))
     if "paper" in shown:

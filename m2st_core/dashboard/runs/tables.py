@@ -1,4 +1,4 @@
-"""Tables of runs: all of them, the latest, and how the settings of several differ."""
+"""Tables of runs: all of them, how the settings of several differ, and their results together."""
 
 from __future__ import annotations
 
@@ -10,20 +10,8 @@ import pandas as pd
 from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
 from m2st_core.dashboard.jobs.sweeps import STATE_ICONS
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import OLDER, Run, Store
+from m2st_core.sweeps.store import OLDER, Run
 from m2st_core.sweeps.summary import summarise
-
-LATEST = 5
-
-
-def latest_runs() -> pd.DataFrame:
-    """The newest runs: name, state, cells done and time. A ValueError says why the store cannot be read."""
-    runs = Store().runs().head(LATEST)
-    done = [f"{done} of {cells}" if cells else "–" for done, cells in zip(runs["done"], runs["cells"], strict=True)]
-    changed = pd.to_datetime(runs["updated"], unit="s").dt.strftime("%Y-%m-%d %H:%M UTC")
-    return pd.DataFrame(
-        {"Run": runs["name"], "State": runs["state"], "Cells done": done, "Last change": changed, "Id": runs["id"]}
-    )
 
 
 def all_runs(queue: SweepQueue) -> pd.DataFrame:

@@ -20,7 +20,9 @@ Scalar = bool | int | float | str
 
 @dataclass(frozen=True)
 class Control:
-    """One setting of a page: the field it fills, its widget's key, which is also its name in the link, and its bounds.
+    """One setting of a page: the field it fills, its label, default, help and bounds.
+
+    Its key, ``prefix`` and field, names the widget and the value in the link.
 
     The default decides on the widget. A bool is a switch and a tuple a multiple choice. With ``options`` a number is a
     slider over them, and a word a select box, or a row of buttons. With ``bounds`` (lowest, highest, step) an int is
@@ -29,7 +31,6 @@ class Control:
     """
 
     field: str
-    key: str
     label: str
     default: Scalar | tuple[Scalar, ...]
     help: str
@@ -39,6 +40,12 @@ class Control:
     note: Callable[[Any], str] | None = None
     buttons: bool = False
     section: str = ""
+    prefix: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of the widget, and its name in the link."""
+        return self.prefix + self.field
 
     def draw(self) -> Any:
         """Draw the widget and return its value."""
@@ -74,9 +81,10 @@ class Control:
             return set(value if isinstance(self.default, tuple) else (value,)) <= set(self.options)
         return bool(self.bounds[0] <= value <= self.bounds[1])
 
-    def under(self, prefix: str) -> Control:
-        """The same control with a key of another page."""
-        return replace(self, key=prefix + self.key)
+
+def under(prefix: str, *controls: Control, section: str = "") -> tuple[Control, ...]:
+    """The same controls with the keys of a page, and in one of its sections."""
+    return tuple(replace(control, prefix=prefix, section=section) for control in controls)
 
 
 def ask(controls: Iterable[Control]) -> dict[str, Any]:
@@ -104,31 +112,22 @@ def parameter_controls(task: str) -> tuple[Control, ...]:
     return tuple(
         Control(
             field=parameter.name,
-            key=f"{task}_{parameter.name}",
             label=parameter.label[0].upper() + parameter.label[1:],
             default=parameter.default,
             help=parameter.help,
             bounds=(parameter.minimum, parameter.maximum, parameter.step),
+            prefix=f"{task}_",
         )
         for parameter in TASKS[task].parameters
     )
 
 
-def methods_control(
-    key: str,
-    options: Iterable[str],
-    default: tuple[str, ...],
-    help: str,
-    label: str = "Methods",
-    field: str = "methods",
-) -> Control:
+def methods_control(options: Iterable[str], default: tuple[str, ...], help: str) -> Control:
     """A choice of several methods. Ours carry a mark, in the link too."""
-    note = METHOD_MARKS
-    return Control(field, key, label, default, help, tuple(options), shown=label_of, note=lambda _: note)
+    return Control("methods", "Methods", default, help, tuple(options), shown=label_of, note=lambda _: METHOD_MARKS)
 
 
 TASK = Control(
-    "task",
     "task",
     "Task",
     next(iter(TASKS)),
@@ -139,13 +138,11 @@ TASK = Control(
 )
 NULL = Control(
     "null",
-    "null",
     "No difference (Q = P)",
     False,
     "Draw both samples from P. A valid test then rejects for at most a share α of all seeds.",
 )
 PRESET = Control(
-    "preset",
     "preset",
     "Preset",
     next(iter(PRESETS)),
@@ -155,7 +152,6 @@ PRESET = Control(
 )
 ALPHA = Control(
     "alpha",
-    "alpha",
     "Significance level α",
     0.05,
     "A test rejects when p ≤ α. A larger α gives more power and more false alarms.",
@@ -163,7 +159,6 @@ ALPHA = Control(
 )
 PERMUTATIONS = Control(
     "n_permutations",
-    "permutations",
     "Permutations B",
     999,
     "Random relabellings behind the p-value. More of them make it steadier. The smallest possible p is 1/(B+1).",
@@ -171,14 +166,12 @@ PERMUTATIONS = Control(
 )
 TRAIN_FRACTION = Control(
     "train_fraction",
-    "train",
     "Share of training rows",
     0.5,
     "For methods that learn. More training rows give a better kernel and leave fewer rows to test.",
     bounds=(0.1, 0.9, 0.1),
 )
 SEED = Control(
-    "seed",
     "seed",
     "Seed",
     0,

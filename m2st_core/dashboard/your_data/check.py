@@ -13,7 +13,7 @@ from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart
 from m2st_core.dashboard.your_data.state import UserData, as_text, choose, show_table
 from m2st_core.data.tables.assembled import NUMERIC, Assembled
-from m2st_core.data.tables.checking import Check, ColumnReport
+from m2st_core.data.tables.checking import Check, ColumnReport, check
 from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Cleaning
 from m2st_core.data.tables.limits import TableError
@@ -21,6 +21,10 @@ from m2st_core.data.tables.upload import Pair, Upload
 from m2st_core.figures.samples import levels_figure, numbers_figure
 
 NO_BLOCK = "(none)"
+BLOCK_HELP = (
+    "Site, day, person or pair. Labels are then permuted within each of its values only, so that differences between "
+    "blocks do not count. The column itself is not compared."
+)
 NOT_NUMBERS = "Not numbers"
 HELPS = {
     NOT_NUMBERS: "Cells of a numeric column that cannot be read as numbers. They are treated as missing.",
@@ -29,21 +33,21 @@ HELPS = {
 }
 MISSING = Control(
     "missing",
-    "data_missing",
     "Missing values",
     MISSING_CHOICES[0],
     "refuse: stop and name the first missing cell. drop rows: leave out rows with missing cells. median and indicator: "
     "fill in the median, and add a column that marks the filled cells.",
     tuple(MISSING_CHOICES),
+    prefix="data_",
 )
 SCALING = Control(
     "scaling",
-    "data_scaling",
     "Scaling",
     SCALING_CHOICES[1],
     "Learned from pooled rows without their labels, so that it cannot favour either group. standard: mean and standard "
     "deviation. robust: median and interquartile range.",
     tuple(SCALING_CHOICES),
+    prefix="data_",
 )
 LEVELS_SHOWN = 12
 NOTES_SHOWN = 8
@@ -52,7 +56,8 @@ NOTES_SHOWN = 8
 def check_step(state: UserData, upload: Upload) -> bool:
     """Show the step, and return whether the data can be tested as prepared."""
     with st.spinner("Reading every column…"):
-        assembled, report = state.assembled(upload), state.checked(upload)
+        assembled = state.assembled(upload)
+        report = state.remember("checked", upload.digest, lambda: check(assembled))
     target = assembled.target
     if target is None:
         raise TableError("The upload has related tasks only. Bring P and Q.")
@@ -101,7 +106,10 @@ def _ask_cleaning(state: UserData, assembled: Assembled, target: Pair, report: C
         missing = (replace(MISSING, default=learned.missing) if learned else MISSING).draw()
         st.caption(f"{gaps:,} cells are missing or not numbers." if gaps else "No cell is missing.")
     with third:
-        block = _ask_block(assembled, target, mark)
+        shared = [str(c) for c in target.p.table.frame.columns if c in target.q.table.frame.columns]
+        names = [NO_BLOCK, *(name for name in shared if name != assembled.upload.group)]
+        chosen = choose("Block column", names, f"data_block_{mark}", BLOCK_HELP)
+        block = None if chosen == NO_BLOCK else chosen
     if learned is not None:
         second.info("Scales, levels and columns are those that the learner was trained with.")
         return replace(learned, missing=missing, block=block)
@@ -116,17 +124,6 @@ def _ask_cleaning(state: UserData, assembled: Assembled, target: Pair, report: C
         help="Identifiers, row numbers, or anything else that should not be compared.",
     )
     return Cleaning(missing, scaling, left_out=tuple(left_out), block=block)
-
-
-def _ask_block(assembled: Assembled, target: Pair, mark: str) -> str | None:
-    shared = [str(c) for c in target.p.table.frame.columns if c in target.q.table.frame.columns]
-    names = [NO_BLOCK, *(name for name in shared if name != assembled.upload.group)]
-    help_ = (
-        "Site, day, person or pair. Labels are then permuted within each of its values only, so that differences "
-        "between blocks do not count. The column itself is not compared."
-    )
-    block = choose("Block column", names, f"data_block_{mark}", help_)
-    return None if block == NO_BLOCK else block
 
 
 def _column_table(report: Check, cleaning: Cleaning, data: CleanData | None, target: Pair) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from m2st_core.dashboard.widgets.controls import (
     Control,
     ask,
     methods_control,
+    under,
 )
 from m2st_core.dashboard.widgets.page import chart
 from m2st_core.dashboard.your_data.state import UserData, as_text
@@ -33,16 +34,13 @@ from m2st_core.types import Progress
 CHECK_SHARE = 0.7  # of the progress; γ̂ has the rest
 RECOMMENDED = "As recommended"
 FAMILY_LABELS: dict[Family, str] = {"primary": "The primary test alone", "all": "All tests together"}
-VERDICTS = {
-    "helps": "✅ The related tasks help.",
-    "harms": "⚠️ The related tasks mislead.",
-    "unclear": "➖ No clear difference.",
-}
+VERDICTS = {"helps": "✅ These tasks help.", "harms": "⚠️ These tasks mislead.", "unclear": "➖ No clear difference."}
 ADVANCED = (
-    *(control.under("data_") for control in (ALPHA, PERMUTATIONS, TRAIN_FRACTION)),
+    ALPHA,
+    PERMUTATIONS,
+    TRAIN_FRACTION,
     Control(
         "splits",
-        "data_splits",
         "Random splits",
         1,
         "For tests that learn from a part of the rows: the number of random splits that are combined into one p-value. "
@@ -51,7 +49,6 @@ ADVANCED = (
     ),
     Control(
         "family",
-        "data_family",
         "What decides",
         "primary",
         "Holm's procedure corrects the secondary tests among themselves, or all tests together.",
@@ -59,7 +56,7 @@ ADVANCED = (
         shown=FAMILY_LABELS.__getitem__,
         buttons=True,
     ),
-    SEED.under("data_"),
+    SEED,
 )
 
 
@@ -83,23 +80,19 @@ def _ask_plan(methods: list[str], advice: Recommendation) -> Plan:
     with left:
         chosen = Control(
             "primary",
-            "data_method",
             "Primary test",
             RECOMMENDED,
             "Declared now, before any result is shown.",
             (RECOMMENDED, *methods),
             shown=label_of,
             note=lambda name: METHODS[advice.method if name == RECOMMENDED else name].description,
+            prefix="data_",
         ).draw()
         primary = advice.method if chosen == RECOMMENDED else chosen
-        secondary = methods_control(
-            "data_secondary",
-            methods,
-            (),
-            "Further tests of the same rows. Holm's procedure corrects their p-values for their number.",
-            label="Secondary tests",
-        ).draw()
-        values = ask(replace(control, section="Advanced") for control in ADVANCED)
+        help_ = "Further tests of the same rows. Holm's procedure corrects their p-values for their number."
+        several = methods_control(methods, (), help_)
+        secondary = replace(several, field="secondary", label="Secondary tests", prefix="data_").draw()
+        values = ask(under("data_", *ADVANCED, section="Advanced"))
     with right, st.container(border=True):
         st.markdown(f"**Recommended: {label_of(advice.method)}**")
         for reason in advice.reasons:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +12,6 @@ import streamlit as st
 from m2st_core.analysis.own_data import Plan
 from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.data.tables.assembled import Assembled, assemble
-from m2st_core.data.tables.checking import Check, check
 from m2st_core.data.tables.clean import CleanData, plain, prepare, safe_cell
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.examples import EXAMPLES
@@ -125,10 +123,6 @@ class UserData:
         """The upload as pairs of samples."""
         return self.remember("assembled", upload.digest, lambda: assemble(upload))
 
-    def checked(self, upload: Upload) -> Check:
-        """The report on every column."""
-        return self.remember("checked", upload.digest, lambda: check(self.assembled(upload)))
-
     def clean(self, upload: Upload) -> CleanData:
         """Arrays to test, prepared as chosen."""
         encoding = self.trained.encoding if self.trained else None
@@ -154,11 +148,6 @@ def user_data() -> UserData:
     """The data of the current session."""
     state: UserData = st.session_state.setdefault("own_data", UserData())
     return state
-
-
-def digest(data: bytes) -> str:
-    """SHA-256 of a file."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def as_text(sentence: str) -> str:

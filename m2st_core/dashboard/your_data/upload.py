@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 import streamlit as st
 
-from m2st_core.dashboard.your_data.state import UploadedLearner, UserData, as_text, choose, digest, go_to
+from m2st_core.dashboard.your_data.state import UploadedLearner, UserData, as_text, choose, go_to
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import Table, read_table, read_tables
 from m2st_core.data.tables.limits import Limits, TableError
@@ -91,7 +92,7 @@ def _ask_related(state: UserData, limits: Limits) -> None:
 
 def _ask_related_columns(state: UserData, tables: Sequence[Table]) -> None:
     columns = list(dict.fromkeys(str(c) for table in tables for c in table.frame.columns))
-    mark = digest("".join(table.digest for table in tables).encode())[:16]
+    mark = sha256("".join(table.digest for table in tables).encode()).hexdigest()[:16]
     left, right = st.columns(2)
     with left:
         index = next((i for i, name in enumerate(columns, 1) if name.lower() == "task"), 0)
@@ -134,7 +135,7 @@ def _read(state: UserData, slot: str, files: Sequence[tuple[str, bytes]], limits
         learner, encoding = learner_from_zip(name, data, limits)
         if encoding is None:
             raise TableError(f"{name}: it was trained on arrays, so its columns have no names. Use it from Python.")
-        state.trained = UploadedLearner(name, digest(data), learner, encoding)
+        state.trained = UploadedLearner(name, sha256(data).hexdigest(), learner, encoding)
     elif slot == "related":
         state.put(slot, [table for name, data in files for table in read_tables(name, data, limits)], limits)
     else:
