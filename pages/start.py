@@ -82,8 +82,6 @@ def show_runs() -> None:
         "Run": runs["name"],
         "State": runs["state"],
         "Cells done": [f"{done} of {count}" if count else "–" for done, count in cells],
-            f"{done} of {cells}" if cells else "–" for done, cells in zip(runs["done"], runs["cells"], strict=True)
-        ],
         "Last change": pd.to_datetime(runs["updated"], unit="s").dt.strftime("%Y-%m-%d %H:%M UTC"),
         "Id": runs["id"],
     }
