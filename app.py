@@ -1,8 +1,8 @@
-"""The entrance: page configuration, navigation and the sidebar's status line."""
+"""The entry point: page configuration, navigation and the status line of the sidebar."""
 
 import streamlit as st
 
-from m2st_core.dashboard.learn.theory import get_ready
+from m2st_core.dashboard.learn.pictures import prepare_slow_pages
 from m2st_core.dashboard.widgets.page import show_status
 
 PAGES = {
@@ -20,13 +20,13 @@ PAGES = {
 
 
 def main() -> None:
-    """Route to a page."""
+    """Run the chosen page."""
     st.set_page_config(page_title="Meta two-sample testing", page_icon="🔬", layout="wide")
     pages = [st.Page(path, title=title, icon=icon) for path, (title, icon) in PAGES.items()]
     page = st.navigation(pages, position="top")
     page.run()
     show_status()
-    get_ready()
+    prepare_slow_pages()
 
 
 if __name__ == "__main__":

@@ -2,66 +2,64 @@
 
 import streamlit as st
 
-from m2st_core.dashboard.learn.course import Lesson
-from m2st_core.dashboard.learn.theory import LESSONS
-from m2st_core.dashboard.widgets import controls
+from m2st_core.dashboard.learn.lessons import LESSONS, Lesson
+from m2st_core.dashboard.widgets.controls import SEED, Control, ask
 from m2st_core.dashboard.widgets.page import run_page
 
-LARGEST_SEED = 2**31 - 1
+STEP = Control(
+    "step",
+    "Step",
+    1,
+    "One idea per step. Each builds on the ones before. The address contains the step, so a link leads to it.",
+    tuple(range(1, len(LESSONS) + 1)),
+    buttons=True,
+)
 
 
-def go_to(step: int) -> None:
-    """Another step, also in the URL."""
-    st.session_state["step"] = step
-
-
-def reseed(seed: int) -> None:
-    """The next seed."""
-    st.session_state["seed"] = (seed + 1) % LARGEST_SEED
+def set_value(control: Control, value: int) -> None:
+    """Set a control from a button, in the link too."""
+    st.session_state[control.key] = value
 
 
 def pick_step(seed: int) -> tuple[int, Lesson]:
-    """The step, by number or one back and forth; and what starts it over."""
+    """Draw the step's number with buttons around it, and return the step."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         before, after = st.container(width="content"), st.container(width="content")
-        step: int = st.segmented_control(
-            "Step",
-            range(1, len(LESSONS) + 1),
-            default=1,
-            required=True,
-            key="step",
-            bind="query-params",
-            help="One idea per step; each builds on those before. The step is in the address, so a link leads to it.",
-        )
-        step = step or 1  # an address with an empty step selects none
+        step: int = STEP.draw()
         lesson = LESSONS[step - 1]
-        st.button("Reset", on_click=lesson.reset, icon="↩️", help="This step's controls as at first; the seed stays.")
-        st.button("Re-seed", on_click=reseed, args=(seed,), icon="🎲", help="The next seed: other random samples.")
+        st.button("Reset", on_click=lesson.reset, icon="↩️", help="Set this step's controls back. The seed stays.")
+        next_seed = (seed + 1) % int(SEED.bounds[1])
+        help_ = "Take the next seed: other random samples."
+        st.button("Re-seed", on_click=set_value, args=(SEED, next_seed), icon="🎲", help=help_)
     with before:
-        st.button("← Back", on_click=go_to, args=(step - 1,), disabled=step == 1, help="The step before.")
+        st.button("← Back", on_click=set_value, args=(STEP, step - 1), disabled=step == 1, help="The previous step.")
     with after:
         last = step == len(LESSONS)
-        st.button("Next →", on_click=go_to, args=(step + 1,), disabled=last, type="primary", help="The next step.")
+        st.button(
+            "Next →", on_click=set_value, args=(STEP, step + 1), disabled=last, type="primary", help="The next step."
+        )
     return step, lesson
 
 
 def main() -> None:
-    """One step: words, formulas and controls beside its picture."""
-    st.set_page_config(initial_sidebar_state="collapsed")  # the picture needs the room; the sidebar has the seed
+    """Show one step: text, formulas and controls beside its picture."""
+    st.set_page_config(
+        initial_sidebar_state="collapsed"
+    )  # the picture needs the space, and the sidebar has the seed only
     with st.sidebar:
-        seed = controls.pick_seed()
+        seed = SEED.draw()
     step, lesson = pick_step(seed)
     st.header(f"{step}. {lesson.title}")
-    words, picture = st.columns([2, 3], gap="large")
-    with words:
+    text, picture = st.columns([2, 3], gap="large")
+    with text:
         st.markdown(lesson.idea)
         for formula in lesson.formulas:
             st.latex(formula)
-        values = [control.ask() for control in lesson.controls]
-        st.info(lesson.try_this, icon="👉")
-        st.caption(f"Seed {seed}. Everything on this page follows from it and from the controls.")
+        values = ask(lesson.controls)
+        st.info(lesson.exercise, icon="👉")
+        st.caption(f"Seed {seed}. The seed and the controls determine everything on this page.")
     with picture:
-        lesson.show(seed, *values)
+        lesson.show(seed, **values)
 
 
 run_page(main)

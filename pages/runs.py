@@ -1,13 +1,14 @@
-"""Runs: everything that was ever computed here; reopen, compare, go on, take away, delete."""
+"""Runs: all results computed so far, to reopen, compare, resume, download or delete."""
 
 import pandas as pd
 import streamlit as st
 
 from m2st_core.dashboard.jobs.sweeps import CELL, check_limits, cost_in_words, show_problems, start, sweep_queue, watch
-from m2st_core.dashboard.power_lab.results import show_code, show_results, show_training, size_unit
-from m2st_core.dashboard.runs.list import overlaid, run_history, spec_differences
-from m2st_core.dashboard.widgets.page import run_page
-from m2st_core.dashboard.widgets.words import chosen_in_words
+from m2st_core.dashboard.power_lab.results import show_code, show_results, show_training
+from m2st_core.dashboard.runs.tables import all_runs, overlaid, spec_differences
+from m2st_core.dashboard.widgets.page import chart, run_page
+from m2st_core.dashboard.widgets.sentences import choice_sentences
+from m2st_core.data import size_unit
 from m2st_core.figures.power import compare_figure
 from m2st_core.sweeps.spec import SpecError, SweepSpec
 from m2st_core.sweeps.store import Run
@@ -17,16 +18,16 @@ MOST_COMPARED = 6
 
 
 def show_history() -> list[Run]:
-    """Step 1: the list, and a choice from it that is also in the link."""
-    history = run_history(sweep_queue())
+    """Step 1: list all runs and ask which to show. The link keeps the choice."""
+    history = all_runs(sweep_queue())
     if history.empty:
         st.info(
             "There are no runs yet. Start one in **Power lab** or in **Reproduce the paper**, or import a spec below."
         )
         return []
     config = {
-        "done": st.column_config.ProgressColumn(format="percent", help="Share of the cells that are computed."),
-        "cells": st.column_config.Column(help=f"How many there are to compute; each is {CELL}."),
+        "done": st.column_config.ProgressColumn(format="percent", help="Share of the cells computed so far."),
+        "cells": st.column_config.Column(help=f"Number of cells. Each is {CELL}."),
         "started": st.column_config.DatetimeColumn(format="D MMM YYYY, HH:mm"),
         "last change": st.column_config.DatetimeColumn(format="D MMM YYYY, HH:mm"),
     }
@@ -34,7 +35,7 @@ def show_history() -> list[Run]:
     st.dataframe(history[shown_columns], hide_index=True, width="stretch", key="runs_table", column_config=config)
     labels = {row.run: f"{row.run} · {row.state} · {row.name}" for row in history.itertuples()}
     linked = [run for run in st.query_params.get_all("run") if run in labels][:MOST_COMPARED]
-    if linked and linked != st.session_state.get("runs_linked"):  # a link, rather than what this page wrote itself
+    if linked and linked != st.session_state.get("runs_linked"):  # a new link, not the one this page wrote
         st.session_state["runs_shown"] = linked
     shown = [run for run in st.session_state.get("runs_shown", [history["run"].iloc[0]]) if run in labels]
     st.session_state["runs_shown"] = shown
@@ -44,28 +45,28 @@ def show_history() -> list[Run]:
         key="runs_shown",
         format_func=lambda run: labels[run],
         max_selections=MOST_COMPARED,
-        help="One run is shown in full; two to six are compared. The link in the address bar keeps the choice.",
+        help="One run is shown in full, and two to six are compared. The link in the address bar keeps the choice.",
     )
     st.query_params["run"] = st.session_state["runs_linked"] = chosen
     older = history[history["note"] != ""].set_index("run")
     for run in chosen:
         if run in older.index:
             show_older(run, older.loc[run])
-    found = [sweep_queue().store.run(run) for run in chosen if run not in older.index]
-    return [run for run in found if run is not None]
+    runs = [sweep_queue().store.run(run) for run in chosen if run not in older.index]
+    return [run for run in runs if run is not None]
 
 
-def show_older(run: str, about: pd.Series) -> None:
-    """A run whose names meant other algorithms: why it is not shown, and a way to delete it."""
-    st.warning(about["note"])
-    with st.popover("Delete…", key=f"runs_older_{run}", help="Forget this run. You are asked before anything is lost."):
-        confirm_delete(run, about["name"])
+def show_older(run: str, row: pd.Series) -> None:
+    """Say why a run of an older version is not shown, and offer to delete it."""
+    st.warning(row["note"])
+    with st.popover("Delete…", key=f"runs_older_{run}", help="Delete this run. You are asked to confirm."):
+        confirm_delete(run, row["name"])
 
 
 def show_one(run: Run) -> None:
-    """Step 2: one run, as its own page shows it, and what can be done with it."""
+    """Step 2, for one run: its results, a link to Power lab, and a button to delete it."""
     st.subheader(run.name)
-    st.caption(chosen_in_words(run.spec.preset, run.spec.methods))
+    st.caption(choice_sentences(run.spec.preset, run.spec.methods))
     watch(run.id, lambda status: show_results(run.spec, sweep_queue().store.rows(run.spec), "runs"), "runs")
     show_training(run.spec)
     show_code(run.spec)
@@ -75,17 +76,15 @@ def show_one(run: Run) -> None:
             label="Open in Power lab",
             icon="📈",
             query_params={"run": run.id},
-            help="This run with its settings in the controls, to change them and train again.",
+            help="Load the settings of this run into the controls, to change them and train again.",
         )
-        with st.popover("Delete…", help="Forget this run. You are asked before anything is lost."):
+        with st.popover("Delete…", help="Delete this run. You are asked to confirm."):
             confirm_delete(run.id, run.name)
 
 
 def confirm_delete(run: str, name: str) -> None:
-    """Ask before anything is lost."""
-    st.write(
-        f"**{name}** ({run}) will be gone, with those of its results that no other run has. This can not be undone."
-    )
+    """Ask for confirmation, then delete the run."""
+    st.write(f"**{name}** ({run}) will be deleted, with all results that no other run shares. This cannot be undone.")
     if st.button("Delete it", type="primary", key=f"runs_delete_{run}", help="Delete this run now."):
         try:
             sweep_queue().delete(run)
@@ -96,7 +95,7 @@ def confirm_delete(run: str, name: str) -> None:
 
 
 def compare(runs: list[Run]) -> None:
-    """Step 2, for several: where their settings differ, and their curves in one chart."""
+    """Step 2, for several runs: where their settings differ, and their curves in one chart."""
     st.subheader("Where the settings differ")
     table = spec_differences({f"{run.id[:6]}": run.spec for run in runs})
     marks = table.pop("differs")
@@ -111,11 +110,11 @@ def compare(runs: list[Run]) -> None:
     units = {size_unit(run.spec.task) for run in runs}
     figure = compare_figure(summary, size_unit=units.pop() if len(units) == 1 else "(unit of each run)")
     alt = f"Rejection rates of {len(runs)} runs against the number of test rows, {len(figure.data)} curves."
-    st.plotly_chart(figure, width="stretch", key="runs_compare", alt=alt)
+    chart(figure, "runs_compare", alt)
 
 
 def import_spec() -> None:
-    """Step 3: a spec from a file, checked before anything runs."""
+    """Step 3: read a spec from a file and check it before it runs."""
     with st.expander("Import a spec"):
         file = st.file_uploader(
             "Spec (TOML)", "toml", key="runs_upload", help="A file saved with Settings (TOML), at most 64 kB."
@@ -123,7 +122,7 @@ def import_spec() -> None:
         if file is None:
             return
         if file.size > LARGEST_UPLOAD:
-            st.error("This file has more than 64 kB, and a spec has a few lines. Choose another file.")
+            st.error("This file is larger than 64 kB, but a spec has only a few lines. Choose another file.")
             return
         try:
             spec = SweepSpec.from_toml(file.getvalue().decode("utf-8"))
@@ -131,7 +130,7 @@ def import_spec() -> None:
         except UnicodeDecodeError:
             st.error("This file is not text. A spec is a TOML file in UTF-8.")
         except SpecError as error:
-            show_problems("This spec can not be run", error)
+            show_problems("This spec cannot be run", error)
         else:
             st.write(cost_in_words(spec))
             if st.button("Run it", type="primary", key="runs_import", help="Put this sweep in the queue.") and (
@@ -142,10 +141,10 @@ def import_spec() -> None:
 
 
 def main() -> None:
-    """The page."""
-    st.set_page_config(initial_sidebar_state="collapsed")  # it has no controls of this page
+    """Show the page."""
+    st.set_page_config(initial_sidebar_state="collapsed")  # the sidebar has no controls here
     st.title("Runs")
-    st.write("Every run is kept, with all that was computed. Reopen one, or choose several to compare them.")
+    st.write("Every run is kept with all its results. Reopen one, or choose several to compare them.")
     if "runs_next" in st.session_state:
         st.session_state["runs_shown"] = st.session_state.pop("runs_next")
     chosen = show_history()

@@ -1,32 +1,30 @@
-"""Your data: from two groups of rows to an answer with its assumptions, in five steps."""
+"""Your data: from two groups of rows to a p-value with its assumptions, in five steps."""
+
+from collections.abc import Hashable
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
+from m2st_core.analysis.plan import Plan
 from m2st_core.dashboard.widgets.page import run_page
-from m2st_core.dashboard.your_data.answer import answer_of, declare, show_answer
-from m2st_core.dashboard.your_data.bring import bring
 from m2st_core.dashboard.your_data.check import check_step
-from m2st_core.dashboard.your_data.choose import choose_step, plan_problem
-from m2st_core.dashboard.your_data.state import STEPS, Brought, brought, go, say
-from m2st_core.dashboard.your_data.understand import understand_step
+from m2st_core.dashboard.your_data.explanation import explanation_step
+from m2st_core.dashboard.your_data.plan import plan_problem, plan_step
+from m2st_core.dashboard.your_data.result import result_step, run_plan
+from m2st_core.dashboard.your_data.state import STEPS, UserData, as_text, go_to, user_data
+from m2st_core.dashboard.your_data.upload import upload_step
 from m2st_core.sweeps.spec import label_of
 
-PROMISES = {
-    "Bring": "files, or an example",
-    "Check": "what was read, and what happens to it",
-    "Choose": "one primary test, before any result",
-    "Answer": "the p-value, and what it means",
-    "Understand": "where the samples differ, and a report",
-}
+ORDER = list(STEPS)
 
 
-def pick_step():
-    """Where we are, which the link keeps, and a place for the buttons beside it."""
+def pick_step() -> tuple[str, DeltaGenerator]:
+    """Draw the step, which the link keeps, and a place for the buttons beside it."""
     with st.container(horizontal=True, vertical_alignment="center"):
         step = st.segmented_control(
             "Step",
-            STEPS,
-            default=STEPS[0],
+            ORDER,
+            default=ORDER[0],
             required=True,
             key="data_step",
             bind="query-params",
@@ -35,19 +33,20 @@ def pick_step():
             help="The five steps. You can go back at any time; nothing is lost.",
         )
         buttons = st.container(horizontal=True, width="content")
-    st.caption(f"Step {STEPS.index(step) + 1} of {len(STEPS)}: {PROMISES[step]}.")
+    st.caption(f"Step {ORDER.index(step) + 1} of {len(ORDER)}: {STEPS[step]}.")
     return step, buttons
 
 
-def move(buttons, step: str, ready: bool, forward: str = "Next", on_click=go, args=()) -> None:
-    """Back and forward."""
-    number = STEPS.index(step)
+def show_buttons(buttons: DeltaGenerator, step: str, ready: bool, forward: str = "Next", on_click=go_to, args=()):
+    """Draw the buttons to the neighbouring steps."""
+    number = ORDER.index(step)
     with buttons:
         if number:
-            before = STEPS[number - 1]
-            st.button("← Back", key="data_back", on_click=go, args=(before,), help=f"{before}: {PROMISES[before]}.")
-        if number + 1 < len(STEPS):
-            following = STEPS[number + 1]
+            previous = ORDER[number - 1]
+            help_ = f"{previous}: {STEPS[previous]}."
+            st.button("← Back", key="data_back", on_click=go_to, args=(previous,), help=help_)
+        if number + 1 < len(ORDER):
+            following = ORDER[number + 1]
             st.button(
                 f"{forward} →",
                 key="data_next",
@@ -55,58 +54,55 @@ def move(buttons, step: str, ready: bool, forward: str = "Next", on_click=go, ar
                 disabled=not ready,
                 on_click=on_click,
                 args=args or (following,),
-                help=f"{following}: {PROMISES[following]}.",
+                help=f"{following}: {STEPS[following]}.",
             )
 
 
-def run_declared(state: Brought, key, plan) -> None:
-    """Declare the plan, and go to its answer."""
-    declare(state, key, plan)
-    go("Answer")
+def declare(state: UserData, key: Hashable, plan: Plan) -> None:
+    """Declare the plan for these data, and open its result."""
+    state.declared = (key, plan)
+    go_to("Answer")
 
 
-def show(step: str, buttons, state: Brought) -> None:
-    """One step, and the way to its neighbours."""
+def show(step: str, buttons: DeltaGenerator, state: UserData) -> None:
+    """Show one step and the buttons to its neighbours."""
     if step == "Bring":
-        bring(state)
-        move(buttons, step, state.upload is not None)
+        upload_step(state)
+        show_buttons(buttons, step, state.upload is not None)
         return
     upload = state.upload
     if upload is None:
-        st.info("There are no data yet. Bring two groups of rows, or take an example.")
-        st.button("← Bring data", key="data_start", on_click=go, args=("Bring",), help="The first step.")
+        st.info("There are no data yet. Bring two groups of rows, or use an example.")
+        st.button("← Bring data", key="data_start", on_click=go_to, args=("Bring",), help="The first step.")
         return
     if step == "Check":
-        move(buttons, step, check_step(state, upload))
+        show_buttons(buttons, step, check_step(state, upload))
         return
     data = state.clean(upload)
     if step == "Choose":
-        plan = choose_step(state, upload, data)
+        plan = plan_step(state, upload, data)
         problem = plan_problem(state, upload, data, plan)
         if problem:
-            st.error(say(problem))
-        move(
-            buttons, step, not problem, f"Run {label_of(plan.primary)}", run_declared, (state, state.key(upload), plan)
-        )
+            st.error(as_text(problem))
+        args = (state, state.key(upload), plan)
+        show_buttons(buttons, step, not problem, f"Run {label_of(plan.primary)}", declare, args)
         return
-    outcome = answer_of(state, upload, data)
-    if outcome is not None and step == "Answer":
-        show_answer(state, upload, outcome)
-    elif outcome is not None:
-        understand_step(state, upload, outcome)
-    move(buttons, step, outcome is not None)
+    outcome = run_plan(state, upload, data)
+    if outcome is not None:
+        (result_step if step == "Answer" else explanation_step)(state, upload, outcome)
+    show_buttons(buttons, step, outcome is not None)
 
 
 def main() -> None:
-    """The page."""
+    """Show the page."""
     st.set_page_config(initial_sidebar_state="collapsed")
     st.title("Test your data")
     step, buttons = pick_step()
     try:
-        show(step, buttons, brought())
+        show(step, buttons, user_data())
     except ValueError as error:
-        st.error(say(str(error)))
-        move(buttons, step, False)
+        st.error(as_text(str(error)))
+        show_buttons(buttons, step, False)
 
 
 run_page(main)

@@ -1,4 +1,4 @@
-"""Tests of images, learned from class pairs: their power, and what Feature-MKL's kernel sees in the images."""
+"""Tests of images, learned from pairs of classes: their power, and the kernel of Feature-MKL explained."""
 
 from __future__ import annotations
 
@@ -18,54 +18,56 @@ from m2st_core.data.images.tasks import ImageTask
 from m2st_core.data.task import Setting
 from m2st_core.device import one_core, one_thread_per_operation, resolve_device
 from m2st_core.learners.ascent import part_of
+from m2st_core.learners.bank import GENERIC, is_generic
 from m2st_core.paper.published import with_published
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.rng import Streams
+from m2st_core.studies.weights import CRITERION
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import as_rows, summarise
 from m2st_core.sweeps.trial import Cell, CellResult, LearnerParts, learned_method, run_cell, train_learner
 from m2st_core.types import Progress
 
 EXPLAINED = "Feature-MKL"
-FEW_PIXELS = 1000  # below, one core is as fast as several
-TRAINING_WEIGHT = 4  # of a training on meta-tasks, in cells
+FEW_PIXELS = 1000  # with fewer, one core is as fast as several
+TRAINING_COST = 4  # cells that take as long as one training on related tasks
 CLASSES_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What the learned kernel sees of one tested pair of samples.
+class KernelExplanation:
+    """The learned kernel on one pair of held-out samples.
 
-    ``images`` (N, c, h, w), those of x first; ``witness`` (N,) is positive where an image is typical of P. ``weights``
-    are β by pair of classes, ``others`` those of kernels that belong to no pair, by their kind; ``criterion`` is each
-    pair's Ĵ on the images that taught β; ``classes`` has a row per class.
+    ``images`` (N, c, h, w) are those of x, then those of y. ``witness`` (N,) is positive where an image is typical of
+    P. ``weights`` is β by pair of classes, and ``other_weights`` by kernel that belongs to no pair. ``criterion`` is Ĵ
+    of each pair's kernel on the training images. ``classes`` has a row per class.
     """
 
     images: np.ndarray
     witness: np.ndarray
     n: int
     weights: dict[tuple[str, str], float]
-    others: dict[str, float]
+    other_weights: dict[str, float]
     criterion: dict[tuple[str, str], float]
     classes: pd.DataFrame
 
     def most_typical(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The images that the kernel takes for P's, and for Q's, the clearest first, wherever they come from."""
+        """The images with the highest witness values, typical of P, and with the lowest, typical of Q."""
         order = np.argsort(-self.witness, kind="stable")
         return self.images[order[:count]], self.images[order[::-1][:count]]
 
 
 @dataclass(frozen=True)
-class ImagesFound:
-    """Power of each method by size, and what Feature-MKL sees."""
+class ImagesResult:
+    """Power of each method by size, and the kernel of Feature-MKL explained."""
 
     power: pd.DataFrame
-    seen: Seen
+    explanation: KernelExplanation
 
 
 @dataclass(frozen=True)
 class ImageStudy:
-    """The settings; hashable, so they are also the key of the job."""
+    """The settings. They are hashable, so they also identify the job."""
 
     task: str
     settings: tuple[tuple[str, Setting], ...]
@@ -80,7 +82,7 @@ class ImageStudy:
 
     @cached_property
     def spec(self) -> SweepSpec:
-        """The same as a sweep of one repeat, Feature-MKL included."""
+        """The same settings as a sweep of one repeat that includes Feature-MKL."""
         return SweepSpec(
             task=self.task,
             settings=dict(self.settings),
@@ -97,78 +99,79 @@ class ImageStudy:
 
     @property
     def target(self) -> ImageTask:
-        """Where the images come from."""
+        """The task that the images are drawn from."""
         settings: dict[str, Any] = dict(self.settings)
         task = make_task(self.task, **settings)
         assert isinstance(task, ImageTask)
         return task
 
-    def run(self, progress: Progress | None = None) -> ImagesFound:
-        """Train each learner once, measure every method at every size, then look at what was learned."""
+    def run(self, progress: Progress | None = None) -> ImagesResult:
+        """Train each learner once, measure every method at every size, then explain the kernel of Feature-MKL."""
         with one_core() if math.prod(self.target.shape) < FEW_PIXELS else nullcontext():
             return self._run(progress)
 
-    def _run(self, progress: Progress | None) -> ImagesFound:
+    def _run(self, progress: Progress | None) -> ImagesResult:
         device = str(resolve_device())
         cells = list(self.spec.cells())
         learners = {cell.learner.key: cell.learner for cell in cells if cell.learner is not None}
-        total = TRAINING_WEIGHT * len(learners) + len(cells) + 1
+        total = TRAINING_COST * len(learners) + len(cells) + 1
         done = 0
-        parts: dict[str, LearnerParts] = {}
+
+        def next_share(cost: int) -> Progress | None:
+            nonlocal done
+            done += cost
+            return part_of(progress, (done - cost) / total, done / total)
+
+        trained: dict[str, LearnerParts] = {}
         for key, learner in learners.items():
-            share = part_of(progress, done / total, (done + TRAINING_WEIGHT) / total)
-            parts[key] = train_learner(learner, device, share)
-            done += TRAINING_WEIGHT
+            trained[key] = train_learner(learner, device, next_share(TRAINING_COST))
         results: list[tuple[Cell, CellResult]] = []
         for cell in cells:
-            own = parts[cell.learner.key] if cell.learner is not None else None
-            results.append((cell, run_cell(cell, own, device, part_of(progress, done / total, (done + 1) / total))))
-            done += 1
-        wanted = [(cell, result) for cell, result in results if cell.method in self.methods]
-        first = next(cell for cell in cells if cell.method == EXPLAINED)
-        assert first.learner is not None
-        return ImagesFound(
-            with_published(summarise(as_rows(wanted))), self._look(first, parts[first.learner.key], device)
-        )
+            own = trained[cell.learner.key] if cell.learner is not None else None
+            results.append((cell, run_cell(cell, own, device, next_share(1))))
+        chosen = [(cell, result) for cell, result in results if cell.method in self.methods]
+        explained = next(cell for cell in cells if cell.method == EXPLAINED)
+        assert explained.learner is not None
+        explanation = self._explain(explained, trained[explained.learner.key], device)
+        return ImagesResult(with_published(summarise(as_rows(chosen))), explanation)
 
     @torch.no_grad()
-    def _look(self, cell: Cell, parts: LearnerParts, device: str) -> Seen:
-        """The witness of the learned kernel, on images that taught it nothing."""
-        fitted = learned_method(cell, parts, device).fit_on()
-        assert isinstance(fitted, KernelTest)
+    def _explain(self, cell: Cell, parts: LearnerParts, device: str) -> KernelExplanation:
+        """The learned kernel on images that it was not trained on."""
+        adapted = learned_method(cell, parts, device).fit_on()
+        assert isinstance(adapted, KernelTest)
         size = max(self.m_te)
         shown = self.target.show(size, size, Streams(self.seed).child("images to look at"))
         rows = np.concatenate([shown.x, shown.y])
         with one_thread_per_operation():
             pooled = torch.from_numpy(rows)[None].to(device)
-            values = witness_of_rows(fitted.kernel(pooled, pooled)[0], size).cpu().numpy()
+            values = witness_of_rows(adapted.kernel(pooled, pooled)[0], size).cpu().numpy()
         pairs = {f"{a} or {b}": (a, b) for a, b in self.target.pairs()}
-        beta, criterion = fitted.weights[0], fitted.diagnostics[0]["criterion_by_kernel"]
-        others: dict[str, float] = {}
-        for name, weight in beta.items():
-            if name not in pairs:
-                kind = name.split(", ")[0]  # generic kernels differ in their width only
-                others[kind] = others.get(kind, 0.0) + weight
-        return Seen(
+        beta, criterion = adapted.weights[0], adapted.diagnostics[0][CRITERION]
+        other_weights: dict[str, float] = {}
+        for name in (name for name in beta if name not in pairs):
+            kind = GENERIC if is_generic(name) else name
+            other_weights[kind] = other_weights.get(kind, 0.0) + beta[name]
+        return KernelExplanation(
             images=rows.reshape(len(rows), *self.target.shape),
             witness=values,
             n=size,
             weights={pairs[name]: weight for name, weight in beta.items() if name in pairs},
-            others=others,
+            other_weights=other_weights,
             criterion={pair: criterion[name] for name, pair in pairs.items() if name in criterion},
             classes=_by_class(values, np.concatenate([shown.x_classes, shown.y_classes]), size),
         )
 
 
 def _by_class(values: np.ndarray, classes: np.ndarray, n: int) -> pd.DataFrame:
-    """Mean witness value and its standard error by class, at most twenty of the largest, from P's to Q's."""
-    table = pd.DataFrame({"class": classes, "value": values, "in_p": np.arange(len(values)) < n})
-    found = table.groupby("class").agg(
+    """Mean witness value and its standard error by class, in falling order; of many classes the twenty extreme ones."""
+    rows = pd.DataFrame({"class": classes, "value": values, "in_p": np.arange(len(values)) < n})
+    table = rows.groupby("class").agg(
         mean=("value", "mean"), error=("value", "sem"), images=("value", "size"), of_p=("in_p", "sum")
     )
-    found["share_p"] = found["of_p"] / n
-    found["share_q"] = (found["images"] - found["of_p"]) / (len(values) - n)
-    found = found.drop(columns="of_p").fillna({"error": 0.0}).reset_index().sort_values("mean", ascending=False)
-    if len(found) > CLASSES_SHOWN:
-        found = pd.concat([found.head(CLASSES_SHOWN // 2), found.tail(CLASSES_SHOWN // 2)])
-    return found.reset_index(drop=True)
+    table["share_p"] = table["of_p"] / n
+    table["share_q"] = (table["images"] - table["of_p"]) / (len(values) - n)
+    table = table.drop(columns="of_p").fillna({"error": 0.0}).reset_index().sort_values("mean", ascending=False)
+    if len(table) > CLASSES_SHOWN:
+        table = pd.concat([table.head(CLASSES_SHOWN // 2), table.tail(CLASSES_SHOWN // 2)])
+    return table.reset_index(drop=True)

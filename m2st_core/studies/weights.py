@@ -1,11 +1,12 @@
-"""Where β comes from: a mixture learned from related tasks, then given several training samples of one target.
+"""Weights β: a mixture learned from related tasks, adapted to several training samples of one target.
 
-Sizes are per mode. The preset is ``recommended``. Feature-MKL mixes kernels on learned features, of at most ten
-meta-tasks and of all together, with generic Gaussian ones. Meta-MKL mixes the deep kernels of at most ten meta-tasks.
+Sizes are per mode. The preset is ``recommended``. Feature-MKL mixes kernels on learned features, of at most ten related
+tasks and of all together, with generic Gaussian ones. Meta-MKL mixes the deep kernels of at most ten related tasks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,15 +17,16 @@ from m2st_core.criterion import witness
 from m2st_core.data.related import PairedRows
 from m2st_core.data.synthetic import HDGM, hdgm_related_tasks
 from m2st_core.device import one_thread_per_operation, resolve_device
+from m2st_core.kernels.bank import KernelBank
 from m2st_core.learners.ascent import part_of
-from m2st_core.learners.bank import KernelBank, is_generic
+from m2st_core.learners.bank import is_generic
 from m2st_core.learners.feature_mkl import AGGREGATE, feature_bank
 from m2st_core.learners.meta_mkl import base_kernels
 from m2st_core.learners.mixtures import kernel_terms
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.studies.lessons import AXIS, PLACES, on_plane
+from m2st_core.studies.synthetic import PLACES, on_plane, truth
 from m2st_core.sweeps.trial import draw_targets
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
@@ -32,17 +34,18 @@ from m2st_core.types import Progress, TwoSample
 
 PRESET = PRESETS["recommended"]
 SHARE = "related_share"
-MIXTURES = {  # each column of weights, and whose they are
+CRITERION = "criterion_by_kernel"
+MIXTURES = {  # columns of the table, and the methods whose weights they hold
     "Feature-MKL": {"learned": "Feature-MKL"},
-    "Meta-MKL": {"learned": "Meta-MKL", "best one": "Meta-Best1", "uniform": "Meta-MKL-A"},
+    "Meta-MKL": {"learned": "Meta-MKL", "best": "Meta-Best1", "uniform": "Meta-MKL-A"},
 }
 
 
 @dataclass(frozen=True)
 class LearnedFeatures:
-    """What only learned features have: ψ's leading coordinate (g, g), and how far a target differs along each.
+    """The leading coordinate of ψ (g, g), the prior variance along each, and the share of the features in β.
 
-    ``shares`` says how far training samples trust the features, a row per m_tr and sample; ``share`` is the first's.
+    ``shares`` has a row per m_tr and training sample. ``share`` is that of the first training sample.
     """
 
     leading: np.ndarray
@@ -52,8 +55,8 @@ class LearnedFeatures:
 
 
 @dataclass(frozen=True)
-class WeightsFound:
-    """What a study found. The table has one row per kernel, tasks by their parameter, then all tasks, then generic.
+class WeightsResult:
+    """``table`` has a row per kernel: single tasks in order, then all tasks together, then generic kernels.
 
     ``repeats`` has a row per training sample and kernel. ``witnesses`` (kernels, g, g) are in the order of the table.
     """
@@ -68,7 +71,7 @@ class WeightsFound:
 
 @dataclass(frozen=True)
 class WeightsStudy:
-    """The settings; hashable, so they are also the key of the job."""
+    """The settings. They are hashable, so they also identify the job."""
 
     closeness: float = 0.3
     n_tasks: int = 40
@@ -82,29 +85,29 @@ class WeightsStudy:
 
     @property
     def learns_features(self) -> bool:
-        """Whether the kernels are those of learned features; otherwise they are deep."""
+        """Whether the kernels act on learned features; otherwise they are deep."""
         return METHODS[self.method].origin == "ours"
 
-    def run(self, progress: Progress | None = None) -> WeightsFound:
-        """Learn once from the meta-tasks; then β for each training sample."""
+    def run(self, progress: Progress | None = None) -> WeightsResult:
+        """Learn once from the related tasks, then find β for each training sample."""
         return self.adapt(self.learn(part_of(progress, 0, 0.7)), part_of(progress, 0.7, 1))
 
     def learn(self, progress: Progress | None = None) -> MetaLearner:
-        """What the meta-tasks teach."""
+        """Learn from the related tasks."""
         seed = Streams(self.seed).child("meta-tasks of the weights").seed
         tasks = hdgm_related_tasks(self.closeness, self.n_tasks, 2 * self.rows_per_task, seed=seed)
         return meta_train(self.method, tasks, seed=self.seed, device="cpu", progress=progress)
 
     @one_thread_per_operation()
-    def adapt(self, learner: MetaLearner, progress: Progress | None = None) -> WeightsFound:
-        """β for each training sample, at m_tr and at the other sizes."""
-        learned = {}
+    def adapt(self, learner: MetaLearner, progress: Progress | None = None) -> WeightsResult:
+        """Find β for each training sample, at m_tr and at the other sizes, and describe it at m_tr."""
+        adapted = {}
         sizes = sorted({self.m_tr, *(self.sizes if self.learns_features else ())})
         for index, size in enumerate(sizes):
-            learned[size] = self._adapt(learner, size, self.method)
+            adapted[size] = self._adapt(learner, size, self.method)
             if progress is not None:
                 progress(index + 1, len(sizes) + 1, 0.0)
-        return self._explain(learner, learned)
+        return self._describe(learner, adapted)
 
     def _sample(self, size: int) -> tuple[TwoSample, list[Streams]]:
         """As many training samples of the target as there are repeats: (R, 2·size, 2)."""
@@ -118,80 +121,65 @@ class WeightsStudy:
         assert isinstance(adapted, KernelTest)
         return adapted
 
-    def _explain(self, learner: MetaLearner, learned: dict[int, KernelTest]) -> WeightsFound:
-        samples, children = self._sample(self.m_tr)
-        first = TwoSample(samples.x[:1], samples.y[:1])
-        known, adapted = learner.knowledge, learned[self.m_tr]
+    def _describe(self, learner: MetaLearner, adapted: dict[int, KernelTest]) -> WeightsResult:
+        samples, streams = self._sample(self.m_tr)
+        first, chosen = TwoSample(samples.x[:1], samples.y[:1]), adapted[self.m_tr]
         if self.learns_features:
-            bank = feature_bank(known, first.pooled, children[:1])
+            bank = feature_bank(learner.knowledge, first.pooled, streams[:1])
         else:
-            bank = base_kernels(known)
-        table = _table(bank, first, adapted)
+            bank = base_kernels(learner.knowledge)
+        table = _table(bank, first, chosen, learner.task_names)
         if not self.learns_features:
             best = self._adapt(learner, self.m_tr, "Meta-Best1").weights[0]
-            table = table.assign(**{"best one": table["kernel"].map(best), "uniform": 1 / len(table)})
+            table = table.assign(best=table["kernel"].map(best), uniform=1 / len(table))
         order = [bank.names.index(name) for name in table["kernel"]]
+        weights = torch.eye(len(order), dtype=torch.float64)[order]
+        beta = torch.tensor([list(chosen.weights[0].values())], dtype=torch.float64)
         with torch.no_grad():
-            single = [bank.mixture(row[None]) for row in torch.eye(len(order), dtype=torch.float64)[order]]
-            mixed = bank.mixture(torch.tensor([list(adapted.weights[0].values())], dtype=torch.float64))
-            seen = [on_plane(witness(kernel, first.x, first.y, PLACES[None])[0]) for kernel in [*single, mixed]]
-        return WeightsFound(
+            kernels = [bank.mixture(row[None]) for row in (*weights, beta[0])]
+            witnesses = [on_plane(witness(kernel, first.x, first.y, PLACES[None])[0]) for kernel in kernels]
+        repeats = pd.DataFrame(chosen.weights)[list(table["kernel"])].rename_axis(index="repeat", columns="kernel")
+        return WeightsResult(
             table=table,
-            repeats=pd.DataFrame(
-                [
-                    {"repeat": repeat, "kernel": name, "weight": weights[name]}
-                    for name in table["kernel"]
-                    for repeat, weights in enumerate(adapted.weights)
-                ]
-            ),
+            repeats=repeats.unstack().rename("weight").reset_index(),
             sample=(first.x[0].numpy(), first.y[0].numpy()),
-            witnesses=np.stack(seen[:-1]),
-            mixture=seen[-1],
-            features=self._features(learner, learned) if self.learns_features else None,
+            witnesses=np.stack(witnesses[:-1]),
+            mixture=witnesses[-1],
+            features=self._features(learner, adapted) if self.learns_features else None,
         )
 
-    def _features(self, learner: MetaLearner, learned: dict[int, KernelTest]) -> LearnedFeatures:
-        """What was learned, with the sign of ψ that agrees with the truth."""
+    def _features(self, learner: MetaLearner, adapted: dict[int, KernelTest]) -> LearnedFeatures:
+        """The learned features, with the sign of ψ that agrees with the truth."""
         assert learner.knowledge.features is not None
         with torch.no_grad():
             leading = on_plane(learner.knowledge.features(PLACES[None])[0, :, -1])
-        agrees = np.sum(leading * np.tanh(HDGM(delta=self.delta).log_likelihood_ratio(_plane()))) >= 0
+        agrees = np.sum(leading * np.tanh(truth(self.delta))) >= 0
         shares = [
-            {"m_tr": size, "repeat": repeat, "share": about[SHARE]}
-            for size, adapted in learned.items()
-            for repeat, about in enumerate(adapted.diagnostics)
+            {"m_tr": size, "repeat": repeat, "share": diagnostics[SHARE]}
+            for size, mixed in adapted.items()
+            for repeat, diagnostics in enumerate(mixed.diagnostics)
         ]
         return LearnedFeatures(
             leading=leading if agrees else -leading,
             prior=learner.prior,
             shares=pd.DataFrame(shares),
-            share=float(learned[self.m_tr].diagnostics[0][SHARE]),
+            share=float(adapted[self.m_tr].diagnostics[0][SHARE]),
         )
 
 
-def _plane() -> np.ndarray:
-    return PLACES.numpy().reshape(len(AXIS), len(AXIS), 2)
-
-
-def _table(bank: KernelBank, first: TwoSample, adapted: KernelTest) -> pd.DataFrame:
-    """One row per kernel: its task's parameter, its weight, its influence on the statistic and its Ĵ."""
+def _table(bank: KernelBank, first: TwoSample, adapted: KernelTest, task_names: Sequence[str]) -> pd.DataFrame:
+    """One row per kernel: its kind, its task's position, its weight, its influence on the statistic and its Ĵ."""
     names = bank.names
-    beta = np.array([adapted.weights[0][name] for name in names])
+    table = pd.DataFrame({"kernel": names, "kind": ["generic" if is_generic(name) else "task" for name in names]})
+    table.loc[table["kernel"] == AGGREGATE, "kind"] = "aggregate"
     terms = kernel_terms(bank, PairedRows(first.x, first.y, torch.ones_like(first.x[..., 0])))
+    beta = table["kernel"].map(adapted.weights[0])
     influence = beta * terms.null_deviation[0].numpy()
-    generic = np.array([is_generic(name) for name in names])
-    kind = np.where(generic, "generic", np.where(np.array(names) == AGGREGATE, "aggregate", "task"))
-    table = pd.DataFrame(
-        {
-            "kernel": names,
-            "kind": kind,
-            "parameter": [
-                float(n.split("=")[1].split()[0]) if k == "task" else np.nan for n, k in zip(names, kind, strict=True)
-            ],
-            "learned": beta,
-            "influence": influence / influence.sum(),
-            "criterion": [adapted.diagnostics[0]["criterion_by_kernel"][name] for name in names],
-        }
+    table = table.assign(
+        task=table["kernel"].map({name: position for position, name in enumerate(task_names, 1)}),
+        learned=beta,
+        influence=influence / influence.sum(),
+        criterion=table["kernel"].map(adapted.diagnostics[0][CRITERION]),
     )
     place = table["kind"].map({"task": 0, "aggregate": 1, "generic": 2})
-    return table.assign(place=place).sort_values(["place", "parameter"]).drop(columns="place").reset_index(drop=True)
+    return table.assign(place=place).sort_values(["place", "task"]).drop(columns="place").reset_index(drop=True)

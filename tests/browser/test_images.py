@@ -4,7 +4,7 @@ import re
 
 from tests.browser.test_pages import keep
 
-SMALL = "images?images_digits_tests=20&images_digits_m_te=40&images_digits_tasks=5&images_digits_rows=25"
+SMALL = "images?images_digits_tests=20&images_digits_m_te=40&images_digits_n_tasks=5&images_digits_rows_per_task=25"
 PATIENCE = 90_000  # ms, on a machine that has other things to do
 
 

@@ -11,7 +11,7 @@ def button(tab, name):
 
 def test_an_example_goes_from_files_to_an_explanation_and_back(visit):
     tab = visit()
-    tab.open("your_data?data_method=MMD-FUSE")
+    tab.open("your_data?data_primary=MMD-FUSE")
     tab.page.locator(".st-key-data_example_diabetes").get_by_role("button").first.click()
     tab.page.locator(".st-key-data_samples .js-plotly-plot").wait_for()
     button(tab, "^Next").click()
@@ -30,7 +30,7 @@ def test_an_example_goes_from_files_to_an_explanation_and_back(visit):
         button(tab, "Back$").click()
         tab.settle()
     button(tab, "^Run MMD-FUSE").wait_for()
-    assert "data_method=MMD-FUSE" in tab.page.url
+    assert "data_primary=MMD-FUSE" in tab.page.url
     tab.assert_clean()
 
 

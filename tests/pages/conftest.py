@@ -1,12 +1,7 @@
 """Pages with an empty store of their own, and sweeps in this process."""
 
-import json
-import time
-from pathlib import Path
-
 import pytest
 import streamlit as st
-from streamlit.testing.v1 import AppTest
 
 from m2st_core.dashboard.jobs import sweeps
 from m2st_core.sweeps import trial
@@ -16,7 +11,6 @@ from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.sweep import run_sweep
 from tests.data import miniature
 
-APP = Path(__file__).parents[2] / "app.py"
 SMALL = SweepSpec(
     methods=("MMD-M", "limit"), m_te=(10, 20), m_tr=(8,), n_tasks=(4,), rows_per_task=8, repeats=2, tests=8,
     n_permutations=99,
@@ -68,41 +62,3 @@ def older_run(store):
         run = store.start_run(SMALL.with_(methods=("Meta-WiTS",)), "An older run")
         store.set_state(run, "done")
     return run
-
-
-@pytest.fixture
-def open_page():
-    """Open a page of the app with a URL; later runs go to the same page."""
-
-    def open_(path, **query):
-        app = AppTest.from_file(APP, default_timeout=60)
-        app.switch_page(path)
-        for name, value in query.items():
-            app.query_params[name] = value
-        app.run()
-        assert not app.exception
-        return app
-
-    return open_
-
-
-@pytest.fixture
-def until():
-    """Run a page until something holds (there are no timers here)."""
-
-    def until_(app, holds, seconds=60):
-        deadline = time.monotonic() + seconds
-        while not holds(app) and time.monotonic() < deadline:
-            time.sleep(0.2)
-            app.run()
-            assert not app.exception
-        assert holds(app)
-        return app
-
-    return until_
-
-
-@pytest.fixture
-def charts():
-    """The charts of a page, as plotly's JSON."""
-    return lambda app: [json.loads(chart.proto.spec) for chart in app.get("plotly_chart")]

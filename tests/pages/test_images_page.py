@@ -5,14 +5,14 @@ import pytest
 
 from m2st_core.data import make_task
 from m2st_core.studies.images import ImageStudy
-from tests.pages.paging import charts, numbers, open_page, run, settle
+from tests.pages.harness import charts, numbers, open_page, run, settle, words
 
 SMALL = {
     "images_methods": ["Feature-MKL (ours)", "MMD-M"],
     "images_digits_m_te": ["20", "40"],
     "images_digits_tests": "20",
-    "images_digits_tasks": "5",
-    "images_digits_rows": "25",
+    "images_digits_n_tasks": "5",
+    "images_digits_rows_per_task": "25",
     "images_digits_m_tr": "20",
 }
 CHARTS = 4
@@ -25,17 +25,13 @@ def trained(**query):
     return settle(app, CHARTS)
 
 
-def words(app):
-    return " ".join(element.value for element in [*app.info, *app.warning, *app.markdown, *app.caption])
-
-
 def pictures(app):
     return [image.proto for image in app.get("image")]
 
 
 def test_the_defaults_show_two_samples_and_wait(store):
     app = open_page("images")
-    assert app.selectbox(key="images_source").value == "Digits"
+    assert app.selectbox(key="images_source").value == "digits"
     left, right = pictures(app)
     assert "32 example images of x ~ P" in left.imgs[0].alt and "32 example images of y ~ Q" in right.imgs[0].alt
     assert not app.get("plotly_chart") and "Press **Train**" in words(app) and "About **" in words(app)
@@ -47,16 +43,16 @@ def test_training_shows_what_the_study_finds(store):
         "digits-shift", tuple(make_task("digits-shift").settings.items()),
         ("Feature-MKL", "MMD-M"), 5, 25, 20, (20, 40), 20, 3,
     )  # fmt: skip
-    found = study.run()
+    result = study.run()
     power, weights, criterion, classes = charts(app)
-    ours = found.power[found.power["method"] == "Feature-MKL"]["rate"].tolist()
+    ours = result.power[result.power["method"] == "Feature-MKL"]["rate"].tolist()
     assert numbers(power["data"][0]["y"]) == pytest.approx(ours)
     beta = np.array(numbers(weights["data"][0]["z"]), dtype=float)
-    assert np.nansum(beta) == pytest.approx(2 * sum(found.seen.weights.values()), abs=1e-6)
+    assert np.nansum(beta) == pytest.approx(2 * sum(result.explanation.weights.values()), abs=1e-6)
     assert np.nanmax(np.array(numbers(criterion["data"][0]["z"]), dtype=float)) == pytest.approx(
-        max(found.seen.criterion.values())
+        max(result.explanation.criterion.values())
     )
-    assert numbers(classes["data"][0]["x"]) == pytest.approx(found.seen.classes["mean"].tolist())
+    assert numbers(classes["data"][0]["x"]) == pytest.approx(result.explanation.classes["mean"].tolist())
     assert len(pictures(app)) == 4 and "most typical of P" in pictures(app)[2].imgs[0].alt
     assert app.dataframe[0].value["method"].unique().tolist() == ["Feature-MKL (ours)", "MMD-M"]
 
@@ -81,11 +77,11 @@ def test_a_link_brings_the_settings_back(store):
 
 def test_nonsense_in_the_link_is_ignored(store):
     nonsense = {
-        "images_source": "MNIST", "images_target_digits": "<script>", "images_methods": "MMD-X", "seed": "-1",
+        "images_source": "MNIST", "images_digits_target": "<script>", "images_methods": "MMD-X", "seed": "-1",
         "images_digits_m_te": "7", "images_digits_tests": "x", "digits-shift_mix": "9",
     }  # fmt: skip
     app = open_page("images", **nonsense)
-    assert app.selectbox(key="images_source").value == "Digits" and app.slider(key="digits-shift_mix").value == 0.5
+    assert app.selectbox(key="images_source").value == "digits" and app.slider(key="digits-shift_mix").value == 0.5
     assert app.select_slider(key="images_digits_tests").value == 100
 
 
@@ -104,17 +100,17 @@ def test_missing_images_say_what_to_do(store, source):
 
 
 def test_cifar_images_are_shown_where_they_are(store, miniature_images):
-    app = open_page("images", images_source="CIFAR-10", images_target_cifar10="CIFAR-10 against CIFAR-10.1")
+    app = open_page("images", images_source="CIFAR-10", images_cifar10_target="CIFAR-10 against CIFAR-10.1")
     assert "cifar-10-batches-py (3,000 images: not the official" in words(app)
     assert "32 example images of y ~ Q" in pictures(app)[1].imgs[0].alt
 
 
 def test_cifar_can_be_trained(store, miniature_images):
     small = {
-        "images_cifar10_m_te": "50", "images_cifar10_tests": "20", "images_cifar10_tasks": "10",
-        "images_cifar10_rows": "25", "images_cifar10_m_tr": "50", "images_methods": "MMD-M",
+        "images_cifar10_m_te": "50", "images_cifar10_tests": "20", "images_cifar10_n_tasks": "10",
+        "images_cifar10_rows_per_task": "25", "images_cifar10_m_tr": "50", "images_methods": "MMD-M",
     }  # fmt: skip
-    target = {"images_source": "CIFAR-10", "images_target_cifar10": "CIFAR-10 against CIFAR-100"}
+    target = {"images_source": "CIFAR-10", "images_cifar10_target": "CIFAR-10 against CIFAR-100"}
     app = open_page("images", **small, **target)
     app.button(key="images_go").click()
     run(app)

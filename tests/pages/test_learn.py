@@ -5,14 +5,10 @@ import time
 import pytest
 
 import m2st_core as m2st
-from m2st_core.dashboard.learn.theory import LESSONS
-from tests.pages.paging import charts, metrics, open_page, run
+from m2st_core.dashboard.learn.lessons import LESSONS
+from tests.pages.harness import button, charts, metrics, open_page, run
 
 STEPS = range(1, len(LESSONS) + 1)
-
-
-def button(app, label):
-    return next(b for b in app.button if b.label == label)
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -73,11 +69,11 @@ def test_the_permutation_null_ends_at_the_librarys_p_value():
 
 
 def test_related_tasks_can_be_seen_as_features_weights_and_witness():
-    app = open_page("learn", step="6", learn6_tasks="10")
+    app = open_page("learn", step="6", learn6_n_tasks="10")
     assert [data["type"] for chart in charts(app) for data in chart["data"]].count("heatmap") == 2
-    app = open_page("learn", step="6", learn6_tasks="10", learn6_view="Weights β")
+    app = open_page("learn", step="6", learn6_n_tasks="10", learn6_view="Weights β")
     assert charts(app)[0]["data"][0]["type"] == "bar"
-    app = open_page("learn", step="6", learn6_tasks="10", learn6_view="Witness")
+    app = open_page("learn", step="6", learn6_n_tasks="10", learn6_view="Witness")
     assert "mixture" in charts(app)[0]["data"][0]["name"]
 
 

@@ -1,7 +1,7 @@
 """Relatedness: the published curve at once, a measurement on request."""
 
 from m2st_core.paper.published import measured_gamma, published_gamma
-from tests.pages.paging import charts, numbers, open_page, run, settle
+from tests.pages.harness import button, charts, numbers, open_page, run, settle, until, words
 
 SMALL = {
     "relatedness_rows": "50",
@@ -30,23 +30,17 @@ def test_switching_it_on_measures():
     curve = app.dataframe[0].value
     assert list(curve["closeness"]) == [0.1, 0.2, 0.3, 0.4, 0.5]
     assert numbers(charts(app)[1]["data"][3]["y"]) == list(curve["on_test_rows"])
-    assert any("The noise floor" in text.value and "stands out" in text.value for text in app.markdown)
+    assert "The noise floor" in words(app) and "stands out" in words(app)
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
 
 
 def test_a_running_measurement_can_be_cancelled_and_run_again():
     app = open_page("relatedness", relatedness_run="true", relatedness_rows="500", relatedness_steps="100")
-    cancel = next(b for b in app.button if b.label == "Cancel")
-    cancel.click()
-    run(app)
-    for _ in range(100):
-        if any(b.label == "Run again" for b in app.button):
-            break
-        run(app)
-    assert any("Cancelled" in info.value for info in app.info) and len(charts(app)) == 1
+    button(app, "Cancel").click()
+    until(run(app), lambda app: "Cancelled" in words(app))
+    assert button(app, "Run again") and len(charts(app)) == 1
 
 
 def test_nonsense_in_the_address_is_ignored():
     app = open_page("relatedness", relatedness_rows="7", relatedness_tasks="x", relatedness_run="maybe")
     assert app.select_slider(key="relatedness_rows").value == 100 and len(charts(app)) == 1
-    assert all(control.proto.help for control in [*app.select_slider, *app.toggle, *app.number_input])

@@ -1,10 +1,8 @@
 """Runs: the history, one run, several runs, and a spec from a file."""
 
-PAGE = "pages/runs.py"
+from tests.pages.harness import charts, open_page, until, words
 
-
-def words(app):
-    return " ".join(element.value for element in [*app.info, *app.warning, *app.error, *app.markdown])
+PAGE = "runs"
 
 
 def upload(app, data):
@@ -12,19 +10,19 @@ def upload(app, data):
     return app.run()
 
 
-def test_an_empty_store_says_what_to_do(store, open_page):
+def test_an_empty_store_says_what_to_do(store):
     app = open_page(PAGE)
     assert "There are no runs yet" in words(app) and not app.dataframe
 
 
-def test_the_newest_run_is_shown(finished, open_page, charts):
+def test_the_newest_run_is_shown(finished):
     app = open_page(PAGE)
     history, table = (frame.value for frame in app.dataframe)
     assert history["name"].tolist() == ["A small run"] and history["state"].tolist() == ["✅ done"]
     assert len(table) == 4 and len(charts(app)) == 1
 
 
-def test_two_runs_are_compared(store, finished, open_page, charts):
+def test_two_runs_are_compared(store, finished):
     other = store.start_run(finished.with_(repeats=1), "The first repeat")
     app = open_page(PAGE, run=[finished.run_id, other])
     assert sorted(app.dataframe[0].value["state"]) == ["⚠️ interrupted", "✅ done"]
@@ -34,17 +32,17 @@ def test_two_runs_are_compared(store, finished, open_page, charts):
     assert len(names) == 4 and f"MMD-M, {other[:6]}" in names
 
 
-def test_a_nonsense_link_shows_the_newest(finished, open_page):
+def test_a_nonsense_link_shows_the_newest(finished):
     assert open_page(PAGE, run=["%", "<script>"]).query_params["run"] == finished.run_id
 
 
-def test_an_empty_choice_says_what_to_do(finished, open_page):
+def test_an_empty_choice_says_what_to_do(finished):
     app = open_page(PAGE)
     app.multiselect(key="runs_shown").set_value([]).run()
     assert not app.exception and "Choose a run above" in words(app) and "run" not in app.query_params
 
 
-def test_a_link_wins_over_the_last_choice(store, finished, open_page):
+def test_a_link_wins_over_the_last_choice(store, finished):
     other = store.start_run(finished.with_(repeats=1))
     app = open_page(PAGE, run=[finished.run_id])
     app.query_params["run"] = other
@@ -52,14 +50,14 @@ def test_a_link_wins_over_the_last_choice(store, finished, open_page):
     assert app.multiselect(key="runs_shown").value == [other]
 
 
-def test_deleting_asks_first(store, finished, open_page):
+def test_deleting_asks_first(store, finished):
     app = open_page(PAGE)
-    assert "can not be undone" in words(app)
+    assert "cannot be undone" in words(app)
     app.button(key=f"runs_delete_{finished.run_id}").click().run()
     assert store.runs().empty and "There are no runs yet" in words(app)
 
 
-def test_a_run_of_an_older_version_is_listed_explained_and_deleted(store, older_run, open_page, charts):
+def test_a_run_of_an_older_version_is_listed_explained_and_deleted(store, older_run):
     app = open_page(PAGE, run=[older_run])
     listed = app.dataframe[0].value
     assert listed["state"].tolist() == ["🕰️ older version"] and "other algorithms" in listed["note"].item()
@@ -69,12 +67,12 @@ def test_a_run_of_an_older_version_is_listed_explained_and_deleted(store, older_
     assert store.runs().empty
 
 
-def test_an_older_run_beside_another_leaves_that_one_as_it_is(older_run, finished, open_page, charts):
+def test_an_older_run_beside_another_leaves_that_one_as_it_is(older_run, finished):
     app = open_page(PAGE, run=[older_run, finished.run_id])
     assert len(app.dataframe[0].value) == 2 and len(charts(app)) == 1 and app.subheader[0].value == "A small run"
 
 
-def test_a_spec_is_imported_and_run(store, finished, open_page, until):
+def test_a_spec_is_imported_and_run(store, finished):
     spec = finished.with_(methods=("limit",), repeats=3)
     app = upload(open_page(PAGE), spec.to_toml().encode())
     app.button(key="runs_import").click().run()
@@ -83,7 +81,7 @@ def test_a_spec_is_imported_and_run(store, finished, open_page, until):
     assert app.query_params["run"] == spec.run_id and len(app.dataframe[1].value) == 2
 
 
-def test_bad_files_are_refused_with_all_their_problems(store, open_page):
+def test_bad_files_are_refused_with_all_their_problems(store):
     app = upload(open_page(PAGE), b"methods = ['nothing']\nrepeats = -1\n")
     assert "Unknown method 'nothing'" in app.error[0].value and "repeats must be" in app.error[0].value
     assert "not TOML" in upload(open_page(PAGE), b"= = =").error[0].value

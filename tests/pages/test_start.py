@@ -7,17 +7,13 @@ import app as front
 import m2st_core as m2st
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
-from tests.pages.paging import charts, numbers, open_page, run
+from tests.pages.harness import button, charts, numbers, open_page, run, words
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("M2ST_HOME", str(tmp_path))
     return tmp_path
-
-
-def words(app):
-    return " ".join(element.value for element in [*app.markdown, *app.caption, *app.info, *app.warning])
 
 
 def test_start_is_the_first_page():
@@ -30,7 +26,7 @@ def test_drawing_again_shows_other_samples():
     app = open_page("start")
     expected = m2st.make_task("hdgm", delta=0.7).sample(100, seed=0).x[:, 0].tolist()
     assert numbers(charts(app)[0]["data"][0]["x"]) == pytest.approx(expected)
-    app.button[0].click()
+    button(app, "Draw again").click()
     run(app)
     expected = m2st.make_task("hdgm", delta=0.7).sample(100, seed=1).x[:, 0].tolist()
     assert numbers(charts(app)[0]["data"][0]["x"]) == pytest.approx(expected)

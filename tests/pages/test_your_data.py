@@ -2,7 +2,6 @@
 
 import gc
 import io
-import time
 import weakref
 import zipfile
 
@@ -13,7 +12,9 @@ import m2st_core as m2st
 from app import PAGES
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.testing.learner_files import learner_to_zip
-from tests.pages.paging import charts, metrics, open_page
+from tests.pages.harness import charts, metrics, open_page, until
+from tests.pages.harness import run as go_on
+from tests.pages.harness import words as shown
 
 NASTY = "<b>bold</b> **x** =1+1"
 
@@ -34,36 +35,31 @@ def drop(app, slot, *files):
     return go_on(app)
 
 
-def go_on(app):
-    app.run()
-    assert not app.exception
-    return app
-
-
 def click(app, key):
     app.button(key=key).click()
     return go_on(app)
 
 
 def answer(app):
-    """Run until the answer is there (AppTest has no timers)."""
-    deadline = time.monotonic() + 60
-    while "p-value" not in metrics(app) and not app.error and time.monotonic() < deadline:
-        time.sleep(0.2)
-        go_on(app)
+    """Run until the p-value is there."""
+    until(app, lambda app: "p-value" in metrics(app) or app.error)
     return metrics(app)["p-value"].removeprefix("≤ ")
+
+
+def outcome_of(app):
+    return app.session_state["own_data"].memory["data_answer"][1]
+
+
+def words(app):
+    """All text of the page, without the escapes that show words from files literally."""
+    return shown(app).replace("\\", "").replace("\u2060", "")
 
 
 def two_files():
     app = open_page("your_data")
-    app.segmented_control(key="data_layout").set_value("Two files, P and Q")
+    app.segmented_control(key="data_layout").set_value(True)
     go_on(app)
     return drop(drop(app, "p", ("p.csv", P)), "q", ("q.csv", Q))
-
-
-def words(app):
-    parts = [*app.markdown, *app.caption, *app.info, *app.warning, *app.error, *app.subheader]
-    return " ".join(element.value for element in parts).replace("\\", "").replace("\u2060", "")
 
 
 def test_the_page_opens_at_its_first_step_and_states_its_limits():
@@ -76,7 +72,7 @@ def test_the_page_opens_at_its_first_step_and_states_its_limits():
 
 @pytest.mark.parametrize("name", m2st.EXAMPLES)
 def test_every_example_goes_through_all_five_steps(name):
-    app = click(open_page("your_data", data_method="Meta-FUSE (ours)", data_secondary="MMD-M"), f"data_example_{name}")
+    app = click(open_page("your_data", data_primary="Meta-FUSE (ours)", data_secondary="MMD-M"), f"data_example_{name}")
     assert app.session_state["data_step"] == "Check" and len(charts(app)) == 2
     click(app, "data_next")
     assert "Recommended:" in words(app) and any(b.label == "Cancel" for b in app.button)
@@ -96,15 +92,15 @@ def test_every_example_goes_through_all_five_steps(name):
 def test_splits_and_family_are_declared_before_the_answer():
     app = two_files()
     click(click(app, "data_next"), "data_next")
-    app.selectbox(key="data_method").set_value("MMD-O")
+    app.selectbox(key="data_primary").set_value("MMD-O")
     app.multiselect(key="data_secondary").set_value(["MMD-M"])
-    app.radio(key="data_family").set_value("All tests together")
+    app.segmented_control(key="data_family").set_value("all")
     app.select_slider(key="data_splits").set_value(5)
     go_on(app)
     assert "one family" in words(app)
     click(app, "data_next")
     answer(app)
-    result = app.session_state["own_data"].outcome[1].analysis.primary
+    result = outcome_of(app).analysis.primary
     assert len(result.split_p_values) == 5 and "p-values of the 5 random splits" in words(app)
     assert "Corrected together with all secondary tests" in words(app)
     assert app.dataframe[0].value["Role"].tolist() == ["primary", "secondary"]
@@ -113,19 +109,16 @@ def test_splits_and_family_are_declared_before_the_answer():
 def test_one_split_shows_what_further_splits_would_give():
     app = two_files()
     click(click(app, "data_next"), "data_next")
-    app.selectbox(key="data_method").set_value("MMD-O")
+    app.selectbox(key="data_primary").set_value("MMD-O")
     click(go_on(app), "data_next")
     answer(app)
-    deadline = time.monotonic() + 60
-    while "the split alone moves p between" not in words(app) and time.monotonic() < deadline:
-        time.sleep(0.3)
-        go_on(app)
-    assert "the split alone moves p between" in words(app) and len(app.session_state["own_data"].tested) == 1
+    until(app, lambda app: "the split alone moves p between" in words(app))
+    assert len(app.session_state["own_data"].tested) == 1
 
 
 def test_a_plan_that_cannot_reject_is_not_run():
     app = open_page("your_data")
-    app.segmented_control(key="data_layout").set_value("Two files, P and Q")
+    app.segmented_control(key="data_layout").set_value(True)
     go_on(app)
     app = drop(drop(app, "p", ("p.csv", b"a,b\n1,2\n2,3\n3,1\n")), "q", ("q.csv", b"a,b\n7,5\n8,9\n"))
     app.session_state["data_step"] = "Choose"
@@ -175,7 +168,7 @@ def test_back_and_forward_keep_everything():
     left = next(m for m in app.multiselect if m.label == "Columns to leave out")
     left.select("b")
     click(go_on(app), "data_next")
-    app.selectbox(key="data_method").select("MMD-M")
+    app.selectbox(key="data_primary").select("MMD-M")
     app.slider(key="data_alpha").set_value(0.1)
     click(go_on(app), "data_next")
     first = answer(app)
@@ -186,7 +179,7 @@ def test_back_and_forward_keep_everything():
     assert app.selectbox(key="data_scaling").value == "robust"
     assert next(m for m in app.multiselect if m.label == "Columns to leave out").value == ["b"]
     click(app, "data_next")
-    assert app.selectbox(key="data_method").value == "MMD-M" and app.slider(key="data_alpha").value == 0.1
+    assert app.selectbox(key="data_primary").value == "MMD-M" and app.slider(key="data_alpha").value == 0.1
     click(app, "data_next")
     assert answer(app) == first and "tested once in this session" in words(app)
 
@@ -204,10 +197,10 @@ def test_every_further_try_is_counted_and_said():
 
 
 def test_nonsense_in_the_link_is_ignored():
-    nonsense = {"data_step": "<script>", "data_method": "nothing", "data_alpha": "7", "data_seed": "x"}
-    app = open_page("your_data", data_missing="whatever", data_scaling="-1", data_permutations="3", **nonsense)
+    nonsense = {"data_step": "<script>", "data_primary": "nothing", "data_alpha": "7", "data_seed": "x"}
+    app = open_page("your_data", data_missing="whatever", data_scaling="-1", data_n_permutations="3", **nonsense)
     click(click(app, "data_example_diabetes"), "data_next")
-    assert app.selectbox(key="data_method").value == "As recommended" and app.slider(key="data_alpha").value == 0.05
+    assert app.selectbox(key="data_primary").value == "As recommended" and app.slider(key="data_alpha").value == 0.05
 
 
 @pytest.mark.parametrize("step", ["Check", "Choose", "Answer", "Understand"])
@@ -254,7 +247,7 @@ def test_sessions_do_not_see_each_other_and_take_their_data_along():
 def test_words_from_files_are_shown_as_text():
     header = f'"{NASTY}",b'
     app = open_page("your_data")
-    app.segmented_control(key="data_layout").set_value("Two files, P and Q")
+    app.segmented_control(key="data_layout").set_value(True)
     go_on(app)
     drop(app, "p", ("<i>p.csv", table(0.0, header=header)))
     drop(app, "q", ("q.csv", table(1.0, seed=1, header=header)))
@@ -301,7 +294,7 @@ def test_a_block_column_limits_the_tests_and_is_said():
     click(app, "data_next")
     next(s for s in app.selectbox if s.label == "Block column").select("site")
     click(go_on(app), "data_next")
-    assert "ME" not in app.selectbox(key="data_method").options
+    assert "ME" not in app.selectbox(key="data_primary").options
     click(app, "data_next")
     answer(app)
     click(app, "data_next")
@@ -326,19 +319,18 @@ def test_related_files_or_a_zip_teach_and_the_learner_can_be_brought_back():
         app = drop(two_files(), "related", *files)
         app.segmented_control(key="data_step").set_value("Choose")
         go_on(app)
-        app.selectbox(key="data_method").select("Meta-WiTS")
+        app.selectbox(key="data_primary").select("Meta-WiTS")
         click(go_on(app), "data_next")
         answers.append(answer(app))
-    state = app.session_state["own_data"]
-    outcome = state.outcome[1]
+    outcome = outcome_of(app)
     saved = learner_to_zip(outcome.learners["Meta-WiTS"], outcome.data.encoding)
     app = drop(two_files(), "learner", ("learner.zip", saved))
     assert "learner.zip: Meta-WiTS (ours), 3 tasks" in words(app)
     app.segmented_control(key="data_step").set_value("Choose")
     go_on(app)
-    offered = app.selectbox(key="data_method").options
+    offered = app.selectbox(key="data_primary").options
     assert "Meta-FUSE (ours)" in offered and not {"Meta-MKL", "Feature-MKL (ours)"} & set(offered)
-    app.selectbox(key="data_method").select("Meta-WiTS")
+    app.selectbox(key="data_primary").select("Meta-WiTS")
     click(go_on(app), "data_next")
     assert answer(app) == answers[0] == answers[1]
     drop(click(click(click(app, "data_back"), "data_back"), "data_back"), "learner", ("x.zip", b"PK\x03\x04nothing"))
@@ -351,26 +343,21 @@ def test_a_control_group_shared_with_the_history_is_kept_apart():
     app.segmented_control(key="data_step").set_value("Check")
     assert "20 target rows recognised in the related tasks" in words(go_on(app))
     app.segmented_control(key="data_step").set_value("Choose")
-    deadline = time.monotonic() + 60
-    while "are used as one task" not in words(go_on(app)) and time.monotonic() < deadline:
-        time.sleep(0.2)
+    until(app, lambda app: "are used as one task" in words(app))
     assert "No task can be left out" in words(app)
-    app.selectbox(key="data_method").select("Meta-Witness")
+    app.selectbox(key="data_primary").select("Meta-Witness")
     click(go_on(app), "data_next")
     assert answer(app)
     assert "as a common control group" in words(app)
-    outcome = app.session_state["own_data"].outcome[1]
+    outcome = outcome_of(app)
     assert outcome.analysis.primary.exact and outcome.apart.shared == 20
     saved = learner_to_zip(m2st.meta_train("Meta-Witness", outcome.data.related_tasks), outcome.data.encoding)
     app = drop(two_files(), "learner", ("learner.zip", saved))
     app.segmented_control(key="data_step").set_value("Choose")
     go_on(app)
-    app.selectbox(key="data_method").select("Meta-Witness")
+    app.selectbox(key="data_primary").select("Meta-Witness")
     click(go_on(app), "data_next")
-    deadline = time.monotonic() + 60
-    while "among the rows that taught" not in words(app) and time.monotonic() < deadline:
-        time.sleep(0.2)
-        go_on(app)
+    until(app, lambda app: "among the rows that taught" in words(app))
     assert "p-value" not in metrics(app)
 
 

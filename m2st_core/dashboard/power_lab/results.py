@@ -1,89 +1,74 @@
-"""A sweep's results on a page: the figure, the table with its intervals, and everything to take away."""
+"""The results of a sweep: its figure, its table, downloads, code that repeats it, and training curves."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pandas as pd
 import streamlit as st
 
 from m2st_core.dashboard.jobs.sweeps import sweep_queue
+from m2st_core.dashboard.widgets.page import chart, download
 from m2st_core.data import size_unit
 from m2st_core.figures.weights import training_figure
 from m2st_core.paper.published import with_published
 from m2st_core.sweeps.spec import SweepSpec, label_of
 from m2st_core.sweeps.summary import summarise, sweep_figure
+from m2st_core.sweeps.trial import LearnerSpec
 from m2st_core.testing.learner_files import learner_from_parts
 
-COLUMNS = {
-    "label": "method",
-    "preset": "preset",
-    "closeness": "C",
-    "n_tasks": "N",
-    "m_tr": "m_tr",
-    "m_te": "m_te",
-    "rate": "rejected",
-    "error": "± SE",
-    "interval": "95 % interval",
-    "repeats": "repeats",
-    "tests": "tests",
-    "published": "published",
-    "difference": "difference in SE",
-    "doubt": "doubt",
+COLUMNS = {  # of a summary: title and help
+    "label": ("method", None),
+    "preset": ("preset", None),
+    "closeness": ("C", "Closeness: how far the related tasks are from the target. 0 is nearly the target itself."),
+    "n_tasks": ("N", "Number of related tasks."),
+    "m_tr": ("m_tr", "Training rows of the target, counted as the line above the table says."),
+    "m_te": ("m_te", "Rows of each tested sample, counted as the line above the table says."),
+    "rate": ("rejected", "Share of the test samples that were rejected: power, or the type-I error if P = Q."),
+    "error": ("± SE", "Standard error between repeats. With a single repeat it is the binomial one."),
+    "interval": ("95 % interval", "Wilson's interval for all tests together. It ignores the spread between repeats."),
+    "repeats": ("repeats", "Trainings behind the number, each with fresh related tasks and training rows."),
+    "tests": ("tests", "Test samples of all repeats together."),
+    "published": ("published", "The paper's number for the same setting."),
+    "difference": ("difference in SE", "Measured minus published, in standard errors of both."),
+    "doubt": ("doubt", "Why a published number should not be compared with the measured one."),
 }
-HELPS = {
-    "C": "Closeness: how far the meta-tasks are from the target; 0 is nearly the target itself.",
-    "N": "Number of meta-tasks.",
-    "m_tr": "Rows of the target that taught the test, counted as the line above the table says.",
-    "m_te": "Rows of each tested sample, counted as the line above the table says.",
-    "repeats": "Trainings with fresh meta-tasks and training rows behind the number.",
-    "tests": "Test samples of all repeats together.",
-    "rejected": "Share of the test samples that were rejected: power, or type-I error when there is no difference.",
-    "± SE": "Standard error between repeats; with one repeat, that of the binomial.",
-    "95 % interval": "Wilson's interval for all tests together, which leaves the spread between repeats out.",
-    "published": "The paper's number for the same setting.",
-    "difference in SE": "Measured minus published, in standard errors of both.",
-    "doubt": "Why a published number should not be compared with the measured one.",
-}
+FORMATS = {"rate": "%.3f", "error": "%.3f", "published": "%.3f", "difference": "%+.1f"}
 
 
 def show_figure(spec: SweepSpec, table: pd.DataFrame, key: str, kind: str = "power") -> None:
-    """The chart, with its numbers in words for those who can not see it."""
+    """Draw the chart, with its numbers as text for readers who cannot see it."""
     what = "Type-I error" if spec.null else "Power"
     best = table.loc[table.groupby("method", sort=False)["m_te"].idxmax()]
     values = "; ".join(f"{label_of(row.method)} {row.rate:.2f} ± {row.error:.2f}" for row in best.itertuples())
     alt = f"{what} against the number of test rows {size_unit(spec.task)}; at the largest size: {values}."
-    st.plotly_chart(sweep_figure(spec, table, kind), width="stretch", key=f"{key}_chart", alt=alt)
+    chart(sweep_figure(spec, table, kind), f"{key}_chart", alt)
 
 
 def show_table(table: pd.DataFrame, key: str) -> None:
-    """The numbers; columns that say nothing here are left out."""
+    """Show the numbers without columns that are constant or empty."""
     interval = [f"{low:.3f} – {high:.3f}" for low, high in zip(table["low"], table["high"], strict=True)]
-    shown = table.assign(interval=interval, label=table["method"].map(label_of))[list(COLUMNS)].rename(columns=COLUMNS)
-    for name in ("preset", "C", "N", "m_tr"):
-        if shown[name].nunique() <= 1:
-            shown = shown.drop(columns=name)
-    if shown["published"].isna().all():
-        shown = shown.drop(columns=["published", "difference in SE"])
-    if not shown["doubt"].astype(bool).any():
-        shown = shown.drop(columns="doubt")
-    formats = {"rejected": "%.3f", "± SE": "%.3f", "published": "%.3f", "difference in SE": "%+.1f"}
-    config = {name: st.column_config.Column(help=help_) for name, help_ in HELPS.items()}
-    config |= {name: st.column_config.NumberColumn(format=f, help=HELPS[name]) for name, f in formats.items()}
+    table = table.assign(interval=interval, label=table["method"].map(label_of))
+    hidden = {name for name in ("preset", "closeness", "n_tasks", "m_tr") if table[name].nunique() <= 1}
+    hidden |= {"published", "difference"} if table["published"].isna().all() else set()
+    hidden |= set() if table["doubt"].astype(bool).any() else {"doubt"}
+    titles = {name: title for name, (title, _) in COLUMNS.items() if name not in hidden}
+    config = {title: st.column_config.Column(help=help_) for title, help_ in COLUMNS.values()}
+    for name, format_ in FORMATS.items():
+        title, help_ = COLUMNS[name]
+        config[title] = st.column_config.NumberColumn(format=format_, help=help_)
+    shown = table[list(titles)].rename(columns=titles)
     st.dataframe(shown, hide_index=True, width="stretch", key=f"{key}_table", column_config=config, placeholder="–")
 
 
 def show_results(spec: SweepSpec, rows: pd.DataFrame, key: str, kind: str = "power") -> None:
-    """Figure, table and downloads of the cells that are there."""
+    """Show figure, table and downloads of the cells computed so far."""
     if rows.empty:
-        st.caption("There are no points yet. They appear here as soon as they are computed.")
+        st.caption("No points yet. They appear here as soon as they are computed.")
         return
     table = with_published(summarise(rows))
     show_figure(spec, table, key, kind)
+    notes = "± is one standard error between repeats."
     if spec.null:
-        notes = "Dashed: α. Bars: Wilson's 95 % intervals. Grey band: where the rates of 99 of 100 valid tests lie."
-    else:
-        notes = "± is one standard error between repeats."
+        notes = "Dashed: α. Bars: Wilson's 95 % intervals. Grey band: 99 % of valid tests fall here."
     if table["published"].notna().any():
         notes += " Open diamonds: published numbers."
     st.caption(f"Sizes count rows {size_unit(spec.task)}. {notes}")
@@ -96,22 +81,15 @@ def show_results(spec: SweepSpec, rows: pd.DataFrame, key: str, kind: str = "pow
         download("Settings (TOML)", spec.to_toml, f"{name}.toml", key)
 
 
-def download(label: str, data: Callable[[], str], file_name: str, key: str) -> None:
-    """A button whose file is made when it is pressed."""
-    st.download_button(
-        label, data, file_name, key=f"{key}_{label}", on_click="ignore", help=f"Save {file_name} on your computer."
-    )
-
-
 def show_code(spec: SweepSpec) -> None:
-    """How to repeat the sweep elsewhere."""
+    """Show code that repeats the sweep elsewhere."""
     with st.expander("Repeat this in Python or in the shell"):
         st.code(as_python(spec), language="python")
         st.code(as_shell(spec), language="bash")
 
 
 def as_python(spec: SweepSpec) -> str:
-    """A script that gives the same rows."""
+    """A script that computes the same rows."""
     return f'''from m2st_core.sweeps.executors import make_executor
 from m2st_core.sweeps.spec import SweepSpec, label_of
 from m2st_core.sweeps.store import Store
@@ -130,7 +108,7 @@ if __name__ == "__main__":
 
 
 def as_shell(spec: SweepSpec) -> str:
-    """The same, as commands."""
+    """Shell commands that compute the same rows."""
     return f"""cat > spec.toml <<'END'
 {spec.to_toml()}END
 python -m m2st_core sweep spec.toml --out rows.csv --figure power.html
@@ -138,30 +116,29 @@ python -m m2st_core sweep spec.toml --out rows.csv --figure power.html
 
 
 def show_training(spec: SweepSpec) -> None:
-    """Training curves of the first repeat, for methods that climb step by step."""
+    """Show training curves of the first repeat, for methods that are trained step by step."""
     courses = training_courses(spec)
     if not courses:
         return
     with st.expander("Training curves"):
         for title, course in courses.items():
-            st.caption(f"{title}, first repeat: the criterion on training rows and on rows held out.")
+            st.caption(f"{title}, first repeat: the criterion on training rows and on held-out rows.")
             alt = f"The training criterion of {title} over {len(course['step'])} checks."
-            st.plotly_chart(training_figure(course), width="stretch", key=f"course_{title}", alt=alt)
+            chart(training_figure(course), f"course_{title}", alt)
 
 
 def training_courses(spec: SweepSpec) -> dict[str, dict[str, list[float]]]:
-    """The first repeat's training curves in the store, by method; methods that learn in closed form have none."""
-    learners = {cell.learner.key: cell for cell in spec.cells() if cell.repeat == 0 and cell.learner is not None}
-    return {label_of(cell.method): course for key, cell in learners.items() if (course := _course(key, cell.learner))}
+    """Stored training curves of the first repeat by method. Methods that learn in closed form have none."""
+    first = [cell for cell in spec.cells() if cell.repeat == 0]
+    learners = {cell.learner.key: (cell.method, cell.learner) for cell in first if cell.learner is not None}
+    return {label_of(name): course for key, (name, learner) in learners.items() if (course := _course(key, learner))}
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _course(key: str, _learner: object) -> dict[str, list[float]] | None:
-    parts = sweep_queue().store.learner(_learner)  # type: ignore[arg-type]
-    if parts is None:
-        return None
-    course = learner_from_parts(*parts).course
-    if not len(course.step):
+def _course(key: str, _learner: LearnerSpec) -> dict[str, list[float]] | None:
+    parts = sweep_queue().store.learner(_learner)
+    course = learner_from_parts(*parts).course if parts is not None else None
+    if course is None or not len(course.step):
         return None
     return {
         "step": course.step.tolist(),

@@ -1,194 +1,180 @@
-"""Controls that several pages share. Each is bound to the URL, so a link brings the settings back."""
+"""Controls as data: one list per page draws its widgets, reads them, restores them and puts them into the link."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
 
-import plotly.graph_objects as go
 import streamlit as st
 
-from m2st_core.dashboard.widgets.words import PRESET_WORDS, WHOSE, interval_in_words
+from m2st_core.dashboard.widgets.sentences import METHOD_MARKS, PRESET_MEANINGS
 from m2st_core.data import TASKS
-from m2st_core.data.task import Parameter, Setting
 from m2st_core.presets import PRESETS
-from m2st_core.studies.lessons import Rate
 from m2st_core.sweeps.spec import label_of
-from m2st_core.testing.methods import METHODS
+
+Scalar = bool | int | float | str
 
 
-def chart(figure: go.Figure, key: str, alt: str) -> None:
-    """A chart as wide as its column, with text for those who can not see it."""
-    st.plotly_chart(figure, width="stretch", key=key, alt=alt)
+@dataclass(frozen=True)
+class Control:
+    """One setting of a page: the field it fills, its label, default, help and bounds.
 
+    Its key, ``prefix`` and field, names the widget and the value in the link.
 
-def clickable_chart(figure: go.Figure, key: str, alt: str) -> int | None:
-    """The same, and the number of the point, within its trace, that was clicked."""
-    state = st.plotly_chart(figure, width="stretch", key=key, alt=alt, on_select="rerun", selection_mode="points")
-    return clicked_point(state)
-
-
-def clicked_point(state: Mapping[str, Any]) -> int | None:
-    """The first selected point of a chart's state; None if nothing is selected.
-
-    >>> clicked_point({"selection": {"points": [{"point_index": 3}]}}), clicked_point({"selection": {"points": []}})
-    (3, None)
+    The default decides on the widget. A bool is a switch and a tuple a multiple choice. With ``options`` a number is a
+    slider over them, and a word a select box, or a row of buttons. With ``bounds`` (lowest, highest, step) an int is
+    typed in and a float is a slider. ``shown`` words an option, ``note`` says more about the chosen value, and controls
+    of one ``section`` share an expander.
     """
-    points = state["selection"]["points"] if state else []
-    return int(points[0]["point_index"]) if points else None
+
+    field: str
+    label: str
+    default: Scalar | tuple[Scalar, ...]
+    help: str
+    options: tuple[Scalar, ...] = ()
+    bounds: tuple[float, float, float] = (0, 1, 1)
+    shown: Callable[[Any], str] = str
+    note: Callable[[Any], str] | None = None
+    buttons: bool = False
+    section: str = ""
+    prefix: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of the widget, and its name in the link."""
+        return self.prefix + self.field
+
+    def draw(self) -> Any:
+        """Draw the widget and return its value."""
+        value = self._draw(key=self.key, bind="query-params", help=self.help)
+        if self.note is not None:
+            st.caption(self.note(value))
+        return value
+
+    def _draw(self, **common: Any) -> Any:
+        label, default, options = self.label, self.default, self.options
+        if isinstance(default, bool):
+            return st.toggle(label, default, **common)
+        if isinstance(default, tuple):
+            return tuple(st.multiselect(label, options, default, format_func=self.shown, placeholder="none", **common))
+        if self.buttons:
+            chosen = st.segmented_control(
+                label, options, default=default, required=True, format_func=self.shown, **common
+            )
+            return default if chosen is None else chosen  # an empty value in the link selects nothing
+        if isinstance(default, str):
+            return st.selectbox(label, options, options.index(default), format_func=self.shown, **common)
+        if options:
+            return st.select_slider(label, options, default, **common)
+        kind, widget = (int, st.number_input) if isinstance(default, int) else (float, st.slider)
+        lowest, highest, step = map(kind, self.bounds)
+        return kind(widget(label, lowest, highest, default, step, **common))
+
+    def accepts(self, value: Any) -> bool:
+        """Whether the widget can show this value."""
+        if isinstance(self.default, bool):
+            return isinstance(value, bool)
+        if self.options:
+            return set(value if isinstance(self.default, tuple) else (value,)) <= set(self.options)
+        return bool(self.bounds[0] <= value <= self.bounds[1])
 
 
-def rate_metric(label: str, rate: Rate, help: str) -> None:
-    """A share of tests that reject, with its interval beneath."""
-    words = interval_in_words(rate.interval)
-    st.metric(label, f"{rate.share:.0%}", words, delta_color="off", delta_arrow="off", help=help)
+def under(prefix: str, *controls: Control, section: str = "") -> tuple[Control, ...]:
+    """The same controls with the keys of a page, and in one of its sections."""
+    return tuple(replace(control, prefix=prefix, section=section) for control in controls)
 
 
-Number = TypeVar("Number", int, float)
+def ask(controls: Iterable[Control]) -> dict[str, Any]:
+    """Draw the controls, each section in an expander, and return their values by field."""
+    values: dict[str, Any] = {}
+    for section, group in groupby(controls, key=lambda control: control.section):
+        with st.expander(section) if section else nullcontext():
+            values |= {control.field: control.draw() for control in group}
+    return values
 
 
-def pick_task() -> str:
-    """A registered task."""
-    names = {task.title: name for name, task in TASKS.items()}
-    title: str = st.selectbox(
-        "Task",
-        list(names),
-        key="task",
-        bind="query-params",
-        help="Where the two samples come from. Each task has a P and a Q that you can make more or less alike.",
+def restore(controls: Iterable[Control], values: Mapping[str, Any]) -> bool:
+    """Set the widgets to these values, before they are drawn. If one cannot show its value, change nothing: False."""
+    state = {control: values[control.field] for control in controls}
+    if not all(control.accepts(value) for control, value in state.items()):
+        return False
+    st.session_state.update(
+        {control.key: list(value) if isinstance(value, tuple) else value for control, value in state.items()}
     )
-    name = names[title]
-    st.caption(TASKS[name].description)
-    return name
+    return True
 
 
-def pick_parameters(task: str) -> dict[str, Setting]:
-    """Every parameter of a task, by its kind: a switch, a whole number or a slider."""
-    return {parameter.name: _pick(task, parameter) for parameter in TASKS[task].parameters}
-
-
-def _pick(task: str, parameter: Parameter) -> Setting:
-    label = parameter.label[0].upper() + parameter.label[1:]
-    key, default = f"{task}_{parameter.name}", parameter.default
-    if isinstance(default, bool):
-        return bool(st.toggle(label, default, key=key, bind="query-params", help=parameter.help))
-    if isinstance(default, int):
-        whole = (int(parameter.minimum), int(parameter.maximum), default, 1)
-        return int(st.number_input(label, *whole, key=key, bind="query-params", help=parameter.help))
-    real = (float(parameter.minimum), float(parameter.maximum), default, float(parameter.step))
-    return float(st.slider(label, *real, key=key, bind="query-params", help=parameter.help))
-
-
-def pick_size(label: str, key: str, maximum: int, help: str) -> int:
-    """A number of rows."""
-    return int(st.number_input(label, 4, maximum, 100, 10, key=key, bind="query-params", help=help))
-
-
-def pick_from(label: str, key: str, options: tuple[Number, ...], default: Number, help: str) -> Number:
-    """One of a few numbers."""
-    return st.select_slider(label, options, default, key=key, bind="query-params", help=help)
-
-
-def pick_method() -> str:
-    """A registered method that needs no meta-tasks."""
-    name: str = st.selectbox(
-        "Method",
-        [name for name, method in METHODS.items() if not method.uses_related_tasks],
-        key="method",
-        bind="query-params",
-        format_func=label_of,
-        help="Methods that learn split each sample: one part teaches the kernel, the other is tested.",
-    )
-    st.caption(METHODS[name].description)
-    st.caption("None of these uses related tasks. Those that do, the paper's and ours, are in Power lab and Your data.")
-    return name
-
-
-def pick_methods(label: str, key: str, options: Sequence[str], default: Sequence[str], help: str) -> tuple[str, ...]:
-    """Some of several methods; ours are marked, also in the link."""
-    chosen: list[str] = st.multiselect(
-        label, options, default, key=key, bind="query-params", format_func=label_of, placeholder="none", help=help
-    )
-    st.caption(WHOSE)
-    return tuple(chosen)
-
-
-def pick_preset(key: str) -> str:
-    """One of the presets."""
-    preset: str = st.selectbox(
-        "Preset",
-        list(PRESETS),
-        key=key,
-        bind="query-params",
-        help=" ".join(f"**{name}**: {words}." for name, words in PRESET_WORDS.items())
-        + " A name means the same algorithm in every preset.",
-    )
-    return preset
-
-
-def pick_alpha(prefix: str = "") -> float:
-    """The level."""
-    label, key = "Level α", f"{prefix}alpha"
-    help_ = "Reject when p ≤ α. A larger α gives more power and more false alarms."
-    return float(st.slider(label, 0.01, 0.2, 0.05, 0.01, key=key, bind="query-params", help=help_))
-
-
-def pick_permutations(prefix: str = "") -> int:
-    """The number of permutations."""
-    return int(
-        st.select_slider(
-            "Permutations B",
-            [99, 199, 499, 999, 1999, 4999],
-            999,
-            key=f"{prefix}permutations",
-            bind="query-params",
-            help="Random relabellings behind the p-value. More make it steadier; the smallest p is 1/(B+1).",
+def parameter_controls(task: str) -> tuple[Control, ...]:
+    """One control for each parameter of a task."""
+    return tuple(
+        Control(
+            field=parameter.name,
+            label=parameter.label[0].upper() + parameter.label[1:],
+            default=parameter.default,
+            help=parameter.help,
+            bounds=(parameter.minimum, parameter.maximum, parameter.step),
+            prefix=f"{task}_",
         )
+        for parameter in TASKS[task].parameters
     )
 
 
-def pick_train_fraction(prefix: str = "") -> float:
-    """The share of rows that teach."""
-    return float(
-        st.slider(
-            "Share of rows to learn from",
-            0.1,
-            0.9,
-            0.5,
-            0.1,
-            key=f"{prefix}train",
-            bind="query-params",
-            help="For methods that learn: more rows teach a better kernel, fewer are left to test.",
-        )
-    )
+def methods_control(options: Iterable[str], default: tuple[str, ...], help: str) -> Control:
+    """A choice of several methods. Ours carry a mark, in the link too."""
+    return Control("methods", "Methods", default, help, tuple(options), shown=label_of, note=lambda _: METHOD_MARKS)
 
 
-def pick_splits(prefix: str = "") -> int:
-    """How many random splits are combined."""
-    return int(
-        st.select_slider(
-            "Random splits",
-            [1, 5, 11, 21],
-            1,
-            key=f"{prefix}splits",
-            bind="query-params",
-            help="For tests that learn from a part of the rows: how many random splits are combined into one p-value. "
-            "One split depends on luck. More take longer, and their combined p-value is valid and steadier.",
-        )
-    )
-
-
-def pick_seed(prefix: str = "") -> int:
-    """The seed of everything on the page."""
-    return int(
-        st.number_input(
-            "Seed",
-            0,
-            2**31 - 1,
-            0,
-            1,
-            key=f"{prefix}seed",
-            bind="query-params",
-            help="Fixes the samples, the split, the learning and the permutations. Another seed is another experiment.",
-        )
-    )
+TASK = Control(
+    "task",
+    "Task",
+    next(iter(TASKS)),
+    "The source of the two samples. Each task has a P and a Q, which you can make more or less alike.",
+    tuple(TASKS),
+    shown=lambda name: TASKS[name].title,
+    note=lambda name: TASKS[name].description,
+)
+NULL = Control(
+    "null",
+    "No difference (Q = P)",
+    False,
+    "Draw both samples from P. A valid test then rejects for at most a share α of all seeds.",
+)
+PRESET = Control(
+    "preset",
+    "Preset",
+    next(iter(PRESETS)),
+    " ".join(f"**{name}**: {meaning}." for name, meaning in PRESET_MEANINGS.items())
+    + " A method's name means the same algorithm in every preset.",
+    tuple(PRESETS),
+)
+ALPHA = Control(
+    "alpha",
+    "Significance level α",
+    0.05,
+    "A test rejects when p ≤ α. A larger α gives more power and more false alarms.",
+    bounds=(0.01, 0.2, 0.01),
+)
+PERMUTATIONS = Control(
+    "n_permutations",
+    "Permutations B",
+    999,
+    "Random relabellings behind the p-value. More of them make it steadier. The smallest possible p is 1/(B+1).",
+    (99, 199, 499, 999, 1999, 4999),
+)
+TRAIN_FRACTION = Control(
+    "train_fraction",
+    "Share of training rows",
+    0.5,
+    "For methods that learn. More training rows give a better kernel and leave fewer rows to test.",
+    bounds=(0.1, 0.9, 0.1),
+)
+SEED = Control(
+    "seed",
+    "Seed",
+    0,
+    "Fixes the samples, the split, the training and the permutations. Another seed is another experiment.",
+    bounds=(0, 2**31 - 1, 1),
+)

@@ -1,8 +1,7 @@
-"""What one browser session has brought: in memory, for this session only, and gone with it."""
+"""The data of one browser session: files, choices and results, in memory only and deleted with the session."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,10 +9,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from m2st_core.analysis.gamma import LeftOutGamma
-from m2st_core.analysis.plan import Outcome, Plan
-from m2st_core.analysis.related_check import RelatedCheck
-from m2st_core.data.tables.assembled import Assembled, Check, assemble, check
+from m2st_core.analysis.plan import Plan
+from m2st_core.dashboard.jobs.jobs import watch_job
+from m2st_core.data.tables.assembled import Assembled, assemble
 from m2st_core.data.tables.clean import CleanData, prepare
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.examples import EXAMPLES
@@ -21,14 +19,21 @@ from m2st_core.data.tables.files import Table
 from m2st_core.data.tables.limits import Limits, TableError, plain, safe_cell
 from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.meta import MetaLearner
+from m2st_core.types import Progress
 
-STEPS = ("Bring", "Check", "Choose", "Answer", "Understand")
+STEPS = {
+    "Bring": "files, or an example",
+    "Check": "what was read, and how it is prepared",
+    "Choose": "one primary test, before any result",
+    "Answer": "the p-value, and what it means",
+    "Understand": "where the samples differ, and a report",
+}
 LONGEST_SENTENCE = 1200
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A learner that was trained earlier, as it was brought."""
+class UploadedLearner:
+    """A learner from a file, with the encoding it was trained with."""
 
     name: str
     digest: str
@@ -37,115 +42,121 @@ class Trained:
 
 
 @dataclass
-class Brought:
-    """The files, the choices about them and what came out; one per session, never in the store."""
+class UserData:
+    """Files by slot (p, q, one, related), choices about them, and results; never in the store."""
 
-    files: dict[str, tuple[Table, ...]] = field(default_factory=dict)  # by slot: p, q, one, related
+    files: dict[str, tuple[Table, ...]] = field(default_factory=dict)
     two_files: bool = False
-    roles: dict[str, str | None] = field(default_factory=dict)  # group, task, related_group
-    trained: Trained | None = None
+    roles: dict[str, str | None] = field(default_factory=dict)  # columns: group, task, related_group
+    trained: UploadedLearner | None = None
     example: str = ""
-    rounds: dict[str, int] = field(default_factory=dict)  # how often a slot was filled: a new uploader each time
-    refused: dict[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)  # by slot: which files, and why
+    rounds: dict[str, int] = field(default_factory=dict)  # successful uploads per slot, each with a new uploader
+    refused: dict[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)  # per slot: file ids, and the reason
     cleaning: Cleaning = field(default_factory=Cleaning)
-    plan: Plan | None = None
     declared: tuple[Hashable, Plan] | None = None
-    outcome: tuple[Hashable, Outcome] | None = None
-    history: tuple[Hashable, RelatedCheck | None, LeftOutGamma | None] | None = None
-    tested: list[dict[str, Any]] = field(default_factory=list)
+    tested: dict[Hashable, tuple[str, dict[str, Any]]] = field(default_factory=dict)  # target id, and the table's row
     memory: dict[str, tuple[Hashable, Any]] = field(default_factory=dict)
 
     @property
+    def learner(self) -> MetaLearner | None:
+        """The uploaded learner."""
+        return self.trained.learner if self.trained else None
+
+    @property
     def upload(self) -> Upload | None:
-        """What was brought, if there is enough of it to go on."""
+        """The upload, once both groups are known."""
         slots = ("p", "q") if self.two_files else ("one",)
         target = tuple(table for slot in slots for table in self.files.get(slot, ()))
-        if len(target) != len(slots):
-            return None
         group = None if self.two_files else self.roles.get("group")
-        if group is None and not self.two_files:
+        if len(target) != len(slots) or (group is None and not self.two_files):
             return None
         task = self.roles.get("task", "task") or ""
         return Upload(target, self.files.get("related", ()), group, task, self.roles.get("related_group"))
 
     def put(self, slot: str, tables: Sequence[Table], limits: Limits) -> None:
-        """Take tables in: related ones join those that are there, others replace them."""
+        """Store tables in a slot. Related tables join the earlier ones, others replace them."""
         kept = self.files.get(slot, ()) if slot == "related" else ()
-        known = {table.digest for table in kept}
-        tables = (*kept, *(table for table in tables if table.digest not in known))
-        cells = sum(t.frame.size for held, part in self.files.items() if held != slot for t in part)
-        if cells + sum(table.frame.size for table in tables) > limits.cells:
+        digests = {table.digest for table in kept}
+        tables = (*kept, *(table for table in tables if table.digest not in digests))
+        others = [table for name, held in self.files.items() if name != slot for table in held]
+        if sum(table.frame.size for table in (*others, *tables)) > limits.cells:
             raise TableError(f"{tables[-1].name}: with it there are more than {limits.cells:,} cells. Bring fewer.")
         self.files[slot] = tables
         self.example = ""
 
     def take_example(self, name: str) -> None:
-        """Replace everything by a bundled upload."""
+        """Replace everything by an example."""
         upload = EXAMPLES[name].load()
         self.files = {"one": upload.target, "related": upload.related}
         self.roles = {"group": upload.group, "task": upload.task, "related_group": upload.related_group}
         self.two_files, self.trained, self.example, self.cleaning = False, None, name, Cleaning()
 
     def remember(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The value made for this key; only the latest is kept."""
-        if name not in self.memory or self.memory[name][0] != key:
+        """The value made for this key. Only the latest is kept."""
+        if self.recall(name, key) is None:
             self.memory.pop(name, None)
             self.memory[name] = (key, make())
         return self.memory[name][1]
 
+    def recall(self, name: str, key: Hashable) -> Any:
+        """The remembered value, or None if there is none for this key."""
+        kept = self.memory.get(name)
+        return kept[1] if kept is not None and kept[0] == key else None
+
+    def compute(self, name: str, key: Hashable, work: Callable[[Progress], Any], doing: str) -> Any:
+        """The result of a background job for this key, or None while it is not done."""
+
+        def plainly(progress: Progress) -> Any:
+            try:
+                return work(progress)
+            except ValueError as error:
+                raise ValueError(as_text(str(error))) from None
+
+        if self.recall(name, key) is None:
+            job = watch_job(name, key, plainly, doing)
+            if job.state != "done":
+                return None
+            self.memory[name] = (key, job.result)
+        return self.memory[name][1]
+
     def assembled(self, upload: Upload) -> Assembled:
-        """Who is compared with whom."""
+        """The upload as pairs of samples."""
         return self.remember("assembled", upload.digest, lambda: assemble(upload))
 
-    def checked(self, upload: Upload) -> Check:
-        """What was found."""
-        return self.remember("checked", upload.digest, lambda: check(self.assembled(upload)))
-
-    def clean(self, upload: Upload, cleaning: Cleaning | None = None) -> CleanData:
-        """Arrays to test, by the choices made."""
-        cleaning = cleaning or self.cleaning
+    def clean(self, upload: Upload) -> CleanData:
+        """Arrays to test, prepared as chosen."""
         encoding = self.trained.encoding if self.trained else None
         return self.remember(
-            "clean", self.key(upload, cleaning), lambda: prepare(self.assembled(upload), cleaning, encoding)
+            "clean", self.key(upload), lambda: prepare(self.assembled(upload), self.cleaning, encoding)
         )
 
-    def key(self, upload: Upload, cleaning: Cleaning | None = None) -> Hashable:
-        """What the data and their preparation are known by."""
-        return upload.digest, cleaning or self.cleaning, self.trained.digest if self.trained else ""
+    def key(self, upload: Upload) -> Hashable:
+        """The identity of the data and their preparation."""
+        return upload.digest, self.cleaning, self.trained.digest if self.trained else ""
 
     def tests_of(self, upload: Upload) -> list[dict[str, Any]]:
-        """All tests of these target rows in this session, in whatever order the files came."""
-        mark = target_mark(upload)
-        return [
-            {k: v for k, v in test.items() if k not in ("mark", "key")} for test in self.tested if test["mark"] == mark
-        ]
+        """All tests of these target rows in this session, whatever the order of the files."""
+        return [row for target, row in self.tested.values() if target == target_id(upload)]
 
 
-def target_mark(upload: Upload) -> str:
-    """The same for the same question about the same files."""
+def target_id(upload: Upload) -> str:
+    """An id of the compared groups."""
     return "".join(sorted(table.digest for table in upload.target)) + (upload.group or "")
 
 
-def brought() -> Brought:
-    """What the session at hand has brought."""
-    if "own_data" not in st.session_state:
-        st.session_state["own_data"] = Brought()
-    state: Brought = st.session_state["own_data"]
+def user_data() -> UserData:
+    """The data of the current session."""
+    state: UserData = st.session_state.setdefault("own_data", UserData())
     return state
 
 
-def digest(data: bytes) -> str:
-    """SHA-256, by which files are known."""
-    return hashlib.sha256(data).hexdigest()
-
-
-def say(sentence: str) -> str:
-    """A sentence that may quote a file, shown letter by letter."""
+def as_text(sentence: str) -> str:
+    """A sentence that may quote a file, escaped so that it is shown literally."""
     return plain(sentence, LONGEST_SENTENCE)
 
 
 def show_table(frame: pd.DataFrame, **settings: Any) -> None:
-    """A table whose words come from files: nothing in it is run, here or in the copy that can be downloaded."""
+    """Show a table with cells from files, none of which a spreadsheet would run as a formula."""
     safe = frame.rename(columns=lambda name: safe_cell(str(name)))
     for position, dtype in enumerate(safe.dtypes):
         if not pd.api.types.is_numeric_dtype(dtype):
@@ -153,6 +164,11 @@ def show_table(frame: pd.DataFrame, **settings: Any) -> None:
     st.dataframe(safe, hide_index=True, width="stretch", **settings)
 
 
-def go(step: str) -> None:
-    """To another step; for callbacks."""
+def choose(label: str, options: Sequence[str], key: str, help: str, index: int = 0) -> str:
+    """Ask for a column. The choice is kept for the session but not in the link, which does not hold the data."""
+    return str(st.selectbox(label, options, index, key=key, persist_state="session", help=help))
+
+
+def go_to(step: str) -> None:
+    """Open another step, from a button."""
     st.session_state["data_step"] = step

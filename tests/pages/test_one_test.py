@@ -1,46 +1,18 @@
-"""Every registered page: defaults, an edited setting, a URL, nonsense in the URL."""
-
-import json
-import time
-from pathlib import Path
+"""One test: defaults, an edited setting, a URL, nonsense in the URL."""
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 import m2st_core as m2st
-from m2st_core.dashboard.widgets.words import p_shown
-
-APP = Path(__file__).parents[2] / "app.py"
+from m2st_core.dashboard.widgets.sentences import p_text
+from tests.pages.harness import charts, metrics, open_page, run, until, words
 
 
 def start(**query):
-    app = AppTest.from_file(APP, default_timeout=60).switch_page("pages/one_test.py")
-    for name, value in query.items():
-        app.query_params[name] = value
-    return settle(app)
+    return settled(open_page("one_test", **query))
 
 
-def settle(app):
-    """Run until the job behind the page has ended (AppTest has no timers)."""
-    app.run()
-    deadline = time.monotonic() + 60
-    while not metrics(app) and not app.error and time.monotonic() < deadline:
-        time.sleep(0.2)
-        app.run()
-    assert not app.exception
-    return app
-
-
-def metrics(app):
-    return {metric.label: metric.value for metric in app.metric}
-
-
-def charts(app):
-    return [json.loads(chart.proto.spec) for chart in app.get("plotly_chart")]
-
-
-def words(app):
-    return " ".join(element.value for element in [*app.info, *app.warning])
+def settled(app):
+    return until(app, lambda app: metrics(app) or app.error)
 
 
 def test_the_defaults_give_an_answer():
@@ -48,8 +20,8 @@ def test_the_defaults_give_an_answer():
     x, y = m2st.make_task("hdgm").sample(100, seed=0)
     expected = m2st.two_sample_test(x, y, "MMD-M")
     assert metrics(app)["p-value"] == f"{expected.p_value:.3g}"
-    assert metrics(app)["Rows tested"] == "100 + 100"
-    assert metrics(app)["Rows learned from"] == "none"
+    assert metrics(app)["Test rows"] == "100 + 100"
+    assert metrics(app)["Training rows"] == "none"
     assert "no evidence of a difference" in words(app) and "does not show that P and Q are the same" in words(app)
     samples, null = charts(app)
     assert len(samples["data"]) == 2 and null["data"][0]["type"] == "histogram"
@@ -57,10 +29,10 @@ def test_the_defaults_give_an_answer():
 
 def test_editing_a_setting_changes_the_answer():
     app = start()
-    app.selectbox(key="task").select("Mean shift")
-    app.run()
+    app.selectbox(key="task").select("mean_shift")
+    run(app)
     app.slider(key="mean_shift_shift").set_value(3.0)
-    settle(app)
+    settled(run(app))
     assert metrics(app)["p-value"] == "≤ 0.001"
     assert "evidence of a difference" in words(app)
     assert "make_task('mean_shift', shift=3.0" in app.code[0].value
@@ -70,12 +42,12 @@ def test_editing_a_setting_changes_the_answer():
 def test_a_link_brings_the_settings_back(method):
     app = start(task="Variance shift", variance_shift_scale="3.0", n="30", m="40", method=method, seed="5")
     x, y = m2st.make_task("variance_shift", scale=3.0).sample(30, 40, seed=5)
-    assert metrics(app)["p-value"] == p_shown(m2st.two_sample_test(x, y, method, seed=5))
+    assert metrics(app)["p-value"] == p_text(m2st.two_sample_test(x, y, method, seed=5))
 
 
 def test_nonsense_in_the_link_is_ignored():
     app = start(task="nothing", n="-5", method="<script>", seed="x", alpha="7", hdgm_delta="nan")
-    assert metrics(app)["Rows tested"] == "100 + 100"
+    assert metrics(app)["Test rows"] == "100 + 100"
 
 
 def test_errors_are_sentences():

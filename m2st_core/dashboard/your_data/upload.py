@@ -1,0 +1,176 @@
+"""Step 1 of one's own data: files, related tasks, a learner, or an example."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+import streamlit as st
+
+from m2st_core.dashboard.your_data.state import UploadedLearner, UserData, as_text, choose, go_to
+from m2st_core.data.tables.examples import EXAMPLES
+from m2st_core.data.tables.files import Table, read_table, read_tables
+from m2st_core.data.tables.limits import Limits, TableError
+from m2st_core.data.tables.upload import suggest_groups
+from m2st_core.sweeps.spec import label_of
+from m2st_core.testing.learner_files import learner_from_zip
+
+LAYOUTS = {False: "One file with a group column", True: "Two files, P and Q"}
+FORMATS = "CSV in any usual dialect, or Excel (.xlsx)."
+NO_TASK_COLUMN = "(each file is one task)"
+SAME_GROUP_COLUMN = "(as in the target)"
+LISTED_FILES = 3
+
+
+def upload_step(state: UserData) -> None:
+    """Ask for data, and list the files in use."""
+    limits = Limits.from_environment()
+    st.subheader("Bring two groups of rows")
+    st.caption(
+        "Your files stay in this server's memory for this session only. Nobody else sees them, and nothing is stored. "
+        f"{limits.words}"
+    )
+    files, examples = st.columns([3, 2], gap="large")
+    with files:
+        _ask_target(state, limits)
+        _ask_related(state, limits)
+        with st.expander("Or a learner trained earlier", expanded=state.trained is not None):
+            st.caption("The ZIP that this page exports in its last step. It includes its columns and its method.")
+            _ask_files(state, "learner", "Learner", limits, "A ZIP with learner.json and learner.safetensors.")
+    with examples:
+        _show_examples(state)
+
+
+def _ask_target(state: UserData, limits: Limits) -> None:
+    st.session_state.setdefault("data_layout", state.two_files)
+    state.two_files = bool(
+        st.segmented_control(
+            "Your data are in",
+            list(LAYOUTS),
+            required=True,
+            key="data_layout",
+            persist_state="session",
+            format_func=LAYOUTS.__getitem__,
+            help="Each row is one observation, each column one measurement. Columns are matched by name.",
+        )
+    )
+    if state.two_files:
+        left, right = st.columns(2)
+        with left:
+            _ask_files(state, "p", "P, the first group", limits, f"The rows of the first group. {FORMATS}")
+        with right:
+            _ask_files(state, "q", "Q, the second group", limits, f"The rows of the second group. {FORMATS}")
+        return
+    _ask_files(state, "one", "The file", limits, f"All rows, with a column that gives the group. {FORMATS}")
+    if state.files.get("one"):
+        state.roles["group"] = _ask_group_column(state, state.files["one"][0])
+
+
+def _ask_group_column(state: UserData, table: Table) -> str | None:
+    candidates = suggest_groups(table)
+    if not candidates:
+        st.error(as_text(f"{table.name}: no column has exactly two values. Add one that gives the group of each row."))
+        return None
+    chosen = state.roles.get("group")
+    index = candidates.index(chosen) if chosen in candidates else 0
+    help_ = "The column whose two values are the groups. Only columns with two values are listed."
+    return choose("Group column", candidates, f"data_group_{table.digest[:16]}", help_, index)
+
+
+def _ask_related(state: UserData, limits: Limits) -> None:
+    with st.expander("Related tasks, if you have any", expanded=bool(state.files.get("related"))):
+        st.caption(
+            "The test can learn where to look from earlier comparisons of the same kind, with the same columns. Bring "
+            "one file with the columns `task` and `group`, a file for each task with a group column, pairs `x_P.csv` "
+            "and `x_Q.csv`, or a ZIP of them."
+        )
+        _ask_files(state, "related", "Related tasks", limits, f"{FORMATS} Or a ZIP.", many=True)
+        tables = state.files.get("related", ())
+        if tables and not state.example:
+            _ask_related_columns(state, tables)
+
+
+def _ask_related_columns(state: UserData, tables: Sequence[Table]) -> None:
+    columns = list(dict.fromkeys(str(c) for table in tables for c in table.frame.columns))
+    mark = sha256("".join(table.digest for table in tables).encode()).hexdigest()[:16]
+    left, right = st.columns(2)
+    with left:
+        index = next((i for i, name in enumerate(columns, 1) if name.lower() == "task"), 0)
+        help_ = "The column with the task of each row."
+        task = choose("Task column", [NO_TASK_COLUMN, *columns], f"data_task_{mark}", help_, index)
+    with right:
+        help_ = "The column with two values in each task. By default it has the name of the target's, or “group”."
+        group = choose("Group column there", [SAME_GROUP_COLUMN, *columns], f"data_related_group_{mark}", help_)
+    state.roles["task"] = "" if task == NO_TASK_COLUMN else task
+    state.roles["related_group"] = None if group == SAME_GROUP_COLUMN else group
+
+
+def _ask_files(state: UserData, slot: str, label: str, limits: Limits, help: str, many: bool = False) -> None:
+    """Draw an uploader and list the files in use beneath. A file that cannot be read changes nothing."""
+    key = f"data_{slot}_{state.rounds.get(slot, 0)}"
+    dropped = st.file_uploader(
+        label, accept_multiple_files=many, key=key, help=help, max_upload_size=max(1, limits.bytes >> 20)
+    )
+    files = dropped if isinstance(dropped, list) else [dropped] if dropped is not None else []
+    ids = tuple(file.file_id for file in files)
+    if files and state.refused.get(slot, ((), ""))[0] != ids:
+        try:
+            with st.spinner("Reading…"):
+                _read(state, slot, [(file.name, file.getvalue()) for file in files], limits)
+        except ValueError as error:
+            state.refused[slot] = (ids, str(error))
+        else:
+            state.refused.pop(slot, None)
+            state.rounds[slot] = state.rounds.get(slot, 0) + 1
+            st.rerun()
+    if files:
+        st.error(as_text(state.refused[slot][1]))
+    _show_in_use(state, slot)
+
+
+def _read(state: UserData, slot: str, files: Sequence[tuple[str, bytes]], limits: Limits) -> None:
+    """Read all files, then store them, so that a failure changes nothing."""
+    if slot == "learner":
+        name, data = files[0]
+        learner, encoding = learner_from_zip(name, data, limits)
+        if encoding is None:
+            raise TableError(f"{name}: it was trained on arrays, so its columns have no names. Use it from Python.")
+        state.trained = UploadedLearner(name, sha256(data).hexdigest(), learner, encoding)
+    elif slot == "related":
+        state.put(slot, [table for name, data in files for table in read_tables(name, data, limits)], limits)
+    else:
+        state.put(slot, [read_table(*files[0], limits)], limits)
+
+
+def _show_in_use(state: UserData, slot: str) -> None:
+    lines = [f"{t.name}: {len(t.frame):,} rows, {t.frame.shape[1]:,} columns" for t in state.files.get(slot, ())]
+    if slot == "learner" and state.trained is not None:
+        learner = state.trained.learner
+        lines = [f"{state.trained.name}: {label_of(learner.method)}, {len(learner.task_names)} tasks"]
+    if not lines:
+        return
+    more = f" and {len(lines) - LISTED_FILES} more files" if len(lines) > LISTED_FILES else ""
+
+    def remove() -> None:
+        state.example = ""
+        state.files.pop(slot, None)
+        state.trained = None if slot == "learner" else state.trained
+
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown("✅ In use: " + "; ".join(as_text(line) for line in lines[:LISTED_FILES]) + more)
+        st.button("Remove", key=f"data_remove_{slot}", on_click=remove, help="Remove this. The other files stay.")
+
+
+def _show_examples(state: UserData) -> None:
+    def use(name: str) -> None:
+        state.take_example(name)
+        st.session_state["data_layout"] = state.two_files
+        go_to("Check")
+
+    st.markdown("**Or try an example**, with one click")
+    help_ = "Load these data and go on to step 2. They replace what you brought."
+    for name, example in EXAMPLES.items():
+        with st.container(border=True):
+            st.markdown(f"**{example.title}**")
+            st.caption(f"{'Real data.' if example.real else 'Simulated.'} {example.description}")
+            st.button("Use this example", key=f"data_example_{name}", on_click=use, args=(name,), help=help_)

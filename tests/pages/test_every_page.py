@@ -1,0 +1,83 @@
+"""The contract of every page in the navigation of the app."""
+
+from pathlib import Path
+
+import pytest
+
+from app import PAGES
+from tests.pages.harness import open_page, run
+
+NAMES = [Path(path).stem for path in PAGES]
+NUMERIC = ("number_input", "slider", "select_slider")
+BOUND = (*NUMERIC, "toggle", "selectbox", "multiselect", "segmented_control")
+CONTROLS = (*BOUND, "file_uploader", "button")
+
+
+def elements(app, kinds):
+    return [element for kind in kinds for element in getattr(app, kind)]
+
+
+def settings(app):
+    return {element.key: element.value for element in elements(app, BOUND)}
+
+
+def another(control):
+    """The lowest value of a control, or the next one if it is the current value."""
+    if control.type == "select_slider":
+        values = control.options[:2]
+    else:
+        values = (control.min, control.min + control.step)
+    first, second = map(type(control.value), values)
+    return second if control.value == first else first
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def app(name):
+    return open_page(name)
+
+
+def test_it_opens_with_a_title_and_without_an_error(app):
+    assert app.title or app.header
+    assert not app.error
+
+
+def test_every_control_has_help(app):
+    for control in elements(app, CONTROLS):
+        assert control.proto.help, control.label
+
+
+def test_every_chart_has_a_text(app):
+    assert all(chart.proto.alt for chart in app.get("plotly_chart"))
+
+
+def test_no_key_is_used_twice(app):
+    keys = [control.key for control in elements(app, CONTROLS) if control.key]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_rerun_keeps_every_setting(name):
+    app = open_page(name)
+    before = settings(app)
+    assert settings(run(app)).items() >= before.items()
+
+
+def test_its_own_link_brings_every_number_back(name):
+    """With every number changed, a new session that opens the link has the same settings.
+
+    The browser writes the link, from the name that each control sends along.
+    """
+    app = open_page(name)
+    numeric = elements(app, NUMERIC)
+    changed = {control.key: another(control) for control in numeric}
+    link = {control.proto.query_param_key: str(changed[control.key]) for control in numeric}
+    assert "" not in link and len(link) == len(changed)
+    opened = settings(open_page(name, **link))
+    assert opened.items() >= changed.items()
+    for key, value in changed.items():
+        app.session_state[key] = value
+    assert settings(run(app)).items() >= opened.items()
