@@ -11,10 +11,10 @@ from torch import Tensor
 
 from m2st_core.learners.bank import WIDTHS, fit_bank
 from m2st_core.learners.classifier import fit_classifier
-from m2st_core.learners.deep_history import learn_agt_kl, learn_agt_mkl, learn_meta_kl, learn_rows
 from m2st_core.learners.embeddings import fit_mean_embedding, fit_smooth_characteristic
 from m2st_core.learners.feature_mkl import fit_feature_mixture, learn_feature_mixture
 from m2st_core.learners.knowledge import Knowledge, Learn
+from m2st_core.learners.meta_kl import learn_agt_kl, learn_agt_mkl, learn_meta_kl, learn_rows
 from m2st_core.learners.meta_mkl import (
     base_kernels,
     fit_adapted,
