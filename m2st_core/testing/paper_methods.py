@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from m2st_core.learners.deep_history import learn_agt_kl, learn_agt_mkl, learn_meta_kl, learn_rows
+from m2st_core.learners.meta_kl import learn_agt_kl, learn_agt_mkl, learn_meta_kl, learn_rows
 from m2st_core.learners.meta_mkl import (
     fit_adapted,
     fit_best,

@@ -8,7 +8,6 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
-from m2st_core.data.related import stack_repeats
 from m2st_core.kernels.features import Units
 from m2st_core.learners.features import fit_features
 from m2st_core.learners.meta_features import FourierFeatures, evidence_related, view_target
@@ -164,18 +163,6 @@ def test_every_task_is_left_out_once():
     for seen, fresh in folds:
         assert seen.means.shape[1] + fresh.means.shape[1] == 23
         assert not set(seen.means[0, :, 0].tolist()) & set(fresh.means[0, :, 0].tolist())
-
-
-def test_repeats_in_a_batch_learn_as_if_alone():
-    sets = [list(m2st.hdgm_related_tasks(n_tasks=6, rows=20, seed=seed).values()) for seed in (1, 2)]
-    names = tuple("abcdef")
-    together, _ = fit_features(stack_repeats(sets, names), FeatureLearning(), [Streams(7), Streams(8)])
-    x = rows(2, 5, 2)
-    for repeat, pairs in enumerate(sets):
-        alone, _ = fit_features(stack_repeats([pairs], names), FeatureLearning(), [Streams(7 + repeat)])
-        assert torch.allclose(together.prior[repeat], alone.prior[0], rtol=1e-3)
-        difference = together(x)[repeat].abs() - alone(x[repeat : repeat + 1])[0].abs()
-        assert difference.abs().max() < 1e-2  # float32 sums, whitened
 
 
 @pytest.mark.parametrize(("task", "narrow"), [("blobs", True), ("mean_shift", False)])

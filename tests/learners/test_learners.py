@@ -116,18 +116,6 @@ def test_kernels_gain_on_their_training_rows(fit):
     assert (after > before - 1e-3).all() and after.mean() > before.mean() + 0.05
 
 
-@pytest.mark.parametrize("fit", [fit_gaussian, fit_deep, fit_classifier, fit_mean_embedding, fit_smooth_characteristic])
-def test_a_run_learns_the_same_in_a_batch_and_alone(fit):
-    train = batch("mean_shift", 12, 15, shift=1.0)
-    together = module_of(fit(train, RECOMMENDED, streams()))
-    test = batch("mean_shift", 7, shift=1.0).x
-    arguments = (test, test) if fit in (fit_gaussian, fit_deep) else (test,)
-    for run in range(3):
-        alone = module_of(fit(one(train, run), RECOMMENDED, [Streams(run)]))
-        expected = alone(*(argument[run : run + 1] for argument in arguments))[0]
-        assert torch.allclose(together(*arguments)[run], expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("fit", [fit_deep, fit_classifier])
 def test_recommended_networks_do_not_depend_on_the_units_of_the_columns(fit):
     """Columns in metres or in micrometres from a far-away origin: the same kernel, but for rounding."""

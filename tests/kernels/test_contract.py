@@ -1,0 +1,147 @@
+"""The contract that every kernel class passes."""
+
+import inspect
+
+import pytest
+import torch
+
+import m2st_core.kernels.base
+import m2st_core.kernels.deep
+import m2st_core.kernels.features
+import m2st_core.kernels.gaussian
+from m2st_core.kernels.base import Kernel, MixtureKernel, copy_with, take
+from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
+from m2st_core.kernels.features import MLP, ComposedKernel, FourierKernel, LinearKernel, Units
+from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
+
+BATCH, FLOAT32 = 3, 1e-6
+WIDTHS = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+MODULES = (m2st_core.kernels.base, m2st_core.kernels.deep, m2st_core.kernels.features, m2st_core.kernels.gaussian)
+
+
+def rows(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def deep(kind):
+    network = MLP((2, 4, 4, 6), [torch.Generator().manual_seed(seed) for seed in range(BATCH)])
+    network.measure_in(Units(rows(BATCH, 1, 2, seed=8), rows(BATCH, 1, 2, seed=9).abs() + 0.5))
+    return kind(network, feature_width=WIDTHS, input_width=2 * WIDTHS, mixing=0.2 * WIDTHS)
+
+
+def mixture():
+    """Families of one Laplace, two Gaussian and two linear kernels; some weights are 0 in some runs."""
+    weights = [[0.3, 0.2, 0.1, 0.2, 0.2], [0.5, 0.0, 0.5, 0.0, 0.0], [0.0, 0.0, 0.4, 0.0, 0.6]]
+    families = [
+        LaplaceKernel(WIDTHS[:, None]),
+        GaussianKernel(WIDTHS[:, None] * torch.tensor([1.0, 3.0])),
+        LinearKernel(rows(BATCH, 2, 2, 3, seed=5)),
+    ]
+    return MixtureKernel(families, [1, 2, 2], torch.tensor(weights, dtype=torch.float64))
+
+
+KERNELS = {
+    GaussianKernel: lambda: GaussianKernel(WIDTHS),
+    LaplaceKernel: lambda: LaplaceKernel(WIDTHS),
+    DeepKernel: lambda: deep(DeepKernel),
+    RootDeepKernel: lambda: deep(RootDeepKernel),
+    LinearKernel: lambda: LinearKernel(rows(BATCH, 2, 3, seed=6)),
+    FourierKernel: lambda: FourierKernel(rows(BATCH, 2, 7, seed=4), rows(BATCH, 1, 2, seed=3)),
+    ComposedKernel: lambda: ComposedKernel(torch.nn.Softplus(), GaussianKernel(WIDTHS)),
+    MixtureKernel: mixture,
+}
+
+
+def test_no_kernel_class_is_missing():
+    classes = {value for module in MODULES for value in vars(module).values() if inspect.isclass(value)}
+    assert {kind for kind in classes if issubclass(kind, Kernel) and not inspect.isabstract(kind)} == set(KERNELS)
+
+
+@pytest.fixture(params=KERNELS, ids=lambda kind: kind.__name__)
+def kernel(request):
+    return KERNELS[request.param]()
+
+
+@pytest.fixture
+def digits(kernel):
+    """The tolerance of a Gram matrix: FourierKernel takes its sines in float32."""
+    return FLOAT32 if isinstance(kernel, FourierKernel) else 1e-13
+
+
+def test_a_batch_equals_the_loop_over_it(kernel, digits):
+    x, y = rows(BATCH, 5, 2), rows(BATCH, 4, 2, seed=1)
+    together = kernel(x, y)
+    assert together.shape == (BATCH, 5, 4) and together.dtype == torch.float64
+    for index in range(BATCH):
+        alone = copy_with(kernel, lambda tensor, at=index: tensor[at : at + 1])
+        torch.testing.assert_close(together[index], alone(x[index, None], y[index, None])[0], rtol=0, atol=digits)
+
+
+def test_symmetric_and_positive_semi_definite(kernel, digits):
+    x = rows(BATCH, 12, 2)
+    gram = kernel(x, x)
+    torch.testing.assert_close(gram, gram.mT, rtol=0, atol=digits)
+    assert torch.linalg.eigvalsh(gram).min() > -10 * digits
+
+
+def test_blocks_of_embedded_rows_give_blocks_of_the_direct_call(kernel, digits):
+    x, y = rows(BATCH, 9, 2), rows(BATCH, 6, 2, seed=1)
+    first, second = kernel.embed(x), kernel.embed(y)
+    assert len(first) == kernel.parts
+    block = kernel.gram(take(first, 2, 5), take(second, 4))
+    torch.testing.assert_close(block, kernel(x, y)[:, 2:5, 4:], rtol=0, atol=digits)
+    rounded = kernel.gram(first, second, torch.float32)
+    assert rounded.dtype == torch.float32
+    torch.testing.assert_close(rounded.double(), kernel(x, y), rtol=FLOAT32, atol=FLOAT32)
+
+
+def test_gradients_by_rows_and_parameters(kernel):
+    x, y = rows(BATCH, 3, 2).requires_grad_(), rows(BATCH, 4, 2, seed=1)
+    names = [name for name, _ in kernel.named_parameters()]
+
+    def gram(x, *values):
+        return torch.func.functional_call(kernel, dict(zip(names, values, strict=True)), (x, y))
+
+    coarse = {"eps": 1e-2, "atol": 1e-3} if isinstance(kernel, FourierKernel) else {}
+    assert torch.autograd.gradcheck(gram, (x, *kernel.parameters()), **coarse)
+
+
+def test_a_state_dict_restores_the_kernel(kernel):
+    x = rows(BATCH, 5, 2)
+    other = copy_with(kernel, lambda tensor: tensor + 0.1)
+    assert not torch.equal(other(x, x), kernel(x, x))
+    other.load_state_dict(kernel.state_dict())
+    assert torch.equal(other(x, x), kernel(x, x))
+
+
+def test_inner_products_have_features_and_other_kernels_say_that_they_have_none(kernel, digits):
+    x = rows(BATCH, 5, 2)
+    for _, part in kernel.summands():
+        if part.inner_product:
+            features = part.inner_features(part.embed(x))
+            torch.testing.assert_close((features @ features.mT).double(), part(x, x), rtol=0, atol=digits)
+        else:
+            with pytest.raises(ValueError, match="is not an inner product of finitely many features"):
+                part.inner_features(part.embed(x))
+
+
+def test_summands_add_up_to_the_kernel(kernel, digits):
+    x = rows(BATCH, 5, 2)
+    summands = kernel.summands()
+    assert [part.inner_product for _, part in summands] in ([True], [False], [True, False])
+    weights = [torch.as_tensor(weight, dtype=torch.float64).expand(BATCH)[:, None, None] for weight, _ in summands]
+    total = sum(weight * part(x, x) for weight, (_, part) in zip(weights, summands, strict=True))
+    torch.testing.assert_close(total, kernel(x, x), rtol=0, atol=digits)
+
+
+@pytest.mark.parametrize("kernel", [GaussianKernel, LaplaceKernel, DeepKernel, RootDeepKernel], indirect=True)
+def test_distances_do_not_depend_on_where_the_rows_lie(kernel):
+    """In float32, from float64 rows a million away from 0."""
+    x = rows(BATCH, 6, 2)
+    if isinstance(kernel, DeepKernel):
+        kernel.network.measure_in(Units(torch.full((BATCH, 1, 2), 1e6), kernel.network.scale))
+    embedded = kernel.embed(x + 1e6)
+    far = kernel.gram(embedded, embedded, torch.float32).double()
+    if isinstance(kernel, DeepKernel):
+        kernel.network.measure_in(Units(torch.zeros(BATCH, 1, 2), kernel.network.scale))
+    torch.testing.assert_close(far, kernel(x, x), rtol=0, atol=FLOAT32)
