@@ -101,9 +101,9 @@ def machine_factor() -> float:
     return min(times) / REFERENCE_SECONDS
 
 
-def predict(spec: SweepSpec, known: frozenset[str] = frozenset()) -> Cost:
-    """The cost of the cells whose keys are not known yet."""
-    cells = [cell for cell in spec.cells() if cell.key not in known]
+def predict(spec: SweepSpec, stored: frozenset[str] = frozenset()) -> Cost:
+    """The cost of the cells whose keys are not in the store."""
+    cells = [cell for cell in spec.cells() if cell.key not in stored]
     learners = {learner.key: learner for cell in cells if (learner := cell.learner) is not None}
     fits = {(cell.method, cell.closeness, cell.n_tasks, cell.m_tr, cell.repeat) for cell in cells if cell.m_tr}
     shape = TASKS[spec.task].shape

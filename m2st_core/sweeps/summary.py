@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -16,24 +16,23 @@ from m2st_core.sweeps.trial import Cell, CellResult
 
 KEYS = ["task", "null", "method", "preset", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te"]
 COLUMNS = [*KEYS, "repeat", "tests", "alpha", "n_permutations", "seed"]
+Z = 1.96  # standard errors of a 95 % interval
 MEASURED = ["rate", "error", "low", "high", "repeats", "tests"]
 
 
-@lru_cache(maxsize=4096)
 def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95 % interval for a probability; unlike the naive interval it is sensible at 0 and 1.
+    """Wilson's 95 % interval for a probability, sensible at 0 and 1; scipy's takes a millisecond.
 
     >>> wilson_interval(0, 10)[0], round(wilson_interval(0, 10)[1], 3)
     (0.0, 0.278)
     """
-    from scipy.stats import binomtest  # slow to import
-
     if not 0 <= successes <= trials or trials < 1:
-        raise ValueError(
-            f"There must be at least one trial and no more successes than trials. Got {successes}/{trials}."
-        )
-    interval = binomtest(successes, trials).proportion_ci(method="wilson")
-    return float(interval.low), float(interval.high)
+        counts = f"{successes}/{trials}"
+        raise ValueError(f"There must be at least one trial and no more successes than trials. Got {counts}.")
+    share, extra = successes / trials, Z**2 / trials
+    centre = (share + extra / 2) / (1 + extra)
+    half = Z * math.sqrt(share * (1 - share) / trials + extra / (4 * trials)) / (1 + extra)
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def null_band(alpha: float, tests: int) -> tuple[float, float]:

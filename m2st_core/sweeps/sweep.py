@@ -117,8 +117,8 @@ class _Work:
         self.store, self.executor, self.progress = store, executor, progress
         self.cells = {cell.key: cell for cell in spec.cells()}
         self.place = {key: index for index, key in enumerate(self.cells)}
-        known = store.results(self.cells)
-        self.done, self.computed, self.learners = len(known), 0, 0
+        stored = store.results(self.cells)
+        self.done, self.computed, self.learners = len(stored), 0, 0
         self.ready: list[tuple[int, Cell]] = []  # a heap, by place in the grid
         self.waiting: dict[str, list[Cell]] = {}  # by learner
         self.to_train: deque[LearnerSpec] = deque()
@@ -128,7 +128,7 @@ class _Work:
         self.began = time.monotonic()
         for key, cell in self.cells.items():
             learner = cell.learner
-            if key in known:
+            if key in stored:
                 continue
             if learner is None:
                 self.ready.append((self.place[key], cell))
@@ -154,9 +154,9 @@ class _Work:
         first = not self.jobs and not self.computed  # show a first row at once, if one is ready
         if self.to_train and (trainings < self.executor.workers or not self.ready) and not (first and self.ready):
             spec = self.to_train.popleft()
-            stored = self.store.learner(spec)
-            if stored is not None:
-                self._release(spec, stored)
+            parts = self.store.learner(spec)
+            if parts is not None:
+                self._release(spec, parts)
             else:
                 self._submit(Job(spec, f"learner-{spec.key}", time.monotonic()))
             return True

@@ -125,4 +125,4 @@ def test_a_larger_grid_is_shown_as_it_was_run(store, finished):
 def test_a_store_that_cannot_be_used_is_a_sentence(store, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("M2ST_HOME", str(tmp_path / "file"))
-    assert "can not be made" in words(open_page(PAGE))
+    assert "cannot be made" in words(open_page(PAGE))

@@ -50,7 +50,7 @@ def test_the_last_runs_are_listed(home):
 
 def test_a_broken_store_is_a_sentence(home):
     (home / "store.sqlite").write_bytes(b"this is no database" * 100)
-    assert "can not be read" in words(open_page("start"))
+    assert "cannot be read" in words(open_page("start"))
 
 
 def test_nonsense_in_the_address_is_ignored():

@@ -1,12 +1,15 @@
 import pytest
+from scipy.stats import binomtest
 
 from m2st_core.paper.published import measured_gamma, measured_learning, published_gamma
 from m2st_core.sweeps.summary import wilson_interval
 
 
-@pytest.mark.parametrize(("successes", "expected"), [(0, (0.0, 0.0602)), (30, (0.3774, 0.6226)), (60, (0.9398, 1.0))])
-def test_wilsons_interval_is_that_of_the_tables(successes, expected):
-    assert wilson_interval(successes, 60) == pytest.approx(expected, abs=2e-4)
+@pytest.mark.parametrize("trials", [1, 8, 60, 2000])
+def test_wilsons_interval_is_that_of_scipy(trials):
+    for successes in {0, 1, trials // 3, trials}:
+        interval = binomtest(successes, trials).proportion_ci(method="wilson")
+        assert wilson_interval(successes, trials) == pytest.approx((interval.low, interval.high), abs=1e-5)
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(-1, 3), (4, 3), (0, 0)])

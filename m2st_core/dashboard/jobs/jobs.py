@@ -33,10 +33,9 @@ class Job:
     def __init__(self, function: Callable[[Progress], Any]) -> None:
         self.function = function
         self.state: State = "waiting"
-        self.share = 0.0
+        self.share = self.began = 0.0
         self.result: Any = None
         self.error = ""
-        self.began = 0.0
         self.stop, self.ended = threading.Event(), threading.Event()
 
     @property
@@ -164,8 +163,7 @@ def session_id() -> str:
     """The id of the browser session that runs this script."""
     if "session" not in st.session_state:
         st.session_state["session"] = Session()
-    session: Session = st.session_state["session"]
-    return session.id
+    return str(st.session_state["session"].id)
 
 
 def poll(active: Callable[[], bool], show: Callable[[], None], seconds: float = POLL_SECONDS) -> None:

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 from m2st_core.sweeps.cost import machine_factor
 from m2st_core.sweeps.executors import Executor
@@ -19,9 +19,11 @@ from m2st_core.sweeps.sweep import SweepFailed, SweepProgress, compute_sweep, en
 from m2st_core.types import Cancelled
 
 RunState = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
+ENDED: dict[str, RunState] = {"done": "done", "failed": "failed", "cancelled": "cancelled"}
 PER_SESSION = 3  # sweeps that wait or run
 IN_ALL = 30
 TURN_SECONDS = 60.0  # after this time a sweep pauses for another session's, and goes on in its next turn
+STOPPING = "cannot schedule new futures"  # in the error of executors when Python ends
 log = logging.getLogger(__name__)
 
 
@@ -31,7 +33,6 @@ class SweepJob:
 
     run: str
     spec: SweepSpec
-    number: int
     sessions: set[str]
     state: Literal["waiting", "running"] = "waiting"
     progress: SweepProgress | None = None
@@ -54,17 +55,12 @@ class RunStatus:
         return self.state in ("waiting", "running")
 
 
-def in_turns(waiting: Sequence[SweepJob], served: Mapping[str, int]) -> list[SweepJob]:
-    """Jobs in the order in which they will start: sessions take turns, and each session's jobs keep their order.
-
-    ``served`` holds the time of each session's last turn. The session with the oldest turn comes first.
-    """
+def in_turns(waiting: Sequence[SweepJob], served: Mapping[str, float]) -> list[SweepJob]:
+    """Jobs in the order in which they will start: the session whose last turn (``served``) is oldest comes first."""
     left, last, order = list(waiting), dict(served), list[SweepJob]()
-    clock = max(last.values(), default=0)
     while left:
-        job = min(left, key=lambda job: (min(last.get(session, 0) for session in job.sessions), job.number))
-        clock += 1
-        last |= dict.fromkeys(job.sessions, clock)
+        job = min(left, key=lambda job: min(last.get(session, 0) for session in job.sessions))
+        last |= dict.fromkeys(job.sessions, max(last.values(), default=0) + 1)
         left.remove(job)
         order.append(job)
     return order
@@ -84,9 +80,8 @@ class SweepQueue:
     def __init__(self, store: Store, start_executor: Callable[[], Executor]) -> None:
         self.store, self._start_executor = store, start_executor
         self._executor: Executor | None = None
-        self._jobs: dict[str, SweepJob] = {}
-        self._served: dict[str, int] = {}  # time of each session's last turn
-        self._counter = 0
+        self._jobs: dict[str, SweepJob] = {}  # by run, in the order of the requests
+        self._served: dict[str, float] = {}  # time of each session's last turn
         self._change = threading.Condition()
         threading.Thread(target=self._work, name="sweeps", daemon=True).start()
 
@@ -106,8 +101,7 @@ class SweepQueue:
             if job is not None:  # it is stopping, and starts again after that
                 job.sessions, job.stop = {session}, False
             else:
-                self._counter += 1
-                self._jobs[run] = SweepJob(run, spec, self._counter, {session})
+                self._jobs[run] = SweepJob(run, spec, {session})
             self._change.notify_all()
             return run
 
@@ -145,8 +139,7 @@ class SweepQueue:
             stored = self.store.run(run)
         if stored is None:
             return None
-        ended = stored.state in ("done", "failed", "cancelled")
-        return RunStatus(cast(RunState, stored.state) if ended else "interrupted", stored.message)
+        return RunStatus(ENDED.get(stored.state, "interrupted"), stored.message)
 
     @property
     def workers(self) -> int:
@@ -172,15 +165,14 @@ class SweepQueue:
         while True:
             with self._change:
                 job = self._change.wait_for(self._order)[0]
-                self._counter += 1
-                self._served |= dict.fromkeys(job.sessions, self._counter)
+                self._served |= dict.fromkeys(job.sessions, time.monotonic())
                 job.state = "running"
-            error = self._compute(job)
+            error, message = self._compute(job)
             with self._change:
                 if isinstance(error, Cancelled) and not job.stop:  # paused, or requested again
                     job.state = "waiting"
                 else:
-                    self._end(job, error)
+                    self._end(job, error, message)
 
     def _workers(self) -> Executor:
         if self._executor is None:
@@ -189,36 +181,34 @@ class SweepQueue:
             self._executor = executor
         return self._executor
 
-    def _compute(self, job: SweepJob) -> Exception | None:
-        """Compute a sweep until it ends, is stopped, or has used its turn; return the error that ended it."""
+    def _compute(self, job: SweepJob) -> tuple[Exception | None, str]:
+        """Compute a sweep until it ends, is stopped, or has used its turn; return its error and a sentence on it."""
         began = time.monotonic()
 
         def progress(at: SweepProgress) -> None:
             job.progress = at
             if job.stop:
                 raise Cancelled
-            if at.computed + at.learners and time.monotonic() - began > TURN_SECONDS and self._others_wait(job):
-                raise Paused
+            if at.computed + at.learners and time.monotonic() - began > TURN_SECONDS:
+                with self._change:
+                    if any(not other.sessions & job.sessions for other in self._order()):
+                        raise Paused
 
         try:
             compute_sweep(job.spec, self.store, self._workers(), progress)
+        except Cancelled as error:
+            return error, ""
         except Exception as error:
-            return error
-        return None
+            return error, "" if STOPPING in str(error) else self._explain(job, error)
+        return None, ""
 
-    def _others_wait(self, job: SweepJob) -> bool:
-        with self._change:
-            return any(not other.sessions & job.sessions for other in self._order())
-
-    def _end(self, job: SweepJob, error: Exception | None) -> None:
-        """Remove a job and write how its run ended. A run whose server stops stays open: it was interrupted."""
+    def _end(self, job: SweepJob, error: Exception | None, message: str = "") -> None:
+        """Remove a job and write how its run ended, unless the server stops: then the run was interrupted."""
         del self._jobs[job.run]
         self._change.notify_all()
         try:
-            if error is None or isinstance(error, Cancelled):
-                end_run(self.store, job.run, error)
-            elif not _server_stops(error):
-                end_run(self.store, job.run, error, self._explain(job, error))
+            if error is None or isinstance(error, Cancelled) or message:
+                end_run(self.store, job.run, error, message)
         except StoreError:  # the thread must live on
             log.exception("the end of run %s was not stored", job.run)
 
@@ -227,16 +217,10 @@ class SweepQueue:
         reference = uuid.uuid4().hex[:8]
         log.error("sweep %s failed, reference %s", job.run, reference, exc_info=error)
         if isinstance(error, SweepFailed):
-            if error.sentences:
-                return f"{' '.join(error.sentences)} What was computed is kept. Reference: {reference}."
-            return f"Some cells could not be computed; the others are kept. The log has the cause under {reference}."
+            sentences = " ".join(error.sentences) or "Some cells could not be computed."
+            return f"{sentences} The others are kept. The log has the cause under {reference}."
         if self._executor is not None:  # the executor may have failed
             self._executor.close()
             self._executor = None
         sentence = str(error) if isinstance(error, ValueError) else "Something went wrong on our side."
-        return f"{sentence} What was computed is kept. The log has more under {reference}."
-
-
-def _server_stops(error: Exception) -> bool:
-    """Whether the error comes from the end of Python, when executors refuse work."""
-    return isinstance(error, RuntimeError) and "cannot schedule new futures" in str(error)
+        return f"{sentence} Computed cells are kept. The log has more under {reference}."
