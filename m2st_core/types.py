@@ -1,15 +1,41 @@
-"""Which version this is."""
+"""What travels between the rooms: registries, samples and results."""
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+
+Entry = TypeVar("Entry")
+
+
+class Registry(dict[str, Entry]):
+    """A dictionary whose unknown names give an error with the nearest known one.
+
+    >>> Registry("method", {"MMD-D": 1, "ME": 2}).find("mmd-d")
+    Traceback (most recent call last):
+    ValueError: Unknown method 'mmd-d'. Did you mean 'MMD-D'? Known: MMD-D, ME.
+    """
+
+    def __init__(self, what: str, entries: dict[str, Entry]) -> None:
+        super().__init__(entries)
+        self.what = what
+
+    def find(self, name: object) -> Entry:
+        """The entry of this name, or a ValueError that helps."""
+        if isinstance(name, str) and name in self:
+            return self[name]
+        by_lower = {known.lower(): known for known in self}
+        close = difflib.get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.5)
+        guess = f"Did you mean {by_lower[close[0]]!r}? " if close else ""
+        raise ValueError(f"Unknown {self.what} {name!r}. {guess}Known: {', '.join(self)}.")
+
 
 Shape = tuple[int, int, int]
 """Channels, height and width of an image; its row has the pixels in this order."""
@@ -40,10 +66,6 @@ class TwoSample:
     """Rows of P and rows of Q, with any number of leading batch dimensions.
 
     Shapes: ``x`` is (…, n, d), ``y`` is (…, m, d). Flattened images have a ``shape``, with d = C·H·W.
-
-    >>> x, y = TwoSample(torch.zeros(3, 2), torch.ones(4, 2))
-    >>> x.shape, y.shape
-    (torch.Size([3, 2]), torch.Size([4, 2]))
     """
 
     x: Tensor
@@ -152,9 +174,10 @@ class TestResult:
         """The decision in plain words; it never says that the samples are the same."""
         n, m = self.n_test
         found = "Evidence of a difference" if self.rejected else "No evidence of a difference"
+        splits = f" under each of {len(self.split_p_values)} random splits" if self.split_p_values else ""
         return (
             f"{found} at α={self.alpha:g}: {self.label} gives {self.p_words}{',' if self.at_floor else ''} "
-            f"on {n} and {m} test rows{'' if self.by_permutation else ' (asymptotic)'}{self.splits_words}."
+            f"on {n} and {m} test rows{'' if self.by_permutation else ' (asymptotic)'}{splits}."
         )
 
     @property
@@ -172,11 +195,6 @@ class TestResult:
             return f"p={p}, the smallest that the {self.n_permutations + 1:,} labellings of these rows can give"
         splits = f" of each of {len(self.split_p_values)} splits" if self.split_p_values else ""
         return f"p ≤ {p}, the smallest that {self.n_permutations:,} permutations{splits} can give"
-
-    @property
-    def splits_words(self) -> str:
-        """How many splits were combined, after the number of rows."""
-        return f" under each of {len(self.split_p_values)} random splits" if self.split_p_values else ""
 
     @property
     def error_words(self) -> str:

@@ -8,8 +8,7 @@ from m2st_core.dashboard.images.results import show_examples, show_result
 from m2st_core.dashboard.jobs.jobs import watch_study
 from m2st_core.dashboard.jobs.sweeps import duration, gpu_in_words
 from m2st_core.dashboard.widgets.controls import SEED, Control, ask, methods_control, parameter_controls, under
-from m2st_core.dashboard.widgets.page import run_page
-from m2st_core.dashboard.widgets.sentences import SIDEBAR
+from m2st_core.dashboard.widgets.page import SIDEBAR, run_page
 from m2st_core.data import TASKS
 from m2st_core.data.images.cifar import SOURCES
 from m2st_core.data.images.tasks import ImageTask

@@ -16,8 +16,7 @@ from m2st_core.dashboard.widgets.controls import (
     parameter_controls,
     under,
 )
-from m2st_core.dashboard.widgets.page import chart, run_page
-from m2st_core.dashboard.widgets.sentences import SIDEBAR, error_text, p_text, p_value_sentences
+from m2st_core.dashboard.widgets.page import SIDEBAR, chart, error_text, p_text, p_value_sentences, run_page
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.samples import samples_figure
 from m2st_core.studies.synthetic import SingleTest

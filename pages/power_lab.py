@@ -8,8 +8,7 @@ from m2st_core.dashboard.jobs.sweep_queue import RunStatus
 from m2st_core.dashboard.jobs.sweeps import cost_in_words, show_problems, start, sweep_queue, watch
 from m2st_core.dashboard.power_lab.controls import ask_sweep, load_sweep
 from m2st_core.dashboard.power_lab.results import show_code, show_results, show_training
-from m2st_core.dashboard.widgets.page import run_page
-from m2st_core.dashboard.widgets.sentences import SIDEBAR, choice_sentences
+from m2st_core.dashboard.widgets.page import SIDEBAR, choice_sentences, run_page
 from m2st_core.sweeps.spec import SpecError, SweepSpec
 from m2st_core.sweeps.store import StoreError
 

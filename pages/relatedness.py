@@ -4,8 +4,7 @@ import streamlit as st
 
 from m2st_core.dashboard.jobs.jobs import watch_study
 from m2st_core.dashboard.widgets.controls import SEED, Control, ask, under
-from m2st_core.dashboard.widgets.page import chart, run_page
-from m2st_core.dashboard.widgets.sentences import SIDEBAR
+from m2st_core.dashboard.widgets.page import SIDEBAR, chart, run_page
 from m2st_core.figures.relatedness import gamma_figure, gamma_power_figure, gamma_spread_figure
 from m2st_core.paper.published import measured_gamma, published_gamma
 from m2st_core.studies.relatedness import RelatednessResult, RelatednessStudy

@@ -4,10 +4,15 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.dashboard.jobs.sweeps import CELL, check_limits, cost_in_words, show_problems, start, sweep_queue, watch
-from m2st_core.dashboard.power_lab.results import show_code, show_results, show_training
-from m2st_core.dashboard.runs.tables import all_runs, overlaid, spec_differences
-from m2st_core.dashboard.widgets.page import chart, run_page
-from m2st_core.dashboard.widgets.sentences import choice_sentences
+from m2st_core.dashboard.power_lab.results import (
+    all_runs,
+    overlaid,
+    show_code,
+    show_results,
+    show_training,
+    spec_differences,
+)
+from m2st_core.dashboard.widgets.page import chart, choice_sentences, run_page
 from m2st_core.data import size_unit
 from m2st_core.figures.power import compare_figure
 from m2st_core.sweeps.spec import SpecError, SweepSpec

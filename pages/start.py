@@ -4,8 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from app import PAGES
-from m2st_core.dashboard.widgets.page import chart, run_page
-from m2st_core.dashboard.widgets.sentences import p_value_sentences
+from m2st_core.dashboard.widgets.page import chart, p_value_sentences, run_page
 from m2st_core.figures.samples import samples_figure
 from m2st_core.studies.synthetic import median_test, two_samples
 from m2st_core.sweeps.store import Store

@@ -4,8 +4,7 @@ import streamlit as st
 
 from m2st_core.dashboard.jobs.jobs import watch_study
 from m2st_core.dashboard.widgets.controls import SEED, Control, ask, under
-from m2st_core.dashboard.widgets.page import chart, clickable_chart, run_page
-from m2st_core.dashboard.widgets.sentences import SIDEBAR, choice_sentences
+from m2st_core.dashboard.widgets.page import SIDEBAR, chart, choice_sentences, clickable_chart, run_page
 from m2st_core.figures.samples import heat_figure
 from m2st_core.figures.weights import criterion_figure, share_figure, weight_spread_figure, weights_figure
 from m2st_core.studies.synthetic import AXIS

@@ -20,8 +20,8 @@ from m2st_core.presets import PRESETS
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.trial import run_cell, train_learner
 from m2st_core.testing.examined import Examined
+from m2st_core.testing.method import TestSettings
 from m2st_core.testing.run import run_tests
-from m2st_core.testing.settings import TestSettings
 from m2st_core.testing.two_sample import examine
 from m2st_core.types import TwoSample
 from tests.fake_gpu import fake_gpu

@@ -21,7 +21,8 @@ from m2st_core.learners.meta_features import FourierFeatures
 from m2st_core.learners.meta_witness import fit_witness, meta_bank, witness_kernel
 from m2st_core.learners.prior import align
 from m2st_core.permutation.statistics import random_memberships
-from m2st_core.presets import PRESETS, FeatureLearning
+from m2st_core.preset import FeatureLearning
+from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 from tests import naive

@@ -15,8 +15,8 @@ from m2st_core.learners.ascent import part_of
 from m2st_core.testing.examined import Examined
 from m2st_core.testing.labellings import check_splits
 from m2st_core.testing.meta import MetaLearner
+from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.settings import TestSettings
 from m2st_core.testing.two_sample import examine
 from m2st_core.types import Progress, TestResult
 

@@ -12,8 +12,8 @@ from m2st_core.data.arrays import as_two_sample
 from m2st_core.learners.ascent import part_of
 from m2st_core.learners.relatedness import Relatedness, relatedness
 from m2st_core.testing.examined import training_part
+from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.settings import TestSettings
 from m2st_core.types import Progress
 
 MOST_LEFT_OUT = 3

@@ -20,8 +20,8 @@ from m2st_core.learners.ascent import part_of
 from m2st_core.presets import PRESETS
 from m2st_core.testing.examined import smallest_p
 from m2st_core.testing.meta import MetaLearner, meta_train
+from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.settings import TestSettings
 from m2st_core.types import Progress
 
 TRAINED, TESTED = 0.7, 0.9  # of the progress

@@ -6,7 +6,7 @@ from m2st_core.data.images.sets import Digits
 from m2st_core.data.images.tasks import IMAGE_TASKS
 from m2st_core.data.synthetic import HDGM, Blobs, MeanShift, VarianceShift
 from m2st_core.data.task import Setting, Task
-from m2st_core.registry import Registry
+from m2st_core.types import Registry
 
 EVERY_TASK: tuple[type[Task], ...] = (HDGM, Blobs, MeanShift, VarianceShift, Digits, *IMAGE_TASKS)
 TASKS: Registry[type[Task]] = Registry("task", {task.name: task for task in EVERY_TASK})

@@ -6,6 +6,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -172,3 +173,29 @@ class MixtureKernel(Kernel):
         for term in summands:
             total.add_(term)
         return total
+
+
+@dataclass(frozen=True)
+class Family:
+    """k kernels of one kind, batch shape (R, k), with their names and the prior weight π of each."""
+
+    kernel: Kernel
+    names: tuple[str, ...]
+    share: float
+
+
+@dataclass(frozen=True)
+class KernelBank:
+    """Families of kernels. The prior weights of all kernels sum to 1."""
+
+    families: tuple[Family, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One name per kernel."""
+        return tuple(name for family in self.families for name in family.names)
+
+    def mixture(self, weights: Tensor) -> MixtureKernel:
+        """Σ_i β_i k_i with weights β of shape (R, k)."""
+        families = self.families
+        return MixtureKernel([family.kernel for family in families], [len(f.names) for f in families], weights)

@@ -18,7 +18,7 @@ from m2st_core.kernels.gaussian import median_squared_distance
 from m2st_core.learners.image_features import fit_image_features
 from m2st_core.learners.meta_features import FourierFeatures, MetaFeatures
 from m2st_core.learners.prior import align, better, finish
-from m2st_core.presets import FeatureLearning
+from m2st_core.preset import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
 

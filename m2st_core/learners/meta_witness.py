@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.kernels.bank import Family, KernelBank
-from m2st_core.kernels.base import Kernel
+from m2st_core.kernels.base import Family, Kernel, KernelBank
 from m2st_core.kernels.features import ComposedKernel, LinearKernel
-from m2st_core.learners.companions import beside_generic, generic_families
+from m2st_core.learners.bank import beside_generic, generic_families
 from m2st_core.learners.feature_mkl import AGGREGATE
 from m2st_core.learners.features import fit_features
 from m2st_core.learners.knowledge import Knowledge, needed
@@ -20,7 +19,7 @@ from m2st_core.learners.meta_features import MetaFeatures, prior_weights, view_t
 from m2st_core.permutation.fitted import KernelTest, Permuted, ScoreTest
 from m2st_core.permutation.fused import RankFuseTest
 from m2st_core.permutation.statistics import permuted_mean_difference
-from m2st_core.presets import Preset
+from m2st_core.preset import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from m2st_core.criterion import criterion_ratio, h_matrix
 from m2st_core.data.related import PairedRows
-from m2st_core.kernels.bank import KernelBank
+from m2st_core.kernels.base import KernelBank
 from m2st_core.learners.ascent import draw_rows
 from m2st_core.learners.knowledge import Knowledge
 from m2st_core.permutation.fitted import KernelTest

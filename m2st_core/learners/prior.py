@@ -10,7 +10,7 @@ from torch import Tensor
 
 from m2st_core.data.related import RelatedTasks
 from m2st_core.learners.meta_features import MetaFeatures
-from m2st_core.presets import FeatureLearning
+from m2st_core.preset import FeatureLearning
 from m2st_core.rng import Streams
 
 FOLDS = 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from m2st_core.registry import Registry
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.testing.methods import METHODS
+from m2st_core.types import Registry
 
 Scale = Literal["quick", "full"]
 Layer = Literal["paper", "ours"]

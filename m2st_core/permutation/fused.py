@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from m2st_core.kernels.bank import Family, KernelBank
+from m2st_core.kernels.base import Family, KernelBank
 from m2st_core.permutation.fitted import KernelTest, PermutationTest, Permuted, ShownTest
 from m2st_core.permutation.statistics import mean_square, permuted_mmd2
 from m2st_core.types import Progress, TwoSample

@@ -16,7 +16,7 @@ from torch import Tensor
 from m2st_core.criterion import mmd2_from_sums
 from m2st_core.device import map_threads
 from m2st_core.kernels.base import Kernel, take
-from m2st_core.presets import PValueRule
+from m2st_core.preset import PValueRule
 from m2st_core.types import Progress
 
 BLOCK_ROWS = 256

@@ -17,7 +17,7 @@ from m2st_core.criterion import witness
 from m2st_core.data.related import PairedRows
 from m2st_core.data.synthetic import HDGM, hdgm_related_tasks
 from m2st_core.device import one_thread_per_operation, resolve_device
-from m2st_core.kernels.bank import KernelBank
+from m2st_core.kernels.base import KernelBank
 from m2st_core.learners.ascent import part_of
 from m2st_core.learners.bank import is_generic
 from m2st_core.learners.feature_mkl import AGGREGATE, feature_bank

@@ -12,12 +12,12 @@ from m2st_core.data.arrays import constant_column_notes
 from m2st_core.learners.ascent import part_of
 from m2st_core.permutation.blocks import Blocks, as_blocks
 from m2st_core.permutation.fitted import FittedTest
-from m2st_core.presets import PRESETS, Preset
+from m2st_core.preset import Preset
+from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.labellings import check_blocks, check_reach, check_splits, plan_labellings
-from m2st_core.testing.method import Method
+from m2st_core.testing.method import Method, TestSettings
 from m2st_core.testing.run import run_chunks
-from m2st_core.testing.settings import TestSettings
 from m2st_core.testing.split import draw_order, split_sizes
 from m2st_core.types import TestResult, TwoSample
 

@@ -22,9 +22,8 @@ from m2st_core.learners.knowledge import Knowledge
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.examined import Examined, run_examined
-from m2st_core.testing.method import Method, check_preset
+from m2st_core.testing.method import Method, TestSettings, check_preset
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.settings import TestSettings
 from m2st_core.types import Progress, Shape, TestResult, TwoSample
 
 FORMAT = 6

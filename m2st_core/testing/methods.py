@@ -8,9 +8,9 @@ from m2st_core.learners.embeddings import fit_mean_embedding, fit_smooth_charact
 from m2st_core.learners.feature_mkl import fit_feature_mixture, learn_feature_mixture
 from m2st_core.learners.meta_witness import fit_witness, learn_features, meta_bank, witness_kernel
 from m2st_core.learners.target_kernels import fit_deep, fit_gaussian, fit_median
-from m2st_core.registry import Registry
 from m2st_core.testing.method import Cost, Look, Method
 from m2st_core.testing.paper_methods import DEEP_KERNEL, PAPER_METHODS
+from m2st_core.types import Registry
 
 LIU_2020 = "Liu, Xu, Lu, Zhang, Gretton, Sutherland (2020), Learning deep kernels for non-parametric two-sample tests"
 GRETTON_2012 = "Gretton, Borgwardt, Rasch, Schölkopf, Smola (2012), A kernel two-sample test"

@@ -18,11 +18,11 @@ from m2st_core.learners.ascent import draw_rows, part_of
 from m2st_core.permutation.blocks import Blocks, memberships_within
 from m2st_core.permutation.fitted import AsymptoticTest, PermutationTest
 from m2st_core.permutation.statistics import BLOCK_ROWS, permutation_p_value, random_memberships
-from m2st_core.presets import PRESETS, Preset
+from m2st_core.preset import Preset
+from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.labellings import Labellings, all_labellings, check_blocks, check_reach, plan_labellings
-from m2st_core.testing.method import Method
-from m2st_core.testing.settings import TestSettings
+from m2st_core.testing.method import Method, TestSettings
 from m2st_core.testing.split import FittedRuns, fit_runs, split_sizes
 from m2st_core.types import Progress, TestResult, TwoSample
 

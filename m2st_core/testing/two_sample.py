@@ -11,9 +11,8 @@ from m2st_core.data.separate import separate
 from m2st_core.presets import PRESETS
 from m2st_core.testing.examined import Examined, run_examined
 from m2st_core.testing.meta import meta_train
-from m2st_core.testing.method import check_preset
+from m2st_core.testing.method import TestSettings, check_preset, refuse_unknown
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.settings import TestSettings, refuse_unknown
 from m2st_core.types import Progress, TestResult
 
 

@@ -3,8 +3,8 @@ import pytest
 
 import m2st_core as m2st
 from m2st_core.testing.examined import training_part
+from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.settings import TestSettings
 
 TASKS = m2st.hdgm_related_tasks(n_tasks=2, rows=40)
 

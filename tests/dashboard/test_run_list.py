@@ -1,7 +1,6 @@
 """Runs as tables."""
 
-from m2st_core.dashboard.power_lab.results import as_python, as_shell
-from m2st_core.dashboard.runs.tables import spec_differences
+from m2st_core.dashboard.power_lab.results import as_python, as_shell, spec_differences
 from m2st_core.sweeps.spec import SweepSpec
 
 SPEC = SweepSpec(methods=("MMD-M",))

@@ -5,8 +5,7 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.kernels.gaussian import GaussianKernel
-from m2st_core.learners.bank import GENERIC_NAMES
-from m2st_core.learners.companions import FREQUENCIES, _null_deviations, generic_families
+from m2st_core.learners.bank import FREQUENCIES, GENERIC_NAMES, _null_deviations, generic_families
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.methods import METHODS

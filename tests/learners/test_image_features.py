@@ -16,12 +16,13 @@ from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.gaussian import GaussianKernel
 from m2st_core.learners import image_features
 from m2st_core.learners.adaptation import Paired, adapt_state, criterion
+from m2st_core.learners.bank import beside_generic, generic_families
 from m2st_core.learners.climbers import RunByRun
-from m2st_core.learners.companions import beside_generic, generic_families
 from m2st_core.learners.image_features import fit_image_features, part_images
 from m2st_core.learners.knowledge import Knowledge, rebuild
 from m2st_core.learners.target_kernels import make_cnn, same_distances
-from m2st_core.presets import PRESETS, ImageTraining
+from m2st_core.preset import ImageTraining
+from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 

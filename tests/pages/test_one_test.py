@@ -3,7 +3,7 @@
 import pytest
 
 import m2st_core as m2st
-from m2st_core.dashboard.widgets.sentences import p_text
+from m2st_core.dashboard.widgets.page import p_text
 from tests.pages.harness import charts, metrics, open_page, run, until, words
 
 

@@ -8,7 +8,7 @@ import torch
 from scipy.stats import norm
 
 from m2st_core.criterion import mmd2_unbiased
-from m2st_core.kernels.bank import Family, KernelBank
+from m2st_core.kernels.base import Family, KernelBank
 from m2st_core.kernels.features import LinearKernel
 from m2st_core.kernels.gaussian import GaussianKernel
 from m2st_core.learners.meta_witness import WitnessTest

@@ -8,8 +8,7 @@ from scipy import stats
 
 from m2st_core.criterion import mmd2_unbiased
 from m2st_core.device import one_thread_per_operation
-from m2st_core.kernels.bank import Family, KernelBank
-from m2st_core.kernels.base import MixtureKernel
+from m2st_core.kernels.base import Family, KernelBank, MixtureKernel
 from m2st_core.kernels.features import LinearKernel
 from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
 from m2st_core.permutation import statistics as permutation

@@ -16,8 +16,7 @@ from m2st_core.figures.samples import heat_figure, samples_figure
 from m2st_core.figures.weights import learning_size_figure, training_figure, weights_figure
 from m2st_core.paper.published import measured_gamma, measured_learning, published_gamma
 from m2st_core.studies import synthetic
-from m2st_core.studies.bounds import BoundSettings, bound_courses, bound_table
-from m2st_core.studies.relatedness import witness_p_values
+from m2st_core.studies.relatedness import BoundSettings, bound_courses, bound_table, witness_p_values
 from m2st_core.studies.weights import MIXTURES, WeightsResult, WeightsStudy
 from m2st_core.types import Progress
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from m2st_core.dashboard.widgets.sentences import METHOD_MARKS, PRESET_MEANINGS
+from m2st_core.dashboard.widgets.page import METHOD_MARKS, PRESET_MEANINGS
 from m2st_core.data import TASKS
 from m2st_core.presets import PRESETS
 from m2st_core.sweeps.spec import label_of

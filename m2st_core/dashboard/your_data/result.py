@@ -9,8 +9,7 @@ import streamlit as st
 
 from m2st_core.analysis.pictures import Picture, null_picture, weights_picture
 from m2st_core.analysis.plan import Outcome, carry_out, other_splits
-from m2st_core.dashboard.widgets.page import chart, noted_metric
-from m2st_core.dashboard.widgets.sentences import decision_sentences, error_text, p_text
+from m2st_core.dashboard.widgets.page import chart, decision_sentences, error_text, noted_metric, p_text
 from m2st_core.dashboard.your_data.state import UserData, as_text, target_id
 from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.upload import Upload

@@ -22,7 +22,7 @@ from m2st_core.data.images.files import (
     read_class_folders,
 )
 from m2st_core.data.images.sets import ImageSet, digit_images
-from m2st_core.registry import Registry
+from m2st_core.types import Registry
 
 TORONTO = "https://www.cs.toronto.edu/~kriz/cifar.html"
 CIFAR_10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

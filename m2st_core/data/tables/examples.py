@@ -13,9 +13,8 @@ from m2st_core.data.images.sets import load_digits_by_class
 from m2st_core.data.synthetic import HDGM, hdgm_related_tasks
 from m2st_core.data.tables.files import Table, read_table
 from m2st_core.data.tables.upload import Upload
-from m2st_core.registry import Registry
 from m2st_core.rng import Streams
-from m2st_core.types import TwoSample
+from m2st_core.types import Registry, TwoSample
 
 DIGITS_ROWS, DIGITS_SHARE = 30, 0.4
 DIABETES_BANDS = (0, 30, 35, 40, 45, 50, 55, 60, 65, 100)
