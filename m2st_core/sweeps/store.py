@@ -1,7 +1,6 @@
 """Results computed so far: runs, cells, learners and measurements, stored under the hash of what they depend on.
 
-The store is an SQLite database and learner folders under ``M2ST_HOME``, which several processes may share. Each
-finished cell is one committed row, so a killed run loses only cells in flight.
+An SQLite database and learner folders under ``M2ST_HOME``. Each finished cell is one row: a killed run loses little.
 """
 
 from __future__ import annotations
@@ -210,8 +209,8 @@ class Store:
         run = self.find_run(start)
         specs = {id_: text for id_, text in self._execute("SELECT id, spec FROM runs") if not _is_older(id_, text)}
         own = set(_cells(specs.pop(run))) if run in specs else set()
-        own = own.difference(*map(_cells, specs.values()))
-        self._execute(f"DELETE FROM cells WHERE key IN {AMONG}", canonical(list(own)))
+        alone = list(own.difference(*map(_cells, specs.values())))
+        self._execute(f"DELETE FROM cells WHERE key IN {AMONG}", canonical(alone))
         self._execute("DELETE FROM runs WHERE id = ?", run)
 
     def rows(self, spec: SweepSpec) -> pd.DataFrame:

@@ -142,9 +142,8 @@ def run_chunks(
 
 def _elements(labellings: Labellings, method: Method, n_train: tuple[int, int], n_test: tuple[int, int]) -> int:
     """About how many numbers one test holds in its largest tensor."""
-    rows = sum(n_test)
-    gram_elements = method.kernels_at_once * (labellings.used + rows) * min(rows, BLOCK_ROWS)
-    return max(rows * labellings.used, gram_elements, sum(n_train) ** 2)
+    rows, used = sum(n_test), labellings.used
+    return max(rows * used, method.kernels_at_once * (used + rows) * min(rows, BLOCK_ROWS), sum(n_train) ** 2)
 
 
 def _as_floats(sample: TwoSample) -> TwoSample:
@@ -190,8 +189,7 @@ def _decide(
     error = permuted.p_value_error
     if error is None:
         error = (p_value * (1 - p_value) / labellings.used).sqrt()
-    if labellings.enumerated:
-        error = torch.zeros_like(error)
+    error = torch.zeros_like(error) if labellings.enumerated else error
     values = permuted.values.cpu().numpy()
     return Decisions(values[:, 0], p_value.cpu().numpy(), error.cpu().numpy(), values[:, 1:], notes)
 

@@ -209,7 +209,7 @@ def test_blocks_follow_their_rows(upload):
     data = prepare(upload, Cleaning("drop rows", block="site", left_out=("income", "colour")))
     names = [data.block_names[code] for code in np.concatenate([data.x_blocks, data.y_blocks])]
     assert names == ["A", "B", "A", "A", "B", "A", "B", "A", "B"] and data.features == ("age",)
-    with pytest.raises(TableError, match="there is no column 'ward'"):
+    with pytest.raises(TableError, match="there is no column called 'ward'"):
         prepare(upload, Cleaning("drop rows", block="ward"))
     apart = Upload((table("p.csv", "a,s\n1,A\n2,A\n"), table("q.csv", "a,s\n1,B\n3,B\n")))
     with pytest.raises(TableError, match="no block of 's' has rows of both groups"):

@@ -348,7 +348,7 @@ def test_a_control_group_shared_with_the_history_is_kept_apart():
     app.selectbox(key="data_primary").select("Meta-Witness")
     click(go_on(app), "data_next")
     assert answer(app)
-    assert "as a common control group" in words(app)
+    assert "like a common control group" in words(app)
     outcome = outcome_of(app)
     assert outcome.analysis.primary.exact and outcome.apart.shared == 20
     saved = learner_to_zip(m2st.meta_train("Meta-Witness", outcome.data.related_tasks), outcome.data.encoding)

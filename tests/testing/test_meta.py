@@ -310,7 +310,7 @@ X, Y = np.random.default_rng(0).standard_normal((2, 12, 2))
         ({"a": (X, Y), "b": (X[:, :1], Y[:, :1])}, "Related task 'b' has 1 columns and 'a' has 2"),
         ({"a": (X, Y), "b": (np.ones((5, 2)), np.ones((5, 2)))}, "Related task 'b': All rows of x and y are identical"),
         ([(X, Y * np.nan)], "Related task 'task 1': y has nan"),
-        ([(X[:, :1], Y[:, :1])], "The meta-tasks have 1 columns and x and y have 2"),
+        ([(X[:, :1], Y[:, :1])], "The related tasks have 1 columns and x and y have 2"),
     ],
 )
 def test_bad_meta_tasks_are_named(meta, message):

@@ -21,8 +21,7 @@ from m2st_core.types import Cancelled, Progress
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 KEPT_JOBS = KEPT_ANSWERS = 64
-POLL_SECONDS = 0.5
-QUICK_SECONDS = 0.8
+POLL_SECONDS, QUICK_SECONDS = 0.5, 0.8
 FIRST_ESTIMATE = 0.03  # share of the work after which its pace is a basis for estimates
 log = logging.getLogger(__name__)
 
@@ -46,9 +45,8 @@ class Job:
     @property
     def seconds_left(self) -> float | None:
         """An estimate from the pace so far."""
-        if self.state != "running" or self.share <= 0:
-            return None
-        return (time.monotonic() - self.began) * (1 - self.share) / self.share
+        running = self.state == "running" and self.share > 0
+        return (time.monotonic() - self.began) * (1 - self.share) / self.share if running else None
 
     def cancel(self) -> None:
         """Ask the work to stop at its next step."""

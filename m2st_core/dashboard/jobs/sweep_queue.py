@@ -20,8 +20,7 @@ from m2st_core.types import Cancelled
 
 RunState = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
 ENDED: dict[str, RunState] = {"done": "done", "failed": "failed", "cancelled": "cancelled"}
-PER_SESSION = 3  # sweeps that wait or run
-IN_ALL = 30
+PER_SESSION, IN_ALL = 3, 30  # sweeps that wait or run
 TURN_SECONDS = 60.0  # after this time a sweep pauses for another session's, and goes on in its next turn
 STOPPING = "cannot schedule new futures"  # in the error of executors when Python ends
 log = logging.getLogger(__name__)
@@ -61,8 +60,7 @@ def in_turns(waiting: Sequence[SweepJob], served: Mapping[str, float]) -> list[S
     while left:
         job = min(left, key=lambda job: min(last.get(session, 0) for session in job.sessions))
         last |= dict.fromkeys(job.sessions, max(last.values(), default=0) + 1)
-        left.remove(job)
-        order.append(job)
+        order.append(left.pop(left.index(job)))
     return order
 
 
@@ -137,9 +135,7 @@ class SweepQueue:
                 place = 0 if job.state == "running" else order.index(job) + len(self._jobs) - len(order)
                 return RunStatus(job.state, "", job.progress, place, frozenset(job.sessions))
             stored = self.store.run(run)
-        if stored is None:
-            return None
-        return RunStatus(ENDED.get(stored.state, "interrupted"), stored.message)
+        return None if stored is None else RunStatus(ENDED.get(stored.state, "interrupted"), stored.message)
 
     @property
     def workers(self) -> int:
@@ -196,10 +192,8 @@ class SweepQueue:
 
         try:
             compute_sweep(job.spec, self.store, self._workers(), progress)
-        except Cancelled as error:
-            return error, ""
         except Exception as error:
-            return error, "" if STOPPING in str(error) else self._explain(job, error)
+            return error, "" if isinstance(error, Cancelled) or STOPPING in str(error) else self._explain(job, error)
         return None, ""
 
     def _end(self, job: SweepJob, error: Exception | None, message: str = "") -> None:
@@ -217,8 +211,8 @@ class SweepQueue:
         reference = uuid.uuid4().hex[:8]
         log.error("sweep %s failed, reference %s", job.run, reference, exc_info=error)
         if isinstance(error, SweepFailed):
-            sentences = " ".join(error.sentences) or "Some cells could not be computed."
-            return f"{sentences} The others are kept. The log has the cause under {reference}."
+            cause = " ".join(error.sentences) or "Some cells could not be computed."
+            return f"{cause} The others are kept. The log has the cause under {reference}."
         if self._executor is not None:  # the executor may have failed
             self._executor.close()
             self._executor = None

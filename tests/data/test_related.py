@@ -1,4 +1,4 @@
-"""Meta-tasks as one batch: rows in their places, shared images once, one task in memory at a time."""
+"""Related tasks as one batch: rows in their places, shared images once, one task in memory at a time."""
 
 import weakref
 from collections.abc import Mapping
