@@ -21,8 +21,7 @@ from m2st_core.types import Cancelled, Progress
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 KEPT_JOBS = KEPT_ANSWERS = 64
-POLL_SECONDS = 0.5
-QUICK_SECONDS = 0.8
+POLL_SECONDS, QUICK_SECONDS = 0.5, 0.8
 FIRST_ESTIMATE = 0.03  # share of the work after which its pace is a basis for estimates
 log = logging.getLogger(__name__)
 
@@ -125,8 +124,7 @@ class JobManager:
     def drop(self, key: Hashable) -> None:
         """Stop and remove a job that has not succeeded, so that it can be started again."""
         with self._lock:
-            job = self._jobs.get(key)
-            if job is not None and job.state != "done":
+            if key in self._jobs and self._jobs[key].state != "done":
                 self._jobs.pop(key).cancel()
 
     def forget(self, session: str) -> None:
