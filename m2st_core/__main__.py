@@ -46,71 +46,50 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="test|meta-train|sweep|paper|runs|bench")
 
     test = commands.add_parser("test", help="test whether the rows of two tables come from the same distribution")
-    test.add_argument("files", metavar="P.csv Q.csv", nargs="*", help="the two samples, or one file and --group-column")
-    test.add_argument("--example", default="", help=f"instead of files, one of {', '.join(EXAMPLES)}")
-    test.add_argument(
-        "--related", nargs="+", metavar="RELATED.csv", help="related tasks, for methods that learn from them"
-    )
-    test.add_argument("--task-column", default="task", help="the column of RELATED.csv that names the task")
-    test.add_argument(
-        "--related-group-column", help="the group column of RELATED.csv (default: as in the target, or group)"
-    )
+    add = test.add_argument
+    add("files", metavar="P.csv Q.csv", nargs="*", help="the two samples, or one file and --group-column")
+    add("--example", default="", help=f"instead of files, one of {', '.join(EXAMPLES)}")
+    add("--related", nargs="+", metavar="RELATED.csv", help="related tasks, for methods that learn from them")
+    add("--task-column", default="task", help="the column of RELATED.csv that names the task")
+    add("--related-group-column", help="the group column of RELATED.csv (default: as in the target, or group)")
     for old, new in (("--meta", "--related"), ("--meta-group-column", "--related-group-column")):
-        test.add_argument(old, action=Renamed, nargs="*", const=new, help=argparse.SUPPRESS)
-    help_ = f"{RECOMMENDED}, or one of: {names_by_origin()}; default MMD-D"
-    test.add_argument("--method", default="MMD-D", help=help_)
-    test.add_argument("--alpha", type=float, default=0.05, help="significance level (default 0.05)")
-    test.add_argument("--permutations", type=int, default=999, help="number of random relabellings (default 999)")
-    test.add_argument("--train-fraction", type=float, default=0.5, help="share of training rows (default 0.5)")
-    test.add_argument("--splits", type=int, default=1, metavar="S", help="random splits to combine (default 1)")
-    test.add_argument(
-        "--family",
-        default="primary",
-        choices=list(FAMILIES),
-        help="primary: it alone decides and secondary tests are exploratory; all: Holm's correction over all tests",
-    )
-    test.add_argument("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
-    test.add_argument(
-        "--seed", type=int, default=0, help="seed of the split, the learning and the permutations (default 0)"
-    )
-    test.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    test.add_argument("--json", action="store_true", help="print one JSON object")
-    test.add_argument("--learner", default="", help="folder or ZIP of a learner, which sets method and preset")
-    test.add_argument("--secondary", nargs="+", default=(), metavar="METHOD", help="further tests, corrected by Holm")
-    test.add_argument("--block-column", help="permute labels only within the values of this column")
-    test.add_argument("--report", metavar="REPORT.html", help="write a report as one HTML file")
+        add(old, action=Renamed, nargs="*", const=new, help=argparse.SUPPRESS)
+    add("--method", default="MMD-D", help=f"{RECOMMENDED}, or one of: {names_by_origin()}; default MMD-D")
+    add("--alpha", type=float, default=0.05, help="significance level (default 0.05)")
+    add("--permutations", type=int, default=999, help="number of random relabellings (default 999)")
+    add("--train-fraction", type=float, default=0.5, help="share of training rows (default 0.5)")
+    add("--splits", type=int, default=1, metavar="S", help="random splits to combine (default 1)")
+    help_ = "primary: it alone decides and secondary tests are exploratory; all: Holm's correction over all tests"
+    add("--family", default="primary", choices=list(FAMILIES), help=help_)
+    add("--json", action="store_true", help="print one JSON object")
+    add("--learner", default="", help="folder or ZIP of a learner, which sets method and preset")
+    add("--secondary", nargs="+", default=(), metavar="METHOD", help="further tests, corrected by Holm")
+    add("--block-column", help="permute labels only within the values of this column")
+    add("--report", metavar="REPORT.html", help="write a report as one HTML file")
 
     train = commands.add_parser("meta-train", help="learn from related tasks, to test targets with --learner")
-    help_related = "columns task, group (two values per task) and the features; or one file per task, or a ZIP of them"
-    train.add_argument("related", metavar="RELATED.csv", nargs="+", help=help_related)
+    help_ = "columns task, group (two values per task) and the features; or one file per task, or a ZIP of them"
+    train.add_argument("related", metavar="RELATED.csv", nargs="+", help=help_)
     help_ = f"one of: {names_by_origin(with_related_tasks=True)}; default Meta-FUSE"
     train.add_argument("--method", default="Meta-FUSE", help=help_)
-    train.add_argument("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
     train.add_argument("--out", required=True, help="folder for the learner")
-    train.add_argument("--seed", type=int, default=0, help="seed of the learning (default 0)")
-    train.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
 
-    for command in (test, train):
-        command.add_argument("--group-column", help="the column whose two values name the groups, in a file with both")
-        command.add_argument(
-            "--missing", help=f"missing cells: {', '.join(map(repr, MISSING_CHOICES))} (default refuse)"
-        )
-        command.add_argument("--scaling", help=f"{', '.join(map(repr, SCALING_CHOICES))} (default standard)")
-        command.add_argument(
-            "--levels", type=int, help="categories of a column that get an indicator each (default 20)"
-        )
-        command.add_argument("--leave-out", nargs="+", metavar="COLUMN", help="columns that are not compared")
+    for add in (test.add_argument, train.add_argument):
+        add("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
+        add("--seed", type=int, default=0, help="seed of everything random (default 0)")
+        add("--device", default="auto", help="auto, cpu or cuda (default auto)")
+        add("--group-column", help="the column whose two values name the groups, in a file with both")
+        add("--missing", help=f"missing cells: {', '.join(map(repr, MISSING_CHOICES))} (default refuse)")
+        add("--scaling", help=f"{', '.join(map(repr, SCALING_CHOICES))} (default standard)")
+        add("--levels", type=int, help="categories of a column that get an indicator each (default 20)")
+        add("--leave-out", nargs="+", metavar="COLUMN", help="columns that are not compared")
 
     sweep = commands.add_parser("sweep", help="run a grid of tests described by a TOML file")
     sweep.add_argument("spec", metavar="SPEC.toml")
     paper = commands.add_parser("paper", help="run a table or figure of the paper")
     paper.add_argument("experiment", help=f"one of {', '.join(PAPER)}")
-    paper.add_argument(
-        "--scale",
-        choices=("quick", "full"),
-        default="quick",
-        help="full: the paper's 20 repeats of 100 tests (hours); quick: 2 repeats of 20 (minutes, default)",
-    )
+    help_ = "full: the paper's 20 repeats of 100 tests (hours); quick: 2 repeats of 20 (minutes, default)"
+    paper.add_argument("--scale", choices=("quick", "full"), default="quick", help=help_)
     layer = paper.add_mutually_exclusive_group()
     layer.add_argument("--ours", action="store_true", help="our own family on the same samples, preset recommended")
     layer.add_argument("--preset", help=f"the paper's algorithms in {', '.join(PRESETS)} (default paper)")

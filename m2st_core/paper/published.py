@@ -66,17 +66,11 @@ def with_published(table: pd.DataFrame) -> pd.DataFrame:
     The difference is NaN with fewer than five repeats.
     """
     numbers = _published_by_place()
-    nothing = (np.nan, np.nan, "")
-    found = [numbers.get(_place(row), nothing) for row in table.itertuples()]
-    power, errors, doubts = zip(*found, strict=True) if found else ((), (), ())
-    both = np.sqrt(table["error"].astype(float) ** 2 + np.array(errors, dtype=float) ** 2)
+    rows = [numbers.get(_place(row), (np.nan, np.nan, "")) for row in table.itertuples()]
+    table = table.join(pd.DataFrame(rows, table.index, ["published", "published_error", "doubt"]))
+    both = np.sqrt(table["error"].astype(float) ** 2 + table["published_error"].astype(float) ** 2)
     comparable = (both > 0) & (table["repeats"] >= LEAST_REPEATS)
-    return table.assign(
-        published=np.array(power, dtype=float),
-        published_error=np.array(errors, dtype=float),
-        doubt=list(doubts),
-        difference=(table["rate"] - np.array(power, dtype=float)) / both.where(comparable),
-    )
+    return table.assign(difference=(table["rate"] - table["published"]) / both.where(comparable))
 
 
 @cache

@@ -8,7 +8,7 @@ def test_bad_input_is_said_and_surprises_get_a_reference(caplog):
         from m2st_core.dashboard.widgets.page import run_page
 
         def bad():
-            raise ValueError("The store can not be made.")
+            raise ValueError("The store cannot be made.")
 
         def surprise():
             raise KeyError("secret detail")
@@ -17,5 +17,5 @@ def test_bad_input_is_said_and_surprises_get_a_reference(caplog):
         run_page(surprise)
 
     app = AppTest.from_function(page).run()
-    assert not app.exception and app.error[0].value == "The store can not be made."
+    assert not app.exception and app.error[0].value == "The store cannot be made."
     assert "secret" not in app.error[1].value and app.error[1].value.split()[-1].rstrip(".") in caplog.text

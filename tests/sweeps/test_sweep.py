@@ -248,14 +248,14 @@ def test_dask_gives_the_same_rows(reference, tmp_path):
     assert same(rows, reference)
 
 
-def test_executors_that_can_not_be_are_named():
+def test_executors_that_cannot_be_made_are_named():
     with pytest.raises(ValueError, match="Unknown executor 'cloud'"):
         make_executor("cloud")
     with pytest.raises(ValueError, match="needs the address"):
         make_executor("dask")
 
 
-def test_stores_that_can_not_be_used_are_named(tmp_path):
+def test_stores_that_cannot_be_used_are_named(tmp_path):
     Store(tmp_path)
     with sqlite3.connect(tmp_path / "store.sqlite") as db:
         db.execute("PRAGMA user_version = 99")

@@ -123,8 +123,7 @@ class JobManager:
     def drop(self, key: Hashable) -> None:
         """Stop and remove a job that has not succeeded, so that it can be started again."""
         with self._lock:
-            job = self._jobs.get(key)
-            if job is not None and job.state != "done":
+            if key in self._jobs and self._jobs[key].state != "done":
                 self._jobs.pop(key).cancel()
 
     def forget(self, session: str) -> None:

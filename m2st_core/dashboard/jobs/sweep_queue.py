@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from m2st_core.sweeps.cost import machine_factor
 from m2st_core.sweeps.executors import Executor
@@ -18,8 +17,7 @@ from m2st_core.sweeps.store import Store, StoreError
 from m2st_core.sweeps.sweep import SweepFailed, SweepProgress, compute_sweep, end_run, warm_up
 from m2st_core.types import Cancelled
 
-RunState = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
-ENDED: dict[str, RunState] = {"done": "done", "failed": "failed", "cancelled": "cancelled"}
+ENDED = ("done", "failed", "cancelled")
 PER_SESSION, IN_ALL = 3, 30  # sweeps that wait or run
 TURN_SECONDS = 60.0  # after this time a sweep pauses for another session's, and goes on in its next turn
 STOPPING = "cannot schedule new futures"  # in the error of executors when Python ends
@@ -33,7 +31,7 @@ class SweepJob:
     run: str
     spec: SweepSpec
     sessions: set[str]
-    state: Literal["waiting", "running"] = "waiting"
+    state: str = "waiting"  # or running
     progress: SweepProgress | None = None
     stop: bool = False
 
@@ -42,7 +40,7 @@ class SweepJob:
 class RunStatus:
     """The state of a run for a page; ``place`` counts the sweeps that come before it."""
 
-    state: RunState
+    state: str  # waiting, running, done, failed, cancelled or interrupted
     message: str = ""
     progress: SweepProgress | None = None
     place: int = 0
@@ -73,7 +71,7 @@ class Paused(Cancelled):
 
 
 class SweepQueue:
-    """One per server, and the owner of the runs it computes. Any session can watch any run by its id."""
+    """One per server, and the owner of its runs. Any session can watch any run by its id."""
 
     def __init__(self, store: Store, start_executor: Callable[[], Executor]) -> None:
         self.store, self._start_executor = store, start_executor
@@ -135,7 +133,9 @@ class SweepQueue:
                 place = 0 if job.state == "running" else order.index(job) + len(self._jobs) - len(order)
                 return RunStatus(job.state, "", job.progress, place, frozenset(job.sessions))
             stored = self.store.run(run)
-        return None if stored is None else RunStatus(ENDED.get(stored.state, "interrupted"), stored.message)
+        if stored is None:
+            return None
+        return RunStatus(stored.state if stored.state in ENDED else "interrupted", stored.message)
 
     @property
     def workers(self) -> int:
@@ -172,9 +172,8 @@ class SweepQueue:
 
     def _workers(self) -> Executor:
         if self._executor is None:
-            executor = self._start_executor()
-            warm_up(executor)
-            self._executor = executor
+            self._executor = self._start_executor()
+            warm_up(self._executor)
         return self._executor
 
     def _compute(self, job: SweepJob) -> tuple[Exception | None, str]:
@@ -193,7 +192,8 @@ class SweepQueue:
         try:
             compute_sweep(job.spec, self.store, self._workers(), progress)
         except Exception as error:
-            return error, "" if isinstance(error, Cancelled) or STOPPING in str(error) else self._explain(job, error)
+            silent = isinstance(error, Cancelled) or STOPPING in str(error)
+            return error, "" if silent else self._explain(job, error)
         return None, ""
 
     def _end(self, job: SweepJob, error: Exception | None, message: str = "") -> None:
@@ -210,11 +210,10 @@ class SweepQueue:
         """A sentence with a reference, under which the log has the rest."""
         reference = uuid.uuid4().hex[:8]
         log.error("sweep %s failed, reference %s", job.run, reference, exc_info=error)
-        if isinstance(error, SweepFailed):
-            cause = " ".join(error.sentences) or "Some cells could not be computed."
-            return f"{cause} The others are kept. The log has the cause under {reference}."
-        if self._executor is not None:  # the executor may have failed
-            self._executor.close()
-            self._executor = None
         sentence = str(error) if isinstance(error, ValueError) else "Something went wrong on our side."
+        if isinstance(error, SweepFailed):
+            sentence = " ".join(error.sentences) or "Some cells could not be computed."
+        elif self._executor is not None:
+            self._executor.close()  # it may have failed
+            self._executor = None
         return f"{sentence} Computed cells are kept. The log has more under {reference}."
