@@ -78,3 +78,21 @@ def test_nothing_depends_on_pickle():
     for path in CORE + FRONT:
         assert not imports(path) & {"pickle", "cloudpickle", "dill", "joblib", "shelve"}, path
         assert "torch.load" not in path.read_text(encoding="utf-8"), path
+
+
+def test_modules_are_few_and_short():
+    """At most 120 modules of at most 220 lines."""
+    lines = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in CORE}
+    assert len(lines) <= 120
+    assert not {path: count for path, count in lines.items() if count > 220}
+
+
+def test_a_name_has_one_import_path():
+    """Rooms have no __init__.py that re-exports; only the public API and the registry of tasks do more."""
+    faces = {ROOT / "m2st_core" / "__init__.py", ROOT / "m2st_core" / "data" / "__init__.py"}
+    assert {path for path in CORE if path.name == "__init__.py"} == faces
+
+
+@pytest.mark.parametrize(("text", "places"), [("hash[:12]", 1), ("can not", 0), ("regularisation).sqrt()", 1)])
+def test_an_idea_is_written_once(text, places):
+    assert sum(path.read_text(encoding="utf-8").count(text) for path in CORE + FRONT) == places

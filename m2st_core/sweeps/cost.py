@@ -15,8 +15,9 @@ from m2st_core.data.images.tasks import ImageTask
 from m2st_core.device import one_thread_per_operation
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.sweeps.spec import LIMIT, SweepSpec
+from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.trial import ELEMENTS_AT_ONCE, Cell, LearnerSpec, draw_targets
+from m2st_core.testing.method import Cost as MethodCost
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
 from m2st_core.types import Shape
@@ -27,17 +28,8 @@ OVERHEAD = 0.15  # seconds per cell for drawing samples and passing results
 
 # Rows of numbers: a test in units of MMD-M, and a fit in seconds for 200 pooled training rows.
 PER_TEST = 2.0e-3  # seconds of MMD-M at 200 pooled rows and 199 permutations
-GROWTH, CHEAP_GROWTH = 1.25, 1.1  # exponents of the number of rows, for sizes like the paper's
-CHEAP = {"C2ST-S", "C2ST-L", "ME", "SCF", "Meta-WiTS", "Meta-MKL-SI", LIMIT}  # compare one number per row
-CHEAP_FACTOR = 0.3
-TEST_FACTOR = dict.fromkeys(("Meta-MKL", "AGT-MKL", "Meta-MKL-A", "AGT-MKL-A"), 2.5) | {
-    "MMD-FUSE": 16.0,
-    "Meta-FUSE": 3.5,
-    "Meta-Witness": 0.5,
-    "Feature-MKL": 1.2,
-}
-FIT_SECONDS = {"MMD-O": 0.5, "MMD-D": 0.5, "C2ST-S": 0.5, "C2ST-L": 0.5, "ME": 0.2, "SCF": 0.2, "MMD-D w/ AC": 1.0}
-OTHER_FIT_SECONDS = 0.05
+GROWTH, GROWTH_BY_ROW = 1.25, 1.1  # exponents of the number of rows, for sizes like the paper's
+LIMIT_COST = MethodCost(test=0.3, by_row=True)
 LONG_FITS = 6  # times as long in the paper's presets
 STEP_SECONDS = 0.0012  # a gradient of Algorithm 1 for 10 tasks with 50 pairs of rows; the curvature costs as much
 
@@ -47,10 +39,8 @@ IMAGE_STEP_SECONDS = 2.0e-4  # an image of CIFAR through φ, forwards and backwa
 LEARNED_IMAGE_SECONDS = 2.0e-3  # a distinct image of the related tasks, in all epochs of the feature network
 HEADS = 3300  # number of tasks whose heads cost as much as the network
 DEALT_SECONDS = 3.0e-5  # an image of a related task: read, checked and compared with the others
-IMAGE_TEST_SECONDS = {"MMD-M": 1.0e-3, "MMD-FUSE": 45e-3, "Meta-FUSE": 5e-3, "Feature-MKL": 4.5e-4}
 DEEP_TEST_SECONDS = 3.4e-4  # deep kernels of the related tasks
 OTHER_TEST_SECONDS = 1.5e-4  # per tested image, drawing included
-DEEP_FITS, CLASSIFIERS = {"MMD-D", "MMD-D w/ AC"}, {"C2ST-S", "C2ST-L"}
 OTHER_IMAGE_FIT_SECONDS = 1.0
 TRAINING_SHARE = 5 / 6  # images of an official data set that related tasks use
 PIXEL_BYTES = 8  # per pixel of the distinct images, while they are assembled and while features are learned
@@ -123,32 +113,31 @@ def _size(shape: Shape) -> float:
 
 def _test_seconds(cell: Cell, shape: Shape | None) -> float:
     """The tests of a cell."""
+    cost = METHODS[cell.method].cost if cell.method in METHODS else LIMIT_COST
     if shape is not None:
         other = OTHER_TEST_SECONDS if cell.learner is None else DEEP_TEST_SECONDS
-        each = 2 * cell.m_te * IMAGE_TEST_SECONDS.get(cell.method, other) * _size(shape)
+        each = 2 * cell.m_te * (cost.image_test or other) * _size(shape)
         return cell.tests * each * (0.7 + 0.3 * cell.n_permutations / 99)
-    cheap = cell.method in CHEAP
-    factor = CHEAP_FACTOR if cheap else TEST_FACTOR.get(cell.method, 1.0)
-    growth = (2 * cell.m_te * cell.rows_per_size / 200) ** (CHEAP_GROWTH if cheap else GROWTH)
-    return cell.tests * PER_TEST * factor * growth * (0.4 + 0.6 * cell.n_permutations / 199)
+    growth = (2 * cell.m_te * cell.rows_per_size / 200) ** (GROWTH_BY_ROW if cost.by_row else GROWTH)
+    return cell.tests * PER_TEST * cost.test * growth * (0.4 + 0.6 * cell.n_permutations / 199)
 
 
 def _fit_seconds(method: str, m_tr: int, preset_name: str, shape: Shape | None) -> float:
     """Learning from the target's training rows."""
     if shape is None:
-        return FIT_SECONDS.get(method, OTHER_FIT_SECONDS) * (1 if preset_name == "recommended" else LONG_FITS)
+        return METHODS[method].cost.fit * (1 if preset_name == "recommended" else LONG_FITS)
     preset = PRESETS[preset_name].on(shape)
     per_image = IMAGE_STEP_SECONDS * _size(shape) * preset.images.convolutions.upsample**2
-    if method in DEEP_FITS:
+    if METHODS[method].cost.image_fit == "deep":
         return preset.mmd_d.steps * 2 * min(m_tr, preset.mmd_d.largest_batch or m_tr) * per_image
-    if method in CLASSIFIERS:
+    if METHODS[method].cost.image_fit == "classifier":
         return preset.classifier.epochs * 2 * m_tr * per_image
     return OTHER_IMAGE_FIT_SECONDS * _size(shape)
 
 
 def _training_seconds(spec: LearnerSpec, shape: Shape | None) -> float:
     """Learning from related tasks."""
-    cost, preset = TRAINING_COSTS[spec.learn], PRESETS[spec.preset].on(shape)
+    cost, preset = TRAINING_COSTS.get(spec.learn, TrainingCost()), PRESETS[spec.preset].on(shape)
     ascent = preset.meta_kl
     starts = preset.base_kernels.agt_starts if cost.agt_starts else ascent.starts
     steps = ascent.outer_steps * starts * (1 + ascent.inner_steps if cost.inner_steps else 1)

@@ -28,15 +28,6 @@ from m2st_core.testing.run import learn_once, run_tests
 from m2st_core.types import Progress, TwoSample
 
 CODE = "5"  # enters every key; changes when the same spec would give other numbers
-TRAININGS = {  # methods that learn from related tasks in the same way share a learner; the names are stored in keys
-    "learn_features": ("Meta-Witness", "Meta-WiTS", "Meta-FUSE"),
-    "learn_feature_mixture": ("Feature-MKL",),
-    "learn_agt_kl": ("AGT-KL",),
-    "learn_agt_mkl": ("AGT-MKL", "AGT-MKL-A"),
-    "learn_meta_kl": ("Meta-KL", "Meta-MKL", "Meta-MKL-A", "Meta-Best1", "Meta-MKL-SI"),
-    "learn_rows": ("MMD-D w/ AC",),
-}
-TRAINING_OF = {method: name for name, methods in TRAININGS.items() for method in methods}
 ELEMENTS_AT_ONCE = 2**25  # largest number of pixels in the test samples held in memory together
 METHODS_KEPT = 32
 LearnerParts = tuple[str, bytes]  # JSON and safetensors, which travel between processes
@@ -89,7 +80,7 @@ class Unit:
 class LearnerSpec(Unit):
     """One meta-training, described by what it depends on."""
 
-    learn: str  # one of TRAININGS
+    learn: str  # the training that some methods share: Method.training
     closeness: float
     n_tasks: int
     rows_per_task: int
@@ -116,7 +107,7 @@ class Cell(Unit):
         if self.closeness is None:
             return None
         shared = {f.name: getattr(self, f.name) for f in fields(LearnerSpec) if f.name != "learn"}
-        return LearnerSpec(learn=TRAINING_OF[self.method], **shared)
+        return LearnerSpec(learn=METHODS[self.method].training, **shared)
 
     @property
     def target_streams(self) -> Streams:
@@ -141,7 +132,8 @@ def train_learner(spec: LearnerSpec, device: str, progress: Progress | None = No
         rows=spec.rows_per_task * spec.rows_per_size,
         seed=spec.streams.child("meta-tasks").seed,
     )
-    method, seed = TRAININGS[spec.learn][0], spec.streams.child("meta-training").seed
+    method = next(name for name, one in METHODS.items() if one.training == spec.learn)
+    seed = spec.streams.child("meta-training").seed
     return meta_train(method, tasks, preset=spec.preset, seed=seed, device=device, progress=progress).parts()
 
 

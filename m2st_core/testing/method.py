@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -39,13 +39,15 @@ class Cost:
     """The cost of a method, for predicting the time of a sweep.
 
     ``test`` is relative to MMD-M. ``by_row`` says that a test compares one number per row, with no Gram matrix.
-    ``fit`` is in seconds for 200 pooled training rows, ``image_test`` in seconds per tested image.
+    ``fit`` is in seconds for 200 pooled training rows, ``image_test`` in seconds per tested image. ``image_fit`` names
+    the network that a fit on images trains.
     """
 
     test: float = 1.0
     by_row: bool = False
     fit: float = 0.05
     image_test: float | None = None
+    image_fit: Literal["deep", "classifier", "other"] = "other"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Method:
     look: Look
     fit: Fit | None = None
     learn: Learn | None = None
+    training: str = ""  # the name of ``learn`` in stored results; methods with the same one share a learner
     adapt: Callable[..., FittedTest] | None = None
     needs_split: bool = True  # fits on training rows that are not tested
     by_permutation: bool = True  # otherwise the p-value comes from an asymptotic distribution

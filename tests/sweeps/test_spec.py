@@ -5,7 +5,7 @@ from m2st_core.paper.published import published_gamma, published_power, publishe
 from m2st_core.sweeps.cost import TRAINING_COSTS, different_images, predict
 from m2st_core.sweeps.spec import LIMIT, SpecError, SweepSpec, label_of, origin_of
 from m2st_core.sweeps.summary import as_rows, summarise
-from m2st_core.sweeps.trial import TRAINING_OF, TRAININGS, CellResult
+from m2st_core.sweeps.trial import CellResult
 from m2st_core.testing.methods import METHODS
 
 
@@ -69,10 +69,11 @@ def test_cells_share_what_does_not_differ():
 
 def test_methods_share_a_training_if_they_learn_in_the_same_way():
     methods = {name: method.learn for name, method in METHODS.items() if method.uses_related_tasks}
-    assert TRAINING_OF.keys() == methods.keys() and TRAININGS.keys() == TRAINING_COSTS.keys()
+    assert {METHODS[name].training for name in methods} == TRAINING_COSTS.keys()
     for first in methods:
         for second in methods:
-            assert (TRAINING_OF[first] == TRAINING_OF[second]) == (methods[first] is methods[second]), (first, second)
+            shared = METHODS[first].training == METHODS[second].training
+            assert shared == (methods[first] is methods[second]), (first, second)
 
 
 def test_keys_of_stored_results_do_not_change():
