@@ -1,34 +1,38 @@
 """Meta two-sample testing. Read the imports from top to bottom: they follow the data."""
 
-from m2st_core.types import VERSION  # isort: skip
-from m2st_core.types import Cancelled, TestResult, TwoSample  # isort: skip
-from m2st_core.presets import PRESETS  # isort: skip
-from m2st_core.data import TASKS, make_task  # isort: skip
-from m2st_core.data.synthetic import hdgm_related_tasks  # isort: skip
-from m2st_core.data.separate import Separated, separate  # isort: skip
-from m2st_core.data.tables.examples import EXAMPLES  # isort: skip
-from m2st_core.data.tables.encoding import Cleaning, Encoding  # isort: skip
-from m2st_core.data.tables.clean import CleanData  # isort: skip
-from m2st_core.data.tables.upload import Upload  # isort: skip
-from m2st_core.data.tables.clean import prepare  # isort: skip
-from m2st_core.data.tables.files import read_files  # isort: skip
-from m2st_core.data.tables.files import read_table, read_tables  # isort: skip
-from m2st_core.learners.relatedness import Relatedness  # isort: skip
-from m2st_core.learners.relatedness import relatedness  # isort: skip
-from m2st_core.testing.methods import METHODS  # isort: skip
-from m2st_core.testing.meta import MetaLearner, meta_train  # isort: skip
-from m2st_core.testing.learner_files import load_learner  # isort: skip
-from m2st_core.testing.two_sample import two_sample_test  # isort: skip
-from m2st_core.testing.learner_files import open_learner  # isort: skip
-from m2st_core.analysis.correction import Analysis, CorrectedTest, analyse, holm  # isort: skip
-from m2st_core.analysis.effect import EffectSize, effect_size  # isort: skip
-from m2st_core.analysis.explanation import Explanation, explain  # isort: skip
-from m2st_core.testing.two_sample import examine  # isort: skip
-from m2st_core.analysis.related_check import RelatedCheck, check_related_tasks  # isort: skip
-from m2st_core.analysis.gamma import TargetGamma, target_gamma  # isort: skip
-from m2st_core.analysis.recommendation import Recommendation, recommend  # isort: skip
-from m2st_core.analysis.plan import Outcome, Plan, carry_out  # isort: skip
-from m2st_core.analysis.report import html_report  # isort: skip
+# ruff: noqa: E402, I001 - the order tells the story
+
+# What travels
+from m2st_core.types import VERSION, Cancelled, TestResult, TwoSample
+from m2st_core.presets import PRESETS
+
+# Samples and related tasks: drawn, read from files, kept apart
+from m2st_core.data import TASKS, make_task
+from m2st_core.data.synthetic import hdgm_related_tasks
+from m2st_core.data.tables.files import read_files, read_table, read_tables
+from m2st_core.data.tables.upload import Upload
+from m2st_core.data.tables.encoding import Cleaning, Encoding
+from m2st_core.data.tables.clean import CleanData, prepare
+from m2st_core.data.tables.examples import EXAMPLES
+from m2st_core.data.separate import Separated, separate
+
+# Learn from related tasks, then test
+from m2st_core.learners.relatedness import Relatedness, relatedness
+from m2st_core.testing.method import TestSettings
+from m2st_core.testing.methods import METHODS
+from m2st_core.testing.meta import MetaLearner, meta_train
+from m2st_core.testing.learner_files import load_learner, open_learner
+from m2st_core.testing.two_sample import examine, two_sample_test
+
+# One upload: plan, recommendation, test, effect, correction, explanation, report
+from m2st_core.analysis.related_check import RelatedCheck, check_related_tasks
+from m2st_core.analysis.gamma import TargetGamma, target_gamma
+from m2st_core.analysis.recommendation import Recommendation, recommend
+from m2st_core.analysis.effect import EffectSize, effect_size
+from m2st_core.analysis.correction import Analysis, CorrectedTest, analyse, holm
+from m2st_core.analysis.explanation import Explanation, explain
+from m2st_core.analysis.plan import Outcome, Plan, carry_out
+from m2st_core.analysis.report import html_report
 
 __version__ = VERSION
 
@@ -54,6 +58,7 @@ __all__ = [
     "Relatedness",
     "Separated",
     "TestResult",
+    "TestSettings",
     "TwoSample",
     "Upload",
     "analyse",

@@ -93,7 +93,7 @@ class ImageTraining:
 
 @dataclass(frozen=True)
 class FeatureLearning:
-    """How features are learned from meta-tasks: discriminants in random Fourier features, in closed form."""
+    """How features are learned from related tasks: discriminants in random Fourier features, in closed form."""
 
     widths: tuple[float, ...] = (4.0, math.inf, 1.0, 0.25, 0.06, 0.02)  # times the median squared distance; ∞: linear
     margins: tuple[float, ...] = (0.0, 2.0, 8.0, 8.0, 8.0, 8.0)  # log-likelihood on tasks left out that each must gain

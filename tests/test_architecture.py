@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ROOMS = {
-    "registry": 0,
+    "preset": 0,
     "types": 0,
     "rng": 0,
     "device": 0,

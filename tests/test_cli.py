@@ -331,7 +331,7 @@ def test_an_example_needs_no_files(files, capsys):
     ("more", "message"),
     [
         (["--block-column", "nothing"], "there is no column called 'nothing'"),
-        (["--block-column", "site", "--method", "ME"], "can not honour blocks"),
+        (["--block-column", "site", "--method", "ME"], "cannot honour blocks"),
         (["--leave-out", "a", "b", "site"], "no column can be compared"),
         (["--levels", "0"], "levels must be"),
         (["--secondary", "MMD-D"], "named twice"),

@@ -12,14 +12,14 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.analysis.effect import effect_size
-from m2st_core.analysis.evidence import what_was_seen
+from m2st_core.analysis.evidence import evidence_of
 from m2st_core.analysis.explanation import explain
 from m2st_core.learners import embeddings, image_features, prior
 from m2st_core.learners.classifier import fit_classifier
 from m2st_core.presets import PRESETS
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.trial import run_cell, train_learner
-from m2st_core.testing.examined import Examined
+from m2st_core.testing.finished import FinishedTest
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.run import run_tests
 from m2st_core.testing.two_sample import examine
@@ -112,7 +112,7 @@ def _trained(method: str, preset: str, kind: str, device: str):
 
 
 @cache
-def examined(method: str, preset: str, kind: str, device: str) -> Examined:
+def examined(method: str, preset: str, kind: str, device: str) -> FinishedTest:
     spec = m2st.METHODS[method]
     x, y = target(method, kind)
     settings = {"n_permutations": 19, "device": device}
@@ -136,7 +136,7 @@ def test_every_answer_is_explained_as_on_the_cpu(method):
         found = examined(method, "recommended", "rows", device)
 
         def look():
-            seen = what_was_seen(found)
+            seen = evidence_of(found)
             return effect_size(found, seen), explain(seen)
 
         return on(device, look)

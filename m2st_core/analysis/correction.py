@@ -9,10 +9,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from m2st_core.analysis.effect import EffectSize, effect_size
-from m2st_core.analysis.evidence import Seen, what_was_seen
+from m2st_core.analysis.evidence import Evidence, evidence_of
 from m2st_core.data.separate import Separated
 from m2st_core.learners.ascent import part_of
-from m2st_core.testing.examined import Examined
+from m2st_core.testing.finished import FinishedTest
 from m2st_core.testing.labellings import check_splits
 from m2st_core.testing.meta import MetaLearner
 from m2st_core.testing.method import TestSettings
@@ -96,8 +96,8 @@ class Analysis:
     primary: TestResult
     secondary: tuple[CorrectedTest, ...]
     effect: EffectSize
-    examined: Examined
-    evidence: Seen
+    examined: FinishedTest
+    evidence: Evidence
     decision: CorrectedTest
     family: Family = "primary"
 
@@ -167,7 +167,7 @@ def analyse(
         examined.append(examine_with(learners.get(name), x, y, name, apart, preset, own))
     first, *others = examined
     decision, *adjusted = adjusted_p_values([test.result.p_value for test in examined], family)
-    evidence = what_was_seen(first)
+    evidence = evidence_of(first)
     return Analysis(
         primary=first.result,
         secondary=tuple(CorrectedTest(test.result, p) for test, p in zip(others, adjusted, strict=True)),
@@ -187,7 +187,7 @@ def examine_with(
     apart: Separated | None,
     preset: str,
     settings: TestSettings,
-) -> Examined:
+) -> FinishedTest:
     """Run a test by its learner, or by its name and preset if it needs none."""
     if learner is None:
         return examine(x, y, method, settings, preset=preset)

@@ -11,9 +11,9 @@ import torch
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
-from m2st_core.analysis.evidence import Seen
+from m2st_core.analysis.evidence import Evidence
 from m2st_core.criterion import h_matrix, power_criterion
-from m2st_core.testing.examined import Examined
+from m2st_core.testing.finished import FinishedTest
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import TestResult
 
@@ -116,7 +116,7 @@ class EffectSize:
     caveat: str = CAVEAT
 
 
-def effect_size(examined: Examined, evidence: Seen) -> EffectSize:
+def effect_size(examined: FinishedTest, evidence: Evidence) -> EffectSize:
     """Return the effect size and, after a significant result, the power of a new study and the rows it needs."""
     result = examined.result
     n, m = (train + test for train, test in zip(result.n_train, result.n_test, strict=True))
@@ -167,7 +167,7 @@ def _why_unknown(result: TestResult) -> str:
 
 
 @torch.no_grad()
-def power_model(evidence: Seen, result: TestResult) -> PowerModel:
+def power_model(evidence: Evidence, result: TestResult) -> PowerModel:
     """Return the power model at the test's own sizes, fitted to the rows of the evidence.
 
     A fused test may reject with less from the kernel shown here if its other kernels add evidence. A new study cannot
@@ -189,7 +189,7 @@ def power_model(evidence: Seen, result: TestResult) -> PowerModel:
 
 
 @torch.no_grad()
-def _criterion(evidence: Seen) -> float | None:
+def _criterion(evidence: Evidence) -> float | None:
     """Return Ĵ of the evidence's kernel."""
     if evidence.kernel is None:
         return None

@@ -19,7 +19,7 @@ from m2st_core.permutation.fitted import KernelTest, PermutationTest, ScoreTest,
 from m2st_core.permutation.statistics import random_memberships
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.testing.examined import Examined
+from m2st_core.testing.finished import FinishedTest
 from m2st_core.types import TwoSample
 
 ROWS = 500  # of each sample; more would not change what is shown
@@ -27,7 +27,7 @@ PERMUTATIONS = 499
 
 
 @dataclass(frozen=True)
-class Seen:
+class Evidence:
     """A test with a witness, and the rows it is asked about: x (1, n, d), y (1, m, d).
 
     ``threshold`` is what the comparison must reach at these sizes, ``null`` its values under random labellings; both
@@ -84,7 +84,7 @@ class Seen:
 
 
 @torch.no_grad()
-def what_was_seen(examined: Examined) -> Seen:
+def evidence_of(examined: FinishedTest) -> Evidence:
     """The witness of a finished test, on at most 500 of its test rows of each sample."""
     result, streams = examined.result, Streams(examined.result.seed).child("what was seen")
     kept = [
@@ -116,4 +116,4 @@ def what_was_seen(examined: Examined) -> Seen:
     if threshold is None:
         threshold = float(np.quantile(null, 1 - result.alpha))
     rows = examined.rows[0][kept[0]], examined.rows[1][kept[1]]
-    return Seen(test, sample, rows, threshold, null, examined.swapped, how)
+    return Evidence(test, sample, rows, threshold, null, examined.swapped, how)

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import ks_2samp
 from torch import Tensor
 
-from m2st_core.analysis.evidence import Seen
+from m2st_core.analysis.evidence import Evidence
 from m2st_core.kernels.base import Kernel, MixtureKernel
 from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
 from m2st_core.rng import Streams
@@ -40,7 +40,7 @@ class Importance:
 
 
 @torch.no_grad()
-def column_importance(evidence: Seen, *, seed: int = 0, progress: Progress | None = None) -> Importance:
+def column_importance(evidence: Evidence, *, seed: int = 0, progress: Progress | None = None) -> Importance:
     """Shuffle one column at a time, five times, among at most 150 test rows of each sample."""
     streams = Streams(seed).child("column importance")
     x, y = (
@@ -87,7 +87,7 @@ def _choose_columns(values: np.ndarray, n: int, most: int) -> tuple[np.ndarray, 
     )
 
 
-def _from_rows(evidence: Seen, pooled: Tensor, n: int) -> Callable[[int, Tensor], Tensor]:
+def _from_rows(evidence: Evidence, pooled: Tensor, n: int) -> Callable[[int, Tensor], Tensor]:
     """Return a function that recomputes the statistic after shuffles (S, N) of a column: → (S,)."""
 
     def statistics(column: int, orders: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ class Explanation:
     notes: tuple[str, ...]
 
 
-def explain(evidence: Seen, *, seed: int = 0, progress: Progress | None = None) -> Explanation:
+def explain(evidence: Evidence, *, seed: int = 0, progress: Progress | None = None) -> Explanation:
     """Compute column importance, the witness over the two most important columns, and the most typical rows.
 
     >>> import m2st_core as m2st

@@ -11,7 +11,7 @@ import numpy as np
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.learners.ascent import part_of
 from m2st_core.learners.relatedness import Relatedness, relatedness
-from m2st_core.testing.examined import training_part
+from m2st_core.testing.finished import training_part
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import Progress

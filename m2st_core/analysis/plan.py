@@ -18,7 +18,7 @@ from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.rows import relearn
 from m2st_core.learners.ascent import part_of
 from m2st_core.presets import PRESETS
-from m2st_core.testing.examined import smallest_p
+from m2st_core.testing.finished import smallest_p
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS

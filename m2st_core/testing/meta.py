@@ -21,7 +21,7 @@ from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import Knowledge
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.testing.examined import Examined, run_examined
+from m2st_core.testing.finished import FinishedTest, finish_test
 from m2st_core.testing.method import Method, TestSettings, check_preset
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import Progress, Shape, TestResult, TwoSample
@@ -75,7 +75,7 @@ class MetaLearner:
 
     def examine(
         self, x: Any, y: Any, settings: TestSettings | None = None, *, apart: Separated | None = None
-    ) -> Examined:
+    ) -> FinishedTest:
         """Test a target and keep what explains the result.
 
         ``apart`` says that this learner was trained on related tasks from which x and y were separated.
@@ -88,7 +88,7 @@ class MetaLearner:
         sample = replace(sample, shape=self.shape)
         notes = self.refuse_shared(sample) if apart is None else apart.notes
         method, preset = self.bound(resolve_device(settings.device)), PRESETS.find(self.preset)
-        examined = run_examined(sample, method, settings, preset)
+        examined = finish_test(sample, method, settings, preset)
         return replace(examined, result=replace(examined.result, notes=examined.result.notes + notes))
 
     def refuse_shared(self, sample: TwoSample, units: Units | None = None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import torch
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.separate import separate
 from m2st_core.presets import PRESETS
-from m2st_core.testing.examined import Examined, run_examined
+from m2st_core.testing.finished import FinishedTest, finish_test
 from m2st_core.testing.meta import meta_train
 from m2st_core.testing.method import TestSettings, check_preset, refuse_unknown
 from m2st_core.testing.methods import METHODS
@@ -74,14 +74,14 @@ def examine(
     *,
     related_tasks: Any = None,
     preset: str = "recommended",
-) -> Examined:
+) -> FinishedTest:
     """Run ``two_sample_test`` and keep what explains its result."""
     settings, spec, values = settings or TestSettings(), METHODS.find(method), PRESETS.find(preset)
     check_preset(spec, values)
     if not spec.uses_related_tasks:
         if related_tasks is not None:
             raise ValueError(f"{method} does not learn from related tasks. Leave them out, or use Meta-FUSE.")
-        return run_examined(as_two_sample(x, y), spec, settings, values)
+        return finish_test(as_two_sample(x, y), spec, settings, values)
     if related_tasks is None:
         without = ", ".join(name for name, other in METHODS.items() if not other.uses_related_tasks)
         raise ValueError(

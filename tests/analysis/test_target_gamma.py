@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import m2st_core as m2st
-from m2st_core.testing.examined import training_part
+from m2st_core.testing.finished import training_part
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
 

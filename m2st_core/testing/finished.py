@@ -66,7 +66,7 @@ LARGEST_ROWS, LARGEST_ROWS_OF_BANKS = 40_000, 10_000  # both samples together, f
 
 
 @dataclass(frozen=True)
-class Examined:
+class FinishedTest:
     """A result with the fitted test behind it and the rows it tested.
 
     ``test`` and ``train`` are x (1, n, d) and y (1, m, d), as the user named them. The fitted test's first sample is y
@@ -82,7 +82,7 @@ class Examined:
     swapped: bool
 
 
-def run_examined(sample: TwoSample, method: Method, settings: TestSettings, preset: Preset) -> Examined:
+def finish_test(sample: TwoSample, method: Method, settings: TestSettings, preset: Preset) -> FinishedTest:
     """Run one test on one checked pair, x (n, d) and y (m, d), and keep what explains its result.
 
     From samples too large for a test of quadratic cost, an equal share of each is tested. Of several splits, the one
@@ -122,7 +122,7 @@ def run_examined(sample: TwoSample, method: Method, settings: TestSettings, pres
     test, places = (part.swapped() if swapped else part for part in (runs.test, runs.places))
     train = runs.train.swapped() if swapped and runs.train is not None else runs.train
     (blocks_x, rows_x), (blocks_y, rows_y) = (part[0].cpu().numpy().T for part in places)
-    return Examined(
+    return FinishedTest(
         result=result,
         fitted=runs.fitted,
         train=train,
