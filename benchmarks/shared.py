@@ -41,7 +41,7 @@ def rejections(x: np.ndarray, y: np.ndarray, tasks: list[tuple[np.ndarray, np.nd
     apart = separate(as_two_sample(x, y), tasks)
     learner = m2st.meta_train(METHODS[0], apart.tasks, seed=seed, device="cpu")
     settings = {"n_permutations": B, "seed": seed, "device": "cpu"}
-    return [replace(learner, method=name).examine(x, y, apart=apart, **settings).result.rejected for name in METHODS]
+    return [replace(learner, method=name).test(x, y, apart=apart, **settings).rejected for name in METHODS]
 
 
 def null_run(change: str, seed: int) -> list[bool]:

@@ -141,7 +141,7 @@ def _pool(workers: int) -> ThreadPoolExecutor:
 
 
 def _begin_worker() -> None:
-    """One that hands work on, and waits for it, could wait for itself; so it does all of its own."""
+    """Run nested maps inline: a worker that waits on its own pool could deadlock."""
     _thread.alone = True
     _use_one_thread()
 

@@ -26,7 +26,7 @@ from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.presets import PRESETS
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.trial import run_cell, train_learner
-from tests.quick import use_few_steps
+from tests.quick import draw, use_few_steps
 
 GOLDEN = Path(__file__).parent / "golden.json"
 KINDS = ("rows", "images")
@@ -46,13 +46,6 @@ def digest(*values: Any) -> str:
             repr(array.shape).encode() + (array.tobytes() if array.dtype.kind in "fiub" else repr(value).encode())
         )
     return found.hexdigest()[:16]
-
-
-def draw(kind: str, rows: int, shift: float, seed: int) -> np.ndarray:
-    generator = np.random.default_rng(seed)
-    if kind == "rows":
-        return generator.normal(size=(rows, 2)) + [shift, 0.0]
-    return generator.integers(0, 200, size=(rows, 4, 4)).astype(np.uint8) + np.uint8(50 * shift)
 
 
 def pair(kind: str, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from m2st_core.presets import PRESETS
@@ -39,3 +40,11 @@ def use_few_steps(patch: pytest.MonkeyPatch, outer_steps=STEPS):
     """Until the patch ends, all presets are cut short."""
     for name, preset in list(PRESETS.items()):
         patch.setitem(PRESETS, name, few_steps(preset, outer_steps))
+
+
+def draw(kind, rows, shift, seed):
+    """Rows of two columns, or images of 4×4 pixels, moved by ``shift``."""
+    generator = np.random.default_rng(seed)
+    if kind == "rows":
+        return generator.normal(size=(rows, 2)) + [shift, 0.0]
+    return generator.integers(0, 200, size=(rows, 4, 4)).astype(np.uint8) + np.uint8(50 * shift)

@@ -360,7 +360,7 @@ def test_splits_and_family_from_the_shell(files, capsys):
     found = json.loads(capsys.readouterr().out)
     assert len(found["split_p_values"]) == 3 and found["smallest_p"] == 0.02 and found["family"] == "primary"
     assert main(["test", *files, "--method", "MMD-M", "--splits", "3"]) == 2
-    assert "MMD-M splits nothing" in capsys.readouterr().err
+    assert "MMD-M does not split the rows" in capsys.readouterr().err
 
 
 def test_too_few_rows_to_reject_are_refused(tmp_path, capsys):

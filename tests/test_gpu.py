@@ -15,7 +15,7 @@ from m2st_core.analysis.effect import effect_size
 from m2st_core.analysis.evidence import evidence_of
 from m2st_core.analysis.explanation import explain
 from m2st_core.learners import embeddings, image_features, prior
-from m2st_core.learners.classifier import fit_classifier
+from m2st_core.learners.classifier import fit_labels, fit_probabilities
 from m2st_core.presets import PRESETS
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.trial import run_cell, train_learner
@@ -25,6 +25,7 @@ from m2st_core.testing.run import run_tests
 from m2st_core.testing.two_sample import examine
 from m2st_core.types import TwoSample
 from tests.fake_gpu import fake_gpu
+from tests.quick import draw
 
 FEW = {"tasks": 2, "starts": 2, "agt_starts": 2, "features": 12}
 FEW |= dict.fromkeys(("steps", "outer_steps", "inner_steps", "epochs", "tasks_per_step"), 1)
@@ -70,13 +71,6 @@ def little_work():
         for name, preset in list(PRESETS.items()):
             patch.setitem(PRESETS, name, changed(preset, cut_short))
         yield
-
-
-def draw(kind: str, rows: int, shift: float, seed: int) -> np.ndarray:
-    generator = np.random.default_rng(seed)
-    if kind == "rows":
-        return generator.normal(size=(rows, 2)) + [shift, 0.0]
-    return generator.integers(0, 200, size=(rows, 4, 4)).astype(np.uint8) + np.uint8(50 * shift)
 
 
 def pair(kind: str, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -281,4 +275,4 @@ def test_no_step_on_all_training_rows_moves_anything_but_an_epoch_its_order(meth
     x, y = (draw("rows", 140, shift, seed) for seed, shift in enumerate((0.0, 1.0)))  # two batches
     work = partial(m2st.two_sample_test, x, y, method, n_permutations=19)
     few, more = (copies(monkeypatch, "recommended", ["steps", "epochs"], count, work) for count in (1, 3))
-    assert few > 0 and more - few == (2 if m2st.METHODS[method].fit is fit_classifier else 0)
+    assert few > 0 and more - few == (2 if m2st.METHODS[method].fit in (fit_labels, fit_probabilities) else 0)

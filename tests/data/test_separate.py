@@ -8,6 +8,7 @@ import pytest
 import m2st_core as m2st
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.separate import separate
+from m2st_core.testing.method import TestSettings
 
 N = 40
 
@@ -91,6 +92,8 @@ def test_a_shared_control_group_does_not_reject_a_true_null_hypothesis():
         apart = separate(as_two_sample(x, y), tasks)
         learner = m2st.meta_train("Meta-Witness", apart.tasks, seed=seed)
         for method in methods:
-            found = replace(learner, method=method).examine(x, y, apart=apart, n_permutations=19, seed=seed)
+            found = replace(learner, method=method).examine(
+                x, y, TestSettings(n_permutations=19, seed=seed), apart=apart
+            )
             rejections[method] += found.result.rejected
     assert max(rejections.values()) <= 10, rejections

@@ -334,7 +334,7 @@ def test_related_files_or_a_zip_teach_and_the_learner_can_be_brought_back():
     click(go_on(app), "data_next")
     assert answer(app) == answers[0] == answers[1]
     drop(click(click(click(app, "data_back"), "data_back"), "data_back"), "learner", ("x.zip", b"PK\x03\x04nothing"))
-    assert "this is no ZIP of a learner" in words(app) and "learner.zip: Meta-WiTS (ours)" in words(app)
+    assert "this is not a ZIP of a learner" in words(app) and "learner.zip: Meta-WiTS (ours)" in words(app)
 
 
 def test_a_control_group_shared_with_the_history_is_kept_apart():
@@ -357,7 +357,7 @@ def test_a_control_group_shared_with_the_history_is_kept_apart():
     go_on(app)
     app.selectbox(key="data_primary").select("Meta-Witness")
     click(go_on(app), "data_next")
-    until(app, lambda app: "among the rows that taught" in words(app))
+    until(app, lambda app: "this learner was trained on" in words(app))
     assert "p-value" not in metrics(app)
 
 

@@ -78,7 +78,7 @@ def test_every_method_takes_images(name, preset, target, monkeypatch, tmp_path):
         assert m2st.load_learner(tmp_path).test(*target, n_permutations=19) == result
     else:
         result = m2st.two_sample_test(*target, name, preset=preset, n_permutations=19)
-    assert 0 <= result.p_value <= 1
+    assert np.isfinite(result.statistic) and np.ptp(result.null) > 0  # it is not blind to these images
 
 
 @pytest.mark.parametrize("method", ["MMD-M", "C2ST-L"])
@@ -161,7 +161,7 @@ def test_a_saved_learner_of_images_gives_the_same_p_value_to_the_bit(name, learn
 
 def test_target_images_that_are_meta_images_are_refused(learner, target):
     learner.test(*target, n_permutations=99)
-    with pytest.raises(ValueError, match="3 rows of x and y are among the rows that taught"):
+    with pytest.raises(ValueError, match="3 rows of x and y, or nearly equal ones, are among"):
         learner.test(np.concatenate([target[0], digits(0, 3)]), target[1], n_permutations=99)
 
 

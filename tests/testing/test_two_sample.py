@@ -182,14 +182,17 @@ def test_samples_far_apart_are_told_apart(method, shift):
     assert m2st.two_sample_test(x, y + shift, method=method).p_value <= 0.002
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("MMD-D", "C2ST-S", "C2ST-L")])
 @pytest.mark.parametrize("outlier", [1e4, 1e8, 1e12])
 def test_one_absurd_value_does_not_blind_a_test(method, outlier):
-    """A sentinel such as 99999999 in one cell, beside a difference of three standard deviations in all columns."""
+    """A sentinel such as 99999999 in one cell, beside a difference of three standard deviations in all columns.
+
+    Networks on the target's rows scale columns by their standard deviation, and do not pass.
+    """
     x, y = (part.numpy() for part in pair(60, 60, shift=0))
     x[0, 0] = outlier
     result = m2st.two_sample_test(x, y + 3, method=method)
-    assert result.p_value <= 0.05 or method in ("MMD-D", "C2ST-S", "C2ST-L")  # these scale columns by their deviation
+    assert result.p_value <= 0.05
 
 
 @pytest.mark.parametrize("method", ["ME", "SCF"])
