@@ -184,6 +184,13 @@ class Preset:
     images: Images
     features: FeatureLearning | None = None  # None: methods that need it are not part of the preset
 
+    @property
+    def feature_learning(self) -> FeatureLearning:
+        """How features are learned, in presets that have them."""
+        if self.features is None:
+            raise ValueError(f"The preset {self.name!r} has no learned features. Choose the preset 'recommended'.")
+        return self.features
+
     def on(self, shape: Shape | None) -> Preset:
         """The preset for images of this shape; for other rows, itself."""
         if shape is None:

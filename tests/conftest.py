@@ -6,6 +6,33 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+SLOW_FILES = (
+    "analysis/test_explain.py",
+    "analysis/test_uploads_valid.py",
+    "browser/",
+    "data/test_separate.py",
+    "data/test_table_large.py",
+    "learners/test_relatedness.py",
+    "pages/test_images_page.py",
+    "pages/test_learn.py",
+    "pages/test_relatedness_page.py",
+    "pages/test_reproduce.py",
+    "pages/test_your_data.py",
+    "sweeps/test_sweep.py",
+    "test_cli.py",
+    "test_gpu.py",
+    "testing/test_images.py",
+    "testing/test_meta.py",
+    "testing/test_splits.py",
+)
+SLOW_TESTS = ("keep_their_level", "keeps_its_level", "absurd_value", "directions_there_are", "same_seed_same_result")
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what ``pytest -m "not slow"`` leaves out: browsers, processes, and levels over many simulated tests."""
+    for item in items:
+        if any(name in item.nodeid for name in SLOW_FILES) or any(name in item.name for name in SLOW_TESTS):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

@@ -39,10 +39,10 @@ def learn_feature_mixture(
     meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
     """Features ψ, the kernel of all tasks Σ_q w_q ψ_q(x)ψ_q(y)/Σ_q w_q, that of each of a few tasks, and λ of β."""
-    assert preset.features is not None
-    features, choices = fit_features(meta, preset.features, streams, part_of(progress, 0, 0.9))
-    fresh = part_images(meta, preset.features, streams).fresh
-    count = min(preset.features.mixed_tasks, len(meta.names))
+    settings = preset.feature_learning
+    features, choices = fit_features(meta, settings, streams, part_of(progress, 0, 0.9))
+    fresh = part_images(meta, settings, streams).fresh
+    count = min(settings.mixed_tasks, len(meta.names))
     orders = [torch.randperm(len(meta.names), generator=stream.torch("base tasks"))[:count] for stream in streams]
     which = torch.stack(orders).to(meta.rows.device)  # R x K
     heads = shrunk_heads(features, fresh).take_along_dim(which[..., None], dim=1)  # R x K x Q
@@ -139,16 +139,16 @@ def choose_regularisation(
     The score is the ratio of means, mean MMD²/√(mean σ̂²), over at most 500 tasks, each a target of its own. If the
     aggregate alone does better than any, β is not learned.
     """
-    assert preset.features is not None and known.features is not None and known.base is not None
-    candidates = preset.features.regularisations
-    meta = part_images(meta, preset.features, streams).fresh
-    kept, aside = known.features.view(meta, preset.features, streams)
+    settings, base = preset.feature_learning, needed(known.base, "base kernels")
+    candidates = settings.regularisations
+    meta = part_images(meta, settings, streams).fresh
+    kept, aside = needed(known.features, "features").view(meta, settings, streams)
     orders = [torch.randperm(len(meta.names), generator=stream.torch("tasks that choose λ")) for stream in streams]
     which = torch.stack(orders)[:, :JUDGES].sort(dim=1).values.to(meta.rows.device)
     generators = [stream.torch("choice of λ") for stream in streams]
     learning, _ = kept.draw_pairs(which, 1.0, generators)
     _, judging = aside.draw_pairs(which, 0.0, generators)
-    bank = KernelBank((Family(known.base, known.base_names, 1 / len(known.base_names)),))
+    bank = KernelBank((Family(base, known.base_names, 1 / len(known.base_names)),))
     seen, fresh = (kernel_terms(bank, rows) for rows in (learning, judging))
     complete = judging.inside.sum(dim=-1) > 1
     if not bool(complete.any()):  # too few rows to judge by

@@ -30,8 +30,7 @@ def learn_features(
     meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
     """ψ alone: what Meta-Witness, Meta-WiTS and Meta-FUSE need."""
-    assert preset.features is not None
-    features, choices = fit_features(meta, preset.features, streams, progress)
+    features, choices = fit_features(meta, preset.feature_learning, streams, progress)
     return Knowledge(features=features, choices=choices)
 
 

@@ -127,12 +127,11 @@ class ImageStudy:
             trained[key] = train_learner(learner, device, next_share(TRAINING_COST))
         results: list[tuple[Cell, CellResult]] = []
         for cell in cells:
-            own = trained[cell.learner.key] if cell.learner is not None else None
-            results.append((cell, run_cell(cell, own, device, next_share(1))))
+            parts = trained[cell.learner.key] if cell.learner is not None else None
+            results.append((cell, run_cell(cell, parts, device, next_share(1))))
         chosen = [(cell, result) for cell, result in results if cell.method in self.methods]
-        explained = next(cell for cell in cells if cell.method == EXPLAINED)
-        assert explained.learner is not None
-        explanation = self._explain(explained, trained[explained.learner.key], device)
+        explained, own = next((cell, cell.learner) for cell in cells if cell.method == EXPLAINED and cell.learner)
+        explanation = self._explain(explained, trained[own.key], device)
         return ImagesResult(with_published(summarise(as_rows(chosen))), explanation)
 
     @torch.no_grad()

@@ -11,7 +11,7 @@ import m2st_core as m2st
 from m2st_core.analysis.correction import adjusted_p_values
 from m2st_core.analysis.effect import effect_size, power_model
 from m2st_core.presets import PRESETS
-from m2st_core.testing import examined
+from m2st_core.testing import finished
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
@@ -191,7 +191,7 @@ def test_near_its_threshold_a_result_names_no_rows_and_says_why():
 
 
 def test_large_samples_are_thinned_and_it_is_said(monkeypatch):
-    monkeypatch.setattr(examined, "LARGEST_ROWS", 60)
+    monkeypatch.setattr(finished, "LARGEST_ROWS", 60)
     x, y = pair(100, 50, shift=0.5)
     result = m2st.two_sample_test(x, y, method="MMD-M", n_permutations=99)
     assert result.n_test == (40, 20) and "uses 40 and 20 of their rows" in result.notes[0]
@@ -202,7 +202,7 @@ def test_large_samples_are_thinned_and_it_is_said(monkeypatch):
 
 def test_thinning_keeps_the_level(monkeypatch):
     """300 null pairs, thinned to a quarter: between 3 and 30 rejections in all but 0.1 % of cases."""
-    monkeypatch.setattr(examined, "LARGEST_ROWS", 20)
+    monkeypatch.setattr(finished, "LARGEST_ROWS", 20)
     found = [
         m2st.two_sample_test(*pair(40, 40, shift=0.0, seed=seed), method="MMD-M", n_permutations=19, seed=seed).rejected
         for seed in range(300)

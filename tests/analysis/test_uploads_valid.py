@@ -10,7 +10,7 @@ from benchmarks import uploads
 
 @pytest.mark.parametrize(
     ("way", "runs"),
-    [(uploads.without_history, 120), (uploads.with_learner, 80), (lambda seed: uploads.at_sites(seed, "site"), 60)],
+    [(uploads.without_history, 80), (uploads.with_learner, 40), (lambda seed: uploads.at_sites(seed, "site"), 60)],
     ids=["two files", "a learner", "within sites"],
 )
 def test_the_primary_test_and_the_family_keep_their_level(way, runs):

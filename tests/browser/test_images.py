@@ -36,6 +36,6 @@ def test_a_training_can_be_cancelled(visit):
 
 def test_missing_images_say_what_to_do(visit):
     tab = visit(viewport={"width": 400, "height": 800})
-    tab.open("images?images_source=cifar10")
+    tab.open("images?images_source=CIFAR-10")
     tab.page.get_by_text(re.compile("CIFAR-10 is not in")).first.wait_for()
     tab.assert_clean()

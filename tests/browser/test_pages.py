@@ -10,8 +10,7 @@ from app import PAGES
 
 LOOKS = {
     "light": {"color_scheme": "light"},
-    "dark": {"color_scheme": "dark"},
-    "narrow": {"viewport": {"width": 400, "height": 800}},
+    "dark-narrow": {"color_scheme": "dark", "viewport": {"width": 400, "height": 800}},
 }
 
 
