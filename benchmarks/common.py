@@ -44,7 +44,7 @@ def batch(draw: Callable[[int], TwoSample], count: int, streams: Streams) -> Two
 
 
 def bound_methods(names: Iterable[str], meta: Any, preset: str, seed: int) -> dict[str, Method]:
-    """Methods ready to test; those that learn from meta-tasks in the same way are trained once."""
+    """Methods ready to test; those that share their training on related tasks are trained once."""
     learners: dict[Any, m2st.MetaLearner] = {}
     ready = {}
     for name in names:
@@ -60,7 +60,7 @@ def bound_methods(names: Iterable[str], meta: Any, preset: str, seed: int) -> di
 def rejection_rate(
     sample: TwoSample, method: Method, n_permutations: int, preset: str, streams: Streams, n_train: int = 0
 ) -> float:
-    """The share of pairs rejected at 5 %; of each pair the first n_train rows teach."""
+    """The share of pairs rejected at 5 %; the first n_train rows of each pair are training rows."""
     rest = TwoSample(sample.x[:, n_train:], sample.y[:, n_train:], sample.shape)
     results = run_tests(
         sample if method.needs_split else rest,

@@ -1,6 +1,6 @@
 """Power on the paper's synthetic task: HDGM, mean ± standard error between repeats, beside the published numbers.
 
-As in the paper, each repeat draws its own meta-tasks and one target sample of m_tr rows per mode to learn from, trains
+As in the paper, each repeat draws related tasks and one target sample of m_tr rows per mode to learn from, trains
 once, and tests fresh target samples (Δ=0.7) of m_te rows per mode. Methods that split nothing get the test rows only.
 The last row is the limit: the true log-likelihood ratio as a one-sided witness.
 """

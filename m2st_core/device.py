@@ -1,4 +1,4 @@
-"""Where tensors live, and how many threads work on them."""
+"""The device of tensors, and the number of threads that compute."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
 
 
 def device_words() -> str:
-    """What ``"auto"`` computes on; a GPU by its name and memory."""
+    """Name the device that ``"auto"`` chooses; a GPU with its memory."""
     place = resolve_device()
     if place.type == "cpu":
         return "the CPU"
@@ -51,7 +51,7 @@ def device_words() -> str:
 
 @contextmanager
 def short_memory_in_words() -> Iterator[None]:
-    """Work that does not fit into the GPU's memory ends with a sentence that says what helps."""
+    """Turn an out-of-memory error of the GPU into a ValueError that says what helps."""
     try:
         yield
     except torch.OutOfMemoryError:

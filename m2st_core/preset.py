@@ -46,7 +46,7 @@ class Pretraining:
 
 @dataclass(frozen=True)
 class Network:
-    """φ: Linear d→H→H→H→3d with softplus between; H=None means 3d, the paper's text. Of images: convolutions."""
+    """φ: Linear d→H→H→H→3d with softplus between; H=None means 3d, as in the paper. For images: convolutions."""
 
     hidden: int | None = None
     convolutions: Convolutions | None = None
@@ -102,11 +102,11 @@ class FeatureLearning:
     most_fourier: int = 600
     ridge: float = 1.0  # of the features' covariance, times features per row
     leading: int = 3  # directions kept
-    held_out: float = 0.25  # share of each task's rows that judges what is learned in these features
-    convolutions: Convolutions | None = None  # of images: features of a network that tells the tasks' samples apart
+    held_out: float = 0.25  # share of each task's rows held out to score what is learned in these features
+    convolutions: Convolutions | None = None  # for images: a network that classifies the tasks' samples
     training: ImageTraining = ImageTraining()
-    mixed_tasks: int = 10  # of Feature-MKL: tasks, drawn at random, with a kernel of their own
-    regularisations: tuple[float, ...] = (0.1, 1.0, 10.0)  # of Feature-MKL's β; tasks choose
+    mixed_tasks: int = 10  # random tasks for which Feature-MKL has a separate kernel
+    regularisations: tuple[float, ...] = (0.1, 1.0, 10.0)  # candidates for λ of Feature-MKL's β
 
 
 @dataclass(frozen=True)
@@ -124,19 +124,19 @@ class MetaAscent:
     restart: bool = False  # every inner step starts again from θ, as the published code does
     adapts: Literal["all", "network"] = "network"  # what the inner steps change; the rest changes in outer steps only
     ratio_of_means: bool = False  # mean MMD²/√(mean σ̂²+λ) rather than the mean of the tasks' ratios
-    pooled_tasks: int = 1  # tasks that are put together to one
+    pooled_tasks: int = 1  # number of tasks merged into one
     task_share: float = 1.0  # share of the tasks used, the first ones
-    support_share: float = 0.5  # share of a task's rows that adapts; the rest scores
-    held_out_tasks: float = 0.0  # share of the tasks that decide when to stop, and how far to adapt
+    support_share: float = 0.5  # share of a task's rows used to adapt; the rest are used to score
+    held_out_tasks: float = 0.0  # share of the tasks used to choose when to stop and how far to adapt
     check_every: int = 10  # outer steps
 
 
 @dataclass(frozen=True)
 class Adaptation:
-    """What happens to Meta-KL's and AGT-KL's kernel on the target's training rows."""
+    """How the kernel of Meta-KL or AGT-KL is adapted to the target's training rows."""
 
     optimiser: Literal["gradient", "Adam"]
-    steps: tuple[int, ...]  # more than one: held-out tasks choose, and more steps must clearly gain
+    steps: tuple[int, ...]  # if several: chosen on held-out tasks; more steps must gain clearly
     learning_rate: float
     row_share: float = 1.0  # of the rows, drawn anew each step
 
@@ -149,13 +149,13 @@ class BaseKernels:
     ascent: Ascent  # of each task's kernel, from Meta-KL's start
     ridge: float  # λ of the QP for β
     relative_ridge: float = 0.0  # the same in units of the kernels' mean variance, added to it
-    uniform_share: float = 0.0  # of the weight, spread evenly: few training rows may point to a poor kernel
+    uniform_share: float = 0.0  # share of the weight spread evenly, in case few rows favour a poor kernel
     agt_starts: int = 10  # AGT-MKL's independent initialisations
 
 
 @dataclass(frozen=True)
 class Images:
-    """What a preset sets otherwise where rows are images."""
+    """The settings of a preset that differ for images."""
 
     convolutions: Convolutions
     mmd_o: Ascent

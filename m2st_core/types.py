@@ -1,4 +1,4 @@
-"""What travels between the rooms: registries, samples and results."""
+"""Types that all rooms share: registries, samples and results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Progress = Callable[[int, int, float], None]
 
 
 Origin = Literal["no history", "paper", "ours"]
-"""Whose a test is: it uses no related tasks, or is one of Liu et al. (2021), or one of this project's own family."""
+"""The origin of a test: without related tasks, from Liu et al. (2021), or from this project's own family."""
 
 
 def labelled(method: str, origin: str) -> str:
@@ -111,13 +111,13 @@ class TestResult:
     """The result of a two-sample test, with everything needed to report and repeat it.
 
     ``null`` is the statistic under B random relabellings of the test rows; for an asymptotic test it is B quantiles
-    of the reference distribution. Of few rows it is the statistic under all other relabellings (``enumerated``), and B
+    of the reference distribution. With few rows it holds all other relabellings (``enumerated``), and B
     (``n_permutations``) is their number.
     ``p_value_se`` is the Monte-Carlo standard error of the p-value: how much other random permutations would move it.
     It never covers the random split. It is 0 if no permutation was drawn: asymptotic, or ``enumerated``.
     ``smallest_p`` is the smallest p-value that these labellings can give (0 if nothing bounds it).
-    ``split_p_values`` are those of S > 1 splits, in the order drawn, of which ``p_value`` is made; what else the result
-    holds, such as statistic and null, belongs to the split that decides.
+    ``split_p_values`` are those of S > 1 splits, in the order drawn; ``p_value`` combines them. Everything else in the
+    result, such as the statistic and the null, belongs to the split that decides.
     ``n_train`` and ``n_test`` count the training rows and the test rows of (x, y).
     ``criterion`` is the power criterion Ĵ on the test rows, for kernel tests. ``weights`` are β of a mixture by the
     name of each kernel, which is that of the related task it comes from. ``diagnostics`` holds further results of the
@@ -158,7 +158,7 @@ class TestResult:
 
     @property
     def by_permutation(self) -> bool:
-        """Whether the p-value comes from permutations; only then has it a Monte-Carlo error."""
+        """Whether the p-value comes from permutations; only then does it have a Monte-Carlo error."""
         return self.rule != "asymptotic"
 
     @property
@@ -198,7 +198,7 @@ class TestResult:
 
     @property
     def error_words(self) -> str:
-        """How sure the number itself is: its Monte-Carlo error, and what that does not cover."""
+        """The uncertainty of the p-value: its Monte-Carlo error, and what that error does not cover."""
         if not self.by_permutation:
             return "asymptotic: trust it for large samples only"
         if self.enumerated:

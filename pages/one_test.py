@@ -20,8 +20,7 @@ from m2st_core.dashboard.widgets.page import SIDEBAR, chart, error_text, p_text,
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.samples import samples_figure
 from m2st_core.studies.synthetic import SingleTest
-from m2st_core.sweeps.spec import label_of
-from m2st_core.testing.methods import METHODS
+from m2st_core.testing.methods import METHODS, label_of
 from m2st_core.types import TestResult, TwoSample
 
 SIZES = (4, 2000, 10)

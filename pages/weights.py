@@ -9,7 +9,7 @@ from m2st_core.figures.samples import heat_figure
 from m2st_core.figures.weights import criterion_figure, share_figure, weight_spread_figure, weights_figure
 from m2st_core.studies.synthetic import AXIS
 from m2st_core.studies.weights import MIXTURES, PRESET, LearnedFeatures, WeightsResult, WeightsStudy
-from m2st_core.sweeps.spec import label_of
+from m2st_core.testing.methods import label_of
 
 DEFAULT = WeightsStudy()
 KERNELS = {

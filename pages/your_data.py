@@ -13,7 +13,7 @@ from m2st_core.dashboard.your_data.plan import plan_problem, plan_step
 from m2st_core.dashboard.your_data.result import result_step, run_plan
 from m2st_core.dashboard.your_data.state import STEPS, UserData, as_text, go_to, user_data
 from m2st_core.dashboard.your_data.upload import upload_step
-from m2st_core.sweeps.spec import label_of
+from m2st_core.testing.methods import label_of
 
 ORDER = list(STEPS)
 

@@ -2,14 +2,14 @@
 
 from m2st_core.commands.own_data import names_by_origin
 from m2st_core.dashboard.power_lab.controls import sweep_controls
-from m2st_core.figures.theme import label_of, look_of
+from m2st_core.figures.theme import look_of
 from m2st_core.kernels.gaussian import GaussianKernel
 from m2st_core.learners.target_kernels import median_width
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.sweeps.cost import predict
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.testing.method import Cost, Look, Method
-from m2st_core.testing.methods import METHODS
+from m2st_core.testing.methods import METHODS, label_of
 from m2st_core.testing.two_sample import two_sample_test
 
 LOOK = Look("#123456", "hexagon", "dot")

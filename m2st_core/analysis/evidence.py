@@ -1,4 +1,4 @@
-"""What a finished test compared, shown as one function of a row: the witness.
+"""The witness of a finished test: a function of a row that shows what the test compared.
 
 A test with a kernel has the kernel's witness function, a classifier its score. A test that fuses many kernels is
 represented by the mixture in which each has its weight in the fused statistic.

@@ -16,7 +16,7 @@ from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
-MOST_COLUMNS = 200  # whose importance is computed
+MOST_COLUMNS = 200  # largest number of columns whose importance is computed
 MANY_COLUMNS, MOST_SLOW_COLUMNS = 500, 50  # beyond the first, a learned kernel is evaluated for the second only
 ROWS = 150  # of each sample
 SHUFFLES = 5

@@ -191,4 +191,4 @@ def _learners(
         trained[METHODS[name].learn] = meta_train(
             name, tasks, preset=plan.preset, seed=plan.seed, device=device, progress=stage
         )
-    return {name: replace(trained[METHODS[name].learn], method=name) for name in plan.methods_with_tasks}
+    return {name: trained[METHODS[name].learn].for_method(name) for name in plan.methods_with_tasks}

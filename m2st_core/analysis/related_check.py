@@ -8,7 +8,7 @@ the target; ``check_uploaded_tasks`` separates them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -104,7 +104,7 @@ def check_related_tasks(
                 if spec.learn not in learners:
                     learner = meta_train(method, others, seed=own_streams.seed, device=device, progress=stage)
                     learners[spec.learn] = learner
-                spec = replace(learners[spec.learn], method=method).bound(resolve_device(device))
+                spec = learners[spec.learn].for_method(method).bound(resolve_device(device))
             seeds = [own_streams.child(f"test {repeat}").seed for repeat in range(repeats)]
             results = run_tests(batch, spec, seeds=seeds, alpha=ALPHA, n_permutations=PERMUTATIONS, device=device)
             rejected[method][index] = [result.rejected for result in results]

@@ -1,4 +1,4 @@
-"""The tasks by name. Their samples are where every computation begins."""
+"""The registry of tasks, and a function that makes a task by its name."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from m2st_core.data.related import RelatedTasks
 from m2st_core.types import TwoSample
 
 FEWEST_ROWS = 4  # rows that each sample of a task must keep
-COARSE = 0.2  # chance that a row meets an equal one, from which single shared rows are not recognised
+COARSE = 0.2  # chance of an equal row, from which on single shared rows are not recognised
 PROJECTIONS = 16  # numbers that represent an image
 Units = tuple[np.ndarray, np.ndarray]
 """Centre and scale of every column (d,), which turn rows back into the units of their files."""

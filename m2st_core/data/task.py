@@ -75,7 +75,7 @@ class Task(ABC):
         return TwoSample(x, y, self.shape)
 
     def to_learn_from(self) -> Self:
-        """Return the source of training rows: where rows are finite, others than those that are tested."""
+        """Return the source of training rows; for a finite data set, it leaves out the rows that are tested."""
         return self
 
     def to_be_tested(self) -> Self:

@@ -20,11 +20,11 @@ from m2st_core.figures.theme import (
     colour_of,
     error_bars,
     hatched,
-    label_of,
     laid_out,
     look_of,
     one_line_each,
 )
+from m2st_core.testing.methods import label_of
 
 BAND = 0.2  # opacity
 LAST = 2000  # rank in the legend; plotly's default is 1000

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import COLOURS, DASHES, NULL_COLOUR, PUBLISHED, error_bars, hatched, label_of, laid_out
+from m2st_core.figures.theme import COLOURS, DASHES, NULL_COLOUR, PUBLISHED, error_bars, hatched, laid_out
+from m2st_core.testing.methods import label_of
 
 CLOSENESS = "closeness C (small: related tasks like the target)"
 FLOOR_NAME = "noise floor: two samples of one task"

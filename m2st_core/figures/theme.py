@@ -35,11 +35,6 @@ def look_of(method: str) -> Look:
     return METHODS[method].look if method in METHODS else UNKNOWN_LOOK
 
 
-def label_of(method: str) -> str:
-    """The name of a method in legends and on axes, with a mark if it is ours."""
-    return METHODS[method].label if method in METHODS else method
-
-
 def colour_of(method: str) -> str:
     """Return the colour of a method."""
     return look_of(method).colour

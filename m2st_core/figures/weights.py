@@ -18,10 +18,10 @@ from m2st_core.figures.theme import (
     colour_of,
     error_bars,
     hatched,
-    label_of,
     laid_out,
     one_line_each,
 )
+from m2st_core.testing.methods import label_of
 
 PATTERNS = ("", "x", "/")
 TRAINING_ROWS = "training rows m_tr per mode"

@@ -1,7 +1,7 @@
 """First weights of a deep kernel: φ learns to classify the rows of many tasks before any Ĵ is climbed.
 
 From a hundred rows, the gradient of Ĵ is mostly noise; that of the cross-entropy is not. One network φ is shared, every
-task has a linear head of its own, and no two tasks need to name their samples in the same order.
+task has its own linear head, so tasks need not name their samples in the same order.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Batches:
         return self.left.pop(0)
 
 
-FLOOR = 0.01  # of a direction's noise: the least that it counts
+FLOOR = 0.01  # least strength of a direction, as a share of its noise variance
 
 
 def pretrained_kernel(
@@ -113,7 +113,7 @@ def pretrained_kernel(
 ) -> DeepKernel:
     """A deep kernel of the network after it has learned from these tasks (R, T), with widths from the median heuristic.
 
-    Features are put into the metric of what differs (``align``), which is part of the network's last layer.
+    ``align`` rescales the last layer so that distances between features reflect how the tasks' samples differ.
     """
     classify(network, meta, tasks, settings, streams)
     align(network, meta, tasks)
@@ -161,7 +161,7 @@ def align(network: MLP, meta: RelatedTasks, tasks: Tensor) -> None:
 
     Σ is the covariance of φ within the samples. In whitened features the difference of a task's means d_i has noise of
     variance τ_i = 1/n_i+1/m_i in every direction, so mean_i(d_i d_iᵀ − τ_i·I) = U diag(s) Uᵀ estimates how far tasks
-    differ along each. Directions in which they do not count for FLOOR·τ.
+    differ along each. Directions in which tasks do not differ get strength FLOOR·τ.
     """
     at = tasks[..., None]
     x_weight, y_weight, where = (part.take_along_dim(at, dim=1) for part in (meta.x_weight, meta.y_weight, meta.where))

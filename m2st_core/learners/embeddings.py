@@ -151,7 +151,7 @@ def _paired_rows(train: TwoSample, streams: Sequence[Streams]) -> tuple[Units, T
 
 
 def _inner_half(rows: Tensor) -> Tensor:
-    """The half nearest to the median, without the outliers that would send points where there are no rows."""
+    """The half of the rows nearest to the median; outliers would place points far from all other rows."""
     far = (rows - rows.median(dim=-2, keepdim=True).values).square().sum(dim=-1)
     return rows.take_along_dim(far.argsort(dim=-1)[..., : rows.shape[-2] // 2 + 1, None], dim=-2)
 

@@ -30,8 +30,8 @@ from m2st_core.types import Progress, TwoSample
 AGGREGATE = "all tasks"
 LEAST_SHARE = 0.2  # the least weight of the aggregate among the related tasks' kernels
 TASK_THRESHOLD = 2.0  # null deviations that a single task's MMD² must exceed: the aggregate has their common part
-JUDGES = 500  # tasks that choose λ
-JUDGED_WITH = 1e-3  # λ of the ratio of means by which they judge
+JUDGES = 500  # largest number of tasks on which λ is chosen
+JUDGED_WITH = 1e-3  # λ in the score by which the candidates are compared
 RELATED_ODDS = 2.0  # prior odds that a target is like its related tasks
 
 
@@ -79,7 +79,7 @@ def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float
     ridge = regularisation * scaled.sigma.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
     weights = solve_weights(effect, scaled.sigma, ridge.cpu())
     others = weights.where(~known & (effect > 0), 0.0)
-    most = others.sum(dim=-1, keepdim=True).clamp(min=1 - LEAST_SHARE)  # of 1: the others may take 1 − LEAST_SHARE
+    most = others.sum(dim=-1, keepdim=True).clamp(min=1 - LEAST_SHARE)  # the others have at most 1 − LEAST_SHARE
     others = others * (1 - LEAST_SHARE) / most
     aggregate = 1 - others.sum(dim=-1, keepdim=True)
     weights = torch.where(known, aggregate, others) / terms.null_deviation
@@ -106,7 +106,7 @@ def with_generic(meta_weights: Tensor, terms: KernelTerms, related: Tensor) -> t
     meta = shares[:, :1] * meta_weights / deviation
     weights = torch.cat([meta, shares[:, 1:] / terms.null_deviation[:, count:]], dim=-1)
     weights = weights / weights.sum(dim=-1, keepdim=True)
-    finite = weights.isfinite().all(dim=-1)  # otherwise numbers overflowed: all weigh the same
+    finite = weights.isfinite().all(dim=-1)  # otherwise numbers overflowed, and all weights are equal
     weights = weights.where(finite[:, None], 1 / weights.shape[-1])
     return weights, shares[:, 0].where(finite, count / weights.shape[-1])
 

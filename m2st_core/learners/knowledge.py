@@ -26,8 +26,8 @@ class Knowledge(nn.Module):
     """The result of learning from the related tasks of R repeats. Parts that a method does not need are None.
 
     ``kernel``: θ of Meta-KL or AGT-KL, a deep kernel, batch (R,). ``base``: kernels to mix, batch (R, K), with
-    ``base_names``: deep kernels, or, of Feature-MKL, inner products of ``features`` ψ. ``rows``: the tasks' rows
-    without labels (R, n, d). ``choices``: those made on held-out tasks. ``course``: the training curve.
+    ``base_names``: deep kernels or, for Feature-MKL, inner products of ``features`` ψ. ``rows``: the tasks' rows
+    without labels (R, n, d). ``choices``: settings chosen on held-out tasks. ``course``: the training curve.
     """
 
     rows: Tensor | None

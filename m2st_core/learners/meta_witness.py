@@ -23,13 +23,13 @@ from m2st_core.preset import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
-META_SHARE = 0.5  # of Meta-FUSE's weight; the generic kernels have the rest
+META_SHARE = 0.5  # share of Meta-FUSE's weight on the learned kernel; the generic kernels have the rest
 
 
 def learn_features(
     meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
-    """ψ alone: what Meta-Witness, Meta-WiTS and Meta-FUSE need."""
+    """Learn ψ, which is all that Meta-Witness, Meta-WiTS and Meta-FUSE need."""
     features, choices = fit_features(meta, preset.feature_learning, streams, progress)
     return Knowledge(features=features, choices=choices)
 
@@ -71,7 +71,7 @@ class WitnessTest(ScoreTest):
     The discriminant's scale makes a the log-likelihood ratio of t under the expected difference and under none, up to a
     constant. The training rows give the sign with probability π = Φ(``surety``), mostly near 1: then the test is
     one-sided in t. A large t of the other sign counts too, so that a wrong sign costs some power and not all of it.
-    ``surety`` (R,) is the expected difference in standard deviations of what remains unknown of it.
+    ``surety`` (R,) is the expected difference divided by its posterior standard deviation.
     """
 
     features: MetaFeatures

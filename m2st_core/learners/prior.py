@@ -121,7 +121,7 @@ def _same_sense(t: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def task_folds(tasks: Differences, streams: Sequence[Streams]) -> Iterator[tuple[Differences, Differences]]:
-    """Ten times, the tasks without a tenth of them, and that tenth."""
+    """Yield ten folds: the tasks without a tenth of them, and that tenth."""
     count = tasks.means.shape[1]
     folds = min(FOLDS, count)
     orders = [torch.randperm(count, generator=stream.torch("tasks left out")) for stream in streams]

@@ -27,7 +27,7 @@ from m2st_core.types import Progress, TwoSample
 
 REGULARISATION = 1e-8
 BATCH_ROWS = 128  # rows of each sample in a step, drawn anew
-SAME_TASK_PAIRS = 9  # at least so many pairs of samples of one task give the noise floor
+SAME_TASK_PAIRS = 9  # fewest pairs of samples of one task for the noise floor
 FLOOR_LEVEL = 0.95
 
 Halves = tuple[RelatedTasks, RelatedTasks]
@@ -73,7 +73,7 @@ class Relatedness:
         """Plain words on whether γ̂ exceeds its noise floor."""
         verdict, meaning = (
             "does not stand out",
-            ("two samples of one task with as many rows give as much, so it does not tell how related the tasks are."),
+            ("two samples of one task of this size differ as much, so γ̂ does not show how related the tasks are."),
         )
         if self.stands_out:
             verdict, meaning = "stands out", "even the most related task differs from the target."

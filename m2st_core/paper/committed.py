@@ -163,7 +163,7 @@ def _place(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def free_choice(experiment: PaperExperiment) -> tuple[str, tuple[int, ...]]:
-    """The size of which a figure shows one value, with all its values; empty if the figure shows everything."""
+    """The size that a figure fixes at one value, with all its values; empty if the figure shows all sizes."""
     spec = experiment.full
     if spec is not None and experiment.kind == "tasks":
         return "m_te", spec.m_te

@@ -7,7 +7,7 @@ tasks and of all together, with generic Gaussian ones. Meta-MKL mixes the deep k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -118,7 +118,7 @@ class WeightsStudy:
 
     def _adapt(self, learner: MetaLearner, size: int, method: str) -> KernelTest:
         sample, streams = self._sample(size)
-        adapted = replace(learner, method=method).bound(resolve_device("cpu")).fit_on(sample, PRESET, streams, None)
+        adapted = learner.for_method(method).bound(resolve_device("cpu")).fit_on(sample, PRESET, streams, None)
         assert isinstance(adapted, KernelTest)
         return adapted
 

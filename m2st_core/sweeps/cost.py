@@ -73,9 +73,9 @@ class Cost:
 
     cells: int
     learners: int
-    seconds: float  # of one core
+    seconds: float  # on one core
     memory_bytes: int  # of one worker
-    gpu_seconds: float | None = None  # of one GPU, for images
+    gpu_seconds: float | None = None  # on one GPU, for images
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Where cells run: in this process, in a pool of processes, or on a Dask cluster."""
+"""Executors, which run cells in this process, in a pool of processes, or on a Dask cluster."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from m2st_core.data.images.tasks import ImageTask
 from m2st_core.presets import PRESETS
 from m2st_core.sweeps.trial import Cell, canonical, data_of, digest
 from m2st_core.testing.methods import METHODS
-from m2st_core.types import labelled
 
 LIMIT = "limit"  # the true log-likelihood ratio as witness, where the task's densities are known
 SHARED = ("task", "settings", "null", "preset", "tests", "alpha", "n_permutations", "seed")  # equal in all cells
@@ -27,11 +26,6 @@ LARGEST = {"repeats": 1000, "tests": 10_000, "m_te": 100_000, "n_tasks": 10_000}
 def origin_of(method: str) -> str:
     """The origin of a method; the limit, which needs known densities, is an origin of its own."""
     return METHODS[method].origin if method in METHODS else LIMIT
-
-
-def label_of(method: str) -> str:
-    """The name of a method or of the limit, with a mark if the method is ours."""
-    return labelled(method, origin_of(method))
 
 
 class SpecError(ValueError):

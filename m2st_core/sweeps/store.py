@@ -20,11 +20,12 @@ from typing import Any
 
 import pandas as pd
 
-from m2st_core.sweeps.spec import SweepSpec, label_of
+from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import as_rows
 from m2st_core.sweeps.trial import Cell, CellResult, LearnerParts, LearnerSpec, canonical, data_of, digest
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.meta import ABOUT, TENSORS
+from m2st_core.testing.methods import label_of
 
 SCHEMA = 2  # schema 1 lacks the measurements
 TABLES = (
@@ -208,9 +209,8 @@ class Store:
         """Delete the run whose id starts so, and its cells that no other run has. Learners and older cells stay."""
         run = self.find_run(start)
         specs = {id_: text for id_, text in self._execute("SELECT id, spec FROM runs") if not _is_older(id_, text)}
-        own = set(_cells(specs.pop(run))) if run in specs else set()
-        alone = list(own.difference(*map(_cells, specs.values())))
-        self._execute(f"DELETE FROM cells WHERE key IN {AMONG}", canonical(alone))
+        own = set(_cells(specs.pop(run))) - set().union(*map(_cells, specs.values())) if run in specs else set()
+        self._execute(f"DELETE FROM cells WHERE key IN {AMONG}", canonical(list(own)))
         self._execute("DELETE FROM runs WHERE id = ?", run)
 
     def rows(self, spec: SweepSpec) -> pd.DataFrame:

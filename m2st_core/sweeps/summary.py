@@ -11,8 +11,9 @@ import plotly.graph_objects as go
 
 from m2st_core.data import size_unit
 from m2st_core.figures.power import FIGURES, power_figure, type_1_figure
-from m2st_core.sweeps.spec import SweepSpec, label_of, origin_of
+from m2st_core.sweeps.spec import SweepSpec, origin_of
 from m2st_core.sweeps.trial import Cell, CellResult
+from m2st_core.testing.methods import label_of
 
 KEYS = ["task", "null", "method", "preset", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te"]
 COLUMNS = [*KEYS, "repeat", "tests", "alpha", "n_permutations", "seed"]

@@ -51,7 +51,7 @@ def data_of(task: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """What learners and cells have in common: the task, the preset, and the repeat with its randomness."""
+    """The fields that learners and cells share: the task, the preset, and the repeat with its randomness."""
 
     task: str
     settings: dict[str, Any]
@@ -187,7 +187,7 @@ def learned_method(cell: Cell, parts: LearnerParts | None, device: str, progress
         return method
     method = METHODS[cell.method]
     if parts is not None:
-        method = replace(learner_from_parts(*parts), method=cell.method).bound(torch.device(device))
+        method = learner_from_parts(*parts).for_method(cell.method).bound(torch.device(device))
     if cell.m_tr is not None:
         streams, rows = cell.target_streams.child(f"m_tr={cell.m_tr}"), cell.m_tr * cell.rows_per_size
         task = make_task(cell.task, null=cell.null, **cell.settings)

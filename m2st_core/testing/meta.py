@@ -47,11 +47,11 @@ class MetaLearner:
     columns: int
     knowledge: Knowledge
     seen: KnownRows
-    shape: Shape | None = None  # of images
+    shape: Shape | None = None  # set if rows are images
 
     @property
     def prior(self) -> np.ndarray:
-        """Largest first; empty if no features were learned."""
+        """The prior variances, largest first; empty if no features were learned."""
         features = self.knowledge.features
         return np.zeros(0) if features is None else features.prior[0].flip(0).cpu().numpy()
 
@@ -64,6 +64,10 @@ class MetaLearner:
     def choices(self) -> dict[str, float]:
         """Choices made on held-out rows."""
         return self.knowledge.choices
+
+    def for_method(self, method: str) -> MetaLearner:
+        """The same learner for another method with the same training."""
+        return replace(self, method=method)
 
     def bound(self, device: torch.device) -> Method:
         """The method with what was learned built in."""

@@ -178,3 +178,8 @@ OUR_METHODS = (
 METHODS: Registry[Method] = Registry(
     "method", {method.name: method for method in (*GENERAL_METHODS, *OUR_METHODS, *PAPER_METHODS)}
 )
+
+
+def label_of(method: str) -> str:
+    """The name of a method in lists and legends, with a mark if it is ours. Other names stay as they are."""
+    return METHODS[method].label if method in METHODS else method

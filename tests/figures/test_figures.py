@@ -14,8 +14,9 @@ from m2st_core.figures.power import (
     type_1_figure,
 )
 from m2st_core.figures.samples import samples_figure
-from m2st_core.figures.theme import label_of, look_of
+from m2st_core.figures.theme import look_of
 from m2st_core.figures.weights import training_figure
+from m2st_core.testing.methods import label_of
 
 
 def test_samples_show_every_row_in_two_colours_and_two_shapes():

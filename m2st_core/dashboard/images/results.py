@@ -14,7 +14,7 @@ from m2st_core.figures.samples import image_grid
 from m2st_core.figures.weights import class_witness_figure, pair_figure
 from m2st_core.rng import Streams
 from m2st_core.studies.images import EXPLAINED, ImagesResult, ImageStudy, KernelExplanation
-from m2st_core.sweeps.spec import label_of
+from m2st_core.testing.methods import label_of
 
 GRID_COLUMNS = 8
 EXAMPLES = 32

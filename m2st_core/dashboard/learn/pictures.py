@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import streamlit as st
 
@@ -59,7 +57,7 @@ def show_permutations(seed: int, shown: int, delta: float, size: int) -> None:
     p_values = (1 + np.cumsum(result.null >= result.statistic)) / (1 + permutations)
     left, right = st.columns(2)
     left.metric("p-value so far", f"{p_values[shown - 1]:.3f}", help="(1 + relabellings that reach MMD²) / (1 + all).")
-    right.metric("Smallest possible p", f"{1 / (1 + shown):.3f}", help="1/(B+1): few permutations cannot say much.")
+    right.metric("Smallest possible p", f"{1 / (1 + shown):.3f}", help="1/(B+1): few permutations, no small p.")
     alt = f"Histogram of MMD² under {shown} random relabellings; observed {result.statistic:.3g}."
     chart(filling_figure(result.null, result.statistic, shown), "learn3_null", alt)
     chart(settling_figure(p_values, shown, ALPHA), "learn3_p", f"The p-value after 1 to {shown} permutations.")
@@ -109,7 +107,7 @@ def learn_from_related(n_tasks: int, closeness: float, seed: int) -> tuple[Weigh
     """The mixture of Feature-MKL for 50 training rows per mode, and p-values of Meta-Witness."""
     study = WeightsStudy(closeness, n_tasks, 50, synthetic.DELTA, 50, 1, (), seed)
     learner = study.learn()
-    method = replace(learner, method="Meta-Witness").bound(resolve_device("cpu"))
+    method = learner.for_method("Meta-Witness").bound(resolve_device("cpu"))
     return study.adapt(learner), synthetic.many_tests(method, synthetic.DELTA, False, TEST_SIZE, META_TESTS, seed)
 
 

@@ -14,11 +14,12 @@ from m2st_core.dashboard.widgets.page import chart, download
 from m2st_core.data import size_unit
 from m2st_core.figures.weights import training_figure
 from m2st_core.paper.published import with_published
-from m2st_core.sweeps.spec import SweepSpec, label_of
+from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import OLDER, Run
 from m2st_core.sweeps.summary import summarise, sweep_figure
 from m2st_core.sweeps.trial import LearnerSpec
 from m2st_core.testing.learner_files import learner_from_parts
+from m2st_core.testing.methods import label_of
 
 COLUMNS = {  # of a summary: title and help
     "label": ("method", None),
@@ -96,7 +97,7 @@ def show_code(spec: SweepSpec) -> None:
 def as_python(spec: SweepSpec) -> str:
     """A script that computes the same rows."""
     return f'''from m2st_core.sweeps.executors import make_executor
-from m2st_core.sweeps.spec import SweepSpec, label_of
+from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import as_text, summarise
 from m2st_core.sweeps.sweep import run_sweep

@@ -13,7 +13,7 @@ import streamlit as st
 from m2st_core.dashboard.widgets.page import METHOD_MARKS, PRESET_MEANINGS
 from m2st_core.data import TASKS
 from m2st_core.presets import PRESETS
-from m2st_core.sweeps.spec import label_of
+from m2st_core.testing.methods import label_of
 
 Scalar = bool | int | float | str
 

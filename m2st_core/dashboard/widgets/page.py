@@ -19,9 +19,10 @@ from m2st_core.analysis.correction import Analysis
 from m2st_core.dashboard.jobs.sweeps import sweep_queue
 from m2st_core.device import device_words
 from m2st_core.studies.synthetic import Rate
-from m2st_core.sweeps.spec import label_of, origin_of
+from m2st_core.sweeps.spec import origin_of
 from m2st_core.sweeps.store import StoreError
 from m2st_core.testing.method import ORIGINS
+from m2st_core.testing.methods import label_of
 from m2st_core.types import TestResult
 
 POLL_SECONDS = 3.0

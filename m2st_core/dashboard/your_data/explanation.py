@@ -104,7 +104,7 @@ def _show_gamma(state: UserData, upload: Upload, outcome: Outcome) -> None:
         st.markdown(as_text(gamma.sentence))
 
 
-def origin_of(state: UserData, upload: Upload) -> DataSource:
+def data_source(state: UserData, upload: Upload) -> DataSource:
     """The origin of the data, for code that repeats the outcome."""
     if state.example:
         return DataSource(example=state.example)
@@ -126,7 +126,7 @@ def _file_name(table: str) -> str:
 
 def _show_exports(state: UserData, upload: Upload, outcome: Outcome) -> None:
     data, plan, tested = outcome.data, outcome.plan, state.tests_of(upload)
-    origin = origin_of(state, upload)
+    origin = data_source(state, upload)
     python, command = as_python(origin, state.cleaning, plan), as_command(origin, state.cleaning, plan)
     check, _ = state.recall("data_history", state.key(upload)) or (None, None)
     learner = outcome.learners.get(plan.primary)

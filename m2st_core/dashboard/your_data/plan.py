@@ -27,8 +27,7 @@ from m2st_core.dashboard.your_data.state import UserData, as_text
 from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.upload import Upload
 from m2st_core.learners.ascent import part_of
-from m2st_core.sweeps.spec import label_of
-from m2st_core.testing.methods import METHODS
+from m2st_core.testing.methods import METHODS, label_of
 from m2st_core.types import Progress
 
 CHECK_SHARE = 0.7  # of the progress; γ̂ has the rest

@@ -13,8 +13,7 @@ from m2st_core.dashboard.widgets.page import chart, decision_sentences, error_te
 from m2st_core.dashboard.your_data.state import UserData, as_text, target_id
 from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.upload import Upload
-from m2st_core.sweeps.spec import label_of
-from m2st_core.testing.methods import METHODS
+from m2st_core.testing.methods import METHODS, label_of
 from m2st_core.types import Progress
 
 FURTHER_SPLITS = 10

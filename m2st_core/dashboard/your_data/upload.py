@@ -12,8 +12,8 @@ from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import Table, read_table, read_tables
 from m2st_core.data.tables.limits import Limits, TableError
 from m2st_core.data.tables.upload import suggest_groups
-from m2st_core.sweeps.spec import label_of
 from m2st_core.testing.learner_files import learner_from_zip
+from m2st_core.testing.methods import label_of
 
 LAYOUTS = {False: "One file with a group column", True: "Two files, P and Q"}
 FORMATS = "CSV in any usual dialect, or Excel (.xlsx)."

@@ -1,4 +1,4 @@
-"""How rows become numbers: the user's choices, and what is learned for them without labels."""
+"""The encoding of rows as numbers: the user's choices, and parameters learned without labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much an upload may bring, the error that says what is wrong with it, and how its words are shown safely."""
+"""Limits on the size of uploads, the error for a bad upload, and the safe display of its text."""
 
 from __future__ import annotations
 
