@@ -233,6 +233,8 @@ if __name__ == "__main__":
         GOLDEN.write_text(f'{{"machine": "{machine()}", "results": {{\n{lines}\n}}}}\n', encoding="utf-8")
     else:
         golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
+        if golden["machine"] != machine():
+            print(f"Made on {golden['machine']}; on {machine()} last bits may differ.")  # noqa: T201
         found = computed()
         for name in differences(found, golden["results"]):
             print(name, golden["results"].get(name), found.get(name), sep="\n    ")  # noqa: T201

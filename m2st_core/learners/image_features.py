@@ -23,7 +23,7 @@ from m2st_core.kernels.images import CNN
 from m2st_core.learners.meta_features import ROWS_AT_ONCE, ImageFeatures, MetaFeatures
 from m2st_core.learners.prior import align, finish
 from m2st_core.learners.target_kernels import make_cnn
-from m2st_core.preset import Convolutions, FeatureLearning
+from m2st_core.preset import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
 
@@ -114,7 +114,9 @@ def _train(
     parts: Parts, repeat: int, settings: FeatureLearning, stream: Streams, progress: Progress | None
 ) -> tuple[CNN, dict[str, float]]:
     """The network after the epoch with the lowest loss on fresh images, with fixed normalisation; and the choices."""
-    training, convolutions = settings.training, settings.convolutions or Convolutions()
+    training, convolutions = settings.training, settings.convolutions
+    if convolutions is None:
+        raise ValueError("Features of images need the settings of a convolutional network.")
     training_images, fresh = (_labelled(part, repeat) for part in parts)
     network = make_cnn(convolutions, [stream.torch("first weights")]).to(training_images.images.device)
     network.measure_in(training_images.units())

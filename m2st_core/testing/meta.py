@@ -66,7 +66,9 @@ class MetaLearner:
         return self.knowledge.choices
 
     def for_method(self, method: str) -> MetaLearner:
-        """The same learner for another method with the same training."""
+        """The same learner for another method with the same training; any other method is refused."""
+        if METHODS.find(method).training != METHODS[self.method].training:
+            raise ValueError(f"This learner was trained for {self.method}. {method} learns in another way: train anew.")
         return replace(self, method=method)
 
     def bound(self, device: torch.device) -> Method:

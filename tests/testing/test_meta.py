@@ -19,6 +19,7 @@ from m2st_core.learners.meta_features import prior_weights, shrunk_heads
 from m2st_core.learners.meta_witness import fit_witness
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS
+from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.run import run_tests
 from m2st_core.types import Cancelled, TwoSample
 from tests.quick import few_steps, use_few_steps
@@ -374,3 +375,20 @@ def test_training_can_be_cancelled():
             m2st.meta_train(method, tasks(3), progress=stop)
     with pytest.raises(Cancelled):
         m2st.meta_train("Meta-KL", tasks(3), preset="paper", progress=lambda *_: (_ for _ in ()).throw(Cancelled()))
+
+
+def test_a_learner_serves_methods_with_the_same_training_only(learners):
+    assert learners["Meta-KL"].for_method("Meta-MKL").method == "Meta-MKL"
+    with pytest.raises(ValueError, match="AGT-KL learns in another way: train anew"):
+        learners["Meta-KL"].for_method("AGT-KL")
+
+
+def test_learners_of_format_5_are_read(learners):
+    """It had the same parts, with other names of three choices."""
+    mine = learners["Feature-MKL"]
+    about, tensors = mine.parts()
+    old = about.replace('"format": 6', '"format": 5')
+    old = old.replace('"beta_is_learned"', '"β is learned"').replace('"beta_regularisation"', '"λ of β"')
+    assert old != about and "β is learned" in old
+    x, y = target(60, 60)
+    assert learner_from_parts(old, tensors).test(x, y, n_permutations=99) == mine.test(x, y, n_permutations=99)
