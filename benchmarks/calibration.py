@@ -14,8 +14,9 @@ from pathlib import Path
 
 import m2st_core as m2st
 from benchmarks.calibration_meta import HISTORIES, LEARNERS, meta_levels, selective_levels
+from benchmarks.calibration_meta import shape_levels as learned_shape_levels
 from benchmarks.calibration_paths import path_levels
-from benchmarks.levels import HDGM_NULL, N_PERMUTATIONS, NULLS, Section, band, cells, null_rejections
+from benchmarks.levels import HDGM_NULL, N_PERMUTATIONS, NULLS, SHAPES, Section, band, cells, null_rejections
 
 SECTIONS = {
     "plain": Section(
@@ -23,6 +24,12 @@ SECTIONS = {
         (),
         ("method", "null", "rows n, m per sample"),
         lambda runs: plain_levels(runs),
+    ),
+    "shapes": Section(
+        "Many kernels on other kinds of rows",
+        (),
+        ("method", "null", "rows n, m per sample"),
+        lambda runs: shape_levels(runs),
     ),
     "few": Section(
         "ME and SCF with few rows",
@@ -43,6 +50,15 @@ SECTIONS = {
         ),
         ("method", "history", "rows n, m per sample", "between learners"),
         meta_levels,
+    ),
+    "learned": Section(
+        "Learned features on other kinds of rows",
+        (
+            f"{LEARNERS} learners in each cell. Related tasks are drawn like the null, with a stretched first and a",
+            "shifted second column in Q; the other kinds of history are as above.",
+        ),
+        ("method", "null", "history", "rows n, m per sample"),
+        learned_shape_levels,
     ),
     "selective": Section(
         "Meta-MKL-SI by size",
@@ -72,6 +88,14 @@ def plain_levels(runs: int) -> Iterator[Sequence[str]]:
             for n, m in sizes:
                 found = null_rejections(method, draw, n, m, runs)
                 yield name, null, f"{n}, {m}", *cells(found, runs)
+
+
+def shape_levels(runs: int) -> Iterator[Sequence[str]]:
+    """Yield the level of the tests of many kernels on rows with ties, long tails or correlation."""
+    for name in ("MMD-FUSE", "MMDAgg", "Energy", "Omnibus"):
+        for null, (draw, n, m) in SHAPES.items():
+            found = null_rejections(m2st.METHODS[name], draw, n, m, runs, stream=f"level, {null}")
+            yield name, null, f"{n}, {m}", *cells(found, runs)
 
 
 def few_rows(runs: int) -> Iterator[Sequence[str]]:

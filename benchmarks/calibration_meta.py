@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import m2st_core as m2st
 from benchmarks.common import bound_methods
-from benchmarks.levels import COUNTS, HDGM_NULL, HEAVY_TAILS, SKEWED, Draw, cells, null_rejections
+from benchmarks.levels import COUNTS, HDGM_NULL, HEAVY_TAILS, SHAPES, SKEWED, Draw, cells, null_rejections
 from m2st_core.types import TwoSample
 
 LEARNERS = 10
@@ -80,9 +80,45 @@ def changed(draw: Draw) -> History:
     """The same with a stretched first and a shifted second column of Q."""
 
     def change(pair: TwoSample) -> TwoSample:
-        return TwoSample(pair.x, pair.y * pair.y.new_tensor([1.6, 1.0]) + pair.y.new_tensor([0.0, 0.5]))
+        y = pair.y.clone()
+        y[:, 0] *= 1.6
+        y[:, 1] += 0.5
+        return TwoSample(pair.x, y)
 
     return lambda seed: {name: change(pair) for name, pair in unchanged(draw)(seed).items()}
+
+
+def shape_histories(draw: Draw) -> dict[str, History]:
+    """Histories of each kind for a null whose rows are drawn like this."""
+
+    def swapped(seed: int) -> dict[str, TwoSample]:
+        pairs = changed(draw)(seed).items()
+        return {name: pair.swapped() if index % 2 else pair for index, (name, pair) in enumerate(pairs)}
+
+    def foreign(seed: int) -> dict[str, TwoSample]:
+        task = m2st.make_task("variance_shift", scale=2.0, dimension=draw(2, 2, 0).x.shape[1])
+        return dict(task.draw_related_tasks(closeness=0.1, n_tasks=TASKS, rows=ROWS, seed=seed))
+
+    def few(seed: int) -> dict[str, TwoSample]:
+        return {"first": draw(4, 5, 2 * seed), "second": draw(6, 4, 2 * seed + 1)}
+
+    kinds = {"related": changed(draw), "unrelated": foreign, "exchanged": swapped, "tiny": few}
+    return kinds | {"null": unchanged(draw)}
+
+
+def shape_levels(runs: int) -> Iterator[Sequence[str]]:
+    """Yield the level of our own tests on rows that are not HDGM's, with each kind of history."""
+    names = [name for name, method in m2st.METHODS.items() if method.uses_related_tasks and method.origin == "ours"]
+    each = max(1, runs // LEARNERS)
+    for null, (draw, n, m) in SHAPES.items():
+        for kind, history in shape_histories(draw).items():
+            ready = [bound_methods(names, history(seed), "recommended", seed) for seed in range(LEARNERS)]
+            for name in names:
+                counts = [
+                    null_rejections(methods[name], draw, n, m, each, stream=f"{null}, {kind}, learner {seed}")
+                    for seed, methods in enumerate(ready)
+                ]
+                yield name, null, kind, f"{n}, {m}", *cells(sum(counts), each * LEARNERS)
 
 
 def selective_levels(runs: int) -> Iterator[Sequence[str]]:

@@ -49,6 +49,15 @@ HDGM_NULL: Draw = hdgm
 HEAVY_TAILS = _twice(lambda count, g: g.standard_t(1.5, size=(count, 2)))
 COUNTS = _twice(lambda count, g: g.poisson(0.7, size=(count, 2)).astype(float))
 SKEWED = _twice(lambda count, g: np.exp(1.2 * g.standard_normal((count, 2))))
+ROUNDED = _twice(lambda count, g: np.round(np.exp(g.standard_normal((count, 3))), 1))
+TIES = _twice(lambda count, g: g.integers(0, 3, size=(count, 2)).astype(float))
+CORRELATED = _twice(lambda count, g: g.standard_normal((count, 20)) + 2 * g.standard_normal((count, 1)))
+SHAPES = {  # null, with its sizes
+    "lognormal, rounded": (ROUNDED, 40, 40),
+    "heavy ties": (TIES, 30, 30),
+    "correlated, d=20": (CORRELATED, 30, 30),
+    "Student t, 1.5 d.f.": (HEAVY_TAILS, 12, 90),
+}
 NULLS = {"HDGM": HDGM_NULL, "Student t, 1.5 d.f.": HEAVY_TAILS}
 
 

@@ -72,6 +72,17 @@ def main(arguments: Sequence[str] = ()) -> None:
         )
         print(f"{n:>7} {1e3 * ours:>7.1f} ms {1e3 * bound:>7.1f} ms {ratio:>8.2f}   {limit:<5}  1.5")
 
+    print("\nTests of many kernels, whole call, against the plain arithmetic of one kernel; n=m=500, B=999, d=2")
+    print(f"{'':>10} {'ours':>10} {'plain':>10} {'ratio':>8}   goal")
+    x, y = task.sample(500, seed=1)
+    for name in ("MMD-FUSE", "MMDAgg", "Omnibus", "Energy"):
+        ours, bound, ratio = compare(
+            lambda name=name, x=x, y=y: m2st.two_sample_test(x, y, name, device="cpu"),
+            plain_arithmetic(500, 999),
+            options.repeats,
+        )
+        print(f"{name:>10} {1e3 * ours:>7.1f} ms {1e3 * bound:>7.1f} ms {ratio:>8.2f}   12")
+
     print("\nA batch of 100 test sets against 100 single calls; MMD-M, B=199")
     print(f"{'n=m':>7} {'batch':>10} {'singles':>10} {'ratio':>8}   limit")
     for n in (25, 100, 250):

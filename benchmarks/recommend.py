@@ -8,11 +8,12 @@ same samples. The recommendation sees the sizes and, where there is a history, t
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ import torch
 
 import m2st_core as m2st
 from benchmarks.common import batch, bound_methods
+from benchmarks.kinds import NEW_KINDS, NEWEST_KINDS, Source
 from benchmarks.transfer import digit_pairs
 from m2st_core.analysis.related_check import unlikeness
 from m2st_core.data import make_task
@@ -29,20 +31,12 @@ from m2st_core.testing.method import Method
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 
-WITHOUT = ["MMD-M", "MMD-FUSE", "ME"]
-WITH = ["Meta-FUSE", "Meta-WiTS", "Meta-Witness"]
+WITHOUT = ["MMD-M", "MMD-FUSE", "MMDAgg", "Energy", "Omnibus", "ME", "SCF", "MMD-O", "C2ST-L"]
+WITH = ["Meta-FUSE", "Meta-WiTS", "Meta-Witness", "Meta-MKL", "Meta-KL"]
+HISTORIES = ("none", "related", "unrelated")
 SIZES = [(30, 30), (100, 100), (40, 160)]
 ADVISED = "recommended"
-CLOSE = 0.1  # powers within this of the best are good enough
-
-
-class Source(NamedTuple):
-    """Draws targets (rows of x, rows of y, seed) and histories of related and of unrelated tasks (seed)."""
-
-    target: Callable[[int, int, int], TwoSample]
-    columns: int
-    related: Callable[[int], dict[str, TwoSample]]
-    unrelated: Callable[[int], dict[str, TwoSample]]
+CLOSE = 0.05  # powers within this of the best are good enough
 
 
 def registered(name: str, other: str, closeness: float, **settings: float) -> Source:
@@ -99,6 +93,8 @@ SOURCES = {
     "variance shift 2.5, d=20": registered("variance_shift", "mean_shift", 0.3, scale=2.5, dimension=20),
     "digits 6 and 8, other shares": mixed_digits((0.6, 0, 0.4, 0), (0.4, 0, 0.6, 0)),
     "digits 6–9, other shares": mixed_digits((0.25,) * 4, (0.15, 0.35, 0.15, 0.35)),
+    **NEW_KINDS,
+    **NEWEST_KINDS,
 }
 
 
@@ -112,49 +108,38 @@ def rejections(sample: TwoSample, method: Method, permutations: int, streams: St
 def advice(tasks: dict[str, TwoSample] | None, sample: TwoSample, columns: int, streams: Streams) -> list[str]:
     """The method recommended for each target."""
     n, m = sample.sizes
-    rows = sample.pooled.numpy()
     if tasks is None:
-        return [m2st.recommend(n, m, columns, pooled=pooled).method for pooled in rows]
+        return [m2st.recommend(n, m, columns).method] * sample.x.shape[0]
     check = m2st.check_related_tasks(tasks, (n, m), seed=streams.seed, device="cpu")
     unlike = unlikeness(tasks, (n, m), streams)
     return [
-        m2st.recommend(
-            n, m, columns, n_tasks=len(tasks), check=replace(check, unlike=unlike(pooled)), pooled=pooled
-        ).method
-        for pooled in rows
+        m2st.recommend(n, m, columns, n_tasks=len(tasks), check=replace(check, unlike=unlike(pooled))).method
+        for pooled in sample.pooled.numpy()
     ]
 
 
-def one_repeat(options: argparse.Namespace, source: str, repeat: int) -> list[dict[str, object]]:
-    """Rows (source, sizes, history, method, power) of one repeat; all sizes share its histories."""
-    spec = SOURCES[source]
-    streams = Streams(options.seed).child(f"recommendation, {source}, repeat {repeat}")
-    histories = {
-        "none": None,
-        "related": spec.related(streams.child("related").seed),
-        "unrelated": spec.unrelated(streams.child("unrelated").seed),
-    }
-    methods = {
-        history: bound_methods(WITHOUT if tasks is None else [*WITHOUT, *WITH], tasks, "recommended", streams.seed)
-        for history, tasks in histories.items()
-    }
-    rows: list[dict[str, object]] = []
-    for n, m in SIZES:
+def one_situation(
+    options: argparse.Namespace, source: str, sizes: tuple[int, int], history: str
+) -> list[dict[str, object]]:
+    """Rows (source, sizes, history, method, power) of one situation; all sizes share a repeat's histories."""
+    spec, (n, m), rows = SOURCES[source], sizes, []
+    for repeat in range(options.repeats):
+        streams = Streams(options.seed).child(f"recommendation, {source}, repeat {repeat}")
+        tasks = None if history == "none" else getattr(spec, history)(streams.child(history).seed)
+        names = [name for name in options.methods if tasks is not None or name in WITHOUT]
         here = streams.child(f"{n} + {m}")
         sample = batch(partial(spec.target, n, m), options.tests, here)
-        plain = {name: rejections(sample, m2st.METHODS[name], options.permutations, here) for name in WITHOUT}
-        for history, tasks in histories.items():
-            found = dict(plain)
-            for name, method in methods[history].items():
-                if method.uses_related_tasks:
-                    found[name] = rejections(sample, method, options.permutations, here)
-            advised = advice(tasks, sample, spec.columns, here)
-            common = {"source": source, "rows": f"{n} + {m}", "history": history}
-            rows += [common | {"method": name, "power": float(values.mean())} for name, values in found.items()]
-            power = float(np.mean([found[name][index] for index, name in enumerate(advised)]))
-            counts = pd.Series(advised).value_counts()
-            names = ", ".join(f"{name} {count / len(advised):.0%}" for name, count in counts.items())
-            rows.append(common | {"method": ADVISED, "power": power, "advised": names})
+        found = {
+            name: rejections(sample, method, options.permutations, here)
+            for name, method in bound_methods(names, tasks, "recommended", streams.seed).items()
+        }
+        advised = advice(tasks, sample, spec.columns, here)
+        common = {"source": source, "rows": f"{n} + {m}", "history": history}
+        rows += [common | {"method": name, "power": float(values.mean())} for name, values in found.items()]
+        power = float(np.mean([found[name][index] for index, name in enumerate(advised)]))
+        counts = pd.Series(advised).value_counts()
+        words = ", ".join(f"{name} {count / len(advised):.0%}" for name, count in counts.items())
+        rows.append(common | {"method": ADVISED, "power": power, "advised": words})
     return rows
 
 
@@ -188,26 +173,36 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--permutations", type=int, default=199)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sources", nargs="*", default=list(SOURCES), choices=list(SOURCES))
-    parser.add_argument("--out", help="CSV of every method's power")
+    parser.add_argument("--histories", nargs="*", default=list(HISTORIES), choices=HISTORIES)
+    parser.add_argument("--methods", nargs="*", default=[*WITHOUT, *WITH], choices=[*WITHOUT, *WITH])
+    parser.add_argument("--out", type=Path, help="CSV of every method's power; situations it has are not run again")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     began = time.perf_counter()
-    rows: list[dict[str, object]] = []
-    for source in options.sources:
-        for repeat in range(options.repeats):
-            rows += one_repeat(options, source, repeat)
-        table = pd.DataFrame(rows)
+    table = pd.read_csv(options.out) if options.out and options.out.exists() else pd.DataFrame()
+    done = set() if table.empty else set(zip(table["source"], table["rows"], table["history"], strict=True))
+    for source, (n, m), history in itertools.product(options.sources, SIZES, options.histories):
+        if (source, f"{n} + {m}", history) in done:
+            continue
+        table = pd.concat([table, pd.DataFrame(one_situation(options, source, (n, m), history))], ignore_index=True)
         if options.out:
             table.to_csv(options.out, index=False)
     found = summary(table)
-    print(f"α=0.05, {options.repeats} repeats × {options.tests} targets, seed {options.seed}, ", end="")
-    print(f"{time.perf_counter() - began:.0f} s. Close: within {CLOSE} of the best of {', '.join(WITHOUT + WITH)}.\n")
+    error = 0.5 / np.sqrt(options.repeats * options.tests)
+    print(
+        f"α=0.05, {options.repeats} repeats × {options.tests} targets, {options.permutations} permutations, seed ",
+        end="",
+    )
+    print(f"{options.seed}, {time.perf_counter() - began:.0f} s. Close: within {CLOSE} of the best of ", end="")
+    print(f"{', '.join(options.methods)}. Standard error of a power: at most {error:.3f}.\n")
     print("| " + " | ".join(found.columns) + " |")
     print("|---" * len(found.columns) + "|")
     for line in found.itertuples(index=False):
         cells = [f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in line]
         print("| " + " | ".join(cells).replace("True", "yes").replace("False", "**no**") + " |")
+    gap = found["best power"] - found["power"]
     print(f"\nThe recommended method is close in {found['close'].sum()} of {len(found)} ({found['close'].mean():.0%}).")
+    print(f"Mean gap {gap.mean():.3f}, largest gap {gap.max():.3f} ({found.loc[gap.idxmax(), 'difference']}).")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from m2st_core.testing.two_sample import examine, two_sample_test
 
 # One upload: plan, recommendation, test, effect, correction, explanation, report
 from m2st_core.analysis.related_check import RelatedCheck, check_related_tasks
-from m2st_core.analysis.gamma import TargetGamma, target_gamma
+from m2st_core.analysis.related_traits import TargetGamma, target_gamma
 from m2st_core.analysis.recommendation import Recommendation, recommend
 from m2st_core.analysis.effect import EffectSize, effect_size
 from m2st_core.analysis.correction import Analysis, CorrectedTest, analyse, holm

@@ -96,12 +96,13 @@ class FeatureLearning:
     """How features are learned from related tasks: discriminants in random Fourier features, in closed form."""
 
     widths: tuple[float, ...] = (4.0, math.inf, 1.0, 0.25, 0.06, 0.02)  # times the median squared distance; ∞: linear
-    margins: tuple[float, ...] = (0.0, 2.0, 8.0, 8.0, 8.0, 8.0)  # log-likelihood on tasks left out that each must gain
+    prices: tuple[float, ...] = (0.0, 3.0, 3.0, 3.0, 3.0, 3.0)  # log-likelihood on tasks left out that each must gain
     fourier_per_column: int = 50
     fewest_fourier: int = 200
     most_fourier: int = 600
-    ridge: float = 1.0  # of the features' covariance, times features per row
-    leading: int = 3  # directions kept
+    most_coordinates: int = 224  # of the smooth space in which the tasks are compared
+    spaces: int = 6  # of different width, size and order, that are kept
+    leading: int = 3  # directions along which the tasks may differ most
     held_out: float = 0.25  # share of each task's rows held out to score what is learned in these features
     convolutions: Convolutions | None = None  # for images: a network that classifies the tasks' samples
     training: ImageTraining = ImageTraining()

@@ -81,6 +81,21 @@ def fuse(kernels, weights, x, y):
     return math.log(total) / scale
 
 
+def energy(norm=2):
+    return lambda a, b: -(sum(abs(s - t) ** norm for s, t in zip(a, b, strict=True)) ** (1 / norm))
+
+
+def aggregate(values, weights):
+    """max_k w_k/p_k under each labelling, from MMD² by kernel and labelling; ties by the sum."""
+    found = []
+    for p in range(len(values[0])):
+        evidence = [
+            w * len(row) / sum(other >= row[p] for other in row) for w, row in zip(weights, values, strict=True)
+        ]
+        found.append(max(evidence) + 1e-6 * sum(evidence))
+    return found
+
+
 def labellings(n, m):
     """All n-subsets of n+m rows as 0/1 rows, the observed one first."""
     return np.array([[i in chosen for i in range(n + m)] for chosen in itertools.combinations(range(n + m), n)])

@@ -29,7 +29,7 @@ from tests.quick import draw
 
 FEW = {"tasks": 2, "starts": 2, "agt_starts": 2, "features": 12}
 FEW |= dict.fromkeys(("steps", "outer_steps", "inner_steps", "epochs", "tasks_per_step"), 1)
-SHORT = ("widths", "margins", "channels")
+SHORT = ("widths", "prices", "channels")
 KINDS = ("rows", "images")
 CASES = [
     (name, preset)

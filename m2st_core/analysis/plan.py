@@ -89,7 +89,9 @@ def check_uploaded_tasks(data: CleanData, **settings: Any) -> RelatedCheck | Non
     if len(apart.tasks.names) < 2:
         return None
     pooled = np.concatenate([data.x, data.y])
-    return check_related_tasks(apart.tasks, (len(data.x), len(data.y)), pooled=pooled, **settings)
+    return check_related_tasks(
+        apart.tasks, (len(data.x), len(data.y)), pooled=pooled, columns=data.features, **settings
+    )
 
 
 def check_plan(data: CleanData, plan: Plan) -> None:

@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from m2st_core.analysis.related_traits import odd_values, sense_sentence, senses_of
 from m2st_core.criterion import mmd2_unbiased
 from m2st_core.data.arrays import as_named_samples, as_rows
 from m2st_core.data.separate import separate
@@ -34,6 +35,7 @@ ALPHA, PERMUTATIONS = 0.05, 199
 CLEAR_GAIN = 0.1  # difference in power
 SHARE_OF_ROWS = 0.8  # of a task's rows in one test at most, so that its tests differ
 ROWS_COMPARED = 200
+MOST_COLUMNS = 200  # whose values are looked at one by one
 FEWEST_COMPARED = 5  # related tasks, to estimate how much tasks vary
 MEANINGS = {
     "helps": "So the related tasks help with tasks like themselves. Whether your target is one of these is not known.",
@@ -53,6 +55,9 @@ class RelatedCheck:
 
     ``unlike`` compares unlabelled rows: the standard deviations by which the target's rows differ more from the related
     tasks' rows than those do from each other. It is None without a target or with fewer than five tasks.
+
+    ``senses`` has E[sign] of each task's difference along the tasks' common direction, mostly positive; it is empty if
+    they have none. ``sentences`` say all this, and name tasks with odd values.
     """
 
     table: pd.DataFrame
@@ -60,6 +65,7 @@ class RelatedCheck:
     sizes: tuple[int, int]
     verdict: Literal["helps", "harms", "unclear"]
     unlike: float | None
+    senses: Mapping[str, float]
     sentences: tuple[str, ...]
 
 
@@ -68,6 +74,7 @@ def check_related_tasks(
     sizes: tuple[int, int],
     *,
     pooled: Any = None,
+    columns: Sequence[str] = (),
     most_left_out: int = 6,
     repeats: int = 12,
     seed: int = 0,
@@ -77,7 +84,7 @@ def check_related_tasks(
     """Estimate leave-one-task-out power at about the target's sizes (n, m).
 
     At most ``most_left_out`` random tasks are tested ``repeats`` times each, on random subsets of their rows. The
-    target's unlabelled rows, ``pooled``, are compared with the tasks' rows.
+    target's unlabelled rows, ``pooled``, are compared with the tasks' rows. ``columns`` names the columns.
     """
     samples = as_named_samples(tasks)
     if len(samples) < 2:
@@ -131,7 +138,11 @@ def check_related_tasks(
         f"{METHODS[best['method']].label} detected the difference in {best['power']:.0%} of the tests after learning "
         f"from the other tasks, and {METHODS[plain['method']].label} in {plain['power']:.0%} without them."
     )
-    return RelatedCheck(table, tuple(left_out), (n, m), verdict, unlike, (sentence, MEANINGS[verdict]))
+    senses = senses_of(meta_train(CHECKED[0], samples, seed=streams.seed, device=device))
+    width = next(iter(samples.values())).x.shape[-1]
+    columns = columns or [f"column {index + 1}" for index in range(width)]
+    traits = (sense_sentence(senses), *(odd_values(samples, columns) if width <= MOST_COLUMNS else ()))
+    return RelatedCheck(table, tuple(left_out), (n, m), verdict, unlike, senses, (sentence, MEANINGS[verdict], *traits))
 
 
 def _table_row(method: str, rejected: np.ndarray, disjoint_tests: int) -> dict[str, Any]:

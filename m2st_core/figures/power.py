@@ -38,6 +38,13 @@ def power_figure(table: pd.DataFrame, *, size_unit: str = "per mode") -> go.Figu
     return _power_curves(table, "m_te", f"test rows m_te {size_unit}")
 
 
+def total_rows_figure(table: pd.DataFrame, *, size_unit: str = "per mode") -> go.Figure:
+    """Draw power against all rows of the target: m_te, and m_tr for methods that split."""
+    rows = table["m_te"].astype("Float64") + table["m_tr"].fillna(0)
+    shown = table.drop(columns="m_te").assign(rows=rows, m_tr=pd.NA)
+    return _power_curves(shown, "rows", f"all target rows {size_unit}, training rows included")
+
+
 def tasks_figure(table: pd.DataFrame) -> go.Figure:
     """Draw power against the number N of related tasks, one curve per method and size."""
     return _power_curves(table, "n_tasks", "number of related tasks N", also=("m_te",))

@@ -177,11 +177,15 @@ class MixtureKernel(Kernel):
 
 @dataclass(frozen=True)
 class Family:
-    """k kernels of one kind, batch shape (R, k), with their names and the prior weight π of each."""
+    """k kernels of one kind, batch shape (R, k), with their names and the mean prior weight π of each.
+
+    ``weights`` (R, k) are the parts of each kernel in the family's weight, if they are unequal.
+    """
 
     kernel: Kernel
     names: tuple[str, ...]
     share: float
+    weights: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -158,35 +158,3 @@ class ComposedKernel(Kernel):
     def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """The kernels' weighted sum."""
         return self.kernel.weighted_gram(first, second, weights, dtype)
-
-
-class FourierKernel(InnerProductKernel):
-    """k(x, y) = (1/D)·Σ_j cos(ω_jᵀ(x−y)); ``frequencies`` ω is (…, d, D), a buffer.
-
-    Its MMD² is the mean over j of |φ_P(ω_j)−φ_Q(ω_j)|², φ the characteristic functions. With ω_j from
-    ``gaussian_frequencies``, its expectation is the Gaussian kernel's MMD². ``centre`` (…, 1, d) only keeps angles
-    small, because sines are computed in float32.
-    """
-
-    frequencies: Tensor
-    centre: Tensor
-
-    def __init__(self, frequencies: Tensor, centre: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("frequencies", frequencies)
-        self.register_buffer("centre", centre)
-
-    def embed(self, x: Tensor) -> Rows:
-        """(sin, cos)((x−centre)ᵀω)/√D, float32."""
-        angles = ((x - self.centre) @ self.frequencies).float()
-        return (torch.cat([angles.sin(), angles.cos()], dim=-1).div_(math.sqrt(self.frequencies.shape[-1])),)
-
-    def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
-        """Inner products, in the frequencies' dtype by default."""
-        return super().gram(first, second, dtype or self.frequencies.dtype)
-
-
-def gaussian_frequencies(width: Tensor, columns: int, count: int, generators: Sequence[torch.Generator]) -> Tensor:
-    """ω ~ N(0, 2/σ²·I), so that E cos(ωᵀ(x−y)) = exp(−‖x−y‖²/σ²): widths σ² (R,) → (R, columns, count)."""
-    drawn = torch.stack([torch.randn(columns, count, generator=g, dtype=torch.float64) for g in generators])
-    return drawn.to(width) * (2 / width).sqrt()[:, None, None]

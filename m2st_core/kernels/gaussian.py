@@ -1,4 +1,4 @@
-"""Gaussian and Laplace kernels, and the median heuristic for their widths."""
+"""Kernels of distances: Gaussian, Laplace and energy; the median heuristic; regularised kernels."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from m2st_core.kernels.base import SMALLEST_EXPONENT, Kernel, Rows, negative_squared_distances
 
+RIDGE = 1e-5  # of the largest eigenvalue
+SMALLEST_RIDGE = 1e-100
 SMALLEST_ROOT = 1e-9  # its fourth power is still a normal float32
 
 
@@ -31,20 +33,25 @@ class GaussianKernel(Kernel):
         return self.log_width.exp()
 
     def embed(self, x: Tensor) -> Rows:
-        """Rows divided by σ."""
-        return (x * torch.exp(-0.5 * self.log_width)[..., None, None],)
+        """Rows divided by the largest σ of a family (…, k), so that all widths share their distances."""
+        return (x * torch.exp(-0.5 * _unit(self.log_width))[..., None, None],)
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
-        """exp(−distance²)."""
-        return negative_squared_distances(first[0], second[0], dtype, SMALLEST_EXPONENT).exp_()
+        """exp(−distance²·σ²_max/σ²)."""
+        if self.log_width.ndim < 2 or self.log_width.shape[-1] == 1:
+            return negative_squared_distances(first[0], second[0], dtype, SMALLEST_EXPONENT).exp_()
+        squares = negative_squared_distances(first[0], second[0], dtype)
+        return (squares * _in_units(self.log_width, squares)).clamp_(min=SMALLEST_EXPONENT).exp_()
 
     def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """Σ_i w_i·k_i. If widths are powers of 4 apart, only the widest kernel takes an exp: exp(−4D) = exp(−D)⁴."""
         powers = self._powers_of_4()
         if powers is None or torch.is_grad_enabled():
             return super().weighted_gram(first, second, weights, dtype)
-        widest = slice(powers.index(0), powers.index(0) + 1)
-        value = self.gram((first[0][..., widest, :, :],), (second[0][..., widest, :, :],), dtype)[..., 0, :, :]
+        if self.log_width.ndim < 2:
+            widest = slice(powers.index(0), powers.index(0) + 1)
+            first, second = (first[0][..., widest, :, :],), (second[0][..., widest, :, :],)
+        value = negative_squared_distances(first[0], second[0], dtype, SMALLEST_EXPONENT).exp_()[..., 0, :, :]
         total, power = torch.zeros_like(value), 0
         for index in sorted(range(len(powers)), key=powers.__getitem__):
             for _ in range(powers[index] - power):
@@ -93,14 +100,84 @@ class LaplaceKernel(Kernel):
         self.log_width = nn.Parameter(width.log())
 
     def embed(self, x: Tensor) -> Rows:
-        """Rows divided by the largest σ of the family, so that all widths share their distances."""
-        return (x * torch.exp(-self._largest())[..., None, None],)
+        """Rows divided by the largest σ of a family (…, k), so that all widths share their distances."""
+        return (x * torch.exp(-_unit(self.log_width))[..., None, None],)
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """exp(−distance·σ_max/σ)."""
         distances = torch.cdist(first[0], second[0], p=1.0)
-        ratio = torch.exp(self._largest() - self.log_width)[..., None, None]
-        return torch.exp(-distances.to(dtype or distances.dtype) * ratio.to(dtype or distances.dtype))
+        distances = distances.to(dtype or distances.dtype)
+        return (distances * -_in_units(self.log_width, distances)).clamp_(min=SMALLEST_EXPONENT).exp_()
 
-    def _largest(self) -> Tensor:
-        return self.log_width.amax(dim=-1, keepdim=True) if self.log_width.ndim else self.log_width
+
+def _unit(log_width: Tensor) -> Tensor:
+    """The log width by which rows are divided: the largest of a family (…, k), otherwise each kernel's own."""
+    return log_width.amax(dim=-1, keepdim=True) if log_width.ndim > 1 else log_width
+
+
+def _in_units(log_width: Tensor, distances: Tensor) -> Tensor:
+    """The largest width of the family over each width, (…, k, 1, 1)."""
+    return torch.exp(_unit(log_width) - log_width)[..., None, None].to(distances)
+
+
+class EnergyKernel(Kernel):
+    """k(x, y) = ‖x−o‖ + ‖y−o‖ − ‖x−y‖, whose MMD² is the energy distance; ``centre`` o is (…, 1, d), a buffer.
+
+    The energy distance is 2E‖x−y‖ − E‖x−x'‖ − E‖y−y'‖. It does not depend on o, which makes k positive semi-definite.
+    ``norm`` is 2 for Euclidean distances and 1 for ℓ₁, the sum of the columns' own energy distances.
+    """
+
+    centre: Tensor
+
+    def __init__(self, centre: Tensor, norm: float = 2.0) -> None:
+        super().__init__()
+        self.register_buffer("centre", centre)
+        self.norm = norm
+
+    def embed(self, x: Tensor) -> Rows:
+        """Rows measured from the centre."""
+        return (x - self.centre,)
+
+    def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
+        """Distances to the centre, minus those between rows."""
+        lengths = (torch.linalg.vector_norm(rows[0], self.norm, dim=-1, keepdim=True) for rows in (first, second))
+        distances = torch.cdist(first[0], second[0], p=self.norm, compute_mode="donot_use_mm_for_euclid_dist")
+        return (next(lengths) + next(lengths).mT - distances).to(dtype or distances.dtype)
+
+
+class LandmarkFeatures(nn.Module):
+    """ψ_j(x) = k(x, z_j) for a kernel k and landmarks z (…, q, d): (…, n, d) → (…, n, q), float64."""
+
+    landmarks: Tensor
+
+    def __init__(self, kernel: Kernel, landmarks: Tensor) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.register_buffer("landmarks", landmarks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Kernel values at the landmarks."""
+        return self.kernel.gram(self.kernel.embed(x), self.kernel.embed(self.landmarks), torch.float64)
+
+
+@torch.no_grad()
+def regularised_matrix(features: LandmarkFeatures, rows: Tensor, directions: int | None) -> Tensor:
+    """M with ψ(x)ᵀMMᵀψ(y) = Σ_i e_i(x)·e_i(y)·s_i/(s_i+λ), for rows (…, N, d): (…, q, q).
+
+    s_i and e_i are eigenvalues and eigenfunctions of the rows' covariance operator, in the span of the landmarks
+    (Nyström). λ is the eigenvalue that follows the first ``directions``: differences along these count about equally,
+    and those along later ones less and less. With None, λ is infinite but for a factor: MMᵀ restores the kernel.
+    """
+    own = features(features.landmarks)
+    values, vectors = torch.linalg.eigh((own + own.mT) / 2)
+    ridge = (RIDGE * values[..., -1:]).clamp(min=SMALLEST_RIDGE)
+    root = vectors * (values.clamp(min=0) + ridge).rsqrt()[..., None, :] @ vectors.mT
+    if directions is None:
+        return root
+    whole = features(rows) @ root
+    whole = whole - whole.mean(dim=-2, keepdim=True)
+    values, vectors = torch.linalg.eigh(whole.mT @ whole / whole.shape[-2])
+    values = values.clamp(min=0)
+    level = values[..., -1 - min(directions, values.shape[-1] - 1), None]
+    level = torch.maximum(level, RIDGE * values[..., -1:]).clamp(min=SMALLEST_RIDGE)
+    return root @ (vectors * (values + level).rsqrt()[..., None, :] @ vectors.mT)

@@ -8,15 +8,20 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from m2st_core.data.related import PairedRows
-from m2st_core.kernels.base import Family, Kernel, KernelBank, MixtureKernel
-from m2st_core.kernels.features import ComposedKernel, FourierKernel, gaussian_frequencies
-from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
+from m2st_core.kernels.base import Family, Kernel, KernelBank
+from m2st_core.kernels.features import ComposedKernel, LinearKernel
+from m2st_core.kernels.gaussian import (
+    EnergyKernel,
+    GaussianKernel,
+    LandmarkFeatures,
+    LaplaceKernel,
+    regularised_matrix,
+)
 from m2st_core.learners.ascent import draw_rows
 from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, NetworkView
-from m2st_core.learners.mixtures import kernel_terms
-from m2st_core.learners.target_kernels import MEDIAN_ROWS, median_width
-from m2st_core.permutation.fused import FuseTest
+from m2st_core.learners.target_kernels import median_width
+from m2st_core.permutation.fitted import KernelTest
+from m2st_core.permutation.fused import AggregateTest, FuseTest, RankFuseTest
 from m2st_core.preset import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
@@ -26,6 +31,8 @@ FACTORS = (0.25, 1.0, 4.0)
 GENERIC = "Gaussian"
 GENERIC_NAMES = tuple(f"{GENERIC}, {factor:g}·median" for factor in FACTORS)
 DISTANCE_ROWS = 500
+LANDMARKS = 128
+FINE_SHARE, DIRECTIONS_NEED_ROWS = 0.2, 400
 
 
 def fit_bank(pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None) -> FuseTest:
@@ -34,12 +41,84 @@ def fit_bank(pooled: Tensor, preset: Preset, streams: Sequence[Streams], progres
     The widths σ run evenly from half the 5 % to twice the 95 % quantile of the pooled distances, Euclidean for
     exp(−‖x−y‖²/(2σ²)) and ℓ₁ for exp(−√2·‖x−y‖₁/σ).
     """
-    generators = [stream.torch("kernel bank") for stream in streams]
-    rows = draw_rows(pooled, min(pooled.shape[-2], DISTANCE_ROWS), generators)
+    rows = _some_rows(pooled, streams)
+    steps = torch.linspace(0, 1, WIDTHS).to(rows)
+    euclidean, cityblock = (torch.lerp(low / 2, 2 * high, steps) for low, high, _ in _both_ranges(rows))
+    return FuseTest(_bank(2 * euclidean.square(), cityblock / math.sqrt(2)))
+
+
+def fit_aggregate(
+    pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> AggregateTest:
+    """MMDAgg: Gaussian and Laplace kernels at ten widths each, for pooled rows (R, N, d).
+
+    The widths λ run geometrically from half the 5 % quantile to twice the largest of the pooled distances, Euclidean
+    for exp(−‖x−y‖²/λ²) and ℓ₁ for exp(−‖x−y‖₁/λ). The authors keep λ above 0.05; here units do not matter.
+    """
+    rows = _some_rows(pooled, streams)
+    steps = torch.linspace(0, 1, WIDTHS).to(rows)
+    euclidean, cityblock = (low / 2 * (4 * largest / low) ** steps for low, _, largest in _both_ranges(rows))
+    return AggregateTest(_bank(euclidean.square(), cityblock))
+
+
+def _bank(gaussian: Tensor, laplace: Tensor) -> KernelBank:
+    """Gaussian and Laplace kernels of these widths, (R, 10) each, with equal weights."""
     names = {kind: tuple(f"{kind} {i + 1}/{WIDTHS}" for i in range(WIDTHS)) for kind in ("Gaussian", "Laplace")}
-    gaussian = Family(GaussianKernel(2 * _widths(rows, 2.0).square()), names["Gaussian"], 1 / (2 * WIDTHS))
-    laplace = Family(LaplaceKernel(_widths(rows, 1.0) / math.sqrt(2)), names["Laplace"], 1 / (2 * WIDTHS))
-    return FuseTest(KernelBank((gaussian, laplace)))
+    share = 1 / (2 * WIDTHS)
+    families = (Family(GaussianKernel(gaussian), names["Gaussian"], share),)
+    return KernelBank((*families, Family(LaplaceKernel(laplace), names["Laplace"], share)))
+
+
+def fit_energy(
+    pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> KernelTest:
+    """The energy distance, centred at the median of pooled rows (R, N, d)."""
+    return KernelTest(EnergyKernel(pooled.median(dim=-2, keepdim=True).values))
+
+
+def fit_omnibus(
+    pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> RankFuseTest:
+    """Omnibus: five families for pooled rows (R, N, d), combined by rank."""
+    return RankFuseTest(KernelBank(tuple(omnibus_families(pooled, 1.0, streams))))
+
+
+@torch.no_grad()
+def omnibus_families(pooled: Tensor, share: float, streams: Sequence[Streams]) -> list[Family]:
+    """Kernels for any kind of difference, for pooled rows (R, N, d); ``share`` is their total prior weight.
+
+    Three are broad: the ℓ₁ energy distance; the same along its 3 leading directions; the Gaussian of the median width.
+    Two are fine: the Gaussian as wide as the 5 % quantile of distances, with ⅕ of the weight, and the same along its 30
+    leading directions. These need many rows, so the last one's part is ½·N/(N+400). The broad ones share the rest.
+    """
+    size = pooled.shape[-2]
+    landmarks = _landmarks(pooled, streams)
+    (low, *_), _ = _both_ranges(_some_rows(pooled, streams))
+    energy = EnergyKernel(pooled.median(dim=-2, keepdim=True).values[:, None], norm=1.0)
+    median, fine = GaussianKernel(median_width(pooled, streams)[:, None]), GaussianKernel(low.square())
+    finest = 0.5 * size / (size + DIRECTIONS_NEED_ROWS)
+    broad = (1 - FINE_SHARE - finest) / 3
+    return [
+        Family(energy, ("ℓ₁ energy",), share * broad),
+        Family(_regularised(energy, pooled, landmarks, 3), ("ℓ₁ energy, 3 directions",), share * broad),
+        Family(median, (f"{GENERIC}, median",), share * broad),
+        Family(fine, (f"{GENERIC}, 5 % quantile",), share * FINE_SHARE),
+        Family(_regularised(fine, pooled, landmarks, 30), (f"{GENERIC}, 30 directions",), share * finest),
+    ]
+
+
+def _regularised(kernel: Kernel, pooled: Tensor, landmarks: Tensor, directions: int) -> Kernel:
+    """A kernel of batch shape (R, 1), regularised so that about so many directions count equally."""
+    features = LandmarkFeatures(kernel, landmarks)
+    return ComposedKernel(features, LinearKernel(regularised_matrix(features, pooled[:, None], directions)))
+
+
+def _landmarks(pooled: Tensor, streams: Sequence[Streams]) -> Tensor:
+    """At most 128 of the pooled rows, drawn at random, in an order that depends on nothing else: (R, 1, q, d)."""
+    generators = [stream.torch("landmarks") for stream in streams]
+    rows = draw_rows(pooled, min(pooled.shape[-2], LANDMARKS), generators)
+    key = rows @ torch.arange(1, rows.shape[-1] + 1).to(rows).sqrt()
+    return rows.take_along_dim(key.argsort(dim=-1)[..., None], dim=-2)[:, None]
 
 
 def generic_family(pooled: Tensor, share: float, streams: Sequence[Streams]) -> Family:
@@ -53,20 +132,25 @@ def is_generic(name: str) -> bool:
     return name.startswith(GENERIC)
 
 
-def _widths(rows: Tensor, norm: float) -> Tensor:
-    """Ten widths per run: (R, n, d) → (R, 10). Distances of equal rows do not count."""
-    n = rows.shape[-2]
+def _some_rows(pooled: Tensor, streams: Sequence[Streams]) -> Tensor:
+    """At most 500 of the pooled rows, drawn at random: (R, N, d) → (R, n, d)."""
+    return draw_rows(pooled, min(pooled.shape[-2], DISTANCE_ROWS), [stream.torch("kernel bank") for stream in streams])
+
+
+def _both_ranges(rows: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """The 5 % and the 95 % quantile and the maximum of Euclidean and ℓ₁ distances between rows (R, n, d): (R, 1) each.
+
+    Distances of equal rows do not count.
+    """
+    n, found = rows.shape[-2], []
     i, j = torch.triu_indices(n, n, offset=1, device=rows.device)
-    distances = torch.cdist(rows, rows, p=norm, compute_mode="donot_use_mm_for_euclid_dist")[..., i, j]
-    positive = distances.where(distances > 0, torch.nan)
-    low, high = (torch.nanquantile(positive, level, dim=-1).nan_to_num(1.0) for level in (0.05, 0.95))
-    steps = torch.linspace(0, 1, WIDTHS, dtype=rows.dtype, device=rows.device)
-    return torch.lerp((low / 2)[..., None], (2 * high)[..., None], steps)
-
-
-GAUSSIAN_SHARE = 0.05  # share of the Gaussian kernel beside a kernel of rows
-FREQUENCIES = 50  # number of random frequencies of that Gaussian kernel
-NETWORK_SHARES = (0.25, 0.25)  # shares of the Gaussian kernels on φ and on white φ beside a kernel of images
+    for norm in (2.0, 1.0):
+        distances = torch.cdist(rows, rows, p=norm, compute_mode="donot_use_mm_for_euclid_dist")[..., i, j]
+        positive = distances.where(distances > 0, torch.nan)
+        levels = torch.tensor([0.05, 0.95, 1.0]).to(positive)
+        low, high, largest = torch.nanquantile(positive, levels, dim=-1, keepdim=True).nan_to_num(1.0)
+        found.append((low, high, largest))
+    return found
 
 
 def generic_families(
@@ -75,47 +159,18 @@ def generic_families(
     """Gaussian kernels for pooled rows (R, N, d); ``share`` is their total prior weight."""
     if not isinstance(features, ImageFeatures):
         return [generic_family(pooled, share, streams)]
-    families = [generic_family(pooled, share / 3, streams)]
+    pixels = generic_family(pooled, share / 3, streams)
+    return [pixels, *network_families(features, pooled, 2 * share / 3, streams)]
+
+
+def network_families(features: MetaFeatures, pooled: Tensor, share: float, streams: Sequence[Streams]) -> list[Family]:
+    """Gaussian kernels on the network's features and on white ones, for images (R, N, d); none for other rows."""
+    if not isinstance(features, ImageFeatures):
+        return []
+    families = []
     for white, what in ((False, "features"), (True, "white features")):
         view = NetworkView(features, white)
-        family = generic_family(view(pooled), share / 3, streams)
+        family = generic_family(view(pooled), share / 2, streams)
         names = tuple(name.replace(GENERIC, f"{GENERIC} on {what}") for name in family.names)
         families.append(Family(ComposedKernel(view, family.kernel), names, family.share))
     return families
-
-
-def beside_generic(features: MetaFeatures, kernel: Kernel, pooled: Tensor, streams: Sequence[Streams]) -> Kernel:
-    """A kernel on ψ, batch shape (R, 1), mixed with generic ones for pooled rows (R, N, d).
-
-    For rows: 95 % of the kernel and 5 % of a Gaussian at random frequencies. The mixture is an inner product of
-    finitely many features: it is permuted quickly, but misses differences that no feature shows. For images: half of
-    the kernel and half of Gaussians on the network's features, in units of their null standard deviations.
-    """
-    learned = ComposedKernel(features, kernel)
-    if not isinstance(features, ImageFeatures):
-        generic = _gaussian_at_frequencies(pooled, streams)
-        shares = torch.tensor([1 - GAUSSIAN_SHARE, GAUSSIAN_SHARE], dtype=pooled.dtype, device=pooled.device)
-        return MixtureKernel([learned, generic], [1, 1], shares)
-    views = [NetworkView(features, white) for white in (False, True)]
-    kernels: list[Kernel] = [learned]
-    kernels += [ComposedKernel(view, GaussianKernel(median_width(view(pooled), streams)[:, None])) for view in views]
-    shares = torch.tensor([1 - sum(NETWORK_SHARES), *NETWORK_SHARES], dtype=pooled.dtype, device=pooled.device)
-    weights = shares / _null_deviations(kernels, pooled, streams)
-    return MixtureKernel(kernels, [1] * len(kernels), weights / weights.sum(dim=-1, keepdim=True))
-
-
-def _gaussian_at_frequencies(pooled: Tensor, streams: Sequence[Streams]) -> Kernel:
-    """The Gaussian kernel of the median width at random frequencies, for pooled rows (R, N, d): batch (R, 1)."""
-    generators = [stream.torch("frequencies") for stream in streams]
-    frequencies = gaussian_frequencies(median_width(pooled, streams), pooled.shape[-1], FREQUENCIES, generators)
-    return FourierKernel(frequencies[:, None], pooled.median(dim=-2, keepdim=True).values[:, None])
-
-
-def _null_deviations(kernels: Sequence[Kernel], pooled: Tensor, streams: Sequence[Streams]) -> Tensor:
-    """Null standard deviation of each kernel's MMD², from random halves of the unlabelled pooled rows: (R, k)."""
-    half = min(pooled.shape[-2], MEDIAN_ROWS) // 2
-    orders = [torch.randperm(pooled.shape[-2], generator=stream.torch("null deviations")) for stream in streams]
-    chosen = torch.stack(orders)[:, : 2 * half, None].to(pooled.device)  # in order, they would be x and y
-    x, y = pooled.take_along_dim(chosen, dim=-2).split(half, dim=-2)
-    bank = KernelBank(tuple(Family(kernel, ("",), 1.0) for kernel in kernels))
-    return kernel_terms(bank, PairedRows(x, y, torch.ones_like(x[..., 0]))).null_deviation

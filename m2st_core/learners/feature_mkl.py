@@ -17,10 +17,10 @@ from m2st_core.kernels.base import Family, KernelBank
 from m2st_core.kernels.features import ComposedKernel, LinearKernel
 from m2st_core.learners.ascent import part_of
 from m2st_core.learners.bank import generic_families
-from m2st_core.learners.features import fit_features
 from m2st_core.learners.image_features import part_images
-from m2st_core.learners.knowledge import Knowledge, needed
-from m2st_core.learners.meta_features import evidence_related, prior_weights, shrunk_heads, view_target
+from m2st_core.learners.knowledge import Knowledge, learned_spaces, needed
+from m2st_core.learners.meta_features import evidence_related, in_common_units, prior_weights, shrunk_heads, view_target
+from m2st_core.learners.meta_witness import learn_features
 from m2st_core.learners.mixtures import KernelTerms, kernel_terms, mixture_test, paired_rows, solve_weights
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.preset import Preset
@@ -40,7 +40,9 @@ def learn_feature_mixture(
 ) -> Knowledge:
     """Features ψ, the kernel of all tasks Σ_q w_q ψ_q(x)ψ_q(y)/Σ_q w_q, that of each of a few tasks, and λ of β."""
     settings = preset.feature_learning
-    features, choices = fit_features(meta, settings, streams, part_of(progress, 0, 0.9))
+    meta = in_common_units(meta)
+    learned = learn_features(meta, preset, streams, part_of(progress, 0, 0.9))
+    features = learned_spaces(learned)[0]
     fresh = part_images(meta, settings, streams).fresh
     count = min(settings.mixed_tasks, len(meta.names))
     orders = [torch.randperm(len(meta.names), generator=stream.torch("base tasks"))[:count] for stream in streams]
@@ -51,17 +53,18 @@ def learn_feature_mixture(
     padded = torch.zeros_like(matrix).repeat(1, count, 1, 1)
     padded[..., 0] = heads
     known = Knowledge(
-        features=features,
+        spaces=learned_spaces(learned),
         base=LinearKernel(torch.cat([matrix, padded], dim=1)).requires_grad_(False),
         base_names=(AGGREGATE, *(meta.names[int(task)] for task in which[0])),
-        choices=choices,
+        senses=learned.senses,
+        choices=learned.choices,
     )
     return choose_regularisation(known, meta, preset, streams)
 
 
 def feature_bank(known: Knowledge, pooled: Tensor, streams: Sequence[Streams]) -> KernelBank:
     """The features' kernels, batch (R, K), and generic ones for pooled rows (R, N, d)."""
-    features, base, names = needed(known.features, "features"), needed(known.base, "base kernels"), known.base_names
+    features, base, names = learned_spaces(known)[0], needed(known.base, "base kernels"), known.base_names
     own = Family(ComposedKernel(features, base), names, 0.5 / len(names))
     return KernelBank((own, *generic_families(features, pooled, 0.5, streams)))
 
@@ -115,7 +118,7 @@ def fit_feature_mixture(
     known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
     """β on the training rows (R, n, d), (R, m, d), and the odds that they are like the related tasks."""
-    features = needed(known.features, "features")
+    features = learned_spaces(known)[0]
     bank = feature_bank(known, train.pooled, streams)
     terms = kernel_terms(bank, paired_rows(train, streams))
     count = len(known.base_names)
@@ -142,7 +145,7 @@ def choose_regularisation(
     settings, base = preset.feature_learning, needed(known.base, "base kernels")
     candidates = settings.regularisations
     meta = part_images(meta, settings, streams).fresh
-    kept, aside = needed(known.features, "features").view(meta, settings, streams)
+    kept, aside = learned_spaces(known)[0].view(meta, settings, streams)
     orders = [torch.randperm(len(meta.names), generator=stream.torch("tasks that choose λ")) for stream in streams]
     which = torch.stack(orders)[:, :JUDGES].sort(dim=1).values.to(meta.rows.device)
     generators = [stream.torch("choice of λ") for stream in streams]

@@ -20,8 +20,15 @@ from m2st_core.data.related import RelatedTasks
 from m2st_core.device import map_threads
 from m2st_core.kernels.features import Units
 from m2st_core.kernels.images import CNN
-from m2st_core.learners.meta_features import ROWS_AT_ONCE, ImageFeatures, MetaFeatures
-from m2st_core.learners.prior import align, finish
+from m2st_core.learners.features import (
+    LearnedSpaces,
+    best_candidates,
+    candidates,
+    describe,
+    smooth_space,
+    task_senses,
+)
+from m2st_core.learners.meta_features import ROWS_AT_ONCE, ImageFeatures
 from m2st_core.learners.target_kernels import make_cnn
 from m2st_core.preset import FeatureLearning
 from m2st_core.rng import Streams
@@ -56,7 +63,7 @@ def part_images(related: RelatedTasks, settings: FeatureLearning, streams: Seque
 
 def fit_image_features(
     related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams], progress: Progress | None = None
-) -> tuple[MetaFeatures, dict[str, float]]:
+) -> LearnedSpaces:
     """ψ of tasks of images, and the choices that fresh images made."""
     parts = part_images(related, settings, streams)
     networks: list[CNN] = []
@@ -66,10 +73,13 @@ def fit_image_features(
         networks.append(network)
     features = ImageFeatures(_stack(networks), 0)
     fresh = parts.fresh.with_rows(features.raw(related.rows))
-    offer = align(nn.Identity(), fresh, settings, streams)
-    aligned = ImageFeatures(features.network, settings.leading)
-    aligned.whiten = offer["whiten"]
-    return finish(aligned, offer, choices)
+    importance = fresh.rows.new_ones(fresh.rows.shape[-1], dtype=torch.float64)
+    space = smooth_space(nn.Identity(), fresh, streams, importance)
+    offers = candidates(space, 2 * settings.leading, settings, 0.0)
+    chosen, (place,) = best_candidates(offers, 1)
+    aligned = ImageFeatures(features.network, 0).aligned(place)
+    aligned.whiten = space.whiten
+    return LearnedSpaces([aligned], choices | describe(offers, chosen[:, 0]), task_senses(offers))
 
 
 def _stack(networks: Sequence[CNN]) -> CNN:

@@ -26,29 +26,42 @@ class Knowledge(nn.Module):
     """The result of learning from the related tasks of R repeats. Parts that a method does not need are None.
 
     ``kernel``: θ of Meta-KL or AGT-KL, a deep kernel, batch (R,). ``base``: kernels to mix, batch (R, K), with
-    ``base_names``: deep kernels or, for Feature-MKL, inner products of ``features`` ψ. ``rows``: the tasks' rows
-    without labels (R, n, d). ``choices``: settings chosen on held-out tasks. ``course``: the training curve.
+    ``base_names``: deep kernels or, for Feature-MKL, inner products of features ψ. ``spaces``: several ψ, the likeliest
+    first. ``rows``: the tasks' rows without labels (R, n, d). ``senses`` (R, T): E[sign] of each task's difference
+    along the tasks' common direction. ``choices``: settings chosen on held-out tasks. ``course``: the training curve.
     """
 
     rows: Tensor | None
+    senses: Tensor | None
 
     def __init__(
         self,
         *,
-        features: MetaFeatures | None = None,
+        spaces: Sequence[MetaFeatures] = (),
         kernel: Kernel | None = None,
         base: Kernel | None = None,
         base_names: tuple[str, ...] = (),
         rows: Tensor | None = None,
+        senses: Tensor | None = None,
         choices: dict[str, float] | None = None,
         course: Course | None = None,
     ) -> None:
         super().__init__()
-        self.features, self.kernel, self.base = features, kernel, base
+        self.spaces = nn.ModuleList(spaces)
+        self.kernel, self.base = kernel, base
         self.register_buffer("rows", rows)
+        self.register_buffer("senses", senses)
         self.base_names = base_names
         self.choices = choices or {}
         self.course = course or Course.empty()
+
+
+def learned_spaces(known: Knowledge) -> list[MetaFeatures]:
+    """All feature spaces, the likeliest first."""
+    spaces = [space for space in known.spaces if isinstance(space, MetaFeatures)]
+    if not spaces:
+        raise ValueError("This learner has no features. Train it again for this method.")
+    return spaces
 
 
 def needed(part: Part | None, name: str) -> Part:
@@ -76,12 +89,13 @@ def rebuild(state: dict[str, Tensor], preset: Preset) -> Knowledge:
         ones = torch.ones_like(tensors["root_input_width" if published else "log_input_width"])
         return (RootDeepKernel if published else DeepKernel)(_network(tensors, preset), ones, ones, 0.5 * ones)
 
-    features = part("features")
+    count = len({name.split(".")[1] for name in state if name.startswith("spaces.")})
     known = Knowledge(
-        features=_features(features, preset) if features else None,
+        spaces=[_features(part(f"spaces.{place}"), preset) for place in range(count)],
         kernel=kernel(part("kernel")),
         base=kernel(part("base")),
         rows=torch.zeros_like(state["rows"]) if "rows" in state else None,
+        senses=torch.zeros_like(state["senses"]) if "senses" in state else None,
     )
     known.load_state_dict(state, assign=True)  # with the dtype in which they were saved
     return known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,10 @@ from m2st_core.preset import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
+QUARTILE_ROWS = 20_000
+NORMAL_QUARTILES = 1.349  # distance between the quartiles of a standard normal variable
+ODD = 10.0  # ratio of a task's spread to the usual one
+LIMIT = 3.0  # robust standard deviations
 ROWS_AT_ONCE = 2000  # images in one pass of a network
 
 
@@ -23,18 +27,26 @@ class MetaFeatures(nn.Module, ABC):
     """ψ(x): white features, linear in ``raw`` ones, for R repeats: (R, …, n, d) → (R, …, n, Q).
 
     Each has variance about 1 within a sample. Its means differ by about √``prior`` (R, Q) between the samples of a
-    related task; the prior rises with q.
+    related task; the prior rises with q. ``log_weight`` (R,) is the log-probability of these features among others.
     """
 
     transform: Tensor
     offset: Tensor
     prior: Tensor
+    log_weight: Tensor
 
-    def __init__(self, like: Tensor, raw: int, leading: int) -> None:
+    def __init__(self, like: Tensor, raw: int, coordinates: int) -> None:
         super().__init__()
-        self.register_buffer("transform", like.new_zeros(len(like), raw, leading))
-        self.register_buffer("offset", like.new_zeros(len(like), 1, leading))
-        self.register_buffer("prior", like.new_zeros(len(like), leading))
+        self.register_buffer("transform", like.new_zeros(len(like), raw, coordinates))
+        self.register_buffer("offset", like.new_zeros(len(like), 1, coordinates))
+        self.register_buffer("prior", like.new_zeros(len(like), coordinates))
+        self.register_buffer("log_weight", like.new_zeros(len(like)))
+
+    def aligned(self, tensors: dict[str, Tensor]) -> Self:
+        """The same raw features with this transform, offset, prior and log weight."""
+        for name in ("transform", "offset", "prior", "log_weight"):
+            self.register_buffer(name, tensors[name].contiguous())
+        return self
 
     @abstractmethod
     def raw(self, x: Tensor) -> Tensor:
@@ -57,22 +69,27 @@ class MetaFeatures(nn.Module, ABC):
 
 
 class FourierFeatures(MetaFeatures):
-    """Raw features are the columns and sin(xᵀω), cos(xᵀω) at random frequencies ω (R, d, D/2)."""
+    """Raw features are the columns and sin(xᵀω), cos(xᵀω) at random frequencies ω (R, d, D/2).
+
+    Columns are in robust units and cut off at ±``limit``, so that no single row outweighs the others.
+    """
 
     centre: Tensor
     scale: Tensor
     frequencies: Tensor
+    limit: Tensor
 
-    def __init__(self, units: Units, frequencies: Tensor, leading: int) -> None:
+    def __init__(self, units: Units, frequencies: Tensor, coordinates: int) -> None:
         columns, half = frequencies.shape[1:]
-        super().__init__(frequencies, columns + 2 * half, leading)
+        super().__init__(frequencies, columns + 2 * half, coordinates)
         self.register_buffer("centre", units.centre)
         self.register_buffer("scale", units.scale)
         self.register_buffer("frequencies", frequencies)
+        self.register_buffer("limit", torch.full_like(units.scale[..., :1], LIMIT))
 
     def raw(self, x: Tensor) -> Tensor:
         """Columns and Fourier features, with sines in float32: (R, n, d) → (R, n, d+D)."""
-        rows = Units(self.centre, self.scale)(x.to(self.centre))
+        rows = Units(self.centre, self.scale)(x.to(self.centre)).clamp(-self.limit, self.limit)
         angles = (rows @ self.frequencies).float()
         return torch.cat([rows.float(), angles.sin(), angles.cos()], dim=-1)
 
@@ -85,8 +102,8 @@ class ImageFeatures(MetaFeatures):
 
     whiten: Tensor
 
-    def __init__(self, network: CNN, leading: int) -> None:
-        super().__init__(network.centre, network.features, leading)
+    def __init__(self, network: CNN, coordinates: int) -> None:
+        super().__init__(network.centre, network.features, coordinates)
         self.network = network
         self.register_buffer("whiten", torch.zeros_like(self.transform[..., :1]).repeat(1, 1, network.features))
 
@@ -118,6 +135,48 @@ def prior_weights(features: MetaFeatures, rows: int) -> Tensor:
     """
     noise = 4 / rows
     return features.prior / (features.prior + noise)
+
+
+def column_units(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The median and a robust standard deviation, (Q₃−Q₁)/1.349, of each column of at most 20,000 rows: (d,) each.
+
+    Where half of the values are equal, it is the ordinary standard deviation, or 1 if all are.
+    """
+    some = rows[:: -(-len(rows) // QUARTILE_ROWS)].double()
+    low, centre, high = some.quantile(some.new_tensor([0.25, 0.5, 0.75]), dim=0)
+    deviation = some.std(dim=0, correction=0)
+    spread = (high - low) / NORMAL_QUARTILES
+    spread = spread.where(spread > 1e-12 * torch.maximum(low.abs(), high.abs()), deviation)
+    return centre, spread.where(spread > 0, 1.0)
+
+
+def in_common_units(related: RelatedTasks) -> RelatedTasks:
+    """Measure a task's column in the task's own units if its spread is more than ten times off that of the others.
+
+    Its median and spread then become those of all tasks together.
+    """
+    if related.shape is not None:
+        return related
+    rows = related.rows.clone()
+    for repeat in range(len(rows)):
+        places = [related.where[repeat, task][related.inside[repeat, task]] for task in range(len(related.names))]
+        units = [column_units(rows[repeat, place]) for place in places]
+        spreads = torch.stack([spread for _, spread in units])
+        usual = spreads.median(dim=0).values
+        odd = (spreads > ODD * usual) | (spreads < usual / ODD)
+        for task in odd.any(dim=1).nonzero()[:, 0].tolist():
+            centre, spread = units[task]
+            middle = torch.stack([own for own, _ in units]).median(dim=0).values
+            own = rows[repeat, places[task]]
+            rows[repeat, places[task]] = torch.where(odd[task], (own - centre) / spread * usual + middle, own)
+    return related.with_rows(rows)
+
+
+def robust_units(related: RelatedTasks) -> Units:
+    """The median and the robust spread of all tasks' rows, per repeat and column: (R, 1, d) each."""
+    pairs = [column_units(related.take_inside(repeat)) for repeat in range(len(related.rows))]
+    centre, spread = (torch.stack(parts)[:, None] for parts in zip(*pairs, strict=True))
+    return Units(centre, spread)
 
 
 class TargetView(NamedTuple):

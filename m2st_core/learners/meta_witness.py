@@ -6,49 +6,101 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.kernels.base import Family, Kernel, KernelBank
-from m2st_core.kernels.features import ComposedKernel, LinearKernel
-from m2st_core.learners.bank import beside_generic, generic_families
-from m2st_core.learners.feature_mkl import AGGREGATE
-from m2st_core.learners.features import fit_features
-from m2st_core.learners.knowledge import Knowledge, needed
-from m2st_core.learners.meta_features import MetaFeatures, prior_weights, view_target
-from m2st_core.permutation.fitted import KernelTest, Permuted, ScoreTest
+from m2st_core.kernels.base import Family, Kernel, KernelBank, Rows
+from m2st_core.kernels.features import InnerProductKernel
+from m2st_core.learners.bank import generic_families, network_families, omnibus_families
+from m2st_core.learners.features import fit_row_features
+from m2st_core.learners.image_features import fit_image_features
+from m2st_core.learners.knowledge import Knowledge, learned_spaces
+from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, in_common_units, view_target
+from m2st_core.permutation.fitted import Permuted, ScoreTest
 from m2st_core.permutation.fused import RankFuseTest
-from m2st_core.permutation.statistics import permuted_mean_difference
 from m2st_core.preset import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
-META_SHARE = 0.5  # share of Meta-FUSE's weight on the learned kernel; the generic kernels have the rest
+META_SHARE = 1 / 3  # share of Meta-FUSE's weight on the learned kernels; the generic kernels have the rest
+NETWORK_SHARE = 0.5  # share of Meta-Witness's weight, for images, on Gaussian kernels of the network's features
+DETECTABLE = 4.0  # squared difference at the edge of detection, in noise variances times the root of its dimensions
+LEARNED = "learned features"
 
 
 def learn_features(
     meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
-    """Learn ψ, which is all that Meta-Witness, Meta-WiTS and Meta-FUSE need."""
-    features, choices = fit_features(meta, preset.feature_learning, streams, progress)
-    return Knowledge(features=features, choices=choices)
+    """Learn the spaces ψ, which are all that Meta-Witness, Meta-WiTS and Meta-FUSE need."""
+    settings = preset.feature_learning
+    fit = fit_row_features if settings.convolutions is None else fit_image_features
+    spaces, choices, senses = fit(in_common_units(meta), settings, streams, progress)
+    return Knowledge(spaces=spaces, choices=choices, senses=senses)
 
 
-def witness_kernel(
+class SpacesKernel(InnerProductKernel):
+    """k_c(x, y) = Σ_q (a_cq)²ψ_cq(x)ψ_cq(y), one kernel for each space c: batch (R, M).
+
+    ``amplitudes`` a (R, Q_c), one tensor for each space.
+    """
+
+    def __init__(self, spaces: Sequence[MetaFeatures], amplitudes: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.spaces = nn.ModuleList(spaces)
+        self.amplitudes = nn.ParameterList(amplitudes)
+        self.amplitudes.requires_grad_(False)
+
+    def embed(self, x: Tensor) -> Rows:
+        """a·ψ of every space, padded to the largest: (R, 1, n, d) → (R, M, n, Q)."""
+        pairs = list(zip(self.spaces, self.amplitudes, strict=True))
+        widest = max(amplitude.shape[-1] for amplitude in self.amplitudes)
+        parts = [space(x[:, 0]) * amplitude[:, None] for space, amplitude in pairs]
+        return (torch.stack([functional.pad(part, (0, widest - part.shape[-1])) for part in parts], dim=1),)
+
+    def some(self, which: Tensor) -> Kernel:
+        """The kernels of the chosen spaces."""
+        chosen = which.nonzero()[:, 0].tolist()
+        return SpacesKernel([self.spaces[place] for place in chosen], [self.amplitudes[place] for place in chosen])
+
+
+def detectable(prior: Tensor) -> Tensor:
+    """r, in proportion to the prior s (R, Q), of a difference at the edge of detection, in noise variances: (R, Q).
+
+    Σ_q r_q = 4√D, with D = (Σs)²/Σs² the number of dimensions that count.
+    """
+    return DETECTABLE * prior / prior.norm(dim=-1, keepdim=True)
+
+
+@torch.no_grad()
+def learned_family(known: Knowledge, pooled: Tensor, share: float) -> Family:
+    """One kernel for each space, for pooled rows (R, N, d), weighted by how likely the space is.
+
+    A kernel is the log-likelihood ratio of differences N(0, r·τ) in each coordinate to noise N(0, τ), which weighs
+    d_q² by r_q/(1+r_q). The shape of r is the prior's. Its size is that of a difference at the edge of detection.
+    """
+    spaces = learned_spaces(known)
+    amplitudes = []
+    for space in spaces:
+        ratio = detectable(space.prior)
+        deviation = space(pooled).std(dim=-2).clamp(min=torch.finfo(torch.float32).eps)
+        amplitudes.append((ratio / (1 + ratio)).sqrt() / deviation)
+    weights = torch.stack([space.log_weight for space in spaces], dim=-1).softmax(dim=-1)
+    names = tuple(f"{LEARNED} {place + 1}" for place in range(len(spaces)))
+    return Family(SpacesKernel(spaces, amplitudes), names, share / len(names), weights)
+
+
+def fit_learned(
     known: Knowledge,
     pooled: Tensor,
     preset: Preset,
     streams: Sequence[Streams],
     progress: Progress | None = None,
-) -> KernelTest:
-    """Meta-Witness: the aggregate kernel with a little Gaussian, whose width comes from pooled rows (R, N, d)."""
-    features = needed(known.features, "features")
-    return KernelTest(beside_generic(features, _aggregate(features, pooled), pooled, streams))
-
-
-def _aggregate(features: MetaFeatures, pooled: Tensor) -> Kernel:
-    """Σ_q w_q ψ_q(x)ψ_q(y)/Σ_q w_q of the features: batch (R, 1)."""
-    return LinearKernel(torch.diag_embed(prior_weights(features, pooled.shape[-2]).sqrt())[:, None])
+) -> RankFuseTest:
+    """Meta-Witness: the learned spaces; for images, with half of π on Gaussian kernels of the network's features."""
+    beside = network_families(learned_spaces(known)[0], pooled, NETWORK_SHARE, streams)
+    share = 1 - NETWORK_SHARE if beside else 1.0
+    return RankFuseTest(KernelBank((learned_family(known, pooled, share), *beside)))
 
 
 def meta_bank(
@@ -58,39 +110,61 @@ def meta_bank(
     streams: Sequence[Streams],
     progress: Progress | None = None,
 ) -> RankFuseTest:
-    """Meta-FUSE: the aggregate kernel with half of π, beside generic kernels."""
-    features = needed(known.features, "features")
-    meta = Family(ComposedKernel(features, _aggregate(features, pooled)), (AGGREGATE,), META_SHARE)
-    return RankFuseTest(KernelBank((meta, *generic_families(features, pooled, 1 - META_SHARE, streams))))
+    """Meta-FUSE: the learned kernels with a third of π, beside those of Omnibus or, for images, Gaussian ones."""
+    features = learned_spaces(known)[0]
+    images = isinstance(features, ImageFeatures)
+    share = 1 - META_SHARE
+    generic = generic_families(features, pooled, share, streams) if images else omnibus_families(pooled, share, streams)
+    return RankFuseTest(KernelBank((learned_family(known, pooled, META_SHARE), *generic)))
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """A target's difference in a space after its training rows, N(``mean``, ``spread``), and the variance within.
+
+    All are (R, Q). ``log_weight`` (R,) is the log-probability of the space, up to a constant.
+    """
+
+    space: MetaFeatures
+    mean: Tensor
+    spread: Tensor
+    variance: Tensor
+    log_weight: Tensor
 
 
 @dataclass(frozen=True)
 class WitnessTest(ScoreTest):
-    """Meta-WiTS: log[π·exp(a) + (1−π)·exp(−a)], a = t/(1/n+1/m), t the difference of the means of f(x) = ψ(x)·w.
+    """Meta-WiTS: log Σ_c w_c·N(d_c; mean_c, spread_c+τ_c)/N(d_c; 0, τ_c), d_c the difference of the means of ψ_c.
 
-    The discriminant's scale makes a the log-likelihood ratio of t under the expected difference and under none, up to a
-    constant. The training rows give the sign with probability π = Φ(``surety``), mostly near 1: then the test is
-    one-sided in t. A large t of the other sign counts too, so that a wrong sign costs some power and not all of it.
-    ``surety`` (R,) is the expected difference divided by its posterior standard deviation.
+    This is the likelihood ratio of the difference that the training rows and the related tasks predict, over all
+    spaces c, to no difference. The more certain the prediction, the closer it is to a one-sided test along a witness.
     """
 
-    features: MetaFeatures
-    direction: Tensor
-    surety: Tensor
+    posteriors: tuple[Posterior, ...]
     two_sided = False
 
     def score(self, rows: Tensor) -> Tensor:
-        """f of each row."""
-        return (self.features(rows) @ self.direction[..., None])[..., 0]
+        """The discriminant of the likeliest space: f(x) = Σ_q mean_q·ψ_q(x)/variance_q."""
+        weights = torch.stack([posterior.log_weight for posterior in self.posteriors], dim=-1)
+        best = weights.argmax(dim=-1)
+        scores = [(p.space(rows) @ (p.mean / p.variance)[..., None])[..., 0] for p in self.posteriors]
+        return torch.stack(scores, dim=1).take_along_dim(best[:, None, None], dim=1)[:, 0]
 
     @torch.no_grad()
     def statistics(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Permuted:
         """The log-likelihood ratio under every labelling."""
-        scores = self.score(pooled)
-        noise = 1 / n + 1 / (scores.shape[-1] - n)
-        t, error = permuted_mean_difference(scores, members, n, two_sided=False)
-        right, wrong = (torch.special.log_ndtr(sign * self.surety)[..., None] for sign in (1, -1))
-        return Permuted(torch.logaddexp(right + t / noise, wrong - t / noise), error / noise)
+        m = pooled.shape[-2] - n
+        chosen = members.to(torch.float64) / n - (~members).to(torch.float64) / m
+        terms, largest = [], torch.zeros(len(pooled), dtype=torch.float64, device=pooled.device)
+        for p in self.posteriors:
+            psi = p.space(pooled).to(torch.float64)
+            d = chosen @ (psi - psi.mean(dim=-2, keepdim=True))  # R x P x Q
+            noise = (p.variance * (1 / n + 1 / m))[:, None]
+            spread = p.spread[:, None] + noise
+            ratio = d.square() / noise - (d - p.mean[:, None]).square() / spread + (noise / spread).log()
+            terms.append(0.5 * ratio.sum(dim=-1) + p.log_weight[:, None])
+            largest = torch.maximum(largest, terms[-1].nan_to_num(neginf=0.0).abs().amax(dim=-1))
+        return Permuted(torch.stack(terms).logsumexp(dim=0), 1e-11 * largest)
 
 
 @torch.no_grad()
@@ -101,15 +175,17 @@ def fit_witness(
     streams: Sequence[Streams],
     progress: Progress | None = None,
 ) -> WitnessTest:
-    """Meta-WiTS: the direction and the sign of the difference, from the target's training rows and the prior.
+    """Meta-WiTS: the posterior of the target's difference in every space, from its training rows and the prior.
 
-    The discriminant w_q = E[δ_q | d_q]/v_q, E[δ | d] = s/(s+τ)·d, with d the difference of means of ψ on the training
-    rows, v its variance within samples and τ its noise; Var[δ | d] = s/(s+τ)·τ.
+    With r as for Meta-Witness and τ the noise of d, the difference of means of ψ on the training rows, the prior is
+    N(0, rτ): E[δ | d] = r/(1+r)·d, Var[δ | d] = r/(1+r)·τ, and d speaks for the space by its likelihood ratio
+    ½·Σ_q[d²/τ·r/(1+r) − log(1+r)].
     """
-    features = needed(known.features, "features")
-    difference, variance, noise = view_target(features, train)
-    share = features.prior / (features.prior + noise)
-    direction = share * difference / variance
-    expected = (direction * share * difference).sum(dim=-1)
-    unknown = (direction.square() * share * noise).sum(dim=-1).sqrt()
-    return WitnessTest(features, direction, expected / unknown.clamp(min=torch.finfo(unknown.dtype).tiny))
+    posteriors = []
+    for space in learned_spaces(known):
+        difference, variance, noise = view_target(space, train)
+        ratio = detectable(space.prior)
+        share = ratio / (1 + ratio)
+        evidence = 0.5 * (difference.square() / noise * share - ratio.log1p()).sum(dim=-1)
+        posteriors.append(Posterior(space, share * difference, share * noise, variance, space.log_weight + evidence))
+    return WitnessTest(tuple(posteriors))

@@ -1,25 +1,26 @@
-"""From raw features to ψ: directions along which related tasks differ, with a prior that left-out tasks determine."""
+"""From raw features to ψ: a smooth space, the directions along which related tasks differ, and their prior.
+
+The prior is determined by tasks left out in turn.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.learners.meta_features import MetaFeatures
-from m2st_core.preset import FeatureLearning
 from m2st_core.rng import Streams
 
+PRICE = 4.0  # log-likelihood on left-out tasks at which a direction after the first is as likely real as not
+FLAT = 1e-7  # smallest variance of a coordinate, relative to the largest
+ENERGIES = (0.1, 0.3, 1.0, 3.0, 10.0)  # candidates for a task's squared difference outside the leading directions, in τ
+SIGN_STEPS = 15
 FOLDS = 10
-FEWEST_TASKS = 5  # with fewer tasks, halves of the rows are left out in turn instead
-PRICE = 4.0  # log-likelihood on left-out tasks at which a direction is as likely real as not
-SHARED_PRICE = 2.0  # the same for the tasks' common direction, which is a single candidate
-SHARED_FIRST = 3.0  # log-likelihood by which directions without a common one must win: the two are easily confused
-FLAT = 1e-6  # smallest variance of a direction within samples, in white features
-LEAST = 1e-3  # prior of a direction without evidence, in units of the noise
+COPY = 1e-5  # relative distance of two tasks that are the same; means in float32 have errors of about 1e-7
 CHUNK_ELEMENTS = 2**23  # numbers of features held at once
 
 RawFeatures = Callable[[Tensor], Tensor]
@@ -28,78 +29,112 @@ RawFeatures = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Differences:
-    """Mean differences d (R, T, Q) of T tasks, their noise τ (R, T), and the covariance within samples (R, Q, Q)."""
+    """Mean differences of T tasks (…, T, K), and their precision 1/τ (…, T), which is 0 for tasks that do not count."""
 
     means: Tensor
-    noise: Tensor
-    covariance: Tensor
+    precision: Tensor
 
-    def whitened(self, ridge: Tensor | float) -> tuple[Differences, Tensor]:
-        """The differences in whitened features, and the whitening transform (R, Q, Q).
-
-        ``ridge``, a number or (R, 1), times the mean of the covariance's diagonal is added to that diagonal. It shrinks
-        features that vary little.
-        """
-        diagonal = self.covariance.diagonal(dim1=-2, dim2=-1)
-        level = ridge * diagonal.mean(dim=-1, keepdim=True) + torch.finfo(torch.float32).tiny
-        factor = torch.linalg.cholesky(self.covariance + torch.diag_embed(level.expand_as(diagonal)))
-        whiten = torch.linalg.inv(factor).mT
-        return Differences(self.means @ whiten, self.noise, whiten.mT @ self.covariance @ whiten), whiten
-
-    def tasks(self, which: Tensor) -> Differences:
-        """The tasks at these indices (R, ·)."""
-        means = self.means.take_along_dim(which[..., None], dim=1)
-        return Differences(means, self.noise.take_along_dim(which, dim=1), self.covariance)
+    @property
+    def noise(self) -> Tensor:
+        """The mean noise τ of the tasks in use: (…)."""
+        used = self.precision > 0
+        return (used / self.precision.where(used, 1.0)).sum(dim=-1) / used.sum(dim=-1).clamp(min=1)
 
 
-def leading_directions(tasks: Differences, count: int, shared: bool) -> Tensor:
-    """The directions along which the tasks differ most, of unit variance within samples: (R, Q, count).
+def smooth_coordinates(covariance: Tensor, importance: Tensor) -> Tensor:
+    """Transform (R, Q, K) to coordinates that are white within samples, the smoothest functions first.
 
-    They are eigenvectors of Σ_i d_i d_iᵀ/τ_i. With ``shared``, the first is the weighted mean difference, which is
-    strong if all tasks name their samples in the same order, and the others are orthogonal to it. Directions that the
-    tasks lack, or that do not vary within samples, are 0.
+    Coordinates are principal components of the features times their importance (Q,). Of Fourier features of a wide
+    kernel, these are about the polynomials by degree.
     """
-    weighted = tasks.means * tasks.noise.rsqrt()[..., None]  # R x T x Q
-    energy = weighted.square().sum(dim=(1, 2))[:, None]
-    chosen = []
-    if shared:
-        mean = (weighted * tasks.noise.rsqrt()[..., None]).sum(dim=1)
-        mean = mean / mean.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(mean.dtype).tiny)
-        weighted = weighted - (weighted @ mean[..., None]) * mean[:, None]
-        chosen.append(mean[..., None])
-    more = count - len(chosen)
-    if weighted.shape[1] <= weighted.shape[2]:
-        values, vectors = torch.linalg.eigh(weighted @ weighted.mT)
-        values, vectors = values[:, -more:].flip(-1), vectors[..., -more:].flip(-1)
-        real = values > 1e-12 * energy
-        length = values.where(real, 1.0).sqrt()
-        axes = weighted.mT @ vectors * (real / length)[:, None]
+    weighted = importance[:, None] * covariance * importance
+    values, vectors = torch.linalg.eigh(weighted)
+    values, vectors = values.flip(-1), vectors.flip(-1)
+    real = values > FLAT * values[:, :1]
+    lengths = values.where(real, 1.0).rsqrt() * real
+    return importance[:, None] * vectors * lengths[:, None]
+
+
+def oriented_signs(tasks: Differences, first: Tensor) -> Tensor:
+    """E[sign_i] of each task's sense relative to the others': (…, T), from a first guess (…, K) of the direction.
+
+    The model is z_i = sign_i·μ + noise, μ ~ N(0, 4τ/K). A task's log odds are those given μ's posterior from the other
+    tasks, N(c, V), and their order: 2c·z_i/(τ_i + V) + log odds of the mean sign of the other tasks.
+    """
+    z, precision = tasks.means, tasks.precision
+    spread = 4 * tasks.noise / z.shape[-1]
+    total = 1 / spread.clamp(min=torch.finfo(z.dtype).tiny) + precision.sum(dim=-1)
+    others = total[..., None] - precision  # precision of μ without the task
+    square, used = z.square().sum(dim=-1), precision > 0
+    count = used.sum(dim=-1, keepdim=True) + 1
+    signs = 0.5 * (z @ first[..., None])[..., 0].sign()
+    for _ in range(SIGN_STEPS):
+        weight = signs * precision
+        pull = (z @ (weight[..., None, :] @ z).mT)[..., 0] - weight * square
+        order = ((signs * used).sum(dim=-1, keepdim=True) - signs) / count
+        half_odds = pull / others * precision / (1 + precision / others) + order.atanh()
+        signs = 0.5 * (signs + half_odds.tanh())
+    return signs
+
+
+def leading_directions(tasks: Differences, count: int, order: str) -> Tensor:
+    """Orthonormal directions along which the tasks differ most: (…, K, count).
+
+    The first is the mean difference: of tasks that name their samples in one order, or of tasks turned by their likely
+    sense. The others are eigenvectors of Σ_i z_i z_iᵀ/τ_i, orthogonal to it.
+    """
+    weighted = tasks.means * tasks.precision.sqrt()[..., None]
+    signs = torch.ones_like(tasks.precision)
+    if order == "any":
+        signs = oriented_signs(tasks, _axes(weighted, 1)[..., 0])
+    mean = ((signs * tasks.precision)[..., None, :] @ tasks.means)[..., 0, :]
+    mean = mean / mean.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(mean.dtype).tiny)
+    rest = weighted - (weighted @ mean[..., None]) * mean[..., None, :]
+    return torch.cat([mean[..., None], _axes(rest, count - 1)], dim=-1)
+
+
+def _axes(weighted: Tensor, count: int) -> Tensor:
+    """The leading right singular vectors of (…, T, K): (…, K, count), 0 where there are fewer."""
+    if weighted.shape[-2] >= weighted.shape[-1]:
+        values, vectors = torch.linalg.eigh(weighted.mT @ weighted)
+        real = (values > 1e-12 * values[..., -1:])[..., -count:].flip(-1)
+        axes = vectors[..., -count:].flip(-1) * real[..., None, :]
     else:
-        axes = torch.linalg.eigh(weighted.mT @ weighted).eigenvectors[..., -more:].flip(-1)
-    axes = torch.cat([*chosen, axes], dim=-1)
-    axes = torch.nn.functional.pad(axes, (0, count - axes.shape[-1]))
-    variance = (axes * (tasks.covariance @ axes)).sum(dim=1, keepdim=True)
-    return axes * (variance > FLAT) * variance.clamp(min=FLAT).rsqrt()
+        values, vectors = torch.linalg.eigh(weighted @ weighted.mT)
+        real = (values > 1e-12 * values[..., -1:])[..., -count:].flip(-1)
+        length = values[..., -count:].flip(-1).where(real, 1.0).sqrt()
+        axes = weighted.mT @ vectors[..., -count:].flip(-1) * (real / length)[..., None, :]
+    return torch.nn.functional.pad(axes, (0, count - axes.shape[-1]))
 
 
-def judge(folds: Sequence[tuple[Differences, Differences]], count: int, shared: bool) -> tuple[Tensor, Tensor]:
-    """The prior of each leading direction (R, count), and the total evidence for them (R,).
+def judge(seen: Differences, fresh: Differences, count: int, order: str) -> tuple[Tensor, Tensor, Tensor]:
+    """The prior of each leading direction (R, count), that of the other coordinates (R,), and the evidence (R,).
 
-    The prior is the size s of the differences of left-out tasks, times P(the direction is real). For a left-out task,
-    t_i = u·d_i is N(0, τ_i) if the direction u means nothing and N(0, s+τ_i) if tasks differ along it in either sense.
-    For the shared direction, all may differ in the same sense: then it is N(μ, τ_i) with s = μ².
+    Both arguments are (R, folds, T, …). The prior of a direction is the size s of the left-out tasks' differences along
+    it. For a left-out task, t_i = u·z_i is N(0, τ_i) if the direction u means nothing and N(0, s+τ_i) if tasks differ
+    along it in either sense. In one order, all may differ in the same sense: then the first is N(μ, τ_i) with s = μ².
+    The first is taken as real, the others with their probability. Outside the leading directions, differences have the
+    same size in each coordinate. The evidence is the log-likelihood ratio to no difference.
     """
-    views = [(fresh.means @ leading_directions(seen, count, shared), fresh.noise) for seen, fresh in folds]
-    t = torch.cat([view for view, _ in views], dim=1)  # R x T x count
-    precision = torch.cat([noise for _, noise in views], dim=1)[..., None].reciprocal()
-    size, gain = _either_sense(t, precision)
-    prior, evidence = size * (gain - PRICE).sigmoid(), gain - PRICE
-    if shared:
-        size, gain = _same_sense(t[..., :1], precision)
-        prior[:, :1] = torch.maximum(prior[:, :1], size * (gain - SHARED_PRICE).sigmoid())
-        evidence[:, :1] = torch.maximum(evidence[:, :1], gain - SHARED_PRICE)
-    least = LEAST / precision.mean(dim=1)
-    return torch.maximum(prior, least), evidence.clamp(min=0).sum(dim=-1)
+    axes = fresh.means.new_zeros(*fresh.precision.shape[:2], fresh.means.shape[-1], 0)
+    axes = leading_directions(seen, count, order) if count else axes
+    t = fresh.means @ axes  # R x folds x T x count
+    residual = (fresh.means.square().sum(dim=-1) - t.square().sum(dim=-1)).flatten(1)
+    t, precision = t.flatten(1, 2), fresh.precision.flatten(1, 2)[..., None]
+    prior, gain = _either_sense(t, precision)
+    if order == "one":
+        size, same = _same_sense(t[..., :1], precision)
+        prior[:, :1] = prior[:, :1].where(gain[:, :1] > same, size)
+        gain[:, :1] = torch.maximum(gain[:, :1], same)
+    prior[:, 1:] *= (gain[:, 1:] - PRICE).sigmoid()
+    evidence = gain[:, :1].sum(dim=-1) + (gain[:, 1:] - PRICE).clamp(min=0).sum(dim=-1)
+    others = max(fresh.means.shape[-1] - count, 1)
+    noise = Differences(t, precision[..., 0]).noise
+    sizes = torch.stack([energy * noise / others for energy in ENERGIES], dim=-1)  # R x grid
+    ratio = sizes[:, None] * precision
+    fit = 0.5 * ((residual[..., None] * precision) * ratio / (1 + ratio) - others * ratio.log1p()).sum(dim=1)
+    floor = (fit.softmax(dim=-1) * sizes.log()).sum(dim=-1).exp()
+    return torch.maximum(prior, floor[:, None]), floor, evidence + fit.logsumexp(dim=-1) - math.log(len(ENERGIES))
 
 
 def _either_sense(t: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,66 +155,40 @@ def _same_sense(t: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
     return size, (0.5 * mean.square() * total).where(mean > 0, 0.0)
 
 
-def task_folds(tasks: Differences, streams: Sequence[Streams]) -> Iterator[tuple[Differences, Differences]]:
-    """Yield ten folds: the tasks without a tenth of them, and that tenth."""
-    count = tasks.means.shape[1]
+def first_copies(means: Tensor) -> Tensor:
+    """The number of the first task that has the same difference, up to its sign, as each task: (R, T, K) → (R, T)."""
+    square = means.square().sum(dim=-1, keepdim=True)
+    gap = square + square.mT - 2 * (means @ means.mT).abs()
+    same = gap <= COPY**2 * square
+    same |= torch.eye(means.shape[1], dtype=torch.bool, device=means.device)
+    return same.to(torch.uint8).argmax(dim=-1)
+
+
+def task_folds(tasks: Differences, streams: Sequence[Streams]) -> tuple[Differences, Differences]:
+    """The tasks without a tenth of them, ten times, and each tenth: (R, folds, T, …).
+
+    Tasks that count are dealt evenly.
+    """
+    count = tasks.precision.shape[1]
     folds = min(FOLDS, count)
     orders = [torch.randperm(count, generator=stream.torch("tasks left out")) for stream in streams]
-    order = torch.stack(orders).to(tasks.means.device)
-    place = torch.arange(count, device=order.device) % folds
-    for fold in range(folds):
-        yield tasks.tasks(order[:, place != fold]), tasks.tasks(order[:, place == fold])
+    place = torch.stack(orders).argsort(dim=-1).to(tasks.precision.device).where(tasks.precision > 0, count)
+    fold = place.argsort(dim=-1).argsort(dim=-1) % folds
+    left_out = fold[:, None] == torch.arange(folds, device=fold.device)[:, None]
+    means, precision = tasks.means[:, None], tasks.precision[:, None]
+    return Differences(means, precision * ~left_out), Differences(means, precision * left_out)
 
 
-@torch.no_grad()
-def align(
-    raw: RawFeatures, related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]
-) -> dict[str, Tensor]:
-    """The leading directions of raw features and their prior, with or without the tasks' common direction first."""
-    tasks = related.where.shape[1]
-    by_rows = tasks < FEWEST_TASKS
-    halves = related.hold_out(0.5, [stream.torch("held-out rows") for stream in streams]) if by_rows else ()
-    (whole, *parts), middle = differences(raw, [related, *halves])
-    freedom = related.sizes.sum(dim=1) - 2 * tasks
-    white, whiten = whole.whitened(settings.ridge * middle.shape[-1] / freedom.clamp(min=1)[:, None])
-    if by_rows:
-        one, other = (replace(white, means=part.means @ whiten, noise=part.noise) for part in parts)
-        folds = [(one, other), (other, one)]
-    else:
-        folds = list(task_folds(white, streams))
-    offers = []
-    for shared in (True, False):
-        prior, evidence = judge(folds, settings.leading, shared)
-        prior, order = prior.sort(dim=-1)
-        axes = leading_directions(white, settings.leading, shared).take_along_dim(order[:, None], dim=-1)
-        directions = {"transform": whiten @ axes, "offset": middle @ whiten @ axes, "prior": prior, "whiten": whiten}
-        offers.append(directions | {"shared": torch.full_like(evidence, float(shared)), "evidence": evidence})
-    return better(offers[1], offers[0], SHARED_FIRST)
+def precision_of(related: RelatedTasks) -> Tensor:
+    """1/τ of each task, τ = 1/n + 1/m: (R, T)."""
+    return (related.x_weight.square() + related.y_weight.square()).sum(dim=-1).reciprocal()
 
 
-def better(new: dict[str, Tensor], old: dict[str, Tensor], margin: float) -> dict[str, Tensor]:
-    """The new offer in repeats where its evidence exceeds the old one's by the margin, and the old one elsewhere."""
-    wins = new["evidence"] > old["evidence"] + margin
-    return {name: value.where(wins.reshape(-1, *[1] * (value.ndim - 1)), old[name]) for name, value in new.items()}
+def differences(raw_features: RawFeatures, parts: Sequence[RelatedTasks]) -> tuple[list[Tensor], Tensor, Tensor]:
+    """The tasks' differences of means in each part (R, T, Q), their covariance (R, Q, Q) and centre (R, 1, Q).
 
-
-def finish(
-    features: MetaFeatures, offer: dict[str, Tensor], choices: dict[str, float]
-) -> tuple[MetaFeatures, dict[str, float]]:
-    """The features with this alignment, and the choices with those of the alignment."""
-    for name in ("transform", "offset", "prior"):
-        features.register_buffer(name, offer[name])
-    decided = {
-        "shared_direction_leads": offer["shared"],
-        "direction_evidence": offer["evidence"],
-    }
-    return features, choices | {name: float(value.mean()) for name, value in decided.items()}
-
-
-def differences(raw_features: RawFeatures, parts: Sequence[RelatedTasks]) -> tuple[list[Differences], Tensor]:
-    """The differences of each part, which has the same rows with other weights, and the features' centre (R, 1, Q).
-
-    The covariance is that within the samples of the first part. Some tasks are processed at a time.
+    Parts have the same rows with other weights. The covariance is that within the samples of the first part. Some tasks
+    are processed at a time.
     """
     whole = parts[0]
     repeats, tasks, longest = whole.where.shape
@@ -202,6 +211,4 @@ def differences(raw_features: RawFeatures, parts: Sequence[RelatedTasks]) -> tup
         covariance += (flat.mT @ flat).double()
     freedom = whole.sizes.sum(dim=1) - 2 * tasks
     covariance /= freedom.clamp(min=1)[:, None, None]
-    noises = [(part.x_weight.square() + part.y_weight.square()).sum(dim=-1) for part in parts]
-    shown = [Differences(torch.cat(m, dim=1), n, covariance) for m, n in zip(means, noises, strict=True)]
-    return shown, torch.cat(centres, dim=1).mean(dim=1, keepdim=True)
+    return [torch.cat(part, dim=1) for part in means], covariance, torch.cat(centres, dim=1).mean(dim=1, keepdim=True)

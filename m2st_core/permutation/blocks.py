@@ -1,4 +1,4 @@
-"""Blocks: rows that may be exchanged within their block only.
+"""Random labellings, and blocks: rows that may be exchanged within their block only.
 
 If the rows of each block are exchangeable under the null hypothesis (same site, same day, same pair), then labels
 permuted within blocks are as likely as those observed, however much the blocks differ. The p-value stays exact.
@@ -14,8 +14,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from m2st_core.permutation.statistics import random_memberships
 from m2st_core.rng import Streams
+
+SHORT_KEYS = 4096  # pooled rows up to which 16-bit keys rarely tie
+
+
+def random_memberships(n: int, m: int, n_permutations: int, generators: Sequence[np.random.Generator]) -> Tensor:
+    """The observed labelling, then B uniform random ones, for each generator: (R, 1+B, n+m), bool.
+
+    Each random row marks the n smallest of N i.i.d. keys, found by selection rather than by sorting. A tie at the n-th
+    key, about one row in 2ᵇ/N for keys of b bits, is drawn again, so every n-subset is equally likely.
+    """
+    size = n + m
+    high, key = (2**16, np.uint16) if size <= SHORT_KEYS else (2**32, np.uint32)
+    members = np.empty((len(generators), 1 + n_permutations, size), dtype=bool)
+    members[:, 0] = np.arange(size) < n
+    for generator, rows in zip(generators, members[:, 1:], strict=True):
+        todo = np.arange(n_permutations)
+        while todo.size:
+            keys = generator.integers(0, high, size=(todo.size, size), dtype=key)
+            chosen = keys <= np.partition(keys, n - 1, axis=1)[:, n - 1 : n]
+            rows[todo] = chosen
+            todo = todo[chosen.sum(axis=1) != n]
+    return torch.from_numpy(members)
 
 
 @dataclass(frozen=True)

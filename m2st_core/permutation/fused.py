@@ -1,8 +1,9 @@
-"""Tests that fuse many kernels into one statistic: MMD-FUSE, and Meta-FUSE by ranks."""
+"""Tests that combine many kernels in one statistic: MMD-FUSE, and by ranks MMDAgg, Omnibus and Meta-FUSE."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -10,11 +11,12 @@ from torch import Tensor
 
 from m2st_core.kernels.base import Family, KernelBank
 from m2st_core.permutation.fitted import KernelTest, PermutationTest, Permuted, ShownTest
-from m2st_core.permutation.statistics import mean_square, permuted_mmd2
+from m2st_core.permutation.statistics import permuted_family, permuted_mmd2
 from m2st_core.types import Progress, TwoSample
 
 RANK_ROUNDING = 1e-9
 GROUPS = 25  # of labellings, each left out once, for the standard error of a p-value that is not binomial
+TIE_BREAK = 1e-6
 HEAVIEST = 6  # kernels of a bank that represent it
 TINY = torch.finfo(torch.float32).tiny
 
@@ -51,8 +53,8 @@ class FuseTest(PermutationTest):
         scale = fuse_scale(count)
         scores, errors = [], []
         for family in self.bank.families:
-            mmd2, rounding = permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n, progress=progress)
-            spread = mean_square(family.kernel, pooled[:, None], count).sqrt().clamp(min=TINY)
+            mmd2, rounding, squares = permuted_family(family.kernel, pooled, members, n, progress)
+            spread = (squares / scale).sqrt().clamp(min=TINY)
             scores.append(scale * mmd2 / spread[..., None] + math.log(family.share))  # R x kernels x P
             errors.append(rounding / spread)
         statistics = torch.cat(scores, dim=1).logsumexp(dim=1) / scale
@@ -61,11 +63,10 @@ class FuseTest(PermutationTest):
     def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> tuple[ShownTest, float | None]:
         """The mixture in which each kernel has its weight in the fused statistic, and its critical value."""
         (n, m), pooled = sample.sizes, sample.pooled
-        count, families = min(n, m), []
+        scale, families = fuse_scale(min(n, m)), []
         for family in self.bank.families:
-            mmd2 = permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n)[0][0]  # k x P
-            spread = mean_square(family.kernel, pooled[:, None], count)[0].sqrt() / fuse_scale(count)
-            spread = spread.clamp(min=TINY)
+            mmd2, _, squares = (found[0] for found in permuted_family(family.kernel, pooled, members, n))  # k x P
+            spread = ((squares / scale).sqrt() / scale).clamp(min=TINY)
             values = mmd2 / spread[:, None] + math.log(family.share)
             families.append(Scores(family, values, spread, mmd2[:, 0]))
         return _mixture(families, alpha)
@@ -73,7 +74,7 @@ class FuseTest(PermutationTest):
 
 @dataclass(frozen=True)
 class RankFuseTest(PermutationTest):
-    """Meta-FUSE: Σ_f π_f/p_f over the families, p_f their own p-values under the labelling.
+    """Meta-FUSE and Omnibus: Σ_f π_f/p_f over the families, p_f their own p-values under the labelling.
 
     This is 1 over the harmonic mean of p_f. Within a family, log Σ_k exp(z_k), z_k the kernel's MMD² in standard
     deviations over all labellings. Kernels of few learned directions have a null distribution with a longer tail than
@@ -87,30 +88,71 @@ class RankFuseTest(PermutationTest):
     @torch.no_grad()
     def statistics(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Permuted:
         """The evidence under every labelling."""
-        evidence, left_out = (torch.zeros((), dtype=torch.float64, device=pooled.device) for _ in range(2))
+        evidence, left_out = [], []
         for family in self.bank.families:
-            mmd2, error = permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n, progress=progress)
-            weight, (fused, tolerance) = family.share * len(family.names), _fused(mmd2, error)
-            evidence = evidence + weight / _share_reaching(fused, tolerance)
-            left_out = left_out + weight / _share_without_groups(fused, tolerance)
-        rounding = torch.full_like(evidence[..., 0], RANK_ROUNDING)
-        return Permuted(evidence, rounding, _jackknife_error(left_out))
+            found = _permuted(family, pooled, members, n, progress)
+            for weight, scores, tolerance, _ in self._scores(family, *found):
+                evidence.append(weight / _share_reaching(scores, tolerance))
+                left_out.append(weight / _share_without_groups(scores, tolerance))
+        total = self._combined(evidence)
+        rounding = torch.full_like(total[..., 0], RANK_ROUNDING)
+        return Permuted(total, rounding, _jackknife_error(self._combined(left_out)))
+
+    def _scores(self, family: Family, mmd2: Tensor, error: Tensor) -> Iterator[tuple[float, Tensor, Tensor, slice]]:
+        """Each statistic that is ranked, from MMD² (R, k, P): its weight, values (R, P), tolerance (R, 1), kernels."""
+        yield family.share * len(family.names), *_fused(mmd2, error, family.weights), slice(None)
+
+    def _combined(self, evidence: list[Tensor]) -> Tensor:
+        """The evidence of all families together."""
+        return torch.stack(evidence).sum(dim=0)
 
     def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> tuple[ShownTest, float | None]:
         """The mixture of the family with the most evidence, and the critical value it needs beside the others."""
-        pooled, families, p_values = sample.pooled, [], []
+        families, evidence, shares = [], [], []
         for family in self.bank.families:
-            mmd2, error = permuted_mmd2(family.kernel, pooled[:, None], members[:, None], sample.sizes[0])
-            p_values.append(_share_reaching(*_fused(mmd2, error))[0])
-            spread = mmd2[0].std(dim=-1).clamp(min=TINY)
-            families.append(Scores(family, mmd2[0] / spread[:, None], spread, mmd2[0, :, 0]))
-        shares = torch.tensor([family.share * len(family.names) for family in self.bank.families])
-        evidence = shares[:, None].to(p_values[0]) / torch.stack(p_values)  # families x P
-        best = int(evidence[:, 0].argmax())
-        others = float(evidence[:, 0].sum() - evidence[best, 0])
-        needed = float(evidence.sum(dim=0).quantile(1 - alpha)) - others
-        level = float(shares[best]) / max(needed, 2 * float(shares[best]))
-        return _mixture([families[best]], level)
+            mmd2, error = _permuted(family, sample.pooled, members, sample.sizes[0])
+            for weight, scores, tolerance, which in self._scores(family, mmd2, error):
+                own, chosen = mmd2[0, which], torch.zeros(len(family.names), dtype=torch.bool)
+                chosen[which] = True
+                part = Family(family.kernel.some(chosen), family.names[which], family.share)
+                spread = own.std(dim=-1).clamp(min=TINY)
+                values = own / spread[:, None]
+                values = values if family.weights is None else values + family.weights[0, which, None].log()
+                families.append(Scores(part, values, spread, own[:, 0]))
+                evidence.append(weight / _share_reaching(scores, tolerance)[0])
+                shares.append(weight)
+        total, best = self._combined(evidence), int(torch.stack(evidence)[:, 0].argmax())
+        others = float(total[0] - evidence[best][0])
+        needed = float(total.quantile(1 - alpha)) - others
+        return _mixture([families[best]], shares[best] / max(needed, 2 * shares[best]))
+
+
+class AggregateTest(RankFuseTest):
+    """MMDAgg: the largest w_k/p_k over the kernels, p_k the kernel's own p-value under the labelling.
+
+    This rejects if any p_k is at most u·w_k, for the largest u that keeps the level over the labellings. The authors
+    find u by bisection from a second set of labellings. Here one set serves both purposes, and its ranks give an exact
+    p-value. Equal ranks are told apart by the sum of all w_k/p_k.
+    """
+
+    def _scores(self, family: Family, mmd2: Tensor, error: Tensor) -> Iterator[tuple[float, Tensor, Tensor, slice]]:
+        """Every kernel's own MMD²."""
+        for kernel in range(len(family.names)):
+            yield family.share, mmd2[:, kernel].contiguous(), error[:, kernel, None], slice(kernel, kernel + 1)
+
+    def _combined(self, evidence: list[Tensor]) -> Tensor:
+        """The largest evidence."""
+        every = torch.stack(evidence)
+        return every.amax(dim=0) + TIE_BREAK * every.sum(dim=0)
+
+
+def _permuted(
+    family: Family, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None
+) -> tuple[Tensor, Tensor]:
+    """MMD² of a family's kernels under every labelling, (R, k, P), and its rounding error (R, k)."""
+    if len(family.kernel.summands()) == 1 and not family.kernel.inner_product:
+        return permuted_family(family.kernel, pooled, members, n, progress)[:2]
+    return permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n, progress=progress)
 
 
 def _mixture(families: list[Scores], level: float) -> tuple[KernelTest, float]:
@@ -130,13 +172,14 @@ def _mixture(families: list[Scores], level: float) -> tuple[KernelTest, float]:
     return KernelTest(bank.mixture((parts / parts.sum())[None])), threshold
 
 
-def _fused(mmd2: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-    """log Σ_k exp(z_k) under each labelling, (R, P), and the rounding error within which two are equal, (R, 1).
+def _fused(mmd2: Tensor, error: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """log Σ_k w_k·exp(z_k) under each labelling, (R, P), and the rounding error within which two are equal, (R, 1).
 
     Where numbers overflowed, all labellings are equal.
     """
     spread = mmd2.std(dim=-1, keepdim=True).clamp(min=TINY)
-    fused = (mmd2 / spread).logsumexp(dim=1)
+    scores = mmd2 / spread
+    fused = (scores if weights is None else scores + weights.log()[..., None]).logsumexp(dim=1)
     fused = fused.where(fused.isfinite().all(dim=-1, keepdim=True), 0.0)
     return fused, (error / spread[..., 0]).amax(dim=1, keepdim=True).nan_to_num(nan=0.0)
 

@@ -7,9 +7,7 @@ the labelling that was observed, so the observed statistic takes the same arithm
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,27 +18,8 @@ from m2st_core.preset import PValueRule
 from m2st_core.types import Progress
 
 BLOCK_ROWS = 256
-SHORT_KEYS = 4096  # pooled rows up to which 16-bit keys rarely tie
-
-
-def random_memberships(n: int, m: int, n_permutations: int, generators: Sequence[np.random.Generator]) -> Tensor:
-    """The observed labelling, then B uniform random ones, for each generator: (R, 1+B, n+m), bool.
-
-    Each random row marks the n smallest of N i.i.d. keys, found by selection rather than by sorting. A tie at the n-th
-    key, about one row in 2ᵇ/N for keys of b bits, is drawn again, so every n-subset is equally likely.
-    """
-    size = n + m
-    high, key = (2**16, np.uint16) if size <= SHORT_KEYS else (2**32, np.uint32)
-    members = np.empty((len(generators), 1 + n_permutations, size), dtype=bool)
-    members[:, 0] = np.arange(size) < n
-    for generator, rows in zip(generators, members[:, 1:], strict=True):
-        todo = np.arange(n_permutations)
-        while todo.size:
-            keys = generator.integers(0, high, size=(todo.size, size), dtype=key)
-            chosen = keys <= np.partition(keys, n - 1, axis=1)[:, n - 1 : n]
-            rows[todo] = chosen
-            todo = todo[chosen.sum(axis=1) != n]
-    return torch.from_numpy(members)
+FAMILY_ROWS = 64  # the same for a family of kernels
+INDEPENDENT = 1e-5  # share of a kernel's variation that may be lost when a family is reduced to mixtures
 
 
 @torch.no_grad()
@@ -87,13 +66,21 @@ def _through_features(
     unit = unit.clamp(min=torch.finfo(torch.float64).tiny)
     features = features.div_(unit).to(dtype)  # at most 1: squares of float32 stay finite
     squares = features.square().sum(dim=-1, keepdim=True)
-    sums = (members.to(dtype) @ torch.cat([features, squares], dim=-1)).to(torch.float64)  # … x P x (q+1)
+    sums = _products(members.to(dtype), torch.cat([features, squares], dim=-1)).to(torch.float64)  # … x P x (q+1)
     length, own = sums[..., :-1].square().sum(dim=-1), sums[..., -1]
     total = squares.sum(dim=-2, dtype=torch.float64)  # … x 1
     statistics = mmd2_from_sums(length - own, length - (total - own), -length, n, m)
     rounding = 8 * torch.finfo(dtype).eps * total[..., 0] * (1 / n + 1 / m) / min(n, m)
     scale = unit[..., 0].square()
     return statistics * scale, (rounding + 1e-5 * statistics.std(dim=-1, correction=0)) * scale[..., 0]
+
+
+def _products(z: Tensor, features: Tensor) -> Tensor:
+    """z @ features, (…, P, N) and (…, N, q) → (…, P, q). If k kernels share z (…, 1, P, N), it is one product."""
+    if z.ndim < 3 or z.shape[-3] != 1 or features.shape[-3] == 1:
+        return z @ features
+    side_by_side = features.movedim(-3, -2).flatten(-2)  # … x N x (k·q)
+    return (z[..., 0, :, :] @ side_by_side).unflatten(-1, features.shape[-3::2]).movedim(-2, -3)
 
 
 def _through_gram(
@@ -108,7 +95,6 @@ def _through_gram(
     block, and float32 sums stay accurate.
     """
     size = pooled.shape[-2]
-    m = size - n
     embedded = kernel.embed(pooled)
     z = members.to(dtype)
     first = kernel.gram(take(embedded, 0, BLOCK_ROWS), embedded, dtype)  # … x rows x N
@@ -133,23 +119,75 @@ def _through_gram(
         r[..., start:] += down
         if progress is not None:
             progress(min(start + BLOCK_ROWS, size), size, 0.0)
-    zr = (z.to(torch.float64) @ r[..., None])[..., 0]
-    total = r.sum(dim=-1, keepdim=True)
-    statistics = mmd2_from_sums(a, total - 2 * zr + a, zr - a, n, m)
-    rounding = torch.finfo(torch.float32).eps * largest * (1 / n + 1 / m)
-    return statistics, rounding + 1e-5 * statistics.std(dim=-1, correction=0)
+    return _from_sums(a, r, (z.to(torch.float64) @ r[..., None])[..., 0], n, largest)
 
 
 @torch.no_grad()
-def mean_square(kernel: Kernel, pooled: Tensor, count: int) -> Tensor:
-    """Σ_{i≠j}k(z_i,z_j)²/(count·(count−1)) over the pooled rows: (…, N, d) → (…). No relabelling changes it."""
-    embedded = kernel.embed(pooled)
-    total = torch.zeros((), dtype=torch.float64, device=pooled.device)
-    for start in range(0, pooled.shape[-2], BLOCK_ROWS):
-        gram = kernel.gram(take(embedded, start, start + BLOCK_ROWS), embedded, torch.float32)
-        gram.diagonal(offset=start, dim1=-2, dim2=-1).zero_()
-        total = total + gram.square_().sum(dim=(-2, -1))
-    return total / (count * (count - 1))
+def permuted_family(
+    kernel: Kernel, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same for k kernels of pooled rows (R, N, d) and labellings (R, P, N): (R, k, P), (R, k).
+
+    Last comes Σ_{i≠j}k(z_i,z_j)², (R, k), which no relabelling changes. Kernels that differ only in their width are
+    functions of one distance, and few of these functions are independent: all labellings are multiplied with r ≤ k
+    mixtures of the kernels, from which each kernel is recovered but for 1e-5 of its variation.
+    """
+    size, dtype = pooled.shape[-2], torch.float32
+    embedded = kernel.embed(pooled[:, None])
+    z = members.to(dtype)
+    some = slice(None, None, math.ceil(size / FAMILY_ROWS))
+    sample = kernel.gram(tuple(part[..., some, :] for part in embedded), embedded, dtype)  # R x k x rows x N
+    level = sample.mean(dim=-2)
+    level -= level.mean(dim=-1, keepdim=True) / 2  # R x k x N
+    mix, back = _independent(sample - level[..., some, None] - level[..., None, :])
+    mixed_level = mix @ level  # R x r x N
+    largest = sample.abs().amax(dim=(-2, -1)).to(torch.float64)
+
+    def block(start: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        stop = min(start + FAMILY_ROWS, size)
+        upper = kernel.gram(take(embedded, start, stop), take(embedded, start), dtype)  # R x k x rows x rest
+        upper[..., : stop - start].triu_(1)
+        squares = torch.linalg.vector_norm(upper.flatten(-2), dim=-1).to(torch.float64).square()
+        mixed = (mix @ upper.flatten(-2)).unflatten(-1, upper.shape[-2:])  # R x r x rows x rest
+        mixed.sub_(mixed_level[..., start:stop, None]).sub_(mixed_level[..., None, start:])
+        mixed[..., : stop - start].triu_(1)
+        products = z[..., start:] @ mixed.flatten(1, 2).mT  # R x P x (r·rows)
+        products = products.unflatten(-1, (-1, stop - start))
+        within = torch.linalg.vecdot(z[..., None, start:stop], products).mT  # R x r x P
+        return within.to(torch.float64), mixed.sum(dim=-1), mixed.sum(dim=-2), squares
+
+    a, squares = (torch.zeros((), dtype=torch.float64, device=pooled.device) for _ in range(2))
+    r = torch.zeros((*mix.shape[:-1], size), dtype=torch.float64, device=pooled.device)
+    starts = range(0, size, FAMILY_ROWS)
+    for start, (within, across, down, found) in zip(starts, map_threads(block, starts), strict=True):
+        a, squares = a + 2 * within, squares + 2 * found
+        r[..., start : start + FAMILY_ROWS] += across
+        r[..., start:] += down
+        if progress is not None:
+            progress(min(start + FAMILY_ROWS, size), size, 0.0)
+    return *_from_sums(back @ a, back @ r, (z.to(torch.float64) @ (back @ r).mT).mT, n, largest), squares
+
+
+def _independent(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mixtures (R, r, k) of k functions whose values are (R, k, rows, N), and the way back (R, k, r).
+
+    They are the leading eigenvectors of the functions' correlations, as many as needed in every run.
+    """
+    flat = values.flatten(-2).to(torch.float64)
+    length = torch.linalg.vector_norm(flat, dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+    flat = flat / length
+    shares, vectors = torch.linalg.eigh(flat @ flat.mT)  # R x k, R x k x k; in ascending order
+    missed = (shares.clamp(min=0)[:, None] * vectors.square()).cumsum(dim=-1).amax(dim=(0, 1))  # of the first 1 … k
+    kept = vectors[..., int((missed <= INDEPENDENT**2).sum()) :]
+    return (kept / length).mT.to(values.dtype), length * kept
+
+
+def _from_sums(a: Tensor, r: Tensor, zr: Tensor, n: int, largest: Tensor) -> tuple[Tensor, Tensor]:
+    """MMD²_u from a = zᵀK₀z, zᵀr (…, P) and r = K₀1 (…, N), and its rounding error (…)."""
+    m, total = r.shape[-1] - n, r.sum(dim=-1, keepdim=True)
+    statistics = mmd2_from_sums(a, total - 2 * zr + a, zr - a, n, m)
+    rounding = torch.finfo(torch.float32).eps * largest * (1 / n + 1 / m)
+    return statistics, rounding + 1e-5 * statistics.std(dim=-1, correction=0)
 
 
 @torch.no_grad()

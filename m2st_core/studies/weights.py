@@ -21,7 +21,7 @@ from m2st_core.kernels.base import KernelBank
 from m2st_core.learners.ascent import part_of
 from m2st_core.learners.bank import is_generic
 from m2st_core.learners.feature_mkl import AGGREGATE, feature_bank
-from m2st_core.learners.knowledge import needed
+from m2st_core.learners.knowledge import learned_spaces
 from m2st_core.learners.meta_mkl import base_kernels
 from m2st_core.learners.mixtures import kernel_terms
 from m2st_core.permutation.fitted import KernelTest
@@ -151,7 +151,7 @@ class WeightsStudy:
 
     def _features(self, learner: MetaLearner, adapted: dict[int, KernelTest]) -> LearnedFeatures:
         """The learned features, with the sign of ψ that agrees with the truth."""
-        features = needed(learner.knowledge.features, "features")
+        features = learned_spaces(learner.knowledge)[0]
         with torch.no_grad():
             leading = on_plane(features(PLACES[None])[0, :, -1])
         agrees = np.sum(leading * np.tanh(truth(self.delta))) >= 0

@@ -58,8 +58,8 @@ class TrainingCost:
 
 
 TRAINING_COSTS = {
-    "learn_features": TrainingCost(seconds=0.6, features=True),
-    "learn_feature_mixture": TrainingCost(seconds=0.8, features=True),
+    "learn_spaces": TrainingCost(seconds=0.6, features=True),
+    "learn_space_mixture": TrainingCost(seconds=0.8, features=True),
     "learn_rows": TrainingCost(seconds=0.1),
     "learn_meta_kl": TrainingCost(inner_steps=True),
     "learn_agt_kl": TrainingCost(),

@@ -105,6 +105,7 @@ class SweepSpec:
                 m_tr=m_tr if method is not None and method.needs_split else None,
                 m_te=m_te,
                 repeat=repeat,
+                revision=method.revision if method is not None else 0,
             )
             if (key := cell.key) not in keys:
                 keys.add(key)

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from m2st_core.data import size_unit
-from m2st_core.figures.power import FIGURES, power_figure, type_1_figure
+from m2st_core.figures.power import FIGURES, power_figure, total_rows_figure, type_1_figure
 from m2st_core.sweeps.spec import SweepSpec, origin_of
 from m2st_core.sweeps.trial import Cell, CellResult
 from m2st_core.testing.methods import label_of
@@ -112,6 +112,8 @@ def sweep_figure(spec: SweepSpec, table: pd.DataFrame, kind: str = "power") -> g
     if spec.null:
         ordered = table.sort_values(["method", "m_te"], kind="stable")
         return type_1_figure(ordered, spec.alpha, null_band(spec.alpha, max(1, int(table["tests"].max()))))
+    if kind == "total":
+        return total_rows_figure(table, size_unit=size_unit(spec.task))
     draw = FIGURES.get(kind, power_figure)
     if draw is not power_figure:
         return draw(table)

@@ -17,7 +17,8 @@ from m2st_core.data.synthetic import HDGM
 from m2st_core.data.task import Task
 from m2st_core.device import one_thread_per_operation
 from m2st_core.learners.ascent import part_of
-from m2st_core.permutation.statistics import permutation_p_value, permuted_mean_difference, random_memberships
+from m2st_core.permutation.blocks import random_memberships
+from m2st_core.permutation.statistics import permutation_p_value, permuted_mean_difference
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.learner_files import learner_from_parts
@@ -63,7 +64,8 @@ class Unit:
     @property
     def key(self) -> str:
         """The hash under which the result is stored."""
-        return digest({name: value for name, value in asdict(self).items() if name != "data" or value})
+        optional = ("data", "revision")
+        return digest({name: value for name, value in asdict(self).items() if value or name not in optional})
 
     @property
     def streams(self) -> Streams:
@@ -100,6 +102,7 @@ class Cell(Unit):
     tests: int
     alpha: float
     n_permutations: int
+    revision: int = 0  # that of the method
 
     @property
     def learner(self) -> LearnerSpec | None:

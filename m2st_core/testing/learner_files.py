@@ -48,10 +48,10 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
     try:
         about = json.loads(about_json)
         version = about["format"]
-        if version not in (5, FORMAT):
+        if version not in (5, 6, FORMAT):
             raise ValueError(
-                f"{where} has learner format {version}, and this version reads 5 and {FORMAT}. In other formats some "
-                "names of methods stand for other algorithms. Train again."
+                f"{where} has learner format {version}, and this version reads 5, 6 and {FORMAT}. In other formats "
+                "some names of methods stand for other algorithms. Train again."
             )
         if about["sha256"] != hashlib.sha256(packed).hexdigest():
             raise ValueError(f"{where}: {TENSORS} is damaged: it is not the file that was saved. Train again.")
@@ -59,6 +59,8 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
         if method.adapt is None:
             raise ValueError(f"{where} holds a learner for {method.name}, which this version cannot use.")
         tensors = load(packed)
+        if version < FORMAT and method.only_recommended:
+            raise ValueError(f"{where} was trained for an earlier form of {method.name}. Train again.")
         course = Course(*(tensors.pop(f"course.{name}").numpy() for name in ("step", "train", "held_out")))
         seen = KnownRows(*(tensors.pop(f"seen.{name}").numpy() for name in SEEN))
         channels, height, width = about.get("shape") or (0, 0, 0)

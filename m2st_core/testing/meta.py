@@ -18,7 +18,7 @@ from m2st_core.data.overlap import KnownRows
 from m2st_core.data.separate import Separated, Units, coarse_notes, find_overlap, known_rows
 from m2st_core.device import one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.learners.ascent import Course
-from m2st_core.learners.knowledge import Knowledge
+from m2st_core.learners.knowledge import Knowledge, learned_spaces
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.finished import FinishedTest, finish_test
@@ -26,7 +26,7 @@ from m2st_core.testing.method import Method, TestSettings, check_preset
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import Progress, Shape, TestResult, TwoSample
 
-FORMAT = 6
+FORMAT = 7
 TENSORS, ABOUT = "learner.safetensors", "learner.json"
 SEEN = ("rows", "sample")
 
@@ -52,8 +52,9 @@ class MetaLearner:
     @property
     def prior(self) -> np.ndarray:
         """The prior variances, largest first; empty if no features were learned."""
-        features = self.knowledge.features
-        return np.zeros(0) if features is None else features.prior[0].flip(0).cpu().numpy()
+        if not self.knowledge.spaces:
+            return np.zeros(0)
+        return learned_spaces(self.knowledge)[0].prior[0].flip(0).cpu().numpy()
 
     @property
     def course(self) -> Course:

@@ -21,7 +21,7 @@ otherwise the pooled test rows without their labels."""
 ORIGINS: dict[Origin, str] = {
     "no history": "tests that use no related tasks",
     "paper": "deep kernels of Liu et al. (2021)",
-    "ours": "learned features, a family of this project",
+    "ours": "tests of this project, on learned features except Omnibus",
 }
 
 
@@ -73,6 +73,7 @@ class Method:
     symmetric: bool = True  # exchanging x and y changes nothing; otherwise x is P
     two_sided: bool = True  # complementary labellings have the same statistic
     only_recommended: bool = False  # not part of the presets that follow the paper
+    revision: int = 0  # counts changes after which the same sweep gives other numbers
     min_test_rows: int = 2  # of each sample
     kernels_at_once: int = 1  # about how many Gram matrices are in memory at the same time
     cost: Cost = Cost()

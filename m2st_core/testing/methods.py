@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from m2st_core.learners.bank import WIDTHS, fit_bank
+from m2st_core.learners.bank import WIDTHS, fit_aggregate, fit_bank, fit_energy, fit_omnibus
 from m2st_core.learners.classifier import fit_labels, fit_probabilities
 from m2st_core.learners.embeddings import fit_mean_embedding, fit_smooth_characteristic
 from m2st_core.learners.feature_mkl import fit_feature_mixture, learn_feature_mixture
-from m2st_core.learners.meta_witness import fit_witness, learn_features, meta_bank, witness_kernel
+from m2st_core.learners.meta_witness import fit_learned, fit_witness, learn_features, meta_bank
 from m2st_core.learners.target_kernels import fit_deep, fit_gaussian, fit_median
 from m2st_core.testing.method import Cost, Look, Method
 from m2st_core.testing.paper_methods import DEEP_KERNEL, PAPER_METHODS
 from m2st_core.types import Registry
 
-LIU_2020 = "Liu, Xu, Lu, Zhang, Gretton, Sutherland (2020), Learning deep kernels for non-parametric two-sample tests"
-GRETTON_2012 = "Gretton, Borgwardt, Rasch, Schölkopf, Smola (2012), A kernel two-sample test"
-SUTHERLAND_2017 = "Sutherland et al. (2017), Generative models and model criticism via optimized MMD"
-JITKRITTUM_2016 = "Jitkrittum, Szabó, Chwialkowski, Gretton (2016), Interpretable distribution features"
-CHWIALKOWSKI_2015 = "Chwialkowski, Ramdas, Sejdinovic, Gretton (2015), Fast two-sample testing"
-BIGGS_2023 = "Biggs, Schrab, Gretton (2023), MMD-FUSE: learning and combining kernels for two-sample testing"
-LOPEZ_2017 = "Lopez-Paz, Oquab (2017), Revisiting classifier two-sample tests"
-CHENG_2019 = "Cheng, Cloninger (2019), Classification logit two-sample testing by neural networks"
 OURS = "this project: discriminant directions of related tasks in random Fourier features (docs/learned_features.md)"
 OURS_WITNESS = f"{OURS}, after Kübler, Stimper, Buchholz, Muandet, Schölkopf (2022), A witness two-sample test"
 OURS_FUSE = f"{OURS}, after Biggs, Schrab, Gretton (2023), MMD-FUSE: learning and combining kernels"
@@ -29,7 +21,7 @@ GENERAL_METHODS = (
         "MMD-M",
         "Gaussian kernel with the median heuristic. Nothing is learned, so every row is tested.",
         "k(x,y) = exp(−‖x−y‖²/σ²), σ² = median ‖z_i−z_j‖²",
-        GRETTON_2012,
+        "Gretton, Borgwardt, Rasch, Schölkopf, Smola (2012), A kernel two-sample test",
         "no history",
         Look("#B8A800", "star", "dot"),
         fit=fit_median,
@@ -40,7 +32,7 @@ GENERAL_METHODS = (
         "MMD-FUSE",
         "Ten Gaussian and ten Laplace kernels, combined in one statistic. Nothing is split off.",
         "(1/λ)·log Σ_k π_k exp(λ·MMD²_k/√N_k)",
-        BIGGS_2023,
+        "Biggs, Schrab, Gretton (2023), MMD-FUSE: learning and combining kernels for two-sample testing",
         "no history",
         Look("#009E73", "diamond", "dot"),
         fit=fit_bank,
@@ -50,10 +42,35 @@ GENERAL_METHODS = (
         cost=Cost(test=16.0, image_test=0.045),
     ),
     Method(
+        "MMDAgg",
+        "Ten Gaussian and ten Laplace kernels; the one with the smallest p-value decides, corrected for the choice.",
+        "max_k w_k/p_k, p_k the kernel's own p-value, permuted",
+        "Schrab, Kim, Albert, Laurent, Guedj, Gretton (2023), MMD aggregated two-sample test",
+        "no history",
+        Look("#56B4E9", "square", "dashdot"),
+        fit=fit_aggregate,
+        needs_split=False,
+        only_recommended=True,
+        kernels_at_once=WIDTHS,
+        cost=Cost(test=16.0, image_test=0.045),
+    ),
+    Method(
+        "Energy",
+        "The energy distance, which has no width to choose. Nothing is learned, so every row is tested.",
+        "2·mean‖x−y‖ − mean‖x−x'‖ − mean‖y−y'‖",
+        "Székely, Rizzo (2004), Testing for equal distributions in high dimension",
+        "no history",
+        Look("#D55E00", "circle", "dashdot"),
+        fit=fit_energy,
+        needs_split=False,
+        only_recommended=True,
+        cost=Cost(image_test=0.001),
+    ),
+    Method(
         "MMD-O",
         "Gaussian kernel whose width maximises Ĵ on the training rows.",
         "k(x,y) = exp(−‖x−y‖²/σ²), σ maximises Ĵ_λ",
-        SUTHERLAND_2017,
+        "Sutherland et al. (2017), Generative models and model criticism via optimized MMD",
         "no history",
         Look("#CC79A7", "triangle-up", "dot"),
         fit=fit_gaussian,
@@ -63,7 +80,7 @@ GENERAL_METHODS = (
         "MMD-D",
         "Deep kernel learned on the training rows.",
         f"{DEEP_KERNEL}, ω maximises Ĵ_λ",
-        LIU_2020,
+        "Liu, Xu, Lu, Zhang, Gretton, Sutherland (2020), Learning deep kernels for non-parametric two-sample tests",
         "no history",
         Look("#009E73", "diamond", "dashdot"),
         fit=fit_deep,
@@ -73,7 +90,7 @@ GENERAL_METHODS = (
         "C2ST-S",
         "Trains a classifier and compares how often it predicts P (an MMD with a sign kernel).",
         "|mean 1[f(x)>0] − mean 1[f(y)>0]|",
-        LOPEZ_2017,
+        "Lopez-Paz, Oquab (2017), Revisiting classifier two-sample tests",
         "no history",
         Look("#E69F00", "square", "dot"),
         fit=fit_labels,
@@ -83,7 +100,7 @@ GENERAL_METHODS = (
         "C2ST-L",
         "Trains a classifier and compares its mean probability of P (an MMD with a linear kernel).",
         "|mean p(x) − mean p(y)|",
-        CHENG_2019,
+        "Cheng, Cloninger (2019), Classification logit two-sample testing by neural networks",
         "no history",
         Look("#0072B2", "circle", "dot"),
         fit=fit_probabilities,
@@ -93,7 +110,7 @@ GENERAL_METHODS = (
         "ME",
         "Gaussian bumps at five learned places; asymptotic p-value.",
         "n·WᵀΣ⁻¹W, W_j = mean k(x,v_j) − mean k(y,v_j)",
-        JITKRITTUM_2016,
+        "Jitkrittum, Szabó, Chwialkowski, Gretton (2016), Interpretable distribution features",
         "no history",
         Look("#56B4E9", "cross", "dot"),
         fit=fit_mean_embedding,
@@ -105,7 +122,7 @@ GENERAL_METHODS = (
         "SCF",
         "Smoothed characteristic functions at five learned frequencies; asymptotic p-value.",
         "n·WᵀΣ⁻¹W, W the differences of smoothed sines and cosines",
-        CHWIALKOWSKI_2015,
+        "Chwialkowski, Ramdas, Sejdinovic, Gretton (2015), Fast two-sample testing",
         "no history",
         Look("#D55E00", "x", "dot"),
         fit=fit_smooth_characteristic,
@@ -117,15 +134,29 @@ GENERAL_METHODS = (
 
 OUR_METHODS = (
     Method(
+        "Omnibus",
+        "Combines broad and fine kernels, so that nothing has to be chosen. Nothing is learned; every row is tested.",
+        "harmonic mean of five kernels' p-values, permuted",
+        "this project: kernels combined by rank (docs/methods.md), after Hagrass, Sriperumbudur, Li (2024), Spectral "
+        "regularized kernel two-sample tests",
+        "ours",
+        Look("#56B4E9", "star", "dash"),
+        fit=fit_omnibus,
+        needs_split=False,
+        only_recommended=True,
+        cost=Cost(test=6.0, image_test=0.02),
+    ),
+    Method(
         "Meta-Witness",
-        "The inner product of learned features, each weighted by how far related tasks differ in it.",
-        "k(x,y) = 0.95·Σ_q w_q ψ_q(x)ψ_q(y)/Σ_q w_q + 0.05·Gaussian",
+        "Kernels on learned features, each weighted by how far related tasks differ in it.",
+        "log Σ_c w_c exp(MMD²_c/spread), k_c(x,y) = Σ_q a_cq ψ_cq(x)ψ_cq(y)",
         OURS,
         "ours",
         Look("#CC79A7", "triangle-up", "dash"),
         learn=learn_features,
-        training="learn_features",
-        adapt=witness_kernel,
+        training="learn_spaces",
+        revision=1,
+        adapt=fit_learned,
         needs_split=False,
         only_recommended=True,
         cost=Cost(test=0.5),
@@ -138,7 +169,8 @@ OUR_METHODS = (
         "ours",
         Look("#E69F00", "square", "dash"),
         learn=learn_features,
-        training="learn_features",
+        training="learn_spaces",
+        revision=1,
         adapt=fit_witness,
         two_sided=False,
         only_recommended=True,
@@ -152,7 +184,8 @@ OUR_METHODS = (
         "ours",
         Look("#009E73", "diamond", "dash"),
         learn=learn_features,
-        training="learn_features",
+        training="learn_spaces",
+        revision=1,
         adapt=meta_bank,
         needs_split=False,
         only_recommended=True,
@@ -167,7 +200,8 @@ OUR_METHODS = (
         "ours",
         Look("#0072B2", "circle", "dash"),
         learn=learn_feature_mixture,
-        training="learn_feature_mixture",
+        training="learn_space_mixture",
+        revision=1,
         adapt=fit_feature_mixture,
         only_recommended=True,
         kernels_at_once=2,

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from m2st_core.device import in_batches, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.learners.ascent import draw_rows, part_of
-from m2st_core.permutation.blocks import Blocks, memberships_within
+from m2st_core.permutation.blocks import Blocks, memberships_within, random_memberships
 from m2st_core.permutation.fitted import AsymptoticTest, PermutationTest
-from m2st_core.permutation.statistics import BLOCK_ROWS, permutation_p_value, random_memberships
+from m2st_core.permutation.statistics import BLOCK_ROWS, permutation_p_value
 from m2st_core.preset import Preset
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams

@@ -9,8 +9,8 @@ import pytest
 
 import m2st_core as m2st
 from m2st_core.__main__ import main
-from m2st_core.analysis.gamma import left_out_gamma
 from m2st_core.analysis.pictures import pictures
+from m2st_core.analysis.related_traits import left_out_gamma
 from m2st_core.analysis.report import decisions, html_report, versions
 from m2st_core.analysis.writeup import (
     DataSource,
@@ -82,7 +82,7 @@ def test_the_report_has_what_a_reader_needs(outcome, report):
         "Holm (1979)",
         "tested 2 times", "SHA-256", "m2st_core test", "exact under the assumptions below",
         "No tested row may be among their labelled rows", "Feature-MKL (ours)", "Meta-FUSE (ours) (secondary)",
-        "<td>Feature-MKL (ours): learned features, a family of this project</td>",
+        "<td>Feature-MKL (ours): tests of this project, on learned features except Omnibus</td>",
     ):  # fmt: skip
         assert words in report, words
     assert "Liu, Xu, Lu, Sutherland" not in report  # none of these tests is theirs

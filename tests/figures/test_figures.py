@@ -11,6 +11,7 @@ from m2st_core.figures.power import (
     compare_figure,
     power_figure,
     tasks_figure,
+    total_rows_figure,
     type_1_figure,
 )
 from m2st_core.figures.samples import samples_figure
@@ -86,6 +87,15 @@ def test_published_points_share_one_name_and_many_methods_get_a_taller_chart():
     shown = [trace.name for trace in power_figure(table).data if trace.showlegend is not False]
     assert sorted(shown) == sorted([*methods, "published"])
     assert power_figure(table).layout.height > power_figure(table.iloc[:2]).layout.height
+
+
+def test_training_rows_count_where_all_rows_are_shown():
+    split = [row for m in (50, 100) for row in summary(m_te=m)]
+    whole = [row for m in (50, 100) for row in summary(m_te=m, method="MMD-M", m_tr=np.nan)]
+    figure = total_rows_figure(pd.DataFrame(split + whole))
+    curves = {trace.name: list(trace.x) for trace in figure.data if trace.showlegend is not False}
+    assert curves == {"Meta-KL": [100, 150], "MMD-M": [50, 100]}
+    assert "training rows included" in figure.layout.xaxis.title.text
 
 
 def test_a_sweep_over_tasks_makes_a_curve_per_size():

@@ -11,10 +11,10 @@ import m2st_core.kernels.features
 import m2st_core.kernels.gaussian
 from m2st_core.kernels.base import Kernel, MixtureKernel, copy_with, take
 from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
-from m2st_core.kernels.features import MLP, ComposedKernel, FourierKernel, LinearKernel, Units
-from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
+from m2st_core.kernels.features import MLP, ComposedKernel, LinearKernel, Units
+from m2st_core.kernels.gaussian import EnergyKernel, GaussianKernel, LaplaceKernel
 
-BATCH, FLOAT32 = 3, 1e-6
+BATCH, FLOAT32, DIGITS = 3, 1e-6, 1e-13
 WIDTHS = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
 MODULES = (m2st_core.kernels.base, m2st_core.kernels.deep, m2st_core.kernels.features, m2st_core.kernels.gaussian)
 
@@ -43,10 +43,10 @@ def mixture():
 KERNELS = {
     GaussianKernel: lambda: GaussianKernel(WIDTHS),
     LaplaceKernel: lambda: LaplaceKernel(WIDTHS),
+    EnergyKernel: lambda: EnergyKernel(rows(BATCH, 1, 2, seed=7)),
     DeepKernel: lambda: deep(DeepKernel),
     RootDeepKernel: lambda: deep(RootDeepKernel),
     LinearKernel: lambda: LinearKernel(rows(BATCH, 2, 3, seed=6)),
-    FourierKernel: lambda: FourierKernel(rows(BATCH, 2, 7, seed=4), rows(BATCH, 1, 2, seed=3)),
     ComposedKernel: lambda: ComposedKernel(torch.nn.Softplus(), GaussianKernel(WIDTHS)),
     MixtureKernel: mixture,
 }
@@ -62,34 +62,28 @@ def kernel(request):
     return KERNELS[request.param]()
 
 
-@pytest.fixture
-def digits(kernel):
-    """The tolerance of a Gram matrix: FourierKernel takes its sines in float32."""
-    return FLOAT32 if isinstance(kernel, FourierKernel) else 1e-13
-
-
-def test_a_batch_equals_the_loop_over_it(kernel, digits):
+def test_a_batch_equals_the_loop_over_it(kernel):
     x, y = rows(BATCH, 5, 2), rows(BATCH, 4, 2, seed=1)
     together = kernel(x, y)
     assert together.shape == (BATCH, 5, 4) and together.dtype == torch.float64
     for index in range(BATCH):
         alone = copy_with(kernel, lambda tensor, at=index: tensor[at : at + 1])
-        torch.testing.assert_close(together[index], alone(x[index, None], y[index, None])[0], rtol=0, atol=digits)
+        torch.testing.assert_close(together[index], alone(x[index, None], y[index, None])[0], rtol=0, atol=DIGITS)
 
 
-def test_symmetric_and_positive_semi_definite(kernel, digits):
+def test_symmetric_and_positive_semi_definite(kernel):
     x = rows(BATCH, 12, 2)
     gram = kernel(x, x)
-    torch.testing.assert_close(gram, gram.mT, rtol=0, atol=digits)
-    assert torch.linalg.eigvalsh(gram).min() > -10 * digits
+    torch.testing.assert_close(gram, gram.mT, rtol=0, atol=DIGITS)
+    assert torch.linalg.eigvalsh(gram).min() > -10 * DIGITS
 
 
-def test_blocks_of_embedded_rows_give_blocks_of_the_direct_call(kernel, digits):
+def test_blocks_of_embedded_rows_give_blocks_of_the_direct_call(kernel):
     x, y = rows(BATCH, 9, 2), rows(BATCH, 6, 2, seed=1)
     first, second = kernel.embed(x), kernel.embed(y)
     assert len(first) == kernel.parts
     block = kernel.gram(take(first, 2, 5), take(second, 4))
-    torch.testing.assert_close(block, kernel(x, y)[:, 2:5, 4:], rtol=0, atol=digits)
+    torch.testing.assert_close(block, kernel(x, y)[:, 2:5, 4:], rtol=0, atol=DIGITS)
     rounded = kernel.gram(first, second, torch.float32)
     assert rounded.dtype == torch.float32
     torch.testing.assert_close(rounded.double(), kernel(x, y), rtol=FLOAT32, atol=FLOAT32)
@@ -102,8 +96,7 @@ def test_gradients_by_rows_and_parameters(kernel):
     def gram(x, *values):
         return torch.func.functional_call(kernel, dict(zip(names, values, strict=True)), (x, y))
 
-    coarse = {"eps": 1e-2, "atol": 1e-3} if isinstance(kernel, FourierKernel) else {}
-    assert torch.autograd.gradcheck(gram, (x, *kernel.parameters()), **coarse)
+    assert torch.autograd.gradcheck(gram, (x, *kernel.parameters()))
 
 
 def test_a_state_dict_restores_the_kernel(kernel):
@@ -114,24 +107,24 @@ def test_a_state_dict_restores_the_kernel(kernel):
     assert torch.equal(other(x, x), kernel(x, x))
 
 
-def test_inner_products_have_features_and_other_kernels_say_that_they_have_none(kernel, digits):
+def test_inner_products_have_features_and_other_kernels_say_that_they_have_none(kernel):
     x = rows(BATCH, 5, 2)
     for _, part in kernel.summands():
         if part.inner_product:
             features = part.inner_features(part.embed(x))
-            torch.testing.assert_close((features @ features.mT).double(), part(x, x), rtol=0, atol=digits)
+            torch.testing.assert_close((features @ features.mT).double(), part(x, x), rtol=0, atol=DIGITS)
         else:
             with pytest.raises(ValueError, match="is not an inner product of finitely many features"):
                 part.inner_features(part.embed(x))
 
 
-def test_summands_add_up_to_the_kernel(kernel, digits):
+def test_summands_add_up_to_the_kernel(kernel):
     x = rows(BATCH, 5, 2)
     summands = kernel.summands()
     assert [part.inner_product for _, part in summands] in ([True], [False], [True, False])
     weights = [torch.as_tensor(weight, dtype=torch.float64).expand(BATCH)[:, None, None] for weight, _ in summands]
     total = sum(weight * part(x, x) for weight, (_, part) in zip(weights, summands, strict=True))
-    torch.testing.assert_close(total, kernel(x, x), rtol=0, atol=digits)
+    torch.testing.assert_close(total, kernel(x, x), rtol=0, atol=DIGITS)
 
 
 @pytest.mark.parametrize("kernel", [GaussianKernel, LaplaceKernel, DeepKernel, RootDeepKernel], indirect=True)

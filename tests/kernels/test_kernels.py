@@ -8,8 +8,15 @@ import torch
 
 from m2st_core.kernels.base import MixtureKernel, negative_squared_distances
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.features import MLP, ComposedKernel, FourierKernel, LinearKernel, Units, gaussian_frequencies
-from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel, median_squared_distance
+from m2st_core.kernels.features import MLP, ComposedKernel, LinearKernel, Units
+from m2st_core.kernels.gaussian import (
+    EnergyKernel,
+    GaussianKernel,
+    LandmarkFeatures,
+    LaplaceKernel,
+    median_squared_distance,
+    regularised_matrix,
+)
 from tests import naive
 
 BATCH = 3
@@ -45,28 +52,6 @@ def test_gaussian_and_laplace_equal_their_formulas():
     width = torch.tensor(0.8, dtype=float64)
     assert torch.allclose(GaussianKernel(width)(x, y), loop(naive.gaussian(0.8), x, y), atol=1e-14)
     assert torch.allclose(LaplaceKernel(width)(x, y), loop(naive.laplace(0.8), x, y), atol=1e-14)
-
-
-def test_fourier_kernel_equals_its_formula_wherever_the_rows_lie():
-    x, y, frequencies = rows(5, 3), rows(4, 3, seed=1), rows(3, 7, seed=2)
-
-    def formula(a, b):
-        angles = (np.array(a) - np.array(b)) @ frequencies.numpy()
-        return np.mean(np.cos(angles))
-
-    assert torch.allclose(FourierKernel(frequencies, x[:1])(x, y), loop(formula, x, y), atol=1e-6)
-    far = 1e6
-    kernel = FourierKernel(frequencies, x[:1] + far)
-    assert torch.allclose(kernel(x + far, y + far), loop(formula, x, y), atol=1e-6)
-
-
-def test_random_frequencies_are_those_of_the_gaussian_kernel():
-    """Means over 20,000 frequencies, each with standard deviation below 1: 5 standard errors are 0.035."""
-    x, y, width = rows(2, 5, 3), rows(2, 4, 3, seed=1), widths(0.8, 3.0)
-    frequencies = gaussian_frequencies(width, 3, 20_000, generators(2))
-    assert not torch.allclose(frequencies[0] * width[0].sqrt(), frequencies[1] * width[1].sqrt())
-    difference = FourierKernel(frequencies, torch.zeros(2, 1, 3, dtype=float64))(x, y) - GaussianKernel(width)(x, y)
-    assert difference.abs().max() < 0.035
 
 
 def test_deep_kernel_equals_its_formula():
@@ -164,3 +149,22 @@ def test_a_weighted_family_equals_its_kernels_one_by_one(factors):
                 terms = zip(weights[run].tolist(), width[run].tolist(), strict=True)
                 naive = sum(w * math.exp(-distance / s) for w, s in terms)
                 assert float(found[run, i, j]) == pytest.approx(naive, rel=1e-9, abs=1e-30)
+
+
+def test_a_regularised_kernel_weighs_directions_by_their_eigenvalues():
+    """With all rows as landmarks it is H·K·H with eigenvalues s/(s+λ), λ the fourth largest."""
+    z = rows(1, 1, 25, 2, seed=5)
+    kernel = GaussianKernel(torch.ones(1, 1, dtype=float64))
+    features = LandmarkFeatures(kernel, z)
+    mapped = features(z)[0, 0] @ regularised_matrix(features, z, 3)[0, 0]
+    centring = torch.eye(25, dtype=float64) - 1 / 25
+    values, vectors = torch.linalg.eigh(centring @ kernel(z, z)[0, 0] @ centring)
+    expected = (vectors * (values / (values + values[-4]))) @ vectors.mT
+    found = centring @ mapped @ mapped.mT @ centring / 25
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-3)
+
+
+def test_equal_rows_have_regularised_kernels_too():
+    z = torch.ones(1, 1, 9, 2, dtype=float64)
+    features = LandmarkFeatures(EnergyKernel(z[..., :1, :]), z)
+    assert regularised_matrix(features, z, 3).isfinite().all()

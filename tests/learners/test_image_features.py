@@ -13,13 +13,13 @@ from m2st_core.data.related import PairedRows
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.base import map_tensors
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.gaussian import GaussianKernel
 from m2st_core.learners import image_features
 from m2st_core.learners.adaptation import Paired, adapt_state, criterion
-from m2st_core.learners.bank import beside_generic, generic_families
+from m2st_core.learners.bank import generic_families
 from m2st_core.learners.climbers import RunByRun
 from m2st_core.learners.image_features import fit_image_features, part_images
-from m2st_core.learners.knowledge import Knowledge, rebuild
+from m2st_core.learners.knowledge import Knowledge, learned_spaces, rebuild
+from m2st_core.learners.meta_witness import fit_learned, learned_family, meta_bank
 from m2st_core.learners.target_kernels import make_cnn, same_distances
 from m2st_core.preset import ImageTraining
 from m2st_core.presets import PRESETS
@@ -41,8 +41,10 @@ def pairs(classes=4, count=20):
 
 @pytest.fixture(scope="module")
 def learned():
+    """The tasks, their one space ψ, the choices, and the senses of the tasks."""
     meta = as_related_tasks(pairs())
-    return meta, *fit_image_features(meta, FEATURES, [Streams(0)])
+    (features,), choices, senses = fit_image_features(meta, FEATURES, [Streams(0)])
+    return meta, features, choices, senses
 
 
 def test_an_image_trains_the_network_or_is_fresh_in_all_its_tasks():
@@ -64,10 +66,15 @@ def test_too_few_images_are_refused_in_one_sentence():
 
 
 def test_repeats_learn_as_if_alone(learned):
-    meta, features, _ = learned
+    """Coordinates may have either sign, and zeros before them; kernels do not."""
+    meta, features, *_ = learned
     both = meta.repeated(2)
-    together, _ = fit_image_features(both, FEATURES, [Streams(5), Streams(0)])
-    torch.testing.assert_close(together(both.rows)[1], features(meta.rows)[0], rtol=1e-4, atol=1e-4)
+    (together,), *_ = fit_image_features(both, FEATURES, [Streams(5), Streams(0)])
+    grams = []
+    for space, rows in ((together, both.rows), (features, meta.rows)):
+        kernel = learned_family(Knowledge(spaces=[space]), rows, 1.0).kernel
+        grams.append(kernel(rows[:, None], rows[:, None])[-1, 0].detach())
+    torch.testing.assert_close(*grams, rtol=1e-3, atol=1e-3)
 
 
 def test_the_number_of_threads_changes_no_bit():
@@ -77,36 +84,59 @@ def test_the_number_of_threads_changes_no_bit():
         torch.set_num_threads(threads)
         try:
             with one_thread_per_operation():
-                found.append(fit_image_features(meta, settings, [Streams(0)])[0](meta.rows))
+                found.append(fit_image_features(meta, settings, [Streams(0)]).spaces[0](meta.rows))
         finally:
             torch.set_num_threads(1)
     assert torch.equal(*found)
 
 
 def test_images_seen_some_at_a_time_teach_the_same(learned, monkeypatch):
-    meta, features, choices = learned
+    meta, features, choices, _ = learned
     monkeypatch.setattr(image_features, "ROWS_AT_ONCE", 7)
-    again, others = fit_image_features(meta, FEATURES, [Streams(0)])
+    (again,), others, _ = fit_image_features(meta, FEATURES, [Streams(0)])
     torch.testing.assert_close(again.prior, features.prior, rtol=1e-3, atol=1e-3)
     assert others["fresh_cross_entropy"] == pytest.approx(choices["fresh_cross_entropy"], rel=1e-5)
 
 
 def test_features_of_held_out_digits_tell_pairs_apart(learned):
-    meta, features, choices = learned
+    meta, features, choices, senses = learned
     assert choices["fresh_cross_entropy"] < 0.6  # log 2 = 0.69 is what guessing gives
     assert float(features.prior.max()) > 1
+    assert choices["smooth_coordinates"] in (18, 36, 72) and senses.shape == (1, 6)
 
 
 def test_images_have_generic_kernels_on_pixels_and_on_features(learned):
-    meta, features, _ = learned
+    meta, features, *_ = learned
     pooled = meta.take(meta.where[:, 0]).float()
     families = generic_families(features, pooled, 0.6, [Streams(0)])
-    assert sum(family.share * len(family.names) for family in families) == pytest.approx(0.6)
+    assert [family.share * len(family.names) for family in families] == pytest.approx([0.2, 0.2, 0.2])
     assert len({name for family in families for name in family.names}) == 9
-    kernel = beside_generic(features, GaussianKernel(torch.ones(1, 1)), pooled, [Streams(0)])
-    gram = kernel(pooled, pooled)[0]
-    torch.testing.assert_close(gram, gram.T)
-    torch.testing.assert_close(gram.diagonal().float(), torch.ones(len(gram)), rtol=1e-3, atol=1e-3)
+    known = Knowledge(spaces=[features])
+    for fit, shares in ((fit_learned, [1 / 2, 1 / 4, 1 / 4]), (meta_bank, [1 / 3, 2 / 9, 2 / 9, 2 / 9])):
+        bank = fit(known, pooled, PRESET, [Streams(0)]).bank
+        assert [family.share * len(family.names) for family in bank.families] == pytest.approx(shares)
+        for family in bank.families[1:]:
+            gram = family.kernel(pooled[:, None], pooled[:, None])[0].detach()
+            torch.testing.assert_close(gram, gram.mT)
+            torch.testing.assert_close(gram.diagonal(dim1=1, dim2=2), torch.ones_like(gram[..., 0]), rtol=0, atol=1e-3)
+
+
+def test_white_features_are_white_within_the_fresh_images(learned):
+    meta, features, *_ = learned
+    fresh = part_images(meta, FEATURES, [Streams(0)]).fresh
+    phi = features.raw(meta.rows)[0].double() @ features.whiten[0]
+    inside = [phi[fresh.where[0, t][w[0, t] > 0]] for t in range(6) for w in (fresh.x_weight, fresh.y_weight)]
+    scatter = sum((part - part.mean(0)).T @ (part - part.mean(0)) for part in inside)
+    covariance = scatter / sum(len(part) - 1 for part in inside)
+    leading = covariance[:10, :10]  # beyond, the few images leave variances near rounding
+    torch.testing.assert_close(leading, torch.eye(10, dtype=leading.dtype), rtol=0, atol=1e-3)
+
+
+def test_features_of_images_are_rebuilt_from_their_tensors(learned):
+    meta, features, _, senses = learned
+    again = rebuild(Knowledge(spaces=[features], senses=senses).state_dict(), PRESET)
+    assert torch.equal(learned_spaces(again)[0](meta.rows), features(meta.rows))
+    assert torch.equal(learned_spaces(again)[0].whiten, features.whiten) and torch.equal(again.senses, senses)
 
 
 def test_fewer_columns_have_the_same_distances():

@@ -27,7 +27,10 @@ def test_the_defaults_say_what_they_cost(store):
 def test_preset_and_methods_say_at_first_sight_whose_they_are(store):
     app = open_page(PAGE)
     assert "Preset **recommended**: our own settings" in words(app)
-    assert "**Feature-MKL (ours), Meta-WiTS (ours)**: learned features, a family of this project." in words(app)
+    assert (
+        "**Feature-MKL (ours), Meta-WiTS (ours)**: tests of this project, on learned features except Omnibus."
+        in words(app)
+    )
     assert "**MMD-M**: tests that use no related tasks." in words(app) and "**: deep kernels of Liu" not in words(app)
     shown = app.multiselect(key="lab_methods").options
     assert "Feature-MKL (ours)" in shown and "Meta-MKL" in shown and "Meta-MKL (ours)" not in shown

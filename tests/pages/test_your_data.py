@@ -140,7 +140,7 @@ def test_two_files_are_tested_and_the_code_repeats_it(tmp_path, monkeypatch, cap
     exec(compile(python, "page", "exec"), {})
     assert float(capsys.readouterr().out.split()[0]) == pytest.approx(float(p), rel=1e-2)
     assert (tmp_path / "report.html").stat().st_size > 1_000_000
-    assert command.startswith("python -m m2st_core test p.csv q.csv --method MMD-M")
+    assert command.startswith("python -m m2st_core test p.csv q.csv --method Omnibus")
 
 
 @pytest.mark.parametrize(

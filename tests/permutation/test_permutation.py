@@ -12,12 +12,12 @@ from m2st_core.kernels.base import Family, KernelBank, MixtureKernel
 from m2st_core.kernels.features import LinearKernel
 from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
 from m2st_core.permutation import statistics as permutation
+from m2st_core.permutation.blocks import random_memberships
 from m2st_core.permutation.fused import FuseTest
 from m2st_core.permutation.statistics import (
     permutation_p_value,
     permuted_mean_difference,
     permuted_mmd2,
-    random_memberships,
 )
 from tests import naive
 

@@ -15,11 +15,13 @@ import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.features import LinearKernel
 from m2st_core.learners import feature_mkl, meta_mkl
+from m2st_core.learners.knowledge import learned_spaces
 from m2st_core.learners.meta_features import prior_weights, shrunk_heads
 from m2st_core.learners.meta_witness import fit_witness
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS
 from m2st_core.testing.learner_files import learner_from_parts
+from m2st_core.testing.meta import FORMAT
 from m2st_core.testing.run import run_tests
 from m2st_core.types import Cancelled, TwoSample
 from tests.quick import few_steps, use_few_steps
@@ -71,7 +73,7 @@ def target(n=40, m=30, shift=0.8, seed=50):
 def test_what_is_learned_is_what_differed(learner):
     """Along the leading feature the meta-tasks differ; it follows the column that was shifted, not the other."""
     assert learner.prior[0] > 1.5 * learner.prior[1] and learner.prior[0] > 0.1
-    features = learner.knowledge.features
+    features = learned_spaces(learner.knowledge)[0]
     grid = torch.randn(1, 500, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     leading = features(grid)[0, :, -1].detach().numpy()
     correlations = [abs(np.corrcoef(leading, grid[0, :, column])[0, 1]) for column in range(6)]
@@ -81,7 +83,7 @@ def test_what_is_learned_is_what_differed(learner):
 
 def test_the_kernel_and_the_witness_equal_their_formulas(learner):
     x, y = target(9, 7)
-    features = learner.knowledge.features
+    features = learned_spaces(learner.knowledge)[0]
     psi_x, psi_y = (features(rows[None])[0].detach() for rows in (x, y))
     s = features.prior[0]
     weights = s / (s + 4 / 16)
@@ -93,9 +95,17 @@ def test_the_kernel_and_the_witness_equal_their_formulas(learner):
     head = shrunk_heads(features, as_related_tasks(tasks()))[0, 0]
     assert torch.allclose(head, s / (s + 1 / len(first.x) + 1 / len(first.y)) * (means[0] - means[1]), atol=1e-10)
     witness = fit_witness(learner.knowledge, TwoSample(x[None], y[None]), PRESETS["recommended"], [])
-    variance = (8 * psi_x.var(0) + 6 * psi_y.var(0)) / 14
-    direction = s / (s + variance * (1 / 9 + 1 / 7)) * (psi_x.mean(0) - psi_y.mean(0)) / variance
-    assert torch.allclose(witness.score(x[None])[0], psi_x @ direction, atol=1e-12)
+    evidence, scores = [], []
+    for space in learned_spaces(learner.knowledge):
+        psi_x, psi_y = (space(rows[None])[0].detach() for rows in (x, y))
+        d, variance = psi_x.mean(0) - psi_y.mean(0), (8 * psi_x.var(0) + 6 * psi_y.var(0)) / 14
+        variance = variance.clamp(min=torch.finfo(torch.float32).eps)
+        r = 4 * space.prior[0] / space.prior[0].norm()
+        ratio = d.square() / (variance * (1 / 9 + 1 / 7)) * r / (1 + r) - (1 + r).log()
+        evidence.append(space.log_weight[0] + 0.5 * ratio.sum())
+        scores.append(psi_x @ (r / (1 + r) * d / variance))
+    likeliest = int(torch.stack(evidence).argmax())
+    assert torch.allclose(witness.score(x[None])[0], scores[likeliest], atol=1e-10)
 
 
 @pytest.mark.parametrize("method", WITH_HISTORY)
@@ -153,7 +163,7 @@ def test_the_same_rows_in_another_order_have_p_value_1(learners):
     assert all(result.p_value == 1 for result in results)
 
 
-@pytest.mark.parametrize("method", [name for name, method in m2st.METHODS.items() if method.origin == "ours"])
+@pytest.mark.parametrize("method", [name for name, one in m2st.METHODS.items() if one.learn and one.origin == "ours"])
 def test_related_tasks_find_what_they_know(learners, method):
     """A shift of 0.8 in 100 targets of 20 test rows a sample: more power than MMD-M, which knows nothing."""
     pairs = [target(40, 40, seed=seed) for seed in range(100)]
@@ -290,7 +300,7 @@ def test_damaged_learners_are_refused(learner, tmp_path):
 
         return change
 
-    assert "format 99" in damaged("newer", edit(format=99))
+    assert "format 99, and this version reads 5, 6 and 7" in damaged("newer", edit(format=99))
     older = damaged("older", edit(format=4, method="Meta-MKL"))
     assert "format 4" in older and "names of methods stand for other algorithms. Train again." in older
     assert "Unknown method" in damaged("foreign", edit(method="Meta-X"))
@@ -383,12 +393,26 @@ def test_a_learner_serves_methods_with_the_same_training_only(learners):
         learners["Meta-KL"].for_method("AGT-KL")
 
 
-def test_learners_of_format_5_are_read(learners):
-    """It had the same parts, with other names of three choices."""
-    mine = learners["Feature-MKL"]
+@pytest.mark.parametrize("version", [5, 6])
+@pytest.mark.parametrize("method", [name for name in WITH_HISTORY if m2st.METHODS[name].origin == "paper"])
+def test_earlier_learners_of_the_papers_methods_are_read(learners, method, version):
+    """They had the same parts; in format 5, with other names of three choices."""
+    mine = learners[method]
     about, tensors = mine.parts()
-    old = about.replace('"format": 6', '"format": 5')
-    old = old.replace('"beta_is_learned"', '"β is learned"').replace('"beta_regularisation"', '"λ of β"')
-    assert old != about and "β is learned" in old
+    old = about.replace(f'"format": {FORMAT}', f'"format": {version}')
+    assert old != about
+    if version == 5:
+        old = old.replace('"adaptation_steps"', '"adaptation steps"').replace('"beta_regularisation"', '"λ of β"')
     x, y = target(60, 60)
-    assert learner_from_parts(old, tensors).test(x, y, n_permutations=99) == mine.test(x, y, n_permutations=99)
+    again = learner_from_parts(old, tensors)
+    assert again.choices == mine.choices
+    assert again.test(x, y, n_permutations=99) == mine.test(x, y, n_permutations=99)
+
+
+@pytest.mark.parametrize("version", [5, 6])
+@pytest.mark.parametrize("method", [name for name in WITH_HISTORY if m2st.METHODS[name].origin == "ours"])
+def test_earlier_learners_of_our_methods_are_refused_in_one_sentence(learners, method, version):
+    about, tensors = learners[method].parts()
+    old = about.replace(f'"format": {FORMAT}', f'"format": {version}')
+    with pytest.raises(ValueError, match=f"^The upload was trained for an earlier form of {method}. Train again.$"):
+        learner_from_parts(old, tensors, "The upload")

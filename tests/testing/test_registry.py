@@ -11,8 +11,9 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.features import FourierKernel, LinearKernel
+from m2st_core.kernels.features import LinearKernel
 from m2st_core.kernels.gaussian import GaussianKernel
+from m2st_core.learners.knowledge import learned_spaces
 from m2st_core.learners.meta_features import MetaFeatures
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
@@ -45,7 +46,8 @@ def test_every_method_says_what_it_is_and_whose(method):
     assert (
         method.description.endswith(".") and len(method.formula) > 5 and re.search(r"\(\d{4}\)|docs/", method.reference)
     )
-    assert method.origin in ORIGINS and method.uses_related_tasks == (method.origin != "no history")
+    assert method.origin in ORIGINS
+    assert method.uses_related_tasks == (method.origin != "no history" and method.name != "Omnibus")
     assert method.label == (f"{method.name} (ours)" if method.origin == "ours" else method.name)
 
 
@@ -100,10 +102,11 @@ def target_modules(method, known, preset):
     x, y = m2st.make_task("hdgm").sample(12, seed=3)
     train = TwoSample(x[None], y[None])
     fitted = method.adapt(known, train if method.needs_split else train.pooled, PRESETS[preset], [Streams(0)], None)
-    bank = getattr(fitted, "bank", None)
-    parts = (
-        [family.kernel for family in bank.families] if bank else [getattr(fitted, "kernel", None) or fitted.features]
-    )
+    if method.name == "Meta-WiTS":
+        parts = [posterior.space for posterior in fitted.posteriors]
+    else:
+        bank = getattr(fitted, "bank", None)
+        parts = [family.kernel for family in bank.families] if bank else [fitted.kernel]
     return [module for part in parts for module in part.modules()]
 
 
@@ -120,14 +123,14 @@ def test_the_papers_methods_have_deep_kernels_in_every_preset(knowledge, method,
         assert isinstance(known.kernel, DeepKernel) and isinstance(known.base, DeepKernel) and known.rows is None
     modules = [*known.modules(), *target_modules(method, known, preset)]
     assert of_type(modules, DeepKernel)
-    assert not of_type(modules, LinearKernel, FourierKernel, GaussianKernel, MetaFeatures)
+    assert not of_type(modules, LinearKernel, GaussianKernel, MetaFeatures)
 
 
-@pytest.mark.parametrize(("method", "preset"), in_presets(OURS), **by_name)
+@pytest.mark.parametrize(("method", "preset"), in_presets([m for m in OURS if m.learn]), **by_name)
 def test_ours_have_features_and_no_deep_kernel(knowledge, method, preset):
     known = knowledge(method, preset)
     modules = [*known.modules(), *target_modules(method, known, preset)]
-    assert isinstance(known.features, MetaFeatures) and of_type(target_modules(method, known, preset), MetaFeatures)
+    assert learned_spaces(known) and of_type(target_modules(method, known, preset), MetaFeatures)
     assert not of_type(modules, DeepKernel) and known.kernel is known.rows is None
     assert isinstance(known.base, LinearKernel) == (method.name == "Feature-MKL")
 

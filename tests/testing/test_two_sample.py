@@ -183,12 +183,13 @@ def test_samples_far_apart_are_told_apart(method, shift):
     assert m2st.two_sample_test(x, y + shift, method=method).p_value <= 0.002
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("MMD-D", "C2ST-S", "C2ST-L")])
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("MMD-D", "C2ST-S", "C2ST-L", "Energy")])
 @pytest.mark.parametrize("outlier", [1e4, 1e8, 1e12])
 def test_one_absurd_value_does_not_blind_a_test(method, outlier):
     """A sentinel such as 99999999 in one cell, beside a difference of three standard deviations in all columns.
 
-    Networks on the target's rows scale columns by their standard deviation, and do not pass.
+    Networks on the target's rows scale columns by their standard deviation, and do not pass. Nor does the energy
+    distance, in which a row counts as much as it is far away.
     """
     x, y = (part.numpy() for part in pair(60, 60, shift=0))
     x[0, 0] = outlier

@@ -37,6 +37,7 @@ COLUMNS = {  # of a summary: title and help
     "difference": ("difference in SE", "Measured minus published, in standard errors of both."),
     "doubt": ("doubt", "Why a published number should not be compared with the measured one."),
 }
+AXES = ("test rows", "all rows")
 FORMATS = {"rate": "%.3f", "error": "%.3f", "published": "%.3f", "difference": "%+.1f"}
 
 
@@ -45,7 +46,8 @@ def show_figure(spec: SweepSpec, table: pd.DataFrame, key: str, kind: str = "pow
     what = "Type-I error" if spec.null else "Power"
     best = table.loc[table.groupby("method", sort=False)["m_te"].idxmax()]
     values = "; ".join(f"{label_of(row.method)} {row.rate:.2f} ± {row.error:.2f}" for row in best.itertuples())
-    alt = f"{what} against the number of test rows {size_unit(spec.task)}; at the largest size: {values}."
+    counted = "all target" if kind == "total" else "test"
+    alt = f"{what} against the number of {counted} rows {size_unit(spec.task)}; at the largest size: {values}."
     chart(sweep_figure(spec, table, kind), f"{key}_chart", alt)
 
 
@@ -65,12 +67,28 @@ def show_table(table: pd.DataFrame, key: str) -> None:
     st.dataframe(shown, hide_index=True, width="stretch", key=f"{key}_table", column_config=config, placeholder="–")
 
 
+def _against_all_rows(key: str) -> bool:
+    """Ask whether training rows count on the horizontal axis."""
+    axis = st.segmented_control(
+        "Horizontal axis",
+        AXES,
+        default=AXES[0],
+        required=True,
+        key=f"{key}_axis",
+        help="Methods that split use m_tr rows for training and test m_te others. Methods that do not split test all "
+        "they get. Against all rows, both kinds are compared at the same cost to you.",
+    )
+    return axis == AXES[1]
+
+
 def show_results(spec: SweepSpec, rows: pd.DataFrame, key: str, kind: str = "power") -> None:
     """Show figure, table and downloads of the cells computed so far."""
     if rows.empty:
         st.caption("No points yet. They appear here as soon as they are computed.")
         return
     table = with_published(summarise(rows))
+    if kind == "power" and not spec.null and table["m_tr"].notna().any():
+        kind = "total" if _against_all_rows(key) else kind
     show_figure(spec, table, key, kind)
     notes = "± is one standard error between repeats."
     if spec.null:

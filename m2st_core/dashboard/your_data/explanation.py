@@ -9,9 +9,9 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.analysis.explanation import Explanation
-from m2st_core.analysis.gamma import MOST_COLUMNS, TargetGamma, target_gamma
 from m2st_core.analysis.pictures import importance_picture, witness_picture
 from m2st_core.analysis.plan import Outcome, blocks_of
+from m2st_core.analysis.related_traits import MOST_COLUMNS, TargetGamma, target_gamma
 from m2st_core.analysis.report import decisions, html_report
 from m2st_core.analysis.writeup import DataSource, as_command, as_python, assumptions, methods_sentence
 from m2st_core.dashboard.widgets.page import chart

@@ -1,4 +1,4 @@
-"""γ̂ of an upload: between its related tasks, and of the target on labels that may be used."""
+"""Traits of related tasks: their γ̂ to each other and to the target, their common direction, and odd values."""
 
 from __future__ import annotations
 
@@ -7,18 +7,93 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.learners.ascent import part_of
+from m2st_core.learners.meta_features import LIMIT, ODD, column_units
 from m2st_core.learners.relatedness import Relatedness, relatedness
 from m2st_core.testing.finished import training_part
+from m2st_core.testing.meta import MetaLearner
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
-from m2st_core.types import Progress
+from m2st_core.types import Progress, TwoSample
 
+CLEAR = 0.5  # E[sign] beyond which a task's sense is clear
+FAR = 10.0  # robust standard deviations
+MANY_FAR = 0.005  # share of a column's values that are far from its median
+NAMED = 3  # tasks named in a sentence
 MOST_LEFT_OUT = 3
 MOST_COLUMNS = 200  # training a deep kernel on more would take too long
 FEWEST_ROWS = 8  # of each sample: two halves of four rows
+
+
+def senses_of(learner: MetaLearner) -> dict[str, float]:
+    """E[sign] of each task's difference along the tasks' common direction; most are positive.
+
+    Empty if left-out tasks did not confirm a common direction.
+    """
+    senses, choices = learner.knowledge.senses, learner.choices
+    if senses is None or not choices["one_order"] + choices["any_order"]:
+        return {}
+    signs = senses[0] if float(senses[0].sum()) >= 0 else -senses[0]
+    return dict(zip(learner.task_names, signs.tolist(), strict=True))
+
+
+def sense_sentence(senses: Mapping[str, float]) -> str:
+    """How many tasks point the same way along their common direction."""
+    if not senses:
+        return "The related tasks show no direction of difference that they have in common."
+    reversed_tasks = [name for name, sense in senses.items() if sense < -CLEAR]
+    same = sum(sense > CLEAR for sense in senses.values())
+    unclear = len(senses) - same - len(reversed_tasks)
+    sentence = f"{same} of {len(senses)} related tasks point the same way"
+    if reversed_tasks:
+        verb = "looks" if len(reversed_tasks) == 1 else "look"
+        sentence += f"; {len(reversed_tasks)} {verb} reversed ({_named(reversed_tasks)}), which is allowed for"
+    if unclear:
+        sentence += f"; for {unclear} the sense is unclear"
+    return sentence + "."
+
+
+def odd_values(samples: Mapping[str, TwoSample], columns: Sequence[str]) -> tuple[str, ...]:
+    """Sentences about tasks whose values differ from those of the others in scale, are far away, or are copies."""
+    pooled = [sample.pooled for sample in samples.values()]
+    names = list(samples)
+    units = [column_units(rows) for rows in pooled]
+    centres, spreads = (torch.stack(parts) for parts in zip(*units, strict=True))
+    usual = spreads.median(dim=0).values
+    sentences = []
+    for task, ratios in enumerate((spreads / usual).tolist()):
+        for column, ratio in enumerate(ratios):
+            if ratio > ODD or ratio < 1 / ODD:
+                times = f"{ratio:,.0f} times" if ratio > 1 else f"a factor {1 / ratio:,.0f} less than"
+                compared = "as much as in the other tasks" if ratio > 1 else "in the other tasks"
+                sentences.append(
+                    f"“{columns[column]}” of {names[task]} spreads {times} {compared}. "
+                    "Check its unit. It is measured in its own units here."
+                )
+    triples = zip(pooled, centres, spreads, strict=True)
+    far = torch.stack([((rows - c).abs() > FAR * s).double().mean(dim=0) for rows, c, s in triples])
+    for column in (far > MANY_FAR).any(dim=0).nonzero()[:, 0].tolist():
+        tasks = [names[task] for task in (far[:, column] > MANY_FAR).nonzero()[:, 0].tolist()]
+        sentences.append(
+            f"“{columns[column]}” has values more than {FAR:g} spreads from the median in {_named(tasks)} "
+            f"(up to {float(far[:, column].max()):.1%} of the rows). They are cut off at {LIMIT:g}."
+        )
+    first: dict[bytes, str] = {}
+    for name, sample in samples.items():
+        parts = sorted(rows.sort(dim=0).values.contiguous().cpu().numpy().tobytes() for rows in sample)
+        original = first.setdefault(b"".join(parts), name)
+        if original != name:
+            sentences.append(f"{original} and {name} are the same comparison. It counts once.")
+    return tuple(sentences)
+
+
+def _named(names: Sequence[str]) -> str:
+    """Join the first names, and count the others."""
+    shown = ", ".join(names[:NAMED])
+    return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"
 
 
 @dataclass(frozen=True)

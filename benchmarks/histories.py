@@ -1,0 +1,142 @@
+"""Power with the histories that users have: few tasks, in any order, distant, wide, or with errors in them.
+
+HDGM, target Δ=0.7 (0.9 in ten columns), 100 rows per sample and related task. Each repeat has its own related tasks and
+fresh targets with their own training rows (m_tr=50 per mode). Methods that do not split test the m_te rows per mode
+only. ``--total`` gives every method the same rows instead: methods that split use half of them for training.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import torch
+
+from benchmarks.common import batch, bound_methods, over_repeats, rejection_rate
+from m2st_core.data.synthetic import HDGM
+from m2st_core.rng import Streams
+from m2st_core.types import TwoSample
+
+METHODS = ("Meta-Witness", "Meta-WiTS", "Meta-FUSE", "Feature-MKL")
+TRAIN = 100  # training rows of each sample
+
+
+@dataclass(frozen=True)
+class History:
+    """N tasks of HDGM(Δ_i), Δ_i = Δ−0.1−C + 0.1·i/N, with ``rows`` of P and Q, and what is unusual about them."""
+
+    tasks: int = 20
+    closeness: float = 0.3
+    delta: float = 0.7
+    columns: int = 2
+    rows: tuple[int, int] = (100, 100)
+    exchanged: bool = False
+    fault: str = ""
+
+    def draw(self, seed: int) -> dict[str, TwoSample]:
+        """The related tasks. Faults have randomness of their own, so that the rest is the same as without them."""
+        rows, odd = Streams(seed).numpy("rows"), Streams(seed).numpy("faults")
+        found = {}
+        for index in range(self.tasks):
+            strength = self.delta - 0.1 - self.closeness + 0.1 * index / self.tasks
+            task = HDGM(delta=strength, dimension=self.columns)
+            x, y = task.draw_p(self.rows[0], rows), task.draw_q(self.rows[1], rows)
+            x, y = self._spoil(x, y, index, odd)
+            if self.exchanged and odd.random() < 0.5:
+                x, y = y, x
+            found[f"task {index + 1}"] = TwoSample(torch.from_numpy(x), torch.from_numpy(y))
+        if self.fault == "copy":
+            found["task 4"] = found["task 8"]
+        return found
+
+    def _spoil(
+        self, x: np.ndarray, y: np.ndarray, index: int, odd: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if self.fault == "scale" and index == 3:
+            x[:, 0] *= 1000
+            y[:, 0] *= 1000
+        if self.fault == "outliers":
+            for sample in (x, y):
+                far = odd.random(len(sample)) < 0.02
+                sample[far] = 30 * odd.standard_normal((far.sum(), sample.shape[1]))
+        if self.fault == "labels" and index == 3:
+            pooled = odd.permutation(np.concatenate([x, y]))
+            x, y = pooled[: len(x)], pooled[len(x) :]
+        return x, y
+
+
+PLAIN = History()
+HISTORIES = {
+    "N=20, one order": PLAIN,
+    "N=20, exchanged": replace(PLAIN, exchanged=True),
+    "N=10, exchanged": replace(PLAIN, tasks=10, exchanged=True),
+    "N=3, exchanged": replace(PLAIN, tasks=3, exchanged=True),
+    "N=100, one order": replace(PLAIN, tasks=100),
+    "N=100, exchanged": replace(PLAIN, tasks=100, exchanged=True),
+    "C=0.5, N=100, one order": replace(PLAIN, tasks=100, closeness=0.5),
+    "C=0.5, N=100, exchanged": replace(PLAIN, tasks=100, closeness=0.5, exchanged=True),
+    "d=10, Δ=0.9, N=50, one order": replace(PLAIN, tasks=50, delta=0.9, columns=10),
+    "d=10, Δ=0.9, N=50, exchanged": replace(PLAIN, tasks=50, delta=0.9, columns=10, exchanged=True),
+    "N=20, one column of one task × 1,000": replace(PLAIN, fault="scale"),
+    "N=20, 2 % outliers in every task": replace(PLAIN, fault="outliers"),
+    "N=20, one task twice": replace(PLAIN, fault="copy"),
+    "N=20, labels of one task at random": replace(PLAIN, fault="labels"),
+    "N=20, 20 against 20 rows": replace(PLAIN, rows=(20, 20)),
+    "N=20, 20 against 180 rows": replace(PLAIN, rows=(20, 180)),
+}
+
+
+def one_repeat(options: argparse.Namespace, name: str, repeat: int) -> dict[str, list[float]]:
+    """Power of each method at each size."""
+    history = HISTORIES[name]
+    streams = Streams(options.seed).child(f"histories, repeat {repeat}")
+    methods = bound_methods(options.methods, history.draw(streams.child("tasks").seed), "recommended", streams.seed)
+    target = HDGM(delta=history.delta, dimension=history.columns)
+    powers: dict[str, list[float]] = {method: [] for method in methods}
+    for size in options.sizes:
+        rows = size if options.total else 2 * size + TRAIN
+        sample = batch(partial(_draw, target, rows), options.tests, streams.child(f"target, {rows} rows"))
+        for method, spec in methods.items():
+            train = 0 if options.total else TRAIN
+            powers[method].append(rejection_rate(sample, spec, 199, "recommended", streams.child(method), train))
+    return powers
+
+
+def _draw(target: HDGM, rows: int, seed: int) -> TwoSample:
+    return target.sample(rows, rows, seed=seed)
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Print a table of mean ± standard error, and the smallest of the repeats."""
+    parser = argparse.ArgumentParser(prog="m2st_core bench histories", description=__doc__)
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--tests", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sizes", type=int, nargs="*", default=[100, 200], help="m_te per mode; with --total, rows")
+    parser.add_argument("--total", action="store_true", help="sizes are all rows of each sample, for every method")
+    parser.add_argument("--methods", nargs="*", default=list(METHODS))
+    parser.add_argument("--histories", nargs="*", default=list(HISTORIES), choices=list(HISTORIES))
+    parser.add_argument("--workers", type=int, default=1)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    unit = "rows" if options.total else "m_te"
+    print(f"{options.repeats} repeats × {options.tests} targets, seed {options.seed}; in brackets the worst repeat\n")
+    print("| history | method | " + " | ".join(f"{unit}={size}" for size in options.sizes) + " |")
+    print("|---" * (2 + len(options.sizes)) + "|")
+    began = time.perf_counter()
+    for name in options.histories:
+        found = over_repeats(partial(one_repeat, options, name), options.repeats, options.workers)
+        for method, values in found.items():
+            error = values.std(axis=0, ddof=min(1, len(values) - 1)) / np.sqrt(len(values))
+            rows = zip(values.mean(axis=0), error, values.min(axis=0), strict=True)
+            cells = [f"{mean:.3f} ± {se:.3f} ({worst:.2f})" for mean, se, worst in rows]
+            print(f"| {name} | {method} | " + " | ".join(cells) + " |", flush=True)
+    print(f"\n{time.perf_counter() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
