@@ -16,7 +16,7 @@ from m2st_core.preset import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
-QUARTILE_ROWS = 20_000
+QUARTILE_ROWS, QUARTILE_VALUES = 20_000, 2**23  # torch takes no quantiles of more than 2²⁴ values
 NORMAL_QUARTILES = 1.349  # distance between the quartiles of a standard normal variable
 ODD = 10.0  # ratio of a task's spread to the usual one
 LIMIT = 3.0  # robust standard deviations
@@ -138,11 +138,12 @@ def prior_weights(features: MetaFeatures, rows: int) -> Tensor:
 
 
 def column_units(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The median and a robust standard deviation, (Q₃−Q₁)/1.349, of each column of at most 20,000 rows: (d,) each.
+    """The median and a robust standard deviation, (Q₃−Q₁)/1.349, of each column of up to 20,000 rows: (d,) each.
 
     Where half of the values are equal, it is the ordinary standard deviation, or 1 if all are.
     """
-    some = rows[:: -(-len(rows) // QUARTILE_ROWS)].double()
+    step = max(-(-len(rows) // QUARTILE_ROWS), -(-rows.numel() // QUARTILE_VALUES))
+    some = rows[::step].double()
     low, centre, high = some.quantile(some.new_tensor([0.25, 0.5, 0.75]), dim=0)
     deviation = some.std(dim=0, correction=0)
     spread = (high - low) / NORMAL_QUARTILES

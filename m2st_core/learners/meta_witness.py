@@ -1,4 +1,4 @@
-"""Tests on learned features: Meta-Witness (a kernel), Meta-FUSE (a bank of kernels) and Meta-WiTS (a direction)."""
+"""Tests on learned spaces: Meta-Witness alone, Meta-FUSE beside Omnibus, Meta-WiTS with what training rows predict."""
 
 from __future__ import annotations
 

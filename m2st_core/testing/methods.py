@@ -163,8 +163,8 @@ OUR_METHODS = (
     ),
     Method(
         "Meta-WiTS",
-        "Estimates direction and sign of the difference in learned features from training rows, with a prior.",
-        "log[π·e^a + (1−π)·e^(−a)], a ∝ mean wᵀψ(x) − mean wᵀψ(y)",
+        "Predicts the difference in learned features from training rows and a prior, and tests the prediction.",
+        "log Σ_c w_c N(d_c; μ_c, V_c+τ)/N(d_c; 0, τ), d_c = mean ψ_c(x) − mean ψ_c(y)",
         OURS_WITNESS,
         "ours",
         Look("#E69F00", "square", "dash"),

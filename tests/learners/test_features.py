@@ -22,6 +22,7 @@ from m2st_core.learners.features import (
 )
 from m2st_core.learners.meta_features import (
     FourierFeatures,
+    column_units,
     evidence_related,
     in_common_units,
     robust_units,
@@ -433,6 +434,13 @@ def test_a_column_in_other_units_in_one_task_is_recognised():
     grid = rows(1, 200, 2, seed=77)
     one, other = (spaces.spaces[0](grid)[0, :, -1].numpy() for spaces in (here, there))
     assert abs(np.corrcoef(one, other)[0, 1]) > 0.98
+
+
+def test_columns_of_wide_rows_have_units():
+    """More values than torch takes quantiles of: some of the rows suffice."""
+    wide = torch.arange(4.0).repeat_interleave(2)[:, None].expand(8, 2**22)
+    centre, spread = column_units(wide)
+    assert centre.shape == (2**22,) and (centre >= 0).all() and (spread > 0).all()
 
 
 # All together

@@ -139,8 +139,10 @@ def show_related(seed: int, view: str, n_tasks: int, closeness: float) -> None:
             "Heat map of log p/q.",
         )
     if view == "feature":
-        sizes = ", ".join(f"{size:.3f}" for size in np.sqrt(features.prior))
-        st.caption(f"Expected differences along ψ₁, ψ₂, … in standard deviations: {sizes}. The sign of ψ is arbitrary.")
+        sizes = ", ".join(f"{size:.3f}" for size in np.sqrt(features.prior[:3]))
+        st.caption(
+            f"Expected differences along ψ₁, ψ₂ and ψ₃ in standard deviations: {sizes}. The sign of ψ is arbitrary."
+        )
 
 
 @st.cache_data(max_entries=synthetic.KEPT, show_spinner=False)
