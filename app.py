@@ -1,29 +1,39 @@
-"""The entry point: page configuration, navigation and the status line of the sidebar."""
+"""The entry point: the frame around every page, its navigation and its status line."""
+
+from pathlib import Path
 
 import streamlit as st
 
+import m2st_core
 from m2st_core.dashboard.learn.pictures import prepare_slow_pages
 from m2st_core.dashboard.widgets.page import show_status
 
-PAGES = {
-    "pages/start.py": ("Start", "🏠"),
-    "pages/learn.py": ("Learn", "🎓"),
-    "pages/your_data.py": ("Your data", "🧪"),
-    "pages/one_test.py": ("One test", "🔬"),
-    "pages/power_lab.py": ("Power lab", "📈"),
-    "pages/weights.py": ("Weights", "⚖️"),
-    "pages/relatedness.py": ("Relatedness", "🧭"),
-    "pages/images.py": ("Images", "🖼️"),
-    "pages/reproduce.py": ("Reproduce the paper", "📄"),
-    "pages/runs.py": ("Runs", "🗂️"),
+NAME = "Meta two-sample testing"
+LAB = "Lab"
+PAGES = {  # its title, and its group in the navigation if it has one
+    "pages/home.py": ("Home", ""),
+    "pages/learn.py": ("Learn", ""),
+    "pages/test_my_data.py": ("Test my data", ""),
+    "pages/paper.py": ("Paper", ""),
+    "pages/power.py": ("Power", LAB),
+    "pages/weights.py": ("Weights", LAB),
+    "pages/relatedness.py": ("Relatedness", LAB),
+    "pages/images.py": ("Images", LAB),
+    "pages/one_test.py": ("One test", LAB),
+    "pages/history.py": ("History", LAB),
 }
+LOOKS = Path(m2st_core.__file__).parent / "dashboard" / "widgets"
 
 
 def main() -> None:
     """Run the chosen page."""
-    st.set_page_config(page_title="Meta two-sample testing", page_icon="🔬", layout="wide")
-    pages = [st.Page(path, title=title, icon=icon) for path, (title, icon) in PAGES.items()]
-    page = st.navigation(pages, position="top")
+    groups: dict[str, list[st.Page]] = {}
+    for path, (title, group) in PAGES.items():
+        groups.setdefault(group, []).append(st.Page(path, title=title))
+    page = st.navigation(groups, position="top")
+    st.set_page_config(page_title=f"{page.title} · {NAME}", page_icon=LOOKS / "logo.svg", layout="wide")
+    st.logo(str(LOOKS / "logo.svg"), size="large")
+    st.html(LOOKS / "page.css")
     page.run()
     show_status()
     prepare_slow_pages()

@@ -21,19 +21,21 @@ from m2st_core.types import TwoSample
 CPU = torch.device("cpu")
 
 
-def seconds(function: Callable[[], object], repeats: int) -> float:
+def seconds(function: Callable[[], object], repeats: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """The fastest of several runs, after one that does not count."""
-    return seconds_in_turn([function], repeats)[0]
+    return seconds_in_turn([function], repeats, clock)[0]
 
 
-def seconds_in_turn(functions: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+def seconds_in_turn(
+    functions: Sequence[Callable[[], object]], repeats: int, clock: Callable[[], float] = time.perf_counter
+) -> list[float]:
     """The same for each of several functions, which take turns: what else the machine does meets all of them."""
     found: list[list[float]] = [[] for _ in functions]
     for _ in range(repeats + 1):
         for function, times in zip(functions, found, strict=True):
-            began = time.perf_counter()
+            began = clock()
             function()
-            times.append(time.perf_counter() - began)
+            times.append(clock() - began)
     return [min(times[1:]) for times in found]
 
 

@@ -113,6 +113,42 @@ def contaminated(n: int, s: float, g: np.random.Generator) -> np.ndarray:
     return np.where(g.uniform(size=(n, 1)) < s, 3.0, 1.0) * rows
 
 
+def zero_inflated(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Four positive columns with many zeros; in Q two of them are 0 more often."""
+    zero = g.uniform(size=(n, 4)) < 0.4 + s * (np.arange(4) < 2)
+    return np.where(zero, 0.0, g.gamma(2.0, size=(n, 4)))
+
+
+def moved_cluster(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Five clusters in three columns; in Q one of them is elsewhere."""
+    centres = 4.0 * np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
+    which = g.integers(5, size=n)
+    return centres[which] + s * (which == 4)[:, None] + g.standard_normal((n, 3))
+
+
+def upper_tail(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Three columns; in Q values above 1 lie further out by the factor 1+s."""
+    rows = g.standard_normal((n, 3))
+    return np.where(rows > 1, 1 + (1 + s) * (rows - 1), rows)
+
+
+def equicorrelated(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Eight columns with variance 1; in Q every two have the correlation s."""
+    return np.sqrt(1 - s) * g.standard_normal((n, 8)) + np.sqrt(s) * g.standard_normal((n, 1))
+
+
+def phase(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Twenty values of a noisy sine wave with a random phase; in Q it has a second harmonic of amplitude s."""
+    turn = g.uniform(0, 2 * np.pi, size=(n, 1)) + np.linspace(0, 2 * np.pi, 20, endpoint=False)
+    return np.sin(turn) + s * np.sin(2 * turn) + 0.5 * g.standard_normal((n, 20))
+
+
+def ratings(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Six answers from 1 to 5 that share a latent trait; in Q the trait spreads more by the factor 1+s."""
+    latent = (1 + s) * g.standard_normal((n, 1)) + g.standard_normal((n, 6))
+    return np.clip(np.round(3 + latent), 1, 5)
+
+
 NEW_KINDS = {  # invented after the recommendation was fixed
     "rounded values, factor e^0.25": invented(rounded, 3, 0.25, "hdgm"),
     "binary columns, 3 of 12": invented(binary, 12, 0.18),
@@ -127,4 +163,12 @@ NEWEST_KINDS = {  # invented after Omnibus had got its fifth kernel
     "overdispersed counts": invented(mixed_counts, 3, 0.6),
     "curved dependence": invented(curved, 6, 0.8),
     "contaminated rows, 25 %": invented(contaminated, 8, 0.25),
+}
+LATEST_KINDS = {  # invented after Omnibus had got MMD-FUSE and robust units
+    "zeros, 20 % more in 2 of 4": invented(zero_inflated, 4, 0.2),
+    "one cluster of five moved": invented(moved_cluster, 3, 1.5),
+    "upper tail × 1.8": invented(upper_tail, 3, 0.8),
+    "correlation 0.25, d=8": invented(equicorrelated, 8, 0.25),
+    "second harmonic, d=20": invented(phase, 20, 0.35),
+    "ratings, trait × 1.6": invented(ratings, 6, 0.6),
 }

@@ -16,20 +16,13 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from m2st_core.data import size_unit
-from m2st_core.paper.committed import (
-    NO_NUMBERS,
-    NO_TYPE_1,
-    RUN_HERE,
-    Committed,
-    commit,
-    experiment_figure,
-    free_choice,
-    results_of,
-)
+from m2st_core.paper.committed import Committed, commit, results_of
 from m2st_core.paper.experiments import LAYERS, PAPER, PaperExperiment
+from m2st_core.paper.gallery import NO_NUMBERS, NO_TYPE_1, RUN_HERE, experiment_figure, shown_size
 from m2st_core.paper.published import (
     FAR,
     FOLDER,
+    LEAST_REPEATS,
     compare,
     measured_gamma,
     published_gamma,
@@ -41,7 +34,6 @@ from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import null_band, summarise
 
 PAGE = FOLDER.with_suffix(".md")
-SHOWN = 200  # m_te of figures against N
 AS_SVG = "([graph, height]) => Plotly.toImage(graph, {format: 'svg', width: 900, height: height})"
 
 
@@ -57,8 +49,8 @@ def figures() -> dict[str, go.Figure]:
     for name, experiment in PAPER.items():
         results, _ = results_of(experiment)
         if results or experiment.full is None:
-            chosen = SHOWN if free_choice(experiment)[1] else None
-            drawn[name] = experiment_figure(experiment, results, chosen)
+            rows = {layer: result.rows for layer, result in results.items()}
+            drawn[name] = experiment_figure(experiment, rows, shown_size(experiment))
     return drawn
 
 
@@ -104,7 +96,7 @@ def section(experiment: PaperExperiment) -> str:
             paragraphs.append(f"{words[0].upper()}{words[1:]}: the same sweep as for {first.title}.")
             continue
         paragraphs.append(f"{words[0].upper()}{words[1:]}: {result.origin}.")
-        paragraphs.append(_rates(with_published(summarise(result.rows)), size_unit(result.spec.task)))
+        paragraphs.append(_rates(result))
         if layer == "paper":
             paragraphs += _remarks(experiment, result)
     return "\n\n".join(paragraphs)
@@ -123,11 +115,12 @@ def _remarks(experiment: PaperExperiment, result: Committed) -> list[str]:
     return ["Off by more than two standard errors:", "\n".join(f"- {where}: {why}" for where, why in far)]
 
 
-def _rates(table: pd.DataFrame, unit: str) -> str:
+def _rates(result: Committed) -> str:
     """A row for each method and a column for each size, with published numbers and differences in the cells."""
-    keys = [key for key in ("closeness", "n_tasks", "m_tr") if table[key].nunique() > 1]
+    table, spec = with_published(summarise(result.rows)), result.spec
+    keys = [key for key in ("closeness", "n_tasks", "m_tr") if len(getattr(spec, key)) > 1]
     sizes = sorted(table["m_te"].unique())
-    lines = [f"| m_te {unit} | " + " | ".join(map(str, sizes)) + " |", "|---" * (1 + len(sizes)) + "|"]
+    lines = [f"| m_te {size_unit(spec.task)} | " + " | ".join(map(str, sizes)) + " |", "|---" * (1 + len(sizes)) + "|"]
     for labels, group in table.groupby(["method", *keys], dropna=False, sort=False):
         named = [f"{key}={value:g}" for key, value in zip(keys, labels[1:], strict=True) if not pd.isna(value)]
         cells = {row.m_te: _cell(row) for row in group.itertuples()}
@@ -138,7 +131,8 @@ def _rates(table: pd.DataFrame, unit: str) -> str:
 
 def _cell(r: Any) -> str:
     """One row of a summary."""
-    ours = f"{r.rate:.3f} ± {r.error:.3f}"
+    few = f"({r.repeats} repeat{'s' if r.repeats > 1 else ''})"
+    ours = f"{r.rate:.3f} {f'± {r.error:.3f}' if r.repeats >= LEAST_REPEATS else few}"
     if np.isnan(r.published):
         return ours
     published = f"published {r.published:.3f} ± {r.published_error:.3f}"

@@ -20,7 +20,7 @@ from m2st_core.presets import PRESETS
 
 BENCHMARKS = (
     "permutation, calibration, power, adaptation, transfer, histories, recommend, planning, splits, shared, uploads, "
-    "peers, meta, images, cifar, sweep, reproduction"
+    "example, course, home, pages, shipped_power, peers, meta, images, cifar, sweep, reproduction"
 )
 
 
@@ -64,6 +64,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print one JSON object")
     add("--learner", default="", help="folder or ZIP of a learner, which sets method and preset")
     add("--secondary", nargs="+", default=(), metavar="METHOD", help="further tests, corrected by Holm")
+    help_ = "of a group column with more values: the two to compare, or one to compare with all others"
+    add("--groups", nargs="+", default=(), metavar="VALUE", help=help_)
     add("--block-column", help="permute labels only within the values of this column")
     add("--report", metavar="REPORT.html", help="write a report as one HTML file")
 
@@ -93,6 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
     layer = paper.add_mutually_exclusive_group()
     layer.add_argument("--ours", action="store_true", help="our own family on the same samples, preset recommended")
     layer.add_argument("--preset", help=f"the paper's algorithms in {', '.join(PRESETS)} (default paper)")
+    paper.add_argument("--fresh", action="store_true", help="compute here what comes with this software, too")
     runs = commands.add_parser("runs", help="list, show, resume, delete or export earlier runs")
     runs.add_argument("action", nargs="?", default="list", choices=("list", "show", "resume", "delete", "export"))
     runs.add_argument("run", nargs="?", help="the id of a run, or its start")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -40,8 +41,12 @@ class Streams:
         return Streams(self._integer(name))
 
     def _sequence(self, name: str) -> np.random.SeedSequence:
-        key = np.frombuffer(hashlib.sha256(name.encode()).digest()[:16], dtype=np.uint32)
-        return np.random.SeedSequence(int(self.seed), spawn_key=tuple(int(word) for word in key))
+        return np.random.SeedSequence(int(self.seed), spawn_key=_key(name))
 
     def _integer(self, name: str) -> int:
         return int(self._sequence(name).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+@lru_cache
+def _key(name: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in np.frombuffer(hashlib.sha256(name.encode()).digest()[:16], dtype=np.uint32))

@@ -1,65 +1,94 @@
-"""Learn: a course in eight small steps, one idea per screen."""
+"""Learn: a course in seven steps, one idea each, then a recap and a quiz."""
 
 import streamlit as st
 
-from m2st_core.dashboard.learn.lessons import LESSONS, Lesson
-from m2st_core.dashboard.widgets.controls import SEED, Control, ask
-from m2st_core.dashboard.widgets.page import run_page
-
-STEP = Control(
-    "step",
-    "Step",
-    1,
-    "One idea per step. Each builds on the ones before. The address contains the step, so a link leads to it.",
-    tuple(range(1, len(LESSONS) + 1)),
-    buttons=True,
-)
+from m2st_core.dashboard.learn.lessons import LAST, LESSONS, SAMPLE, STEP, Lesson
+from m2st_core.dashboard.learn.pictures import Sample
+from m2st_core.dashboard.learn.projector import LOOKS, is_on, larger, show_player, show_toggle
+from m2st_core.dashboard.learn.quiz import show_quiz, show_recap, show_theory
+from m2st_core.dashboard.widgets.controls import SEED, Control
+from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page
 
 
-def set_value(control: Control, value: int) -> None:
+def set_value(control: Control, value: object) -> None:
     """Set a control from a button, in the link too."""
     st.session_state[control.key] = value
 
 
-def pick_step(seed: int) -> tuple[int, Lesson]:
-    """Draw the step's number with buttons around it, and return the step."""
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        before, after = st.container(width="content"), st.container(width="content")
-        step: int = STEP.draw()
-        lesson = LESSONS[step - 1]
-        st.button("Reset", on_click=lesson.reset, icon="↩️", help="Set this step's controls back. The seed stays.")
-        next_seed = (seed + 1) % int(SEED.bounds[1])
-        help_ = "Take the next seed: other random samples."
-        st.button("Re-seed", on_click=set_value, args=(SEED, next_seed), icon="🎲", help=help_)
-    with before:
-        st.button("← Back", on_click=set_value, args=(STEP, step - 1), disabled=step == 1, help="The previous step.")
-    with after:
-        last = step == len(LESSONS)
-        st.button(
-            "Next →", on_click=set_value, args=(STEP, step + 1), disabled=last, type="primary", help="The next step."
-        )
-    return step, lesson
+def ask_sample(own: Control | None) -> tuple[Sample, object]:
+    """Draw the step's own control, and those that all steps share in a popover; the sample and the own value."""
+    value = own.draw() if own else None
+    if own is LESSONS[1].control:
+        show_player()
+    values = {own.field: value} if own else {}
+    with st.container(key="learn_carried", horizontal=True, vertical_alignment="center"):
+        with st.popover("The sample", help="Carried from step to step."):
+            values |= {control.field: control.draw() for control in SAMPLE if control != own}
+        sample = Sample(values["delta"], values["rows"], values["seed"])
+        st.caption(f"Δ = {sample.delta:g}, {sample.rows} rows each, seed {sample.seed}", width="content")
+    return sample, value
 
 
-def main() -> None:
-    """Show one step: text, formulas and controls beside its picture."""
-    st.set_page_config(
-        initial_sidebar_state="collapsed"
-    )  # the picture needs the space, and the sidebar has the seed only
-    with st.sidebar:
-        seed = SEED.draw()
-    step, lesson = pick_step(seed)
-    st.header(f"{step}. {lesson.title}")
+def show_lesson(lesson: Lesson) -> Sample:
+    """Show one step: its sentence, then the idea and the control beside the picture."""
+    sentence = st.container()
     text, picture = st.columns([2, 3], gap="large")
     with text:
         st.markdown(lesson.idea)
-        for formula in lesson.formulas:
-            st.latex(formula)
-        values = ask(lesson.controls)
-        st.info(lesson.exercise, icon="👉")
-        st.caption(f"Seed {seed}. The seed and the controls determine everything on this page.")
-    with picture:
-        lesson.show(seed, **values)
+        sample, value = ask_sample(lesson.control)
+        if not lesson.drawn and sample.few_rows < sample.rows:
+            st.caption(f"This step uses {sample.few_rows} rows each.")
+        st.markdown(f"*{lesson.question}*")
+    shown = lesson.show(sample, value)
+    with sentence:
+        finding(shown.sentence)
+    with picture, st.container(key="learn_picture"):
+        columns = st.columns(len(shown.charts))
+        for index, (column, (figure, alt)) in enumerate(zip(columns, shown.charts, strict=True)):
+            with column:
+                chart(larger(figure) if is_on() else figure, f"learn_{LESSONS.index(lesson)}_{index}", alt)
+    with st.expander("The maths"):
+        for line in lesson.maths:
+            st.markdown(line)
+    return sample
+
+
+def show_end() -> Sample:
+    """Show the recap, the quiz and the theory."""
+    sample, _ = ask_sample(None)
+    show_recap(sample)
+    show_quiz()
+    show_theory()
+    return sample
+
+
+def show_buttons(step: str, sample: Sample, drawn: bool) -> None:
+    """Draw Back, Next and New sample below the step."""
+    place = STEP.options.index(step)
+    with st.container(horizontal=True):
+        before, after = STEP.options[max(place - 1, 0)], STEP.options[min(place + 1, len(LESSONS))]
+        back = {"key": "learn_back", "disabled": place == 0, "help": f"Back to “{before}”."}
+        st.button("← Back", on_click=set_value, args=(STEP, before), **back)
+        kind = "secondary" if step == LAST else "primary"
+        onward = {"key": "learn_next", "disabled": step == LAST, "help": f"On to “{after}”."}
+        st.button("Next →", on_click=set_value, args=(STEP, after), type=kind, **onward)
+        help_ = "Take the next seed: other random rows." if drawn else "This step averages over 100 samples."
+        seed = (sample.seed + 1) % int(SEED.bounds[1])
+        redraw = {"key": "learn_redraw", "disabled": not drawn, "help": help_}
+        st.button("New sample", on_click=set_value, args=(SEED, seed), **redraw)
+
+
+def main() -> None:
+    """Show one step."""
+    page_title("Learn")
+    st.html(LOOKS)
+    step = STEP.draw()
+    place = STEP.options.index(step)
+    lesson = LESSONS[place] if place < len(LESSONS) else None
+    st.header(f"{place + 1}. {step}" if lesson else step, anchor=False)
+    sample = show_lesson(lesson) if lesson else show_end()
+    show_buttons(step, sample, lesson is not None and lesson.drawn)
+    show_toggle()
 
 
 run_page(main)

@@ -2,95 +2,106 @@
 
 import streamlit as st
 
-from m2st_core.dashboard.jobs.jobs import Job, watch_study
-from m2st_core.dashboard.widgets.controls import (
-    ALPHA,
-    NULL,
-    PERMUTATIONS,
-    PRESET,
-    SEED,
-    TASK,
-    TRAIN_FRACTION,
-    Control,
-    ask,
-    parameter_controls,
-    under,
-)
-from m2st_core.dashboard.widgets.page import SIDEBAR, chart, error_text, p_text, p_value_sentences, run_page
+from m2st_core.dashboard.jobs.jobs import watch_study
+from m2st_core.dashboard.widgets.controls import ALPHA, NULL, PERMUTATIONS, PRESET, TRAIN_FRACTION, Control, ask, under
+from m2st_core.dashboard.widgets.page import chart, error_text, finding, p_text, p_value_sentences, page_title, run_page
+from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.samples import samples_figure
-from m2st_core.studies.synthetic import SingleTest
-from m2st_core.testing.methods import METHODS, label_of
+from m2st_core.studies.one_test import SingleTest, method_words
+from m2st_core.testing.methods import METHODS
 from m2st_core.types import TestResult, TwoSample
 
 SIZES = (4, 2000, 10)
+META_FIRST = sorted(METHODS, key=lambda name: not METHODS[name].uses_related_tasks)
 CONTROLS = (
-    NULL,
-    Control("n", "Rows of x (n)", 100, "Rows drawn from P. More rows reveal smaller differences.", bounds=SIZES),
-    Control("m", "Rows of y (m)", 100, "Rows drawn from Q. n and m may differ.", bounds=SIZES),
     Control(
         "method",
-        "Method",
-        "MMD-M",
-        "Methods that learn split each sample: they learn from one part and test the other.",
-        tuple(name for name, method in METHODS.items() if not method.uses_related_tasks),
-        shown=label_of,
-        note=lambda name: f"{METHODS[name].description} Methods that use related tasks are in Power lab and Your data.",
+        "Test",
+        "Meta-FUSE",
+        "Tests with related tasks learn from those of the setting above. Tests that need training rows split each "
+        "sample: they learn from one part and test the other.",
+        tuple(META_FIRST),
+        shown=method_words,
     ),
-    *under("", ALPHA, PERMUTATIONS, TRAIN_FRACTION, PRESET, section="Advanced"),
-    SEED,
+    Control("n", "Rows of x (n)", 100, "Rows drawn from P. More rows reveal smaller differences.", bounds=SIZES),
+    Control("m", "Rows of y (m)", 100, "Rows drawn from Q. n and m may differ.", bounds=SIZES),
+    NULL,
 )
+ADVANCED = under("", PRESET, ALPHA, PERMUTATIONS, TRAIN_FRACTION)
 
 
 def show(result: TestResult) -> None:
-    """Step 2: the p-value and what it means."""
-    (st.warning if result.rejected else st.info)(p_value_sentences(result))
+    """Show the p-value and what it means."""
     p_value, error, training, tested = st.columns(4)
     p_value.metric("p-value", p_text(result), help="How often so large a difference occurs if P = Q.")
     error.metric("Monte-Carlo error", error_text(result) or "none", help=f"Of the p-value: {result.error_words}.")
     training_rows, test_rows = (f"{n} + {m}" if n else "none" for n, m in (result.n_train, result.n_test))
     training.metric("Training rows", training_rows, help="Rows of x + rows of y that are learned from, never tested.")
     tested.metric("Test rows", test_rows, help="Rows of x + rows of y behind the p-value.")
-    for note in (f"The p-value: {result.error_words}.", *result.notes):
+    st.markdown(p_value_sentences(result))
+    for note in result.notes:
         st.caption(note)
 
 
-def show_charts(sample: TwoSample, job: Job) -> None:
-    """Step 3: the samples, and the null distribution of the test statistic."""
+def show_charts(sample: TwoSample, result: TestResult | None) -> None:
+    """Show the samples, and the null distribution of the test statistic."""
     left, right = st.columns(2, gap="large")
     with left:
-        st.subheader("The two samples")
+        st.header("The two samples", anchor=False)
         x, y = (rows.numpy() for rows in sample)
         alt = f"Scatter plot of {len(x)} rows of x and {len(y)} rows of y."
         chart(samples_figure(x, y), "samples_chart", alt)
     with right:
-        st.subheader("The statistic, if P = Q")
-        if job.state == "done":
-            alt = f"Histogram of the statistic if P = Q; the observed value is {job.result.statistic:.3g}."
-            chart(null_figure(job.result), "null_chart", alt)
+        st.header("The statistic, if P = Q", anchor=False)
+        if result is not None:
+            alt = (
+                f"Histogram of the statistic if P = Q; the observed value is {result.statistic:.3g}, {result.p_words}."
+            )
+            chart(null_figure(result), "null_chart", alt)
         else:
             st.caption("It appears when the test is done.")
 
 
 def main() -> None:
-    """Show the page as numbered steps."""
-    st.title("One two-sample test")
-    st.write(f"Do these two samples come from the same distribution? Change any setting in {SIDEBAR}.")
-    with st.sidebar:
-        task = TASK.draw()
-        parameters = tuple(ask(parameter_controls(task)).items())
-        settings = SingleTest(task=task, parameters=parameters, **ask(CONTROLS))
-    try:
-        sample = settings.sample()
-    except ValueError as error:
-        st.error(str(error))
-        return
-    job = watch_study("one_test", settings, "Training and testing…")
-    if job.state == "done":
-        show(job.result)
-    show_charts(sample, job)
+    """Show the page."""
+    page_title("One test")
+    said, place, body = st.container(), st.container(), st.container()
+    more = st.expander("More settings")
+    with place:
+        setting = ask_setting(more)
+        columns = st.columns([3, 2, 2, 2], vertical_alignment="bottom")
+        values = {}
+        for column, control in zip(columns, CONTROLS, strict=True):
+            with column:
+                values[control.field] = control.draw()
+        st.caption(METHODS[values["method"]].description)
+    with more:
+        values |= ask(ADVANCED)
+    test = SingleTest(
+        task=setting.task,
+        parameters=setting.parameters,
+        closeness=setting.closeness,
+        n_tasks=setting.n_tasks,
+        seed=setting.seed,
+        **values,
+    )
+    with body:
+        try:
+            sample = test.sample()
+        except ValueError as error:
+            st.error(str(error))
+            return
+        doing = "Learning from the related tasks, then testing…" if test.learns else "Training and testing…"
+        job = watch_study("one_test", test, doing)
+        found = job.result if job.state == "done" else None  # asked once: it may end while the page is drawn
+        with said:
+            finding(found.finding if found else f"{doing.split(',')[0].rstrip('…')}…")
+        show_charts(sample, found.result if found else None)
+        if found:
+            show(found.result)
     with st.expander("Repeat this in Python"):
-        st.code(settings.as_python(), language="python")
+        st.code(test.as_python(), language="python")
 
 
 run_page(main)

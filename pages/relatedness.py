@@ -3,11 +3,13 @@
 import streamlit as st
 
 from m2st_core.dashboard.jobs.jobs import watch_study
-from m2st_core.dashboard.widgets.controls import SEED, Control, ask, under
-from m2st_core.dashboard.widgets.page import SIDEBAR, chart, run_page
+from m2st_core.dashboard.widgets.controls import Control, ask, under
+from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page
+from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.figures.relatedness import gamma_figure, gamma_power_figure, gamma_spread_figure
 from m2st_core.paper.published import measured_gamma, published_gamma
-from m2st_core.studies.relatedness import RelatednessResult, RelatednessStudy
+from m2st_core.studies.relatedness import RelatednessResult, RelatednessStudy, gamma_finding, order_sentence
+from m2st_core.sweeps.summary import duration
 
 COMMAND = "python -m m2st_core paper gamma"
 SIZES = (
@@ -41,46 +43,44 @@ SIZES = (
         (20, 40, 60, 100),
     ),
     Control(
-        "n_tasks",
-        "Related tasks N for the power",
-        40,
-        "Tasks that the test learns from, with 50 rows per mode each. More give more power.",
-        (10, 20, 40, 100),
-    ),
-    Control(
         "m_te", "Test rows m_te per mode", 50, "Rows of each tested sample. More rows give more power.", (25, 50, 100)
     ),
 )
 MEASURE = Control(
     "run",
-    "Measure with the settings of the sidebar",
+    "Measure it with this setting",
     False,
-    "Takes about half a minute with the defaults, in the background. You can cancel it.",
+    "Trains kernels at five values of C, in the background. You can cancel it.",
     prefix="relatedness_",
 )
 
 
-def show_committed() -> None:
+def show_committed(closeness: float) -> None:
     """Show the published curve and the one measured for this software."""
     left, right = st.columns([3, 2], gap="large")
     with left:
         ours = measured_gamma()
         low, high = ours["on_test_rows"].min(), ours["on_test_rows"].max()
         alt = f"γ̂ against C: published from 0.035 to 0.134, measured on fresh rows from {low:.3f} to {high:.3f}."
-        chart(gamma_figure(published_gamma(), ours), "relatedness_known", alt)
+        chart(gamma_figure(published_gamma(), ours, now=closeness, height=400), "relatedness_known", alt)
     with right:
-        st.latex(r"\hat\gamma_{it}=\big\lvert\hat J(\text{target};k_{it})-\hat J(\text{task }i;k_{it})\big\rvert")
-        st.latex(r"\hat\gamma=\min_i\max_t\hat\gamma_{it}")
         st.markdown(
-            "$k_{it}$ is a deep kernel trained from random start t to separate the target from task i. The paper "
-            "evaluates it on the rows that it was trained on (squares). We also evaluate it on fresh rows (circles). "
-            "Bars span the tasks' largest $\\hat\\gamma_{it}$. The grey band reaches up to the noise floor: 19 of 20 "
-            "pairs of samples of one task have a $\\hat\\gamma$ inside it. It shrinks as rows are added."
+            "**What it means for you.** γ̂ is the signal that a kernel taught by a related task may lose on your "
+            "target. If it is small, the history helps. If it is large, a test without history may do as well."
         )
+        st.markdown(order_sentence(ours))
         st.caption(
-            "Measured with 2,000 rows per sample and half, 10 tasks, 10 restarts (3 for the floor) and 100 steps: "
-            f"`{COMMAND}`"
+            f"Target: HDGM, Δ=0.7. 2,000 rows per sample and half, 10 tasks, 10 restarts, 100 steps: `{COMMAND}`"
         )
+        with st.expander("The maths"):
+            st.latex(r"\hat\gamma_{it}=\big\lvert\hat J(\text{target};k_{it})-\hat J(\text{task }i;k_{it})\big\rvert")
+            st.latex(r"\hat\gamma=\min_i\max_t\hat\gamma_{it}")
+            st.markdown(
+                "$k_{it}$ is a deep kernel trained from random start t to separate the target from task i. The paper "
+                "evaluates it on its training rows (squares). We also evaluate it on fresh rows (circles). Bars span "
+                "the tasks' largest $\\hat\\gamma_{it}$. Of 20 pairs of samples of one task, 19 have a $\\hat\\gamma$ "
+                "inside the grey band, the noise floor. It shrinks as rows are added."
+            )
 
 
 def floor_sentences(result: RelatednessResult) -> str:
@@ -96,17 +96,18 @@ def floor_sentences(result: RelatednessResult) -> str:
     )
 
 
-def show_result(result: RelatednessResult, study: RelatednessStudy) -> None:
+def show_result(result: RelatednessResult, study: RelatednessStudy, closeness: float) -> None:
     """Show γ̂, its spread and the power beside it."""
     gammas = ", ".join(f"{gamma:.3f}" for gamma in result.curve["gamma"])
-    chart(gamma_figure(published_gamma(), result.curve), "relatedness_ours", f"γ̂ against C, measured now: {gammas}.")
-    st.markdown(floor_sentences(result))
+    figure = gamma_figure(published_gamma(), result.curve, now=closeness)
+    chart(figure, "relatedness_ours", f"γ̂ against C, measured now: {gammas}.")
+    st.markdown(f"{floor_sentences(result)} {order_sentence(result.curve)}")
     left, right = st.columns(2, gap="large")
     with left:
-        st.subheader("The spread over tasks and restarts")
+        st.header("The spread over tasks and restarts", anchor=False)
         chart(gamma_spread_figure(result.values), "relatedness_spread", "Every γ̂_it by closeness, with γ̂ itself.")
     with right:
-        st.subheader("Power against γ̂")
+        st.header("Power against γ̂", anchor=False)
         chart(gamma_power_figure(result.curve), "relatedness_power", "Power of Meta-Witness against γ̂, by closeness.")
         st.caption(
             f"Meta-Witness (ours) learned from N={study.n_tasks} related tasks; {study.tests} tests with "
@@ -117,23 +118,30 @@ def show_result(result: RelatednessResult, study: RelatednessStudy) -> None:
 
 
 def main() -> None:
-    """Show the page as numbered steps."""
-    st.title("Relatedness")
-    st.write(
-        "How much worse can a kernel that suits a related task do on the target? γ̂ estimates this, above a noise floor "
-        "that falls with the number of rows. The target is HDGM with Δ=0.7. The closeness C sets how far the Δ of the "
-        "related tasks lies below it. The power beside it is that of Meta-Witness (ours), which learns features."
-    )
-    show_committed()
-    with st.sidebar:
-        study = RelatednessStudy(**ask((*under("relatedness_", *SIZES), SEED)))
-    st.subheader("Measure it here")
-    if not MEASURE.draw():
-        st.info(f"Switch this on to estimate γ̂, its spread and the power at each C. The sizes are in {SIDEBAR}.")
-        return
-    job = watch_study("relatedness", study, "Training kernels and testing…")
-    if job.state == "done":
-        show_result(job.result, study)
+    """Show the page."""
+    page_title("Relatedness")
+    said, place, body = st.container(), st.container(), st.container()
+    more = st.expander("More settings")
+    with place:
+        setting = ask_setting(more, ("hdgm",))
+    with more:
+        values = ask(under("relatedness_", *SIZES))
+    delta = float(setting.settings["delta"])
+    study = RelatednessStudy(n_tasks=setting.n_tasks, seed=setting.seed, delta=delta, **values)
+    with body:
+        show_committed(setting.closeness)
+        st.header("Measure it here", anchor=False)
+        curve = measured_gamma()
+        if MEASURE.draw():
+            doing = "Training kernels and testing…"
+            job = watch_study("relatedness", study, doing, study.expected_seconds)
+            if job.state == "done":
+                curve = job.result.curve
+                show_result(job.result, study, setting.closeness)
+        else:
+            st.caption(f"For this Δ and N, at five values of C: about {duration(study.expected_seconds)}.")
+    with said:
+        finding(gamma_finding(curve, setting.closeness))
 
 
 run_page(main)

@@ -3,8 +3,9 @@
 import streamlit as st
 
 from m2st_core.dashboard.jobs.jobs import watch_study
-from m2st_core.dashboard.widgets.controls import SEED, Control, ask, under
-from m2st_core.dashboard.widgets.page import SIDEBAR, chart, choice_sentences, clickable_chart, run_page
+from m2st_core.dashboard.widgets.controls import Control, ask, under
+from m2st_core.dashboard.widgets.page import chart, choice_sentences, clickable_chart, finding, page_title, run_page
+from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.figures.samples import heat_figure
 from m2st_core.figures.weights import criterion_figure, share_figure, weight_spread_figure, weights_figure
 from m2st_core.studies.synthetic import AXIS
@@ -12,13 +13,14 @@ from m2st_core.studies.weights import MIXTURES, PRESET, LearnedFeatures, Weights
 from m2st_core.testing.methods import label_of
 
 DEFAULT = WeightsStudy()
+MOST_BARS, LEAST_WEIGHT = 12, 0.005
 KERNELS = {
-    "Feature-MKL": "**Δ=…** are kernels of single related tasks on learned features. **all tasks** is their aggregate. "
-    "The **Gaussian** ones are generic, in case the target differs in another way than the related tasks.",
-    "Meta-MKL": "**Δ=…** are the deep kernels of single related tasks. Meta-Best1 tests with the one that has the "
-    "largest Ĵ, and Meta-MKL-A weighs all of them equally.",
+    "Feature-MKL": "**Δ=…** are kernels of single related tasks on learned features, and **all tasks** is their "
+    "aggregate. The **Gaussian** ones are generic, in case the target differs in another way.",
+    "Meta-MKL": "**Δ=…** are the deep kernels of single related tasks. Diamonds: Meta-Best1, which tests with the one "
+    "kernel of the largest Ĵ. Lines: Meta-MKL-A, which weighs all equally.",
 }
-VIEWS = {"beta": "β", "influence": "share of the statistic"}
+VIEWS = {"influence": "share of the statistic", "beta": "β"}
 METHOD = Control(
     "method",
     "Mixture",
@@ -30,41 +32,21 @@ METHOD = Control(
     buttons=True,
     prefix="weights_",
 )
+M_TR = Control(
+    "m_tr",
+    "Training rows m_tr, per mode",
+    DEFAULT.m_tr,
+    "Target rows from which β is learned. With fewer rows β is noisier, and the test relies on the related tasks.",
+    DEFAULT.sizes,
+    prefix="weights_",
+)
 CONTROLS = (
-    Control(
-        "delta",
-        "Target Δ",
-        DEFAULT.delta,
-        "The difference between the target's P and Q. At 0 they are the same, and there is nothing to find.",
-        bounds=(0.0, 0.95, 0.05),
-    ),
-    Control(
-        "closeness",
-        "Closeness C",
-        DEFAULT.closeness,
-        "Related tasks have Δ from 0.6−C to 0.7−C. With a small C they are much like the paper's target Δ=0.7.",
-        (0.1, 0.2, 0.3, 0.4, 0.5),
-    ),
-    Control(
-        "n_tasks",
-        "Related tasks N",
-        DEFAULT.n_tasks,
-        "The number of related comparisons to learn from. Ten of them, drawn at random, give a base kernel each.",
-        (10, 20, 40, 100),
-    ),
     Control(
         "rows_per_task",
         "Rows per related task, per mode",
         DEFAULT.rows_per_task,
         "More rows give better kernels. Each sample has two modes, so twice as many rows.",
         (20, 50, 100, 200),
-    ),
-    Control(
-        "m_tr",
-        "Training rows m_tr, per mode",
-        DEFAULT.m_tr,
-        "Target rows from which β is learned. With fewer rows β is noisier, and the test relies on the related tasks.",
-        DEFAULT.sizes,
     ),
     Control(
         "repeats",
@@ -76,8 +58,8 @@ CONTROLS = (
 )
 VIEW = Control(
     "view",
-    "Show weights as",
-    "beta",
+    "Show",
+    "influence",
     "β multiplies the raw kernel, and narrow kernels have small values. The share is what each kernel contributes.",
     tuple(VIEWS),
     shown=VIEWS.__getitem__,
@@ -86,51 +68,63 @@ VIEW = Control(
 )
 
 
-def show_weights(result: WeightsResult, method: str) -> int:
-    """Show β of the first training sample. Return the row that was clicked, or else that of the largest Ĵ."""
-    st.subheader("The weights β")
-    table, columns, title = result.table, MIXTURES[method], "weight β"
-    if VIEW.draw() == "influence":
-        table, columns = table.assign(learned=table["influence"]), {"learned": method}
-        title = "share of the statistic's spread"
-    alt = f"Bars: the weights of {' and '.join(columns.values())}, for each base kernel."
-    clicked = clickable_chart(weights_figure(table, columns, x_title=title), f"weights_bars_{method}", alt)
-    share = ""
-    if result.features is not None:
-        share = (
-            f" With these training rows, the learned features have a share of **{result.features.share:.0%}**. It "
-            "measures what each kernel contributes to the spread of the statistic if P = Q."
+def show_weights(result: WeightsResult, study: WeightsStudy, view: str) -> None:
+    """Show the weights of the first training sample, largest first, and beside them what a kernel sees."""
+    columns, title, by = MIXTURES[study.method], "weight β", "learned"
+    table = result.table
+    if view == "influence":
+        table = table.assign(learned=table["influence"])
+        columns, title = {"learned": study.method}, "share of the statistic's spread"
+    table = table.sort_values(by, ascending=False, kind="stable").head(MOST_BARS)
+    if len(columns) == 1:
+        table = table[table[by] >= min(LEAST_WEIGHT, table[by].max())]
+    bars, kernel, mixture = st.columns([5, 4, 4], gap="medium")
+    with bars:
+        alt = f"Bars: the weights of {' and '.join(columns.values())}, for each base kernel, the largest first."
+        clicked = clickable_chart(
+            weights_figure(table.reset_index(drop=True), columns, x_title=title), f"weights_bars_{study.method}", alt
         )
-    st.caption(f"Click a bar to see the witness function of its kernel. {KERNELS[method]}{share}")
-    return int(table["criterion"].argmax()) if clicked is None else clicked
-
-
-def show_witnesses(result: WeightsResult, row: int) -> None:
-    """Show the chosen kernel beside the mixture."""
-    kernel = str(result.table["kernel"][row])
-    st.subheader(f"What “{kernel}” sees, and what the mixture sees")
-    left, right = st.columns(2)
-    with left:
-        figure = heat_figure(result.witnesses[row], AXIS, name=kernel, sample=result.sample, height=420)
-        chart(figure, "weights_kernel", f"Heat map of the witness function of the kernel {kernel}.")
-    with right:
-        figure = heat_figure(result.mixture, AXIS, name="mixture", sample=result.sample, height=420)
+    row = int(table.index[0 if clicked is None else min(clicked, len(table) - 1)])
+    name = str(result.table["kernel"][row])
+    with kernel:
+        st.markdown(f"**What “{name}” sees**")
+        figure = heat_figure(result.witnesses[row], AXIS, name=name, sample=result.sample, height=400)
+        chart(figure, "weights_kernel", f"Heat map of the witness function of the kernel {name}.")
+    with mixture:
+        st.markdown("**What the mixture sees**")
+        figure = heat_figure(result.mixture, AXIS, name="mixture", sample=result.sample, height=400)
         chart(figure, "weights_mixture", "Heat map of the witness function of the learned mixture.")
+    hidden = len(result.table) - len(table)
+    left_out = f" {hidden} other kernels have little or no weight." if hidden else ""
+    st.caption(
+        f"Click a bar to see through its kernel. {KERNELS[study.method]} {tasks_sentence(result, study)}{left_out}"
+    )
+
+
+def tasks_sentence(result: WeightsResult, study: WeightsStudy) -> str:
+    """Say why there are fewer kernels of single tasks than tasks."""
+    own = int(result.table["task"].notna().sum())
+    if own >= study.n_tasks:
+        return f"All {study.n_tasks} tasks have a kernel of their own."
+    shape = "All of them shape the features." if study.learns_features else "All of them train their common start."
+    return (
+        f"{own} of the {study.n_tasks} tasks, drawn at random, have a kernel of their own: more would not help. {shape}"
+    )
 
 
 def show_variation(result: WeightsResult, study: WeightsStudy) -> None:
     """Show Ĵ of each kernel, and how β varies with the training sample and its size."""
+    if result.features is not None:
+        show_shares(result.features)
     left, right = st.columns(2, gap="large")
     with left:
-        st.subheader("Each kernel's Ĵ")
+        st.header("Each kernel's Ĵ", anchor=False)
         alt = "Ĵ of each base kernel on the training rows."
         chart(criterion_figure(result.table, study.method), "weights_criterion", alt)
     with right:
-        st.subheader("β over training samples")
+        st.header("β over training samples", anchor=False)
         alt = f"Box plots of each kernel's weight over {study.repeats} training samples."
         chart(weight_spread_figure(result.repeats, study.method), "weights_spread", alt)
-    if result.features is not None:
-        show_shares(result.features)
     with st.expander("Table"):
         names = {column: label_of(method) for column, method in MIXTURES[study.method].items()}
         st.dataframe(result.table.rename(columns=names), hide_index=True, width="stretch")
@@ -138,31 +132,50 @@ def show_variation(result: WeightsResult, study: WeightsStudy) -> None:
 
 def show_shares(features: LearnedFeatures) -> None:
     """Show how the share of the learned features changes with the number of training rows."""
-    st.subheader("How far the learned features are trusted")
+    st.header("How far the learned features are trusted", anchor=False)
     chart(share_figure(features.shares), "weights_share", "Share of the learned features against m_tr per mode.")
-    st.caption(
-        "The contribution of kernels on learned features to the spread of the statistic if P = Q. The generic Gaussian "
-        "kernels have the rest."
-    )
+    st.caption("Their contribution to the spread of the statistic if P = Q. The Gaussian kernels have the rest.")
 
 
 def main() -> None:
-    """Show the page as numbered steps."""
-    st.title("Weights")
-    st.markdown(
-        r"Two tests mix kernels learned from related tasks, $k_\beta=\sum_i\beta_i k_i$. They learn the weights β from "
-        "a few training rows of the target. Meta-MKL maximises Ĵ, the signal over noise that determines power. "
-        "Feature-MKL also estimates how similar the target is to the related tasks. Here the target is HDGM(Δ). "
-        f"Settings are in {SIDEBAR}."
+    """Show the page."""
+    page_title("Weights")
+    said, place, body = st.container(), st.container(), st.container()
+    more = st.expander("More settings")
+    with place:
+        setting = ask_setting(more, ("hdgm",))
+        left, middle, right = st.columns(3, vertical_alignment="bottom")
+        with left:
+            method = METHOD.draw()
+        with middle:
+            m_tr = M_TR.draw()
+        with right:
+            view = VIEW.draw()
+    with more:
+        values = ask(under("weights_", *CONTROLS))
+    study = WeightsStudy(
+        method=method,
+        closeness=setting.closeness,
+        n_tasks=setting.n_tasks,
+        delta=float(setting.settings["delta"]),
+        m_tr=m_tr,
+        seed=setting.seed,
+        **values,
     )
-    method = METHOD.draw()
-    with st.sidebar:
-        study = WeightsStudy(method=method, **ask((*under("weights_", *CONTROLS), SEED)))
-    st.caption(choice_sentences(PRESET.name, list(MIXTURES)))
-    job = watch_study("weights", study, "Learning from the related tasks…")
-    if job.state == "done":
-        show_witnesses(job.result, show_weights(job.result, study.method))
-        show_variation(job.result, study)
+    with body:
+        job = watch_study("weights", study, "Learning from the related tasks…")
+        with said:
+            finding(job.result.finding if job.state == "done" else "Learning from the related tasks…")
+        if job.state == "done":
+            show_weights(job.result, study, view)
+            show_variation(job.result, study)
+    with st.expander("What is mixed"):
+        st.markdown(
+            r"Two tests mix kernels learned from related tasks, $k_\beta=\sum_i\beta_i k_i$. They learn β from a few "
+            "training rows of the target. Meta-MKL maximises Ĵ, the signal over noise that determines power. "
+            "Feature-MKL also estimates how similar the target is to the related tasks.\n\n"
+            + choice_sentences(PRESET.name, list(MIXTURES))
+        )
 
 
 run_page(main)

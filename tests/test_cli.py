@@ -39,9 +39,17 @@ def test_programs_get_one_json_object(files, capsys):
     assert result["n_train"] == [15, 15] and result["n_test"] == [15, 15]
 
 
-def test_not_rejecting_is_no_failure(files, capsys):
-    assert main(["test", files[0], files[0], "--method", "MMD-M"]) == 0
+def test_not_rejecting_is_no_failure(files, tmp_path, capsys):
+    other = tmp_path / "R.csv"
+    rows = np.random.default_rng(5).standard_normal((30, 2))
+    np.savetxt(other, rows, delimiter=",", header="a,b", comments="")
+    assert main(["test", files[0], str(other), "--method", "MMD-M"]) == 0
     assert "No evidence of a difference" in capsys.readouterr().out
+
+
+def test_the_same_file_twice_is_refused(files, capsys):
+    assert main(["test", files[0], files[0], "--method", "MMD-M"]) == 2
+    assert "same" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

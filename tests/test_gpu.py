@@ -137,8 +137,8 @@ def test_every_answer_is_explained_as_on_the_cpu(method):
 
     (said, shown), (said_there, shown_there) = explained("cpu"), explained("cuda")
     assert said_there == said
-    np.testing.assert_array_equal(shown_there.importance.loss, shown.importance.loss)
-    np.testing.assert_array_equal(shown_there.witness, shown.witness)
+    np.testing.assert_allclose(shown_there.importance.loss, shown.importance.loss, rtol=1e-12)
+    np.testing.assert_allclose(shown_there.witness, shown.witness, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("method", m2st.METHODS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +17,13 @@ from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import left_out_figure
 from m2st_core.figures.samples import samples_figure, witness_figure
 from m2st_core.figures.theme import colour_of
+from m2st_core.figures.tiles import pixels_figure, tiles_figure
 from m2st_core.figures.weights import bars_figure
 
 SHOWN_WEIGHTS, SHOWN_COLUMNS = 15, 20
 SMALLEST_WEIGHT = 5e-4
+PIXEL = re.compile(r"(?:pixel|px)[ _]?(\d+)[ ,_x](\d+)", re.IGNORECASE)
+FEWEST_PIXELS = 16
 
 
 @dataclass(frozen=True)
@@ -33,9 +38,12 @@ class Picture:
 
 
 def pictures(outcome: Outcome) -> dict[str, Picture]:
-    """Return all figures of an outcome by name: null, weights, witness, importance, samples."""
-    made = [draw(outcome) for draw in (null_picture, weights_picture, witness_picture, importance_picture)]
-    return {picture.name: picture for picture in (*made, samples_picture(outcome.data)) if picture is not None}
+    """Return all figures of an outcome by name; images have tiles and pixels instead of columns and a plane."""
+    draw: tuple[Callable[[Outcome], Picture | None], ...]
+    draw = (null_picture, weights_picture, tiles_picture, pixels_picture, typical_picture)
+    if images_of(outcome.data) is None:
+        draw = (null_picture, weights_picture, witness_picture, importance_picture, scatter_picture)
+    return {picture.name: picture for picture in (one(outcome) for one in draw) if picture is not None}
 
 
 def null_picture(outcome: Outcome) -> Picture:
@@ -44,6 +52,66 @@ def null_picture(outcome: Outcome) -> Picture:
     alt = f"Histogram of the statistic if P=Q; the observed value is {result.statistic:.3g}."
     caption = "The statistic under random labels. The further right the line, the smaller the p-value."
     return Picture("null", "The statistic, if P = Q", null_figure(result), caption, alt)
+
+
+def images_of(data: CleanData) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return both samples as images (n, h, w), (m, h, w) if all columns are called like "pixel 3,4"; NaN if absent."""
+    places = [PIXEL.fullmatch(name) for name in data.features]
+    if len(places) < FEWEST_PIXELS or None in places:
+        return None
+    lines, columns = np.array([[int(place[1]), int(place[2])] for place in places if place]).T
+    found = []
+    for rows in (data.x, data.y):
+        images = np.full((len(rows), lines.max() + 1, columns.max() + 1), np.nan)
+        centre, scale = data.encoding.units
+        images[:, lines, columns] = rows * scale + centre
+        found.append(images)
+    return found[0], found[1]
+
+
+def look_picture(data: CleanData) -> Picture:
+    """Draw both samples: as images if they are, otherwise in one plane."""
+    images = images_of(data)
+    return samples_picture(data) if images is None else _tiles(data, *images)
+
+
+def tiles_picture(outcome: Outcome) -> Picture | None:
+    """Draw the first images of both groups."""
+    images = images_of(outcome.data)
+    return None if images is None else _tiles(outcome.data, *images)
+
+
+def _tiles(data: CleanData, x: np.ndarray, y: np.ndarray) -> Picture:
+    figure = tiles_figure(*(np.nan_to_num(part) for part in (x, y)), names=(data.x_name, data.y_name))
+    caption = "The first images of each group. Each tile is a row of the file."
+    return Picture("tiles", "The images of both groups", figure, caption, "Tiles of the images of both groups.")
+
+
+def pixels_picture(outcome: Outcome) -> Picture | None:
+    """Draw the difference of the groups' mean images."""
+    images, data = images_of(outcome.data), outcome.data
+    if images is None:
+        return None
+    x, y = (part.mean(axis=0) for part in images)
+    figure = pixels_figure(x - y, names=(data.x_name, data.y_name))
+    caption = "The mean image of one group minus that of the other. A single pixel may differ by chance."
+    return Picture("pixels", "Where the images differ on average", figure, caption, "Heat map of the mean difference.")
+
+
+def typical_picture(outcome: Outcome) -> Picture | None:
+    """Draw the images most typical of each group."""
+    images, explanation, data = images_of(outcome.data), outcome.explanation, outcome.data
+    if images is None or explanation is None:
+        return None
+    chosen = (images[0][explanation.typical_x[0]], images[1][explanation.typical_y[0]])
+    figure = tiles_figure(*(np.nan_to_num(part) for part in chosen), names=(data.x_name, data.y_name))
+    caption = f"{explanation.how} These images are the most unlike the other group."
+    return Picture("typical", "Images most typical of each group", figure, caption, "Tiles of typical images.")
+
+
+def scatter_picture(outcome: Outcome) -> Picture:
+    """Draw both samples of an outcome in one plane."""
+    return samples_picture(outcome.data)
 
 
 def samples_picture(data: CleanData) -> Picture:

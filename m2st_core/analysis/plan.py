@@ -22,9 +22,11 @@ from m2st_core.testing.finished import smallest_p
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
-from m2st_core.types import Progress
+from m2st_core.testing.two_sample import examine
+from m2st_core.types import Progress, TestResult
 
 TRAINED, TESTED = 0.7, 0.9  # of the progress
+WITHOUT_HISTORY = "Omnibus"  # Meta-FUSE adds learned kernels to its kernels
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """An upload, its plan, the results, where the samples differ, and the learners trained on the way."""
+    """An upload, its plan, the results, where the samples differ, and the learners trained on the way.
+
+    ``without_history`` is the result of Omnibus, if the primary test used related tasks. It is shown beside the answer
+    and decides nothing.
+    """
 
     data: CleanData = field(repr=False)
     plan: Plan
@@ -66,6 +72,7 @@ class Outcome:
     explanation: Explanation | None = field(repr=False)
     learners: Mapping[str, MetaLearner] = field(repr=False)
     apart: Separated | None = field(default=None, repr=False)
+    without_history: TestResult | None = field(default=None, repr=False)
 
 
 def keep_apart(data: CleanData) -> tuple[CleanData, Separated]:
@@ -152,10 +159,13 @@ def carry_out(
         device=device,
         **_settings(data, plan),
     )
-    explanation = None
+    explanation = without = None
     if explained:
         explanation = explain(analysis.evidence, seed=plan.seed, progress=part_of(progress, TESTED, 1.0))
-    return Outcome(data, plan, analysis, explanation, learners, apart)
+        if plan.primary in plan.methods_with_tasks:
+            own = TestSettings(device=device, **_settings(data, plan))
+            without = examine(data.x, data.y, WITHOUT_HISTORY, own).result
+    return Outcome(data, plan, analysis, explanation, learners, apart, without)
 
 
 def other_splits(outcome: Outcome, further: int, *, progress: Progress | None = None) -> tuple[float, ...]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Sequence
+from datetime import date
 from html import escape
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
+from m2st_core.analysis.answer import EFFECT_CAPTION, Answer, answer_of, looks
 from m2st_core.analysis.pictures import Picture, pictures, related_picture
 from m2st_core.analysis.plan import Outcome
 from m2st_core.analysis.related_check import RelatedCheck
@@ -16,21 +19,13 @@ from m2st_core.testing.method import ORIGINS
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import VERSION
 
+SHOWN_ROWS = 40  # of the table of columns
 LIBRARIES = ("torch", "numpy", "pandas", "scipy", "plotly")
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 EXPLORATORY = (
     "This suggests where to look next. It proves nothing by itself, least of all without evidence of a difference."
 )
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 60rem; margin: 2rem auto;
-  padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
-table { border-collapse: collapse; margin: .5rem 0; display: block; overflow-x: auto; }
-td, th { border: 1px solid #bbb; padding: .2rem .6rem; text-align: left; vertical-align: top; }
-.answer { border-left: .4rem solid #0072B2; padding: .4rem 1rem; background: #f2f6fa; }
-.small { color: #555; font-size: .9rem; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f5; padding: .6rem; }
-"""
+STYLE = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 
 
 def html_report(
@@ -40,39 +35,43 @@ def html_report(
     tested: Sequence[dict[str, Any]] = (),
     python: str = "",
     command: str = "",
+    made: date | None = None,
 ) -> str:
-    """Return the report of an outcome; ``tested`` lists all tests of these data in this session, if known."""
+    """Return the report, in the order of the page.
+
+    ``tested`` lists all tests of these data in this session, if known. ``made`` is the report's date: today's.
+    """
     analysis, data = outcome.analysis, outcome.data
     primary, effect = analysis.primary, analysis.effect
     drawn = pictures(outcome) | ({"related": related_picture(check)} if check is not None else {})
-    figures = {name: _figure(picture, with_library=name == "null") for name, picture in drawn.items()}
-    title = f"“{escape(data.x_name)}” against “{escape(data.y_name)}”"
-    splits = ", ".join(f"{p:.3g}" for p in primary.split_p_values)
+    first = "pixels" if "pixels" in drawn else "null"
+    figures = {name: _figure(picture, with_library=name == first) for name, picture in drawn.items()}
+    answer, when = answer_of(outcome), made or date.today()
     files = [[file[key] for key in ("name", "rows", "columns", "sha256")] for file in data.record.get("files", [])]
+    title = escape(answer.verdict)
+    groups = f"“{escape(data.x_name)}” against “{escape(data.y_name)}”"
     body = [
-        f"<h1>{title}</h1>",
-        f'<div class="answer"><p><b>{escape(analysis.sentence)}</b></p>',
-        f"<p>{escape(primary.p_words)} ({escape(primary.error_words)}); "
-        f"{'exact under the assumptions below' if primary.exact else 'not exact'}.</p>",
-        f"<p>The p-values of the random splits, in the order drawn: {splits}.</p>" if splits else "",
-        _tests_so_far(tested),
-        "</div>",
-        _section("How many rows are needed (approximate)", _list([*effect.sentences, effect.how, effect.caveat])),
-        _section("Effect", _table(("quantity", "value"), _quantities(outcome))),
+        f'<p class="small">{groups} · {when.day} {when:%B %Y} · m2st {VERSION}</p>',
+        _card(answer, primary.split_p_values, len(tested)),
+        figures.get("pixels", ""),
+        figures.get("tiles", ""),
+        _effects(answer),
+        _section("How many rows a new study needs", _list([*effect.sentences, effect.how, effect.caveat])),
+        _section("Assumptions", _list(assumptions(outcome))),
+        "<h2>Details</h2>",
+        _section("Statistics", _table(("quantity", "value"), _quantities(outcome))),
         figures["null"],
+        _section("All tests of these data", _table(tested[0], map(dict.values, tested)) if len(tested) > 1 else ""),
         _secondary_tests(outcome),
-        figures.get("weights", ""),
         _section("Related tasks", _list(check.sentences if check is not None else ())),
         figures.get("related", ""),
+        figures.get("weights", ""),
         _section(
             "What the test used (exploratory)",
             _list([EXPLORATORY, *outcome.explanation.notes] if outcome.explanation is not None else ()),
         ),
-        figures.get("witness", ""),
-        figures.get("importance", ""),
-        _typical_rows(outcome),
-        figures["samples"],
-        _section("Assumptions", _list(assumptions(outcome))),
+        *(figures.get(name, "") for name in ("witness", "importance", "typical")),
+        figures.get("samples", ""),
         _section("How the data were prepared", _list([*data.decisions, *primary.notes])),
         _section("Files", _table(("file", "rows", "columns", "SHA-256"), files)),
         _section("Settings", _table(("setting", "value"), _settings(outcome))),
@@ -92,6 +91,33 @@ def html_report(
     )
 
 
+def _card(answer: Answer, splits: Sequence[float], tested: int) -> str:
+    """Return the answer: the verdict first."""
+    both = ""
+    if answer.both is not None:
+        kinds = zip(("with", "without"), answer.both, strict=True)
+        both = "".join(f'<p class="{kind}">{escape(sentence)}</p>' for kind, sentence in kinds)
+    drawn = ", ".join(f"{p:.3g}" for p in splits)
+    lines = (
+        f"<h1>{escape(answer.verdict)}</h1>",
+        f"<p>{escape(answer.basis)}</p>",
+        both,
+        f"<p>The p-values of the random splits, in the order drawn: {drawn}.</p>" if drawn else "",
+        f"<p>{escape(answer.differs)}</p>" if answer.differs else "",
+        f"<p><b>What this does not mean.</b> {escape(answer.not_meant)}</p>",
+        f'<p class="small">{escape(looks(tested))}</p>' if tested else "",
+    )
+    return f'<div class="answer">{"".join(lines)}</div>'
+
+
+def _effects(answer: Answer) -> str:
+    if not answer.table:
+        return ""
+    rows = answer.table[:SHOWN_ROWS]
+    table = _table(rows[0], (row.values() for row in rows))
+    return _section("How far apart the groups are", f'{table}<p class="small">{escape(EFFECT_CAPTION)}</p>')
+
+
 def _figure(picture: Picture, with_library: bool) -> str:
     """Return a picture as HTML; plotly.js is included once."""
     drawn = picture.figure.update_layout(template="plotly_white", autosize=True).to_html(
@@ -100,16 +126,8 @@ def _figure(picture: Picture, with_library: bool) -> str:
         config={"displaylogo": False, "responsive": True},
         div_id=f"figure-{picture.name}",
     )
-    return _section(picture.title, f'{drawn}<p class="small">{escape(picture.caption)}</p>')
-
-
-def _tests_so_far(tested: Sequence[dict[str, Any]]) -> str:
-    if len(tested) < 2:
-        return ""
-    return (
-        f"<p>These data have been tested {len(tested)} times in this session. Report all tests: each further attempt "
-        "makes a small p-value by chance more likely.</p>" + _table(tuple(tested[0]), (row.values() for row in tested))
-    )
+    inner = f'{drawn}<p class="small">{escape(picture.caption)}</p>'
+    return _section(picture.title, inner).replace("<section>", '<section class="figure">', 1)
 
 
 def _secondary_tests(outcome: Outcome) -> str:
@@ -139,19 +157,11 @@ def _quantities(outcome: Outcome) -> list[tuple[str, str]]:
         ("training rows", f"{result.n_train[0]} + {result.n_train[1]}"),
         ("test rows", f"{result.n_test[0]} + {result.n_test[1]}"),
         (labellings, f"{result.n_permutations + result.enumerated}"),
+        ("p-value", f"{result.p_value:.4g}, {result.error_words}"),
+        ("exact", "yes, under the assumptions above" if result.exact else "no"),
         ("smallest possible p", f"{result.smallest_p:.3g}"),
         ("seed", f"{result.seed}"),
     ]
-
-
-def _typical_rows(outcome: Outcome) -> str:
-    explanation, data = outcome.explanation, outcome.data
-    if explanation is None:
-        return ""
-    (at_x, of_x), (at_y, of_y) = explanation.typical_x, explanation.typical_y
-    sides = ((data.x_name, data.x_rows[at_x], of_x), (data.y_name, data.y_rows[at_y], of_y))
-    rows = [(name, i, f"{value:.3g}") for name, *both in sides for i, value in zip(*both, strict=True)]
-    return _section("Rows most typical of each group", _table(("group", "row in the file", "witness"), rows))
 
 
 def _settings(outcome: Outcome) -> Iterable[tuple[str, Any]]:

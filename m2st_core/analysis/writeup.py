@@ -124,6 +124,7 @@ class DataSource:
     task: str = "task"
     related_group: str | None = None
     learner: str = ""
+    groups: tuple[str, ...] = ()
 
     def upload(self) -> Upload:
         """Read the files or the example."""
@@ -135,7 +136,7 @@ class DataSource:
         if len(target) != (1 if self.group else 2):
             wanted = "one file with a group column" if self.group else "two files, or one with --group-column"
             raise ValueError(f"test needs {wanted}. Got {len(target)}.")
-        return Upload(target, read_files(self.related), self.group, self.task, self.related_group)
+        return Upload(target, read_files(self.related), self.group, self.task, self.related_group, self.groups)
 
 
 def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str = "report.html") -> str:
@@ -145,6 +146,7 @@ def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str =
     options = (  # flag, value, default
         ("--example", source.example, ""),
         ("--group-column", None if source.example else source.group, ""),
+        ("--groups", source.groups, ()),
         ("--related", source.related, ()),
         ("--task-column", source.task if source.related else None, DataSource.task),
         ("--related-group-column", source.related_group if source.related else None, ""),
@@ -174,7 +176,7 @@ def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str =
 
 def as_python(source: DataSource, cleaning: Cleaning, plan: Plan) -> str:
     """Return a script that repeats the outcome."""
-    roles = _changed(source, DataSource(), ("group", "task", "related_group"))
+    roles = _changed(source, DataSource(), ("group", "task", "related_group", "groups"))
     files = [source.target, source.related] if source.related else [source.target]
     upload = f"m2st.Upload({', '.join([*(f'm2st.read_files({list(names)!r})' for names in files), *roles])})"
     if source.example:

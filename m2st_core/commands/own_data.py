@@ -38,7 +38,8 @@ def run_test(options: argparse.Namespace) -> None:
     usual = encoding.cleaning if encoding else Cleaning(scaling="none") if learner else Cleaning()
     cleaning = chosen_cleaning(options, usual)
     roles = (options.group_column, options.task_column, options.related_group_column)
-    origin = DataSource(tuple(options.files), tuple(options.related or ()), options.example, *roles, options.learner)
+    files = tuple(options.files), tuple(options.related or ())
+    origin = DataSource(*files, options.example, *roles, options.learner, tuple(options.groups))
     data = prepare(origin.upload(), cleaning, encoding)
     plan = Plan(
         primary=primary_method(options, data) if learner is None else learner.method,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from m2st_core.figures.relatedness import gamma_figure
+from m2st_core.paper.committed import take_over
 from m2st_core.paper.experiments import PAPER, Layer
 from m2st_core.paper.gamma import GAMMA, run_gamma, summarise_gamma
 from m2st_core.paper.published import published_gamma, with_published
@@ -53,6 +54,10 @@ def run_paper(options: argparse.Namespace) -> None:
         spec = spec.with_(preset=options.preset)
     heading = experiment.heading(options.scale, layer, spec.preset)
     print(heading, flush=True)
+    if options.fresh:
+        Store().drop_shipped(cell.key for cell in spec.cells())
+    elif taken := take_over(Store(), spec):
+        print(f"{taken} of {len(list(spec.cells()))} cells come with this software.", flush=True)
     compute(spec, options, kind=experiment.kind, name=heading)
 
 

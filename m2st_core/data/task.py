@@ -115,18 +115,22 @@ class IndependentTask(Task):
         For HDGM with Δ = 0.7 these are the paper's.
         """
         streams = Streams(seed)
-        parameter = next(p for p in self.parameters if p.name == self.strength)
-        symbol = "Δ" if parameter.name == "delta" else parameter.name
+        symbol = "Δ" if self.strength == "delta" else self.strength
         decimals = 3 if n_tasks <= 100 else 4
         tasks: dict[str, TwoSample] = {}
-        for index in range(1, n_tasks + 1):
-            value = float(self.settings[parameter.name]) - 0.1 - closeness + 0.1 * index / n_tasks
-            value = min(max(value, parameter.minimum), parameter.maximum)
+        for index, value in enumerate(self.related_strengths(closeness, n_tasks), 1):
             name = f"{symbol}={value:.{decimals}f}"
             name = name if name not in tasks else f"{name} ({index})"
-            task = type(self)(False, **(dict(self.settings) | {parameter.name: value}))
+            task = type(self)(False, **(dict(self.settings) | {self.strength: value}))
             tasks[name] = task.sample(rows, seed=streams.child(f"meta-task {index}").seed)
         return tasks
+
+    def related_strengths(self, closeness: float, n_tasks: int) -> list[float]:
+        """The strengths θ_i of the related tasks, inside the parameter's bounds."""
+        parameter = next(p for p in self.parameters if p.name == self.strength)
+        own = float(self.settings[self.strength])
+        strengths = [own - 0.1 - closeness + 0.1 * index / n_tasks for index in range(1, n_tasks + 1)]
+        return [min(max(strength, parameter.minimum), parameter.maximum) for strength in strengths]
 
     @abstractmethod
     def draw_p(self, n: int, generator: np.random.Generator) -> np.ndarray:

@@ -1,97 +1,111 @@
-"""Null distributions and p-values: one test, and many tests at a glance."""
+"""Null distributions, p-values and type-I errors: one test, and many tests at a glance."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import NULL_COLOUR, OBSERVED_COLOUR, hatched, laid_out
+from m2st_core.figures.theme import (
+    NULL_COLOUR,
+    OBSERVED_COLOUR,
+    colour_of,
+    error_bars,
+    hatched,
+    laid_out,
+    one_line_each,
+)
+from m2st_core.testing.methods import label_of
 from m2st_core.types import TestResult
 
-BINS, FILLING_BINS = 50, 40
+BINS = 50
+CROWDED = 0.5  # share of the null statistics in one bar that hides the others
 SHOWN_SHARE = 0.95  # of the null statistics always fits on the axis; a much longer tail is counted instead of drawn
-GOLDEN_RATIO = 0.618  # spreads marks evenly without random numbers
 OBSERVED_LINE = {"color": OBSERVED_COLOUR, "width": 3}
 
 
 def null_figure(result: TestResult) -> go.Figure:
-    """Draw a histogram of the null statistics and the observed statistic as a line."""
-    kind = "random relabellings" if result.by_permutation else "quantiles of the reference distribution"
-    count = f"{result.n_permutations} {kind}"
-    count = f"all {result.n_permutations} other labellings" if result.enumerated else count
-    low = min(float(result.null.min()), result.statistic)
-    edge = low + 1.1 * (max(float(np.quantile(result.null, SHOWN_SHARE)), result.statistic) - low)
-    long_tail = float(result.null.max()) - low > 2 * (edge - low) > 0
-    beyond = f", {int((result.null > edge).sum())} of them further right" if long_tail else ""
-    figure = go.Figure()
-    figure.add_histogram(
-        x=result.null, nbinsx=BINS, marker={"color": NULL_COLOUR}, name=f"if P=Q: {count}{beyond}",
-        hovertemplate="%{x}: %{y}",
-    )  # fmt: skip
-    if long_tail:
-        figure.update_traces(xbins={"start": low, "end": edge, "size": (edge - low) / BINS})
-        figure.update_xaxes(range=[low, edge])
-    figure.add_vline(x=result.statistic, line=OBSERVED_LINE)
-    observed = f"observed: {result.statistic:.4g}"
-    figure.add_scatter(x=[None], y=[None], mode="lines", line=OBSERVED_LINE, name=observed)  # the line's legend entry
-    return laid_out(figure, x_title=f"statistic of {result.label}", y_title="count")
+    """Draw a histogram of the null statistics with its tail coloured, and the observed statistic as a line.
 
-
-def filling_figure(null: np.ndarray, statistic: float, shown: int) -> go.Figure:
-    """Draw the first ``shown`` null statistics on the axis of all, marking those that reach the observed one."""
-    low, high = min(float(null.min()), statistic), max(float(null.max()), statistic)
-    margin = 0.04 * (high - low) or 1.0
-    bins = {"start": low, "end": high + margin, "size": (high - low + margin) / FILLING_BINS}
-    drawn = null[:shown]
+    The tail is what the p-value counts. A heavy tail is drawn on a logarithmic axis, or ends in a last bar that holds
+    all that is further right: otherwise one bar would hide the rest.
+    """
+    null, observed = result.null[np.isfinite(result.null)], result.statistic
+    low, high = min(float(null.min()), observed), max(float(null.max()), observed)
+    edge = low + 1.1 * (max(float(np.quantile(null, SHOWN_SHARE)), observed) - low)
+    crowded = high - low > 2 * (edge - low) or np.histogram(null, BINS)[0].max() > CROWDED * len(null)
+    log = bool(low > 0 and high > 0 and crowded)
+    edge = edge if crowded and not log and edge > low else high
+    edges = np.geomspace(low, high * 1.001, BINS + 1) if log else np.linspace(low, edge or low, BINS + 1)
+    edges = edges if edges[-1] > edges[0] else np.linspace(low - 0.5, low + 0.5, BINS + 1)
+    reaches = _reaches(null, result)
     figure = go.Figure()
-    looks = (
-        (drawn < statistic, "below the observed statistic", NULL_COLOUR, ""),
-        (drawn >= statistic, "at least as large", OBSERVED_COLOUR, "x"),
-    )
-    for chosen, label, colour, pattern in looks:
-        figure.add_histogram(
-            x=drawn[chosen], xbins=bins, autobinx=False, name=f"{int(chosen.sum())} relabellings {label}",
-            marker=hatched(colour, pattern), hovertemplate="%{x}: %{y}<extra></extra>",
+    for chosen, name, colour, pattern in (
+        (~reaches, _kind(result), NULL_COLOUR, ""),
+        (reaches, _tail(result), OBSERVED_COLOUR, "/"),
+    ):
+        counts = np.histogram(np.clip(null[chosen], edges[0], edges[-1]), edges)[0]
+        figure.add_bar(
+            x=(edges[1:] + edges[:-1]) / 2, y=counts, width=np.diff(edges), name=name, marker=hatched(colour, pattern),
+            hovertemplate="%{x:.3g}: %{y}<extra></extra>",
         )  # fmt: skip
-    figure.add_vline(x=statistic, line=OBSERVED_LINE)
-    figure.update_layout(barmode="stack")
-    figure.update_xaxes(range=[low - margin, high + 2 * margin])
-    return laid_out(figure, x_title="MMD² (line: observed)", y_title="count", height=440)
+    figure.add_vline(x=observed, line=OBSERVED_LINE)
+    line = f"observed: {observed:.4g}"
+    figure.add_scatter(x=[None], y=[None], mode="lines", line=OBSERVED_LINE, name=line)  # the line's legend entry
+    figure.update_layout(barmode="stack", bargap=0)
+    if log:
+        figure.update_xaxes(type="log", range=[np.log10(edges[0]), np.log10(edges[-1] * 1.1)])
+    beyond = " (last bar: all beyond)" if edges[-1] < high else ""
+    return laid_out(figure, x_title=f"statistic of {result.label}{beyond}", y_title="labellings")
 
 
-def settling_figure(p_values: np.ndarray, shown: int, alpha: float) -> go.Figure:
-    """Draw the p-value after 1, 2, … permutations, up to ``shown``, with α."""
-    counts = np.arange(1, len(p_values) + 1)
+def _reached(result: TestResult) -> tuple[int, int]:
+    """How many labellings reach the observed statistic, among how many, as the p-value counts them."""
+    among = len(result.null) + result.exact
+    if result.split_p_values:  # the p-value combines several splits; the null is of one
+        return int((result.null >= result.statistic).sum()) + result.exact, among
+    return round(result.p_value * among), among
+
+
+def _reaches(null: np.ndarray, result: TestResult) -> np.ndarray:
+    """Mark as many of the largest null statistics as the p-value counts, so that ties within rounding agree with it."""
+    count = _reached(result)[0] - result.exact  # the observed labelling is not among them
+    marks = np.zeros(len(null), dtype=bool)
+    marks[np.argsort(-null, kind="stable")[: max(0, count)]] = True
+    return marks
+
+
+def _kind(result: TestResult) -> str:
+    if not result.by_permutation:
+        return "if P = Q: the reference distribution"
+    return "if P = Q: all other labellings" if result.enumerated else "if P = Q: random labellings"
+
+
+def _tail(result: TestResult) -> str:
+    """Say how many labellings reach the observed statistic, in the numbers of the p-value."""
+    if not result.by_permutation:
+        return f"at least as large: p = {result.p_value:.3g}"
+    reached, among = _reached(result)
+    return f"at least as large: {reached:,} of {among:,}{', the observed one included' if result.exact else ''}"
+
+
+def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) -> go.Figure:
+    """Draw rejection rates under the null hypothesis, with α and the band that holds 99 % of valid tests.
+
+    Error bars run from ``low`` to ``high``, where the table has these columns.
+    """
     figure = go.Figure()
-    figure.add_hline(y=alpha, line={"color": NULL_COLOUR, "dash": "dash"})
+    figure.add_vrect(x0=band[0], x1=band[1], fillcolor=NULL_COLOUR, opacity=0.2, line_width=0)
+    figure.add_vline(x=alpha, line={"color": NULL_COLOUR, "dash": "dash"})
+    labels = table["method"].map(label_of)
+    if table["m_te"].nunique() > 1:
+        labels += ", m_te=" + table["m_te"].astype(str)
+    bars = None
+    if "low" in table:
+        bars = error_bars(table["rate"], table["low"], table["high"], color=NULL_COLOUR, thickness=1.5)
     figure.add_scatter(
-        x=counts[:shown], y=p_values[:shown], mode="lines", name="p so far", line={"color": OBSERVED_COLOUR},
-        hovertemplate="after %{x} permutations: p = %{y:.3f}<extra></extra>",
+        x=table["rate"], y=labels, mode="markers", name="type-I error", error_x=bars,
+        marker={"size": 11, "color": table["method"].map(colour_of)}, hovertemplate="%{y}: %{x:.3f}<extra></extra>",
     )  # fmt: skip
-    figure.update_xaxes(type="log", range=[0, np.log10(len(p_values))])
-    figure.update_yaxes(range=[0, 1.05 * float(p_values.max())])
-    return laid_out(figure, x_title="permutations B", y_title=f"p so far (dashed: α={alpha:g})", height=240)
-
-
-def p_value_strip(groups: Mapping[str, np.ndarray], alpha: float, *, height: int = 420) -> go.Figure:
-    """Draw one band of p-values per group: a cross if p is at most α, an open circle otherwise."""
-    figure = go.Figure()
-    figure.add_vrect(x0=0, x1=alpha, fillcolor=OBSERVED_COLOUR, opacity=0.12, line_width=0)
-    figure.add_vline(x=alpha, line={"color": OBSERVED_COLOUR, "dash": "dash"})
-    p_values = np.concatenate(list(groups.values()))
-    offsets = [row + 0.6 * (np.arange(len(p)) * GOLDEN_RATIO % 1 - 0.5) for row, p in enumerate(groups.values())]
-    places = np.concatenate(offsets)
-    looks = ((True, "rejected", OBSERVED_COLOUR, "x"), (False, "not rejected", NULL_COLOUR, "circle-open"))
-    for rejected, label, colour, symbol in looks:
-        chosen = (p_values <= alpha) == rejected
-        figure.add_scatter(
-            x=p_values[chosen], y=places[chosen], mode="markers", name=f"{label} at α={alpha:g}",
-            marker={"color": colour, "symbol": symbol, "size": 9}, hovertemplate="p = %{x:.3f}<extra></extra>",
-        )  # fmt: skip
-    laid_out(figure, x_title="p-value", y_title="", height=height)
-    figure.update_xaxes(range=[-0.02, 1.02])
-    return figure.update_yaxes(
-        tickvals=list(range(len(groups))), ticktext=list(groups), range=[-0.5, len(groups) - 0.5]
-    )
+    figure.update_xaxes(rangemode="tozero")
+    return one_line_each(figure, len(labels), x_title=f"share rejected at α={alpha:g} if P = Q")

@@ -26,7 +26,7 @@ from m2st_core.figures.theme import (
 )
 from m2st_core.testing.methods import label_of
 
-BAND = 0.2  # opacity
+BAND, GHOST, PINNED = 0.2, 0.25, 0.6  # opacity
 LAST = 2000  # rank in the legend; plotly's default is 1000
 SETTINGS = ("preset", "closeness", "n_tasks", "m_tr")  # named in the legend where they vary
 LAYERS = {"paper": ("the paper's algorithms, run by this software", "circle"), "ours": ("ours", "square")}
@@ -61,6 +61,19 @@ def _power_curves(table: pd.DataFrame, x: str, x_title: str, also: Sequence[str]
             points = points.rename(columns={"published": "power", "published_error": "std_error"})
             _add_published(figure, method, points, x)
     return _rejection_layout(figure, x_title)
+
+
+def add_earlier(figure: go.Figure, table: pd.DataFrame, name: str, *, pinned: bool) -> None:
+    """Add curves of other settings: pinned ones are thin and named, others pale with one name for all."""
+    for index, (method, group) in enumerate(table.groupby("method", sort=False)):
+        group, label = group.sort_values("m_te"), f"{label_of(method)}, {name}"
+        figure.add_scatter(
+            x=group["m_te"].astype(float), y=group["rate"].astype(float), mode="lines",
+            name=label if pinned else f"pale: {name}", legendgroup=label if pinned else "pale",
+            showlegend=pinned or index == 0, opacity=PINNED if pinned else GHOST, legendrank=LAST,
+            line={"color": colour_of(method), "dash": look_of(method).dash, "width": 2 if pinned else 4},
+            hovertemplate="%{y:.3f}<extra>" + label + "</extra>",
+        )  # fmt: skip
 
 
 def compare_figure(table: pd.DataFrame, *, size_unit: str = "") -> go.Figure:
@@ -159,28 +172,6 @@ def layers_marks(tables: Mapping[str, pd.DataFrame], published: pd.DataFrame) ->
     figure.update_xaxes(range=[-0.02, 1.02])
     names = {name for trace in figure.data for name in trace.y}
     return one_line_each(figure, len(names), x_title=REJECTED, line=28)
-
-
-def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) -> go.Figure:
-    """Draw rejection rates under the null hypothesis, with α and the band that holds 99 % of valid tests.
-
-    Error bars run from ``low`` to ``high``, where the table has these columns.
-    """
-    figure = go.Figure()
-    figure.add_vrect(x0=band[0], x1=band[1], fillcolor=NULL_COLOUR, opacity=BAND, line_width=0)
-    figure.add_vline(x=alpha, line={"color": NULL_COLOUR, "dash": "dash"})
-    labels = table["method"].map(label_of)
-    if table["m_te"].nunique() > 1:
-        labels += ", m_te=" + table["m_te"].astype(str)
-    bars = None
-    if "low" in table:
-        bars = error_bars(table["rate"], table["low"], table["high"], color=NULL_COLOUR, thickness=1.5)
-    figure.add_scatter(
-        x=table["rate"], y=labels, mode="markers", name="type-I error", error_x=bars,
-        marker={"size": 11, "color": table["method"].map(colour_of)}, hovertemplate="%{y}: %{x:.3f}<extra></extra>",
-    )  # fmt: skip
-    figure.update_xaxes(rangemode="tozero")
-    return one_line_each(figure, len(labels), x_title=f"share rejected at α={alpha:g} if P = Q")
 
 
 def ablation_figure(table: pd.DataFrame) -> go.Figure:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import COLOURS, DASHES, NULL_COLOUR, PUBLISHED, error_bars, hatched, laid_out
+from m2st_core.figures.theme import (
+    COLOURS,
+    DASHES,
+    NULL_COLOUR,
+    P_COLOUR,
+    PUBLISHED,
+    WITH_HISTORY,
+    error_bars,
+    laid_out,
+)
 from m2st_core.testing.methods import label_of
 
 CLOSENESS = "closeness C (small: related tasks like the target)"
@@ -16,18 +24,38 @@ FLOOR_NAME = "noise floor: two samples of one task"
 FLOOR = {"fillcolor": "rgba(128, 128, 128, 0.2)", "line": {"color": NULL_COLOUR, "width": 1}, "fill": "tozeroy"}
 HOVER = "C=%{x:g}: γ̂ = %{y:.3f}"
 BOUND = "bound on J* − J(k̂)"
-PATTERNS = ("", "/", "x", ".", "\\")
 
 
-def gamma_figure(published: pd.DataFrame, ours: pd.DataFrame, *, height: int = 460) -> go.Figure:
+def neighbours_figure(target: float, related: Sequence[float], symbol: str, bounds: tuple[float, float]) -> go.Figure:
+    """Draw how strongly P and Q differ in each related task and in the target, on the axis of all strengths."""
+    figure = go.Figure()
+    looks = (
+        (related, f"{len(related)} related tasks", WITH_HISTORY, "line-ns"),
+        ([target], "the target", P_COLOUR, "diamond"),
+    )
+    for values, name, colour, symbol_ in looks:
+        figure.add_scatter(
+            x=values, y=[0] * len(values), mode="markers", name=name,
+            marker={"symbol": symbol_, "size": 16, "color": colour, "line": {"color": colour, "width": 2}},
+            hovertemplate=f"{name}: {symbol} = %{{x:.2f}}<extra></extra>",
+        )  # fmt: skip
+    margin = 0.03 * (bounds[1] - bounds[0])
+    laid_out(figure, x_title=f"how strongly P and Q differ: {symbol}", y_title="", height=140)
+    figure.update_xaxes(range=[bounds[0] - margin, bounds[1] + margin], fixedrange=True)
+    return figure.update_yaxes(visible=False, range=[-1, 1], fixedrange=True)
+
+
+def gamma_figure(
+    published: pd.DataFrame, ours: pd.DataFrame, *, height: int = 460, now: float | None = None
+) -> go.Figure:
     """Draw γ̂ against C: published, and measured on both halves; error bars span the tasks' largest γ̂_it.
 
-    A grey band reaches up to the noise floor of γ̂ on fresh rows, the column ``floor``.
+    A grey band reaches up to the noise floor of γ̂ on fresh rows, the column ``floor``. A line marks C ``now``.
     """
     spread = error_bars(ours["on_test_rows"], ours["lowest"], ours["highest"], color=COLOURS[2], thickness=1)
     curves = (
         (published, "gamma_hat", "published", COLOURS[5], "dot", PUBLISHED, None),
-        (ours, "on_training_rows", "measured, on the rows that chose the kernel", COLOURS[0], "dash", "square", None),
+        (ours, "on_training_rows", "measured, on the kernel's training rows", COLOURS[0], "dash", "square", None),
         (ours, "on_test_rows", "measured, on fresh rows", COLOURS[2], "solid", "circle", spread),
     )
     figure = go.Figure()
@@ -41,6 +69,8 @@ def gamma_figure(published: pd.DataFrame, ours: pd.DataFrame, *, height: int = 4
             x=table["closeness"], y=table[column], mode="lines+markers", name=name, hovertemplate=HOVER,
             line={"color": colour, "dash": dash}, marker=marker, error_y=bars,
         )  # fmt: skip
+    if now is not None:
+        figure.add_vline(x=now, line={"color": NULL_COLOUR, "dash": "dot"})
     figure.update_yaxes(rangemode="tozero")
     return laid_out(figure, x_title=CLOSENESS, y_title="γ̂", height=height)
 
@@ -104,32 +134,6 @@ def gamma_power_figure(table: pd.DataFrame) -> go.Figure:
     figure.update_xaxes(range=[low - margin, high + margin])
     figure.update_yaxes(range=[-0.1, 1.1])
     return laid_out(figure, x_title="γ̂ on fresh rows", y_title="power", height=400)
-
-
-def closeness_power_figure(closeness: np.ndarray, rates: np.ndarray, intervals: np.ndarray, floor: float) -> go.Figure:
-    """Draw power against C with intervals (k, 2), and the power of a test without related tasks as a line."""
-    figure = go.Figure()
-    figure.add_hline(y=floor, line={"color": NULL_COLOUR, "dash": "dash"}, annotation_text="MMD-M, no related tasks")
-    figure.add_scatter(
-        x=closeness, y=rates, mode="lines+markers", name=label_of("Meta-Witness"), line={"color": COLOURS[2]},
-        marker={"size": 10}, error_y=error_bars(rates, intervals[:, 0], intervals[:, 1], thickness=1),
-        hovertemplate="C=%{x:g}: power %{y:.2f}<extra></extra>",
-    )  # fmt: skip
-    figure.update_yaxes(range=[0, 1.05])
-    return laid_out(figure, x_title=CLOSENESS, y_title="power", height=360)
-
-
-def bound_terms_figure(table: pd.DataFrame) -> go.Figure:
-    """Draw each ``bound`` as a stacked bar of ``value`` by ``term``; a term has one colour and pattern throughout."""
-    figure = go.Figure()
-    for index, (term, group) in enumerate(table.groupby("term", sort=False)):
-        figure.add_bar(
-            x=group["bound"], y=group["value"], name=str(term),
-            hovertemplate=f"%{{x}}: %{{y:.3g}}<extra>{term}</extra>",
-            marker=hatched(COLOURS[index % len(COLOURS)], PATTERNS[index % len(PATTERNS)]),
-        )  # fmt: skip
-    figure.update_layout(barmode="stack", legend_traceorder="normal")
-    return laid_out(figure, x_title="", y_title=BOUND, height=480)
 
 
 def bound_course_figure(sizes: list[int], courses: Mapping[str, list[float]], now: int) -> go.Figure:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from m2st_core.figures.theme import DIVERGING, NULL_COLOUR, as_text, hatched, laid_out, sample_looks
+from m2st_core.figures.theme import DIVERGING, NULL_COLOUR, as_text, equal_aspect, hatched, laid_out, sample_looks
 
 NAMES = ("x ~ P", "y ~ Q")
 COLUMNS = ("column 1", "column 2")
@@ -17,6 +17,7 @@ CLIPPED = 0.02  # share of the largest values that get the strongest colour
 AXIS_TITLE = 72  # pixels below the plot that the axis takes; the colour bar follows
 COLUMN_BINS = 30
 GROUP_LETTERS = 14  # of a group's name in an axis title on a narrow screen
+LENS_HEIGHT = 460
 IMAGE_GAP, IMAGE_HEIGHT = 2, 40  # pixels between images, and the least height of an image
 
 
@@ -32,7 +33,8 @@ def samples_figure(
             x=rows[:SHOWN_ROWS, 0], y=rows[:SHOWN_ROWS, 1], mode="markers", name=f"{label} ({len(rows)} rows)",
             marker={"color": colour, "symbol": marker, "size": 7, "opacity": 0.85}, hovertemplate="%{x:.2f}, %{y:.2f}",
         )  # fmt: skip
-    return laid_out(figure, x_title=as_text(axes[0]), y_title=as_text(axes[1]))
+    laid_out(figure, x_title=as_text(axes[0]), y_title=as_text(axes[1]))
+    return equal_aspect(figure, *np.ptp(plane, axis=0)) if pooled.shape[1] > 1 else figure
 
 
 def _plane(pooled: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:
@@ -55,13 +57,15 @@ def heat_figure(
     second_axis: np.ndarray | None = None,
     titles: tuple[str, str] = COLUMNS,
     labels: tuple[str, str] = NAMES,
+    strongest: float | None = None,
 ) -> go.Figure:
     """Draw values (h, g) at (axis[column], second_axis[row]): P's colour where positive, Q's where negative.
 
-    A dotted line marks zero. At most 300 rows of each sample, (n, 2) and (m, 2), lie on top.
+    A dotted line marks zero. At most 300 rows of each sample, (n, 2) and (m, 2), lie on top. The colour is full at ±
+    ``strongest``, by default at the largest values.
     """
     rows_axis = axis if second_axis is None else second_axis
-    limit = float(np.quantile(np.abs(values), 1 - CLIPPED)) or 1.0
+    limit = strongest or float(np.quantile(np.abs(values), 1 - CLIPPED)) or 1.0
     below = {"y": -AXIS_TITLE / (height - 2.5 * AXIS_TITLE), "yanchor": "top"}
     figure = go.Figure()
     figure.add_heatmap(
@@ -80,7 +84,39 @@ def heat_figure(
         )  # fmt: skip
     figure.update_xaxes(range=[axis[0], axis[-1]], showgrid=False)
     figure.update_yaxes(range=[rows_axis[0], rows_axis[-1]], showgrid=False)
-    return laid_out(figure, x_title=as_text(titles[0]), y_title=as_text(titles[1]), height=height)
+    laid_out(figure, x_title=as_text(titles[0]), y_title=as_text(titles[1]), height=height)
+    return equal_aspect(figure, axis[-1] - axis[0], rows_axis[-1] - rows_axis[0])
+
+
+def lens_figure(
+    field: np.ndarray,
+    axis: np.ndarray,
+    sample: tuple[np.ndarray, np.ndarray],
+    found: tuple[float, float],
+    colour: str,
+    *,
+    strongest: float,
+) -> go.Figure:
+    """Draw what one test sees in a sample: its field (g, g) behind the rows, and below how often it finds a difference.
+
+    ``found`` is a share with its standard error, drawn as a bar of this colour. The field's colour is full at ±
+    ``strongest``, so that fields of several tests can be compared.
+    """
+    figure = heat_figure(field, axis, name="", sample=sample, height=LENS_HEIGHT, strongest=strongest)
+    figure.data[0].update(showscale=False, hoverinfo="skip", hovertemplate=None)
+    share, error = (100 * value for value in found)
+    bar = {"y": [""], "orientation": "h", "xaxis": "x2", "yaxis": "y2", "showlegend": False, "hoverinfo": "skip"}
+    figure.add_bar(x=[100], marker={"color": NULL_COLOUR, "opacity": 0.2}, **bar)
+    figure.add_bar(x=[share], marker={"color": colour}, error_x={"array": [error], "thickness": 2}, **bar)
+    hidden = {"showticklabels": False, "ticks": "", "title": None, "fixedrange": True, "showgrid": False}
+    title = f"finds the difference in {share:.0f} ± {error:.0f} of 100 samples"
+    return figure.update_layout(
+        barmode="overlay",
+        xaxis=hidden,
+        yaxis=hidden | {"domain": [0.17, 1]},
+        xaxis2=hidden | {"range": [0, 100], "anchor": "y2", "title": title},
+        yaxis2=hidden | {"domain": [0.04, 0.1], "anchor": "x2"},
+    )
 
 
 def witness_figure(

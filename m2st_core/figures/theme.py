@@ -1,6 +1,7 @@
 """Colours, markers and layout shared by all figures.
 
-The palette is Okabe–Ito's: distinct to colour-blind readers, and legible on light and dark backgrounds.
+Some colours have a meaning on every page. They are distinct to colour-blind readers. Their contrast is at least 3:1
+with a light and with a dark background. Text takes the page's own colour (dashboard/widgets/page.css).
 """
 
 from __future__ import annotations
@@ -12,20 +13,21 @@ from m2st_core.testing.method import Look
 from m2st_core.testing.methods import METHODS
 
 P_COLOUR, P_MARKER = "#0072B2", "circle"
-Q_COLOUR, Q_MARKER = "#E69F00", "diamond"
-NULL_COLOUR = "#8C8C8C"
-OBSERVED_COLOUR = "#D55E00"
+Q_COLOUR, Q_MARKER = "#D97A00", "diamond"
+WITH_HISTORY, WITHOUT_HISTORY = "#009E73", "#7F858E"  # tests that learn from related tasks, and all others
+NULL_COLOUR = "#7F858E"
+OBSERVED_COLOUR = "#C2337A"
 PUBLISHED = {"symbol": "diamond-open", "size": 11, "line": {"width": 2}}  # the paper's numbers
 DIVERGING = (  # Q's colour below zero, P's above, transparent at zero to suit light and dark backgrounds
-    (0.0, "rgba(230,159,0,1)"),
-    (0.5, "rgba(230,159,0,0)"),
+    (0.0, "rgba(217,122,0,1)"),
+    (0.5, "rgba(217,122,0,0)"),
     (0.5, "rgba(0,114,178,0)"),
     (1.0, "rgba(0,114,178,1)"),
 )
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800")
 MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 DASHES = ("solid", "dash", "dot", "dashdot")
-
+LARGEST_STRETCH = 4.0  # of one span by the other, up to which one unit has the same length on both axes
 
 UNKNOWN_LOOK = Look(NULL_COLOUR, "circle-open", "longdashdot")  # such as the limit's
 
@@ -79,6 +81,17 @@ def laid_out(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380
     figure.update_xaxes(title=x_title, automargin=True, zeroline=False)
     figure.update_yaxes(title=y_title, automargin=True, zeroline=False)
     return figure
+
+
+def equal_aspect(figure: go.Figure, x_span: float, y_span: float) -> go.Figure:
+    """Keep shapes as they are at any width: one unit has the same length on both axes.
+
+    Columns whose spans are too different for that fill a square.
+    """
+    stretch = x_span / y_span if x_span > 0 and y_span > 0 else 1.0
+    ratio = 1.0 if 1 / LARGEST_STRETCH <= stretch <= LARGEST_STRETCH else stretch
+    figure.update_xaxes(constrain="domain")
+    return figure.update_yaxes(scaleanchor="x", scaleratio=ratio, constrain="domain")
 
 
 def one_line_each(figure: go.Figure, count: int, *, x_title: str, line: int = 24) -> go.Figure:

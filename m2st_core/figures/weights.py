@@ -11,35 +11,38 @@ import plotly.graph_objects as go
 from m2st_core.figures.theme import (
     COLOURS,
     NULL_COLOUR,
-    OBSERVED_COLOUR,
     P_COLOUR,
     Q_COLOUR,
     as_text,
     colour_of,
-    error_bars,
     hatched,
     laid_out,
     one_line_each,
 )
 from m2st_core.testing.methods import label_of
 
-PATTERNS = ("", "x", "/")
+MARKS = ("", "diamond-open", "line-ns")
 TRAINING_ROWS = "training rows m_tr per mode"
 
 
 def weights_figure(table: pd.DataFrame, methods: Mapping[str, str], *, x_title: str = "weight β") -> go.Figure:
-    """Draw each method's weights by ``kernel``, in the order of the table; ``methods`` names them by column.
+    """Draw weights by ``kernel``, in the order of the table: bars for the first of ``methods``, marks for the others.
 
-    Each bar carries its row's number, so that a click on it identifies the kernel.
+    ``methods`` names them by column. A bar or mark has its row's place, so that a click on it identifies the kernel.
     """
     figure = go.Figure()
-    for (column, method), pattern in zip(methods.items(), PATTERNS, strict=False):
-        name = f"{label_of(method)}: {column}"
-        figure.add_bar(
-            x=table[column], y=table["kernel"], orientation="h", name=name, customdata=table.index, showlegend=True,
-            marker=hatched(colour_of(method), pattern), hovertemplate="%{y}: %{x:.3f}<extra>" + name + "</extra>",
-        )  # fmt: skip
-    figure.update_layout(barmode="group", bargap=0.25, clickmode="event+select")
+    for index, (column, method) in enumerate(methods.items()):
+        name = label_of(method) if len(methods) == 1 else f"{label_of(method)}: {column}"
+        shared = {
+            "x": table[column], "y": table["kernel"], "orientation": "h", "name": name, "showlegend": True,
+            "hovertemplate": "%{y}: %{x:.3f}<extra>" + name + "</extra>",
+        }  # fmt: skip
+        if index == 0:
+            figure.add_bar(marker={"color": colour_of(method)}, **shared)
+        else:
+            marker = {"color": NULL_COLOUR, "symbol": MARKS[index % len(MARKS)], "size": 11, "line": {"width": 2}}
+            figure.add_scatter(mode="markers", marker=marker, **shared)
+    figure.update_layout(bargap=0.3, clickmode="event+select")
     return one_line_each(figure, len(table), x_title=x_title, line=28)
 
 
@@ -102,31 +105,6 @@ def share_figure(shares: pd.DataFrame) -> go.Figure:
     laid_out(figure, x_title=TRAINING_ROWS, y_title="share of the learned features", height=400)
     figure.update_xaxes(type="log", tickvals=list(mean.index), ticktext=[f"{value:g}" for value in mean.index])
     return figure.update_yaxes(range=[-0.02, 1.05])
-
-
-def learning_size_figure(table: pd.DataFrame, now: int, floor: float) -> go.Figure:
-    """Draw Ĵ on training and fresh rows, and power with its interval, against m_tr, with a line at the present m_tr.
-
-    ``floor`` is the power without learning.
-    """
-    interval = error_bars(table["power"], table["low"], table["high"], thickness=1)
-    curves = (
-        ("train", "Ĵ on training rows", COLOURS[0], "dash", "square", None),
-        ("fresh", "Ĵ on fresh rows", COLOURS[5], "dot", "diamond", None),
-        ("power", "power", COLOURS[2], "solid", "circle", interval),
-    )
-    figure = go.Figure()
-    figure.add_vline(x=now, line={"color": OBSERVED_COLOUR, "dash": "dot"})
-    figure.add_hline(y=floor, line={"color": NULL_COLOUR, "dash": "dash"})
-    for column, name, colour, dash, symbol, bars in curves:
-        figure.add_scatter(
-            x=table["m_tr"], y=table[column], mode="lines+markers", name=name, error_y=bars,
-            line={"color": colour, "dash": dash}, marker={"symbol": symbol, "size": 9},
-            hovertemplate=f"m_tr=%{{x}}: %{{y:.3f}}<extra>{name}</extra>",
-        )  # fmt: skip
-    laid_out(figure, x_title=TRAINING_ROWS, y_title="Ĵ; power (dashed: MMD-M)", height=340)
-    figure.update_xaxes(type="log", tickvals=list(table["m_tr"]), ticktext=[str(m) for m in table["m_tr"]])
-    return figure.update_yaxes(rangemode="tozero")
 
 
 def training_figure(course: dict[str, list[float]]) -> go.Figure:

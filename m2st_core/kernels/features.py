@@ -14,6 +14,8 @@ from torch.nn import functional
 
 from m2st_core.kernels.base import Kernel, Rows
 
+FARTHEST = 1000.0  # robust standard deviations from the centre
+
 
 @dataclass(frozen=True)
 class Units:
@@ -25,6 +27,26 @@ class Units:
     def __call__(self, x: Tensor) -> Tensor:
         """Rows in these units: (R, n, d) → (R, n, d)."""
         return (x - self.centre) / self.scale
+
+
+class InUnits(nn.Module):
+    """Rows in units of their columns' spread, as a feature map: x/scale, at most ±1,000 units from the centre.
+
+    ``centre`` and ``scale`` (…, 1, d) are buffers.
+    """
+
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, centre: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("centre", centre)
+        self.register_buffer("scale", scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Rows in these units: (…, n, d) → (…, n, d)."""
+        middle = self.centre / self.scale
+        return (x / self.scale).clamp(middle - FARTHEST, middle + FARTHEST)
 
 
 class FeatureNetwork(nn.Module, ABC):

@@ -13,6 +13,7 @@ from m2st_core.kernels.base import SMALLEST_EXPONENT, Kernel, Rows, negative_squ
 
 RIDGE = 1e-5  # of the largest eigenvalue
 SMALLEST_RIDGE = 1e-100
+EVEN_COLUMNS = 20  # up to so many, points are evenly spread rather than random
 SMALLEST_ROOT = 1e-9  # its fourth power is still a normal float32
 
 
@@ -181,3 +182,11 @@ def regularised_matrix(features: LandmarkFeatures, rows: Tensor, directions: int
     level = values[..., -1 - min(directions, values.shape[-1] - 1), None]
     level = torch.maximum(level, RIDGE * values[..., -1:]).clamp(min=SMALLEST_RIDGE)
     return root @ (vectors * (values + level).rsqrt()[..., None, :] @ vectors.mT)
+
+
+def normal_points(columns: int, count: int, generator: torch.Generator) -> Tensor:
+    """Points of N(0, I), (columns, count): in few columns more even than random ones."""
+    if columns > EVEN_COLUMNS:
+        return torch.randn(columns, count, generator=generator, dtype=torch.float64)
+    sobol = torch.quasirandom.SobolEngine(columns, scramble=True, seed=generator.initial_seed() % 2**31)
+    return torch.special.ndtri(sobol.draw(count, dtype=torch.float64).clamp(2**-31, 1 - 2**-31)).mT

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from m2st_core.kernels.base import Family, Kernel, KernelBank
-from m2st_core.kernels.features import ComposedKernel, LinearKernel
+from m2st_core.kernels.features import ComposedKernel, InUnits, LinearKernel
 from m2st_core.kernels.gaussian import (
     EnergyKernel,
     GaussianKernel,
@@ -18,10 +18,11 @@ from m2st_core.kernels.gaussian import (
     regularised_matrix,
 )
 from m2st_core.learners.ascent import draw_rows
-from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, NetworkView
+from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, NetworkView, column_units
 from m2st_core.learners.target_kernels import median_width
 from m2st_core.permutation.fitted import KernelTest
-from m2st_core.permutation.fused import AggregateTest, FuseTest, RankFuseTest
+from m2st_core.permutation.fused import FuseTest
+from m2st_core.permutation.ranked import AggregateTest, RankFuseTest
 from m2st_core.preset import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
@@ -32,7 +33,7 @@ GENERIC = "Gaussian"
 GENERIC_NAMES = tuple(f"{GENERIC}, {factor:g}·median" for factor in FACTORS)
 DISTANCE_ROWS = 500
 LANDMARKS = 128
-FINE_SHARE, DIRECTIONS_NEED_ROWS = 0.2, 400
+FINE_SHARE, FINE_ROWS = 0.6, 600  # the fine kernel has half of its share at so many pooled rows
 
 
 def fit_bank(pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None) -> FuseTest:
@@ -79,31 +80,33 @@ def fit_energy(
 def fit_omnibus(
     pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> RankFuseTest:
-    """Omnibus: five families for pooled rows (R, N, d), combined by rank."""
-    return RankFuseTest(KernelBank(tuple(omnibus_families(pooled, 1.0, streams))))
+    """Omnibus: three kernels and MMD-FUSE for pooled rows (R, N, d), combined by rank."""
+    return RankFuseTest(KernelBank(tuple(omnibus_families(pooled, 1.0, streams))), fit_bank(pooled, preset, streams))
 
 
 @torch.no_grad()
 def omnibus_families(pooled: Tensor, share: float, streams: Sequence[Streams]) -> list[Family]:
-    """Kernels for any kind of difference, for pooled rows (R, N, d); ``share`` is their total prior weight.
+    """Three kernels for pooled rows (R, N, d). With MMD-FUSE, which has the rest, they have the weight ``share``.
 
-    Three are broad: the ℓ₁ energy distance; the same along its 3 leading directions; the Gaussian of the median width.
-    Two are fine: the Gaussian as wide as the 5 % quantile of distances, with ⅕ of the weight, and the same along its 30
-    leading directions. These need many rows, so the last one's part is ½·N/(N+400). The broad ones share the rest.
+    Two are broad: the ℓ₁ energy distance of columns in robust units, along its 3 leading directions; the Gaussian of
+    the median width. One is fine: the Gaussian as wide as the 5 % quantile of distances, along its 30 leading
+    directions. It needs many rows, so its part is 0.6·N/(N+600). The energy distance has 0.3 of the rest, and the
+    Gaussian 0.35.
     """
-    size = pooled.shape[-2]
-    landmarks = _landmarks(pooled, streams)
-    (low, *_), _ = _both_ranges(_some_rows(pooled, streams))
-    energy = EnergyKernel(pooled.median(dim=-2, keepdim=True).values[:, None], norm=1.0)
-    median, fine = GaussianKernel(median_width(pooled, streams)[:, None]), GaussianKernel(low.square())
-    finest = 0.5 * size / (size + DIRECTIONS_NEED_ROWS)
-    broad = (1 - FINE_SHARE - finest) / 3
+    some, landmarks = _some_rows(pooled, streams), _landmarks(pooled, streams)
+    middle = pooled.median(dim=-2, keepdim=True).values[:, None]
+    units = InUnits(middle, torch.stack([column_units(rows)[1] for rows in some])[:, None, None].to(pooled))
+    centre = units(middle)
+    energy = _regularised(ComposedKernel(units, EnergyKernel(centre, norm=1.0)), pooled, landmarks, 3)
+    median = GaussianKernel(median_width(pooled, streams)[:, None])
+    (low, *_), _ = _both_ranges(some)
+    fine = _regularised(GaussianKernel(low.square()), pooled, landmarks, 30)
+    finest = FINE_SHARE * pooled.shape[-2] / (pooled.shape[-2] + FINE_ROWS)
+    broad = share * (1 - finest)
     return [
-        Family(energy, ("ℓ₁ energy",), share * broad),
-        Family(_regularised(energy, pooled, landmarks, 3), ("ℓ₁ energy, 3 directions",), share * broad),
-        Family(median, (f"{GENERIC}, median",), share * broad),
-        Family(fine, (f"{GENERIC}, 5 % quantile",), share * FINE_SHARE),
-        Family(_regularised(fine, pooled, landmarks, 30), (f"{GENERIC}, 30 directions",), share * finest),
+        Family(energy, ("ℓ₁ energy, 3 directions",), 0.3 * broad),
+        Family(median, (f"{GENERIC}, median",), 0.35 * broad),
+        Family(fine, (f"{GENERIC}, 30 directions",), share * finest),
     ]
 
 

@@ -19,7 +19,7 @@ from m2st_core.learners.ascent import part_of
 from m2st_core.learners.bank import generic_families
 from m2st_core.learners.image_features import part_images
 from m2st_core.learners.knowledge import Knowledge, learned_spaces, needed
-from m2st_core.learners.meta_features import evidence_related, in_common_units, prior_weights, shrunk_heads, view_target
+from m2st_core.learners.meta_features import MetaFeatures, TargetView, in_common_units, view_target
 from m2st_core.learners.meta_witness import learn_features
 from m2st_core.learners.mixtures import KernelTerms, kernel_terms, mixture_test, paired_rows, solve_weights
 from m2st_core.permutation.fitted import KernelTest
@@ -33,6 +33,31 @@ TASK_THRESHOLD = 2.0  # null deviations that a single task's MMD² must exceed: 
 JUDGES = 500  # largest number of tasks on which λ is chosen
 JUDGED_WITH = 1e-3  # λ in the score by which the candidates are compared
 RELATED_ODDS = 2.0  # prior odds that a target is like its related tasks
+
+
+def prior_weights(features: MetaFeatures, rows: int) -> Tensor:
+    """s_q/(s_q + τ), with τ = 4/rows the noise of two halves of that many pooled rows: (R, Q).
+
+    The likelihood ratio of N(0, s + τ) to N(0, τ) weighs the squared difference d_q² by this, up to a constant.
+    """
+    noise = 4 / rows
+    return features.prior / (features.prior + noise)
+
+
+@torch.no_grad()
+def shrunk_heads(features: MetaFeatures, related: RelatedTasks) -> Tensor:
+    """E[δ_i | d_i] = s/(s+τ_i)·d_i of every task, from all its rows: (R, T, Q)."""
+    psi = related.with_rows(features(related.rows)).take(related.where)
+    d = torch.einsum("rtl,rtlq->rtq", related.x_weight - related.y_weight, psi)
+    noise = (related.x_weight.square() + related.y_weight.square()).sum(dim=-1)[..., None]
+    prior = features.prior[:, None]
+    return prior / (prior + noise) * d
+
+
+def evidence_related(features: MetaFeatures, target: TargetView) -> Tensor:
+    """log N(d; 0, s + τ)/N(d; 0, τ): evidence that the target differs as the related tasks do: (R,)."""
+    ratio = features.prior / target.noise
+    return 0.5 * (target.difference.square() / target.noise * ratio / (1 + ratio) - ratio.log1p()).sum(dim=-1)
 
 
 def learn_feature_mixture(

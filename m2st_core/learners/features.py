@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.kernels.features import Units
-from m2st_core.kernels.gaussian import median_squared_distance
+from m2st_core.kernels.gaussian import normal_points
 from m2st_core.learners.meta_features import FourierFeatures, MetaFeatures, robust_units
 from m2st_core.learners.prior import (
     Differences,
@@ -30,11 +31,11 @@ from m2st_core.learners.prior import (
     smooth_coordinates,
     task_folds,
 )
+from m2st_core.learners.target_kernels import median_of_tasks
 from m2st_core.preset import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
 
-MEDIAN_ROWS = 500
 COLUMN = 0.3  # importance of a column beside the Fourier features, which have 1 together
 FEWEST_COORDINATES = 14  # those of polynomials of degree 4 in two columns
 FEWEST_TASKS = 5  # with fewer tasks, halves of the rows are left out in turn instead
@@ -81,8 +82,8 @@ class Candidate:
     prior: Tensor
     score: Tensor
 
-    def build(self, width: int) -> dict[str, Tensor]:
-        """Transform, offset and prior of ψ, with zeros before them: ``width`` coordinates."""
+    def build(self, width: int, raw: int) -> dict[str, Tensor]:
+        """Transform, offset and prior of ψ: ``width`` coordinates, zeros first, of ``raw`` features, zeros last."""
         leading = self.prior.shape[-1] - 1
         whole = self.space.cut(self.size)[0]
         axes = torch.eye(self.size).to(whole.means).expand(len(whole.means), -1, -1)
@@ -91,8 +92,10 @@ class Candidate:
         floor = self.prior[:, -1:].expand(-1, self.size - leading)
         prior, order = torch.cat([self.prior[:, :-1], floor], dim=-1).sort(dim=-1)
         transform = self.space.whiten[..., : self.size] @ axes.take_along_dim(order[:, None], dim=-1)
-        parts = {"transform": transform, "offset": self.space.centre @ transform, "prior": prior}
-        return {name: torch.nn.functional.pad(part, (width - self.size, 0)) for name, part in parts.items()}
+        offset = self.space.centre @ transform
+        transform = functional.pad(transform, (0, 0, 0, raw - transform.shape[1]))
+        parts = {"transform": transform, "offset": offset, "prior": prior}
+        return {name: functional.pad(part, (width - self.size, 0)) for name, part in parts.items()}
 
 
 @torch.no_grad()
@@ -143,9 +146,10 @@ def best_candidates(offers: Sequence[Candidate], count: int) -> tuple[Tensor, li
     places = []
     for place, chosen in enumerate(top.indices[:, : int(likely.sum(dim=-1).max())].unbind(dim=-1)):
         width = max(offers[int(number)].size for number in chosen)
+        raw = max(offers[int(number)].space.whiten.shape[1] for number in chosen)
         built: dict[str, Tensor] = {"log_weight": weights[:, place]}
         for number in chosen.unique().tolist():
-            for name, part in offers[number].build(width).items():
+            for name, part in offers[number].build(width, raw).items():
                 mine = (chosen == number).reshape(-1, *[1] * (part.ndim - 1))
                 built[name] = part.where(mine, built.get(name, torch.zeros_like(part)))
         places.append(built)
@@ -187,34 +191,23 @@ def fit_row_features(
     log-likelihood on left-out tasks.
     """
     columns, units = related.rows.shape[-1], robust_units(related)
-    median = _median(related, units, streams)
-    count = min(max(settings.fewest_fourier, settings.fourier_per_column * columns), settings.most_fourier) // 2
-    generators = [stream.torch("frequencies") for stream in streams]
-    drawn = torch.stack([torch.randn(columns, count, generator=g, dtype=torch.float64) for g in generators])
-    importance = median.new_tensor([COLUMN] * columns + [count**-0.5] * 2 * count)
+    median = median_of_tasks(related, units, streams)
+    most = min(max(settings.fewest_fourier, settings.fourier_per_column * columns), settings.most_fourier) // 2
+    drawn = torch.stack([normal_points(columns, most, stream.torch("frequencies")) for stream in streams])
     frequencies, offers = [], []
     for step, (width, price) in enumerate(zip(settings.widths, settings.prices, strict=True)):
-        scaled = drawn.to(related.rows) * (2 / (width * median)).sqrt()[:, None, None]
+        count = 0 if math.isinf(width) else most
+        importance = median.new_tensor([COLUMN] * columns + [max(count, 1) ** -0.5] * 2 * count)
+        scaled = drawn[..., :count].to(related.rows) * (2 / (width * median)).sqrt()[:, None, None]
         space = smooth_space(FourierFeatures(units, scaled, 0).raw, related, streams, importance)
-        own = candidates(space, max(FEWEST_COORDINATES, columns), settings, price)
-        offers += own
-        frequencies += [scaled] * len(own)
+        found = candidates(space, max(FEWEST_COORDINATES, columns), settings, price)
+        offers += found
+        frequencies += [scaled] * len(found)
         if progress is not None:
             progress(step + 1, len(settings.widths), float(max(offer.score.mean() for offer in offers)))
     chosen, places = best_candidates(offers, settings.spaces)
     spaces: list[MetaFeatures] = []
     for numbers, place in zip(chosen.unbind(dim=-1), places, strict=True):
-        own_frequencies = torch.stack([frequencies[int(number)][r] for r, number in enumerate(numbers)])
-        spaces.append(FourierFeatures(units, own_frequencies, 0).aligned(place))
+        own = [frequencies[int(number)][repeat].mT for repeat, number in enumerate(numbers)]
+        spaces.append(FourierFeatures(units, pad_sequence(own, batch_first=True).mT.contiguous(), 0).aligned(place))
     return LearnedSpaces(spaces, describe(offers, chosen[:, 0]), task_senses(offers))
-
-
-def _median(related: RelatedTasks, units: Units, streams: Sequence[Streams]) -> Tensor:
-    """The median squared distance, in these units, of at most 500 of the tasks' rows: (R,)."""
-    medians = []
-    for repeat, stream in enumerate(streams):
-        rows = related.take_inside(repeat)
-        chosen = torch.randperm(len(rows), generator=stream.torch("median heuristic"))[:MEDIAN_ROWS]
-        some = rows[chosen.to(rows.device)]
-        medians.append(median_squared_distance(((some - units.centre[repeat]) / units.scale[repeat])[None]))
-    return torch.cat(medians)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -20,7 +21,7 @@ QUARTILE_ROWS, QUARTILE_VALUES = 20_000, 2**23  # torch takes no quantiles of mo
 NORMAL_QUARTILES = 1.349  # distance between the quartiles of a standard normal variable
 ODD = 10.0  # ratio of a task's spread to the usual one
 LIMIT = 3.0  # robust standard deviations
-ROWS_AT_ONCE = 2000  # images in one pass of a network
+ROWS_AT_ONCE = 2000  # images in one pass of a network, rows in one pass of sines
 
 
 class MetaFeatures(nn.Module, ABC):
@@ -52,11 +53,13 @@ class MetaFeatures(nn.Module, ABC):
     def raw(self, x: Tensor) -> Tensor:
         """Features before alignment, in float32: (R, n, d) → (R, n, ·)."""
 
+    def same_raw(self, other: MetaFeatures) -> bool:
+        """Whether ``raw`` is known to be that of other features learned from the same tasks."""
+        return self is other
+
     def forward(self, x: Tensor) -> Tensor:
         """ψ of each row; with one repeat, inputs may have any leading dimensions."""
-        flat = x.reshape(self.offset.shape[0], -1, x.shape[-1])
-        features = (self.raw(flat) @ self.transform.float()).to(self.offset) - self.offset
-        return features.reshape(*x.shape[:-1], -1)
+        return in_spaces([self], x)[0].to(self.offset)
 
     @torch.no_grad()
     def view(
@@ -87,11 +90,21 @@ class FourierFeatures(MetaFeatures):
         self.register_buffer("frequencies", frequencies)
         self.register_buffer("limit", torch.full_like(units.scale[..., :1], LIMIT))
 
+    def same_raw(self, other: MetaFeatures) -> bool:
+        """Spaces of one width have the same frequencies."""
+        return isinstance(other, FourierFeatures) and torch.equal(self.frequencies, other.frequencies)
+
     def raw(self, x: Tensor) -> Tensor:
-        """Columns and Fourier features, with sines in float32: (R, n, d) → (R, n, d+D)."""
-        rows = Units(self.centre, self.scale)(x.to(self.centre)).clamp(-self.limit, self.limit)
-        angles = (rows @ self.frequencies).float()
-        return torch.cat([rows.float(), angles.sin(), angles.cos()], dim=-1)
+        """Columns, then sine and cosine of one frequency after another, in float32: (R, n, d) → (R, n, d+D)."""
+        rows = Units(self.centre, self.scale)(x.to(self.centre)).clamp(-self.limit, self.limit).float()
+        columns, half = self.frequencies.shape[-2:]
+        waves = self.frequencies.float().repeat_interleave(2, dim=-1)
+        own = torch.eye(columns, device=rows.device).expand(len(waves), -1, -1)
+        phase = rows.new_zeros(columns + 2 * half)
+        phase[columns + 1 :: 2] = math.pi / 2  # cos is sin, a quarter of a turn ahead
+        raw = torch.baddbmm(phase, rows, torch.cat([own, waves], dim=-1))
+        raw[..., columns:].sin_()
+        return raw
 
 
 class ImageFeatures(MetaFeatures):
@@ -128,13 +141,17 @@ class NetworkView(nn.Module):
         return phi.reshape(*x.shape[:-1], -1)
 
 
-def prior_weights(features: MetaFeatures, rows: int) -> Tensor:
-    """s_q/(s_q + τ), with τ = 4/rows the noise of two halves of that many pooled rows: (R, Q).
-
-    The likelihood ratio of N(0, s + τ) to N(0, τ) weighs the squared difference d_q² by this, up to a constant.
-    """
-    noise = 4 / rows
-    return features.prior / (features.prior + noise)
+def in_spaces(spaces: Sequence[MetaFeatures], x: Tensor) -> list[Tensor]:
+    """ψ of each row in every space, in float32. Raw features that several spaces share are computed once."""
+    flat = x.reshape(len(spaces[0].offset), -1, x.shape[-1])
+    first = [next(j for j, other in enumerate(spaces) if space.same_raw(other)) for space in spaces]
+    maps = [(-space.offset.float(), space.transform.float()) for space in spaces]
+    found: list[list[Tensor]] = [[] for _ in spaces]
+    for rows in flat.split(ROWS_AT_ONCE, dim=1):  # so that raw features stay in the cache
+        raw = {place: spaces[place].raw(rows) for place in set(first)}
+        for own, place, (offset, transform) in zip(found, first, maps, strict=True):
+            own.append(torch.baddbmm(offset, raw[place], transform))
+    return [torch.cat(own, dim=1).reshape(*x.shape[:-1], -1) for own in found]
 
 
 def column_units(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,19 +212,3 @@ def view_target(features: MetaFeatures, train: TwoSample) -> TargetView:
     variance = ((n - 1) * x.var(dim=-2) + (m - 1) * y.var(dim=-2)) / (n + m - 2)
     variance = variance.clamp(min=torch.finfo(torch.float32).eps)
     return TargetView(x.mean(dim=-2) - y.mean(dim=-2), variance, variance * (1 / n + 1 / m))
-
-
-def evidence_related(features: MetaFeatures, target: TargetView) -> Tensor:
-    """log N(d; 0, s + τ)/N(d; 0, τ): evidence that the target differs as the related tasks do: (R,)."""
-    ratio = features.prior / target.noise
-    return 0.5 * (target.difference.square() / target.noise * ratio / (1 + ratio) - ratio.log1p()).sum(dim=-1)
-
-
-@torch.no_grad()
-def shrunk_heads(features: MetaFeatures, related: RelatedTasks) -> Tensor:
-    """E[δ_i | d_i] = s/(s+τ_i)·d_i of every task, from all its rows: (R, T, Q)."""
-    psi = related.with_rows(features(related.rows)).take(related.where)
-    d = torch.einsum("rtl,rtlq->rtq", related.x_weight - related.y_weight, psi)
-    noise = (related.x_weight.square() + related.y_weight.square()).sum(dim=-1)[..., None]
-    prior = features.prior[:, None]
-    return prior / (prior + noise) * d

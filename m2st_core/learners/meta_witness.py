@@ -12,13 +12,13 @@ from torch.nn import functional
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.base import Family, Kernel, KernelBank, Rows
 from m2st_core.kernels.features import InnerProductKernel
-from m2st_core.learners.bank import generic_families, network_families, omnibus_families
+from m2st_core.learners.bank import fit_bank, generic_families, network_families, omnibus_families
 from m2st_core.learners.features import fit_row_features
 from m2st_core.learners.image_features import fit_image_features
 from m2st_core.learners.knowledge import Knowledge, learned_spaces
-from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, in_common_units, view_target
+from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, in_common_units, in_spaces, view_target
 from m2st_core.permutation.fitted import Permuted, ScoreTest
-from m2st_core.permutation.fused import RankFuseTest
+from m2st_core.permutation.ranked import RankFuseTest
 from m2st_core.preset import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
@@ -45,18 +45,28 @@ class SpacesKernel(InnerProductKernel):
     ``amplitudes`` a (R, Q_c), one tensor for each space.
     """
 
-    def __init__(self, spaces: Sequence[MetaFeatures], amplitudes: Sequence[Tensor]) -> None:
+    def __init__(
+        self,
+        spaces: Sequence[MetaFeatures],
+        amplitudes: Sequence[Tensor],
+        known: tuple[Tensor, Sequence[Tensor]] | None = None,
+    ) -> None:
         super().__init__()
         self.spaces = nn.ModuleList(spaces)
         self.amplitudes = nn.ParameterList(amplitudes)
         self.amplitudes.requires_grad_(False)
+        self._known = known  # rows (R, n, d) and their ψ, not computed again
 
     def embed(self, x: Tensor) -> Rows:
         """a·ψ of every space, padded to the largest: (R, 1, n, d) → (R, M, n, Q)."""
-        pairs = list(zip(self.spaces, self.amplitudes, strict=True))
-        widest = max(amplitude.shape[-1] for amplitude in self.amplitudes)
-        parts = [space(x[:, 0]) * amplitude[:, None] for space, amplitude in pairs]
-        return (torch.stack([functional.pad(part, (0, widest - part.shape[-1])) for part in parts], dim=1),)
+        rows = x[:, 0]
+        if self._known is not None and torch.equal(self._known[0], rows):
+            psi = self._known[1]
+        else:
+            psi = in_spaces([space for space in self.spaces if isinstance(space, MetaFeatures)], rows)
+        widest = max(part.shape[-1] for part in psi)
+        scaled = [part * amplitude[:, None].to(part) for part, amplitude in zip(psi, self.amplitudes, strict=True)]
+        return (torch.stack([functional.pad(part, (0, widest - part.shape[-1])) for part in scaled], dim=1),)
 
     def some(self, which: Tensor) -> Kernel:
         """The kernels of the chosen spaces."""
@@ -80,14 +90,16 @@ def learned_family(known: Knowledge, pooled: Tensor, share: float) -> Family:
     d_q² by r_q/(1+r_q). The shape of r is the prior's. Its size is that of a difference at the edge of detection.
     """
     spaces = learned_spaces(known)
-    amplitudes = []
-    for space in spaces:
+    psi, amplitudes = in_spaces(spaces, pooled), []
+    for space, values in zip(spaces, psi, strict=True):
         ratio = detectable(space.prior)
-        deviation = space(pooled).std(dim=-2).clamp(min=torch.finfo(torch.float32).eps)
+        centred = values - values.mean(dim=-2, keepdim=True)
+        variance = centred.square_().sum(dim=-2, dtype=torch.float64) / (pooled.shape[-2] - 1)
+        deviation = variance.sqrt().clamp(min=torch.finfo(torch.float32).eps)
         amplitudes.append((ratio / (1 + ratio)).sqrt() / deviation)
     weights = torch.stack([space.log_weight for space in spaces], dim=-1).softmax(dim=-1)
     names = tuple(f"{LEARNED} {place + 1}" for place in range(len(spaces)))
-    return Family(SpacesKernel(spaces, amplitudes), names, share / len(names), weights)
+    return Family(SpacesKernel(spaces, amplitudes, (pooled, psi)), names, share / len(names), weights)
 
 
 def fit_learned(
@@ -111,11 +123,12 @@ def meta_bank(
     progress: Progress | None = None,
 ) -> RankFuseTest:
     """Meta-FUSE: the learned kernels with a third of π, beside those of Omnibus or, for images, Gaussian ones."""
-    features = learned_spaces(known)[0]
-    images = isinstance(features, ImageFeatures)
-    share = 1 - META_SHARE
-    generic = generic_families(features, pooled, share, streams) if images else omnibus_families(pooled, share, streams)
-    return RankFuseTest(KernelBank((learned_family(known, pooled, META_SHARE), *generic)))
+    features, share = learned_spaces(known)[0], 1 - META_SHARE
+    learned = learned_family(known, pooled, META_SHARE)
+    if isinstance(features, ImageFeatures):
+        return RankFuseTest(KernelBank((learned, *generic_families(features, pooled, share, streams))))
+    generic = omnibus_families(pooled, share, streams)
+    return RankFuseTest(KernelBank((learned, *generic)), fit_bank(pooled, preset, streams))
 
 
 @dataclass(frozen=True)
@@ -152,19 +165,27 @@ class WitnessTest(ScoreTest):
 
     @torch.no_grad()
     def statistics(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Permuted:
-        """The log-likelihood ratio under every labelling."""
+        """The log-likelihood ratio under every labelling: per space, quadratic in sums of ψ over the first sample."""
         m = pooled.shape[-2] - n
-        chosen = members.to(torch.float64) / n - (~members).to(torch.float64) / m
-        terms, largest = [], torch.zeros(len(pooled), dtype=torch.float64, device=pooled.device)
-        for p in self.posteriors:
-            psi = p.space(pooled).to(torch.float64)
-            d = chosen @ (psi - psi.mean(dim=-2, keepdim=True))  # R x P x Q
-            noise = (p.variance * (1 / n + 1 / m))[:, None]
-            spread = p.spread[:, None] + noise
-            ratio = d.square() / noise - (d - p.mean[:, None]).square() / spread + (noise / spread).log()
-            terms.append(0.5 * ratio.sum(dim=-1) + p.log_weight[:, None])
-            largest = torch.maximum(largest, terms[-1].nan_to_num(neginf=0.0).abs().amax(dim=-1))
-        return Permuted(torch.stack(terms).logsumexp(dim=0), 1e-11 * largest)
+        psi = torch.cat(in_spaces([p.space for p in self.posteriors], pooled), dim=-1)
+        psi -= psi.mean(dim=-2, keepdim=True, dtype=torch.float64).float()
+        d = (members.float() @ psi).double().mul_(1 / n + 1 / m)  # R x P x all coordinates
+        error = 2 * torch.finfo(torch.float32).eps * (1 / n + 1 / m) * psi.abs().sum(dim=-2, dtype=torch.float64)
+        square, farthest = d.square(), d.abs().amax(dim=-2)
+        sizes = [p.mean.shape[-1] for p in self.posteriors]
+        terms, rounding = [], []
+        for p, *parts in zip(
+            self.posteriors, *(v.split(sizes, dim=-1) for v in (d, square, farthest, error)), strict=True
+        ):
+            own, own_square, far, wrong = parts
+            noise = p.variance * (1 / n + 1 / m)
+            spread = p.spread + noise
+            bend, slope = 0.5 * (1 / noise - 1 / spread), p.mean / spread
+            level = 0.5 * ((noise / spread).log() - p.mean * slope).sum(dim=-1) + p.log_weight
+            ratio = own_square @ bend[..., None] + own @ slope[..., None]
+            terms.append(ratio[..., 0] + level[:, None])
+            rounding.append(torch.linalg.vector_norm((2 * far * bend + slope.abs()) * wrong, dim=-1))
+        return Permuted(torch.stack(terms).logsumexp(dim=0), torch.stack(rounding).amax(dim=0))
 
 
 @torch.no_grad()

@@ -44,8 +44,7 @@ class Differences:
 def smooth_coordinates(covariance: Tensor, importance: Tensor) -> Tensor:
     """Transform (R, Q, K) to coordinates that are white within samples, the smoothest functions first.
 
-    Coordinates are principal components of the features times their importance (Q,). Of Fourier features of a wide
-    kernel, these are about the polynomials by degree.
+    They are principal components of the features times their importance (Q,).
     """
     weighted = importance[:, None] * covariance * importance
     values, vectors = torch.linalg.eigh(weighted)
@@ -63,18 +62,23 @@ def oriented_signs(tasks: Differences, first: Tensor) -> Tensor:
     """
     z, precision = tasks.means, tasks.precision
     spread = 4 * tasks.noise / z.shape[-1]
-    total = 1 / spread.clamp(min=torch.finfo(z.dtype).tiny) + precision.sum(dim=-1)
-    others = total[..., None] - precision  # precision of μ without the task
-    square, used = z.square().sum(dim=-1), precision > 0
+    total = 1 / spread.clamp(min=torch.finfo(z.dtype).tiny) + precision.sum(dim=-1)  # precision of μ
+    used, strength = precision > 0, precision / total[..., None]
+    gram = z @ z.mT
+    gram = gram - torch.diag_embed(gram.diagonal(dim1=-2, dim2=-1))  # no task judges itself
     count = used.sum(dim=-1, keepdim=True) + 1
     signs = 0.5 * (z @ first[..., None])[..., 0].sign()
     for _ in range(SIGN_STEPS):
-        weight = signs * precision
-        pull = (z @ (weight[..., None, :] @ z).mT)[..., 0] - weight * square
+        pull = _rows_times(signs * precision, gram)
         order = ((signs * used).sum(dim=-1, keepdim=True) - signs) / count
-        half_odds = pull / others * precision / (1 + precision / others) + order.atanh()
-        signs = 0.5 * (signs + half_odds.tanh())
+        signs = 0.5 * (signs + (pull * strength + order.atanh()).tanh())
     return signs
+
+
+def _rows_times(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Each row times its matrix, (…, T) and (…, T, S) → (…, S). If all folds share a matrix, it is one product."""
+    shared = rows.ndim > 2 and matrix.shape[-3] == 1
+    return rows @ matrix[..., 0, :, :] if shared else (rows[..., None, :] @ matrix)[..., 0, :]
 
 
 def leading_directions(tasks: Differences, count: int, order: str) -> Tensor:
@@ -195,20 +199,22 @@ def differences(raw_features: RawFeatures, parts: Sequence[RelatedTasks]) -> tup
     size = raw_features(whole.rows[:, :1]).shape[-1]
     covariance = whole.x_weight.new_zeros(repeats, size, size)
     step = max(1, CHUNK_ELEMENTS // (repeats * longest * size))
+    padded = bool((whole.sizes < longest).any())
     means: list[list[Tensor]] = [[] for _ in parts]
-    centres = []
+    centres, shift = [], None
     for start in range(0, tasks, step):
         chunk = slice(start, start + step)
         raw = raw_features(whole.take(whole.where[:, chunk].flatten(1))).reshape(repeats, -1, longest, size)
+        weights = torch.stack([whole.x_weight[:, chunk], whole.y_weight[:, chunk]], dim=-2)  # R x T x 2 x L
+        shift = (weights[:, :1].to(raw) @ raw[:, :1]).mean(dim=-2, keepdim=True) if shift is None else shift
+        raw -= shift  # a constant near the mean, so that sums of squares in float32 stay accurate
         for own_means, part in zip(means, parts, strict=True):
             weight = part.x_weight[:, chunk] - part.y_weight[:, chunk]
             own_means.append((weight[..., None, :].to(raw) @ raw)[..., 0, :].double())
-        weights = torch.stack([whole.x_weight[:, chunk], whole.y_weight[:, chunk]], dim=-2)  # R x T x 2 x L
-        sides = weights.to(raw) @ raw  # R x T x 2 x Q
-        centres.append(sides.double().mean(dim=-2))
-        belongs = (weights > 0).to(raw)
-        flat = (raw - belongs.mT @ sides).mul_(belongs.sum(dim=-2)[..., None]).flatten(1, 2)
-        covariance += (flat.mT @ flat).double()
-    freedom = whole.sizes.sum(dim=1) - 2 * tasks
-    covariance /= freedom.clamp(min=1)[:, None, None]
+        sides = (weights.to(raw) @ raw).double()  # R x T x 2 x Q
+        centres.append((sides + shift).mean(dim=-2))
+        flat = (raw.mul_((weights > 0).any(dim=-2)[..., None]) if padded else raw).flatten(1, 2)
+        scaled = sides * (weights > 0).sum(dim=-1).double().sqrt()[..., None]  # R x T x 2 x Q
+        covariance += (flat.mT @ flat).double() - scaled.flatten(1, 2).mT @ scaled.flatten(1, 2)
+    covariance /= (whole.sizes.sum(dim=1) - 2 * tasks).clamp(min=1)[:, None, None]
     return [torch.cat(part, dim=1) for part in means], covariance, torch.cat(centres, dim=1).mean(dim=1, keepdim=True)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from m2st_core.criterion import h_matrix, power_criterion
+from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.base import Kernel
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.features import MLP, FeatureNetwork, Units
@@ -75,6 +76,17 @@ def median_width(rows: Tensor, streams: Sequence[Streams]) -> Tensor:
     """The median heuristic σ² = median ‖x_i−x_j‖² of at most 500 rows, drawn blind to the labels: (R, n, d) → (R,)."""
     generators = [stream.torch("median heuristic") for stream in streams]
     return median_squared_distance(draw_rows(rows, min(rows.shape[-2], MEDIAN_ROWS), generators))
+
+
+def median_of_tasks(related: RelatedTasks, units: Units, streams: Sequence[Streams]) -> Tensor:
+    """The median squared distance, in these units, of at most 500 of the tasks' rows: (R,)."""
+    medians = []
+    for repeat, stream in enumerate(streams):
+        rows = related.take_inside(repeat)
+        chosen = torch.randperm(len(rows), generator=stream.torch("median heuristic"))[:MEDIAN_ROWS]
+        some = rows[chosen.to(rows.device)]
+        medians.append(median_squared_distance(((some - units.centre[repeat]) / units.scale[repeat])[None]))
+    return torch.cat(medians)
 
 
 def fit_median(

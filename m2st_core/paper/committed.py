@@ -1,4 +1,4 @@
-"""Results that come with the software: rows of the paper's experiments at full scale, and the figure of each."""
+"""Results that come with the software: rows of the paper's experiments at full scale."""
 
 from __future__ import annotations
 
@@ -14,24 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import plotly.graph_objects as go
 
-from m2st_core.data import size_unit
-from m2st_core.figures.power import layers_figure, layers_marks, type_1_figure
-from m2st_core.figures.relatedness import gamma_figure
-from m2st_core.paper.experiments import LAYERS, Layer, PaperExperiment
-from m2st_core.paper.published import FOLDER, measured_gamma, published_gamma, published_table
-from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.summary import as_rows, null_band, summarise
-from m2st_core.sweeps.trial import CODE, Cell, CellResult
+from m2st_core.paper.experiments import LAYERS, PAPER, Layer, PaperExperiment
+from m2st_core.paper.published import FOLDER, in_words
+from m2st_core.sweeps.spec import LIMIT, SweepSpec
+from m2st_core.sweeps.store import SHIPPED, Store
+from m2st_core.sweeps.summary import as_rows
+from m2st_core.sweeps.trial import CODE, Cell, CellResult, canonical, data_of
+from m2st_core.testing.methods import METHODS
 from m2st_core.types import VERSION
 
 ABOUT = "about.json"
 PLACE = ("method", "closeness", "n_tasks", "m_tr", "m_te", "repeat")  # identifies a cell of a sweep
-RUN_HERE = "the paper's algorithms, run by this software"
-NO_NUMBERS = "The paper shows this as a picture, without numbers."
-NO_TYPE_1 = "The paper prints no type-I errors."
 
 
 class Outdated(ValueError):
@@ -44,20 +38,19 @@ class Committed:
 
     spec: SweepSpec
     rows: pd.DataFrame
-    repeats: tuple[int, int]  # fewest and most finished repeats of the grid's points
-    version: str
+    points: tuple[int, int]  # points of the grid that have results, and all points
+    repeats: tuple[int, int]  # fewest and most finished repeats of the points that have results
     date: str
+    problem: str  # a sentence on rows that are outdated; empty if there are none
 
     @property
     def origin(self) -> str:
         """Preset, repeats, tests and date, in words."""
-        least, most = self.repeats
+        (least, most), (there, points) = self.repeats, self.points
         done = f"{most}" if least == most else f"{least} to {most}"
         done = done if least == self.spec.repeats else f"{done} of {self.spec.repeats}"
-        return f"preset `{self.spec.preset}`, {done} repeats × {self.spec.tests} test samples, {self.date}"
-
-
-Results = Mapping[Layer, Committed]
+        where = "" if there == points else f" at {there} of {points} points"
+        return f"preset `{self.spec.preset}`, {done} repeats × {self.spec.tests} test samples{where}, {self.date}"
 
 
 def file_name(experiment: str, layer: Layer) -> str:
@@ -65,7 +58,7 @@ def file_name(experiment: str, layer: Layer) -> str:
     return experiment if layer == "paper" else f"{experiment}_ours"
 
 
-def read_about(folder: Path | None = None) -> dict[str, dict[str, str]]:
+def read_about(folder: Path | None = None) -> dict[str, dict[str, Any]]:
     """The entry of each file in ``about.json``; empty in a copy without documents."""
     path = (folder or FOLDER) / ABOUT
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -74,23 +67,25 @@ def read_about(folder: Path | None = None) -> dict[str, dict[str, str]]:
 def committed(experiment: PaperExperiment, layer: Layer, folder: Path | None = None) -> Committed | None:
     """Read the results of an experiment at full scale. None if there are none, an Outdated error if they do not fit.
 
-    Experiments with equal sweeps share a file.
+    Experiments whose grids overlap share results.
     """
-    spec, folder = experiment.spec("full", layer), folder or FOLDER
-    about, name = read_about(folder), file_name(experiment.name, layer)
-    for stem, entry in about.items():
-        if entry["spec"] == spec.hash:
-            rows, repeats = _read(folder / f"{stem}.csv", spec)
-            return Committed(spec, rows, repeats, entry["version"], entry["date"])
-    if name not in about:
+    spec, about = experiment.spec("full", layer), read_about(folder)
+    own = _file_of(spec, about) or file_name(experiment.name, layer)
+    problem = _problem(own, about[own], spec) if own in about else ""
+    found = shipped(spec, folder)
+    if all(cell.method == LIMIT for cell, _, _ in found):  # every sweep on a task shares the limit
+        if problem:
+            raise Outdated(problem)
         return None
-    if about[name]["code"] != CODE:
-        raise Outdated(f"{name}.csv was made by an older version of this software and is not shown.")
-    raise Outdated(f"{name}.csv was made by a sweep with other settings and is not shown.")
+    repeats = Counter(_place(vars(cell))[:-1] for cell, _, _ in found)
+    points = len({place[:-1] for place in _grid(spec)})
+    rows = as_rows((cell, CellResult(rejections, cell.tests, nan)) for cell, rejections, _ in found)
+    bounds = min(repeats.values()), max(repeats.values())
+    return Committed(spec, rows, (len(repeats), points), bounds, max(date for _, _, date in found), problem)
 
 
 def results_of(experiment: PaperExperiment) -> tuple[dict[Layer, Committed], list[str]]:
-    """Committed results by layer, and a sentence for every layer that is outdated."""
+    """Committed results by layer, and a sentence for every layer that is outdated, in whole or in part."""
     results: dict[Layer, Committed] = {}
     problems = []
     for layer in LAYERS if experiment.full else ():
@@ -100,92 +95,126 @@ def results_of(experiment: PaperExperiment) -> tuple[dict[Layer, Committed], lis
             problems.append(str(error))
         else:
             results |= {layer: result} if result is not None else {}
+            problems += [result.problem] if result is not None and result.problem else []
     return results, problems
 
 
+def shipped(spec: SweepSpec, folder: Path | None = None) -> list[tuple[Cell, int, str]]:
+    """Cells of a sweep that come with the software, in the order of the grid: (cell, rejections, date)."""
+    folder, known = folder or FOLDER, dict[str, tuple[int, str]]()
+    owners = {file_name(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in LAYERS}
+    for name, entry in read_about(folder).items():
+        if entry["code"] == CODE and name in owners:
+            sweep, path = owners[name][0].spec("full", owners[name][1]), folder / f"{name}.csv"
+            if entry["spec"] == sweep.hash:
+                revised, changed = _revised(entry, sweep), path.stat().st_mtime_ns
+                for key, (method, rejections) in _read(path, changed, sweep.to_json(), _stamp(sweep)).items():
+                    if method not in revised:
+                        known.setdefault(key, (rejections, entry["date"]))
+    return [(cell, *known[key]) for key, cell in _grid(spec).values() if key in known]
+
+
+def take_over(store: Store, spec: SweepSpec, folder: Path | None = None) -> int:
+    """Store the cells that come with the software, so that they need not be computed. Return their number.
+
+    Cells on images are left out, because the images here may be others.
+    """
+    found = [] if data_of(spec.task) else shipped(spec, folder)
+    there = store.results(cell.key for cell, _, _ in found)
+    for cell, rejections, _ in found:
+        if cell.key not in there:
+            store.add_cell(cell, CellResult(rejections, cell.tests, SHIPPED))
+    return len(found)
+
+
 def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path | None = None) -> str:
-    """Write the store's rows of an experiment if they are more than the file has. Return the file's name, or "".
+    """Write the store's rows of an experiment if they are more than the files have. Return the file's name, or "".
 
     An experiment that was never run has no file, although it may share cells with others.
     """
     spec, folder = experiment.spec("full", layer), folder or FOLDER
     if store.run(spec.run_id) is None:
         return ""
-    rows, about = store.rows(spec), read_about(folder)
-    try:
-        previous = committed(experiment, layer, folder)
-    except Outdated:
-        previous = None
-    if len(rows) <= (0 if previous is None else len(previous.rows)):
+    cells = dict(_grid(spec).values())
+    results, about = store.results(cells), read_about(folder)
+    if len(results) <= len(shipped(spec, folder)):
         return ""
-    name = next((n for n, entry in about.items() if entry["spec"] == spec.hash), file_name(experiment.name, layer))
+    rows = as_rows((cell, results[key]) for key, cell in cells.items() if key in results)
+    name = _file_of(spec, about) or file_name(experiment.name, layer)
     folder.mkdir(parents=True, exist_ok=True)
     whole = {key: rows[key].astype("Int64") for key in ("n_tasks", "m_tr")}
     rows.assign(**whole)[[*PLACE, "rejections"]].to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
-    date = time.strftime("%Y-%m-%d", time.gmtime(store.newest(cell.key for cell in spec.cells())))
-    about[name] = {"spec": spec.hash, "code": CODE, "version": VERSION, "preset": spec.preset, "date": date}
+    date = time.strftime("%Y-%m-%d", time.gmtime(store.newest(cells)))
+    made = {"spec": spec.hash, "code": CODE, "version": VERSION, "preset": spec.preset, "date": date}
+    about[name] = made | {"revisions": _revisions(spec)}
     text = json.dumps(dict(sorted(about.items())), indent=1)
     (folder / ABOUT).write_text(f"{text}\n", encoding="utf-8")
     return name
 
 
-def _read(path: Path, spec: SweepSpec) -> tuple[pd.DataFrame, tuple[int, int]]:
-    """Results in the order of the grid, and the fewest and most repeats of its points. Other lines are errors."""
-    rejections: dict[tuple[str, ...], int] = {}
-    cells = _grid(spec.to_json())
+def _file_of(spec: SweepSpec, about: Mapping[str, Mapping[str, Any]]) -> str:
+    """The file of exactly this sweep; empty if there is none."""
+    return next((name for name, entry in about.items() if entry["spec"] == spec.hash), "")
+
+
+def _problem(name: str, entry: Mapping[str, Any], spec: SweepSpec) -> str:
+    """A sentence on what of a file is outdated; empty if nothing is."""
+    if entry["code"] != CODE:
+        return f"{name}.csv was made by an older version of this software and is not shown."
+    if entry["spec"] != spec.hash:
+        return f"{name}.csv was made by a sweep with other settings and is not shown."
+    revised = _revised(entry, spec)
+    if not revised:
+        return ""
+    return f"Not shown: {in_words(revised)}, which changed after {name}.csv was computed."
+
+
+def _revisions(spec: SweepSpec) -> dict[str, int]:
+    return {name: METHODS[name].revision for name in spec.methods if name in METHODS}
+
+
+def _revised(entry: Mapping[str, Any], spec: SweepSpec) -> list[str]:
+    """Methods that changed after a file was made. Files that record no revisions have revision 0."""
+    before = entry.get("revisions", {})
+    return [name for name, revision in _revisions(spec).items() if revision != before.get(name, 0)]
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, changed: int, spec_json: str, stamp: str) -> dict[str, tuple[str, int]]:
+    """Method and rejections by the key of each cell of a file. Lines that are not cells of the sweep are errors."""
+    spec = SweepSpec.from_json(spec_json)
+    results: dict[str, tuple[str, int]] = {}
+    cells = _grid(spec)
     with path.open(encoding="utf-8", newline="") as lines:
         for line in csv.DictReader(lines):
             place, count = _place(line), int(line["rejections"])
-            if place in rejections:
-                raise ValueError(f"{path.name} has a cell twice: {place}.")
             if place not in cells:
                 raise ValueError(f"{path.name} has a cell that its sweep lacks: {place}.")
+            key, cell = cells[place]
+            if key in results:
+                raise ValueError(f"{path.name} has a cell twice: {place}.")
             if not 0 <= count <= spec.tests:
                 raise ValueError(f"{path.name} has {count} rejections of {spec.tests} tests: {place}.")
-            rejections[place] = count
-    repeats = Counter({place[:-1]: 0 for place in cells})
-    repeats.update(place[:-1] for place in rejections)
-    results = [
-        (cell, CellResult(rejections[place], cell.tests, nan)) for place, cell in cells.items() if place in rejections
-    ]
-    return as_rows(results), (min(repeats.values()), max(repeats.values()))
+            results[key] = cell.method, count
+    return results
 
 
-@lru_cache(maxsize=32)
-def _grid(spec_json: str) -> dict[tuple[str, ...], Cell]:
-    """Cells of a sweep by their place. Listing a large grid takes long, so it is cached."""
-    return {_place(vars(cell)): cell for cell in SweepSpec.from_json(spec_json).cells()}
+def _stamp(spec: SweepSpec) -> str:
+    """What the keys of a sweep's cells depend on besides the sweep."""
+    return canonical([CODE, _revisions(spec), data_of(spec.task)])
+
+
+def _grid(spec: SweepSpec) -> dict[tuple[str, ...], tuple[str, Cell]]:
+    """Cells of a sweep and their keys, by their place."""
+    return _grid_again(spec.to_json(), _stamp(spec))
+
+
+@lru_cache(maxsize=64)
+def _grid_again(spec_json: str, stamp: str) -> dict[tuple[str, ...], tuple[str, Cell]]:
+    """Listing a large grid takes long, so it is cached."""
+    return {_place(vars(cell)): (cell.key, cell) for cell in SweepSpec.from_json(spec_json).cells()}
 
 
 def _place(values: Mapping[str, Any]) -> tuple[str, ...]:
     """The place of a cell or of a file's line in the grid, as text."""
     return tuple("" if values[name] is None else str(values[name]) for name in PLACE)
-
-
-def free_choice(experiment: PaperExperiment) -> tuple[str, tuple[int, ...]]:
-    """The size that a figure fixes at one value, with all its values; empty if the figure shows all sizes."""
-    spec = experiment.full
-    if spec is not None and experiment.kind == "tasks":
-        return "m_te", spec.m_te
-    return ("m_tr", spec.m_tr) if spec is not None and len(spec.m_tr) > 1 else ("", ())
-
-
-def experiment_figure(experiment: PaperExperiment, results: Results, chosen: int | None = None) -> go.Figure:
-    """The layers of an experiment in one figure, at the chosen size if there is a free choice."""
-    spec = experiment.full
-    if spec is None:
-        return gamma_figure(published_gamma(), measured_gamma())
-    tables: dict[str, pd.DataFrame] = {layer: summarise(result.rows) for layer, result in results.items()}
-    published = published_table(experiment.name)
-    if chosen is not None:
-        name, _ = free_choice(experiment)
-        tables = {layer: table[table[name].isna() | (table[name] == chosen)] for layer, table in tables.items()}
-        published = published[published[name] == chosen]
-    if spec.null:
-        tests = max((int(table["tests"].max()) for table in tables.values()), default=spec.repeats * spec.tests)
-        return type_1_figure(pd.concat(tables.values(), ignore_index=True), spec.alpha, null_band(spec.alpha, tests))
-    if experiment.kind == "ablation":
-        return layers_marks(tables, published[published["m_te"].isin(spec.m_te)])
-    if experiment.kind == "tasks":
-        return layers_figure(tables, published, "n_tasks", "number of related tasks N")
-    return layers_figure(tables, published, "m_te", f"test rows m_te {size_unit(spec.task)}")

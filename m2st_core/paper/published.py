@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,15 @@ FAR = 2.0  # standard errors
 UNEXPLAINED = "Not explained yet."
 NARROWING = ("closeness", "n_tasks", "m_te")  # columns that narrow an explanation down where they are filled in
 Place = tuple[str | float | None, ...]
+
+
+def in_words(names: Sequence[str]) -> str:
+    """Names as a part of a sentence.
+
+    >>> in_words(["ME", "SCF", "MMD-O"])
+    'ME, SCF and MMD-O'
+    """
+    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
 
 
 @cache
@@ -49,15 +59,6 @@ def published_gamma() -> pd.DataFrame:
 def measured_gamma() -> pd.DataFrame:
     """γ̂ for each closeness, measured by this software; ``lowest`` and ``highest`` are over the tasks' maxima."""
     return pd.read_csv(HERE / "measured_gamma.csv")
-
-
-@cache
-def measured_learning() -> pd.DataFrame:
-    """Ĵ of a deep kernel on its m_tr training rows per mode and on fresh rows, with its power at m_te=100.
-
-    Means over seeds 0 to 9 of the course's step on learning: 30 training samples and 600 tests for each m_tr.
-    """
-    return pd.read_csv(HERE / "measured_learning.csv")
 
 
 def with_published(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,9 +1,8 @@
-"""Tests that combine many kernels in one statistic: MMD-FUSE, and by ranks MMDAgg, Omnibus and Meta-FUSE."""
+"""Tests that combine many kernels in one statistic: MMD-FUSE, and the mixture of kernels that stands for it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -11,12 +10,9 @@ from torch import Tensor
 
 from m2st_core.kernels.base import Family, KernelBank
 from m2st_core.permutation.fitted import KernelTest, PermutationTest, Permuted, ShownTest
-from m2st_core.permutation.statistics import permuted_family, permuted_mmd2
+from m2st_core.permutation.statistics import permuted_family
 from m2st_core.types import Progress, TwoSample
 
-RANK_ROUNDING = 1e-9
-GROUPS = 25  # of labellings, each left out once, for the standard error of a p-value that is not binomial
-TIE_BREAK = 1e-6
 HEAVIEST = 6  # kernels of a bank that represent it
 TINY = torch.finfo(torch.float32).tiny
 
@@ -69,93 +65,10 @@ class FuseTest(PermutationTest):
             spread = ((squares / scale).sqrt() / scale).clamp(min=TINY)
             values = mmd2 / spread[:, None] + math.log(family.share)
             families.append(Scores(family, values, spread, mmd2[:, 0]))
-        return _mixture(families, alpha)
+        return mixture_of(families, alpha)
 
 
-@dataclass(frozen=True)
-class RankFuseTest(PermutationTest):
-    """Meta-FUSE and Omnibus: Σ_f π_f/p_f over the families, p_f their own p-values under the labelling.
-
-    This is 1 over the harmonic mean of p_f. Within a family, log Σ_k exp(z_k), z_k the kernel's MMD² in standard
-    deviations over all labellings. Kernels of few learned directions have a null distribution with a longer tail than
-    general-purpose ones; in one sum their noise would drown the others. By rank, no family costs another more than its
-    share of the level. Scaling and ranks treat all labellings alike, so the permutation test stays exact. The ranks
-    depend on the labellings drawn, so the p-value has a standard error of its own.
-    """
-
-    bank: KernelBank
-
-    @torch.no_grad()
-    def statistics(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Permuted:
-        """The evidence under every labelling."""
-        evidence, left_out = [], []
-        for family in self.bank.families:
-            found = _permuted(family, pooled, members, n, progress)
-            for weight, scores, tolerance, _ in self._scores(family, *found):
-                evidence.append(weight / _share_reaching(scores, tolerance))
-                left_out.append(weight / _share_without_groups(scores, tolerance))
-        total = self._combined(evidence)
-        rounding = torch.full_like(total[..., 0], RANK_ROUNDING)
-        return Permuted(total, rounding, _jackknife_error(self._combined(left_out)))
-
-    def _scores(self, family: Family, mmd2: Tensor, error: Tensor) -> Iterator[tuple[float, Tensor, Tensor, slice]]:
-        """Each statistic that is ranked, from MMD² (R, k, P): its weight, values (R, P), tolerance (R, 1), kernels."""
-        yield family.share * len(family.names), *_fused(mmd2, error, family.weights), slice(None)
-
-    def _combined(self, evidence: list[Tensor]) -> Tensor:
-        """The evidence of all families together."""
-        return torch.stack(evidence).sum(dim=0)
-
-    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> tuple[ShownTest, float | None]:
-        """The mixture of the family with the most evidence, and the critical value it needs beside the others."""
-        families, evidence, shares = [], [], []
-        for family in self.bank.families:
-            mmd2, error = _permuted(family, sample.pooled, members, sample.sizes[0])
-            for weight, scores, tolerance, which in self._scores(family, mmd2, error):
-                own, chosen = mmd2[0, which], torch.zeros(len(family.names), dtype=torch.bool)
-                chosen[which] = True
-                part = Family(family.kernel.some(chosen), family.names[which], family.share)
-                spread = own.std(dim=-1).clamp(min=TINY)
-                values = own / spread[:, None]
-                values = values if family.weights is None else values + family.weights[0, which, None].log()
-                families.append(Scores(part, values, spread, own[:, 0]))
-                evidence.append(weight / _share_reaching(scores, tolerance)[0])
-                shares.append(weight)
-        total, best = self._combined(evidence), int(torch.stack(evidence)[:, 0].argmax())
-        others = float(total[0] - evidence[best][0])
-        needed = float(total.quantile(1 - alpha)) - others
-        return _mixture([families[best]], shares[best] / max(needed, 2 * shares[best]))
-
-
-class AggregateTest(RankFuseTest):
-    """MMDAgg: the largest w_k/p_k over the kernels, p_k the kernel's own p-value under the labelling.
-
-    This rejects if any p_k is at most u·w_k, for the largest u that keeps the level over the labellings. The authors
-    find u by bisection from a second set of labellings. Here one set serves both purposes, and its ranks give an exact
-    p-value. Equal ranks are told apart by the sum of all w_k/p_k.
-    """
-
-    def _scores(self, family: Family, mmd2: Tensor, error: Tensor) -> Iterator[tuple[float, Tensor, Tensor, slice]]:
-        """Every kernel's own MMD²."""
-        for kernel in range(len(family.names)):
-            yield family.share, mmd2[:, kernel].contiguous(), error[:, kernel, None], slice(kernel, kernel + 1)
-
-    def _combined(self, evidence: list[Tensor]) -> Tensor:
-        """The largest evidence."""
-        every = torch.stack(evidence)
-        return every.amax(dim=0) + TIE_BREAK * every.sum(dim=0)
-
-
-def _permuted(
-    family: Family, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None
-) -> tuple[Tensor, Tensor]:
-    """MMD² of a family's kernels under every labelling, (R, k, P), and its rounding error (R, k)."""
-    if len(family.kernel.summands()) == 1 and not family.kernel.inner_product:
-        return permuted_family(family.kernel, pooled, members, n, progress)[:2]
-    return permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n, progress=progress)
-
-
-def _mixture(families: list[Scores], level: float) -> tuple[KernelTest, float]:
+def mixture_of(families: list[Scores], level: float) -> tuple[KernelTest, float]:
     """The mixture that stands for a fused statistic near the observed one, and what its MMD² must reach.
 
     log Σ exp(s_k) is close to Σ w_k s_k plus a constant, w the softmax of the scores s; a score is MMD² in units of its
@@ -170,51 +83,3 @@ def _mixture(families: list[Scores], level: float) -> tuple[KernelTest, float]:
     threshold = (float(total[1:].quantile(1 - level)) - constant) / float(parts.sum())
     bank = KernelBank(tuple(family.family for family in families))
     return KernelTest(bank.mixture((parts / parts.sum())[None])), threshold
-
-
-def _fused(mmd2: Tensor, error: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """log Σ_k w_k·exp(z_k) under each labelling, (R, P), and the rounding error within which two are equal, (R, 1).
-
-    Where numbers overflowed, all labellings are equal.
-    """
-    spread = mmd2.std(dim=-1, keepdim=True).clamp(min=TINY)
-    scores = mmd2 / spread
-    fused = (scores if weights is None else scores + weights.log()[..., None]).logsumexp(dim=1)
-    fused = fused.where(fused.isfinite().all(dim=-1, keepdim=True), 0.0)
-    return fused, (error / spread[..., 0]).amax(dim=1, keepdim=True).nan_to_num(nan=0.0)
-
-
-def _share_reaching(fused: Tensor, tolerance: Tensor) -> Tensor:
-    """The share of all labellings whose value reaches that of each: (R, P), (R, 1) → (R, P)."""
-    return 1 - _below(fused, tolerance).double() / fused.shape[-1]
-
-
-def _below(fused: Tensor, tolerance: Tensor) -> Tensor:
-    """How many labellings lie clearly below each: (R, P), (R, 1) → (R, P)."""
-    return torch.searchsorted(fused.sort(dim=-1).values, fused - tolerance)
-
-
-def _share_without_groups(fused: Tensor, tolerance: Tensor) -> Tensor:
-    """The same with each group of drawn labellings left out: (R, P), (R, 1) → (R, G, P). Row 0, observed, stays."""
-    groups, size = _groups(fused.shape[-1])
-    drawn = fused[:, 1 : 1 + groups * size].unflatten(1, (groups, size)).sort(dim=-1).values
-    limits = (fused - tolerance)[:, None].expand(-1, groups, -1).contiguous()
-    below = _below(fused, tolerance)[:, None] - torch.searchsorted(drawn, limits)
-    return 1 - below.double() / (fused.shape[-1] - size)
-
-
-def _jackknife_error(evidence: Tensor) -> Tensor:
-    """√((G−1)/G·Σ_g(p_g − p̄)²), p_g the p-value without the labellings of group g: (R, G, P) → (R,)."""
-    labellings = evidence.shape[-1]
-    groups, size = _groups(labellings)
-    group = (torch.arange(labellings, device=evidence.device) - 1).div(size, rounding_mode="floor")
-    kept = group != torch.arange(groups, device=evidence.device)[:, None]  # G x P
-    reached = ~(evidence < evidence[..., :1] - RANK_ROUNDING) & kept
-    p_values = reached.sum(dim=-1, dtype=torch.float64) / (labellings - size)
-    return ((groups - 1) / groups**0.5 * p_values.std(dim=-1)).nan_to_num(nan=0.0)
-
-
-def _groups(labellings: int) -> tuple[int, int]:
-    """The number of groups of drawn labellings, and the size of each."""
-    groups = min(GROUPS, labellings - 1)
-    return groups, (labellings - 1) // max(groups, 1)

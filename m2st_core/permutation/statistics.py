@@ -19,6 +19,7 @@ from m2st_core.types import Progress
 
 BLOCK_ROWS = 256
 FAMILY_ROWS = 64  # the same for a family of kernels
+TINY = torch.finfo(torch.float64).tiny
 INDEPENDENT = 1e-5  # share of a kernel's variation that may be lost when a family is reduced to mixtures
 
 
@@ -58,13 +59,13 @@ def _through_features(
     Taking the mean off f leaves MMDs alone and makes 1ᵀf = 0; then the sums over pairs of different rows are ‖s‖²−zᵀq,
     ‖s‖²−(1−z)ᵀq and −‖s‖².
     """
-    size = pooled.shape[-2]
-    m = size - n
+    m = pooled.shape[-2] - n
     features = kernel.inner_features(kernel.embed(pooled))  # … x N x q
-    features = features - features.mean(dim=-2, keepdim=True, dtype=torch.float64)
-    unit = torch.linalg.vector_norm(features, math.inf, dim=(-2, -1), keepdim=True)
-    unit = unit.clamp(min=torch.finfo(torch.float64).tiny)
-    features = features.div_(unit).to(dtype)  # at most 1: squares of float32 stay finite
+    centre = features.mean(dim=-2, keepdim=True, dtype=torch.float64)
+    features, unit = features - centre.to(features), torch.ones_like(centre[..., :1])
+    if features.dtype == torch.float64:
+        unit = torch.linalg.vector_norm(features, math.inf, dim=(-2, -1), keepdim=True).clamp(min=TINY)
+        features = features.div_(unit).to(dtype)  # at most 1: squares of float32 stay finite
     squares = features.square().sum(dim=-1, keepdim=True)
     sums = _products(members.to(dtype), torch.cat([features, squares], dim=-1)).to(torch.float64)  # … x P x (q+1)
     length, own = sums[..., :-1].square().sum(dim=-1), sums[..., -1]
@@ -133,8 +134,7 @@ def permuted_family(
     mixtures of the kernels, from which each kernel is recovered but for 1e-5 of its variation.
     """
     size, dtype = pooled.shape[-2], torch.float32
-    embedded = kernel.embed(pooled[:, None])
-    z = members.to(dtype)
+    embedded, z = kernel.embed(pooled[:, None]), members.to(dtype)
     some = slice(None, None, math.ceil(size / FAMILY_ROWS))
     sample = kernel.gram(tuple(part[..., some, :] for part in embedded), embedded, dtype)  # R x k x rows x N
     level = sample.mean(dim=-2)
@@ -176,7 +176,7 @@ def _independent(values: Tensor) -> tuple[Tensor, Tensor]:
     flat = values.flatten(-2).to(torch.float64)
     length = torch.linalg.vector_norm(flat, dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     flat = flat / length
-    shares, vectors = torch.linalg.eigh(flat @ flat.mT)  # R x k, R x k x k; in ascending order
+    shares, vectors = torch.linalg.eigh((flat @ flat.mT).nan_to_num())  # R x k, R x k x k; in ascending order
     missed = (shares.clamp(min=0)[:, None] * vectors.square()).cumsum(dim=-1).amax(dim=(0, 1))  # of the first 1 … k
     kept = vectors[..., int((missed <= INDEPENDENT**2).sum()) :]
     return (kept / length).mT.to(values.dtype), length * kept

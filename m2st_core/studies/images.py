@@ -29,7 +29,7 @@ from m2st_core.sweeps.trial import Cell, CellResult, LearnerParts, learned_metho
 from m2st_core.types import Progress
 
 EXPLAINED = "Feature-MKL"
-FEW_PIXELS = 1000  # with fewer, one core is as fast as several
+FEW_PIXELS = 1000
 TRAINING_COST = 4  # cells that take as long as one training on related tasks
 CLASSES_SHOWN = 20
 
@@ -50,6 +50,11 @@ class KernelExplanation:
     other_weights: dict[str, float]
     criterion: dict[tuple[str, str], float]
     classes: pd.DataFrame
+
+    def kernels(self, least: float = 0.005) -> dict[str, float]:
+        """The kernels that have weight, largest first: of class pairs, of all pairs together, and generic ones."""
+        every = {f"{a} or {b}": weight for (a, b), weight in self.weights.items()} | self.other_weights
+        return {name: weight for name, weight in sorted(every.items(), key=lambda item: -item[1]) if weight >= least}
 
     def most_typical(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The images with the highest witness values, typical of P, and with the lowest, typical of Q."""
@@ -105,9 +110,14 @@ class ImageStudy:
         assert isinstance(task, ImageTask)
         return task
 
+    @property
+    def quick(self) -> bool:
+        """Whether the images are so small that one core is as fast as several, and the study takes seconds."""
+        return math.prod(self.target.shape) < FEW_PIXELS
+
     def run(self, progress: Progress | None = None) -> ImagesResult:
         """Train each learner once, measure every method at every size, then explain the kernel of Feature-MKL."""
-        with one_core() if math.prod(self.target.shape) < FEW_PIXELS else nullcontext():
+        with one_core() if self.quick else nullcontext():
             return self._run(progress)
 
     def _run(self, progress: Progress | None) -> ImagesResult:

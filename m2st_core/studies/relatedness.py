@@ -8,16 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.synthetic import HDGM, hdgm_related_tasks
+from m2st_core.data.synthetic import HDGM
 from m2st_core.device import resolve_device
 from m2st_core.learners.ascent import part_of
 from m2st_core.learners.relatedness import relatedness
 from m2st_core.rng import Streams
 from m2st_core.studies.synthetic import DELTA, Rate, many_tests
+from m2st_core.sweeps.cost import machine_factor
 from m2st_core.testing.meta import meta_train
 from m2st_core.types import Progress
 
 ALPHA = 0.05
+BASE_SECONDS, STEP_SECONDS, ROWS_POWER = 8.0, 0.009, 1.2  # rough, not calibrated
 ROWS_PER_TASK = 100  # per sample of each related task that Meta-Witness learns from: 50 per mode
 
 
@@ -43,17 +45,26 @@ class RelatednessStudy:
     n_tasks: int
     m_te: int
     seed: int
+    delta: float = DELTA
     tests: int = 60
     closenesses: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
+
+    @property
+    def expected_seconds(self) -> float:
+        """A rough prediction of the duration."""
+        kernels = len(self.closenesses) * self.tasks * self.restarts * self.steps
+        return machine_factor() * (BASE_SECONDS + STEP_SECONDS * kernels * (self.rows / 100) ** ROWS_POWER)
 
     def run(self, progress: Progress | None = None) -> RelatednessResult:
         """Measure one closeness after another, with the same target."""
         streams = Streams(self.seed).child("relatedness study")
-        target = HDGM(delta=DELTA).sample(4 * self.rows, seed=streams.child("target").seed)
+        task = HDGM(delta=self.delta)
+        target = task.sample(4 * self.rows, seed=streams.child("target").seed)
         curve, values = [], []
         count = len(self.closenesses)
         for index, closeness in enumerate(self.closenesses):
-            tasks = hdgm_related_tasks(closeness, 100, 4 * self.rows, seed=streams.child("tasks").seed)
+            seed = streams.child("tasks").seed
+            tasks = task.draw_related_tasks(closeness=closeness, n_tasks=100, rows=4 * self.rows, seed=seed)
             measured = relatedness(
                 target,
                 tasks,
@@ -64,7 +75,8 @@ class RelatednessStudy:
                 progress=part_of(progress, index / count, (index + 0.9) / count),
             )
             largest = measured.on_test_rows.max(axis=1)
-            p_values = witness_p_values(closeness, self.n_tasks, self.m_te, self.tests, streams.child("power").seed)
+            seed = streams.child("power").seed
+            p_values = witness_p_values(closeness, self.n_tasks, self.m_te, self.tests, seed, self.delta)
             power = Rate(p_values, ALPHA)
             curve.append(
                 {
@@ -90,11 +102,39 @@ class RelatednessStudy:
         return RelatednessResult(pd.DataFrame(curve), pd.DataFrame(values))
 
 
-def witness_p_values(closeness: float, n_tasks: int, m_te: int, tests: int, seed: int) -> np.ndarray:
+def witness_p_values(
+    closeness: float, n_tasks: int, m_te: int, tests: int, seed: int, delta: float = DELTA
+) -> np.ndarray:
     """P-values on fresh targets of Meta-Witness, learned from N related tasks with 50 rows per mode."""
-    tasks = hdgm_related_tasks(closeness, n_tasks, ROWS_PER_TASK, seed=seed)
+    target = HDGM(delta=delta)
+    tasks = target.draw_related_tasks(closeness=closeness, n_tasks=n_tasks, rows=ROWS_PER_TASK, seed=seed)
     method = meta_train("Meta-Witness", tasks, seed=seed, device="cpu").bound(resolve_device("cpu"))
-    return many_tests(method, DELTA, False, m_te, tests, seed)
+    return many_tests(method, delta, False, m_te, tests, seed)
+
+
+def gamma_finding(curve: pd.DataFrame, closeness: float) -> str:
+    """Say what γ̂ of the nearest measured closeness means for someone who has related tasks.
+
+    ``curve`` has columns closeness, on_test_rows and floor.
+    """
+    row = curve.loc[(curve["closeness"] - closeness).abs().idxmin()]
+    gamma, floor = row["on_test_rows"], row["floor"]
+    said = (
+        f"At C = {row['closeness']:g} a kernel taught by a related task loses up to **γ̂ = {gamma:.3f}** of its signal"
+    )
+    if gamma <= floor:
+        return f"{said} on the target. Noise alone gives {floor:.3f}: these rows cannot tell how related the tasks are."
+    return f"{said} on the target. Noise alone gives {floor:.3f}."
+
+
+def order_sentence(curve: pd.DataFrame) -> str:
+    """Say which of the two estimates is lower here, and why that can change."""
+    below = (curve["on_test_rows"] < curve["on_training_rows"]).mean()
+    fresh = "lower" if below == 1 else "higher" if below == 0 else "sometimes lower, sometimes higher"
+    return (
+        f"Here the estimate on fresh rows is **{fresh}** than the one on training rows. The order is no mistake: with "
+        "2,000 rows the one on fresh rows is higher, and with few rows noise decides."
+    )
 
 
 FAILURE_RATE = 0.05
@@ -144,12 +184,6 @@ class BoundSettings:
         choice = {"2ζₘ: choosing one kernel": 2 * best_of_many(self.m, self.n_tasks, self.s)}
         weights = {"2ξₘ: learning the weights β": 2 * multiple_kernels(self.m, self.n_tasks, self.s)}
         return {"direct training": direct, "choose one best": shared | choice, "Meta-MKL": shared | weights}
-
-
-def bound_table(settings: BoundSettings) -> pd.DataFrame:
-    """One row per term of each bound: columns bound, term, value."""
-    terms = [(bound, term, value) for bound, terms in settings.bounds().items() for term, value in terms.items()]
-    return pd.DataFrame(terms, columns=["bound", "term", "value"])
 
 
 def bound_courses(settings: BoundSettings) -> tuple[list[int], dict[str, list[float]]]:

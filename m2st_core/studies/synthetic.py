@@ -1,88 +1,35 @@
-"""Tests of samples from known distributions: one test of any task, many tests of HDGM, and what a kernel sees.
+"""Tests of samples from known distributions: many tests of HDGM, and what a kernel sees.
 
 Sizes of HDGM samples are per mode: size m gives 2m rows. Results are kept by their settings.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import torch
 
-from m2st_core.criterion import h_matrix, mmd2_unbiased, power_criterion, witness
-from m2st_core.data import TASKS, make_task
+from m2st_core.criterion import witness
 from m2st_core.data.synthetic import HDGM
-from m2st_core.data.task import Setting
 from m2st_core.device import one_thread_per_operation
-from m2st_core.kernels.base import copy_with
 from m2st_core.kernels.gaussian import GaussianKernel
-from m2st_core.learners.target_kernels import maximise_criterion, start_deep
-from m2st_core.permutation.fitted import KernelTest
-from m2st_core.presets import PRESETS
+from m2st_core.permutation.blocks import random_memberships
 from m2st_core.rng import Streams
 from m2st_core.sweeps.summary import wilson_interval
 from m2st_core.sweeps.trial import draw_targets
-from m2st_core.testing.method import Method
-from m2st_core.testing.methods import METHODS
+from m2st_core.testing.method import Method, TestSettings
 from m2st_core.testing.run import run_tests
-from m2st_core.testing.two_sample import two_sample_test
-from m2st_core.types import Progress, TestResult, TwoSample
+from m2st_core.testing.two_sample import examine, two_sample_test
+from m2st_core.types import TestResult
 
 KEPT = 64
 AXIS = np.linspace(-3.0, 3.5, 45)
 PLACES = torch.from_numpy(np.stack(np.meshgrid(AXIS, AXIS), axis=-1).reshape(-1, 2))
 DELTA = 0.7
 PERMUTATIONS = 99
-RECOMMENDED = PRESETS["recommended"]
-TRAINING_SAMPLES, TRAINING_STEPS, CHECK_EVERY = 3, 60, 10
-FRESH_ROWS = 200
-
-
-@dataclass(frozen=True)
-class SingleTest:
-    """The settings of one test on one pair of samples. They are hashable, so they also identify the job."""
-
-    task: str
-    parameters: tuple[tuple[str, Setting], ...]
-    null: bool
-    n: int
-    m: int
-    method: str
-    alpha: float
-    n_permutations: int
-    train_fraction: float
-    preset: str
-    seed: int
-
-    def sample(self) -> TwoSample:
-        """Draw the two samples."""
-        return make_task(self.task, null=self.null, **dict(self.parameters)).sample(self.n, self.m, seed=self.seed)
-
-    def run(self, progress: Progress) -> TestResult:
-        """Test them."""
-        sample = self.sample()
-        x, y = sample.images() if sample.shape else sample
-        names = ("alpha", "n_permutations", "train_fraction", "preset", "seed")
-        chosen = {name: getattr(self, name) for name in names}
-        return two_sample_test(x, y, self.method, **chosen, progress=progress)
-
-    def as_python(self) -> str:
-        """A script that gives the same result."""
-        settings = "".join(f", {name}={value!r}" for name, value in self.parameters)
-        null = ", null=True" if self.null else ""
-        images = ".images()" if TASKS[self.task].shape else ""
-        return f"""import m2st_core as m2st
-
-task = m2st.make_task({self.task!r}{settings}{null})
-x, y = task.sample({self.n}, {self.m}, seed={self.seed}){images}
-result = m2st.two_sample_test(
-    x, y, method={self.method!r}, alpha={self.alpha!r}, n_permutations={self.n_permutations},
-    train_fraction={self.train_fraction!r}, preset={self.preset!r}, seed={self.seed},
-)
-print(result.p_value, result.sentence)
-"""
+FRESH_ROWS = 500
 
 
 def on_plane(values: torch.Tensor) -> np.ndarray:
@@ -105,23 +52,25 @@ def truth(delta: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class KernelView:
-    """The witness function of one kernel on the plane, its MMD² and its Ĵ."""
+    """The witness function of one kernel on the plane, and its correlation with log p/q at fresh rows."""
 
     witness: np.ndarray
-    mmd2: float
-    criterion: float
+    agreement: float
 
 
 @lru_cache(KEPT)
 @one_thread_per_operation()
 def gaussian_view(delta: float, size: int, width: float, seed: int) -> KernelView:
-    """The view of a Gaussian kernel of width σ²."""
+    """The view of a Gaussian kernel of width σ². If P = Q there is nothing to agree with: 0."""
     x, y = map(torch.from_numpy, two_samples(delta, size, seed))
     kernel = GaussianKernel(torch.tensor(width, dtype=torch.float64))
+    task = HDGM(delta=delta)
+    fresh = task.sample(FRESH_ROWS, seed=Streams(seed).child("fresh rows").seed).pooled
+    ratio = task.log_likelihood_ratio(fresh.numpy())
     with torch.no_grad():
-        mmd2 = mmd2_unbiased(kernel(x, x), kernel(y, y), kernel(x, y))
-        criterion = power_criterion(h_matrix(kernel, x, y), 1e-8)
-        return KernelView(on_plane(witness(kernel, x, y, PLACES)), float(mmd2), float(criterion))
+        seen = witness(kernel, x, y, fresh).numpy()
+        agreement = float(np.corrcoef(seen, ratio)[0, 1]) if delta else 0.0
+        return KernelView(on_plane(witness(kernel, x, y, PLACES)), agreement)
 
 
 @lru_cache(KEPT)
@@ -129,6 +78,40 @@ def median_test(delta: float, size: int, seed: int) -> TestResult:
     """The result of MMD-M with 999 permutations."""
     x, y = two_samples(delta, size, seed)
     return two_sample_test(x, y, "MMD-M", seed=seed)
+
+
+@dataclass(frozen=True)
+class Shuffles:
+    """A test by shuffled labels, in the order in which the labels were shuffled.
+
+    ``rows`` (N, 2) are pooled. ``members`` (1+B, N) marks the rows called P, as observed and then shuffled.
+    ``statistics`` (1+B,) are MMD² under each labelling.
+    """
+
+    rows: np.ndarray
+    members: np.ndarray
+    statistics: np.ndarray
+
+    def reached(self, shown: int) -> int:
+        """How many of the first shuffles reach the observed MMD²."""
+        return int((self.statistics[1 : shown + 1] >= self.statistics[0]).sum())
+
+    def p_value(self, shown: int) -> float:
+        """The p-value after the first shuffles, the observed labelling counted too."""
+        return (1 + self.reached(shown)) / (1 + shown)
+
+
+@lru_cache(KEPT)
+def shuffle_labels(delta: float, size: int, seed: int) -> Shuffles:
+    """MMD-M with 99 permutations, and the permutations."""
+    x, y = two_samples(delta, size, seed)
+    settings = TestSettings(n_permutations=PERMUTATIONS, seed=seed, device="cpu")
+    finished = examine(x, y, "MMD-M", settings)
+    n, null = len(x), finished.result.null
+    members = random_memberships(n, len(y), PERMUTATIONS, [Streams(seed).numpy("permutations")])[0].numpy()
+    if finished.swapped:  # the test's first sample is y
+        members = ~np.concatenate([members[:, n:], members[:, :n]], axis=1)
+    return Shuffles(np.concatenate([x, y]), members, np.concatenate([[finished.result.statistic], null]))
 
 
 @dataclass(frozen=True)
@@ -156,51 +139,3 @@ def many_tests(method: Method, delta: float, null: bool, size: int, tests: int, 
     seeds = [streams.child(f"test {index}").seed for index in range(tests)]
     results = run_tests(sample, method, seeds=seeds, n_permutations=PERMUTATIONS, device="cpu")
     return np.array([result.p_value for result in results])
-
-
-@lru_cache(KEPT)
-def repeated_tests(delta: float, size: int, tests: int, seed: int, null: bool) -> np.ndarray:
-    """P-values of MMD-M on this many fresh pairs."""
-    return many_tests(METHODS["MMD-M"], delta, null, size, tests, seed)
-
-
-@dataclass(frozen=True)
-class DeepTraining:
-    """Ĵ of a deep kernel on training rows and on fresh rows, step by step, and its p-values on fresh samples."""
-
-    step: list[float]
-    train: list[float]
-    fresh: list[float]
-    p_values: np.ndarray
-
-
-@lru_cache(KEPT)
-@one_thread_per_operation()
-def train_deep(delta: float, size: int, test_size: int, tests: int, seed: int) -> DeepTraining:
-    """Train a deep kernel on ``size`` rows per mode, three times, and average over the three."""
-    streams = Streams(seed).child("deep kernel")
-    train = draw_targets(HDGM(delta=delta), 2 * size, TRAINING_SAMPLES, streams.child("training"))
-    fresh = draw_targets(HDGM(delta=delta), FRESH_ROWS, TRAINING_SAMPLES, streams.child("fresh rows"))
-    children = [streams.child(f"learning {index}") for index in range(TRAINING_SAMPLES)]
-    kernel = start_deep(train.pooled, RECOMMENDED, children)
-    ascent = replace(RECOMMENDED.mmd_d, steps=TRAINING_STEPS, learning_rate=0.03, largest_batch=50)
-    course: list[tuple[float, float, float]] = []
-
-    def judge(sample: TwoSample) -> float:
-        with torch.no_grad():
-            x, y = (rows[:, :FRESH_ROWS] for rows in sample)
-            return float(power_criterion(h_matrix(kernel, x, y), ascent.regularisation).mean())
-
-    def check(step: int, total: int, value: float) -> None:
-        if step == 1 or step % CHECK_EVERY == 0:
-            course.append((step, judge(train), judge(fresh)))
-
-    maximise_criterion(kernel, train, ascent, children, check)
-    kernel.requires_grad_(False)
-    p_values = []
-    for index in range(TRAINING_SAMPLES):
-        alone = copy_with(kernel, lambda tensor, index=index: tensor[index : index + 1])  # type: ignore[misc]
-        method = METHODS["MMD-D"].with_fit(KernelTest(alone))
-        p_values.append(many_tests(method, delta, False, test_size, tests // TRAINING_SAMPLES, children[index].seed))
-    steps, on_train, on_fresh = (list(values) for values in zip(*course, strict=True))
-    return DeepTraining(steps, on_train, on_fresh, np.concatenate(p_values))

@@ -15,7 +15,7 @@ import torch
 
 from m2st_core.criterion import witness
 from m2st_core.data.related import PairedRows
-from m2st_core.data.synthetic import HDGM, hdgm_related_tasks
+from m2st_core.data.synthetic import HDGM
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.kernels.base import KernelBank
 from m2st_core.learners.ascent import part_of
@@ -69,13 +69,23 @@ class WeightsResult:
     mixture: np.ndarray
     features: LearnedFeatures | None
 
+    @property
+    def finding(self) -> str:
+        """Say which kernel weighs most, and how far the related tasks are trusted."""
+        first = self.table.loc[self.table["influence"].idxmax()]
+        name = {"aggregate": "all tasks together", "generic": f"the generic {first['kernel']}"}.get(first["kind"])
+        most = f"The largest part, {100 * first['influence']:.0f} %, has the kernel of {name or first['kernel']}."
+        if self.features is None:
+            return f"{len(self.table)} deep kernels are mixed. {most}"
+        return f"What related tasks have taught carries **{100 * self.features.share:.0f} %** of this test. {most}"
+
 
 @dataclass(frozen=True)
 class WeightsStudy:
     """The settings. They are hashable, so they also identify the job."""
 
     closeness: float = 0.3
-    n_tasks: int = 40
+    n_tasks: int = 100
     rows_per_task: int = 50
     delta: float = 0.7
     m_tr: int = 50
@@ -96,7 +106,9 @@ class WeightsStudy:
     def learn(self, progress: Progress | None = None) -> MetaLearner:
         """Learn from the related tasks."""
         seed = Streams(self.seed).child("meta-tasks of the weights").seed
-        tasks = hdgm_related_tasks(self.closeness, self.n_tasks, 2 * self.rows_per_task, seed=seed)
+        tasks = HDGM(delta=self.delta).draw_related_tasks(
+            closeness=self.closeness, n_tasks=self.n_tasks, rows=2 * self.rows_per_task, seed=seed
+        )
         return meta_train(self.method, tasks, seed=self.seed, device="cpu", progress=progress)
 
     @one_thread_per_operation()

@@ -106,6 +106,14 @@ def predict(spec: SweepSpec, stored: frozenset[str] = frozenset()) -> Cost:
     return Cost(len(cells), len(learners), (overhead + work) * machine_factor(), memory, gpu_seconds)
 
 
+def relative_seconds(work: Cell | LearnerSpec) -> float:
+    """The predicted duration of a cell or of a training, on the machine where the numbers above were taken."""
+    shape = TASKS[work.task].shape
+    if isinstance(work, LearnerSpec):
+        return OVERHEAD + _training_seconds(work, shape)
+    return OVERHEAD + _test_seconds(work, shape)
+
+
 def _size(shape: Shape) -> float:
     """The work for an image in units of one of CIFAR; some work does not depend on the pixels."""
     return 0.08 + 0.92 * math.prod(shape) / CIFAR_PIXELS

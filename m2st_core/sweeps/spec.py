@@ -14,7 +14,7 @@ from m2st_core.data import TASKS, make_task
 from m2st_core.data.images.tasks import ImageTask
 from m2st_core.presets import PRESETS
 from m2st_core.sweeps.trial import Cell, canonical, data_of, digest
-from m2st_core.testing.methods import METHODS
+from m2st_core.testing.methods import METHODS, label_of
 
 LIMIT = "limit"  # the true log-likelihood ratio as witness, where the task's densities are known
 SHARED = ("task", "settings", "null", "preset", "tests", "alpha", "n_permutations", "seed")  # equal in all cells
@@ -75,6 +75,11 @@ class SweepSpec:
     def run_id(self) -> str:
         """The id of this spec's run."""
         return self.hash[:12]
+
+    @property
+    def label(self) -> str:
+        """The name of a run that was given none."""
+        return f"{self.task}: {', '.join(map(label_of, self.methods))}"
 
     @property
     def missing_data(self) -> str:

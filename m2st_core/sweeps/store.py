@@ -1,7 +1,4 @@
-"""Results computed so far: runs, cells, learners and measurements, stored under the hash of what they depend on.
-
-An SQLite database and learner folders under ``M2ST_HOME``. Each finished cell is one row: a killed run loses little.
-"""
+"""Results by the hash of what they depend on: SQLite and learner folders under ``M2ST_HOME``, a row per cell."""
 
 from __future__ import annotations
 
@@ -25,7 +22,6 @@ from m2st_core.sweeps.summary import as_rows
 from m2st_core.sweeps.trial import Cell, CellResult, LearnerParts, LearnerSpec, canonical, data_of, digest
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.meta import ABOUT, TENSORS
-from m2st_core.testing.methods import label_of
 
 SCHEMA = 2  # schema 1 lacks the measurements
 TABLES = (
@@ -36,6 +32,7 @@ TABLES = (
     "created REAL NOT NULL, updated REAL NOT NULL)",
     "measurements (key TEXT PRIMARY KEY, spec TEXT NOT NULL, rows TEXT NOT NULL, created REAL NOT NULL)",
 )
+SHIPPED = 0.0  # the seconds of a cell that came with the software
 AMONG = "(SELECT value FROM json_each(?))"
 OLDER = "older version"  # the state of a run that is kept, but neither shown nor resumed
 OLDER_SENTENCE = (
@@ -125,13 +122,16 @@ class Store:
 
     def newest(self, keys: Iterable[str]) -> float | None:
         """Time at which the last of these cells was computed, in seconds since 1970; None if none was."""
-        query = f"SELECT max(created) FROM cells WHERE key IN {AMONG}"
-        return self._execute(query, canonical(list(keys)))[0][0]
+        return self._execute(f"SELECT max(created) FROM cells WHERE key IN {AMONG}", canonical(list(keys)))[0][0]
 
     def add_cell(self, cell: Cell, result: CellResult) -> None:
         """Store a cell's result, unless it has one."""
         values = (cell.key, canonical(asdict(cell)), result.rejections, result.tests, result.seconds, time.time())
         self._execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?, ?)", *values)
+
+    def drop_shipped(self, keys: Iterable[str]) -> None:
+        """Delete those of these cells that were not computed here but came with the software."""
+        self._execute(f"DELETE FROM cells WHERE seconds = {SHIPPED} AND key IN {AMONG}", canonical(list(keys)))
 
     def measurement(self, key: str) -> list[dict[str, Any]] | None:
         """Rows of a measurement other than a cell's rejections; None if there is none."""
@@ -169,16 +169,14 @@ class Store:
 
     def start_run(self, spec: SweepSpec, name: str = "") -> str:
         """Register a run, or restart the one with the same spec; return its id."""
-        name = name or f"{spec.task}: {', '.join(map(label_of, spec.methods))}"
-        run, values = spec.run_id, ("", "", time.time(), 0.0)
+        name, run, values = name or spec.label, spec.run_id, ("", "", time.time(), 0.0)
         self._execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", run, name, spec.to_json(), *values)
         self.set_state(run, "running")
         return run
 
     def set_state(self, run: str, state: str, message: str = "") -> None:
         """Write a run's state: running, done, cancelled or failed."""
-        statement = "UPDATE runs SET state = ?, message = ?, updated = ? WHERE id = ?"
-        self._execute(statement, state, message, time.time(), run)
+        self._execute("UPDATE runs SET state=?, message=?, updated=? WHERE id=?", state, message, time.time(), run)
 
     def run(self, run: str) -> Run | None:
         """The run with exactly this id; a StoreError if an older version made it."""

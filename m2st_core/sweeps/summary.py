@@ -1,16 +1,19 @@
-"""From cells to what people read: tidy rows, means with standard errors between repeats, text and the figure."""
+"""From cells to what people read: the time left, tidy rows, means with standard errors, text and the figure."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from m2st_core.data import size_unit
-from m2st_core.figures.power import FIGURES, power_figure, total_rows_figure, type_1_figure
+from m2st_core.figures.null import type_1_figure
+from m2st_core.figures.power import FIGURES, power_figure, total_rows_figure
 from m2st_core.sweeps.spec import SweepSpec, origin_of
 from m2st_core.sweeps.trial import Cell, CellResult
 from m2st_core.testing.methods import label_of
@@ -18,6 +21,7 @@ from m2st_core.testing.methods import label_of
 KEYS = ["task", "null", "method", "preset", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te"]
 COLUMNS = [*KEYS, "repeat", "tests", "alpha", "n_permutations", "seed"]
 Z = 1.96  # standard errors of a 95 % interval
+SETTLING = 10.0  # seconds in which an estimate of the time left follows the pace
 MEASURED = ["rate", "error", "low", "high", "repeats", "tests"]
 
 
@@ -42,6 +46,41 @@ def null_band(alpha: float, tests: int) -> tuple[float, float]:
 
     low, high = stats.binom.interval(0.99, tests, alpha)
     return low / tests, high / tests
+
+
+@dataclass
+class Pace:
+    """The seconds left of some work, smoothed. None until a share ``known`` is done, so that it never leaps."""
+
+    known: float = 0.1
+    began: float = field(default_factory=time.monotonic)
+    _at: float = 0.0
+    _left: float | None = None
+
+    def left(self, share: float) -> float | None:
+        """The seconds left when this share of the work is done."""
+        now = time.monotonic()
+        if share < self.known:
+            return None
+        estimate = (now - self.began) * (1 - share) / share
+        if self._left is None:
+            self._left = estimate
+        else:
+            expected = max(0.0, self._left - (now - self._at))
+            self._left = expected + (estimate - expected) * (1 - math.exp((self._at - now) / SETTLING))
+        self._at = now
+        return self._left
+
+
+def duration(seconds: float) -> str:
+    """A duration in words.
+
+    >>> duration(0.4), duration(75), duration(7200)
+    ('1 s', '75 s', '2.0 h')
+    """
+    if seconds < 120:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def as_rows(results: Iterable[tuple[Cell, CellResult]]) -> pd.DataFrame:

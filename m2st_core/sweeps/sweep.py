@@ -12,9 +12,11 @@ from typing import Any
 
 import pandas as pd
 
+from m2st_core.sweeps.cost import relative_seconds
 from m2st_core.sweeps.executors import Executor, WorkerLost
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
+from m2st_core.sweeps.summary import Pace
 from m2st_core.sweeps.trial import Cell, LearnerParts, LearnerSpec, run_cell, train_learner
 from m2st_core.types import Cancelled
 
@@ -118,24 +120,25 @@ class _Work:
         self.cells = {cell.key: cell for cell in spec.cells()}
         self.place = {key: index for index, key in enumerate(self.cells)}
         stored = store.results(self.cells)
-        self.done, self.computed, self.learners = len(stored), 0, 0
+        self.done, self.computed, self.learners, self.work_done = len(stored), 0, 0, 0.0
         self.ready: list[tuple[int, Cell]] = []  # a heap, by place in the grid
         self.waiting: dict[str, list[Cell]] = {}  # by learner
         self.to_train: deque[LearnerSpec] = deque()
         self.parts: dict[str, LearnerParts] = {}
         self.jobs: dict[Future[Any], Job] = {}
         self.errors: list[BaseException] = []
-        self.began = time.monotonic()
+        self.pace = Pace(min(0.5, max(0.1, 1 / spec.repeats)))  # one repeat has every method and size
         for key, cell in self.cells.items():
-            learner = cell.learner
             if key in stored:
                 continue
-            if learner is None:
+            if (learner := cell.learner) is None:
                 self.ready.append((self.place[key], cell))
                 continue
             if learner.key not in self.waiting:
                 self.to_train.append(learner)
             self.waiting.setdefault(learner.key, []).append(cell)
+        missing: list[Cell | LearnerSpec] = [cell for key, cell in self.cells.items() if key not in stored]
+        self.work = float(sum(map(relative_seconds, [*missing, *self.to_train])))  # in predicted seconds
 
     def finish_all(self) -> None:
         """Keep the workers busy until nothing is left."""
@@ -156,6 +159,7 @@ class _Work:
             spec = self.to_train.popleft()
             parts = self.store.learner(spec)
             if parts is not None:
+                self.work -= relative_seconds(spec)
                 self._release(spec, parts)
             else:
                 self._submit(Job(spec, f"learner-{spec.key}", time.monotonic()))
@@ -168,8 +172,7 @@ class _Work:
 
     def _submit(self, job: Job) -> None:
         if isinstance(job.spec, Cell):
-            learner = job.spec.learner
-            parts = None if learner is None else self.parts[learner.key]
+            parts = self.parts[learner.key] if (learner := job.spec.learner) else None
             future = self.executor.submit(job.name, run_cell, job.spec, parts)
         else:
             future = self.executor.submit(job.name, train_learner, job.spec)
@@ -183,6 +186,7 @@ class _Work:
 
     def _finish(self, future: Future[Any], job: Job) -> None:
         error = future.exception()
+        self.work_done += relative_seconds(job.spec) if error is None else 0
         if isinstance(error, Cancelled):
             raise Cancelled
         if isinstance(error, WorkerLost) and job.attempts < ATTEMPTS:
@@ -194,16 +198,14 @@ class _Work:
                 del self.waiting[job.spec.key]
         elif isinstance(job.spec, LearnerSpec):
             self.store.add_learner(job.spec, future.result(), time.monotonic() - job.began)
-            self.learners += 1
             self._release(job.spec, future.result())
+            self.learners += 1
         else:
             self.store.add_cell(job.spec, future.result())
-            self.done += 1
-            self.computed += 1
-            learner = job.spec.learner
-            if learner is not None:
-                self.waiting[learner.key].remove(job.spec)
-                if not self.waiting[learner.key]:  # the last cell of this learner
+            self.done, self.computed = self.done + 1, self.computed + 1
+            if (learner := job.spec.learner) is not None:
+                (waiting := self.waiting[learner.key]).remove(job.spec)
+                if not waiting:
                     del self.parts[learner.key]
 
     def _report(self) -> None:
@@ -212,9 +214,7 @@ class _Work:
             job.share = shares.get(job.name, job.share)
         if self.progress is None:
             return
-        seconds = time.monotonic() - self.began
-        partial = sum(job.share for job in self.jobs.values())
-        total = max(1, len(self.cells) - (self.done - self.computed) + len(self.to_train))
-        share = min(1.0, (self.computed + 0.5 * partial) / total) if self.jobs or self.ready or self.to_train else 1.0
-        left = seconds * (1 - share) / share if self.computed and share > 0 else None
+        done = self.work_done + sum(job.share * relative_seconds(job.spec) for job in self.jobs.values())
+        share = min(1.0, done / self.work) if self.work else 1.0
+        seconds, left = time.monotonic() - self.pace.began, self.pace.left(share)
         self.progress(SweepProgress(len(self.cells), self.done, self.computed, self.learners, share, seconds, left))

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import time
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -65,7 +65,7 @@ class Unit:
     def key(self) -> str:
         """The hash under which the result is stored."""
         optional = ("data", "revision")
-        return digest({name: value for name, value in asdict(self).items() if value or name not in optional})
+        return digest({name: value for name, value in vars(self).items() if value or name not in optional})
 
     @property
     def streams(self) -> Streams:

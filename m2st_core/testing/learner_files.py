@@ -48,9 +48,9 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
     try:
         about = json.loads(about_json)
         version = about["format"]
-        if version not in (5, 6, FORMAT):
+        if version not in (5, 6, 7, FORMAT):
             raise ValueError(
-                f"{where} has learner format {version}, and this version reads 5, 6 and {FORMAT}. In other formats "
+                f"{where} has learner format {version}, and this version reads 5 to {FORMAT}. In other formats "
                 "some names of methods stand for other algorithms. Train again."
             )
         if about["sha256"] != hashlib.sha256(packed).hexdigest():

@@ -26,7 +26,7 @@ from m2st_core.testing.method import Method, TestSettings, check_preset
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import Progress, Shape, TestResult, TwoSample
 
-FORMAT = 7
+FORMAT = 8
 TENSORS, ABOUT = "learner.safetensors", "learner.json"
 SEEN = ("rows", "sample")
 

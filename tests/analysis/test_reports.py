@@ -3,13 +3,16 @@
 import json
 import re
 import shlex
+from datetime import date
+from html import escape
 
 import numpy as np
 import pytest
 
 import m2st_core as m2st
 from m2st_core.__main__ import main
-from m2st_core.analysis.pictures import pictures
+from m2st_core.analysis.answer import answer_of
+from m2st_core.analysis.pictures import images_of, pictures
 from m2st_core.analysis.related_traits import left_out_gamma
 from m2st_core.analysis.report import decisions, html_report, versions
 from m2st_core.analysis.writeup import (
@@ -63,7 +66,8 @@ def report(outcome):
         "python": as_python(origin, Cleaning(), outcome.plan),
         "command": as_command(origin, Cleaning(), outcome.plan),
     }
-    return html_report(outcome, tested=[{"Test": "MMD-M", "p": 0.5}, {"Test": NASTY, "p": 0.1}], **code)
+    tested = [{"Test": "MMD-M", "p": 0.5}, {"Test": NASTY, "p": 0.1}]
+    return html_report(outcome, tested=tested, made=date(2026, 3, 9), **code)
 
 
 def own_part(report):
@@ -76,11 +80,12 @@ def own_part(report):
 def test_the_report_has_what_a_reader_needs(outcome, report):
     primary = outcome.analysis.primary
     for words in (
-        f"p={primary.p_value:.4g} (±", "permutations; the random split is not included",
+        f"<td>{primary.p_value:.4g}, ±", "permutations; the random split is not included", "9 March 2026",
+        "What this does not mean", "How far apart the groups are", "95 % interval", "With the history:", "Without:",
         "can reach 0.1", "seed 7", "Secondary tests", "p after Holm", "exploratory",
         "Assumptions", "For the methods section", "References", "m2st: discriminant directions of related",
         "Holm (1979)",
-        "tested 2 times", "SHA-256", "m2st_core test", "exact under the assumptions below",
+        "tested 2 times", "SHA-256", "m2st_core test", "<td>exact</td><td>yes",
         "No tested row may be among their labelled rows", "Feature-MKL (ours)", "Meta-FUSE (ours) (secondary)",
         "<td>Feature-MKL (ours): tests of this project, on learned features except Omnibus</td>",
     ):  # fmt: skip
@@ -91,6 +96,54 @@ def test_the_report_has_what_a_reader_needs(outcome, report):
     for name in pictures(outcome):
         assert f'id="figure-{name}"' in report
     assert {"null", "weights", "witness", "importance", "samples"} == set(pictures(outcome))
+
+
+def test_the_report_has_the_order_of_the_page_and_prints_on_one_width(outcome, report):
+    answer = answer_of(outcome)
+    order = (
+        f"<h1>{escape(answer.verdict)}</h1>", escape(answer.basis), "What this does not mean", "How far apart",
+        "How many rows a new study needs", ">Assumptions<", ">Details<", 'id="figure-null"', 'id="figure-weights"',
+        'id="figure-witness"', ">Files<", ">Settings<",
+    )  # fmt: skip
+    places = [report.index(words) for words in order]
+    assert places == sorted(places)
+    assert "size: A4" in report and "max-width: 43rem" in report and "width=device-width" in report
+
+
+def test_images_have_tiles_and_a_heat_map_instead_of_columns():
+    outcome = m2st.carry_out(prepare(m2st.EXAMPLES["digits"].load()), m2st.Plan("MMD-M"))
+    assert set(pictures(outcome)) == {"null", "pixels", "tiles", "typical"}
+    assert answer_of(outcome).table == () and answer_of(outcome).both is None
+    values = pictures(outcome)["pixels"].figure.data[0].z
+    images = images_of(outcome.data)
+    assert np.allclose(values, images[0].mean(axis=0) - images[1].mean(axis=0), equal_nan=True)
+    line, column = np.unravel_index(np.nanargmax(np.abs(values)), values.shape)
+    assert f"“pixel {line},{column}”" in answer_of(outcome).differs
+    assert values.shape == (8, 8) and "How far apart" not in html_report(outcome)
+
+
+@pytest.mark.parametrize("shift", [0.0, 2.0])
+def test_the_verdict_names_the_groups_and_never_says_that_they_are_the_same(shift):
+    generator = np.random.default_rng(0)
+    rows = [f"{generator.normal() + shift * (i % 2):.4f},{('lot A', 'lot B')[i % 2]}" for i in range(58)]
+    table = read_table("lots.csv", "\n".join(["mass (mg),lot", *rows]).encode())
+    outcome = m2st.carry_out(prepare(Upload((table,), group="lot")), m2st.Plan("MMD-M"))
+    answer = answer_of(outcome)
+    if shift:
+        assert answer.verdict == "Evidence that “lot B” differs from “lot A” (p ≤ 0.001)"
+        assert "No smaller p-value is possible with 999 permutations" in answer.basis
+        assert answer.differs.startswith("What differs most: mass: ") and " mg in “lot A” and " in answer.differs
+    else:
+        p = outcome.analysis.primary.p_value
+        assert answer.verdict == f"No evidence of a difference at α=0.05 with 29 and 29 rows (p = {p:.3g})"
+        assert answer.differs == "" and "does not show that the groups are the same" in answer.not_meant
+
+
+def test_a_small_sample_says_how_small_its_p_value_can_be():
+    table = read_table("d.csv", "\n".join(["v,g", *(f"{i * 3 % 8},{'ab'[i % 2]}" for i in range(8))]).encode())
+    outcome = m2st.carry_out(prepare(Upload((table,), group="g")), m2st.Plan("MMD-M"), explained=False)
+    assert "All 70 labellings of the rows were counted." in answer_of(outcome).basis
+    assert "The smallest p-value that these rows can give is 0.0286." in answer_of(outcome).basis
 
 
 def test_the_report_is_one_file_that_asks_nobody(report):

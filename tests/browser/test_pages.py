@@ -6,12 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from app import PAGES
+from app import NAME, PAGES
 
 LOOKS = {
     "light": {"color_scheme": "light"},
     "dark-narrow": {"color_scheme": "dark", "viewport": {"width": 400, "height": 800}},
 }
+GRAVE = ("serious", "critical")
+STREAMLITS = "[data-testid=stSidebarNav]"  # Streamlit's own list of pages, which a phone shows
+RING = """() => {
+    const rings = [...document.querySelectorAll('*')].filter(e => parseFloat(getComputedStyle(e).outlineWidth) >= 3
+        && getComputedStyle(e).outlineStyle === 'solid')
+    return rings.length && rings.every(e => e === document.activeElement || e.contains(document.activeElement))
+}"""
 
 
 def address(path):
@@ -28,14 +35,25 @@ def keep(tab, name):
         tab.page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
 
 
+def obstacles(page):
+    """What axe-core finds serious, or out of order, for readers with a keyboard or a screen reader."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page, {"exclude": [[STREAMLITS]]}).response["violations"]
+    grave = [one for one in found if one["impact"] in GRAVE or one["id"] == "heading-order"]
+    return {one["id"]: [node["html"][:200] for node in one["nodes"]] for one in grave}
+
+
 @pytest.mark.parametrize("look", LOOKS)
-def test_every_page_opens(visit, look):
+def test_every_page_opens_for_everybody(visit, look):
     tab = visit(**LOOKS[look])
     for path, (title, _) in PAGES.items():
         tab.open(address(path))
-        assert tab.page.locator("h1, h2").first.inner_text(), title
+        assert tab.page.locator("h1").count() == 1, title
+        assert tab.page.title() == f"{title} · {NAME}"
         wide = tab.page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
         assert wide <= 1, f"{title} is wider than the screen by {wide} px"
+        assert obstacles(tab.page) == {}, title
         keep(tab, f"{Path(path).stem}-{look}")
     tab.assert_clean()
 
@@ -43,8 +61,42 @@ def test_every_page_opens(visit, look):
 def test_pages_are_reached_by_clicking(visit):
     tab = visit()
     tab.open()
-    for path, (title, _) in PAGES.items():
-        tab.page.get_by_role("link", name=re.compile(re.escape(title))).first.click()
+    for path, (title, group) in PAGES.items():
+        if group:
+            tab.page.get_by_role("button", name=group, exact=True).click()
+        tab.page.get_by_role("menuitem" if group else "link", name=title, exact=True).first.click()
         tab.page.wait_for_url(re.compile(f"/{address(path)}|/$|/\\?"))
         tab.settle()
+    tab.assert_clean()
+
+
+def test_home_answers_the_keyboard_and_leads_on(visit):
+    """Tab reaches the slider, arrows move its picture, Enter opens the next page; the focus is always visible."""
+    tab = visit()
+    tab.open()
+    page, finding = tab.page, tab.page.locator(".st-key-finding")
+    page.locator(".st-key-home_Meta-Witness .main-svg").first.wait_for()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("() => document.activeElement.type === 'range'"):
+            break
+    assert page.evaluate(RING)
+    before = finding.inner_text()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("before => document.querySelector('.st-key-finding').innerText !== before", arg=before)
+    page.wait_for_url(re.compile("home_related=closely"))
+    page.get_by_text("C = 0.2").wait_for()
+    page.locator(".st-key-home_ways").get_by_role("link", name="Test my data").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(f"/{address(next(path for path in PAGES if PAGES[path][0] == 'Test my data'))}"))
+    tab.assert_clean()
+
+
+def test_a_phone_has_a_menu(visit):
+    tab = visit(viewport={"width": 400, "height": 800})
+    tab.open()
+    tab.page.get_by_test_id("stExpandSidebarButton").click()
+    tab.page.get_by_role("link", name="Learn", exact=True).click()
+    tab.page.wait_for_url(re.compile("/learn"))
+    tab.settle()
     tab.assert_clean()

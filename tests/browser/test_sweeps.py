@@ -1,42 +1,99 @@
-"""Sweeps in a real browser: progress, a reload in the middle, a second session, and a cancel that stops one run."""
+"""The researcher's journey in a real browser: change, train, cancel, resume, share, compare, pin; nothing is lost."""
 
 import re
 
-SETTINGS = "power_lab?lab_methods=MMD-M&lab_methods=limit&lab_repeats=40&lab_tests=100"
+from tests.browser.test_pages import keep
+
+PATIENCE = 120_000  # ms
+SLOW = "power?lab_methods=MMD-M&lab_methods=limit&lab_repeats=40&lab_tests=100"
+QUICK = "power?lab_methods=MMD-M&lab_methods=limit&lab_repeats=2&lab_tests=20&lab_m_te=10&lab_m_te=20"
 
 
-def train(tab, seed):
-    tab.open(f"{SETTINGS}&seed={seed}")
-    tab.page.get_by_role("button", name="Train", exact=True).click()
+def button(tab, name):
+    return tab.page.get_by_role("button", name=name, exact=True)
+
+
+def train(tab, address):
+    tab.open(address)
+    button(tab, "Train").click()
     tab.page.get_by_test_id("stProgress").wait_for()
 
 
-def test_a_run_survives_a_reload_and_stops_alone(visit):
+def curves(tab, name):
+    """Wait for a name in the legend of the chart."""
+    tab.page.locator(".st-key-lab_chart .legendtext", has_text=name).first.wait_for()
+
+
+def delta(tab):
+    """The slider of the target's Δ."""
+    return tab.page.get_by_role("slider", name=re.compile("Correlation")).first
+
+
+def test_a_run_survives_a_double_click_and_a_reload_and_stops_alone(visit):
     first, second = visit(), visit()
-    train(first, 11)
-    first.page.locator(".js-plotly-plot").first.wait_for()
-    train(second, 12)
+    first.open(f"{SLOW}&seed=11")
+    button(first, "Train").dblclick(delay=200)  # the second click finds the same button, which does nothing now
+    first.page.get_by_test_id("stProgress").wait_for()
+    first.page.wait_for_timeout(1500)
+    place = button(first, "Train").bounding_box()
+    first.page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+    curves(first, "MMD-M")
+    first.page.get_by_text(re.compile(r"\d+ of 480 cells")).wait_for()
+    train(second, f"{SLOW}&seed=12")
     second.page.get_by_text("1 sweep comes first").wait_for()
     first.page.reload()
-    first.page.get_by_text(re.compile(r"\d+ of 240 cells")).wait_for()
+    first.page.get_by_text(re.compile(r"\d+ of 480 cells")).wait_for()
     assert "run=" in first.page.url
-    first.page.get_by_role("button", name="Cancel", exact=True).click()
-    first.page.get_by_role("button", name="Resume", exact=True).wait_for()
-    second.page.get_by_text(re.compile(r"\d+ of 240 cells")).wait_for()
-    second.page.get_by_role("button", name="Cancel", exact=True).click()
-    second.page.get_by_role("button", name="Resume", exact=True).wait_for()
+    button(first, "Cancel").click()
+    button(first, "Resume").wait_for()
+    second.page.get_by_text(re.compile(r"\d+ of 480 cells")).wait_for()
+    button(second, "Cancel").click()
+    button(second, "Resume").wait_for()
+    button(first, "Resume").click()
+    first.page.get_by_test_id("stProgress").wait_for()
+    button(first, "Cancel").click()
+    button(first, "Resume").wait_for()
     first.assert_clean()
     second.assert_clean()
 
 
-def test_a_link_brings_a_finished_run_to_another_browser(visit):
+def test_a_researcher_changes_pins_shares_and_compares(visit):
     tab, other = visit(), visit()
-    tab.open("power_lab?lab_tests=20&lab_repeats=2")
-    tab.page.get_by_role("button", name="Train", exact=True).click()
-    tab.page.get_by_test_id("stProgress").wait_for()
-    tab.page.get_by_test_id("stProgress").wait_for(state="hidden", timeout=120_000)
+    tab.open("power")
+    curves(tab, "Meta-WiTS (ours)")  # shipped
+    train(tab, QUICK)
+    tab.page.get_by_test_id("stProgress").wait_for(state="hidden", timeout=PATIENCE)
+    tab.settle()
+    tab.open(QUICK)  # a saved run: its link is written by the page itself
+    tab.page.wait_for_url(re.compile("run="))
+    strength = delta(tab)
+    strength.press("ArrowLeft")
+    tab.page.wait_for_url(re.compile("hdgm_delta=0.65"))
+    tab.settle()
+    assert float(strength.input_value()) == 0.65  # the first change stays
+    curves(tab, "pale: Δ=0.7")
+    keep(tab, "power-pale")
+    strength.press("ArrowRight")
+    tab.page.wait_for_url(re.compile("run="))
+    tab.settle()
+    button(tab, "Pin").click()
+    button(tab, "Unpin all").wait_for()
+    strength.press("ArrowLeft")
+    curves(tab, "MMD-M, Δ=0.7")
+    button(tab, "Train").click()
+    tab.page.wait_for_url(re.compile("run="))
+    tab.page.get_by_test_id("stProgress").wait_for(state="hidden", timeout=PATIENCE)
+    curves(tab, "MMD-M, Δ=0.7")
+    keep(tab, "power-pinned")
     other.page.goto(tab.page.url)
-    other.page.locator(".js-plotly-plot").first.wait_for()
-    assert other.page.get_by_role("button", name="Train", exact=True).count() == 0
+    curves(other, "MMD-M")
+    assert float(delta(other).input_value()) == 0.65
+    other.open("history")
+    other.page.get_by_role("combobox", name=re.compile("Runs to look at")).click()
+    other.page.get_by_role("option").first.click()
+    legend = other.page.locator(".st-key-runs_compare .legendtext")
+    legend.filter(has_text="MMD-M, Δ=0.65").wait_for()
+    legend.filter(has_text="MMD-M, Δ=0.7").first.wait_for()
+    keep(other, "history-compared")
     tab.assert_clean()
     other.assert_clean()

@@ -1,6 +1,8 @@
-"""Your data in a real browser: an example to its answer and its explanation, and a bad file that gets one sentence."""
+"""Test my data in a real browser: files to a report, the keyboard alone, and a bad file that gets one sentence."""
 
 import re
+
+import numpy as np
 
 NASTY = "<b>bold</b> **x**"
 
@@ -9,51 +11,76 @@ def button(tab, name):
     return tab.page.get_by_role("button", name=re.compile(name)).first
 
 
-def test_an_example_goes_from_files_to_an_explanation_and_back(visit):
+def lot(shift, seed):
+    rows = np.random.default_rng(seed).normal(size=(25, 2)) + [shift, 0]
+    text = "\n".join(["mass (mg),length (mm)", *(f"{a:.3f},{b:.3f}" for a, b in rows)])
+    return {"name": f"lot {'AB'[seed]}.csv", "mimeType": "text/csv", "buffer": text.encode()}
+
+
+def test_two_files_are_checked_answered_and_reported(visit, tmp_path):
     tab = visit()
-    tab.open("your_data?data_primary=MMD-FUSE")
-    tab.page.locator(".st-key-data_example_diabetes").get_by_role("button").first.click()
+    tab.open("test_my_data")
+    tab.page.get_by_text("Two files, P and Q").click()
+    for label, data in (("P, the first group", lot(0, 0)), ("Q, the second group", lot(3, 1))):
+        tab.page.get_by_label(label).locator("xpath=ancestor-or-self::*[@data-testid='stFileUploader']").locator(
+            "input[type=file]"
+        ).set_input_files(data)
+        tab.page.get_by_text(re.compile(f"{data['name']}:.* 25 rows")).wait_for()
+    button(tab, "^Next: Check").click()
+    tab.page.get_by_text("Recommended: Omnibus").wait_for()
     tab.page.locator(".st-key-data_samples .js-plotly-plot").wait_for()
-    button(tab, "^Next").click()
-    tab.page.get_by_text("Recommended:").wait_for()
-    button(tab, "^Run MMD-FUSE").click()
-    tab.page.locator(".st-key-data_null .js-plotly-plot").wait_for()
-    tab.page.get_by_text(re.compile("tested once in this session")).wait_for()
-    button(tab, "^Next").click()
-    tab.page.locator(".st-key-data_witness .js-plotly-plot").wait_for()
+    button(tab, "^Run Omnibus").click()
+    card = tab.page.locator(".st-key-data_card")
+    card.get_by_role("heading", name="Evidence that “lot B” differs from “lot A” (p ≤ 0.001)").wait_for()
+    card.get_by_text(re.compile("What differs most:.* mass:.* mg in “lot A”")).wait_for()
     tab.settle()
     with tab.page.expect_download() as download:
-        button(tab, "Report").click()
-    report = download.value.path().read_text(encoding="utf-8")
-    assert "p ≤ 0.001" in report and "figure-witness" in report
-    for _ in range(2):
-        button(tab, "Back$").click()
-        tab.settle()
-    button(tab, "^Run MMD-FUSE").wait_for()
-    assert "data_primary=MMD-FUSE" in tab.page.url
+        card.get_by_role("button", name="Download the report").click()
+    report = tmp_path / "report.html"
+    download.value.save_as(report)
+    opened = tab.context.new_page()
+    opened.set_viewport_size({"width": 400, "height": 800})
+    failed, asked = [], []
+    opened.on("pageerror", lambda error: failed.append(str(error)))
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.goto(report.as_uri())
+    opened.locator("#figure-witness .main-svg").first.wait_for()
+    assert opened.locator("h1").inner_text() == "Evidence that “lot B” differs from “lot A” (p ≤ 0.001)"
+    assert opened.locator(".js-plotly-plot").count() == 4
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 400
+    assert failed == [] and [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    button(tab, "Back$").click()
+    button(tab, "^Run Omnibus").wait_for()
     tab.assert_clean()
 
 
-def test_the_report_opens_by_itself_and_asks_nobody(browser, tmp_path):
-    import m2st_core as m2st
+def press_until(tab, name, most=120):
+    """Tab through the page until this button has the focus."""
+    for _ in range(most):
+        tab.page.keyboard.press("Tab")
+        if tab.page.evaluate("document.activeElement.innerText || ''").strip().startswith(name):
+            return
+    raise AssertionError(f"{name} cannot be reached by keyboard")
 
-    outcome = m2st.carry_out(m2st.prepare(m2st.EXAMPLES["diabetes"].load()), m2st.Plan("MMD-M"))
-    (tmp_path / "report.html").write_text(m2st.html_report(outcome), encoding="utf-8")
-    page = browser.new_page()
-    errors, asked = [], []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto((tmp_path / "report.html").as_uri())
-    page.locator("#figure-witness .main-svg").first.wait_for()
-    assert page.locator(".js-plotly-plot").count() == 4
-    assert errors == [] and [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
-    page.close()
+
+def test_the_keyboard_leads_through_the_three_stages(visit):
+    tab = visit()
+    tab.open("test_my_data?data_primary=MMD-M")
+    press_until(tab, "Try Diabetes")
+    tab.page.keyboard.press("Enter")
+    button(tab, "^Run MMD-M").wait_for()
+    tab.settle()
+    press_until(tab, "Run MMD-M")
+    tab.page.keyboard.press("Enter")
+    tab.page.locator(".st-key-data_card").get_by_role("heading", name=re.compile("^Evidence that “fast”")).wait_for()
+    tab.settle()
+    press_until(tab, "Download the report")
+    tab.assert_clean()
 
 
 def test_a_bad_file_is_one_sentence_and_names_are_text(visit):
     tab = visit(viewport={"width": 400, "height": 800})
-    tab.open("your_data")
+    tab.open("test_my_data")
     rows = "\n".join(f"{i % 7},{(i * 3) % 5},{'ab'[i % 2]}" for i in range(40))
     good = f"{NASTY},y,group\n{rows}".encode()
     drop = tab.page.locator("input[type=file]").first

@@ -1,9 +1,46 @@
-"""Runs as tables."""
+"""Runs as tables and as sentences."""
 
-from m2st_core.dashboard.power_lab.results import as_python, as_shell, spec_differences
+import pandas as pd
+
+from m2st_core.dashboard.power_lab.results import as_python, as_shell
+from m2st_core.studies.power import difference_names, level_finding, power_finding, spec_differences
 from m2st_core.sweeps.spec import SweepSpec
 
 SPEC = SweepSpec(methods=("MMD-M",))
+
+
+def summary(**rates):
+    """A summary with sizes 50 and 100."""
+    rows = [
+        {"method": name.replace("_", "-"), "m_te": m_te, "rate": rate, "m_tr": 50.0 if name == "Meta_WiTS" else None}
+        for name, values in rates.items()
+        for m_te, rate in zip((50, 100), values, strict=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_the_finding_follows_the_numbers():
+    said = power_finding(summary(MMD_M=(0.2, 0.5), Meta_WiTS=(0.85, 1.0)), "per mode")
+    assert said == (
+        "**Meta-WiTS (ours)** reaches 80 % power with 50 test rows per mode and 50 training rows. "
+        "**MMD-M** does not with 100."
+    )
+    said = power_finding(summary(MMD_M=(0.2, 0.8), Meta_WiTS=(0.1, 0.3)), "per sample")
+    assert said.startswith("**MMD-M** reaches 80 % power with 100") and "Meta-WiTS (ours)** does not with 100" in said
+    none = power_finding(summary(MMD_M=(0.2, 0.5), Meta_WiTS=(0.1, 0.3)), "per mode")
+    assert none == "No test reaches 80 % power with 100 rows per mode. **MMD-M** comes closest, with 50 %."
+    assert power_finding(summary().reindex(columns=["method", "m_te"]), "per mode") == ""
+
+
+def test_a_level_that_is_not_kept_is_named():
+    table = pd.DataFrame({"method": ["MMD-M", "ME"], "low": [0.03, 0.08], "tests": [200, 200]})
+    assert level_finding(table, 0.05) == "More false alarms than α = 0.05: ME."
+    assert level_finding(table[:1], 0.05).startswith("False alarms as α = 0.05 promises, in 200 tests")
+
+
+def test_specs_that_differ_in_their_methods_only_are_named_by_these():
+    assert difference_names([SPEC, SPEC.with_(methods=("Meta-WiTS",))]) == ["MMD-M", "Meta-WiTS (ours)"]
+    assert difference_names([SPEC, SPEC.with_(seed=1, n_tasks=(20,))]) == ["N=100, seed 0", "N=20, seed 1"]
 
 
 def test_differing_entries_come_first_and_are_marked():

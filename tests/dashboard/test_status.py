@@ -1,4 +1,4 @@
-"""The sidebar says what computes."""
+"""The line below every page says what computes, and looks again only while something runs."""
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -28,7 +28,7 @@ def no_sweeps(monkeypatch):
 def said():
     app = AppTest.from_function(page).run()
     assert not app.exception
-    return [caption.value for caption in app.sidebar.caption]
+    return [caption.value for caption in app.caption]
 
 
 def test_without_a_gpu():
@@ -43,3 +43,13 @@ def test_the_gpu_is_named_with_its_memory():
 def test_a_cluster_has_devices_of_its_own(monkeypatch):
     monkeypatch.setenv("M2ST_DASK", "tcp://somewhere:8786")
     assert said()[0] == "Computing on a Dask cluster."
+
+
+def test_it_polls_only_while_sweeps_run(monkeypatch):
+    asked = []
+    fragment = status.st.fragment
+    monkeypatch.setattr(status.st, "fragment", lambda f, run_every: (asked.append(run_every), fragment(f))[1])
+    said()
+    monkeypatch.setattr(NoSweeps, "counts", lambda self: (1, 2))
+    assert said()[1] == "Sweeps: 1 running, 2 waiting."
+    assert asked == [None, status.POLL_SECONDS]

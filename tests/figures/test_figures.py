@@ -5,14 +5,13 @@ import pandas as pd
 import pytest
 
 import m2st_core as m2st
-from m2st_core.figures.null import null_figure
+from m2st_core.figures.null import null_figure, type_1_figure
 from m2st_core.figures.power import (
     ablation_figure,
     compare_figure,
     power_figure,
     tasks_figure,
     total_rows_figure,
-    type_1_figure,
 )
 from m2st_core.figures.samples import samples_figure
 from m2st_core.figures.theme import look_of
@@ -41,23 +40,29 @@ def test_large_samples_are_thinned():
     assert len(samples_figure(x, x + 1).data[0].x) == 1000
 
 
-@pytest.mark.parametrize(("method", "kind"), [("MMD-M", "random relabellings"), ("ME", "quantiles of the reference")])
-def test_the_null_figure_holds_null_and_observation(method, kind):
-    result = m2st.two_sample_test(*m2st.make_task("mean_shift").sample(40, seed=2), method=method)
+@pytest.mark.parametrize(("method", "kind"), [("MMD-M", "random labellings"), ("ME", "the reference distribution")])
+def test_the_null_figure_colours_the_tail_that_the_p_value_counts(method, kind):
+    result = m2st.two_sample_test(*m2st.make_task("mean_shift", shift=0.3).sample(40, seed=2), method=method)
     figure = null_figure(result)
-    assert list(figure.data[0].x) == list(result.null) and kind in figure.data[0].name
+    below, tail, line = figure.data
+    assert kind in below.name and sum(below.y) + sum(tail.y) == len(result.null)
+    assert sum(tail.y) == round(result.p_value * (len(result.null) + result.exact)) - result.exact
+    assert f"{round(1000 * result.p_value)} of 1,000" in tail.name or not result.by_permutation
     assert figure.layout.shapes[0].x0 == figure.layout.shapes[0].x1 == result.statistic
-    assert f"{result.statistic:.4g}" in figure.data[1].name
+    assert f"{result.statistic:.4g}" in line.name
 
 
-def test_a_long_tail_of_the_null_is_counted_instead_of_flattening_the_rest():
+def test_a_long_tail_of_the_null_does_not_flatten_the_rest():
     result = m2st.two_sample_test(*m2st.make_task("mean_shift").sample(40, seed=2), method="MMD-M")
-    null = np.linspace(0, 1, 200)
+    null = np.linspace(-0.1, 1, 200)
     null[-3:] = 500.0
-    figure = null_figure(replace(result, null=null, statistic=0.9))
-    assert "3 of them further right" in figure.data[0].name
-    assert figure.layout.xaxis.range[1] < 2 and figure.data[0].xbins.size < 0.05
-    assert null_figure(replace(result, null=np.linspace(0, 1, 200), statistic=0.9)).layout.xaxis.range is None
+    clipped = null_figure(replace(result, null=null, statistic=0.9))
+    assert clipped.layout.xaxis.title.text.endswith("(last bar: all beyond)")
+    assert clipped.data[0].x[-1] < 2 and sum(clipped.data[0].y) + sum(clipped.data[1].y) == 200
+    heavy = null_figure(replace(result, null=np.geomspace(1, 1e4, 200), statistic=20.0))
+    assert heavy.layout.xaxis.type == "log" and max(heavy.data[0].y) < 20
+    plain = null_figure(replace(result, null=np.linspace(0, 1, 200), statistic=0.9))
+    assert plain.layout.xaxis.type is None and "beyond" not in plain.layout.xaxis.title.text
 
 
 def summary(**changes):

@@ -4,11 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from m2st_core.figures.null import filling_figure, p_value_strip, settling_figure
+from m2st_core.figures.course import found_figure, learning_figure, p_value_strip, shuffle_figure
 from m2st_core.figures.relatedness import (
     bound_course_figure,
-    bound_terms_figure,
-    closeness_power_figure,
     gamma_figure,
     gamma_power_figure,
     gamma_spread_figure,
@@ -16,7 +14,6 @@ from m2st_core.figures.relatedness import (
 from m2st_core.figures.samples import heat_figure
 from m2st_core.figures.weights import (
     criterion_figure,
-    learning_size_figure,
     share_figure,
     weight_spread_figure,
     weights_figure,
@@ -35,26 +32,66 @@ def test_a_heat_map_is_symmetric_about_zero_and_marks_it():
     assert heat_figure(np.zeros((5, 5)), AXIS, name="f").data[0].zmax == 1
 
 
-def test_the_strip_tells_rejected_p_values_by_shape():
-    figure = p_value_strip({"P = Q": np.array([0.5, 0.9]), "P ≠ Q": np.array([0.01, 0.05, 0.3])}, 0.05)
-    rejected, kept = figure.data
-    assert sorted(rejected.x) == [0.01, 0.05] and sorted(kept.x) == [0.3, 0.5, 0.9]
-    assert rejected.marker.symbol != kept.marker.symbol
-    assert all(abs(place - 1) < 0.5 for place in rejected.y) and list(figure.layout.yaxis.ticktext) == [
-        "P = Q",
-        "P ≠ Q",
-    ]
+def test_the_strip_tells_rejected_p_values_by_shape_and_marks_ones_own():
+    figure = p_value_strip({"P = Q": np.array([0.5, 0.9]), "P ≠ Q": np.array([0.01, 0.05, 0.3])}, 0.05, 0.2)
+    rejected, kept, own = figure.data
+    assert sorted(rejected.x) == [0.01, 0.05] and sorted(kept.x) == [0.3, 0.5, 0.9] and own.x == (0.2,)
+    assert len({trace.marker.symbol for trace in figure.data}) == 3
+    assert all(abs(place - 1) < 0.5 for place in rejected.y) and own.y == (1,)
+    assert list(figure.layout.yaxis.ticktext) == ["P = Q", "P ≠ Q"]
 
 
-def test_the_null_fills_up_on_a_fixed_axis():
-    null = np.array([0.0, 1.0, 3.0, -1.0])
-    few, all_of_them = (filling_figure(null, 2.0, shown) for shown in (2, 4))
-    assert list(few.data[0].x) == [0, 1] and list(few.data[1].x) == []
-    assert list(all_of_them.data[0].x) == [0, 1, -1] and list(all_of_them.data[1].x) == [3]
-    assert few.layout.xaxis.range == all_of_them.layout.xaxis.range
-    assert few.layout.shapes[0].x0 == 2
-    settling = settling_figure(np.array([1.0, 0.4, 0.3]), 2, 0.05)
-    assert list(settling.data[0].y) == [1.0, 0.4] and settling.layout.yaxis.range[1] > 1
+ROWS = np.array([[0.0, 0], [1, 0], [0, 1], [1, 1]])
+MEMBERS = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0, 1, 1, 0], [1, 0, 0, 1]], dtype=bool)
+STATISTICS = np.array([2.0, 0.0, 3.0, 0.01])
+
+
+def called_p(traces):
+    """Which rows are drawn as P's; all others must be drawn as Q's."""
+    p, q = (np.array(trace.marker.size) > 0 for trace in traces)
+    assert (p != q).all()
+    return p.astype(int).tolist()
+
+
+def test_labels_swap_and_dots_pile_up_frame_by_frame():
+    figure = shuffle_figure(ROWS, MEMBERS, STATISTICS, 3)
+    _, p, _, q, dots, counter, observed = figure.data
+    assert called_p((p, q)) == [1, 1, 0, 0]  # at the end, the observed labels again
+    assert list(dots.marker.size) == [10, 10, 10] and dots.marker.color[1] != dots.marker.color[0]
+    assert dots.x[0] == dots.x[2] < 2 < dots.x[1] and list(dots.y) == [0.5, 0.5, 1.5]
+    assert counter.text == ("3 shuffles, 1 at least as large: p = 2/4 = 0.50",) and observed.x == (2, 2)
+    landed = [frame for frame in figure.frames if frame.name.endswith("-0.0")]
+    assert [frame.data[3].text[0].split()[0] for frame in landed] == ["0", "1", "2", "3"]
+    assert [called_p(frame.data[:2]) for frame in landed] == [MEMBERS[i].astype(int).tolist() for i in (0, 1, 2, 0)]
+    assert list(landed[2].data[2].marker.size) == [10, 10, 0] and landed[0].traces == (1, 3, 4, 5)
+    assert any(frame.data[2].y[0] > 0.5 for frame in figure.frames)  # the first dot falls
+    play = figure.layout.updatemenus[0].buttons[0]
+    assert play.label == "Play" and len(play.args[1]["frame"]) == len(figure.frames)
+
+
+def test_a_slider_shows_a_state_in_between():
+    figure = shuffle_figure(ROWS, MEMBERS, STATISTICS, 1)
+    assert called_p((figure.data[1], figure.data[3])) == [1, 0, 1, 0]
+    assert list(figure.data[4].marker.size) == [10, 0, 0]
+
+
+def test_found_samples_are_full_dots_in_the_same_places():
+    found = {"without": (np.array([True] + 11 * [False]), "grey"), "with": (np.array(12 * [True]), "green")}
+    figure = found_figure(found)
+    full, missed, all_full, none = figure.data
+    assert [len(trace.x) for trace in figure.data] == [1, 11, 12, 0]
+    assert full.marker.color == "grey" and all_full.marker.color == "green" and missed.marker.symbol == "circle-open"
+    assert (full.x[0], full.y[0]) == (all_full.x[0] - 12, all_full.y[0])
+    assert [note.text for note in figure.layout.annotations] == ["<b>1 of 12</b><br>without", "<b>12 of 12</b><br>with"]
+
+
+def test_power_stands_alone_on_fixed_axes():
+    intervals = np.array([[0.1, 0.3], [0.4, 0.6]])
+    floor, power = learning_figure([10, 100], np.array([0.2, 0.5]), intervals, now=100, floor=0.25).data
+    assert list(floor.y) == [0.25, 0.25] and list(power.y) == [0.2, 0.5]
+    assert list(power.error_y.array) == pytest.approx([0.1, 0.1]) and power.marker.size[1] > power.marker.size[0]
+    figure = learning_figure([10, 100], np.array([0.0, 0.1]), intervals, now=10, floor=0.0)
+    assert figure.layout.yaxis.range == (0, 1)
 
 
 @pytest.fixture
@@ -74,12 +111,12 @@ def test_weights_stand_beside_best_one_and_uniform(kernels):
     methods = {"learned": "Meta-MKL", "best one": "Meta-Best1", "uniform": "Meta-MKL-A"}
     learned, best, uniform = weights_figure(kernels, methods).data
     assert list(learned.x) == [0.2, 0.8] and list(best.x) == [1, 0] and list(uniform.x) == [0.5, 0.5]
-    assert len({trace.marker.pattern.shape for trace in (learned, best, uniform)}) == 3
-    assert list(learned.customdata) == [0, 1]
+    assert learned.type == "bar" and best.marker.symbol != uniform.marker.symbol
+    assert list(learned.y) == list(best.y) == list(kernels["kernel"])
     assert [trace.name for trace in (learned, best, uniform)] == [f"{m}: {c}" for c, m in methods.items()]
     assert list(criterion_figure(kernels, "Meta-MKL").data[0].x) == [0.4, -0.1]
     (alone,) = weights_figure(kernels, {"learned": "Feature-MKL"}).data
-    assert alone.name == "Feature-MKL (ours): learned" and alone.marker.color != learned.marker.color
+    assert alone.name == "Feature-MKL (ours)" and alone.marker.color != learned.marker.color
 
 
 def test_variation_of_the_weights_shows_every_training_sample():
@@ -122,7 +159,7 @@ def test_the_spread_marks_min_over_tasks_of_max_over_restarts():
     assert sorted(others.y) == [0.1, 0.2] and sorted(largest.y) == [0.3, 0.5] and list(line.y) == [0.3, 0.3]
 
 
-def test_power_against_gamma_and_closeness_carry_their_intervals():
+def test_power_against_gamma_carries_its_interval():
     table = pd.DataFrame(
         {"gamma": [0.2, 0.1], "closeness": [0.5, 0.1], "rate": [0.3, 0.9], "low": [0.2, 0.8], "high": [0.4, 0.95]}
     ).assign(floor=[0.15, 0.12])
@@ -130,34 +167,9 @@ def test_power_against_gamma_and_closeness_carry_their_intervals():
     assert gamma_power_figure(table).layout.shapes[0].x1 == pytest.approx(0.135)
     assert list(marks.x) == [0.1, 0.2] and list(marks.text) == ["C=0.1", "C=0.5"]
     assert list(marks.error_y.array) == pytest.approx([0.05, 0.1])
-    rates, intervals = np.array([0.9, 0.5]), np.array([[0.8, 0.95], [0.4, 0.6]])
-    figure = closeness_power_figure(np.array([0.1, 0.5]), rates, intervals, floor=0.2)
-    assert list(figure.data[0].y) == [0.9, 0.5] and figure.layout.shapes[0].y0 == 0.2
 
 
-def test_bounds_are_stacked_by_term_and_drawn_against_m():
-    table = pd.DataFrame({"bound": ["direct", "meta", "meta"], "term": ["ξ", "γ", "ξ"], "value": [3.0, 1.0, 2.0]})
-    figure = bound_terms_figure(table)
-    assert {trace.name: list(trace.y) for trace in figure.data} == {"ξ": [3, 2], "γ": [1]}
-    assert figure.layout.barmode == "stack"
+def test_bounds_are_drawn_against_m():
     lines = bound_course_figure([10, 100], {"direct": [5.0, 2.0], "meta": [4.0, 1.0]}, now=10)
-    assert [list(line.y) for line in lines.data] == [[5, 2], [4, 1]] and lines.data[0].line.dash != lines.data[
-        1
-    ].line.dash
-
-
-def test_learning_is_drawn_against_its_rows():
-    table = pd.DataFrame(
-        {
-            "m_tr": [5, 50],
-            "train": [0.6, 0.1],
-            "fresh": [0.0, 0.05],
-            "power": [0.2, 0.3],
-            "low": [0.1, 0.2],
-            "high": [0.4, 0.5],
-        }
-    )
-    figure = learning_size_figure(table, now=50, floor=0.25)
-    assert [list(curve.y) for curve in figure.data] == [[0.6, 0.1], [0.0, 0.05], [0.2, 0.3]]
-    assert list(figure.data[2].error_y.array) == pytest.approx([0.2, 0.2]) and figure.data[0].error_y.array is None
-    assert (figure.layout.shapes[0].x0, figure.layout.shapes[1].y0) == (50, 0.25)
+    assert [list(line.y) for line in lines.data] == [[5, 2], [4, 1]]
+    assert lines.data[0].line.dash != lines.data[1].line.dash

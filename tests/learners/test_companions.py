@@ -66,7 +66,7 @@ def test_each_space_has_a_kernel_of_its_formula():
             s = one.prior[repeat].numpy()
             r = 4 * s / math.sqrt(sum(s**2))
             weights = r / (1 + r) / psi.std(axis=0, ddof=1) ** 2
-            assert gram[repeat, place].detach().numpy() == pytest.approx((psi * weights) @ psi.T, rel=1e-6)
+            assert gram[repeat, place].detach().numpy() == pytest.approx((psi * weights) @ psi.T, rel=1e-5, abs=1e-5)
         weights = np.exp([-0.2, -1.7] if repeat == 0 else [-1.0, -0.5])
         assert family.weights[repeat].tolist() == pytest.approx(weights / weights.sum())
 
@@ -97,7 +97,9 @@ def test_a_third_of_meta_fuse_is_learned(learner):
     pooled = m2st.make_task("hdgm").sample(30, seed=1).pooled[None]
     bank = meta_bank(learner.knowledge, pooled, PRESETS["recommended"], [Streams(0)]).bank
     shares = [family.share * len(family.names) for family in bank.families]
-    assert shares[0] == pytest.approx(1 / 3) and sum(shares) == pytest.approx(1) and len(shares) == 6
+    assert shares[0] == pytest.approx(1 / 3) and len(shares) == 4
+    fine = 0.6 * 60 / (60 + 600)
+    assert sum(shares) == pytest.approx(1 - 2 / 3 * 0.35 * (1 - fine))  # the rest is MMD-FUSE's
     assert bank.families[0].weights.sum().item() == pytest.approx(1) and bank.families[1].weights is None
 
 
@@ -112,7 +114,7 @@ def test_the_kernels_of_meta_witness_have_finite_rank(learner):
         values = torch.linalg.eigvalsh(gram)
         assert gram.shape == (400, 400)
         assert (
-            (values > 1e-9 * values[-1]).sum()
+            (values > 1e-6 * values[-1]).sum()
             <= one.prior.shape[-1]
             <= PRESETS["recommended"].features.most_coordinates
         )

@@ -99,7 +99,11 @@ def test_repeats_learn_in_a_batch_as_if_alone(name, knowledge):
     both = stack_repeats([others, RELATED], NAMES)
     together = METHODS[name].learn(both, PRESET, [Streams(7), Streams(2)], None).state_dict()
     for key, alone in knowledge(METHODS[name]).state_dict().items():
-        found = together[key][1, ..., -alone.shape[-1] :] if alone.ndim > 1 else together[key][1]  # without padding
+        found = together[key][1]
+        if alone.ndim > 1:  # without padding: coordinates are padded in front, raw features at the end
+            found = found[..., found.shape[-1] - alone.shape[-1] :]
+        if alone.ndim > 2:
+            found = found[..., : alone.shape[-2], :]
         torch.testing.assert_close(found.abs(), alone[0].abs(), rtol=1e-3, atol=1e-3)  # signs of ψ are free
 
 
@@ -158,4 +162,4 @@ def test_no_test_row_influences_what_is_learned(method):
         order = torch.randperm(rows.shape[1], generator=torch.Generator().manual_seed(0))
         relabelled = method.fit(rows[:, order], PRESET, [Streams(5)], None)
         for first, second in zip(numbers_in(learned), numbers_in(relabelled), strict=True):
-            torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-12)
+            torch.testing.assert_close(first, second, rtol=1e-6, atol=1e-7)  # sums of float32 in another order

@@ -11,6 +11,7 @@ import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.data.related import stack_repeats
 from m2st_core.kernels.features import Units
+from m2st_core.learners.feature_mkl import evidence_related
 from m2st_core.learners.features import (
     FEWEST_COORDINATES,
     LEAST_WEIGHT,
@@ -23,7 +24,6 @@ from m2st_core.learners.features import (
 from m2st_core.learners.meta_features import (
     FourierFeatures,
     column_units,
-    evidence_related,
     in_common_units,
     robust_units,
     view_target,
@@ -76,7 +76,8 @@ def random_features(columns=2, half=4, repeats=1):
 def raw_by_hand(features, x):
     z = np.clip((x.numpy() - 0.3) / 0.5, -3, 3)
     angles = z @ features.frequencies[0].numpy()
-    return np.concatenate([z, np.sin(angles), np.cos(angles)], axis=1)
+    waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+    return np.concatenate([z, waves.reshape(len(z), -1)], axis=1)
 
 
 # Sums

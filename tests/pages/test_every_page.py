@@ -41,9 +41,15 @@ def app(name):
     return open_page(name)
 
 
-def test_it_opens_with_a_title_and_without_an_error(app):
-    assert app.title or app.header
+def test_it_opens_with_one_title_and_without_an_error(app):
+    assert len(app.title) == 1
     assert not app.error
+
+
+def test_no_two_controls_have_the_same_label(app):
+    once = [control for control in elements(app, CONTROLS) if not str(control.key).endswith("_below")]
+    labels = [(control.type, control.label) for control in once]  # "_below": a button again, at a long page's end
+    assert len(labels) == len(set(labels))
 
 
 def test_every_control_has_help(app):

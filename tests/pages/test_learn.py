@@ -1,86 +1,193 @@
-"""Learn: every step answers, follows its controls, the address and the seed, and can be reset."""
+"""Learn: each step's sentence has the study's numbers; settings are carried along; the quiz counts."""
 
 import time
 
+import numpy as np
 import pytest
 
-import m2st_core as m2st
-from m2st_core.dashboard.learn.lessons import LESSONS
-from tests.pages.harness import button, charts, metrics, open_page, run
+from m2st_core.dashboard.learn.lessons import LAST, LESSONS
+from m2st_core.dashboard.learn.pictures import LIKE_HISTORY, WIDTHS
+from m2st_core.dashboard.learn.quiz import QUIZ
+from m2st_core.studies import synthetic
+from m2st_core.studies.course import OWN_ROWS, Cell, p_values
+from tests.pages.harness import button, charts, open_page, run, words
 
-STEPS = range(1, len(LESSONS) + 1)
+STEPS = [lesson.name for lesson in LESSONS]
+
+
+def open_step(number, **query):
+    return open_page("learn", step=STEPS[number - 1], **query)
+
+
+def sentence(app):
+    """The step's computed sentence, the first text below its title."""
+    return app.markdown[0].value
+
+
+def percent(*cell, **more):
+    return f"{100 * np.mean(p_values(Cell(*cell, **more)) <= 0.05):.0f} %"
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_every_step_has_words_a_formula_controls_with_help_and_a_chart_with_text(step):
-    app = open_page("learn", step=str(step))
-    assert app.header[0].value == f"{step}. {LESSONS[step - 1].title}"
-    assert app.latex and charts(app)
-    controls = [*app.select_slider, *app.toggle, *app.get("button_group"), *app.button]
-    assert all(control.proto.help for control in controls) and len(controls) > 3
-    assert all(chart.proto.alt for chart in app.get("plotly_chart"))
+def test_every_step_has_one_idea_one_control_one_sentence_its_maths_and_charts_with_texts(step):
+    app = open_page("learn", step=step)
+    assert [title.value for title in app.title] == ["Learn"]
+    assert app.header[0].value == f"{1 + STEPS.index(step)}. {step}"
+    assert [expander.label for expander in app.expander] == ["The maths"] and "$$" in words(app)
+    controls = [*app.select_slider, *app.segmented_control, *app.toggle, *app.button]
+    assert all(control.proto.help for control in controls)
+    labels = [control.label for control in controls]
+    assert len(labels) == len(set(labels))
+    assert charts(app) and all(chart.proto.alt for chart in app.get("plotly_chart"))
 
 
-def test_back_and_next_walk_through_the_steps_and_the_address():
+def test_back_and_next_walk_through_the_steps():
     app = open_page("learn")
-    assert button(app, "← Back").disabled
+    assert button(app, "← Back").disabled and app.header[0].value == f"1. {STEPS[0]}"
+    for number, name in enumerate(STEPS[1:], start=2):
+        button(app, "Next →").click()
+        assert run(app).header[0].value == f"{number}. {name}"
     button(app, "Next →").click()
-    run(app)
-    assert app.header[0].value.startswith("2.") and app.query_params["step"] == "2"
+    assert run(app).header[0].value == LAST and button(app, "Next →").disabled
     button(app, "← Back").click()
-    run(app)
-    assert app.header[0].value.startswith("1.") and "step" not in app.query_params
+    assert run(app).header[0].value == f"7. {STEPS[-1]}"
 
 
-@pytest.mark.parametrize("step", ["0", "99", "two", ""])
+@pytest.mark.parametrize("step", ["0", "99", ""])
 def test_a_step_that_does_not_exist_is_the_first(step):
-    assert open_page("learn", step=step).header[0].value.startswith("1.")
+    assert open_page("learn", step=step).header[0].value == f"1. {STEPS[0]}"
 
 
 def test_nonsense_settings_are_ignored():
-    app = open_page("learn", step="2", learn2_width="-1", learn2_delta="nan", seed="x", learn2_size="<b>")
-    assert metrics(app) == metrics(open_page("learn", step="2"))
+    app = open_step(3, learn_width="-1", learn_delta="nan", seed="x", learn_rows="<b>")
+    assert sentence(app) == sentence(open_step(3))
 
 
-def test_a_setting_changes_the_answer_and_reset_brings_it_back_with_the_same_seed():
-    app = open_page("learn", step="2", seed="4")
-    before = metrics(app)
-    app.select_slider(key="learn2_width").set_value(20.0)
+def test_the_sample_is_carried_from_step_to_step():
+    app = open_step(1)
+    app.select_slider(key="learn_delta").set_value(0.9)
     run(app)
-    assert metrics(app) != before
-    button(app, "Reset").click()
+    button(app, "New sample").click()
     run(app)
-    assert metrics(app) == before and app.number_input(key="seed").value == 4
-
-
-def test_reseeding_draws_other_samples_and_keeps_the_settings():
-    app = open_page("learn", step="2", learn2_width="5.0")
-    before = metrics(app)
-    button(app, "Re-seed").click()
+    for _ in range(3):
+        button(app, "Next →").click()
+        run(app)
+    app.select_slider(key="learn_rows").set_value(50)
     run(app)
-    assert metrics(app) != before and app.select_slider(key="learn2_width").value == 5.0
-    assert app.number_input(key="seed").value == 1
+    for _ in range(2):
+        button(app, "Next →").click()
+        run(app)
+    assert app.select_slider(key="learn_delta").value == 0.9 and app.number_input(key="seed").value == 1
+    assert percent("Meta-Witness", 50, 0.9, 40) in sentence(app) and "50 rows" in sentence(app)
 
 
-def test_the_permutation_null_ends_at_the_librarys_p_value():
-    app = open_page("learn", step="3", learn3_shown="999", learn3_delta="0.9", learn3_size="50", seed="2")
-    x, y = m2st.make_task("hdgm", delta=0.9).sample(100, seed=2)
-    assert metrics(app)["p-value so far"] == f"{m2st.two_sample_test(x, y, 'MMD-M', seed=2).p_value:.3f}"
+def test_step_1_says_whether_a_generic_test_notices():
+    p = synthetic.shuffle_labels(0.7, 50, 0).p_value(99)
+    assert p > 0.05 and sentence(open_step(1)).endswith(f"does not notice** it: p = {p:.2f}.")
+    found = sentence(open_step(1, learn_delta="0.9", learn_rows="800"))
+    assert "Δ = 0.9" in found and "**notices**" in found
+    assert "the same here" in sentence(open_step(1, learn_delta="0.0"))
 
 
-def test_related_tasks_can_be_seen_as_features_weights_and_witness():
-    app = open_page("learn", step="6", learn6_n_tasks="10")
-    assert [data["type"] for chart in charts(app) for data in chart["data"]].count("heatmap") == 2
-    app = open_page("learn", step="6", learn6_n_tasks="10", learn6_view="Weights β")
-    assert charts(app)[0]["data"][0]["type"] == "bar"
-    app = open_page("learn", step="6", learn6_n_tasks="10", learn6_view="Witness")
-    assert "mixture" in charts(app)[0]["data"][0]["name"]
+@pytest.mark.parametrize("shown", [5, 50, 99])
+def test_step_2_counts_shuffles(shown):
+    app = open_step(2, learn_shown=str(shown), seed="2")
+    shuffles = synthetic.shuffle_labels(0.7, 50, 2)
+    reached = int((shuffles.statistics[1 : shown + 1] >= shuffles.statistics[0]).sum())
+    said = sentence(app)
+    assert f"{reached} of {shown} shuffles reach" in said
+    assert f"{1 + reached}/{1 + shown} = **{(1 + reached) / (1 + shown):.2f}**" in said
+    assert ("cannot be below 0.17" in said) == (shown == 5)
+    (chart,) = charts(app)
+    assert chart["frames"][-1]["data"][3]["text"][0].startswith("99 shuffles")
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_a_redraw_is_quick(step):
-    app = open_page("learn", step=str(step))
-    began = time.perf_counter()
-    button(app, "Re-seed").click()
+def test_step_2_starts_with_the_real_labels():
+    assert "Play" in sentence(open_step(2, learn_shown="0"))
+
+
+def test_step_3_compares_the_width_with_the_others():
+    agreements = {width: synthetic.gaussian_view(0.7, 50, width, 0).agreement for width in WIDTHS}
+    best = max(agreements, key=agreements.get)
+    said = sentence(open_step(3, learn_width=str(best)))
+    assert f"r = {agreements[best]:.2f}" in said and "No other width" in said
+    worst = min(agreements, key=agreements.get)
+    said = sentence(open_step(3, learn_width=str(worst)))
+    assert f"r = {agreements[worst]:.2f}" in said and "Another width" in said
+    assert "noise" in sentence(open_step(3, learn_delta="0.0"))
+
+
+def test_step_4_can_be_answered_with_its_control():
+    few = sentence(open_step(4))
+    assert percent("MMD-M", 100, 0.7) in few and percent("MMD-M", 100, 0.0) in few and "needs more rows" in few
+    many = sentence(open_step(4, learn_rows="800"))
+    assert percent("MMD-M", 800, 0.7) in many and "reaches 80 %" in many
+    assert "false alarm" in sentence(open_step(4, learn_delta="0.0"))
+
+
+def test_step_5_says_that_few_rows_teach_noise_and_many_do_not():
+    few = sentence(open_step(5))
+    assert percent(OWN_ROWS, 100, 0.7, 20) in few and percent("MMD-M", 100, 0.7) in few and "noise" in few
+    many = sentence(open_step(5, learn_training="800"))
+    assert percent(OWN_ROWS, 100, 0.7, 800) in many and "enough" in many
+    assert charts(open_step(5, learn_training="800"))[0]["layout"]["yaxis"]["range"] == [0, 1]
+
+
+@pytest.mark.parametrize("n_tasks", [3, 40])
+def test_step_6_shows_the_same_samples_with_and_without_history(n_tasks):
+    app = open_step(6, learn_tasks=str(n_tasks))
+    with_, without = percent("Meta-Witness", 100, 0.7, n_tasks), percent("MMD-M", 100, 0.7)
+    assert f"**{with_}**" in sentence(app) and f"**{without}**" in sentence(app)
+    titles = [note["text"] for note in charts(app)[0]["layout"]["annotations"]]
+    assert titles[0].startswith(f"<b>{without[:-2]} of 100") and titles[1].startswith(f"<b>{with_[:-2]} of 100")
+
+
+def test_step_7_says_who_is_misled():
+    most = {"learned_from": 40}
+    new = sentence(open_step(7))
+    for name, learned in (("MMD-M", {}), ("Meta-Witness", most), ("Meta-FUSE", most)):
+        assert percent(name, 100, shifted=True, **learned) in new
+    assert "misleads" in new
+    like = sentence(open_step(7, learn_target=LIKE_HISTORY))
+    assert "helps" in like and percent("Meta-Witness", 100, 0.7, 40) in like
+
+
+def test_the_quiz_explains_each_answer_and_counts():
+    app = open_page("learn", step=LAST)
+    assert "0 of 5 answered" in words(app)
+    for question in QUIZ[:-1]:
+        app.radio(key=question.key).set_value(list(question.answers)[question.right])
     run(app)
-    assert time.perf_counter() - began < 5  # about 1 s on an idle machine; this guards against far worse
+    assert "4 of 5 answered, 4 right" in words(app)
+    last = QUIZ[-1]
+    wrong = next(answer for index, answer in enumerate(last.answers) if index != last.right)
+    app.radio(key=last.key).set_value(wrong)
+    run(app)
+    assert last.answers[wrong] in words(app) and "4 of 5 right" in words(app)
+    app.radio(key=last.key).set_value(list(last.answers)[last.right])
+    assert "5 of 5 right" in words(run(app))
+
+
+def test_the_recap_has_the_numbers_and_leads_to_ones_own_data():
+    app = open_page("learn", step=LAST)
+    for share in (percent("MMD-M", 100, 0.7), percent("Meta-Witness", 100, 0.7, 40), percent(OWN_ROWS, 100, 0.7, 20)):
+        assert share in words(app)
+    (link,) = app.get("page_link")
+    assert (link.proto.label, link.proto.page) == ("Test my data", "test_my_data")
+
+
+def test_the_link_opens_the_teachers_view():
+    app = open_page("learn", teacher="1")
+    assert app.toggle(key="projector").value
+    large = charts(app)[0]["layout"]["font"]["size"]
+    app.toggle(key="projector").set_value(False)
+    run(app)
+    assert "teacher" not in app.query_params and charts(app)[0]["layout"].get("font", {}).get("size") != large
+
+
+@pytest.mark.parametrize("number", range(1, len(STEPS) + 1))
+def test_a_redraw_is_quick(number):
+    app = open_step(number)
+    began = time.process_time()
+    run(app)
+    assert time.process_time() - began < 2  # about 0.1 s; this guards against far worse

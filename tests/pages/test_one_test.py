@@ -1,10 +1,11 @@
-"""One test: defaults, an edited setting, a URL, nonsense in the URL."""
+"""One test: with and without related tasks, an edited setting, a link, nonsense in the link."""
 
 import pytest
 
 import m2st_core as m2st
 from m2st_core.dashboard.widgets.page import p_text
-from tests.pages.harness import charts, metrics, open_page, run, until, words
+from m2st_core.studies.one_test import method_words
+from tests.pages.harness import charts, metrics, numbers, open_page, run, until, words
 
 
 def start(**query):
@@ -15,50 +16,81 @@ def settled(app):
     return until(app, lambda app: metrics(app) or app.error)
 
 
-def test_the_defaults_give_an_answer():
-    app = start()
-    x, y = m2st.make_task("hdgm").sample(100, seed=0)
+PLAIN = {"method": "MMD-M", "n": "60", "m": "60"}
+LEARNED = {"n_tasks": "6", "n": "60", "m": "60", "n_permutations": "99"}
+
+
+def test_a_test_without_related_tasks_gives_an_answer():
+    app = start(**PLAIN)
+    x, y = m2st.make_task("hdgm").sample(60, seed=0)
     expected = m2st.two_sample_test(x, y, "MMD-M")
     assert metrics(app)["p-value"] == f"{expected.p_value:.3g}"
-    assert metrics(app)["Test rows"] == "100 + 100"
-    assert metrics(app)["Training rows"] == "none"
-    assert "no evidence of a difference" in words(app) and "does not show that P and Q are the same" in words(app)
-    samples, null = charts(app)
-    assert len(samples["data"]) == 2 and null["data"][0]["type"] == "histogram"
+    assert metrics(app)["Test rows"] == "60 + 60" and metrics(app)["Training rows"] == "none"
+    assert "**MMD-M** finds none (p=" in words(app)
+    assert "does not show that P and Q are the same" in words(app)
+    _, samples, null = charts(app)
+    assert len(samples["data"]) == 2
+    tail = next(trace for trace in null["data"] if trace["name"].startswith("at least as large"))
+    reached = round(expected.p_value * 1000)
+    assert f"{reached} of 1,000" in tail["name"] and sum(numbers(tail["y"])) == reached - 1
+    assert f"{reached} gave a statistic at least as large" in words(app)
+
+
+@pytest.mark.parametrize("method", ["Meta-Witness", "Meta-WiTS"])
+def test_a_test_with_related_tasks_learns_from_those_of_the_setting(method):
+    app = start(**LEARNED, method=method_words(method), closeness="0.1")
+    task = m2st.make_task("hdgm")
+    tasks = task.draw_related_tasks(closeness=0.1, n_tasks=6, rows=100, seed=0)
+    expected = m2st.meta_train(method, tasks).test(*task.sample(60, seed=0), n_permutations=99)
+    assert metrics(app)["p-value"] == p_text(expected)
+    assert f"**{method} (ours)**" in words(app) and "**MMD-FUSE**, without related tasks," in words(app)
+    assert "draw_related_tasks" in app.code[0].value and "closeness=0.1, n_tasks=6" in app.code[0].value
+
+
+def test_a_learner_is_kept_for_other_tests_of_the_same_setting(monkeypatch):
+    start(**LEARNED, method=method_words("Meta-Witness"), seed="9")
+    monkeypatch.setattr("m2st_core.studies.one_test.meta_train", pytest.fail)
+    app = start(**LEARNED, method=method_words("Meta-FUSE"), seed="9")
+    assert "**Meta-FUSE (ours)**" in words(app) and not app.error
 
 
 def test_editing_a_setting_changes_the_answer():
-    app = start()
+    app = start(**PLAIN)
     app.selectbox(key="task").select("mean_shift")
     run(app)
     app.slider(key="mean_shift_shift").set_value(3.0)
     settled(run(app))
     assert metrics(app)["p-value"] == "≤ 0.001"
-    assert "evidence of a difference" in words(app)
+    assert "**MMD-M** finds a difference (p ≤ 0.001, the smallest that 999 permutations can give)" in words(app)
     assert "make_task('mean_shift', shift=3.0" in app.code[0].value
 
 
 @pytest.mark.parametrize("method", [name for name, method in m2st.METHODS.items() if not method.uses_related_tasks])
 def test_a_link_brings_the_settings_back(method):
-    app = start(task="Variance shift", variance_shift_scale="3.0", n="30", m="40", method=method, seed="5")
+    app = start(
+        task="Variance shift", variance_shift_scale="3.0", n="30", m="40", method=method_words(method), seed="5"
+    )
     x, y = m2st.make_task("variance_shift", scale=3.0).sample(30, 40, seed=5)
     assert metrics(app)["p-value"] == p_text(m2st.two_sample_test(x, y, method, seed=5))
 
 
 def test_nonsense_in_the_link_is_ignored():
-    app = start(task="nothing", n="-5", method="<script>", seed="x", alpha="7", hdgm_delta="nan")
-    assert metrics(app)["Test rows"] == "100 + 100"
+    app = open_page("one_test", task="nothing", n="-5", method="<script>", seed="x", alpha="7", hdgm_delta="nan")
+    assert app.number_input(key="n").value == 100 and app.selectbox(key="method").value == "Meta-FUSE"
 
 
 def test_errors_are_sentences():
-    app = start(task="Digits", n="500")
+    app = start(task="Digits", n="500", method="MMD-M")
     assert "Digits, 3: 183 images are available here, and 500 were asked for." in app.error[0].value
     app = start(method="SCF", n="10", m="10")
     assert "SCF needs at least 23 rows in each sample" in app.error[0].value
 
 
-def test_the_python_code_gives_the_same_answer(capsys):
-    app = start(task="Blobs", blobs_correlation="0.9", n="60", m="50", seed="2", null="true")
+@pytest.mark.parametrize(
+    "query", [{"method": "MMD-M"}, {"method": "Meta-Witness (ours) · with related tasks", "n_tasks": "5"}]
+)
+def test_the_python_code_gives_the_same_answer(capsys, query):
+    app = start(task="Blobs", blobs_correlation="0.9", n="60", m="50", seed="2", null="true", **query)
     exec(compile(app.code[0].value, "page", "exec"), {})
     assert float(capsys.readouterr().out.split()[0]) == pytest.approx(
         float(metrics(app)["p-value"].removeprefix("≤ ")), rel=1e-2

@@ -7,34 +7,36 @@ from m2st_core.studies.weights import WeightsStudy
 from tests.pages.harness import charts, numbers, open_page, run, settle, words
 from tests.quick import use_few_steps
 
-SMALL = {"weights_n_tasks": "10", "weights_repeats": "5", "weights_m_tr": "25"}
-CHARTS = 6
+SMALL = {"n_tasks": "12", "weights_repeats": "5", "weights_m_tr": "25"}
+CHARTS = 7  # with the picture of the related tasks
 
 
 def test_the_page_shows_what_the_study_finds():
     app = settle(open_page("weights", **SMALL, seed="3"), CHARTS)
-    result = WeightsStudy(0.3, 10, 50, 0.7, 25, 5, (10, 25, 50, 100), 3).run()
-    bars, kernel, mixture = charts(app)[:3]
-    assert numbers(bars["data"][0]["x"]) == pytest.approx(result.table["learned"].tolist())
-    best = result.table["kernel"][result.table["criterion"].argmax()]
-    assert kernel["data"][0]["name"] == best and mixture["data"][0]["name"] == "mixture"
-    assert f"**{result.features.share:.0%}**" in words(app)
+    result = WeightsStudy(0.3, 12, 50, 0.7, 25, 5, (10, 25, 50, 100), 3).run()
+    _, bars, kernel, mixture = charts(app)[:4]
+    largest = result.table.sort_values("influence", ascending=False, kind="stable").head(12).query("influence >= 0.005")
+    assert numbers(bars["data"][0]["x"]) == pytest.approx(largest["influence"].tolist())
+    assert kernel["data"][0]["name"] == largest["kernel"].iloc[0] and mixture["data"][0]["name"] == "mixture"
+    assert result.finding in words(app) and f"**{100 * result.features.share:.0f} %** of this test" in words(app)
+    assert "10 of the 12 tasks, drawn at random, have a kernel of their own" in words(app)
     assert list(app.dataframe[0].value["kernel"]) == list(result.table["kernel"])
 
 
 def test_the_papers_mixture_is_one_click_away(monkeypatch):
     """With the first steps of its training only: here the page is looked at, not the kernel."""
     use_few_steps(monkeypatch)
-    app = open_page("weights", **SMALL)
+    app = open_page("weights", **SMALL, weights_view="β")
     choice = app.get("button_group")[0]
     assert choice.value == "Feature-MKL" and choice.options == ["Feature-MKL (ours)", "Meta-MKL"]
     choice.set_value("Meta-MKL")
     run(app)
     settle(app, CHARTS - 1)
-    names = [trace["name"] for trace in charts(app)[0]["data"]]
-    assert names == ["Meta-MKL: learned", "Meta-Best1: best", "Meta-MKL-A: uniform"]
+    bars, best, uniform = charts(app)[1]["data"]
+    assert [bars["type"], best["type"], uniform["type"]] == ["bar", "scatter", "scatter"]
+    assert best["name"] == "Meta-Best1: best"
     assert "deep kernels of single related tasks" in words(app)
-    assert "trusted" not in words(app) and "Gaussian" not in words(app)
+    assert "trusted" not in words(app) and "are generic" not in words(app)
 
 
 def test_at_first_the_page_shows_what_the_server_has_computed_before():
@@ -45,23 +47,23 @@ def test_at_first_the_page_shows_what_the_server_has_computed_before():
     assert known.state == "done" and known.result is not None
 
 
-def test_weights_can_be_seen_as_shares_of_the_statistic():
+def test_weights_are_seen_as_shares_of_the_statistic_or_as_beta():
     app = settle(open_page("weights", **SMALL), CHARTS)
-    before = numbers(charts(app)[0]["data"][0]["x"])
-    app = settle(open_page("weights", **SMALL, weights_view="share of the statistic"), CHARTS)
-    after = numbers(charts(app)[0]["data"][0]["x"])
-    assert sum(after) == pytest.approx(1) and after != pytest.approx(before)
+    shares = numbers(charts(app)[1]["data"][0]["x"])
+    app = settle(open_page("weights", **SMALL, weights_view="β"), CHARTS)
+    beta = numbers(charts(app)[1]["data"][0]["x"])
+    assert 0.9 < sum(shares) <= 1.001 and shares == sorted(shares, reverse=True) and beta != pytest.approx(shares)
 
 
 def test_an_edited_setting_starts_another_study():
     app = settle(open_page("weights", **SMALL), CHARTS)
-    before = numbers(charts(app)[0]["data"][0]["x"])
-    app.select_slider(key="weights_closeness").set_value(0.1)
+    before = numbers(charts(app)[1]["data"][0]["x"])
+    app.slider(key="closeness").set_value(0.1)
     run(app)
     settle(app, CHARTS)
-    assert numbers(charts(app)[0]["data"][0]["x"]) != before
+    assert numbers(charts(app)[1]["data"][0]["x"]) != before
 
 
 def test_nonsense_in_the_address_is_ignored():
-    app = open_page("weights", weights_n_tasks="0", weights_m_tr="x", weights_delta="7", weights_repeats="5")
-    assert app.select_slider(key="weights_n_tasks").value == 40 and app.slider(key="weights_delta").value == 0.7
+    app = open_page("weights", n_tasks="0", weights_m_tr="x", hdgm_delta="7", weights_repeats="5")
+    assert app.number_input(key="n_tasks").value == 100 and app.slider(key="hdgm_delta").value == 0.7

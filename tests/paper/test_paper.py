@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from m2st_core.__main__ import main
+from m2st_core.paper import committed
 from m2st_core.paper.experiments import OURS, PAPER
 from m2st_core.sweeps.spec import LIMIT
 from m2st_core.sweeps.store import Store
+from m2st_core.sweeps.trial import CellResult
 from m2st_core.testing.methods import METHODS
 
 SWEEPS = [name for name, experiment in PAPER.items() if experiment.full is not None]
@@ -57,6 +59,27 @@ def test_the_first_line_names_experiment_scale_layer_and_preset(small, capsys, o
     spec = PAPER["table3"].spec("full", "ours" if options == ["--ours"] else "paper").with_(preset=preset)
     rows = Store().rows(spec)
     assert len(rows) == len(list(spec.cells())) and set(rows["preset"]) == {preset}
+
+
+def test_cells_that_come_with_the_software_are_not_computed_again(small, capsys, tmp_path, monkeypatch):
+    """Half of the cells come with the software, with a result that no computation gives."""
+    monkeypatch.setattr(committed, "FOLDER", tmp_path / "reproduction")
+    other, spec = Store(tmp_path / "other"), PAPER["table3"].full
+    other.start_run(spec)
+    for cell in spec.cells():
+        if cell.repeat == 0:
+            other.add_cell(cell, CellResult(4, 4, 1.0))
+    committed.commit(PAPER["table3"], "paper", other)
+    command = ["paper", "table3", "--scale", "full", "--executor", "inline"]
+    assert main(command) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "2 of 4 cells come with this software."
+    assert Store().rows(spec).query("repeat == 0")["rejections"].tolist() == [4, 4]
+    computed = Store().rows(spec).query("repeat == 1")
+    assert main([*command, "--fresh"]) == 0
+    assert "come with this software" not in capsys.readouterr().out
+    rows = Store().rows(spec)
+    assert len(rows) == 4 and rows.query("repeat == 0")["rejections"].tolist() != [4, 4]
+    assert rows.query("repeat == 1")["seconds"].equals(computed["seconds"])  # what was computed here is kept
 
 
 def test_a_layer_has_one_preset_at_a_time(small, capsys):

@@ -80,12 +80,12 @@ def test_both_studies_can_be_stopped():
     with pytest.raises(Cancelled):
         WeightsStudy(0.3, 12, 50, 0.7, 25, 3, (10,), 1).run(stop)
     with pytest.raises(Cancelled):
-        RelatednessStudy(20, 2, 2, 3, 10, 10, 0, 5, (0.1,)).run(stop)
+        RelatednessStudy(20, 2, 2, 3, 10, 10, 0, tests=5, closenesses=(0.1,)).run(stop)
 
 
 def test_a_relatedness_study_reports_gamma_spread_and_power():
     shares = []
-    study = RelatednessStudy(20, 2, 2, 3, 10, 10, 0, 5, (0.1, 0.5))
+    study = RelatednessStudy(20, 2, 2, 3, 10, 10, 0, tests=5, closenesses=(0.1, 0.5))
     found = study.run(lambda step, total, value: shares.append(step / total))
     assert list(found.curve["closeness"]) == [0.1, 0.5] and len(found.values) == 2 * 2 * 2
     for closeness, group in found.values.groupby("closeness"):

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist, pdist
 
 import m2st_core as m2st
-from m2st_core.dashboard.learn import pictures
 from m2st_core.studies import synthetic
 from m2st_core.studies.relatedness import witness_p_values
+from m2st_core.testing.methods import METHODS
 from tests.fake_gpu import fake_gpu
 
 
@@ -25,30 +26,46 @@ def test_the_median_test_is_the_librarys():
     assert result.p_value == m2st.two_sample_test(x, y, "MMD-M", seed=1).p_value
 
 
-def test_a_wide_kernel_sees_less_than_a_middling_one():
-    views = {width: synthetic.gaussian_view(0.9, 400, width, 0) for width in (1.0, 50.0)}
-    assert views[1.0].mmd2 > 10 * abs(views[50.0].mmd2)
+def test_shuffles_are_those_of_the_librarys_test():
+    for seed in range(3):  # one of them has x and y exchanged
+        shuffles = synthetic.shuffle_labels(0.7, 20, seed)
+        x, y = synthetic.two_samples(0.7, 20, seed)
+        result = m2st.two_sample_test(x, y, "MMD-M", n_permutations=synthetic.PERMUTATIONS, seed=seed)
+        assert shuffles.p_value(synthetic.PERMUTATIONS) == pytest.approx(result.p_value)
+        assert (shuffles.rows[shuffles.members[0]] == x).all() and (shuffles.rows[~shuffles.members[0]] == y).all()
+        width = np.median(pdist(shuffles.rows, "sqeuclidean"))
+        for labelling in (0, 5):
+            called = shuffles.members[labelling]
+            expected = mmd2(shuffles.rows[called], shuffles.rows[~called], width)
+            assert shuffles.statistics[labelling] == pytest.approx(expected, abs=1e-6)
+
+
+def mmd2(x, y, width):
+    """The unbiased MMD² of a Gaussian kernel."""
+    between = np.exp(-cdist(x, y, "sqeuclidean") / width).mean()
+    return sum(np.exp(-pdist(rows, "sqeuclidean") / width).mean() for rows in (x, y)) - 2 * between
+
+
+def test_the_p_value_settles_as_shuffles_are_added():
+    shuffles = synthetic.Shuffles(np.zeros((4, 2)), np.ones((4, 4), dtype=bool), np.array([2.0, 3.0, 1.0, 2.0]))
+    assert [shuffles.reached(shown) for shown in range(4)] == [0, 1, 1, 2]
+    assert shuffles.p_value(0) == 1 and shuffles.p_value(3) == 3 / 4
+
+
+def test_a_middling_kernel_agrees_most_with_the_truth():
+    views = {width: synthetic.gaussian_view(0.9, 400, width, 0) for width in (0.02, 1.0, 50.0)}
+    assert views[1.0].agreement > 0.1 + max(abs(views[width].agreement) for width in (0.02, 50.0))
     assert views[1.0].witness.shape == (len(synthetic.AXIS), len(synthetic.AXIS))
+    assert synthetic.gaussian_view(0.0, 20, 1.0, 0).agreement == 0
 
 
-def test_repeated_tests_keep_their_level_and_find_a_plain_difference():
-    found, level = (synthetic.repeated_tests(0.9, 100, 30, 0, null) for null in (False, True))
-    assert synthetic.Rate(found, 0.05).share > 0.5 > synthetic.Rate(level, 0.05).share
-    low, high = synthetic.Rate(found, 0.05).interval
-    assert low < synthetic.Rate(found, 0.05).share < high
+def test_many_tests_find_a_plain_difference_and_its_rate_has_an_interval():
+    found = synthetic.Rate(synthetic.many_tests(METHODS["MMD-M"], 0.9, False, 100, 30, 0), 0.05)
+    low, high = found.interval
+    assert 0.5 < found.share and low < found.share < high
 
 
-def test_few_rows_are_learned_by_heart():
-    learning = synthetic.train_deep(0.7, 5, 25, 6, 0)
-    assert learning.train[-1] > 0.3 > learning.fresh[-1]
-    assert len(learning.p_values) == 6 and len(learning.step) == len(learning.fresh)
-
-
-def test_lessons_on_a_server_with_a_gpu(monkeypatch):
-    """What a lesson learned and what it tests are in one place."""
-    monkeypatch.setattr(synthetic, "TRAINING_STEPS", 1)
-    monkeypatch.setattr(pictures, "META_TESTS", 2)
+def test_power_with_related_tasks_on_a_server_with_a_gpu():
+    """What was learned and what is tested are in one place."""
     with fake_gpu():
-        assert len(synthetic.train_deep.__wrapped__(0.7, 5, 5, 3, 0).p_values) == 3
-        assert len(pictures.learn_from_related.__wrapped__(2, 0.3, 0)[1]) == 2
         assert len(witness_p_values(0.3, 2, 5, 2, 0)) == 2

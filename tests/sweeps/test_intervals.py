@@ -1,8 +1,8 @@
 import pytest
 from scipy.stats import binomtest
 
-from m2st_core.paper.published import measured_gamma, measured_learning, published_gamma
-from m2st_core.sweeps.summary import wilson_interval
+from m2st_core.paper.published import measured_gamma, published_gamma
+from m2st_core.sweeps.summary import Pace, wilson_interval
 
 
 @pytest.mark.parametrize("trials", [1, 8, 60, 2000])
@@ -24,9 +24,15 @@ def test_our_gammas_stand_beside_the_published_ones():
     assert (ours["lowest"] <= ours["on_test_rows"]).all() and (ours["on_test_rows"] <= ours["highest"]).all()
 
 
-def test_what_few_rows_teach_does_not_hold_on_fresh_rows():
-    table = measured_learning()
-    assert table["train"].is_monotonic_decreasing and (table["train"] > table["fresh"]).all()
-    assert (
-        table["power"].between(table["low"], table["high"]).all() and table["power"].iloc[-1] > 0.3 > table["power"][0]
-    )
+def test_the_pace_is_silent_at_first_and_then_settles(monkeypatch):
+    """Work at an even pace of 100 s, then twice as fast: the estimate follows without leaping."""
+    now = [0.0]
+    monkeypatch.setattr("m2st_core.sweeps.summary.time.monotonic", lambda: now[0])
+    pace = Pace(began=0.0)
+    now[0] = 5.0
+    assert pace.left(0.05) is None
+    now[0] = 20.0
+    assert pace.left(0.2) == pytest.approx(80)
+    now[0] = 21.0
+    jumped = pace.left(0.6)  # much faster than before
+    assert 14 < jumped < 79

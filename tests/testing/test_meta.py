@@ -15,8 +15,8 @@ import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.features import LinearKernel
 from m2st_core.learners import feature_mkl, meta_mkl
+from m2st_core.learners.feature_mkl import prior_weights, shrunk_heads
 from m2st_core.learners.knowledge import learned_spaces
-from m2st_core.learners.meta_features import prior_weights, shrunk_heads
 from m2st_core.learners.meta_witness import fit_witness
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS
@@ -300,7 +300,7 @@ def test_damaged_learners_are_refused(learner, tmp_path):
 
         return change
 
-    assert "format 99, and this version reads 5, 6 and 7" in damaged("newer", edit(format=99))
+    assert "format 99, and this version reads 5 to 8" in damaged("newer", edit(format=99))
     older = damaged("older", edit(format=4, method="Meta-MKL"))
     assert "format 4" in older and "names of methods stand for other algorithms. Train again." in older
     assert "Unknown method" in damaged("foreign", edit(method="Meta-X"))
@@ -393,7 +393,7 @@ def test_a_learner_serves_methods_with_the_same_training_only(learners):
         learners["Meta-KL"].for_method("AGT-KL")
 
 
-@pytest.mark.parametrize("version", [5, 6])
+@pytest.mark.parametrize("version", [5, 6, 7])
 @pytest.mark.parametrize("method", [name for name in WITH_HISTORY if m2st.METHODS[name].origin == "paper"])
 def test_earlier_learners_of_the_papers_methods_are_read(learners, method, version):
     """They had the same parts; in format 5, with other names of three choices."""
@@ -409,7 +409,7 @@ def test_earlier_learners_of_the_papers_methods_are_read(learners, method, versi
     assert again.test(x, y, n_permutations=99) == mine.test(x, y, n_permutations=99)
 
 
-@pytest.mark.parametrize("version", [5, 6])
+@pytest.mark.parametrize("version", [5, 6, 7])
 @pytest.mark.parametrize("method", [name for name in WITH_HISTORY if m2st.METHODS[name].origin == "ours"])
 def test_earlier_learners_of_our_methods_are_refused_in_one_sentence(learners, method, version):
     about, tensors = learners[method].parts()

@@ -320,3 +320,14 @@ def test_the_old_name_of_related_tasks_is_one_clear_sentence():
         m2st.two_sample_test(x, y, "Meta-FUSE", meta_tasks=[(x, y)])
     with pytest.raises(TypeError, match="Unknown setting 'aplha'"):
         m2st.two_sample_test(x, y, "MMD-M", aplha=0.1)
+
+
+@pytest.mark.parametrize("method", ["MMD-FUSE", "MMDAgg", "Omnibus"])
+@pytest.mark.parametrize("cell", [1e20, -3.4e38, 1e90])
+def test_one_huge_cell_is_no_evidence_without_related_tasks(method, cell):
+    """20 null targets with one cell that stands for a missing value; were it to overflow, p must not be small."""
+    g = np.random.default_rng(6)
+    x, y = (torch.from_numpy(g.standard_normal((20, 20, 6))) for _ in "xy")
+    x[:, 3, 2] = cell
+    results = run_tests(TwoSample(x, y), METHODS[method], seeds=range(20), n_permutations=99)
+    assert sum(result.rejected for result in results) <= 5  # P(more than 5 of 20 at 5 %) is 0.0003

@@ -11,7 +11,8 @@ from m2st_core.dashboard.power_lab.results import show_figure, show_table
 from m2st_core.dashboard.widgets.page import chart
 from m2st_core.data.images.cifar import load_images
 from m2st_core.figures.samples import image_grid
-from m2st_core.figures.weights import class_witness_figure, pair_figure
+from m2st_core.figures.theme import colour_of
+from m2st_core.figures.weights import bars_figure, class_witness_figure, pair_figure
 from m2st_core.rng import Streams
 from m2st_core.studies.images import EXPLAINED, ImagesResult, ImageStudy, KernelExplanation
 from m2st_core.testing.methods import label_of
@@ -45,12 +46,12 @@ def show_examples(study: ImageStudy) -> None:
 
 def show_result(result: ImagesResult, study: ImageStudy) -> None:
     """Show the power of each method, then the kernel of Feature-MKL."""
-    st.subheader("Power against the number of test images")
+    st.header("Power against the number of test images", anchor=False)
     show_figure(study.spec, result.power, "images_power")
     st.caption(
         f"Share of {study.tests} fresh test samples that are rejected at α = 0.05, after one training with "
         f"m_tr={study.m_tr} images per sample. Bands are ± one binomial standard error. The standard error between "
-        "trainings needs several of them: **Power lab** repeats the same target."
+        "trainings needs several of them: **Power** repeats the same target."
     )
     explanation = result.explanation
     _show_pairs(explanation)
@@ -58,7 +59,7 @@ def show_result(result: ImagesResult, study: ImageStudy) -> None:
     with left:
         _show_classes(explanation)
     with right:
-        st.subheader("The most typical images")
+        st.header("The most typical images", anchor=False)
         for side, images in zip("PQ", explanation.most_typical(TYPICAL), strict=True):
             _grid(images, f"The {len(images)} images that are most typical of {side} for the learned kernel.")
             st.caption(f"Most typical of **{side}** for the learned kernel, the clearest first.")
@@ -68,31 +69,28 @@ def show_result(result: ImagesResult, study: ImageStudy) -> None:
 
 
 def _show_pairs(explanation: KernelExplanation) -> None:
-    weights, criterion = explanation.weights, explanation.criterion
+    """Show the kernels that have weight, and Ĵ of those of class pairs."""
+    weights, criterion, kernels = explanation.weights, explanation.criterion, explanation.kernels()
     classes = sorted({name for pair in weights for name in pair})
     left, right = st.columns(2, gap="large")
     with left:
-        st.subheader("β over class pairs")
-        alt = f"Matrix of the weights of {EXPLAINED} by pair of classes; {_largest(weights)}."
-        chart(pair_figure(classes, weights, "β"), "images_weights", alt)
-        others = ", ".join(
-            f"{name} {weight:.2f}" for name, weight in explanation.other_weights.items() if weight >= 5e-3
-        )
+        st.header("The kernels that have weight", anchor=False)
+        alt = "Bars of β: " + ", ".join(f"{name} {weight:.2f}" for name, weight in kernels.items()) + "."
+        colour = colour_of(EXPLAINED)
+        figure = bars_figure(list(kernels), list(kernels.values()), x_title="weight β", colour=colour)
+        chart(figure, "images_weights", alt)
         st.caption(
-            f"The weights of {label_of(EXPLAINED)}. Kernels of {len(weights)} class pairs, drawn at random, have a "
-            f"total weight of {sum(weights.values()):.2f}. Other squares are empty. The rest: {others or 'nothing'}."
+            f"The weights of {label_of(EXPLAINED)}. Kernels of {len(weights)} single class pairs have "
+            f"{sum(weights.values()):.2f} in all. Kernels learned from all pairs have the rest."
         )
     with right:
-        st.subheader("Ĵ of the same kernels")
+        st.header("Ĵ of each class pair", anchor=False)
         chart(
             pair_figure(classes, criterion, "Ĵ"),
             "images_criterion",
             f"Matrix of Ĵ by pair of classes; {_largest(criterion)}.",
         )
-        st.caption(
-            "Signal over noise of each pair's kernel on the target's training images, from which β is learned. Where "
-            "no pair stands out, the weight goes to kernels learned from all pairs together."
-        )
+        st.caption("Signal over noise of each pair's kernel on the target's training images, from which β is learned.")
 
 
 def _largest(values: Mapping[tuple[str, str], float]) -> str:
@@ -101,7 +99,7 @@ def _largest(values: Mapping[tuple[str, str], float]) -> str:
 
 
 def _show_classes(explanation: KernelExplanation) -> None:
-    st.subheader("Witness by class")
+    st.header("Witness by class", anchor=False)
     table, n = explanation.classes, explanation.n
     (top, high), (bottom, low) = table[["class", "mean"]].iloc[[0, -1]].to_numpy()
     alt = f"Mean witness value by class: from {top} ({high:.2g}, typical of P) to {bottom} ({low:.2g}, typical of Q)."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 import threading
-import time
 import uuid
 import weakref
 from collections import OrderedDict
@@ -16,13 +15,13 @@ from typing import Any, Literal, Protocol
 
 import streamlit as st
 
+from m2st_core.sweeps.summary import Pace, duration
 from m2st_core.testing.two_sample import two_sample_test
 from m2st_core.types import Cancelled, Progress
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 KEPT_JOBS = KEPT_ANSWERS = 64
 POLL_SECONDS, QUICK_SECONDS = 0.5, 0.8
-FIRST_ESTIMATE = 0.03  # share of the work after which its pace is a basis for estimates
 log = logging.getLogger(__name__)
 
 
@@ -32,7 +31,7 @@ class Job:
     def __init__(self, function: Callable[[Progress], Any]) -> None:
         self.function = function
         self.state: State = "waiting"
-        self.share = self.began = 0.0
+        self.share, self.pace = 0.0, Pace()
         self.result: Any = None
         self.error = ""
         self.stop, self.ended = threading.Event(), threading.Event()
@@ -45,8 +44,7 @@ class Job:
     @property
     def seconds_left(self) -> float | None:
         """An estimate from the pace so far."""
-        running = self.state == "running" and self.share > 0
-        return (time.monotonic() - self.began) * (1 - self.share) / self.share if running else None
+        return self.pace.left(self.share) if self.state == "running" else None
 
     def cancel(self) -> None:
         """Ask the work to stop at its next step."""
@@ -67,7 +65,7 @@ class Job:
         """Compute; called by the worker."""
         if self.state == "cancelled":
             return self.finish("cancelled")
-        self.state, self.began = "running", time.monotonic()
+        self.state, self.pace = "running", Pace()
         try:
             self.finish("done", self.function(self._progress))
         except Cancelled:
@@ -183,15 +181,16 @@ class Study(Hashable, Protocol):
         """Compute the result."""
 
 
-def watch_study(page: str, study: Study, doing: str) -> Job:
+def watch_study(page: str, study: Study, doing: str, expected: float | None = None) -> Job:
     """Watch the job of a study. Any session that asks for the same study gets its result at once."""
-    return watch_job(page, study, study.run, doing, study)
+    return watch_job(page, study, study.run, doing, study, expected)
 
 
 def watch_job(
-    page: str, settings: Hashable, function: Callable[[Progress], Any], doing: str, question: Hashable | None = None
-) -> Job:
-    """Show the progress of a session's job, with buttons to cancel and retry. The page shows the result."""
+    page: str, settings: Hashable, function: Callable[[Progress], Any], doing: str, question: Hashable | None = None,
+    expected: float | None = None,
+) -> Job:  # fmt: skip
+    """Show the progress of a job, with buttons to cancel and retry. ``expected`` seconds are said at the start."""
     key = (session_id(), page, settings)
     previous = st.session_state.get(f"{page}_job")
     if previous not in (None, key):
@@ -199,15 +198,16 @@ def watch_job(
     st.session_state[f"{page}_job"] = key
     job = job_manager().submit(key, function, question)
     job.wait(QUICK_SECONDS)
-    poll(lambda: job.active, lambda: _show(page, job, key, doing))
+    poll(lambda: job.active, lambda: _show(page, job, key, doing, expected))
     return job
 
 
-def _show(page: str, job: Job, key: Hashable, doing: str) -> None:
+def _show(page: str, job: Job, key: Hashable, doing: str, expected: float | None) -> None:
     if job.active:
-        left = job.seconds_left if job.share >= FIRST_ESTIMATE else None
-        st.progress(job.share, doing + (f" about {left:.0f} s left" if left else ""))
-        if st.button("Cancel", key=f"{page}_cancel", help="Stop this computation. Nothing else is affected."):
+        left = job.seconds_left or expected
+        bar, button = st.columns([6, 1], vertical_alignment="bottom")
+        bar.progress(job.share, doing + (f" About {duration(left)} left." if left else ""))
+        if button.button("Cancel", key=f"{page}_cancel", help="Stop this computation. Nothing else is affected."):
             job.cancel()
         return
     if job.state == "cancelled":

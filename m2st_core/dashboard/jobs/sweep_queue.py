@@ -87,7 +87,7 @@ class SweepQueue:
             job = self._jobs.get(spec.run_id)
             own = sum(session in other.sessions for other in self._jobs.values())
             if (job is None or session not in job.sessions) and own >= PER_SESSION:
-                raise QueueFull(f"You have {own} sweeps waiting or running. Wait for one, or cancel one in Runs.")
+                raise QueueFull(f"You have {own} sweeps waiting or running. Wait for one, or cancel one in History.")
             if job is not None and not job.stop:
                 job.sessions.add(session)
                 return job.run

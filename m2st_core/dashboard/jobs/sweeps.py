@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import streamlit as st
 from streamlit import runtime
@@ -11,10 +11,12 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from m2st_core.dashboard.jobs.jobs import poll, session_id
 from m2st_core.dashboard.jobs.sweep_queue import QueueFull, RunStatus, SweepQueue
+from m2st_core.studies.power import add_shipped
 from m2st_core.sweeps.cost import Cost, predict
 from m2st_core.sweeps.executors import Executor, make_executor
 from m2st_core.sweeps.spec import SpecError, SweepSpec
 from m2st_core.sweeps.store import OLDER, Store
+from m2st_core.sweeps.summary import duration
 
 MOST_CELLS = 20_000
 MOST_ROWS = 5_000
@@ -70,8 +72,10 @@ def start_executor() -> Executor:
 
 @st.cache_resource(show_spinner=False)
 def sweep_queue() -> SweepQueue:
-    """The server's one queue. Its workers start with it and stay."""
-    return SweepQueue(Store(), start_executor)
+    """The server's one queue. Its workers start with it and stay. Its store has the shipped results."""
+    store = Store()
+    add_shipped(store)
+    return SweepQueue(store, start_executor)
 
 
 def own_session() -> str:
@@ -113,26 +117,14 @@ def cost_in_words(spec: SweepSpec) -> str:
     seconds = cost.seconds / queue.workers
     learners = f" and {cost.learners:,} trainings on related tasks" if cost.learners else ""
     return (
-        f"About **{duration(seconds)}** for {cost.cells:,} cells (each is {CELL}){learners}, on {queue.workers} "
-        f"workers with {cost.memory_bytes / 2**20:.0f} MB each. The estimate is correct within a factor of "
-        f"two{gpu_in_words(cost)}."
+        f"About **{duration(seconds)}**, within a factor of two, for {cost.cells:,} cells (each is {CELL}){learners}"
+        f"{gpu_in_words(cost)}."
     )
 
 
 def gpu_in_words(cost: Cost) -> str:
     """The estimate for a GPU, if there is one."""
     return "" if cost.gpu_seconds is None else f"; on a GPU it may take {duration(cost.gpu_seconds)}"
-
-
-def duration(seconds: float) -> str:
-    """A duration in words.
-
-    >>> duration(0.4), duration(75), duration(7200)
-    ('1 s', '75 s', '2.0 h')
-    """
-    if seconds < 120:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def watch(run: str, show: Callable[[RunStatus], None], key: str) -> None:
@@ -145,7 +137,7 @@ def watch(run: str, show: Callable[[RunStatus], None], key: str) -> None:
     def view() -> None:
         status = sweep_queue().status(run)
         if status is None:
-            st.warning(f"There is no run {run!r} here. It may have been deleted; **Runs** lists what there is.")
+            st.warning(f"There is no run {run!r} here. It may have been deleted. **History** lists all runs.")
             return
         show_state(run, status, key)
         show(status)
@@ -153,12 +145,20 @@ def watch(run: str, show: Callable[[RunStatus], None], key: str) -> None:
     poll(active, view, POLL_SECONDS)
 
 
-def show_state(run: str, status: RunStatus, key: str) -> None:
-    """One line on the state of a run, with a button to cancel or resume it."""
-    if status.state == "waiting":
-        st.progress(0.0, f"⏳ {_place_in_words(status.place)} You may close this tab; the link brings you back.")
-    elif status.state == "running":
-        st.progress(status.progress.share if status.progress else 0.0, _progress_in_words(status))
+def show_state(run: str, status: RunStatus, key: str, *, resume: bool = True, also: Sequence[str] = ()) -> None:
+    """One line on the state of a run, with a button to cancel it and the runs ``also``, or to resume it.
+
+    The button stands at the end of the line, away from the button that started the run.
+    """
+    if status.active:
+        bar, end = st.columns([6, 1], vertical_alignment="bottom")
+        if status.state == "waiting":
+            bar.progress(0.0, f"⏳ {_place_in_words(status.place)} You may close this tab; the link brings you back.")
+        else:
+            bar.progress(status.progress.share if status.progress else 0.0, _progress_in_words(status))
+        if status.sessions:
+            with end:
+                _cancel_button(run, status, key, also)
     elif status.state == "failed":
         st.error(status.message or "This run failed. Computed cells are kept.")
     elif status.state == "interrupted":
@@ -167,9 +167,7 @@ def show_state(run: str, status: RunStatus, key: str) -> None:
         )
     elif status.state == "cancelled":
         st.info(status.message)
-    if status.active and status.sessions:
-        _cancel_button(run, status, key)
-    elif not status.active and status.state != "done":
+    if resume and not status.active and status.state != "done":
         label = "Retry" if status.state == "failed" else "Resume"
         if st.button(label, key=f"{key}_resume", help="Compute the missing cells. No cell is computed twice."):
             stored = sweep_queue().store.run(run)
@@ -194,7 +192,7 @@ def _progress_in_words(status: RunStatus) -> str:
     return f"▶️ {at.done} of {at.cells} cells{trained}{left}. You may close this tab; the link brings you back."
 
 
-def _cancel_button(run: str, status: RunStatus, key: str) -> None:
+def _cancel_button(run: str, status: RunStatus, key: str, also: Sequence[str]) -> None:
     session = own_session()
     own = session in status.sessions
     if not own and any(_is_open(other) for other in status.sessions):
@@ -206,7 +204,8 @@ def _cancel_button(run: str, status: RunStatus, key: str) -> None:
     else:
         help_ = "Stop this run only. Computed cells are kept, and Resume continues from there."
     if st.button("Cancel", key=f"{key}_cancel", help=help_):
-        sweep_queue().cancel(run, session if own else None)
+        for each in (*also, run):
+            sweep_queue().cancel(each, session if own else None)
         if not (own and others):
             sweep_queue().wait(run, STOP_SECONDS)
         st.rerun()

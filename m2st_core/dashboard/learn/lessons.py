@@ -1,4 +1,4 @@
-"""The course: eight lessons, each with its idea, formulas, controls, picture and exercise."""
+"""The course: seven lessons, each with one idea, one control, one picture, one sentence and its maths."""
 
 from __future__ import annotations
 
@@ -6,189 +6,162 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from m2st_core.dashboard.learn import pictures
-from m2st_core.dashboard.learn.pictures import TESTS
-from m2st_core.dashboard.widgets.controls import ALPHA, Control, restore, under
-
-DELTAS = tuple(round(0.05 * index, 2) for index in range(20))
-SIZES = (10, 20, 50, 100, 200, 400)
-PERMUTATIONS = (1, 2, 5, 9, 19, 49, 99, 199, 299, 499, 749, 999)
-WIDTHS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
-VIEWS = {"feature": "Feature ψ", "weights": "Weights β", "witness": "Witness"}
+from m2st_core.dashboard.learn.pictures import LIKE_HISTORY, SOMETHING_NEW, Picture
+from m2st_core.dashboard.widgets.controls import SEED, Control, under
+from m2st_core.studies.course import CLOSENESS, DELTAS, HISTORY_SIZES, ROWS, ROWS_PER_TASK, SHIFT, TESTS, TRAINING_ROWS
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """One screen. ``show(seed, **values)`` draws its picture from the values of the controls."""
+    """One step. ``show(sample, value)`` makes its picture and its sentence from the value of the control."""
 
-    title: str
+    name: str
     idea: str
-    formulas: tuple[str, ...]
-    controls: tuple[Control, ...]
-    show: Callable[..., None]
-    exercise: str
-
-    def reset(self) -> None:
-        """Set every control back to its default. The seed stays."""
-        restore(self.controls, {control.field: control.default for control in self.controls})
+    control: Control
+    question: str
+    show: Callable[..., Picture]
+    maths: tuple[str, ...]
+    drawn: bool = False  # whether another seed changes the picture
 
 
-DELTA = Control("delta", "Difference Δ", 0.7, "At 0, P and Q are the same. A larger Δ is easier to detect.", DELTAS)
-SIZE = Control("size", "Rows m per mode", 100, "A sample has two modes. More rows reveal smaller differences.", SIZES)
-RELATED_TASKS = Control(
-    "n_tasks", "Related tasks N", 40, "Comparisons to learn from, 50 rows per mode each.", (5, 10, 20, 40)
+DELTA, SIZE = under(
+    "learn_",
+    Control("delta", "Difference Δ", 0.7, "At 0, P and Q are the same. A larger Δ is easier to detect.", DELTAS),
+    Control("rows", "Rows per sample", 100, "More rows reveal smaller differences.", ROWS),
 )
-BOUND_CONTROLS = (
-    Control("gamma", "Relatedness γ", 0.1, "Distance of the most related task.", (0.0, 0.05, 0.1, 1.0, 10.0, 50.0)),
-    Control("n", "Rows n per related task, per sample", 10_000, "ξₙ falls with n.", (100, 1_000, 10_000, 100_000)),
-    Control("m", "Rows m of the target, per sample", 100, "ξₘ and ζₘ fall with m.", (50, 100, 200, 500, 1_000, 5_000)),
-    Control("n_tasks", "Base kernels N", 10, "More kernels have more weights to learn.", (2, 5, 10, 20, 50, 100)),
-    Control("parameters", "Parameters D", 1_000, "The size of the deep kernel.", (10, 100, 1_000, 10_000)),
-    Control("s", "Smallest deviation s", 0.3, "A small s makes every term large.", (0.1, 0.2, 0.3, 0.5, 1.0)),
-)
-STEPS = (
+SAMPLE = (DELTA, SIZE, SEED)  # carried from step to step
+
+
+def _own(
+    field: str, label: str, default: int | float | str, help: str, options: tuple[int | float | str, ...]
+) -> Control:
+    return Control(field, label, default, help, options, buttons=isinstance(default, str), prefix="learn_")
+
+
+LESSONS = (
     Lesson(
-        "Two samples",
-        "Rows of **P** are circles, rows of **Q** diamonds. Were they drawn from the same distribution? Both have the "
-        "same means and variances. Only the correlation of the two columns differs, with opposite signs in the two "
-        "modes.",
-        (
-            r"P=\tfrac12\mathcal N(0,I)+\tfrac12\mathcal N(\tfrac12\mathbf 1,I)",
-            r"Q=\tfrac12\mathcal N(0,\Sigma_{-\Delta})+\tfrac12\mathcal N(\tfrac12\mathbf 1,\Sigma_{\Delta})",
-            r"\Sigma_\Delta=\begin{bmatrix}1&\Delta\\\Delta&1\end{bmatrix}",
-        ),
-        (
-            DELTA,
-            SIZE,
-            Control(
-                "revealed",
-                "Reveal the truth",
-                False,
-                "Colour the plane by log p/q: where P is denser, and where Q is. In practice it is unknown.",
-            ),
-        ),
+        "Can you see it?",
+        "Circles were drawn from **P**, diamonds from **Q**. Are P and Q the same? Their means and variances are. Only "
+        "the correlation of the two columns may differ. Δ says how much.",
+        DELTA,
+        "From which Δ on do you see a difference?",
         pictures.show_samples,
-        "Set Δ to 0 and to 0.95. From which Δ on do *you* see a difference with 100 rows per mode?",
+        (
+            "Each distribution has two modes. Q's modes are correlated, with opposite signs.",
+            r"$$P=\tfrac12\mathcal N(0,I)+\tfrac12\mathcal N(\tfrac12\mathbf 1,I)$$",
+            r"$$Q=\tfrac12\mathcal N(0,\Sigma_{-\Delta})+\tfrac12\mathcal N(\tfrac12\mathbf 1,\Sigma_{\Delta}),\quad "
+            r"\Sigma_\Delta=\begin{bmatrix}1&\Delta\\\Delta&1\end{bmatrix}$$",
+        ),
+        drawn=True,
+    ),
+    Lesson(
+        "Shuffle the labels",
+        "If P and Q were the same, the labels would mean nothing. So **shuffle them**, and measure the difference "
+        "again. Each dot below is one shuffle. The line is the real labelling.",
+        _own(
+            "shown",
+            "Shuffles shown",
+            pictures.SHUFFLES[-1],
+            "Each shuffle gives the same rows other labels and drops one dot.",
+            pictures.SHUFFLES,
+        ),
+        "How many shuffles does it take until the decision at 5 % is stable?",
+        pictures.show_shuffles,
+        (
+            "MMD² is the mean similarity within the samples, minus that between them. The p-value counts labellings:",
+            r"$$p=\frac{1+b}{1+B},\quad b=\#\{\mathrm{MMD}^2_{\pi}\ge \mathrm{MMD}^2\}$$",
+            "If rows are exchangeable when P = Q, then p ≤ α has probability at most α, with any number of rows.",
+        ),
+        drawn=True,
     ),
     Lesson(
         "What a kernel sees",
-        "A kernel measures how alike two rows are. Its **witness function** is high where it finds more of P and low "
-        "where it finds more of Q. A narrow kernel sees every row by itself, and a wide one only the means. Neither "
-        "sees the difference.",
-        (
-            r"k(x,y)=\exp\!\left(-\lVert x-y\rVert^2/\sigma^2\right)",
-            r"\hat f(\cdot)=\tfrac1m\sum_i k(\cdot,x_i)-\tfrac1m\sum_j k(\cdot,y_j)",
+        "A **kernel** says how alike two rows are. It sees more of P in the blue places and more of Q in the orange "
+        "ones. A narrow kernel sees single rows. A wide one sees only the means.",
+        _own(
+            "width",
+            "Kernel width σ²",
+            5.0,
+            "Small widths show detail and noise, large ones only means.",
+            pictures.WIDTHS,
         ),
+        "Which width comes closest to the truth?",
+        pictures.show_kernel,
         (
-            Control(
-                "width", "Kernel width σ²", 1.0, "Small widths show detail and noise, large ones only means.", WIDTHS
-            ),
-            DELTA,
-            SIZE,
+            "The map is the witness function of a Gaussian kernel:",
+            r"$$\hat f(\cdot)=\tfrac1m\sum_i k(\cdot,x_i)-\tfrac1m\sum_j k(\cdot,y_j),\quad "
+            r"k(x,y)=\exp\!\left(-\lVert x-y\rVert^2/\sigma^2\right)$$",
+            "r is its correlation with log p/q at 1,000 fresh rows.",
         ),
-        pictures.show_witness,
-        "Find the width with the largest Ĵ, then re-seed. Is it still the best?",
+        drawn=True,
     ),
     Lesson(
-        "The permutation null",
-        "If P = Q, the labels mean nothing: shuffle them and compute MMD² again. The **p-value** is the share of "
-        "labellings, the observed one among them, whose MMD² is at least the observed one. If rows are exchangeable "
-        "when P = Q, as independent draws are, then p ≤ α has probability at most α at every sample size.",
-        (r"p=\frac{1+b}{1+B},\quad b=\#\{\mathrm{MMD}^2_{\pi}\ge \mathrm{MMD}^2\}",),
-        (
-            Control("shown", "Permutations shown B", 99, "Move right to fill the histogram.", PERMUTATIONS),
-            DELTA,
-            replace(SIZE, options=SIZES[:-1]),
-        ),
-        pictures.show_permutations,
-        "Start at B = 1 and move right. When does the decision at α = 0.05 stop changing?",
-    ),
-    Lesson(
-        "Power is repeated testing",
-        f"Draw {TESTS} fresh pairs and test each. The share that rejects when P ≠ Q is the **power** of the test. When "
-        "P = Q it is the **type-I error**, at most α. The kernel here is a Gaussian of median width (MMD-M), tested "
-        "with 99 permutations.",
-        (r"\text{power}=\Pr\nolimits_{P\ne Q}(p\le\alpha)", r"\Pr\nolimits_{P=Q}(p\le\alpha)\le\alpha"),
-        (
-            DELTA,
-            replace(SIZE, default=50, options=(10, 20, 50, 100, 150)),
-            replace(ALPHA, options=(0.01, 0.05, 0.1, 0.2)),
-        ),
+        "Power is repetition",
+        f"Draw {TESTS} fresh samples and test each. The share that is found is the **power** of the test. Without a "
+        "difference, the same share is the **type-I error**.",
+        SIZE,
+        "How many rows give 80 % power?",
         pictures.show_power,
-        "How many rows give 80 % power at Δ = 0.7? Does the type-I error change with the number of rows?",
+        (
+            r"$$\text{power}=\Pr\nolimits_{P\ne Q}(p\le\alpha),\qquad \Pr\nolimits_{P=Q}(p\le\alpha)\le\alpha=0.05$$",
+            "The test is MMD-M: a Gaussian kernel whose width is the median distance, with 99 shuffles.",
+        ),
+        drawn=True,
     ),
     Lesson(
-        "Why learning fails with few rows",
-        "A learned kernel can find what a generic one misses. Training maximises Ĵ on the **training rows**. With few "
-        "of them the kernel fits their noise: Ĵ soars there, while Ĵ on **fresh rows**, which determines power, stays "
-        "or falls.",
-        (
-            r"\hat J_\lambda=\widehat{\mathrm{MMD}}{}^2_u\big/\sqrt{\hat\sigma^2+\lambda}",
-            r"\hat k=\arg\max_{k\in\mathcal K}\hat J_\lambda(S^{tr}_P,S^{tr}_Q;k)",
-            r"k_\omega(x,y)=[(1-\epsilon)\,\kappa(\phi(x),\phi(y))+\epsilon]\,q(x,y)",
-        ),
-        (replace(SIZE, label="Training rows m_tr per mode", default=10, options=(5, 10, 25, 50, 100, 200, 400)),),
+        "Few rows teach noise",
+        "Why not **learn** what to look for? Learn the map of step 3 from some rows of P and Q. Then test other rows "
+        "with it.",
+        _own("training", "Training rows per sample", 20, "Rows that the map is learned from.", TRAINING_ROWS),
+        "How many training rows does learning need to pay?",
         pictures.show_training,
-        "Move m_tr from 5 to 400. When do the two curves meet, and when does learning beat the median heuristic?",
+        (
+            "The witness function of the training rows scores the test rows:",
+            r"$$T=\tfrac1m\sum_i \hat f_{tr}(x_i)-\tfrac1m\sum_j \hat f_{tr}(y_j)$$",
+            "Its width is the median distance. Ten tests share a training sample; error bars are Wilson's 95 % "
+            r"intervals. The paper learns a deep kernel instead, which maximises $\hat J=\widehat{\mathrm{MMD}}{}^2/"
+            r"\hat\sigma$, and meets the same limit.",
+        ),
     ),
     Lesson(
-        "Related tasks to the rescue",
-        "Many small comparisons of the same kind tend to differ in the same way. **Base kernels** are learned from "
-        "them, and the target's few rows only have to determine the weights **β**. The paper's Meta-MKL learns a deep "
-        "kernel from each of several tasks. Our Feature-MKL, shown here, learns **features ψ** along which P and Q "
-        "tend to differ, and mixes kernels on them.",
-        (
-            r"k_\beta=\sum_i\beta_i k_i",
-            r"k_i(x,y)=(A_i\psi(x))^\top A_i\psi(y)\ \text{(Feature-MKL)}",
-            r"\Delta_i=(0.6-C)+0.1\,i/N",
+        "History rescues",
+        "You may have made **similar comparisons** before. Each was small, but all differ in a similar way. So they "
+        "teach what to look for, and none of the new rows is spent on learning.",
+        _own(
+            "tasks", "Related tasks N", 40, f"Earlier comparisons, {ROWS_PER_TASK} rows per sample each.", HISTORY_SIZES
         ),
+        "How many related tasks does it take to find half of the samples?",
+        pictures.show_history,
         (
-            Control(
-                "view",
-                "Look at",
-                "feature",
-                "ψ beside the truth, the weights β, or the witness function of the mixture.",
-                tuple(VIEWS),
-                shown=VIEWS.__getitem__,
-                buttons=True,
-            ),
-            RELATED_TASKS,
-            Control(
-                "closeness",
-                "Closeness C",
-                0.3,
-                "With a small C the related tasks are much like the target. With a large C less can be learned from "
-                "them, and power falls.",
-                (0.1, 0.2, 0.3, 0.4, 0.5),
-            ),
+            "With history: Meta-Witness, a kernel on features ψ along which the related tasks differ. Without: MMD-M.",
+            r"$$k(x,y)=\sum_q a_q\,\psi_q(x)\,\psi_q(y),\qquad \Delta_i=(0.6-C)+0.1\,i/N$$",
+            f"The related tasks have Δ_i, with C = {CLOSENESS:g}. Four histories are used, and each tests 25 samples.",
         ),
-        pictures.show_related,
-        "With how many related tasks does ψ begin to look like the truth? No row of the target was used for it.",
     ),
     Lesson(
-        "How related is related?",
-        "Two tasks are **γ-related** if no kernel does much better on one than on the other. As the related tasks move "
-        "away from the target (C grows), γ̂ grows and power falls. The first chart shows γ̂, published and measured. "
-        "The second shows power, measured now.",
-        (r"\gamma=\sup_{k\in\mathcal K}\lvert J(P,Q;k)-J(P',Q';k)\rvert", r"\hat\gamma=\min_i\max_t\hat\gamma_{it}"),
-        (replace(RELATED_TASKS, default=20, options=(10, 20, 40)),),
-        pictures.show_closeness,
-        "Does the meta-learned test ever fall below the one without related tasks? That would be negative transfer.",
-    ),
-    Lesson(
-        "What the theory promises",
-        "With high probability, J of the learned kernel is within 2(γ + ξₙ + …) of the best one. Learning a deep "
-        "kernel on the target pays for all its D parameters with m rows. With related tasks that price is paid with "
-        "n rows, and the m rows only determine β.",
-        (
-            r"J^*-J(\hat k_\beta)\le 2(\gamma+\xi_n+\xi_m)\ \text{(Meta-MKL)}",
-            r"J^*-J(\hat k)\le 2(\gamma+\xi_n+\zeta_m)\ \text{(one best)}",
-            r"\xi_m=O\!\Big(\tfrac{1}{s^2m^{1/3}}\big[\tfrac1s+\sqrt{D\log m}+L_k\big]\Big)",
+        "When history misleads",
+        "History shows where to look. A difference may be elsewhere. "
+        f"**{SOMETHING_NEW.capitalize()}** here is a mean that moves by {SHIFT:g}. "
+        f"**{LIKE_HISTORY.capitalize()}** is Δ = 0.7. The 40 related tasks stay the same.",
+        _own(
+            "target",
+            "The new difference is",
+            SOMETHING_NEW,
+            "What the new samples differ in.",
+            (SOMETHING_NEW, LIKE_HISTORY),
         ),
-        BOUND_CONTROLS,
-        pictures.show_bounds,
-        "Which term dominates the bound of Meta-MKL with 100 target rows? What would a larger n change?",
+        "Which test would you choose if you do not know?",
+        pictures.show_misled,
+        (
+            "Two tasks are γ-related if no kernel does much better on one of them:",
+            r"$$\gamma=\sup_{k\in\mathcal K}\lvert J(P,Q;k)-J(P',Q';k)\rvert$$",
+            "Meta-FUSE combines p-values of learned and of generic kernels, so it needs no luck with the history.",
+        ),
     ),
 )
-LESSONS = tuple(
-    replace(lesson, controls=under(f"learn{step}_", *lesson.controls)) for step, lesson in enumerate(STEPS, start=1)
+LAST = "Recap and quiz"
+STEP = replace(
+    _own("step", "Step", LESSONS[0].name, "One idea per step. The address leads back to it.", ()),
+    options=(*(lesson.name for lesson in LESSONS), LAST),
+    prefix="",
 )

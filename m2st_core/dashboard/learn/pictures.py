@@ -1,193 +1,209 @@
-"""The pictures of the course, one function per step. Each takes the seed and the values of the step's controls."""
+"""The pictures of the course: one function per step returns its charts and the sentence that its numbers make."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
+import plotly.graph_objects as go
 import streamlit as st
 
 from m2st_core.dashboard.jobs.jobs import job_manager
-from m2st_core.dashboard.widgets.page import chart, rate_metric
-from m2st_core.device import resolve_device
-from m2st_core.figures.null import filling_figure, p_value_strip, settling_figure
-from m2st_core.figures.relatedness import bound_course_figure, bound_terms_figure, closeness_power_figure, gamma_figure
+from m2st_core.figures.course import found_figure, learning_figure, p_value_strip, shuffle_figure
 from m2st_core.figures.samples import heat_figure, samples_figure
-from m2st_core.figures.weights import learning_size_figure, training_figure, weights_figure
-from m2st_core.paper.published import measured_gamma, measured_learning, published_gamma
+from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY
 from m2st_core.studies import synthetic
-from m2st_core.studies.relatedness import BoundSettings, bound_courses, bound_table, witness_p_values
-from m2st_core.studies.weights import MIXTURES, WeightsResult, WeightsStudy
-from m2st_core.types import Progress
+from m2st_core.studies.course import FEW_ROWS, HISTORY_SIZES, OWN_ROWS, ROWS, TRAINING_ROWS, Cell, p_values
+from m2st_core.studies.weights import WeightsStudy
 
-HEIGHT = 540
-TESTS = 60
-META_TESTS = 40
-TEST_SIZE = 50
+HEIGHT = 520
 ALPHA = 0.05
-MEDIAN_POWER = 0.225  # power of MMD-M with 100 rows per mode, from docs/power.md
-MEASURED_CLOSENESSES = (0.1, 0.3, 0.5)  # three, so that a slower machine keeps up
+GOAL = 0.8
+NOTICEABLE, LARGE = 0.05, 0.15  # differences of two powers, of which 100 tests show the second clearly
+WIDTHS = (0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0)
+SHUFFLES = (0, 1, 2, 5, 10, 20, 50, synthetic.PERMUTATIONS)
+LIKE_HISTORY, SOMETHING_NEW = "like the history", "something new"
 
 
-def show_samples(seed: int, delta: float, size: int, revealed: bool) -> None:
-    """Step 1: two samples, and the synthetic.truth behind them."""
-    x, y = synthetic.two_samples(delta, size, seed)
-    alt = f"Scatter plot of two HDGM samples with Δ={delta:g}, {len(x)} rows each."
-    if revealed:
-        figure = heat_figure(synthetic.truth(delta), synthetic.AXIS, name="log p/q", sample=(x, y), height=HEIGHT)
-        chart(figure, "learn1_truth", alt + " Behind them, where P is denser than Q and where Q is denser than P.")
+@dataclass(frozen=True)
+class Sample:
+    """What all steps share: the difference Δ, the rows per sample and the seed."""
+
+    delta: float
+    rows: int
+    seed: int
+
+    @property
+    def few_rows(self) -> int:
+        """The rows of the steps that learn. With more of them, no test would need to."""
+        return min(self.rows, FEW_ROWS[-1])
+
+    @property
+    def drawn(self) -> tuple[float, int, int]:
+        """Δ, rows per mode and seed."""
+        return self.delta, self.rows // 2, self.seed
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A step's sentence, and its charts with their texts."""
+
+    sentence: str
+    charts: tuple[tuple[go.Figure, str], ...]
+
+
+def percent(share: float) -> str:
+    """A share in words."""
+    return f"{100 * share:.0f} %"
+
+
+def power(cell: Cell) -> synthetic.Rate:
+    """The stored rejection rate of a cell."""
+    return synthetic.Rate(p_values(cell), ALPHA)
+
+
+def show_samples(sample: Sample, delta: float) -> Picture:
+    """Step 1: two samples that look alike."""
+    x, y = synthetic.two_samples(*sample.drawn)
+    p = synthetic.shuffle_labels(*sample.drawn).p_value(synthetic.PERMUTATIONS)
+    if delta:
+        noticed = "notices" if p <= ALPHA else "does not notice"
+        sentence = f"P and Q differ here: Δ = {delta:g}. A generic test **{noticed}** it: p = {p:.2f}."
     else:
-        chart(samples_figure(x, y).update_layout(height=HEIGHT), "learn1_samples", alt)
+        verdict = "a false alarm" if p <= ALPHA else "rightly no evidence"
+        sentence = f"P and Q are the same here: Δ = 0. A generic test gives p = {p:.2f}, **{verdict}**."
+    figure = samples_figure(x, y).update_layout(height=HEIGHT)
+    return Picture(sentence, ((figure, f"Scatter plot of two samples, {len(x)} rows each, with Δ={delta:g}."),))
 
 
-def show_witness(seed: int, width: float, delta: float, size: int) -> None:
-    """Step 2: the witness function of a Gaussian kernel."""
-    view = synthetic.gaussian_view(delta, size, width, seed)
-    left, right = st.columns(2)
-    left.metric("MMD²", f"{view.mmd2:.4f}", help="The difference that this kernel measures: about 0 if P = Q.")
-    right.metric("Ĵ", f"{view.criterion:.3f}", help="MMD² over its standard deviation. A larger Ĵ gives more power.")
-    figure = heat_figure(
-        view.witness, synthetic.AXIS, name="witness f̂", sample=synthetic.two_samples(delta, size, seed), height=HEIGHT
-    )
-    chart(figure, "learn2_witness", f"Heat map of the witness function of a Gaussian kernel with σ²={width:g}.")
-
-
-def show_permutations(seed: int, shown: int, delta: float, size: int) -> None:
-    """Step 3: the null distribution after some permutations, and the p-value so far."""
-    result = synthetic.median_test(delta, size, seed)
-    permutations = 1 + np.arange(len(result.null))
-    p_values = (1 + np.cumsum(result.null >= result.statistic)) / (1 + permutations)
-    left, right = st.columns(2)
-    left.metric("p-value so far", f"{p_values[shown - 1]:.3f}", help="(1 + relabellings that reach MMD²) / (1 + all).")
-    right.metric("Smallest possible p", f"{1 / (1 + shown):.3f}", help="1/(B+1): few permutations, no small p.")
-    alt = f"Histogram of MMD² under {shown} random relabellings; observed {result.statistic:.3g}."
-    chart(filling_figure(result.null, result.statistic, shown), "learn3_null", alt)
-    chart(settling_figure(p_values, shown, ALPHA), "learn3_p", f"The p-value after 1 to {shown} permutations.")
-
-
-def show_power(seed: int, delta: float, size: int, alpha: float) -> None:
-    """Step 4: the p-values of many tests, with and without a difference."""
-    power, level = (
-        synthetic.Rate(synthetic.repeated_tests(delta, size, TESTS, seed, null), alpha) for null in (False, True)
-    )
-    left, right = st.columns(2)
-    rate_metric(left, "Power", power, f"Share of {TESTS} tests that reject when P ≠ Q, with Wilson's 95 % interval.")
-    rate_metric(right, "Type-I error", level, f"Share of {TESTS} tests that reject although P = Q: about α or less.")
-    groups = {"P = Q": level.p_values, "P ≠ Q": power.p_values}
-    alt = (
-        f"{TESTS} p-values with P ≠ Q, {power.share:.0%} rejected, and {TESTS} with P = Q, {level.share:.0%} rejected."
-    )
-    chart(p_value_strip(groups, alpha, height=HEIGHT), "learn4_strip", alt)
-
-
-def show_training(seed: int, size: int) -> None:
-    """Step 5: a deep kernel trained on few rows."""
-    training = synthetic.train_deep(synthetic.DELTA, size, 2 * TEST_SIZE, TESTS, seed)
-    trained = synthetic.Rate(training.p_values, ALPHA)
-    median = synthetic.Rate(synthetic.repeated_tests(synthetic.DELTA, 2 * TEST_SIZE, TESTS, seed, False), ALPHA)
-    left, right = st.columns(2)
-    tests = f"Share of {TESTS} fresh tests with {2 * TEST_SIZE} rows per mode that reject, with its 95 % interval."
-    rate_metric(left, "Power, learned", trained, tests)
-    rate_metric(
-        right, "Power, MMD-M", median, "As many tests with a Gaussian kernel of median width: nothing is learned."
-    )
-    figure = training_figure({"step": training.step, "train": training.train, "held_out": training.fresh})
-    figure.update_layout(height=380, yaxis_title="Ĵ")
-    figure.data[1].update(name="fresh rows", line_dash="dot", marker_symbol="diamond", marker_size=8)
-    alt = f"Ĵ reaches {training.train[-1]:.2f} on training rows and {training.fresh[-1]:.2f} on fresh rows."
-    chart(figure, "learn5_course", alt)
-    alt = "Over m_tr: Ĵ on training rows falls, Ĵ on fresh rows and power rise; 30 training samples for each m_tr."
-    chart(learning_size_figure(measured_learning(), size, MEDIAN_POWER), "learn5_sizes", alt)
-    st.caption(
-        "The first chart is computed now, with this seed: means over 3 training samples. The second was measured with "
-        "30 training samples for each m_tr. Its dotted line marks the chosen m_tr."
-    )
-
-
-@st.cache_data(max_entries=synthetic.KEPT, show_spinner=False)
-def learn_from_related(n_tasks: int, closeness: float, seed: int) -> tuple[WeightsResult, np.ndarray]:
-    """The mixture of Feature-MKL for 50 training rows per mode, and p-values of Meta-Witness."""
-    study = WeightsStudy(closeness, n_tasks, 50, synthetic.DELTA, 50, 1, (), seed)
-    learner = study.learn()
-    witness = replace(learner, method="Meta-Witness")  # Feature-MKL learns the same features
-    method = witness.bound(resolve_device("cpu"))
-    return study.adapt(learner), synthetic.many_tests(method, synthetic.DELTA, False, TEST_SIZE, META_TESTS, seed)
-
-
-def show_related(seed: int, view: str, n_tasks: int, closeness: float) -> None:
-    """Step 6: features and weights learned from related tasks."""
-    weights, p_values = learn_from_related(n_tasks, closeness, seed)
-    median = synthetic.Rate(synthetic.repeated_tests(synthetic.DELTA, TEST_SIZE, META_TESTS, seed, False), ALPHA)
-    left, right = st.columns(2)
-    tests = f"Meta-Witness (ours): share of {META_TESTS} tests with {TEST_SIZE} rows per mode that reject."
-    rate_metric(left, "Power with related tasks", synthetic.Rate(p_values, ALPHA), tests)
-    rate_metric(right, "Power without", median, "MMD-M: as many tests of the same size, without related tasks.")
-    features = weights.features
-    if view == "weights" or features is None:
-        chart(weights_figure(weights.table, MIXTURES["Feature-MKL"]), "learn6_weights", "Bars of β by base kernel.")
-        return
-    learned, name = (
-        (features.leading, "leading feature ψ") if view == "feature" else (weights.mixture, "mixture's witness f̂")
-    )
-    left, right = st.columns(2)
-    with left:
-        chart(heat_figure(learned, synthetic.AXIS, name=name, height=420), "learn6_learned", f"Heat map of the {name}.")
-    with right:
-        chart(
-            heat_figure(synthetic.truth(synthetic.DELTA), synthetic.AXIS, name="truth: log p/q", height=420),
-            "learn6_truth",
-            "Heat map of log p/q.",
+def show_shuffles(sample: Sample, shown: int) -> Picture:
+    """Step 2: labels that swap while the null distribution fills."""
+    test = synthetic.shuffle_labels(*sample.drawn)
+    reached, p = test.reached(shown), test.p_value(shown)
+    if not shown:
+        sentence = "These are the real labels. Press **Play**, or move the slider."
+    else:
+        sentence = (
+            f"{reached} of {shown} shuffles reach the MMD² of the real labels. The real labels count too: "
+            f"**p** = {1 + reached}/{1 + shown} = **{p:.2f}**. "
         )
-    if view == "feature":
-        sizes = ", ".join(f"{size:.3f}" for size in np.sqrt(features.prior[:3]))
-        st.caption(
-            f"Expected differences along ψ₁, ψ₂ and ψ₃ in standard deviations: {sizes}. The sign of ψ is arbitrary."
+        if 1 / (1 + shown) > ALPHA:
+            sentence += f"With so few shuffles, p cannot be below {1 / (1 + shown):.2f}."
+        else:
+            often = "rarely do this: **evidence**" if p <= ALPHA else "often do this: **no evidence**"
+            sentence += f"Arbitrary labels {often} of a difference."
+    alt = f"The rows with their labels, above the MMD² of {shown} shuffles; {reached} reach the observed one."
+    return Picture(sentence, ((shuffle_figure(test.rows, test.members, test.statistics, shown), alt),))
+
+
+def show_kernel(sample: Sample, width: float) -> Picture:
+    """Step 3: the witness function of a Gaussian kernel beside the truth."""
+    agreements = {one: synthetic.gaussian_view(sample.delta, sample.drawn[1], one, sample.seed) for one in WIDTHS}
+    view, best = agreements[width], max(agreements.values(), key=lambda one: one.agreement)
+    if not sample.delta:
+        sentence = "P and Q are the same here, so there is nothing to see. The kernel shows **noise**."
+    else:
+        better = (
+            "**No other width** here does better." if view.agreement >= best.agreement else "Another width does better."
         )
+        sentence = (
+            f"Width {width:g} agrees with the truth by **r = {view.agreement:.2f}**. Perfect would be 1. {better}"
+        )
+    axis, rows = synthetic.AXIS, synthetic.two_samples(*sample.drawn)
+    seen = heat_figure(view.witness, axis, name="what the kernel sees", sample=rows, height=440)
+    truth = heat_figure(synthetic.truth(sample.delta), axis, name="the truth, known to no test", height=440)
+    alt = f"Where a Gaussian kernel of width {width:g} sees more of P, and where more of Q."
+    return Picture(sentence, ((seen, alt), (truth, "Where P is denser than Q, and where Q is denser than P.")))
 
 
-@st.cache_data(max_entries=synthetic.KEPT, show_spinner=False)
-def closeness_rates(n_tasks: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Power of Meta-Witness and its interval at each measured closeness."""
-    rates = [
-        synthetic.Rate(witness_p_values(c, n_tasks, TEST_SIZE, META_TESTS, seed), ALPHA) for c in MEASURED_CLOSENESSES
-    ]
-    return np.array([rate.share for rate in rates]), np.array([rate.interval for rate in rates])
+def show_power(sample: Sample, rows: int) -> Picture:
+    """Step 4: the p-values of 100 tests, with and without a difference."""
+    found, level = power(Cell("MMD-M", rows, sample.delta)), power(Cell("MMD-M", rows, 0.0))
+    alarms = f"{percent(level.share)} of samples without a difference raise a false alarm."
+    groups = {"P = Q": level.p_values}
+    if sample.delta:
+        groups["P ≠ Q"] = found.p_values
+        reached = [size for size in ROWS if power(Cell("MMD-M", size, sample.delta)).share >= GOAL]
+        goal = f"At Δ = {sample.delta:g} no size on this slider reaches 80 %."
+        if reached:
+            goal = "That reaches 80 %." if found.share >= GOAL else "80 % needs more rows."
+        sentence = f"The test finds **{percent(found.share)}** of 100 samples. {goal} {alarms}"
+    else:
+        sentence = f"P and Q are the same here. **{alarms}** About 5 % may, at any number of rows."
+    own = synthetic.shuffle_labels(sample.delta, rows // 2, sample.seed).p_value(synthetic.PERMUTATIONS)
+    return Picture(sentence, ((p_value_strip(groups, ALPHA, own, height=440), f"100 p-values a band. {sentence}"),))
 
 
-def show_closeness(seed: int, n_tasks: int) -> None:
-    """Step 7: γ̂ and power against the closeness."""
-    gamma = gamma_figure(published_gamma(), measured_gamma(), height=360)
-    chart(gamma, "learn7_gamma", "γ̂ against the closeness C: published and measured values grow with C.")
-    rates, intervals = closeness_rates(n_tasks, seed)
-    floor = synthetic.Rate(synthetic.repeated_tests(synthetic.DELTA, TEST_SIZE, META_TESTS, seed, False), ALPHA).share
-    figure = closeness_power_figure(np.array(MEASURED_CLOSENESSES), rates, intervals, floor)
-    chart(figure, "learn7_power", "Power against C: " + ", ".join(f"{rate:.0%}" for rate in rates) + ".")
-    st.caption(
-        "In the first chart, bars reach up to the least related task, and γ̂ inside the grey band is noise. The second "
-        f"shows Meta-Witness (ours) with {TEST_SIZE} rows per mode and Wilson's 95 % intervals."
+def show_training(sample: Sample, training_rows: int) -> Picture:
+    """Step 5: power against the rows that a test learned from."""
+    rows = sample.few_rows
+    learned = {one: power(Cell(OWN_ROWS, rows, sample.delta, one)) for one in TRAINING_ROWS}
+    now, floor = learned[training_rows].share, power(Cell("MMD-M", rows, sample.delta)).share
+    sentence = f"A map learned from {training_rows} rows finds **{percent(now)}** of samples, a test without learning "
+    sentence += f"**{percent(floor)}**. "
+    if not sample.delta:
+        sentence += "P and Q are the same here, so all of them are false alarms."
+    elif now <= floor + NOTICEABLE:
+        most = TRAINING_ROWS[-1]
+        sentence += f"So few rows teach noise. With {most} it would be {percent(learned[most].share)}."
+    else:
+        sentence += "These rows are enough to learn from."
+    powers = np.array([rate.share for rate in learned.values()])
+    intervals = np.array([rate.interval for rate in learned.values()])
+    figure = learning_figure(TRAINING_ROWS, powers, intervals, training_rows, floor)
+    values = ", ".join(f"{percent(rate.share)} with {one} rows" for one, rate in learned.items())
+    return Picture(sentence, ((figure, f"Power against training rows: {values}."),))
+
+
+def _found(cells: Mapping[str, Cell]) -> tuple[go.Figure, dict[str, float]]:
+    """A figure of the samples that each test found, those that several found first; and the shares."""
+    hits = {name: p_values(cell) <= ALPHA for name, cell in cells.items()}
+    order = np.lexsort([~found for found in reversed(hits.values())])
+    colours = [WITH_HISTORY if cell.learned_from else WITHOUT_HISTORY for cell in cells.values()]
+    groups = {name: (found[order], colour) for (name, found), colour in zip(hits.items(), colours, strict=True)}
+    return found_figure(groups, height=440), {cells[name].method: float(found.mean()) for name, found in hits.items()}
+
+
+def show_history(sample: Sample, n_tasks: int) -> Picture:
+    """Step 6: the samples that a test finds with and without related tasks."""
+    rows, delta = sample.few_rows, sample.delta
+    figure, shares = _found(
+        {
+            "without history": Cell("MMD-M", rows, delta),
+            f"with {n_tasks} related tasks": Cell("Meta-Witness", rows, delta, n_tasks),
+        }
     )
+    without, with_ = shares["MMD-M"], shares["Meta-Witness"]
+    if not delta:
+        sentence = "P and Q are the same here. "
+        sentence += f"False alarms with history: **{percent(with_)}**, without: **{percent(without)}**."
+    else:
+        sentence = (
+            f"With {n_tasks} related tasks the test finds **{percent(with_)}** of samples, without history "
+            f"**{percent(without)}**. The samples are the same, {rows} rows each."
+        )
+    return Picture(sentence, ((figure, f"Two groups of 100 dots, one per sample. {sentence}"),))
 
 
-def show_bounds(seed: int, gamma: float, n: int, m: int, n_tasks: int, parameters: int, s: float) -> None:
-    """Step 8: three bounds, without anything random."""
-    settings = BoundSettings(gamma, n, m, n_tasks, parameters, s)
-    table = bound_table(settings)
-    sums = ", ".join(f"{bound} {value:.0f}" for bound, value in table.groupby("bound")["value"].sum().items())
-    chart(bound_terms_figure(table), "learn8_terms", f"Stacked bars of three bounds: {sums}")
-    sizes, courses = bound_courses(settings)
-    chart(bound_course_figure(sizes, courses, m), "learn8_course", "The three bounds fall as m grows.")
-    st.caption(
-        "ξ and ζ are known up to a constant, which is taken as 1 here. Trust how the terms change, not how large they "
-        "are. Beside them a small γ is too thin to see."
+def show_misled(sample: Sample, target: str) -> Picture:
+    """Step 7: a history that is about something else."""
+    most, rows, new = HISTORY_SIZES[-1], sample.few_rows, target == SOMETHING_NEW
+    figure, shares = _found(
+        {
+            "MMD-M<br>no history": Cell("MMD-M", rows, shifted=new),
+            "Meta-Witness<br>history only": Cell("Meta-Witness", rows, learned_from=most, shifted=new),
+            "Meta-FUSE<br>history and more": Cell("Meta-FUSE", rows, learned_from=most, shifted=new),
+        }
     )
-
-
-def _compute_first_pictures(progress: Progress) -> None:
-    synthetic.train_deep(synthetic.DELTA, 10, 2 * TEST_SIZE, TESTS, 0)
-    progress(1, 3, 0.0)
-    learn_from_related(40, 0.3, 0)
-    progress(2, 3, 0.0)
-    closeness_rates(20, 0)
+    without, only, more = (shares[name] for name in ("MMD-M", "Meta-Witness", "Meta-FUSE"))
+    effect = "misleads" if only < without - NOTICEABLE else "helps" if only > without + NOTICEABLE else "hardly changes"
+    safe = "is as good" if more >= without - NOTICEABLE else "stays close" if more >= without - LARGE else "loses too"
+    sentence = (
+        f"History **{effect}** Meta-Witness: it finds **{percent(only)}**, a test without history "
+        f"**{percent(without)}**. Meta-FUSE, which also looks elsewhere, **{safe}** with **{percent(more)}**."
+    )
+    return Picture(sentence, ((figure, f"Three groups of 100 dots, one per sample. {sentence}"),))
 
 
 @st.cache_resource(show_spinner=False)
@@ -195,4 +211,3 @@ def prepare_slow_pages() -> None:
     """Compute once per server, in the background, what the slower pages show at first."""
     study = WeightsStudy()
     job_manager().submit("the first weights", study.run, study)
-    job_manager().submit("the course's first pictures", _compute_first_pictures)

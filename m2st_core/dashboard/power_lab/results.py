@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import pandas as pd
 import streamlit as st
 
-from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
-from m2st_core.dashboard.jobs.sweeps import STATE_ICONS, sweep_queue
+from m2st_core.dashboard.jobs.sweeps import sweep_queue
 from m2st_core.dashboard.widgets.page import chart, download
 from m2st_core.data import size_unit
+from m2st_core.figures.null import type_1_figure
+from m2st_core.figures.power import add_earlier
 from m2st_core.figures.weights import training_figure
 from m2st_core.paper.published import with_published
+from m2st_core.studies.power import level_finding, level_table
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import OLDER, Run
-from m2st_core.sweeps.summary import summarise, sweep_figure
+from m2st_core.sweeps.summary import null_band, summarise, sweep_figure
 from m2st_core.sweeps.trial import LearnerSpec
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.methods import label_of
@@ -37,18 +38,39 @@ COLUMNS = {  # of a summary: title and help
     "difference": ("difference in SE", "Measured minus published, in standard errors of both."),
     "doubt": ("doubt", "Why a published number should not be compared with the measured one."),
 }
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """Curves of other settings, which stay for comparison."""
+
+    name: str
+    table: pd.DataFrame
+    pinned: bool
+
+
 AXES = ("test rows", "all rows")
 FORMATS = {"rate": "%.3f", "error": "%.3f", "published": "%.3f", "difference": "%+.1f"}
 
 
-def show_figure(spec: SweepSpec, table: pd.DataFrame, key: str, kind: str = "power") -> None:
-    """Draw the chart, with its numbers as text for readers who cannot see it."""
+def show_figure(
+    spec: SweepSpec, table: pd.DataFrame, key: str, kind: str = "power", earlier: Sequence[Earlier] = ()
+) -> None:
+    """Draw the chart, with its numbers as text for readers who cannot see it, over curves of other settings."""
     what = "Type-I error" if spec.null else "Power"
     best = table.loc[table.groupby("method", sort=False)["m_te"].idxmax()]
     values = "; ".join(f"{label_of(row.method)} {row.rate:.2f} ± {row.error:.2f}" for row in best.itertuples())
     counted = "all target" if kind == "total" else "test"
-    alt = f"{what} against the number of {counted} rows {size_unit(spec.task)}; at the largest size: {values}."
-    chart(sweep_figure(spec, table, kind), f"{key}_chart", alt)
+    alt = (
+        f"{what} against the number of {counted} rows {size_unit(spec.task)}; at the largest size: {values or 'none'}."
+    )
+    figure = sweep_figure(spec, table, kind)
+    for other in earlier:
+        training = other.table["m_tr"].fillna(0) if kind == "total" else 0
+        shown = other.table.assign(m_te=other.table["m_te"] + training)
+        add_earlier(figure, shown, other.name, pinned=other.pinned)
+        alt += f" {'Pinned' if other.pinned else 'Pale'}: {other.name}."
+    chart(figure, f"{key}_chart", alt)
 
 
 def show_table(table: pd.DataFrame, key: str) -> None:
@@ -67,42 +89,69 @@ def show_table(table: pd.DataFrame, key: str) -> None:
     st.dataframe(shown, hide_index=True, width="stretch", key=f"{key}_table", column_config=config, placeholder="–")
 
 
-def _against_all_rows(key: str) -> bool:
+def _ask_axis(key: str) -> None:
     """Ask whether training rows count on the horizontal axis."""
-    axis = st.segmented_control(
+    st.segmented_control(
         "Horizontal axis",
         AXES,
         default=AXES[0],
         required=True,
         key=f"{key}_axis",
-        help="Methods that split use m_tr rows for training and test m_te others. Methods that do not split test all "
-        "they get. Against all rows, both kinds are compared at the same cost to you.",
+        label_visibility="collapsed",
+        help="Against all rows, the training rows of methods that split count too: the same cost to you.",
     )
-    return axis == AXES[1]
 
 
-def show_results(spec: SweepSpec, rows: pd.DataFrame, key: str, kind: str = "power") -> None:
-    """Show figure, table and downloads of the cells computed so far."""
-    if rows.empty:
+def show_results(
+    spec: SweepSpec,
+    rows: pd.DataFrame,
+    key: str,
+    kind: str = "power",
+    earlier: Sequence[Earlier] = (),
+    level: pd.DataFrame | None = None,
+) -> None:
+    """Show figure, table and downloads of the cells computed so far, and beside them those of ``level`` with P = Q."""
+    if rows.empty and not earlier:
         st.caption("No points yet. They appear here as soon as they are computed.")
         return
     table = with_published(summarise(rows))
-    if kind == "power" and not spec.null and table["m_tr"].notna().any():
-        kind = "total" if _against_all_rows(key) else kind
-    show_figure(spec, table, key, kind)
+    choice = kind == "power" and not spec.null and table["m_tr"].notna().any()
+    kind = "total" if choice and st.session_state.get(f"{key}_axis", AXES[0]) == AXES[1] else kind
+    columns = st.columns([7, 3] if level is not None and not level.empty else 1, gap="medium")
+    with columns[0]:
+        show_figure(spec, table, key, kind, earlier)
+    if level is not None and not level.empty:
+        with columns[1]:
+            _show_level(spec, level, key)
+    if rows.empty:
+        return
+    name = spec.run_id
     notes = "± is one standard error between repeats."
     if spec.null:
         notes = "Dashed: α. Bars: Wilson's 95 % intervals. Grey band: 99 % of valid tests fall here."
     if table["published"].notna().any():
         notes += " Open diamonds: published numbers."
-    st.caption(f"Sizes count rows {size_unit(spec.task)}. {notes}")
-    show_table(table, key)
-    name = spec.run_id
-    with st.container(horizontal=True):
-        download("Figure (HTML)", lambda: sweep_figure(spec, table, kind).to_html(), f"{name}.html", key)
-        download("Table (CSV)", lambda: table.to_csv(index=False), f"{name}.csv", key)
-        download("All cells (CSV)", lambda: rows.to_csv(index=False), f"{name}-cells.csv", key)
-        download("Settings (TOML)", spec.to_toml, f"{name}.toml", key)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if choice:
+            _ask_axis(key)
+        st.caption(f"Sizes count rows {size_unit(spec.task)}. {notes}")
+    with st.expander("Numbers and downloads"):
+        show_table(table, key)
+        with st.container(horizontal=True):
+            download("Figure (HTML)", lambda: sweep_figure(spec, table, kind).to_html(), f"{name}.html", key)
+            download("Table (CSV)", lambda: table.to_csv(index=False), f"{name}.csv", key)
+            download("All cells (CSV)", lambda: rows.to_csv(index=False), f"{name}-cells.csv", key)
+            download("Settings (TOML)", spec.to_toml, f"{name}.toml", key)
+
+
+def _show_level(spec: SweepSpec, rows: pd.DataFrame, key: str) -> None:
+    """Show how often each test rejects if P = Q, all sizes together."""
+    table = level_table(rows)
+    figure = type_1_figure(table, spec.alpha, null_band(spec.alpha, int(table["tests"].max())))
+    values = "; ".join(f"{label_of(row.method)} {row.rate:.3f}" for row in table.itertuples())
+    st.markdown("**Type-I error**", help="Share of samples with P = Q that are rejected, all sizes together.")
+    chart(figure, f"{key}_type_1", f"Type-I error at α = {spec.alpha:g}: {values}.")
+    st.caption(level_finding(table, spec.alpha))
 
 
 def show_code(spec: SweepSpec) -> None:
@@ -169,46 +218,3 @@ def _course(key: str, _learner: LearnerSpec) -> dict[str, list[float]] | None:
         "train": course.train[:, 0].tolist(),
         "held_out": course.held_out[:, 0].tolist(),
     }
-
-
-def all_runs(queue: SweepQueue) -> pd.DataFrame:
-    """Every run, the newest first, with its state in the queue."""
-    frame = queue.store.runs()
-    states = []
-    for run, state in zip(frame["id"], frame["state"], strict=True):
-        if state != OLDER:
-            status = queue.status(run)
-            state = "deleted" if status is None else status.state
-        states.append(f"{STATE_ICONS.get(state, '')} {state}")
-    return pd.DataFrame(
-        {
-            "run": frame["id"],
-            "state": states,
-            "name": frame["name"],
-            "done": (frame["done"] / frame["cells"].clip(lower=1)).astype(float),
-            "cells": frame["cells"],
-            "started": pd.to_datetime(frame["created"], unit="s", utc=True),
-            "last change": pd.to_datetime(frame["updated"], unit="s", utc=True),
-            "note": frame["message"].where(frame["state"] == OLDER, ""),
-        }
-    )
-
-
-def spec_differences(specs: dict[str, SweepSpec]) -> pd.DataFrame:
-    """One row per entry and one column per run. Entries where the runs differ come first and are marked."""
-    table = pd.DataFrame({name: _entries(spec) for name, spec in specs.items()}).fillna("–")
-    differs = table.nunique(axis=1) > 1
-    return table.assign(differs=differs).sort_values("differs", ascending=False, kind="stable")
-
-
-def _entries(spec: SweepSpec) -> pd.Series:
-    values: dict[str, Any] = spec.to_dict()
-    values |= {f"settings.{name}": value for name, value in values.pop("settings").items()}
-    texts = {n: ", ".join(map(str, v)) if isinstance(v, list) else str(v) for n, v in values.items()}
-    return pd.Series(texts, dtype=object)
-
-
-def overlaid(runs: Sequence[Run], rows: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """One summary of several runs, each named in the column ``run``."""
-    tables = [summarise(cells).assign(run=run.id[:6]) for run, cells in zip(runs, rows, strict=True) if len(cells)]
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()

@@ -1,4 +1,4 @@
-"""The frame of every page: the guard around its script, its charts, and the status line of the sidebar."""
+"""The frame of every page: the guard around its script, its title, its charts, and the status line below."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from m2st_core.testing.methods import label_of
 from m2st_core.types import TestResult
 
 POLL_SECONDS = 3.0
+ONLY_DOWNLOAD = {"modeBarButtons": [["toImage"]], "displaylogo": False, "toImageButtonOptions": {"scale": 2}}
 log = logging.getLogger(__name__)
 
 
@@ -57,32 +58,52 @@ def _outside_app() -> bool:
     return any(Path(page["script_path"]) == Path(context.main_script_path).resolve() for page in pages)
 
 
+def page_title(title: str, *, sidebar: bool = False) -> None:
+    """Show the page's title, its only h1. The sidebar starts closed, unless it has controls."""
+    st.set_page_config(initial_sidebar_state="auto" if sidebar else "collapsed")
+    st.title(title, anchor=False)
+
+
+def finding(sentence: str) -> None:
+    """Show the page's one sentence, computed from its numbers, directly under the title."""
+    with st.container(key="finding"):
+        st.markdown(sentence)
+
+
 def show_status() -> None:
-    """Say where computations run and how busy the queue is."""
+    """Say below the page where computations run and, while there are any, how many sweeps."""
     where = "a Dask cluster" if os.environ.get("M2ST_DASK") else f"{device_words()} of this server"
-    with st.sidebar:
-        st.caption(f"Computing on {where}.")
-        _show_queue()
+    st.caption(f"Computing on {where}.")
+    busy = bool(_sweeps())
+    st.fragment(_show_queue, run_every=POLL_SECONDS if busy else None)(busy)
 
 
-@st.fragment(run_every=POLL_SECONDS)
-def _show_queue() -> None:
+def _sweeps() -> str:
+    """The sweeps that run and wait; empty without any."""
     try:
         running, waiting = sweep_queue().counts()
     except StoreError as error:
-        st.caption(str(error))
-        return
-    st.caption(f"Sweeps: {running} running, {waiting} waiting." if running or waiting else "No sweep is running.")
+        return str(error)
+    return f"Sweeps: {running} running, {waiting} waiting." if running or waiting else ""
+
+
+def _show_queue(polled: bool) -> None:
+    sweeps = _sweeps()
+    if polled and not sweeps:
+        st.rerun()  # without a timer
+    st.caption(sweeps or "No sweep is running.")
 
 
 def chart(figure: go.Figure, key: str, alt: str) -> None:
     """Draw a chart as wide as its column, with a text for readers who cannot see it."""
-    st.plotly_chart(figure, width="stretch", key=key, alt=alt)
+    st.plotly_chart(figure, width="stretch", key=key, alt=alt, config=ONLY_DOWNLOAD)
 
 
 def clickable_chart(figure: go.Figure, key: str, alt: str) -> int | None:
     """Draw a chart and return the index, within its trace, of the point that was clicked."""
-    state = st.plotly_chart(figure, width="stretch", key=key, alt=alt, on_select="rerun", selection_mode="points")
+    state = st.plotly_chart(
+        figure, width="stretch", key=key, alt=alt, on_select="rerun", selection_mode="points", config=ONLY_DOWNLOAD
+    )
     points = state["selection"]["points"] if state else []
     return int(points[0]["point_index"]) if points else None
 
@@ -105,7 +126,6 @@ def download(label: str, data: Callable[[], str], file_name: str, key: str) -> N
     )
 
 
-SIDEBAR = "the sidebar (on a small screen: » at the top left)"
 METHOD_MARKS = (
     f"Marked **(ours)**: {ORIGINS['ours']}. **Meta-…** and **AGT-…** without the mark, and MMD-D w/ AC: "
     f"{ORIGINS['paper']}. All others: {ORIGINS['no history']}."

@@ -1,16 +1,18 @@
-"""Step 2 of one's own data: what was read, how every column is prepared, and a look at both groups."""
+"""Stage 2 of one's own data: what was read, what must be settled, and how every column is prepared."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from m2st_core.analysis.pictures import samples_picture
+from m2st_core.analysis.pictures import images_of, look_picture
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart
+from m2st_core.dashboard.your_data.offers import MISSING_WORDS, NO_BLOCK, offer_blocks, offer_repair
 from m2st_core.dashboard.your_data.state import UserData, as_text, choose, show_table
 from m2st_core.data.tables.assembled import Assembled, Check, ColumnReport, check
 from m2st_core.data.tables.clean import CleanData
@@ -20,7 +22,6 @@ from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.upload import Pair, Upload
 from m2st_core.figures.samples import levels_figure, numbers_figure
 
-NO_BLOCK = "(none)"
 BLOCK_HELP = (
     "Site, day, person or pair. Labels are then permuted within each of its values only, so that differences between "
     "blocks do not count. The column itself is not compared."
@@ -35,9 +36,10 @@ MISSING = Control(
     "missing",
     "Missing values",
     MISSING_CHOICES[0],
-    "refuse: stop and name the first missing cell. drop rows: leave out rows with missing cells. median and indicator: "
-    "fill in the median, and add a column that marks the filled cells.",
+    "Stop: name the first missing cell. Drop rows: leave out rows with missing cells. Fill in medians: and add a "
+    "column that marks the filled cells.",
     tuple(MISSING_CHOICES),
+    shown=MISSING_WORDS.__getitem__,
     prefix="data_",
 )
 SCALING = Control(
@@ -53,38 +55,58 @@ LEVELS_SHOWN = 12
 NOTES_SHOWN = 8
 
 
-def check_step(state: UserData, upload: Upload) -> bool:
-    """Show the step, and return whether the data can be tested as prepared."""
+def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanData], None]) -> bool:
+    """Show the stage, and return whether the data can be tested as prepared. ``choose_test`` asks for the test."""
     with st.spinner("Reading every column…"):
         assembled = state.assembled(upload)
         report = state.remember("checked", upload.digest, lambda: check(assembled))
     target = assembled.target
     if target is None:
         raise TableError("The upload has related tasks only. Bring P and Q.")
-    st.subheader("What was read")
-    _show_sizes(target, report)
+    read, test, look = st.container(), st.container(), st.container()
+    st.header("Columns and their preparation")
+    mark = upload.digest[:16]
     state.cleaning = _ask_cleaning(state, assembled, target, report)
-    data = None
+    data, problem = None, ""
     try:
         data = state.clean(upload)
     except TableError as error:
-        st.error(as_text(str(error)))
+        problem = str(error)
+    with read:
+        st.header("What was read")
+        _show_sizes(target, report)
+        if problem:
+            offer_repair(problem, assembled, state.cleaning, MISSING.key)
+        offer_blocks(assembled, state.cleaning, f"data_block_{mark}", f"data_left_out_{mark}")
+    if data is not None:
+        with test:
+            choose_test(data)
+    with look:
+        _show_groups(state, assembled, target, data)
     table = _column_table(report, state.cleaning, data, target)
     table = table if upload.related else table.drop(columns="Missing in related tasks")
     config = {name: st.column_config.Column(help=help_) for name, help_ in HELPS.items()}
     show_table(table, key="data_columns", column_config=config)
     _show_notes(list(dict.fromkeys((*report.notes, *(data.decisions if data else ())))))
-    st.subheader("A look at both groups")
+    return data is not None
+
+
+def _show_groups(state: UserData, assembled: Assembled, target: Pair, data: CleanData | None) -> None:
+    st.header("A look at both groups")
     st.caption("Use this to spot data errors, not to pick a test. The recommendation never looks at the group labels.")
+    if data is not None and images_of(data) is not None:
+        picture = state.remember("samples", id(data), lambda: look_picture(data))
+        chart(picture.figure, "data_samples", picture.alt)
+        st.caption(picture.caption)
+        return
     left, right = st.columns(2, gap="large")
     with left:
         _show_column(assembled, target)
     with right:
         if data is not None:
-            picture = state.remember("samples", id(data), lambda: samples_picture(data))
+            picture = state.remember("samples", id(data), lambda: look_picture(data))
             chart(picture.figure, "data_samples", picture.alt)
             st.caption(picture.caption)
-    return data is not None
 
 
 def _show_sizes(target: Pair, report: Check) -> None:

@@ -1,7 +1,8 @@
-"""Step 3 of one's own data: whether the related tasks help, which test is primary, and how it is run."""
+"""The test to run: the recommended one as a line to confirm, with its reasons and the alternatives behind it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import streamlit as st
@@ -12,6 +13,7 @@ from m2st_core.analysis.plan import Plan, check_plan, check_uploaded_tasks
 from m2st_core.analysis.recommendation import Recommendation, advise, usable_methods
 from m2st_core.analysis.related_check import RelatedCheck
 from m2st_core.analysis.related_traits import LeftOutGamma, left_out_gamma
+from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.widgets.controls import (
     ALPHA,
     PERMUTATIONS,
@@ -33,7 +35,7 @@ from m2st_core.types import Progress
 CHECK_SHARE = 0.7  # of the progress; γ̂ has the rest
 RECOMMENDED = "As recommended"
 FAMILY_LABELS: dict[Family, str] = {"primary": "The primary test alone", "all": "All tests together"}
-VERDICTS = {"helps": "✅ These tasks help.", "harms": "⚠️ These tasks mislead.", "unclear": "➖ No clear difference."}
+VERDICTS = {"helps": "Yes.", "harms": "No, they mislead.", "unclear": "No clear difference."}
 ADVANCED = (
     ALPHA,
     PERMUTATIONS,
@@ -59,8 +61,10 @@ ADVANCED = (
 )
 
 
-def plan_step(state: UserData, upload: Upload, data: CleanData) -> Plan:
-    """Show the step, and return the plan as it stands."""
+def plan_test(state: UserData, upload: Upload, data: CleanData) -> Plan:
+    """Show the recommended test, and return the plan as it stands."""
+    st.header("The test")
+    line = st.container()
     check = _show_related_check(state, upload, data) if len(data.related_tasks) > 1 else None
     learner = state.learner
     advice = advise(data, n_tasks=len(learner.task_names) if learner else len(data.related_tasks), check=check)
@@ -68,14 +72,28 @@ def plan_step(state: UserData, upload: Upload, data: CleanData) -> Plan:
     if advice.method not in methods and learner is not None:
         reason = f"The learner that you brought was trained for {label_of(learner.method)}."
         advice = Recommendation(learner.method, (reason, *advice.reasons[1:]))
-    shown = check.sentences if check is not None else ()
-    advice = replace(advice, reasons=tuple(reason for reason in advice.reasons if reason not in shown))
-    st.subheader("The test")
-    return _ask_plan(methods, advice)
+    with st.expander("Another test, secondary tests, settings"):
+        plan = _ask_plan(methods, advice)
+    with line:
+        _show_choice(plan, advice)
+    return plan
+
+
+def _show_choice(plan: Plan, advice: Recommendation) -> None:
+    settings = f"α = {plan.alpha:g}, {plan.n_permutations:,} permutations"
+    if plan.primary == advice.method:
+        st.markdown(f"**Recommended: {label_of(advice.method)}** at {settings}. {as_text(advice.reasons[0])}")
+    else:
+        st.markdown(f"**Your choice: {label_of(plan.primary)}** at {settings}.")
+        st.caption(f"Recommended: {label_of(advice.method)}. Another test is fine, as long as no result led you to it.")
+    if plan.secondary:
+        st.caption(FAMILIES[plan.family].format(alpha=plan.alpha, twice=2 * plan.alpha))
 
 
 def _ask_plan(methods: list[str], advice: Recommendation) -> Plan:
-    left, right = st.columns([2, 3], gap="large")
+    for reason in advice.reasons[1:]:
+        st.markdown(f"- {as_text(reason)}")
+    left, right = st.columns(2, gap="large")
     with left:
         chosen = Control(
             "primary",
@@ -91,19 +109,10 @@ def _ask_plan(methods: list[str], advice: Recommendation) -> Plan:
         help_ = "Further tests of the same rows. Holm's procedure corrects their p-values for their number."
         several = methods_control(methods, (), help_)
         secondary = replace(several, field="secondary", label="Secondary tests", prefix="data_").draw()
-        values = ask(under("data_", *ADVANCED, section="Advanced"))
-    with right, st.container(border=True):
-        st.markdown(f"**Recommended: {label_of(advice.method)}**")
-        for reason in advice.reasons:
-            st.markdown(f"- {as_text(reason)}")
-        if primary != advice.method:
-            st.caption(f"You chose {label_of(primary)} instead. That is fine, as long as no result led you to it.")
+    with right:
+        values = ask(under("data_", *ADVANCED))
     plan = Plan(primary, tuple(name for name in secondary if name != primary), **values)
-    if not any(METHODS[name].needs_split for name in plan.methods):
-        plan = replace(plan, splits=1)
-    if plan.secondary:
-        st.caption(FAMILIES[plan.family].format(alpha=plan.alpha, twice=2 * plan.alpha))
-    return plan
+    return plan if any(METHODS[name].needs_split for name in plan.methods) else replace(plan, splits=1)
 
 
 def plan_problem(state: UserData, upload: Upload, data: CleanData, plan: Plan) -> str:
@@ -120,6 +129,13 @@ def plan_problem(state: UserData, upload: Upload, data: CleanData, plan: Plan) -
     return problem
 
 
+def stop_related_check() -> None:
+    """Stop an unfinished check of the related tasks, so that the test has the processor for itself."""
+    job = st.session_state.pop("data_history_job", None)
+    if job is not None:
+        job_manager().drop(job)
+
+
 def _show_related_check(state: UserData, upload: Upload, data: CleanData) -> RelatedCheck | None:
     """Show how power changes with the related tasks, in leave-one-out checks that run in the background."""
 
@@ -129,7 +145,15 @@ def _show_related_check(state: UserData, upload: Upload, data: CleanData) -> Rel
             return None, None
         return check, left_out_gamma(data.related_tasks, check.left_out, progress=part_of(progress, CHECK_SHARE, 1))
 
-    st.subheader("Do the related tasks help?")
+    results = state.recall("data_history", state.key(upload))
+    verdict = VERDICTS[results[0].verdict] if results and results[0] else ""
+    with st.expander(f"Do the related tasks help? {verdict}"):
+        return _related_check(state, upload, work)
+
+
+def _related_check(
+    state: UserData, upload: Upload, work: Callable[[Progress], tuple[RelatedCheck, LeftOutGamma] | tuple[None, None]]
+) -> RelatedCheck | None:
     results = state.compute("data_history", state.key(upload), work, "Leaving each task out in turn…")
     if results is None:
         st.caption(

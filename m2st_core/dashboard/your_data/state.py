@@ -23,10 +23,8 @@ from m2st_core.types import Progress
 
 STEPS = {
     "Bring": "files, or an example",
-    "Check": "what was read, and how it is prepared",
-    "Choose": "one primary test, before any result",
-    "Answer": "the p-value, and what it means",
-    "Understand": "where the samples differ, and a report",
+    "Check": "what was read, and the test to run",
+    "Answer": "the verdict, what differs, and a report",
 }
 LONGEST_SENTENCE = 1200
 
@@ -48,6 +46,7 @@ class UserData:
     files: dict[str, tuple[Table, ...]] = field(default_factory=dict)
     two_files: bool = False
     roles: dict[str, str | None] = field(default_factory=dict)  # columns: group, task, related_group
+    groups: tuple[str, ...] = ()  # the two values to compare, or one against all others, if there are more
     trained: UploadedLearner | None = None
     example: str = ""
     rounds: dict[str, int] = field(default_factory=dict)  # successful uploads per slot, each with a new uploader
@@ -71,7 +70,8 @@ class UserData:
         if len(target) != len(slots) or (group is None and not self.two_files):
             return None
         task = self.roles.get("task", "task") or ""
-        return Upload(target, self.files.get("related", ()), group, task, self.roles.get("related_group"))
+        groups = () if self.two_files else self.groups
+        return Upload(target, self.files.get("related", ()), group, task, self.roles.get("related_group"), groups)
 
     def put(self, slot: str, tables: Sequence[Table], limits: Limits) -> None:
         """Store tables in a slot. Related tables join the earlier ones, others replace them."""
@@ -90,6 +90,7 @@ class UserData:
         self.files = {"one": upload.target, "related": upload.related}
         self.roles = {"group": upload.group, "task": upload.task, "related_group": upload.related_group}
         self.two_files, self.trained, self.example, self.cleaning = False, None, name, Cleaning()
+        self.groups = upload.groups
 
     def remember(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
         """The value made for this key. Only the latest is kept."""
@@ -141,7 +142,7 @@ class UserData:
 
 def target_id(upload: Upload) -> str:
     """An id of the compared groups."""
-    return "".join(sorted(table.digest for table in upload.target)) + (upload.group or "")
+    return "".join(sorted(table.digest for table in upload.target)) + (upload.group or "") + repr(sorted(upload.groups))
 
 
 def user_data() -> UserData:

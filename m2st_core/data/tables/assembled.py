@@ -10,11 +10,12 @@ import pandas as pd
 
 from m2st_core.data.tables.columns import NUMERIC, RUNNING, Column, classify, is_running
 from m2st_core.data.tables.files import Table
-from m2st_core.data.tables.limits import Limits, TableError
+from m2st_core.data.tables.limits import Limits, TableError, listed
 from m2st_core.data.tables.upload import Pair, Pairing, Side, Upload, shared_columns
 
 FAR = 3.0  # interquartile ranges beyond the quartiles
 TOP_LEVELS = 5
+NAMED_FILES = 3  # with the same note
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,7 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     lengths = [len(table.frame) for table in tables]
     begins = dict(zip(map(id, tables), np.cumsum([0, *lengths]), strict=False))
     order = np.concatenate([begins[id(side.table)] + side.positions for side in sides])
-    limits.check_size("The upload", len(order), 1)
-    if len(order) * len(names) > limits.cells:
-        raise TableError(f"The upload has {len(order) * len(names):,} cells, more than {limits.cells:,}. Bring fewer.")
+    limits.check_size("The upload", len(order), len(names))
     made = Assembled(
         upload=upload,
         target=pairing.target,
@@ -124,7 +123,8 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
         columns[name] = _classified(made, name, numbers)
         if columns[name].kind == NUMERIC:
             values[name] = numbers
-    notes = [f"{table.name}: {note}" for table in tables for note in table.notes]
+    said = {note: [table.name for table in tables if note in table.notes] for t in tables for note in t.notes}
+    notes = [f"{listed(files, NAMED_FILES)}: {note}" for note, files in said.items()]
     return replace(made, columns=columns, values=values, notes=(*notes, *pairing.notes, *lacking))
 
 

@@ -23,6 +23,7 @@ from m2st_core.data.tables.assembled import Assembled, assemble
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.limits import TableError, to_safe_csv
 from m2st_core.data.tables.rows import FEWEST_ROWS, check_target, choose_columns, encode, keep_rows, learn
+from m2st_core.data.tables.suspects import refuse_same_rows
 from m2st_core.data.tables.upload import Upload
 from m2st_core.types import TwoSample
 
@@ -92,9 +93,7 @@ class CleanData:
 
 
 def prepare(
-    upload: Upload | Assembled,
-    cleaning: Cleaning | None = None,
-    encoding: Encoding | None = None,
+    upload: Upload | Assembled, cleaning: Cleaning | None = None, encoding: Encoding | None = None
 ) -> CleanData:
     """Make clean arrays from an upload.
 
@@ -117,6 +116,7 @@ def prepare(
         encoding = learn(made, chosen, cleaning, keep, notes)
     x, y, related_tasks = _arrays(made, encode(made, encoding, keep, notes), keep, notes)
     sample = as_two_sample(x, y) if made.target else None
+    refuse_same_rows(made, x, y)
     if sample and related_tasks:
         overlap = find_overlap(sample, known_rows(as_related_tasks(related_tasks))[0], encoding.units)
         if len(overlap):
@@ -210,7 +210,7 @@ def _record(
             {"name": t.name, "sha256": t.digest, "rows": len(t.frame), "columns": t.frame.shape[1], "notes": [*t.notes]}
             for t in made.tables
         ],
-        "roles": {"group": made.upload.group, "task": made.upload.task, "related_group": made.upload.related_group},
+        "roles": {name: getattr(made.upload, name) for name in ("group", "groups", "task", "related_group")},
         "samples": {pair.name: [pair.p.label, pair.q.label] for pair in made.pairs},
         "rows": {name: [len(x), len(y)] for name, (x, y) in samples.items()},
         "columns": [{"name": c.name, "kind": c.kind, "why": c.why} for c in made.columns.values()],

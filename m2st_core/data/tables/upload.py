@@ -16,6 +16,8 @@ from m2st_core.data.tables.limits import TableError
 GROUP_NAMES = ("group", "sample", "label", "class", "arm", "treatment", "condition", "cohort", "batch", "target")
 SIDE = re.compile(r"(.+)[_\-. ]([PQ])", re.IGNORECASE)  # north_P and north_Q are a pair
 SHOWN = 5
+MOST_GROUPS = 12
+OTHERS = "all others"
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Upload:
 
     ``target`` is P and Q, or one table whose column ``group`` has two values, or empty if there are only related tasks.
     ``related`` tables have a column ``task`` and a group column, or are one task each, or are pairs ``x_P``, ``x_Q``.
-    ``related_group`` is their group column, if it is called neither like the target's nor "group".
+    ``related_group`` is their group column, if it is called neither like the target's nor "group". ``groups`` are the
+    two values to compare where the group column has more, or one value to compare with all others.
     """
 
     target: tuple[Table, ...]
@@ -32,11 +35,12 @@ class Upload:
     group: str | None = None
     task: str = "task"
     related_group: str | None = None
+    groups: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
         """A SHA-256 of all files and roles: the key under which results are kept."""
-        roles = (self.group, self.task, self.related_group)
+        roles = (self.group, self.task, self.related_group, self.groups)
         parts = [*(t.digest for t in self.target), "related", *(t.digest for t in self.related), repr(roles)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -59,19 +63,26 @@ class Pair:
     q: Side
 
 
-def suggest_groups(table: Table) -> list[str]:
-    """Columns with exactly two values, which may be the group, the likeliest first."""
-    two = []
-    for name in table.frame.columns:
-        cells = table.frame[name]
-        if cells.iloc[:1000].nunique() <= 2 and cells.nunique() == 2 and cells.isna().mean() < 0.5:
-            two.append(str(name))
+def suggest_groups(table: Table) -> dict[str, tuple[str, ...]]:
+    """Columns that may be the group, with their values: those with two values first, then the likeliest.
 
-    def rank(name: str) -> tuple[int, bool]:
+    Words may have up to 12 values, of which two are compared, or one with the rest.
+    """
+    found = {}
+    for name in map(str, table.frame.columns):
+        cells = table.frame[name].dropna()
+        if cells.iloc[:1000].nunique() > MOST_GROUPS or len(cells) < len(table.frame) / 2:
+            continue
+        counts = cells.astype("str").value_counts(sort=False)
+        words = bool(np.isnan(table.numbers(name)).all()) or any(group in name.lower() for group in GROUP_NAMES)
+        if len(counts) == 2 or (2 < len(counts) <= MOST_GROUPS and counts.min() > 1 and words):
+            found[name] = tuple(map(str, counts.index))
+
+    def rank(name: str) -> tuple[bool, int, bool]:
         usual = (i for i, group in enumerate(GROUP_NAMES) if group in name.lower())
-        return min(usual, default=len(GROUP_NAMES)), not np.isnan(table.numbers(name)).all()
+        return len(found[name]) > 2, min(usual, default=len(GROUP_NAMES)), not np.isnan(table.numbers(name)).all()
 
-    return sorted(two, key=rank)
+    return {name: found[name] for name in sorted(found, key=rank)}
 
 
 class Pairing:
@@ -80,6 +91,7 @@ class Pairing:
     def __init__(self, upload: Upload) -> None:
         self.roles: set[str] = set()
         self.notes: list[str] = []
+        self._groups = upload.groups
         self._order: dict[str, int] = {}  # a label keeps its side in all tasks
         self.target = self._target(upload)
         self._related: dict[str, Pair] = {}
@@ -103,7 +115,7 @@ class Pairing:
         group = _find(table, upload.group) if upload.group else None
         if group is None:
             likely = suggest_groups(table)
-            hint = f"Likely: {', '.join(likely[:SHOWN])}." if likely else "No column has exactly two values."
+            hint = f"Likely: {', '.join([*likely][:SHOWN])}." if likely else "No column has exactly two values."
             what = f"there is no column called {upload.group!r}." if upload.group else "which column is the group?"
             raise TableError(f"{table.name}: {what} A group column with two values is needed. {hint}")
         return self._split(table, group, np.arange(len(table.frame)), "target", f"the column {group!r}")
@@ -146,16 +158,28 @@ class Pairing:
         codes, labels = pd.factorize(table.frame[group].iloc[rows].astype("str"))
         self._note_left_out(table, group, codes)
         values = [str(label) for label in labels]
+        if len(values) > 2 and self._groups:
+            codes, values = self._pick(table, group, codes, values)
         if len(values) != 2:
             shown = ", ".join(value[:40] for value in values[:SHOWN]) + (", …" if len(values) > SHOWN else "")
             raise TableError(
                 f"{table.name}: {where} has {len(values)} groups{f' ({shown})' if values else ''}. It needs two. "
-                f"Choose another column than {group!r}, or keep the rows of two groups."
+                f"Choose two of them, one against all others, or another column than {group!r}."
             )
         for value in values:
             self._order.setdefault(value, len(self._order))
         first, second = sorted((0, 1), key=lambda code: self._order[values[code]])
         return Pair(name, *(Side(table, values[code], rows[codes == code]) for code in (first, second)))
+
+    def _pick(self, table: Table, group: str, codes: np.ndarray, values: list[str]) -> tuple[np.ndarray, list[str]]:
+        """Code the rows of the two chosen groups, or of one and all others, as 0 and 1; the rest is −1."""
+        if unknown := [repr(name) for name in self._groups if name not in values]:
+            raise TableError(f"{table.name}: the column {group!r} has no value {unknown[0]}.")
+        place = {name: code for code, name in enumerate(self._groups)}
+        new = np.array([*(place.get(value, 1 if len(place) == 1 else -1) for value in values), -1])
+        if count := int(((new[codes] < 0) & (codes >= 0)).sum()):
+            self.notes.append(f"{table.name}: {count:,} rows of other groups in {group!r} are not compared.")
+        return new[codes], [*self._groups, OTHERS][:2]
 
     def _note_left_out(self, table: Table, column: str, codes: np.ndarray) -> None:
         if (codes < 0).any():

@@ -1,21 +1,27 @@
-"""Reproduce the paper: published, the paper's algorithms and ours as layers, and what is computed here."""
+"""Paper: the gallery, and for each figure and table its layers, differences, reasons and runs."""
 
 from dataclasses import replace
 
 import pytest
+import streamlit as st
 
-from m2st_core.paper import committed, published
+from m2st_core.paper import committed, gallery, published
 from m2st_core.paper.committed import commit
 from m2st_core.paper.experiments import OURS, PAPER
 from m2st_core.sweeps.trial import CellResult
+from m2st_core.testing.methods import METHODS
 from tests.pages.harness import charts, open_page, until, words
 
-PAGE = "reproduce"
+PAGE = "paper"
 SYNTHETIC = [name for name, e in PAPER.items() if e.kind not in ("images", "relatedness")]
 
 
+def open_entry(name, **query):
+    return open_page(PAGE, experiment=name, **query)
+
+
 def headings(app):
-    return [heading.value for heading in app.subheader]
+    return [heading.value for heading in app.header]
 
 
 def traces(app):
@@ -26,7 +32,7 @@ def traces(app):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Where results come from, empty at first."""
-    for module in (committed, published):
+    for module in (committed, published, gallery):
         monkeypatch.setattr(module, "FOLDER", tmp_path / "reproduction")
     return tmp_path / "reproduction"
 
@@ -45,14 +51,36 @@ def give(store, folder):
     return give_
 
 
+def test_the_gallery_has_a_card_for_every_figure_and_table(give):
+    give("fig2a")
+    app = open_page(PAGE)
+    assert [button.key for button in app.button] == [f"paper_open_{name}" for name in PAPER]
+    assert len(app.get("image")) == len(PAPER)
+    text = words(app)
+    # Figure 2a, Figure 3c, which shares its cells, and γ̂; Tables 5 and 6 share some cells
+    assert f"has run 3 of the paper's {len(PAPER)} figures and tables, and 2 more in part." in text
+    assert "not run" in text and "It needs CIFAR-10.1 and a GPU." in text
+    assert not app.get("plotly_chart") and app.title[0].value == "Paper"
+
+
+def test_a_card_opens_an_entry_that_leads_back(store):
+    app = open_page(PAGE)
+    app.button(key="paper_open_gamma").click().run()
+    assert app.title[0].value == PAPER["gamma"].title and app.query_params["experiment"] == "gamma"
+    app.button(key="paper_back").click().run()
+    assert app.title[0].value == "Paper" and not app.query_params
+
+
 def test_the_layers_are_told_apart_and_ours_is_off_at_first(give):
     give("fig2a")
     give("fig2a", "ours")
-    app = open_page(PAGE)
+    app = open_entry("fig2a")
     shown = traces(app)
     assert {"Meta-MKL", "SCF", "limit", "published"} <= set(shown) and not any("(ours)" in name for name in shown)
     assert shown["published"]["marker"]["symbol"] == "diamond-open" and shown["Meta-KL"]["line"]["dash"] == "solid"
-    assert "Open diamonds: published." in words(app) and "`paper`, 6 of 20 repeats × 100 test samples, 20" in words(app)
+    assert "Open diamonds: published, 2021." in words(
+        app
+    ) and "`paper`, 6 of 20 repeats × 100 test samples, 20" in words(app)
     assert "`recommended`" not in " ".join(caption.value for caption in app.caption)
     app.toggle(key="paper_ours").set_value(True).run()
     shown = traces(app)
@@ -66,39 +94,57 @@ def test_differences_have_standard_errors_and_a_sentence(give, folder):
     (folder / "explanations.csv").write_text(
         "experiment,method,closeness,n_tasks,m_te,sentence\nfig2a,Meta-KL,,,,It adapts better.\n"
     )
-    app = open_page(PAGE)
+    app = open_entry("fig2a")
     table = app.dataframe[0].value
     far = table.query("method == 'Meta-KL' and m_te == 50").iloc[0]
     assert (far["published"], far["this software"]) == ("0.146 ± 0.014", "0.505 ± 0.002")
     assert far["difference in SE"] > 20 and far["repeats"] == 6
-    assert "Meta-KL, m_te = 50, 80, 100, 120, 150, 250: It adapts better." in words(app)
-    assert "Meta-MKL, m_te = 50, 80, 100, 150, 200, 250: Not explained yet." in words(app)  # 120: 0.493
+    assert "**Meta-KL, m_te = 50, 80, 100, 120, 150, 250**: It adapts better." in words(app)
+    assert "**Meta-MKL, m_te = 50, 80, 100, 150, 200, 250**: Not explained yet." in words(app)  # 120: 0.493
+
+
+def test_there_is_no_standard_error_below_five_repeats(give):
+    give("fig2a", repeats=4)
+    app = open_entry("fig2a")
+    table = app.dataframe[0].value
+    assert set(table["this software"]) == {"0.505"} and table["difference in SE"].isna().all()
+    assert "too few repeats" in words(app) and "Why some numbers differ" not in headings(app)
 
 
 def test_results_of_an_older_version_are_not_shown(give, monkeypatch):
     give("fig2a")
     monkeypatch.setattr("m2st_core.sweeps.trial.CODE", "next")
     monkeypatch.setattr(committed, "CODE", "next")
-    app = open_page(PAGE)
-    assert "made by an older version" in app.warning[0].value and "6 of 20" not in words(app)
+    app = open_entry("fig2a")
+    assert "made by an older version" in words(app) and "6 of 20" not in words(app)
+
+
+def test_rows_of_our_earlier_methods_are_not_shown(give, monkeypatch):
+    give("fig2a")
+    give("fig2a", "ours")
+    for name in OURS:
+        monkeypatch.setitem(METHODS, name, replace(METHODS[name], revision=METHODS[name].revision + 1))
+    app = open_entry("fig2a")
+    assert not app.toggle and "Not shown: Feature-MKL, Meta-WiTS, Meta-Witness and Meta-FUSE, which" in words(app)
+    assert "Meta-MKL" in traces(app) and not app.warning
 
 
 def test_pictures_and_type_one_errors_say_that_the_paper_has_no_numbers(give):
     give("fig2b")
-    app = open_page(PAGE, paper_experiment=PAPER["fig2b"].title)
+    app = open_entry("fig2b")
     assert "published" not in traces(app) and "as a picture" in words(app)
-    app = open_page(PAGE, paper_experiment=PAPER["fig3a"].title)
-    assert "Not computed at full scale yet. The paper shows this as a picture" in words(app)
+    app = open_entry("fig3a")
+    assert "Not run at full scale yet. The paper shows this as a picture" in words(app)
     give("type1")
     give("type1", "ours")
-    app = open_page(PAGE, paper_experiment=PAPER["type1"].title, paper_ours="true")
+    app = open_entry("type1", paper_ours="true")
     assert "prints no type-I errors" in words(app)
     assert {"Meta-KL", "Meta-FUSE (ours)"} <= set(charts(app)[0]["data"][0]["y"])
 
 
 def test_tables_over_n_show_one_size_at_a_time(give):
     give("table5")
-    app = open_page(PAGE, paper_experiment=PAPER["table5"].title)
+    app = open_entry("table5")
     assert list(traces(app)) == ["Meta-KL", "published"]
     before = charts(app)[0]["data"][-1]["y"]
     app.segmented_control(key="paper_m_te").set_value(50).run()
@@ -108,7 +154,7 @@ def test_tables_over_n_show_one_size_at_a_time(give):
 def test_the_ablation_has_a_mark_for_every_layer(give):
     give("table3")
     give("table3", "ours")
-    app = open_page(PAGE, paper_experiment=PAPER["table3"].title, paper_ours="true")
+    app = open_entry("table3", paper_ours="true")
     theirs, ours, published = charts(app)[0]["data"]
     assert theirs["y"] == list(PAPER["table3"].full.methods) and ours["y"] == [f"{method} (ours)" for method in OURS]
     assert published["y"] == ["Meta-MKL", "Meta-KL", "AGT-MKL", "AGT-KL"] and "test 210 rows" in words(app)
@@ -119,35 +165,45 @@ def test_the_ablation_has_a_mark_for_every_layer(give):
 def test_every_experiment_is_shown(store, name):
     """With what the repository has."""
     experiment = PAPER[name]
-    app = open_page(PAGE, paper_experiment=experiment.title)
-    assert app.selectbox(key="paper_experiment").value == name and not app.error and not app.warning
+    app = open_entry(name)
+    assert app.title[0].value == experiment.title and not app.error and not app.warning
     if experiment.full is None:
         assert len(app.get("plotly_chart")) == 1 and "published γ̂" in app.dataframe[0].value
     elif experiment.kind == "images":
-        assert " is not in " in words(app) and "M2ST_DATA" in words(app) and headings(app)[-1] == "Published"
+        assert " is not in " in words(app) and "M2ST_DATA" in words(app) and app.dataframe
     else:
         assert "cells" in words(app) and f"{experiment.title}, quick scale: the paper's algorithms" in words(app)
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)
 def test_a_copy_without_documents_has_what_is_published(store, folder, name):
-    app = open_page(PAGE, paper_experiment=PAPER[name].title)
-    assert headings(app)[0] == "Computed here" and "press **Run**" in words(app)
+    app = open_entry(name)
+    assert headings(app) == ["Run it here"] and app.button(key="paper_go")
     if app.get("plotly_chart"):
         assert all(trace["marker"]["symbol"] == "diamond-open" for trace in charts(app)[0]["data"])
     else:
-        assert "Not computed at full scale yet" in words(app)
+        assert "Not run at full scale yet" in words(app)
 
 
 @pytest.mark.parametrize("name", [name for name, experiment in PAPER.items() if experiment.kind == "images"])
 def test_experiments_on_images_can_be_run_where_the_images_are(store, name, miniature_images):
-    app = open_page(PAGE, paper_experiment=PAPER[name].title, paper_scale="Full")
+    app = open_entry(name, paper_scale="Full")
     assert "on a GPU" in words(app) and app.button(key="paper_go")
 
 
 def test_nonsense_in_the_link_is_ignored(store):
-    app = open_page(PAGE, paper_experiment="Figure 99", paper_scale="<script>", paper_layer="theirs")
-    assert app.selectbox(key="paper_experiment").value == "fig2a"
+    assert open_entry("Figure 99").title[0].value == "Paper"
+    app = open_entry("fig2a", paper_scale="<script>", paper_layer="theirs")
+    assert app.segmented_control(key="paper_scale").value == "quick"
+
+
+def test_a_full_run_takes_over_what_comes_with_the_software(give, tmp_path):
+    give("table3", repeats=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("M2ST_HOME", str(tmp_path / "fresh"))
+        st.cache_resource.clear()
+        app = open_entry("table3", paper_scale="Full")
+    assert "14 cells come with this software." in words(app) and "126 cells" in words(app)
 
 
 @pytest.mark.parametrize(("layer", "method"), [("The paper's algorithms", "ME"), ("Ours", "Meta-Witness (ours)")])
@@ -157,9 +213,10 @@ def test_a_run_goes_through_the_queue(store, monkeypatch, layer, method):
     monkeypatch.setitem(PAPER, "table3", experiment)
     chosen = "ours" if layer == "Ours" else "paper"
     spec = experiment.spec("quick", chosen)
-    app = open_page(PAGE, paper_experiment=experiment.title, paper_layer=layer)
+    app = open_entry("table3", paper_layer=layer)
     app.button(key="paper_go").click().run()
     until(app, lambda app: store.run(spec.run_id).state == "done" and not app.get("progress"))
     app.run()
-    assert method in next(f.value for f in app.dataframe if "tests" in f.value)["method"].tolist()
+    table = next(f.value for f in app.dataframe if "this software" in f.value and method in f.value["method"].tolist())
+    assert not table["this software"].str.contains("±").any() and "need 5 repeats" in words(app)
     assert store.run(spec.run_id).name == experiment.heading("quick", chosen, spec.preset)

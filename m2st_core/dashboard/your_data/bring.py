@@ -1,4 +1,4 @@
-"""Step 1 of one's own data: files, related tasks, a learner, or an example."""
+"""Stage 1 of one's own data: files, related tasks, a learner, or an example."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from m2st_core.dashboard.your_data.state import UploadedLearner, UserData, as_te
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import Table, read_table, read_tables
 from m2st_core.data.tables.limits import Limits, TableError
-from m2st_core.data.tables.upload import suggest_groups
+from m2st_core.data.tables.upload import OTHERS, suggest_groups
 from m2st_core.testing.learner_files import learner_from_zip
 from m2st_core.testing.methods import label_of
 
@@ -22,23 +22,25 @@ SAME_GROUP_COLUMN = "(as in the target)"
 LISTED_FILES = 3
 
 
-def upload_step(state: UserData) -> None:
-    """Ask for data, and list the files in use."""
+def bring_stage(state: UserData) -> bool:
+    """Ask for data, list the files in use, and return whether there are two groups to compare."""
     limits = Limits.from_environment()
-    st.subheader("Bring two groups of rows")
-    st.caption(
-        "Your files stay in this server's memory for this session only. Nobody else sees them, and nothing is stored. "
-        f"{limits.words}"
-    )
+    st.header("Bring two groups of rows")
     files, examples = st.columns([3, 2], gap="large")
     with files:
         _ask_target(state, limits)
         _ask_related(state, limits)
         with st.expander("Or a learner trained earlier", expanded=state.trained is not None):
-            st.caption("The ZIP that this page exports in its last step. It includes its columns and its method.")
+            st.caption("The ZIP that this page exports beside an answer. It includes its columns and its method.")
             _ask_files(state, "learner", "Learner", limits, "A ZIP with learner.json and learner.safetensors.")
+        st.caption(
+            "Your files stay in this server's memory for this session only. Nobody else sees them, and nothing is "
+            f"stored. {limits.words}"
+        )
     with examples:
         _show_examples(state)
+    p, q = ([table.digest for table in state.files.get(slot, ())] for slot in "pq")
+    return state.upload is not None and not (state.two_files and p == q)
 
 
 def _ask_target(state: UserData, limits: Limits) -> None:
@@ -60,6 +62,9 @@ def _ask_target(state: UserData, limits: Limits) -> None:
             _ask_files(state, "p", "P, the first group", limits, f"The rows of the first group. {FORMATS}")
         with right:
             _ask_files(state, "q", "Q, the second group", limits, f"The rows of the second group. {FORMATS}")
+        p, q = (state.files.get(slot, ()) for slot in "pq")
+        if p and q and p[0].digest == q[0].digest:
+            st.error(as_text(f"{p[0].name} and {q[0].name} are the same file. Replace one of them."))
         return
     _ask_files(state, "one", "The file", limits, f"All rows, with a column that gives the group. {FORMATS}")
     if state.files.get("one"):
@@ -68,13 +73,26 @@ def _ask_target(state: UserData, limits: Limits) -> None:
 
 def _ask_group_column(state: UserData, table: Table) -> str | None:
     candidates = suggest_groups(table)
+    state.groups = ()
     if not candidates:
-        st.error(as_text(f"{table.name}: no column has exactly two values. Add one that gives the group of each row."))
+        st.error(as_text(f"{table.name}: no column looks like a group. Add one that gives the group of each row."))
         return None
-    chosen = state.roles.get("group")
-    index = candidates.index(chosen) if chosen in candidates else 0
-    help_ = "The column whose two values are the groups. Only columns with two values are listed."
-    return choose("Group column", candidates, f"data_group_{table.digest[:16]}", help_, index)
+    names, chosen, mark = list(candidates), state.roles.get("group"), table.digest[:16]
+    index = names.index(chosen) if chosen in names else 0
+    help_ = "The column whose values are the groups. If it has more than two, choose which to compare."
+    column = choose("Group column", names, f"data_group_{mark}", help_, index)
+    values = candidates[column]
+    if len(values) > 2:
+        left, right = st.columns(2)
+        with left:
+            help_ = f"{len(values)} groups were found. This is the first of the two to compare."
+            first = choose("First group", values, f"data_first_{mark}_{names.index(column)}", help_)
+        with right:
+            others = [value for value in values if value != first]
+            help_ = "Another group, or all other rows together."
+            second = choose("Second group", [*others, OTHERS], f"data_second_{mark}_{names.index(column)}", help_)
+        state.groups = (first,) if second == OTHERS else (first, second)
+    return column
 
 
 def _ask_related(state: UserData, limits: Limits) -> None:
@@ -168,9 +186,10 @@ def _show_examples(state: UserData) -> None:
         go_to("Check")
 
     st.markdown("**Or try an example**, with one click")
-    help_ = "Load these data and go on to step 2. They replace what you brought."
+    help_ = "Load these data and go on to Check. They replace what you brought."
     for name, example in EXAMPLES.items():
         with st.container(border=True):
             st.markdown(f"**{example.title}**")
-            st.caption(f"{'Real data.' if example.real else 'Simulated.'} {example.description}")
-            st.button("Use this example", key=f"data_example_{name}", on_click=use, args=(name,), help=help_)
+            st.caption(f"{example.source} {example.description}")
+            label = f"Try {example.title.partition(':')[0]}"
+            st.button(label, key=f"data_example_{name}", on_click=use, args=(name,), help=help_)

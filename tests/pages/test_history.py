@@ -1,8 +1,8 @@
-"""Runs: the history, one run, several runs, and a spec from a file."""
+"""History: all runs, one run, several runs, and a spec from a file."""
 
 from tests.pages.harness import charts, open_page, until, words
 
-PAGE = "runs"
+PAGE = "history"
 
 
 def upload(app, data):
@@ -19,17 +19,29 @@ def test_the_newest_run_is_shown(finished):
     app = open_page(PAGE)
     history, table = (frame.value for frame in app.dataframe)
     assert history["name"].tolist() == ["A small run"] and history["state"].tolist() == ["✅ done"]
+    assert history["open"].tolist() == [f"power?run={finished.run_id}"]
     assert len(table) == 4 and len(charts(app)) == 1
 
 
-def test_two_runs_are_compared(store, finished):
+def test_runs_are_named_by_what_differs(store, finished):
+    specs = [finished.with_(methods=("Meta-WiTS", "MMD-M"), closeness=(c,)) for c in (0.3, 0.5)]
+    for spec in (*specs, specs[0].with_(seed=3)):
+        store.start_run(spec)
+    names = open_page(PAGE).dataframe[0].value["name"].tolist()
+    assert "C=0.5, N=4, m_tr=8 · Meta-WiTS, MMD-M" in names
+    assert {"C=0.3, N=4, m_tr=8 · Meta-WiTS, MMD-M · seed 0", "C=0.3, N=4, m_tr=8 · Meta-WiTS, MMD-M · seed 3"} <= set(
+        names
+    )
+
+
+def test_compared_curves_say_what_differs(store, finished):
     other = store.start_run(finished.with_(repeats=1), "The first repeat")
     app = open_page(PAGE, run=[finished.run_id, other])
     assert sorted(app.dataframe[0].value["state"]) == ["⚠️ interrupted", "✅ done"]
     differences = app.dataframe[1].value
     assert differences.index[0] == "repeats" and set(differences.iloc[0]) == {"1", "2"}
     names = [trace["name"] for trace in charts(app)[0]["data"]]
-    assert len(names) == 4 and f"MMD-M, {other[:6]}" in names
+    assert sorted(names) == ["MMD-M, 1 repeats", "MMD-M, 2 repeats", "limit, 1 repeats", "limit, 2 repeats"]
 
 
 def test_a_nonsense_link_shows_the_newest(finished):
@@ -69,7 +81,7 @@ def test_a_run_of_an_older_version_is_listed_explained_and_deleted(store, older_
 
 def test_an_older_run_beside_another_leaves_that_one_as_it_is(older_run, finished):
     app = open_page(PAGE, run=[older_run, finished.run_id])
-    assert len(app.dataframe[0].value) == 2 and len(charts(app)) == 1 and app.subheader[0].value == "A small run"
+    assert len(app.dataframe[0].value) == 2 and len(charts(app)) == 1 and app.header[0].value == "A small run"
 
 
 def test_a_spec_is_imported_and_run(store, finished):

@@ -1,0 +1,123 @@
+"""Time the dashboard in a browser, on a warm server: to a page's first chart, and from a slider's move to its picture.
+
+Needs chromium and playwright.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app import PAGES
+
+ROOT = Path(__file__).parents[1]
+PATIENCE = 240_000  # ms, on a machine that has other things to do
+MOVES = 20
+CHART = ".js-plotly-plot .main-svg"
+SLIDER = "[data-testid=stSlider] input[type=range]"
+SETTLED = """() => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'
+    && document.querySelector('h1, h2') && !document.querySelector('[data-testid=stSkeleton]')"""
+WATCH = """() => {
+    const picture = () => [...document.querySelectorAll('.js-plotly-plot .main-svg')].map(e => e.innerHTML).join('')
+    const before = picture()
+    window.moved = new Promise(done => addEventListener('keydown', () => {
+        const began = performance.now()
+        const look = () => {
+            const now = picture()
+            now && now !== before ? done(performance.now() - began) : requestAnimationFrame(look)
+        }
+        look()
+    }, {once: true, capture: true}))
+}"""
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """A server with a store of its own; its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory() as home:
+        command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+        process = subprocess.Popen(
+            [*command, "--server.headless", "true"], cwd=ROOT, env=os.environ | {"M2ST_HOME": home},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        address = f"http://127.0.0.1:{port}"
+        try:
+            while process.poll() is None:
+                try:
+                    urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)
+                    break
+                except OSError:
+                    time.sleep(0.2)
+            yield address
+        finally:
+            process.kill()
+            process.wait()
+
+
+def open_page(page: Any, address: str) -> float | None:
+    """Open an address; the seconds to its first chart, None if it has none."""
+    began = time.perf_counter()
+    page.goto(address)
+    page.wait_for_function(f"() => document.querySelector('{CHART}') || ({SETTLED})()")
+    seconds = time.perf_counter() - began
+    page.wait_for_function(SETTLED)
+    return seconds if page.locator(CHART).count() else None
+
+
+def move_slider(page: Any) -> list[float]:
+    """Seconds from a key to the new picture, over 20 moves of the page's first slider, back and forth."""
+    slider = page.locator(SLIDER).first
+    slider.focus()
+    step, seconds = "ArrowLeft", []
+    for _ in range(MOVES):
+        place, low, high = (float(slider.get_attribute(name) or 0) for name in ("value", "min", "max"))
+        step = "ArrowRight" if place <= low else "ArrowLeft" if place >= high else step
+        page.evaluate(WATCH)
+        page.keyboard.press(step)
+        seconds.append(page.evaluate("() => window.moved") / 1000)
+        page.wait_for_function(SETTLED)
+    return seconds
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Print the seconds."""
+    argparse.ArgumentParser(prog="m2st_core bench pages", description=__doc__).parse_args(arguments)
+    from playwright.sync_api import sync_playwright
+
+    with server() as address, sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.set_default_timeout(PATIENCE)
+        places = {title: "" if title == "Home" else Path(path).stem for path, (title, _) in PAGES.items()}
+        for place in places.values():  # warms the server
+            open_page(page, f"{address}/{place}")
+        print("| page | seconds to the first chart |\n|---|---|")
+        for title, place in places.items():
+            seconds = open_page(page, f"{address}/{place}")
+            print(f"| {title} | {'no chart' if seconds is None else f'{seconds:.2f}'} |", flush=True)
+        print(f"\n| slider | seconds to the new picture, 95 % of {MOVES} moves |\n|---|---|")
+        for title in ("Home", "Learn"):
+            open_page(page, f"{address}/{places[title]}")
+            print(f"| {title} | {np.quantile(move_slider(page), 0.95):.2f} |", flush=True)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

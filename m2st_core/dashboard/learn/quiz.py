@@ -1,0 +1,164 @@
+"""The end of the course: a recap with the numbers seen, a quiz on what a p-value is not, and the theory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from m2st_core.dashboard.learn.pictures import Sample, percent, power
+from m2st_core.dashboard.widgets.controls import Control
+from m2st_core.dashboard.widgets.page import chart
+from m2st_core.figures.relatedness import bound_course_figure, gamma_figure
+from m2st_core.paper.published import measured_gamma, published_gamma
+from m2st_core.studies.course import HISTORY_SIZES, OWN_ROWS, TRAINING_ROWS, Cell
+from m2st_core.studies.relatedness import SIZES, BoundSettings, bound_courses
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, its answers with their explanations, and the position of the right one."""
+
+    words: str
+    answers: dict[str, str]
+    right: int
+
+    @property
+    def key(self) -> str:
+        """The key of its widget."""
+        return f"learn_quiz{1 + QUIZ.index(self)}"
+
+    def ask(self) -> bool | None:
+        """Draw the question and explain the answer; whether it is right, or None without one."""
+        options = tuple(self.answers)
+        answer = st.radio(self.words, options, index=None, key=self.key, persist_state="session")
+        if answer is None:
+            return None
+        right = answer == options[self.right]
+        st.markdown(f"**{'Right.' if right else 'Not quite.'}** {self.answers[answer]}")
+        return right
+
+
+QUIZ = (
+    Question(
+        "1. A test gives p = 0.03. What is 0.03?",
+        {
+            "The probability that P and Q are the same": "Many people think so. But p is computed as if P and Q were "
+            "the same. It cannot also say how likely that is.",
+            "The share of labellings with a difference at least as large": "You saw it happen in step 2: p counts "
+            "labellings that reach the observed difference.",
+            "The size of the difference": "A tiny difference has a small p if there are many rows. Look at the effect "
+            "itself for its size.",
+        },
+        1,
+    ),
+    Question(
+        "2. With 20 rows per sample, p = 0.40. What follows?",
+        {
+            "P and Q are the same": "That would be comfortable. But in step 4, small samples missed a real difference "
+            "most of the time.",
+            "The test is broken": "It does what it can. With few rows, a valid test often stays silent.",
+            "These rows give no evidence of a difference": "No evidence of a difference is not evidence of none.",
+        },
+        2,
+    ),
+    Question(
+        "3. Study A has p = 0.001 with 10,000 rows, study B has p = 0.02 with 30 rows. Which difference is larger?",
+        {
+            "The p-values do not say": "p mixes the size of a difference with the number of rows.",
+            "A's, as its p is smaller": "A's evidence is stronger. But with 10,000 rows, even a tiny "
+            "difference gives a small p.",
+            "B's, as it needed fewer rows": "A good thought, and B's estimate may well be larger. p alone cannot tell.",
+        },
+        0,
+    ),
+    Question(
+        "4. You test 20 columns at 5 %, and none differs. How many rejections do you expect?",
+        {
+            "None": "Each test has its own 5 % chance of a false alarm, and 20 of them add up.",
+            "About one": "20 × 5 % = 1. Declare one test beforehand, or correct for all 20.",
+            "Five": "5 % is a share: of 20 tests it is one.",
+        },
+        1,
+    ),
+    Question(
+        "5. You get p = 0.07, change the seed five times and then get p = 0.04. What is 0.04 worth?",
+        {
+            "As much as any p-value": "Each one alone is valid. The smallest of several is not.",
+            "More, as it was confirmed": "The other five tries did not confirm it. They count as well.",
+            "Less, as you chose it among six": "The smallest of six p-values is below 5 % far too often. Report the "
+            "first, or all.",
+        },
+        2,
+    ),
+)
+TARGET_ROWS = Control(
+    "bound_rows",
+    "Rows of the target in the bounds",
+    100,
+    "The bounds of all three strategies fall with it.",
+    tuple(SIZES),
+    prefix="learn_",
+)
+
+
+def show_recap(sample: Sample) -> None:
+    """Say in five lines what was seen, with the numbers of the carried sample, and where to go."""
+    rows, delta, least, most = sample.few_rows, sample.delta, TRAINING_ROWS[1], HISTORY_SIZES[-1]
+    generic = power(Cell("MMD-M", rows, delta)).share
+    learned = power(Cell(OWN_ROWS, rows, delta, least)).share
+    history = power(Cell("Meta-Witness", rows, delta, most)).share
+    misled = power(Cell("Meta-Witness", rows, learned_from=most, shifted=True)).share
+    safe = power(Cell("Meta-FUSE", rows, learned_from=most, shifted=True)).share
+    with st.container(border=True, key="learn_recap"):
+        st.subheader("What you have seen", anchor=False)
+        st.markdown(
+            "- A **p-value** is the share of labellings that reach the observed difference.\n"
+            f"- A generic kernel finds {percent(generic)} of samples with {rows} rows at Δ = {delta:g}. That is its "
+            "**power**.\n"
+            f"- **Learning** from {least} own rows finds {percent(learned)}.\n"
+            f"- Learning from {most} **related tasks** finds {percent(history)}.\n"
+            f"- If the difference is a new one, history alone finds {percent(misled)}, and Meta-FUSE {percent(safe)}."
+        )
+        st.page_link("pages/test_my_data.py", label="Test my data", help="Go on with your own two files.")
+
+
+def show_quiz() -> None:
+    """Ask five questions, explain each answer, and count the right ones."""
+    st.subheader("Quiz: what a p-value is not", anchor=False)
+    answers = [question.ask() for question in QUIZ]
+    right, given = sum(answer is True for answer in answers), sum(answer is not None for answer in answers)
+    words = f"**{right} of {len(QUIZ)} right.**"
+    if given < len(QUIZ):
+        words = f"{given} of {len(QUIZ)} answered, {right} right."
+    elif right == len(QUIZ):
+        words += " You read p-values better than many papers do."
+    else:
+        words += " Change an answer to read its explanation."
+    with st.container(key="learn_score"):
+        st.markdown(words)
+
+
+def show_theory() -> None:
+    """Show the bounds and the relatedness γ behind an expander."""
+    with st.expander("The maths: what the theory promises"):
+        st.markdown(
+            "With high probability, J of the learned kernel is within the bound of the best one. Learning a deep "
+            "kernel on the target pays for all its parameters with m rows. With related tasks, n rows pay for them, "
+            "and the m rows only determine the weights β."
+        )
+        st.latex(r"J^*-J(\hat k_\beta)\le 2(\gamma+\xi_n+\xi_m)\ \text{(Meta-MKL)}")
+        st.latex(r"\xi_m=O\!\Big(\tfrac{1}{s^2m^{1/3}}\big[\tfrac1s+\sqrt{D\log m}+L_k\big]\Big)")
+        rows = TARGET_ROWS.draw()
+        sizes, courses = bound_courses(BoundSettings(0.1, 10_000, rows, 10, 1_000, 0.3))
+        chart(bound_course_figure(sizes, courses, rows), "learn_bounds", "The three bounds fall as m grows.")
+        st.caption(
+            "γ = 0.1, n = 10,000, N = 10, D = 1,000, s = 0.3. ξ is known up to a constant, which is 1 here: trust how "
+            "the bounds change, not how high they are."
+        )
+        st.markdown("γ measures how far the related tasks are from the target. It grows with the closeness C.")
+        st.latex(
+            r"\gamma=\sup_{k\in\mathcal K}\lvert J(P,Q;k)-J(P',Q';k)\rvert,\quad\hat\gamma=\min_i\max_t\hat\gamma_{it}"
+        )
+        gamma = gamma_figure(published_gamma(), measured_gamma(), height=360)
+        chart(gamma, "learn_gamma", "γ̂ against the closeness C: published and measured values grow with C.")

@@ -1,0 +1,215 @@
+"""Every figure and table of the paper at a glance: its picture, whether the numbers agree, and a sentence on that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from m2st_core.data import size_unit
+from m2st_core.figures.null import type_1_figure
+from m2st_core.figures.power import layers_figure, layers_marks
+from m2st_core.figures.relatedness import gamma_figure
+from m2st_core.figures.thumbnail import thumbnail
+from m2st_core.paper.committed import Committed, results_of
+from m2st_core.paper.experiments import PAPER, Layer, PaperExperiment
+from m2st_core.paper.published import (
+    FAR,
+    FOLDER,
+    LEAST_REPEATS,
+    compare,
+    in_words,
+    measured_gamma,
+    published_gamma,
+    published_table,
+)
+from m2st_core.sweeps.spec import LIMIT
+from m2st_core.sweeps.summary import KEYS, null_band, summarise
+
+SHOWN = 200  # the size that figures show first, if they show one
+RUN_HERE = "the paper's algorithms, run by this software"
+NO_NUMBERS = "The paper shows this as a picture without numbers."
+NO_TYPE_1 = "The paper prints no type-I errors."
+NOT_RUN = "Not run at full scale yet."
+Results = Mapping[Layer, Committed]
+State = Literal["agrees", "differs", "open"]
+
+
+@dataclass(frozen=True)
+class Card:
+    """One entry of the gallery. ``compared`` has the numbers that were compared with published ones."""
+
+    experiment: PaperExperiment
+    run: Literal["no", "in part", "whole"]
+    state: State
+    badge: str
+    sentence: str
+    picture: str
+    compared: pd.DataFrame
+
+
+def gallery() -> tuple[Card, ...]:
+    """A card for every figure and table, in the order of the registry."""
+    return _gallery(tuple(sorted((path, path.stat().st_mtime_ns) for path in FOLDER.glob("*.*"))))
+
+
+@lru_cache(maxsize=4)
+def _gallery(files: tuple[object, ...]) -> tuple[Card, ...]:
+    """The cards, drawn again when a file has changed."""
+    return tuple(card_of(experiment) for experiment in PAPER.values())
+
+
+def card_of(experiment: PaperExperiment) -> Card:
+    """Compare what comes with the software with what was published."""
+    results, _ = results_of(experiment)
+    paper = results.get("paper")
+    shown: dict[Layer, pd.DataFrame] = {"paper": paper.rows} if paper else {}
+    empty = experiment.full is not None and not shown and published_table(experiment.name).empty
+    figure = go.Figure() if empty else experiment_figure(experiment, shown, shown_size(experiment))
+    compared = compare(experiment.name, paper.rows) if paper else pd.DataFrame(columns=[*KEYS, "difference", "doubt"])
+    compared = compared[compared["difference"].notna() & (compared["doubt"] == "")]
+    state, badge, sentence = _verdict(experiment, paper, compared)
+    picture = thumbnail(figure)
+    done = experiment.full is None or (
+        paper and paper.points[0] == paper.points[1] and paper.repeats[0] >= LEAST_REPEATS
+    )
+    return Card(
+        experiment, "whole" if done else "in part" if paper else "no", state, badge, sentence, picture, compared
+    )
+
+
+def summed_up(cards: Sequence[Card]) -> str:
+    """What was run, and how much of it agrees, in words."""
+    numbers = pd.concat([card.compared for card in cards])
+    numbers = numbers.drop_duplicates(KEYS)  # some figures show numbers of a table
+    near, whole = (numbers["difference"].abs() <= FAR).sum(), sum(card.state == "agrees" for card in cards)
+    whole_runs, parts = (sum(card.run == state for card in cards) for state in ("whole", "in part"))
+    more = f", and {parts} more in part" if parts else ""
+    run = f"This software has run {whole_runs} of the paper's {len(cards)} figures and tables{more}."
+    if numbers.empty:
+        return run
+    every = f" In {whole} of them every number agrees." if whole else ""
+    return f"{run}{every} {near} of {len(numbers)} published numbers lie within two standard errors of ours."
+
+
+def _numbers(experiment: PaperExperiment) -> pd.DataFrame:
+    """The numbers that the paper prints for this."""
+    table, spec = published_table(experiment.name), experiment.full
+    return table.head(0) if spec is None else table[table["m_te"].isin(spec.m_te)]
+
+
+def _verdict(experiment: PaperExperiment, paper: Committed | None, compared: pd.DataFrame) -> tuple[State, str, str]:
+    """State, badge and sentence of a card. Doubtful numbers are not compared."""
+    table = _numbers(experiment)
+    numbers = int((table["doubt"] == "").sum())
+    if experiment.full is None:
+        return "open", "no standard errors", _gamma_sentence()
+    if paper is None:
+        needs = " It needs CIFAR-10.1 and a GPU." if experiment.kind == "images" else ""
+        prints = f"The paper prints {len(table)} numbers." if numbers else nothing_published(experiment)
+        return "open", "not run", f"{NOT_RUN}{needs} {prints}"
+    if not numbers:
+        return "open", "no published numbers", f"{nothing_published(experiment)} {_rates_sentence(paper)}"
+    if compared.empty:
+        return "open", "too few repeats", f"Fewer than {LEAST_REPEATS} repeats are done, too few to compare."
+    far = int((compared["difference"].abs() > FAR).sum())
+    rest = "" if len(compared) == numbers else f" {len(compared)} of {numbers} published numbers are compared so far."
+    sentence = f"{agreement(compared)}{rest}"
+    if far:
+        return "differs", f"{far} of {len(compared)} differ", sentence
+    if rest:
+        return "open", f"{len(compared)} of {numbers} run, all agree", sentence
+    return "agrees", f"all {numbers} agree", sentence
+
+
+def agreement(compared: pd.DataFrame) -> str:
+    """Say which methods agree with the paper, and how far the others are from it."""
+    groups = {str(method): group["difference"] for method, group in compared.groupby("method", sort=False)}
+    near = [method for method, differences in groups.items() if (differences.abs() <= FAR).all()]
+    several = "" if compared["m_te"].nunique() == 1 else " at every size"
+    parts = [f"{in_words(near)} agree{'s' if len(near) == 1 else ''} with the paper{several}"] if near else []
+    for method, differences in groups.items():
+        far = differences[differences.abs() > FAR]
+        if len(far):
+            side = "above" if far.min() > 0 else "below" if far.max() < 0 else "away from"
+            most = f"{'up to ' if len(far) > 1 else ''}{far.abs().max():.1f} standard errors"
+            parts.append(f"{method} is {most} {side} {'it' if parts else 'the paper'}")
+    return f"{'; '.join(parts)}."
+
+
+def nothing_published(experiment: PaperExperiment) -> str:
+    """A sentence on why there is nothing to compare with."""
+    return NO_TYPE_1 if experiment.kind == "type-I" else NO_NUMBERS
+
+
+def _rates_sentence(paper: Committed) -> str:
+    """The strongest test at the largest size, or the tests that reject too often if P = Q."""
+    table = summarise(paper.rows[paper.rows["method"] != LIMIT])
+    if paper.spec.null:
+        _, high = null_band(paper.spec.alpha, int(table["tests"].max()))
+        above = [f"{row.method} ({row.rate:.3f})" for row in table[table["rate"] > high].itertuples()]
+        if not above:
+            return f"All {len(table)} tests keep their level."
+        return (
+            f"{len(table) - len(above)} of {len(table)} tests keep their level. Too often rejects: {in_words(above)}."
+        )
+    table = table[table["m_te"] == table["m_te"].max()].set_index("method")["rate"]
+    best = str(table.idxmax())
+    other = f", and Meta-MKL has {table['Meta-MKL']:.2f}" if best != "Meta-MKL" and "Meta-MKL" in table else ""
+    return f"Here {best} has the most power at m_te = {max(paper.spec.m_te)}: {table[best]:.2f}{other}."
+
+
+def _gamma_sentence() -> str:
+    ours, theirs = measured_gamma().sort_values("closeness"), published_gamma().sort_values("closeness")
+    grows = "grows with C" if ours["on_training_rows"].is_monotonic_increasing else "does not grow steadily with C"
+    last, here, there = theirs["closeness"].iloc[-1], ours["on_training_rows"].iloc[-1], theirs["gamma_hat"].iloc[-1]
+    return f"γ̂ {grows}, and reaches {here:.3f} at C = {last:g}. The paper has {there:.3f}, without a standard error."
+
+
+def shown_size(experiment: PaperExperiment) -> int | None:
+    """The size that a figure shows first; None if it shows all sizes."""
+    _, sizes = free_choice(experiment)
+    return None if not sizes else SHOWN if SHOWN in sizes else sizes[0]
+
+
+def free_choice(experiment: PaperExperiment) -> tuple[str, tuple[int, ...]]:
+    """The size that a figure fixes at one value, with all its values; empty if the figure shows all sizes."""
+    spec = experiment.full
+    if spec is not None and experiment.kind == "tasks":
+        return "m_te", spec.m_te
+    return ("m_tr", spec.m_tr) if spec is not None and len(spec.m_tr) > 1 else ("", ())
+
+
+def experiment_figure(
+    experiment: PaperExperiment, rows: Mapping[Layer, pd.DataFrame], chosen: int | None = None
+) -> go.Figure:
+    """The layers of an experiment in one figure, at the chosen size if there is a free choice.
+
+    Standard errors are shown from five repeats on.
+    """
+    spec = experiment.full
+    if spec is None:
+        return gamma_figure(published_gamma(), measured_gamma())
+    tables: dict[str, pd.DataFrame] = {layer: _summary(results) for layer, results in rows.items()}
+    published = published_table(experiment.name)
+    if chosen is not None:
+        name, _ = free_choice(experiment)
+        tables = {layer: table[table[name].isna() | (table[name] == chosen)] for layer, table in tables.items()}
+        published = published[published[name] == chosen]
+    if spec.null:
+        tests = max((int(table["tests"].max()) for table in tables.values()), default=spec.repeats * spec.tests)
+        return type_1_figure(pd.concat(tables.values(), ignore_index=True), spec.alpha, null_band(spec.alpha, tests))
+    if experiment.kind == "ablation":
+        return layers_marks(tables, published[published["m_te"].isin(spec.m_te)])
+    if experiment.kind == "tasks":
+        return layers_figure(tables, published, "n_tasks", "number of related tasks N")
+    return layers_figure(tables, published, "m_te", f"test rows m_te {size_unit(spec.task)}")
+
+
+def _summary(rows: pd.DataFrame) -> pd.DataFrame:
+    table = summarise(rows)
+    return table.assign(error=table["error"].where(table["repeats"] >= LEAST_REPEATS))

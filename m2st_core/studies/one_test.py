@@ -1,0 +1,134 @@
+"""One test of one pair of samples, with related tasks if the method learns from them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from m2st_core.data import TASKS, make_task
+from m2st_core.data.task import Setting, Task
+from m2st_core.learners.ascent import part_of
+from m2st_core.testing.meta import MetaLearner, meta_train
+from m2st_core.testing.methods import METHODS, label_of
+from m2st_core.testing.two_sample import two_sample_test
+from m2st_core.types import Progress, TestResult, TwoSample
+
+WITHOUT = "MMD-FUSE"  # the test without related tasks beside one with them
+ROWS_PER_TASK = 50  # per mode for HDGM, per sample elsewhere
+LEARNERS_KEPT = 16
+LEARNING = 0.9  # share of the time that learning takes
+_learners: dict[Hashable, MetaLearner] = {}
+
+
+@dataclass(frozen=True)
+class OneTest:
+    """The result of a test, and of one without related tasks on the same rows if the first used them."""
+
+    result: TestResult
+    without: TestResult | None = None
+
+    @property
+    def finding(self) -> str:
+        """Say in a sentence what was found."""
+        sentence = f"**{self.result.label}** {_verdict(self.result)}."
+        if self.without is None:
+            return sentence
+        return f"{sentence} On the same rows **{self.without.label}**, without related tasks, {_verdict(self.without)}."
+
+
+def _verdict(result: TestResult) -> str:
+    return f"finds {'a difference' if result.rejected else 'none'} ({result.p_words})"
+
+
+@dataclass(frozen=True)
+class SingleTest:
+    """The settings of one test on one pair of samples. They are hashable, so they also identify the job."""
+
+    task: str
+    parameters: tuple[tuple[str, Setting], ...]
+    null: bool
+    n: int
+    m: int
+    method: str
+    alpha: float
+    n_permutations: int
+    train_fraction: float
+    preset: str
+    seed: int
+    closeness: float
+    n_tasks: int
+
+    @property
+    def learns(self) -> bool:
+        """Whether the method learns from related tasks."""
+        return METHODS[self.method].uses_related_tasks
+
+    @property
+    def rows(self) -> int:
+        """Rows of each sample of a related task."""
+        return ROWS_PER_TASK * TASKS[self.task].rows_per_size
+
+    def target(self, null: bool = False) -> Task:
+        """The task that the samples are drawn from."""
+        settings: dict[str, Any] = dict(self.parameters)
+        return make_task(self.task, null=null, **settings)
+
+    def sample(self) -> TwoSample:
+        """Draw the two samples."""
+        return self.target(self.null).sample(self.n, self.m, seed=self.seed)
+
+    def learner(self, progress: Progress | None = None) -> MetaLearner:
+        """The method trained on the related tasks. Methods with the same training share a learner, which is kept."""
+        training = METHODS[self.method].training
+        key = (self.task, self.parameters, self.closeness, self.n_tasks, training, self.preset, self.seed)
+        learner = _learners.get(key)
+        if learner is None:
+            tasks = self.target().draw_related_tasks(
+                closeness=self.closeness, n_tasks=self.n_tasks, rows=self.rows, seed=self.seed
+            )
+            learner = meta_train(self.method, tasks, preset=self.preset, seed=self.seed, progress=progress)
+            while len(_learners) >= LEARNERS_KEPT:
+                _learners.pop(next(iter(_learners)), None)
+            _learners[key] = learner
+        return learner.for_method(self.method)
+
+    def run(self, progress: Progress | None = None) -> OneTest:
+        """Test them."""
+        sample = self.sample()
+        x, y = sample.images() if sample.shape else sample
+        shared = {name: getattr(self, name) for name in ("alpha", "n_permutations", "train_fraction", "seed")}
+        if not self.learns:
+            return OneTest(two_sample_test(x, y, self.method, preset=self.preset, **shared, progress=progress))
+        learner = self.learner(part_of(progress, 0, LEARNING))
+        result = learner.test(x, y, **shared, progress=part_of(progress, LEARNING, 1))
+        return OneTest(result, two_sample_test(x, y, WITHOUT, **shared))
+
+    def as_python(self) -> str:
+        """A script that gives the same result."""
+        settings = "".join(f", {name}={value!r}" for name, value in self.parameters)
+        null, images = ", null=True" if self.null else "", ".images()" if TASKS[self.task].shape else ""
+        test = f"m2st.two_sample_test(\n    x, y, method={self.method!r}, preset={self.preset!r},"
+        learn = ""
+        if self.learns:
+            learn = f"""related = task.draw_related_tasks(
+    closeness={self.closeness!r}, n_tasks={self.n_tasks}, rows={self.rows}, seed={self.seed}
+)
+learner = m2st.meta_train({self.method!r}, related, preset={self.preset!r}, seed={self.seed})
+"""
+            test = "learner.test(\n    x, y,"
+        return f"""import m2st_core as m2st
+
+task = m2st.make_task({self.task!r}{settings}{null})
+x, y = task.sample({self.n}, {self.m}, seed={self.seed}){images}
+{learn}result = {test}
+    alpha={self.alpha!r}, n_permutations={self.n_permutations}, train_fraction={self.train_fraction!r},
+    seed={self.seed},
+)
+print(result.p_value, result.sentence)
+"""
+
+
+def method_words(name: str) -> str:
+    """A method in a list: whether it learns from related tasks, if it does."""
+    return f"{label_of(name)} · with related tasks" if METHODS[name].uses_related_tasks else label_of(name)

@@ -1,0 +1,193 @@
+"""Power curves: those that are shipped, what they say in one sentence, and names of runs by what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from m2st_core.data import TASKS
+from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import Store
+from m2st_core.sweeps.summary import summarise, wilson_interval
+from m2st_core.sweeps.trial import CellResult
+from m2st_core.testing.methods import METHODS, label_of
+
+DEFAULT = SweepSpec(
+    methods=("Meta-WiTS", "Meta-Witness", "MMD-M"), m_te=(10, 20, 30, 50, 100, 200), repeats=4, tests=50
+)
+CLOSENESSES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+SHIPPED = Path(__file__).with_name("shipped_power.csv")
+ENOUGH = 0.8  # the power that a planned study usually asks for
+SYMBOLS: dict[
+    str, str | Callable[[str], str]
+] = {  # entries of a spec in few words, in the order in which a name lists them
+    "task": lambda value: TASKS[value].title if value in TASKS else value,
+    "settings.delta": "Δ={}",
+    "closeness": "C={}",
+    "n_tasks": "N={}",
+    "null": lambda value: "P = Q" if value == "True" else "P ≠ Q",
+    "preset": "preset {}",
+    "rows_per_task": "{} rows per task",
+    "m_tr": "m_tr={}",
+    "m_te": "m_te={}",
+    "repeats": "{} repeats",
+    "tests": "{} tests",
+    "alpha": "α={}",
+    "n_permutations": "B={}",
+    "seed": "seed {}",
+}
+NAMED = ("closeness", "n_tasks")  # in the name of every run that learns from related tasks
+
+
+def shipped_specs() -> tuple[SweepSpec, SweepSpec]:
+    """The sweeps whose cells are shipped: power at each closeness, and the type-I error at the default one."""
+    return DEFAULT.with_(closeness=CLOSENESSES), DEFAULT.with_(null=True)
+
+
+@cache
+def shipped_results() -> dict[str, CellResult]:
+    """The shipped results by the keys of their cells."""
+    if not SHIPPED.exists():
+        return {}
+    table = pd.read_csv(SHIPPED)
+    results = map(CellResult, table["rejections"].tolist(), table["tests"].tolist(), table["seconds"].tolist())
+    return dict(zip(table["key"], results, strict=True))
+
+
+def add_shipped(store: Store) -> None:
+    """Put the shipped cells into the store. Cells of another version have other keys and are left out."""
+    cells = {cell.key: cell for spec in shipped_specs() for cell in spec.cells()}
+    known, shipped = store.results(cells), shipped_results()
+    for key in cells.keys() & shipped.keys() - known.keys():
+        store.add_cell(cells[key], shipped[key])
+
+
+def is_shipped(spec: SweepSpec) -> bool:
+    """Whether every cell of a sweep is shipped."""
+    return {cell.key for cell in spec.cells()} <= shipped_results().keys()
+
+
+def power_finding(table: pd.DataFrame, unit: str) -> str:
+    """Say which test needs the fewest rows for 80 % power, and what the best test of the other kind needs.
+
+    ``table`` is a summary with one point per method and size.
+    """
+    if table.empty or table.duplicated(["method", "m_te"]).any():
+        return ""
+    reached = table[table["rate"] >= ENOUGH].groupby("method")["m_te"].min()
+    last = table.loc[table.groupby("method")["m_te"].idxmax()].set_index("method")
+    order = sorted(last.index, key=lambda name: (reached.get(name, float("inf")), -last["rate"][name]))
+    best = order[0]
+    others = [name for name in order if _learns(name) != _learns(best)] or order[1:][-1:]
+    if best not in reached:
+        row = last.loc[best]
+        return (
+            f"No test reaches {_percent(ENOUGH)} power with {row['m_te']:.0f} rows {unit}. **{label_of(best)}** comes "
+            f"closest, with {_percent(row['rate'])}."
+        )
+    sentence = f"**{label_of(best)}** reaches {_percent(ENOUGH)} power with {reached[best]:.0f} test rows {unit}"
+    training = last["m_tr"][best]
+    sentence += "" if pd.isna(training) else f" and {training:.0f} training rows"
+    for other in others[:1]:
+        words = f"needs {reached[other]:.0f}" if other in reached else f"does not with {last['m_te'][other]:.0f}"
+        sentence += f". **{label_of(other)}** {words}"
+    return f"{sentence}."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _learns(method: str) -> bool:
+    """Whether a method learns from related tasks."""
+    return method in METHODS and METHODS[method].uses_related_tasks
+
+
+def level_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rejection rates under P = Q by method, all sizes together, with Wilson's 95 % interval."""
+    table = rows.groupby("method", sort=False)[["rejections", "tests"]].sum().reset_index()
+    intervals = [wilson_interval(k, n) for k, n in zip(table["rejections"], table["tests"], strict=True)]
+    low, high = zip(*intervals, strict=True)
+    return table.assign(rate=table["rejections"] / table["tests"], low=low, high=high, m_te=0)
+
+
+def level_finding(table: pd.DataFrame, alpha: float) -> str:
+    """Say whether the tests keep their level."""
+    above = table.loc[table["low"] > alpha, "method"].map(label_of)
+    if len(above):
+        return f"More false alarms than α = {alpha:g}: {', '.join(above)}."
+    return f"False alarms as α = {alpha:g} promises, in {table['tests'].max():,} tests of each method."
+
+
+def entries(spec: SweepSpec) -> dict[str, str]:
+    """All entries of a spec as text, those of its task too."""
+    values: dict[str, Any] = spec.to_dict()
+    values |= {f"settings.{name}": value for name, value in values.pop("settings").items()}
+    lists = {name: value if isinstance(value, list) else [value] for name, value in values.items()}
+    return {name: ", ".join(map(str, values)) for name, values in lists.items()}
+
+
+def spec_differences(specs: Mapping[str, SweepSpec]) -> pd.DataFrame:
+    """One row per entry and one column per run. Entries where the runs differ come first and are marked."""
+    table = pd.DataFrame({name: pd.Series(entries(spec), dtype=object) for name, spec in specs.items()}).fillna("–")
+    differs = table.nunique(axis=1) > 1
+    return table.assign(differs=differs).sort_values("differs", ascending=False, kind="stable")
+
+
+def words_of(entry: str, value: str) -> str:
+    """An entry of a spec in few words.
+
+    >>> words_of("closeness", "0.3"), words_of("settings.dimension", "4"), words_of("m_te", "10, 20, 50")
+    ('C=0.3', 'dimension=4', 'm_te=10 … 50')
+    """
+    first, *others = value.split(", ")
+    value = f"{first} … {others[-1]}" if len(others) > 1 else value
+    words = SYMBOLS.get(entry, entry.removeprefix("settings.") + "={}")
+    return words.format(value) if isinstance(words, str) else words(value)
+
+
+def difference_names(specs: Sequence[SweepSpec]) -> list[str]:
+    """A name per spec that says where it differs from the others; their methods if nothing else differs.
+
+    >>> difference_names([DEFAULT, DEFAULT.with_(closeness=(0.5,))])
+    ['C=0.3', 'C=0.5']
+    """
+    listed = [entries(spec) for spec in specs]
+    every = dict.fromkeys((*SYMBOLS, *(name for one in listed for name in one if name != "methods")))
+    differing = [name for name in every if len({one.get(name) for one in listed}) > 1]
+    if not differing:
+        return [", ".join(map(label_of, spec.methods)) for spec in specs]
+    return [", ".join(words_of(name, one[name]) for name in differing if name in one) for one in listed]
+
+
+def run_names(specs: Mapping[str, SweepSpec]) -> dict[str, str]:
+    """Names of runs by id: the setting, as far as it is not the default, then the methods.
+
+    Runs that would have the same name are told apart by where they differ.
+    """
+    usual, names = entries(DEFAULT), dict[str, str]()
+    for run, spec in specs.items():
+        own = entries(spec)
+        learns = any(map(_learns, spec.methods))
+        told = {*(NAMED if learns else ()), "task", "null", "preset", "m_tr", "alpha", *(n for n in own if "." in n)}
+        shown = [name for name in dict.fromkeys((*SYMBOLS, *own)) if name in told and name in own]
+        shown = [name for name in shown if (name in NAMED and learns) or own[name] != usual.get(name)]
+        setting = ", ".join(words_of(name, own[name]) for name in shown)
+        names[run] = " · ".join(filter(None, [setting, ", ".join(spec.methods)]))
+    for name in set(names.values()):
+        alike = [run for run in names if names[run] == name]
+        if len(alike) > 1:
+            parts = difference_names([specs[run] for run in alike])
+            names |= {run: f"{name} · {part}" for run, part in zip(alike, parts, strict=True)}
+    return names
+
+
+def overlaid(runs: Mapping[str, SweepSpec], store: Store) -> pd.DataFrame:
+    """One summary of several sweeps, each named in the column ``run``."""
+    tables = [summarise(store.rows(spec)).assign(run=name) for name, spec in runs.items()]
+    tables = [table for table in tables if len(table)]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()

@@ -1,0 +1,132 @@
+"""Paper: every figure and table of the paper, whether this software reproduces it, and each one in detail."""
+
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from m2st_core.dashboard.jobs.sweeps import cost_in_words, start, sweep_queue, watch
+from m2st_core.dashboard.paper.entry import COLOURS, figure_text, show_entry, show_numbers
+from m2st_core.dashboard.power_lab.results import show_code
+from m2st_core.dashboard.widgets.controls import Control
+from m2st_core.dashboard.widgets.page import chart, download, finding, page_title, run_page
+from m2st_core.paper.committed import take_over
+from m2st_core.paper.experiments import PAPER, Layer, PaperExperiment
+from m2st_core.paper.gallery import Card, experiment_figure, free_choice, gallery, summed_up
+from m2st_core.paper.published import LEAST_REPEATS, with_published
+from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.summary import summarise
+
+CARD_WIDTH = 264  # four on a laptop, one on a phone
+SECTIONS = {"Simulated data": False, "Images": True}
+SCALES = {"quick": "Quick", "full": "Full"}
+LAYERS = {"paper": "The paper's algorithms", "ours": "Ours"}
+LAYER = Control(
+    "layer",
+    "Layer",
+    "paper",
+    "The paper's algorithms run in preset `paper`, as its text says. Ours run in preset `recommended`, on the same "
+    "samples.",
+    tuple(LAYERS),
+    shown=LAYERS.__getitem__,
+    buttons=True,
+    prefix="paper_",
+)
+SCALE = Control(
+    "scale",
+    "Scale",
+    "quick",
+    "Quick: 2 repeats × 20 test samples, which show the shape. Full: the paper's 20 × 100. The paper's algorithms take "
+    "minutes at the quick scale and hours at the full one.",
+    tuple(SCALES),
+    shown=SCALES.__getitem__,
+    buttons=True,
+    prefix="paper_",
+)
+
+
+def open_entry(name: str) -> None:
+    """Put an experiment into the address, so that it can be linked, and left with the browser's Back."""
+    st.query_params["experiment"] = name
+
+
+def show_card(card: Card) -> None:
+    """A button that opens the entry, its thumbnail, whether it agrees, and why."""
+    experiment = card.experiment
+    name, _, what = experiment.title.partition(": ")
+    with st.container(border=True, width=CARD_WIDTH, height="stretch", gap="small"):
+        help_, key = f"Open {experiment.title}.", f"paper_open_{experiment.name}"
+        st.button(f"**{name}**", key=key, help=help_, on_click=open_entry, args=(experiment.name,))
+        st.image(card.picture, what or None, width="stretch", alt=f"{experiment.title}, as a thumbnail")
+        st.badge(card.badge, color=COLOURS[card.state])
+        st.caption(card.sentence)
+
+
+def show_gallery() -> None:
+    """All figures and tables at a glance."""
+    cards = gallery()
+    page_title("Paper")
+    finding(summed_up(cards))
+    st.caption(
+        "*Meta Two-Sample Testing* (Liu, Xu, Lu, Sutherland, NeurIPS 2021). Open diamonds are published, lines and "
+        "dots are the paper's algorithms run by this software. A number agrees if it lies within two standard errors; "
+        "by chance about 1 in 20 does not."
+    )
+    for section, images in SECTIONS.items():
+        st.header(section, anchor=False)
+        with st.container(horizontal=True, gap="small"):
+            for card in cards:
+                if (card.experiment.kind == "images") == images:
+                    show_card(card)
+
+
+def show_own(experiment: PaperExperiment) -> None:
+    """Run the experiment here, through the same queue as every other sweep."""
+    st.header("Run it here", anchor=False)
+    with st.container(horizontal=True):
+        layer, scale = LAYER.draw(), SCALE.draw()
+    spec = experiment.spec(scale, layer)
+    if spec.missing_data:
+        st.info(f"{spec.missing_data} Then you can run this here.")
+        return
+    heading = experiment.heading(scale, layer, spec.preset)
+    st.caption(heading)
+    run, store = spec.run_id, sweep_queue().store
+    if sweep_queue().status(run) is None:
+        taken = take_over(store, spec)
+        st.write(f"{f'{taken} cells come with this software. ' if taken else ''}{cost_in_words(spec)}")
+        if st.button("Run", type="primary", key="paper_go", help="Start. It continues when you close the tab."):
+            if start(spec, heading):
+                st.rerun()
+    else:
+        watch(run, lambda _: show_run(experiment, spec, layer, store.rows(spec)), "paper")
+    show_code(spec)
+
+
+def show_run(experiment: PaperExperiment, spec: SweepSpec, layer: Layer, rows: pd.DataFrame) -> None:
+    """Show what has been computed here beside the published numbers."""
+    if rows.empty:
+        st.caption("No points yet. They appear here as soon as they are computed.")
+        return
+    name, _ = free_choice(experiment)
+    size = max(getattr(spec, name)) if name else None
+    key, shown = f"paper_{spec.run_id}", {layer: rows}
+    chart(experiment_figure(experiment, shown, size), f"{key}_chart", figure_text(experiment, shown, size))
+    few = f" Standard errors need {LEAST_REPEATS} repeats." if rows["repeat"].nunique() < LEAST_REPEATS else ""
+    st.caption(f"Open diamonds: published, 2021. All other marks were computed here.{few}")
+    show_numbers(with_published(summarise(rows)), f"{key}_numbers", with_n=len(spec.n_tasks) > 1)
+    download("Cells (CSV)", partial(rows.to_csv, index=False), f"{spec.run_id}-cells.csv", key)
+
+
+def main() -> None:
+    """Show the experiment that the link names, or all of them."""
+    experiment = PAPER.get(st.query_params.get("experiment", ""))
+    if experiment is None:
+        show_gallery()
+    else:
+        show_entry(experiment)
+        if experiment.full is not None:
+            show_own(experiment)
+
+
+run_page(main)

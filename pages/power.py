@@ -1,0 +1,116 @@
+"""Power: curves at first sight, other settings beside them, and their sweeps, watched while they run."""
+
+import re
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from m2st_core.dashboard.jobs.sweeps import show_problems, start, sweep_queue
+from m2st_core.dashboard.power_lab.controls import LEVEL, ask_sweep, load_sweep, use_paper_methods
+from m2st_core.dashboard.power_lab.curves import show_curves
+from m2st_core.dashboard.power_lab.results import show_code, show_results, show_training
+from m2st_core.dashboard.widgets.page import choice_sentences, page_title, run_page
+from m2st_core.dashboard.widgets.setting import ask_setting
+from m2st_core.sweeps.spec import SpecError, SweepSpec
+from m2st_core.sweeps.store import Run, StoreError
+
+LOADED = "lab_loaded"  # the runs that this session has loaded or written into its link
+
+
+def linked_run() -> Run | None:
+    """Load the run in the link into the controls, once. Return it if its grid is too large for them.
+
+    A link that this page wrote is never loaded: the controls have changed since, or are about to.
+    """
+    run = st.query_params.get("run", "")
+    loaded = st.session_state.setdefault(LOADED, {})
+    if not re.fullmatch("[0-9a-f]{12}", run):
+        st.query_params.pop("run", None)
+        return None
+    try:
+        stored = sweep_queue().store.run(run)
+    except StoreError as error:
+        st.warning(str(error))
+        stored = None
+    else:
+        if stored is None:
+            st.warning(f"There is no run {run!r} here. It may have been deleted. **History** lists all runs.")
+    if stored is None:
+        st.query_params.pop("run", None)
+        return None
+    if run not in loaded:
+        loaded[run] = not load_sweep(stored.spec)
+    return stored if loaded[run] else None
+
+
+def checked(values: dict) -> SweepSpec | None:
+    """The described sweep; None after saying what is wrong with it, and a way out."""
+    if not values["methods"] or not values["m_te"]:
+        st.warning("Choose at least one method and one number of test rows.")
+        return None
+    try:
+        return SweepSpec.from_dict(values)
+    except SpecError as error:
+        show_problems("These settings cannot be run", error)
+        if "not part of the preset" in str(error):
+            st.button(
+                "Use the paper's methods",
+                on_click=use_paper_methods,
+                key="lab_paper_methods",
+                help="Replace the chosen methods by those of the paper.",
+            )
+        return None
+
+
+def begin(spec: SweepSpec, level: bool) -> None:
+    """Put the sweep into the queue, with the one under P = Q if asked for."""
+    if start(spec) is not None:
+        if level:
+            start(spec.with_(null=True))
+        st.rerun()
+
+
+def main() -> None:
+    """Show the page."""
+    page_title("Power")
+    said, place, body = st.container(), st.container(), st.container()
+    large = linked_run()
+    more = st.expander("More settings")
+    with place:
+        setting = ask_setting(more)
+        values = ask_sweep(setting, more)
+    with body:
+        if large is not None:
+            show_large(large)
+        elif (spec := checked(values)) is not None:
+            show_sweep(spec, said)
+
+
+def show_sweep(spec: SweepSpec, said: DeltaGenerator) -> None:
+    """Show the curves of a sweep, with its run in the link if there is one."""
+    level = bool(st.session_state[LEVEL.key])
+    run = spec.with_(null=True).run_id if level and sweep_queue().status(spec.run_id) is None else spec.run_id
+    if sweep_queue().status(run) is None:
+        st.query_params.pop("run", None)
+    else:
+        st.session_state[LOADED].setdefault(run, False)
+        st.query_params["run"] = run
+    show_curves(spec, level, said, begin)
+    with st.expander("Methods and presets"):
+        st.markdown(choice_sentences(spec.preset, spec.methods))
+    show_training(spec)
+    show_code(spec)
+
+
+def show_large(run: Run) -> None:
+    """Show a run whose grid the controls cannot describe, such as one over several closenesses."""
+    st.info(f"**{run.name}** has a larger grid than the controls can show. Here it is as it was run.")
+    if st.button("Use the controls instead", help="Leave this run and describe another. The run stays in History."):
+        st.query_params.pop("run", None)
+        st.rerun()
+    st.markdown(choice_sentences(run.spec.preset, run.spec.methods))
+    show_results(run.spec, sweep_queue().store.rows(run.spec), "lab")
+    show_code(run.spec)
+
+
+run_page(main)

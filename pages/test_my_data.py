@@ -1,0 +1,122 @@
+"""Test my data: from two groups of rows to an answer in three stages."""
+
+from collections.abc import Hashable
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from m2st_core.analysis.plan import Plan
+from m2st_core.dashboard.widgets.page import page_title, run_page
+from m2st_core.dashboard.your_data.answer import answer_stage, run_plan
+from m2st_core.dashboard.your_data.bring import bring_stage
+from m2st_core.dashboard.your_data.check import check_stage
+from m2st_core.dashboard.your_data.plan import plan_problem, plan_test, stop_related_check
+from m2st_core.dashboard.your_data.state import STEPS, UserData, as_text, go_to, user_data
+from m2st_core.data.tables.clean import CleanData
+from m2st_core.data.tables.upload import Upload
+from m2st_core.testing.methods import label_of
+
+ORDER = list(STEPS)
+
+
+def pick_step() -> tuple[str, DeltaGenerator]:
+    """Draw the stages, of which the link keeps one, and a place for the buttons beside them."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        step = st.segmented_control(
+            "Stage",
+            ORDER,
+            default=ORDER[0],
+            required=True,
+            key="data_step",
+            bind="query-params",
+            label_visibility="collapsed",
+            wrap=True,
+            help="The three stages. You can go back at any time; nothing is lost.",
+        )
+        buttons = st.container(horizontal=True, width="content")
+    st.caption(f"Stage {ORDER.index(step) + 1} of {len(ORDER)}: {STEPS[step]}.")
+    return step, buttons
+
+
+def show_buttons(places: list[DeltaGenerator], step: str, ready: bool, forward: str = "", on_click=go_to, args=()):
+    """Draw the buttons to the neighbouring stages, at the top and at the bottom."""
+    number = ORDER.index(step)
+    for place, mark in zip(places, ("", "_below"), strict=False):
+        with place:
+            if number:
+                previous = ORDER[number - 1]
+                help_ = f"{previous}: {STEPS[previous]}."
+                st.button("← Back", key=f"data_back{mark}", on_click=go_to, args=(previous,), help=help_)
+            if number + 1 < len(ORDER):
+                following = ORDER[number + 1]
+                st.button(
+                    f"{forward or f'Next: {following}'} →",
+                    key=f"data_next{mark}",
+                    type="primary",
+                    disabled=not ready,
+                    on_click=on_click,
+                    args=args or (following,),
+                    help=f"{following}: {STEPS[following]}.",
+                )
+
+
+def declare(state: UserData, key: Hashable, plan: Plan) -> None:
+    """Declare the plan for these data, and open its answer."""
+    state.declared = (key, plan)
+    stop_related_check()
+    go_to("Answer")
+
+
+def check_and_choose(state: UserData, upload: Upload, buttons: DeltaGenerator) -> None:
+    """Show the second stage, and the button that runs the chosen test."""
+    chosen: list[Plan] = []
+
+    def choose_test(data: CleanData) -> None:
+        plan = plan_test(state, upload, data)
+        problem = plan_problem(state, upload, data, plan)
+        if problem:
+            st.error(as_text(problem))
+        else:
+            chosen.append(plan)
+
+    check_stage(state, upload, choose_test)
+    places = [buttons, st.container(horizontal=True)]
+    if not chosen:
+        show_buttons(places, "Check", False, "Run")
+        return
+    plan = chosen[0]
+    show_buttons(places, "Check", True, f"Run {label_of(plan.primary)}", declare, (state, state.key(upload), plan))
+
+
+def show(step: str, buttons: DeltaGenerator, state: UserData) -> None:
+    """Show one stage and the buttons to its neighbours."""
+    if step == "Bring":
+        ready = bring_stage(state)
+        show_buttons([buttons, st.container(horizontal=True)], step, ready)
+        return
+    upload = state.upload
+    if upload is None:
+        st.info("There are no data yet. Bring two groups of rows, or use an example.")
+        st.button("← Bring data", key="data_start", on_click=go_to, args=("Bring",), help="The first stage.")
+        return
+    if step == "Check":
+        check_and_choose(state, upload, buttons)
+        return
+    outcome = run_plan(state, upload, state.clean(upload))
+    if outcome is not None:
+        answer_stage(state, upload, outcome)
+    show_buttons([buttons, st.container(horizontal=True)], step, outcome is not None)
+
+
+def main() -> None:
+    """Show the page."""
+    page_title("Test my data")
+    step, buttons = pick_step()
+    try:
+        show(step, buttons, user_data())
+    except ValueError as error:
+        st.error(as_text(str(error)))
+        show_buttons([buttons], step, False)
+
+
+run_page(main)

@@ -1,0 +1,29 @@
+"""The gallery of the paper in a real browser: a card opens its entry, and Back leads to the gallery."""
+
+import re
+
+
+def heading(tab, words):
+    """Wait until the page is the one with this heading."""
+    tab.page.get_by_role("heading", level=1, name=re.compile(words)).wait_for()
+    tab.settle()
+
+
+def test_a_card_opens_an_entry_that_can_be_linked_and_left(visit):
+    tab = visit()
+    tab.open("paper")
+    widths = "images => images.map(image => image.naturalWidth)"
+    drawn = tab.page.locator("[data-testid=stImage] img").evaluate_all(widths)
+    assert len(drawn) == 17 and all(drawn)
+    tab.page.get_by_role("button", name="Figure 2a", exact=True).click()
+    heading(tab, "^Figure 2a")
+    assert tab.page.url.endswith("/paper?experiment=fig2a")
+    tab.page.locator(".js-plotly-plot .legend").wait_for()
+    tab.page.go_back()
+    heading(tab, "^Paper$")
+    assert tab.page.url.endswith("/paper")
+    tab.open("paper?experiment=table3")
+    heading(tab, "^Table 3")
+    tab.page.get_by_role("button", name="All figures and tables").click()
+    heading(tab, "^Paper$")
+    tab.assert_clean()

@@ -1,0 +1,85 @@
+"""What must be settled before a test: identifiers, incomplete rows, the same rows twice, more than two groups."""
+
+import pytest
+
+from m2st_core.data.tables.assembled import assemble
+from m2st_core.data.tables.clean import prepare
+from m2st_core.data.tables.encoding import Cleaning
+from m2st_core.data.tables.files import read_table
+from m2st_core.data.tables.limits import TableError
+from m2st_core.data.tables.suspects import identifiers, incomplete_rows
+from m2st_core.data.tables.upload import OTHERS, Upload, suggest_groups
+
+
+def table(name, *lines):
+    return read_table(name, "\n".join(lines).encode())
+
+
+def one(*lines):
+    return Upload((table("d.csv", *lines),), group="group")
+
+
+def test_a_repeated_patient_is_found_with_the_groups_it_is_in():
+    rows = [f"P{i % 10:02},{i * 7 % 11},{'ab'[i // 10 % 2]}" for i in range(40)]
+    (found,) = identifiers(assemble(one("Patient ID,v,group", *rows)))
+    assert (found.column, found.units, found.repeated, found.in_both) == ("Patient ID", 10, 10, 10)
+    assert "10 of its 10 values have several rows, 10 of them in both groups" in found.sentence
+    apart = [f"P{i % 10:02}{'ab'[i // 20]},{i},{'ab'[i // 20]}" for i in range(40)]
+    (found,) = identifiers(assemble(one("subject,v,group", *apart)))
+    assert found.in_both == 0 and "never in both groups" in found.sentence
+
+
+def test_other_columns_are_no_identifiers():
+    rows = [f"{i * 7 % 11},{i / 3:.2f},{'xyz'[i % 3]},{'ab'[i % 2]}" for i in range(30)]
+    assert identifiers(assemble(one("idle,patience,site,group", *rows))) == []
+
+
+def test_whole_numbers_that_never_repeat_look_like_an_identifier():
+    rows = [f"{1000 + 37 * i % 997},{i * 7 % 11},{'ab'[i % 2]}" for i in range(30)]
+    (found,) = identifiers(assemble(one("PatientID,v,group", *rows)))
+    assert found.repeated == 0 and "all different" in found.sentence
+
+
+def test_incomplete_rows_are_those_that_dropping_would_lose():
+    made = assemble(one("a,b,group", "1,2,x", ",3,x", "2,,x", ",,x", "3,1,x", "4,4,y", "5,5,y", "6,oops,y", "7,8,y"))
+    assert incomplete_rows(made, Cleaning()) == 4
+    assert (
+        len(made.rows) - sum(map(len, (prepare(made, Cleaning("drop rows")).x, prepare(made, Cleaning("drop rows")).y)))
+        == 4
+    )
+    assert incomplete_rows(made, Cleaning(left_out=("b",))) == 2
+
+
+def test_the_same_file_twice_is_refused_and_chance_is_not():
+    lines = ["a,b", *(f"{i},{i * 7 % 5}" for i in range(12))]
+    with pytest.raises(TableError, match=r"p.csv and q.csv are the same file. There is nothing to compare"):
+        prepare(Upload((table("p.csv", *lines), table("q.csv", *lines))))
+    turned = [lines[0], *reversed(lines[1:])]
+    with pytest.raises(TableError, match="“p” and “q” hold exactly the same 12 rows"):
+        prepare(Upload((table("p.csv", *lines), table("q.csv", *turned))))
+    few = ["ill", *("yes", "no") * 6]
+    assert len(prepare(Upload((table("p.csv", *few), table("q.csv", "ill", *("no", "yes") * 6)))).x) == 12
+
+
+THREE = ["v,arm,group", *(f"{i * 7 % 11},{'low mid high'.split()[i % 3]},{'ab'[i % 2]}" for i in range(30))]
+
+
+def test_of_three_groups_two_are_picked_or_one_against_the_rest():
+    data = table("d.csv", *THREE)
+    assert suggest_groups(data) == {"group": ("a", "b"), "arm": ("low", "mid", "high")}
+    with pytest.raises(TableError, match="has 3 groups.*Choose two of them, one against all others"):
+        prepare(Upload((data,), group="arm"))
+    two = prepare(Upload((data,), group="arm", groups=("high", "low")))
+    assert (two.x_name, two.y_name, len(two.x), len(two.y)) == ("high", "low", 10, 10)
+    assert "10 rows of other groups in 'arm' are not compared" in " ".join(two.decisions)
+    rest = prepare(Upload((data,), group="arm", groups=("mid",)))
+    assert (rest.x_name, rest.y_name, len(rest.x), len(rest.y)) == ("mid", OTHERS, 10, 20)
+    with pytest.raises(TableError, match="has no value 'huge'"):
+        prepare(Upload((data,), group="arm", groups=("huge",)))
+    assert len({Upload((data,), group="arm", groups=g).digest for g in ((), ("mid",), ("high", "low"))}) == 3
+
+
+def test_files_with_the_same_note_share_a_line():
+    p, q = table("p.csv", "a;b", "1,5;2", "2,5;3"), table("q.csv", "a;b", "7,5;2", "8,5;1")
+    notes = assemble(Upload((p, q))).notes
+    assert len(notes) == len(set(notes)) and all(note.startswith("p.csv, q.csv: ") for note in notes)
