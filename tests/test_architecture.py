@@ -81,9 +81,9 @@ def test_nothing_depends_on_pickle():
 
 
 def test_modules_are_few_and_short():
-    """At most 140 modules of at most 220 lines."""
+    """At most 165 modules of at most 220 lines."""
     lines = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in CORE}
-    assert len(lines) <= 140
+    assert len(lines) <= 165
     assert not {path: count for path, count in lines.items() if count > 220}
 
 
