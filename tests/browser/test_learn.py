@@ -47,14 +47,16 @@ def test_a_teacher_has_keys_and_no_chrome(visit):
     step(tab, 1)
     expect(tab.page.get_by_test_id("stHeader")).to_be_hidden()
     expect(tab.page.get_by_text("seed 0")).to_be_visible()
+    tab.page.wait_for_function("() => window.learnKeys")
     tab.page.keyboard.press("r")
     expect(tab.page.get_by_text("seed 1")).to_be_visible()
     tab.page.keyboard.press("ArrowRight")
     step(tab, 2)
     expect(tab.page.get_by_text("asks for less motion")).to_be_visible()
     expect(tab.page.get_by_role("button", name="Play")).to_be_hidden()
-    tab.page.keyboard.press("ArrowLeft")
+    tab.page.keyboard.press("ArrowLeft")  # at once: it waits for Back
     step(tab, 1)
+    tab.settle()
     tab.page.get_by_role("slider").first.focus()
     tab.page.keyboard.press("ArrowRight")  # moves the slider, not the step
     expect(tab.page.get_by_text("Δ = 0.9", exact=False).first).to_be_visible()
