@@ -11,7 +11,6 @@ from m2st_core.figures.theme import (
     DASHES,
     NULL_COLOUR,
     OBSERVED_COLOUR,
-    P_COLOUR,
     PUBLISHED,
     WITH_HISTORY,
     WITHOUT_HISTORY,
@@ -33,7 +32,7 @@ def neighbours_figure(target: float, related: Sequence[float], symbol: str, boun
     figure = go.Figure()
     looks = (
         (related, f"{len(related)} related tasks", WITH_HISTORY, "line-ns"),
-        ([target], "the target", P_COLOUR, "diamond"),
+        ([target], "the target", OBSERVED_COLOUR, "star"),
     )
     for values, name, colour, symbol_ in looks:
         figure.add_scatter(
