@@ -1,6 +1,7 @@
-"""Power on the example “Scanner”, with its history and without, over random draws of the target's 60 images.
+"""Power and level on the example “Handwriting”, with its history and without, over random draws of the target's digits.
 
-The history is fixed. Every draw takes 60 of the 447 images that are in no earlier check. Draw 0 is the shipped example.
+The history is fixed. Every draw takes 15 digits of each hand from those that are in no earlier batch. Draw 0 of the
+shipped pair of hands is the example. The level is that of two groups by the first hand.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 
 from m2st_core.data.tables.clean import prepare
-from m2st_core.data.tables.examples import scanner
+from m2st_core.data.tables.examples import WRITERS, handwriting
 from m2st_core.data.tables.upload import Upload
 from m2st_core.sweeps.summary import wilson_interval
 from m2st_core.testing.meta import meta_train
@@ -21,28 +22,43 @@ from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 
 PERMUTATIONS = 199
-WITH, WITHOUT = "Meta-FUSE", ("Omnibus", "MMD-M", "MMD-FUSE")
+PAIRS = (WRITERS, (0, 1), (2, 3), (4, 5), (1, 6), (0, 5), (3, 8))
+WITH, WITHOUT = ("Meta-FUSE", "Meta-WiTS"), ("Omnibus", "MMD-M", "MMD-FUSE")
+
+
+def drawn(writers: tuple[int, int], draws: int, *, same: bool) -> TwoSample:
+    """The targets of many draws."""
+    encoding = prepare(handwriting(writers=writers)).encoding
+    uploads = (Upload(handwriting(draw, writers, same=same).target, group="group") for draw in range(draws))
+    targets = [prepare(upload, encoding=encoding) for upload in uploads]
+    return TwoSample(*(torch.from_numpy(np.stack([getattr(t, side) for t in targets])) for side in "xy"))
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Print a table of power, and the p-values of the shipped draw."""
+    """Print a table per pair of hands: power, level, and the p-value of draw 0."""
     parser = argparse.ArgumentParser(prog="m2st_core bench example", description=__doc__)
     parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--pairs", type=int, default=len(PAIRS), help="how many pairs of hands, the shipped one first")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    shipped = prepare(scanner())
-    learner = meta_train(WITH, shipped.related_tasks)
-    uploads = (Upload(scanner(draw).target, group="group") for draw in range(options.draws))
-    targets = [prepare(upload, encoding=shipped.encoding) for upload in uploads]
-    sample = TwoSample(*(torch.from_numpy(np.stack([getattr(t, side) for t in targets])) for side in "xy"))
-    methods = {WITH: learner.bound(torch.device("cpu"))} | {name: METHODS[name] for name in WITHOUT}
-    print("| test | history | power | 95 % interval | p of draw 0 |\n|---|---|---|---|---|")
-    for name, method in methods.items():
-        results = run_tests(sample, method, seeds=range(options.draws), n_permutations=PERMUTATIONS, device="cpu")
-        power = float(np.mean([result.rejected for result in results]))
-        low, high = wilson_interval(round(power * len(results)), len(results))
-        history = "with" if name == WITH else "without"
-        print(f"| {name} | {history} | {power:.3f} | {low:.3f} to {high:.3f} | {results[0].p_value:.3g} |", flush=True)
+    print("| forms | test | history | power | 95 % interval | level | p of draw 0 |\n|---|---|---|---|---|---|---|")
+    for writers in PAIRS[: options.pairs]:
+        samples = [drawn(writers, options.draws, same=same) for same in (False, True)]
+        related = prepare(handwriting(writers=writers)).related_tasks
+        for name in (*WITH, *WITHOUT):
+            method = meta_train(name, related).bound(torch.device("cpu")) if name in WITH else METHODS[name]
+            results, nulls = (
+                run_tests(sample, method, seeds=range(options.draws), n_permutations=PERMUTATIONS, device="cpu")
+                for sample in samples
+            )
+            found, alarms = (sum(result.rejected for result in some) for some in (results, nulls))
+            low, high = wilson_interval(found, options.draws)
+            print(
+                f"| {writers[0] + 1} and {writers[1] + 1} | {name} | {'with' if name in WITH else 'without'} "
+                f"| {found / options.draws:.3f} | {low:.3f} to {high:.3f} | {alarms / options.draws:.3f} "
+                f"| {results[0].p_value:.3g} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

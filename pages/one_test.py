@@ -78,14 +78,7 @@ def main() -> None:
         st.caption(METHODS[values["method"]].description)
     with more:
         values |= ask(ADVANCED)
-    test = SingleTest(
-        task=setting.task,
-        parameters=setting.parameters,
-        closeness=setting.closeness,
-        n_tasks=setting.n_tasks,
-        seed=setting.seed,
-        **values,
-    )
+    test = SingleTest(setting, **values)
     with body:
         try:
             sample = test.sample()

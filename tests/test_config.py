@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from m2st_core.figures import theme
+from m2st_core.testing.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
@@ -70,7 +71,7 @@ def test_marks_and_focus_stand_out(base):
     ring = re.search("#[0-9A-F]{6}", declared(":focus-visible", "outline"))[0]
     marks = (
         theme.P_COLOUR, theme.Q_COLOUR, theme.WITH_HISTORY, theme.WITHOUT_HISTORY, theme.NULL_COLOUR,
-        theme.OBSERVED_COLOUR,
+        theme.OBSERVED_COLOUR, *(method.look.colour for method in METHODS.values()),
     )  # fmt: skip
     for colour in (*marks, ring, SETTINGS["theme"][base]["primaryColor"]):
         assert contrast(channels(colour), behind) >= GRAPHICS, colour

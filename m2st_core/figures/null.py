@@ -108,4 +108,4 @@ def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) 
         marker={"size": 11, "color": table["method"].map(colour_of)}, hovertemplate="%{y}: %{x:.3f}<extra></extra>",
     )  # fmt: skip
     figure.update_xaxes(rangemode="tozero")
-    return one_line_each(figure, len(labels), x_title=f"share rejected at α={alpha:g} if P = Q")
+    return one_line_each(figure, len(labels), x_title="share rejected if P = Q")

@@ -8,15 +8,16 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from m2st_core.figures.theme import (
-    COLOURS,
     DASHES,
     NULL_COLOUR,
-    P_COLOUR,
+    OBSERVED_COLOUR,
     PUBLISHED,
     WITH_HISTORY,
+    WITHOUT_HISTORY,
     error_bars,
     laid_out,
 )
+from m2st_core.testing.method import GREENS
 from m2st_core.testing.methods import label_of
 
 CLOSENESS = "closeness C (small: related tasks like the target)"
@@ -31,7 +32,7 @@ def neighbours_figure(target: float, related: Sequence[float], symbol: str, boun
     figure = go.Figure()
     looks = (
         (related, f"{len(related)} related tasks", WITH_HISTORY, "line-ns"),
-        ([target], "the target", P_COLOUR, "diamond"),
+        ([target], "the target", OBSERVED_COLOUR, "star"),
     )
     for values, name, colour, symbol_ in looks:
         figure.add_scatter(
@@ -52,11 +53,11 @@ def gamma_figure(
 
     A grey band reaches up to the noise floor of γ̂ on fresh rows, the column ``floor``. A line marks C ``now``.
     """
-    spread = error_bars(ours["on_test_rows"], ours["lowest"], ours["highest"], color=COLOURS[2], thickness=1)
+    spread = error_bars(ours["on_test_rows"], ours["lowest"], ours["highest"], color=WITH_HISTORY, thickness=1)
     curves = (
-        (published, "gamma_hat", "published", COLOURS[5], "dot", PUBLISHED, None),
-        (ours, "on_training_rows", "measured, on the kernel's training rows", COLOURS[0], "dash", "square", None),
-        (ours, "on_test_rows", "measured, on fresh rows", COLOURS[2], "solid", "circle", spread),
+        (published, "gamma_hat", "published", WITHOUT_HISTORY, "dot", PUBLISHED, None),
+        (ours, "on_training_rows", "measured, on the kernel's training rows", GREENS[1], "dash", "square", None),
+        (ours, "on_test_rows", "measured, on fresh rows", WITH_HISTORY, "solid", "circle", spread),
     )
     figure = go.Figure()
     figure.add_scatter(
@@ -88,7 +89,7 @@ def gamma_spread_figure(values: pd.DataFrame) -> go.Figure:
         place = index + 0.7 * ((tasks + 0.5) / (tasks.max() + 1) - 0.5)
         looks = (
             (~largest, "a restart", "circle-open", NULL_COLOUR),
-            (largest, "the task's largest", "diamond", COLOURS[0]),
+            (largest, "the task's largest", "diamond", WITH_HISTORY),
         )
         for chosen, label, symbol, colour in looks:
             figure.add_scatter(
@@ -103,7 +104,7 @@ def gamma_spread_figure(values: pd.DataFrame) -> go.Figure:
         )  # fmt: skip
         figure.add_scatter(
             x=width, y=[group["gamma"][largest].min()] * 2, mode="lines", name="γ̂", legendgroup="γ̂", showlegend=first,
-            line={"color": COLOURS[5], "width": 3}, hovertemplate="γ̂ = %{y:.3f}<extra></extra>",
+            line={"color": OBSERVED_COLOUR, "width": 3}, hovertemplate="γ̂ = %{y:.3f}<extra></extra>",
         )  # fmt: skip
     laid_out(figure, x_title="closeness C", y_title="γ̂<sub>it</sub> on fresh rows", height=400)
     names = [f"{closeness:g}" for closeness in sorted(values["closeness"].unique())]
@@ -123,8 +124,8 @@ def gamma_power_figure(table: pd.DataFrame) -> go.Figure:
     figure.add_scatter(
         x=table["gamma"], y=table["rate"], mode="markers+lines+text", text=[f"C={c:g}" for c in table["closeness"]],
         textposition=places, name=label_of("Meta-Witness"),
-        marker={"size": 10, "symbol": "diamond", "color": COLOURS[0]},
-        line={"color": COLOURS[0], "dash": "dot"}, hovertemplate="γ̂ = %{x:.3f}: power %{y:.2f}<extra></extra>",
+        marker={"size": 10, "symbol": "diamond", "color": WITH_HISTORY},
+        line={"color": WITH_HISTORY, "dash": "dot"}, hovertemplate="γ̂ = %{x:.3f}: power %{y:.2f}<extra></extra>",
         error_y=error_bars(table["rate"], table["low"], table["high"], thickness=1),
     )  # fmt: skip
     figure.add_vrect(
@@ -139,10 +140,11 @@ def gamma_power_figure(table: pd.DataFrame) -> go.Figure:
 def bound_course_figure(sizes: list[int], courses: Mapping[str, list[float]], now: int) -> go.Figure:
     """Draw each bound against m on logarithmic axes, with a line at the present m."""
     figure = go.Figure()
-    figure.add_vline(x=now, line={"color": COLOURS[5], "dash": "dot"})
-    for index, (name, values) in enumerate(courses.items()):
+    figure.add_vline(x=now, line={"color": OBSERVED_COLOUR, "dash": "dot"})
+    colours = (WITHOUT_HISTORY, GREENS[1], GREENS[0])  # only the first has no related tasks
+    for (name, values), colour, dash in zip(courses.items(), colours, DASHES, strict=False):
         figure.add_scatter(
-            x=sizes, y=values, mode="lines", name=name, line={"color": COLOURS[index], "dash": DASHES[index]},
+            x=sizes, y=values, mode="lines", name=name, line={"color": colour, "dash": dash},
             hovertemplate="m=%{x}: %{y:.3g}<extra>" + name + "</extra>",
         )  # fmt: skip
     laid_out(figure, x_title="rows m of the target, per sample", y_title=BOUND, height=360)

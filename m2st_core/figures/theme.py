@@ -9,13 +9,13 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.testing.method import Look
+from m2st_core.testing.method import GREENS, GREYS, Look
 from m2st_core.testing.methods import METHODS
 
 P_COLOUR, P_MARKER = "#0072B2", "circle"
 Q_COLOUR, Q_MARKER = "#D97A00", "diamond"
-WITH_HISTORY, WITHOUT_HISTORY = "#009E73", "#7F858E"  # tests that learn from related tasks, and all others
-NULL_COLOUR = "#7F858E"
+WITH_HISTORY, WITHOUT_HISTORY = GREENS[0], GREYS[0]  # tests that learn from related tasks, and all others
+NULL_COLOUR = GREYS[0]
 OBSERVED_COLOUR = "#C2337A"
 PUBLISHED = {"symbol": "diamond-open", "size": 11, "line": {"width": 2}}  # the paper's numbers
 DIVERGING = (  # Q's colour below zero, P's above, transparent at zero to suit light and dark backgrounds
@@ -24,7 +24,6 @@ DIVERGING = (  # Q's colour below zero, P's above, transparent at zero to suit l
     (0.5, "rgba(0,114,178,0)"),
     (1.0, "rgba(0,114,178,1)"),
 )
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800")
 MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 DASHES = ("solid", "dash", "dot", "dashdot")
 LARGEST_STRETCH = 4.0  # of one span by the other, up to which one unit has the same length on both axes

@@ -9,10 +9,11 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from m2st_core.figures.theme import (
-    COLOURS,
     NULL_COLOUR,
+    OBSERVED_COLOUR,
     P_COLOUR,
     Q_COLOUR,
+    WITH_HISTORY,
     as_text,
     colour_of,
     hatched,
@@ -110,7 +111,7 @@ def share_figure(shares: pd.DataFrame) -> go.Figure:
 def training_figure(course: dict[str, list[float]]) -> go.Figure:
     """Draw a training curve: the criterion on training rows and, where known, on held-out rows."""
     figure = go.Figure()
-    for key, name, colour in (("train", "training rows", COLOURS[0]), ("held_out", "held-out rows", COLOURS[5])):
+    for key, name, colour in (("train", "training rows", WITH_HISTORY), ("held_out", "held-out rows", OBSERVED_COLOUR)):
         if not np.isnan(course[key]).all():
             figure.add_scatter(x=course["step"], y=course[key], mode="lines+markers", name=name, line={"color": colour})
     return laid_out(figure, x_title="training step", y_title="criterion")

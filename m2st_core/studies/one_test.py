@@ -1,8 +1,8 @@
-"""One test of one pair of samples, with related tasks if the method learns from them."""
+"""The setting that the pages of the Lab share, and one test in it."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,37 @@ ROWS_PER_TASK = 50  # per mode for HDGM, per sample elsewhere
 LEARNERS_KEPT = 16
 LEARNING = 0.9  # share of the time that learning takes
 _learners: dict[Hashable, MetaLearner] = {}
+
+
+@dataclass(frozen=True)
+class LabSetting:
+    """A task with its parameters, its related tasks, and the seed."""
+
+    task: str
+    parameters: tuple[tuple[str, Setting], ...]
+    closeness: float
+    n_tasks: int
+    seed: int
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The parameters of the task by name."""
+        return dict(self.parameters)
+
+    @property
+    def rows(self) -> int:
+        """Rows of each sample of a related task."""
+        return ROWS_PER_TASK * TASKS[self.task].rows_per_size
+
+    def target(self, null: bool = False) -> Task:
+        """The task that the samples are drawn from."""
+        return make_task(self.task, null=null, **self.settings)
+
+    def related_tasks(self) -> Mapping[str, TwoSample]:
+        """Draw the related tasks."""
+        return self.target().draw_related_tasks(
+            closeness=self.closeness, n_tasks=self.n_tasks, rows=self.rows, seed=self.seed
+        )
 
 
 @dataclass(frozen=True)
@@ -45,8 +76,7 @@ def _verdict(result: TestResult) -> str:
 class SingleTest:
     """The settings of one test on one pair of samples. They are hashable, so they also identify the job."""
 
-    task: str
-    parameters: tuple[tuple[str, Setting], ...]
+    setting: LabSetting
     null: bool
     n: int
     m: int
@@ -55,39 +85,24 @@ class SingleTest:
     n_permutations: int
     train_fraction: float
     preset: str
-    seed: int
-    closeness: float
-    n_tasks: int
 
     @property
     def learns(self) -> bool:
         """Whether the method learns from related tasks."""
         return METHODS[self.method].uses_related_tasks
 
-    @property
-    def rows(self) -> int:
-        """Rows of each sample of a related task."""
-        return ROWS_PER_TASK * TASKS[self.task].rows_per_size
-
-    def target(self, null: bool = False) -> Task:
-        """The task that the samples are drawn from."""
-        settings: dict[str, Any] = dict(self.parameters)
-        return make_task(self.task, null=null, **settings)
-
     def sample(self) -> TwoSample:
         """Draw the two samples."""
-        return self.target(self.null).sample(self.n, self.m, seed=self.seed)
+        return self.setting.target(self.null).sample(self.n, self.m, seed=self.setting.seed)
 
     def learner(self, progress: Progress | None = None) -> MetaLearner:
         """The method trained on the related tasks. Methods with the same training share a learner, which is kept."""
         training = METHODS[self.method].training
-        key = (self.task, self.parameters, self.closeness, self.n_tasks, training, self.preset, self.seed)
+        key = (self.setting, training, self.preset)
         learner = _learners.get(key)
         if learner is None:
-            tasks = self.target().draw_related_tasks(
-                closeness=self.closeness, n_tasks=self.n_tasks, rows=self.rows, seed=self.seed
-            )
-            learner = meta_train(self.method, tasks, preset=self.preset, seed=self.seed, progress=progress)
+            tasks, seed = self.setting.related_tasks(), self.setting.seed
+            learner = meta_train(self.method, tasks, preset=self.preset, seed=seed, progress=progress)
             while len(_learners) >= LEARNERS_KEPT:
                 _learners.pop(next(iter(_learners)), None)
             _learners[key] = learner
@@ -97,7 +112,8 @@ class SingleTest:
         """Test them."""
         sample = self.sample()
         x, y = sample.images() if sample.shape else sample
-        shared = {name: getattr(self, name) for name in ("alpha", "n_permutations", "train_fraction", "seed")}
+        shared: dict[str, Any] = {name: getattr(self, name) for name in ("alpha", "n_permutations", "train_fraction")}
+        shared["seed"] = self.setting.seed
         if not self.learns:
             return OneTest(two_sample_test(x, y, self.method, preset=self.preset, **shared, progress=progress))
         learner = self.learner(part_of(progress, 0, LEARNING))
@@ -106,24 +122,25 @@ class SingleTest:
 
     def as_python(self) -> str:
         """A script that gives the same result."""
-        settings = "".join(f", {name}={value!r}" for name, value in self.parameters)
-        null, images = ", null=True" if self.null else "", ".images()" if TASKS[self.task].shape else ""
+        setting, seed = self.setting, self.setting.seed
+        settings = "".join(f", {name}={value!r}" for name, value in setting.parameters)
+        null, images = ", null=True" if self.null else "", ".images()" if TASKS[setting.task].shape else ""
         test = f"m2st.two_sample_test(\n    x, y, method={self.method!r}, preset={self.preset!r},"
         learn = ""
         if self.learns:
             learn = f"""related = task.draw_related_tasks(
-    closeness={self.closeness!r}, n_tasks={self.n_tasks}, rows={self.rows}, seed={self.seed}
+    closeness={setting.closeness!r}, n_tasks={setting.n_tasks}, rows={setting.rows}, seed={seed}
 )
-learner = m2st.meta_train({self.method!r}, related, preset={self.preset!r}, seed={self.seed})
+learner = m2st.meta_train({self.method!r}, related, preset={self.preset!r}, seed={seed})
 """
             test = "learner.test(\n    x, y,"
         return f"""import m2st_core as m2st
 
-task = m2st.make_task({self.task!r}{settings}{null})
-x, y = task.sample({self.n}, {self.m}, seed={self.seed}){images}
+task = m2st.make_task({setting.task!r}{settings}{null})
+x, y = task.sample({self.n}, {self.m}, seed={seed}){images}
 {learn}result = {test}
     alpha={self.alpha!r}, n_permutations={self.n_permutations}, train_fraction={self.train_fraction!r},
-    seed={self.seed},
+    seed={seed},
 )
 print(result.p_value, result.sentence)
 """

@@ -73,11 +73,11 @@ class WeightsResult:
     def finding(self) -> str:
         """Say which kernel weighs most, and how far the related tasks are trusted."""
         first = self.table.loc[self.table["influence"].idxmax()]
-        name = {"aggregate": "all tasks together", "generic": f"the generic {first['kernel']}"}.get(first["kind"])
-        most = f"The largest part, {100 * first['influence']:.0f} %, has the kernel of {name or first['kernel']}."
+        name = {"aggregate": "the kernel of all tasks", "generic": f"the generic {first['kernel']}"}.get(first["kind"])
+        most = f"Most of it, {100 * first['influence']:.0f} %, is {name or 'the kernel of ' + first['kernel']}."
         if self.features is None:
-            return f"{len(self.table)} deep kernels are mixed. {most}"
-        return f"What related tasks have taught carries **{100 * self.features.share:.0f} %** of this test. {most}"
+            return f"This test mixes {len(self.table)} deep kernels. {most}"
+        return f"Related tasks have taught **{100 * self.features.share:.0f} %** of this test. {most}"
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,16 @@ ORIGINS: dict[Origin, str] = {
 }
 
 
+GREENS = ("#009E73", "#4E8A00", "#0C7862", "#7F9A1F")  # tests that learn from related tasks
+GREYS = ("#7F858E", "#5F656E", "#9A9184", "#756A5E")  # all others
+
+
 @dataclass(frozen=True)
 class Look:
-    """How figures show a method. The line style shows the origin: the paper's are solid, ours dashed, others dotted."""
+    """How figures show a method: green if it learns from related tasks, grey if not; its marker and line are its own.
+
+    The line style shows the origin: the paper's are solid, ours dashed, others dotted.
+    """
 
     colour: str
     marker: str

@@ -1,9 +1,10 @@
-"""A real server and a real browser, gone before other tests start.
+"""A real server and a real browser for all files of this folder, gone before other tests start.
 
 Without a browser these tests are skipped, unless M2ST_BROWSER=required.
 """
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,12 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--no-first-run",
 ]  # fmt: skip
+SETTLED = """() => document.querySelector('h1, h2')
+    && document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'
+    && !document.querySelector('[data-testid=stSkeleton]')
+    && document.getAnimations().every(
+        a => a.playState !== 'running' || a.effect?.getTiming().iterations === Infinity)"""
+PATIENCE = 120_000  # ms: a busy machine is slow, not wrong
 
 
 def free_port():
@@ -27,7 +34,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory):
     """The dashboard with a store of its own; its address."""
     port = free_port()
@@ -40,7 +47,7 @@ def server(tmp_path_factory):
         )
     address = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(120):
+        for _ in range(240):
             try:
                 urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)
                 break
@@ -54,7 +61,7 @@ def server(tmp_path_factory):
         process.wait(20)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser(tmp_path_factory):
     program = shutil.which("chromium")
     try:
@@ -65,7 +72,7 @@ def browser(tmp_path_factory):
         if os.environ.get("M2ST_BROWSER") == "required":
             pytest.fail("chromium and playwright are required here.")
         pytest.skip("needs chromium and playwright")
-    expect.set_options(timeout=40_000)
+    expect.set_options(timeout=PATIENCE)
     home = {"HOME": str(tmp_path_factory.mktemp("home"))}
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=program, args=FLAGS, env=os.environ | home)
@@ -80,7 +87,7 @@ class Visit:
         self.server = server
         self.context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | context))
         self.page = self.context.new_page()
-        self.page.set_default_timeout(40_000)
+        self.page.set_default_timeout(PATIENCE)
         self.errors, self.outside = [], []
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", self._hear)
@@ -99,12 +106,12 @@ class Visit:
         self.settle()
 
     def settle(self):
-        """Wait until the page has a heading and nothing is running."""
-        self.page.locator("h1, h2").first.wait_for()
-        self.page.wait_for_function(
-            "() => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"
-            " && !document.querySelector('[data-testid=stSkeleton]')"
-        )
+        """Wait until the page has a heading and nothing runs or moves."""
+        self.page.wait_for_function(SETTLED)
+
+    def wait_url(self, pattern):
+        """Wait for an address that this expression matches."""
+        self.page.wait_for_url(re.compile(pattern), wait_until="commit")
 
     def assert_clean(self):
         assert self.errors == [] and self.outside == []

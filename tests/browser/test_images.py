@@ -5,7 +5,6 @@ import re
 from tests.browser.test_pages import keep
 
 SMALL = "images?images_digits_tests=20&images_digits_m_te=40&n_tasks=5&images_digits_rows_per_task=25"
-PATIENCE = 90_000  # ms, on a machine that has other things to do
 
 
 def test_digits_are_trained_and_explained(visit):
@@ -14,9 +13,8 @@ def test_digits_are_trained_and_explained(visit):
     page = tab.page
     for name in ("x ~ P", "y ~ Q"):
         picture = page.get_by_alt_text(re.compile(f"32 example images of {name}"))
-        picture.wait_for()
-        assert picture.evaluate("image => image.complete && image.naturalWidth > 100")
-    page.get_by_text("The most typical images").wait_for(timeout=PATIENCE)
+        tab.page.wait_for_function("image => image.naturalWidth > 100", arg=picture.element_handle())
+    page.get_by_text("The most typical images").wait_for()
     tab.settle()
     page.get_by_alt_text(re.compile("most typical of P")).wait_for()
     assert page.locator(".js-plotly-plot").count() == 4

@@ -1,7 +1,6 @@
 """Every page in a real browser: light, dark and narrow, without an error, and without a request to anywhere else."""
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -65,7 +64,7 @@ def test_pages_are_reached_by_clicking(visit):
         if group:
             tab.page.get_by_role("button", name=group, exact=True).click()
         tab.page.get_by_role("menuitem" if group else "link", name=title, exact=True).first.click()
-        tab.page.wait_for_url(re.compile(f"/{address(path)}|/$|/\\?"))
+        tab.wait_url(f"/{address(path)}|/$|/\\?")
         tab.settle()
     tab.assert_clean()
 
@@ -80,15 +79,16 @@ def test_home_answers_the_keyboard_and_leads_on(visit):
         page.keyboard.press("Tab")
         if page.evaluate("() => document.activeElement.type === 'range'"):
             break
-    assert page.evaluate(RING)
+    page.wait_for_function(RING)
     before = finding.inner_text()
     page.keyboard.press("ArrowRight")
     page.wait_for_function("before => document.querySelector('.st-key-finding').innerText !== before", arg=before)
-    page.wait_for_url(re.compile("home_related=closely"))
-    page.get_by_text("C = 0.2").wait_for()
+    tab.wait_url("home_related=closely")
+    page.get_by_text("C = 0.2").first.wait_for()
+    tab.settle()
     page.locator(".st-key-home_ways").get_by_role("link", name="Test my data").focus()
     page.keyboard.press("Enter")
-    page.wait_for_url(re.compile(f"/{address(next(path for path in PAGES if PAGES[path][0] == 'Test my data'))}"))
+    tab.wait_url("/test_my_data")
     tab.assert_clean()
 
 
@@ -97,6 +97,6 @@ def test_a_phone_has_a_menu(visit):
     tab.open()
     tab.page.get_by_test_id("stExpandSidebarButton").click()
     tab.page.get_by_role("link", name="Learn", exact=True).click()
-    tab.page.wait_for_url(re.compile("/learn"))
+    tab.wait_url("/learn")
     tab.settle()
     tab.assert_clean()

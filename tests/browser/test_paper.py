@@ -12,16 +12,17 @@ def heading(tab, words):
 def test_a_card_opens_an_entry_that_can_be_linked_and_left(visit):
     tab = visit()
     tab.open("paper")
-    widths = "images => images.map(image => image.naturalWidth)"
-    drawn = tab.page.locator("[data-testid=stImage] img").evaluate_all(widths)
-    assert len(drawn) == 17 and all(drawn)
+    tab.page.wait_for_function(
+        """() => { const drawn = [...document.querySelectorAll('[data-testid=stImage] img')]
+            return drawn.length === 17 && drawn.every(image => image.naturalWidth) }"""
+    )
     tab.page.get_by_role("button", name="Figure 2a", exact=True).click()
     heading(tab, "^Figure 2a")
-    assert tab.page.url.endswith("/paper?experiment=fig2a")
-    tab.page.locator(".js-plotly-plot .legend").wait_for()
+    tab.wait_url(r"/paper\?experiment=fig2a$")
+    tab.page.locator(".js-plotly-plot .legend").first.wait_for()
     tab.page.go_back()
     heading(tab, "^Paper$")
-    assert tab.page.url.endswith("/paper")
+    tab.wait_url("/paper$")
     tab.open("paper?experiment=table3")
     heading(tab, "^Table 3")
     tab.page.get_by_role("button", name="All figures and tables").click()

@@ -4,7 +4,6 @@ import re
 
 from tests.browser.test_pages import keep
 
-PATIENCE = 120_000  # ms
 SLOW = "power?lab_methods=MMD-M&lab_methods=limit&lab_repeats=40&lab_tests=100"
 QUICK = "power?lab_methods=MMD-M&lab_methods=limit&lab_repeats=2&lab_tests=20&lab_m_te=10&lab_m_te=20"
 
@@ -16,7 +15,16 @@ def button(tab, name):
 def train(tab, address):
     tab.open(address)
     button(tab, "Train").click()
-    tab.page.get_by_test_id("stProgress").wait_for()
+    tab.wait_url("run=")
+    tab.settle()
+
+
+def finish(tab):
+    """Wait until the run that was just started has ended."""
+    tab.wait_url("run=")
+    tab.settle()
+    tab.page.get_by_test_id("stProgress").first.wait_for(state="hidden")
+    tab.settle()
 
 
 def curves(tab, name):
@@ -33,24 +41,24 @@ def test_a_run_survives_a_double_click_and_a_reload_and_stops_alone(visit):
     first, second = visit(), visit()
     first.open(f"{SLOW}&seed=11")
     button(first, "Train").dblclick(delay=200)  # the second click finds the same button, which does nothing now
-    first.page.get_by_test_id("stProgress").wait_for()
+    first.page.get_by_test_id("stProgress").first.wait_for()
     first.page.wait_for_timeout(1500)
     place = button(first, "Train").bounding_box()
     first.page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
     curves(first, "MMD-M")
-    first.page.get_by_text(re.compile(r"\d+ of 480 cells")).wait_for()
+    first.page.get_by_text(re.compile(r"\d+ of 480 cells")).first.wait_for()
     train(second, f"{SLOW}&seed=12")
-    second.page.get_by_text("1 sweep comes first").wait_for()
+    second.page.get_by_text("1 sweep comes first").first.wait_for()
     first.page.reload()
-    first.page.get_by_text(re.compile(r"\d+ of 480 cells")).wait_for()
+    first.page.get_by_text(re.compile(r"\d+ of 480 cells")).first.wait_for()
     assert "run=" in first.page.url
     button(first, "Cancel").click()
     button(first, "Resume").wait_for()
-    second.page.get_by_text(re.compile(r"\d+ of 480 cells")).wait_for()
+    second.page.get_by_text(re.compile(r"\d+ of 480 cells")).first.wait_for()
     button(second, "Cancel").click()
     button(second, "Resume").wait_for()
     button(first, "Resume").click()
-    first.page.get_by_test_id("stProgress").wait_for()
+    first.page.get_by_test_id("stProgress").first.wait_for()
     button(first, "Cancel").click()
     button(first, "Resume").wait_for()
     first.assert_clean()
@@ -62,27 +70,25 @@ def test_a_researcher_changes_pins_shares_and_compares(visit):
     tab.open("power")
     curves(tab, "Meta-WiTS (ours)")  # shipped
     train(tab, QUICK)
-    tab.page.get_by_test_id("stProgress").wait_for(state="hidden", timeout=PATIENCE)
-    tab.settle()
+    finish(tab)
     tab.open(QUICK)  # a saved run: its link is written by the page itself
-    tab.page.wait_for_url(re.compile("run="))
+    tab.wait_url("run=")
     strength = delta(tab)
     strength.press("ArrowLeft")
-    tab.page.wait_for_url(re.compile("hdgm_delta=0.65"))
+    tab.wait_url("hdgm_delta=0.65")
     tab.settle()
     assert float(strength.input_value()) == 0.65  # the first change stays
     curves(tab, "pale: Δ=0.7")
     keep(tab, "power-pale")
     strength.press("ArrowRight")
-    tab.page.wait_for_url(re.compile("run="))
+    tab.wait_url("run=")
     tab.settle()
     button(tab, "Pin").click()
     button(tab, "Unpin all").wait_for()
     strength.press("ArrowLeft")
     curves(tab, "MMD-M, Δ=0.7")
     button(tab, "Train").click()
-    tab.page.wait_for_url(re.compile("run="))
-    tab.page.get_by_test_id("stProgress").wait_for(state="hidden", timeout=PATIENCE)
+    finish(tab)
     curves(tab, "MMD-M, Δ=0.7")
     keep(tab, "power-pinned")
     other.page.goto(tab.page.url)

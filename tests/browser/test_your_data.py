@@ -25,9 +25,9 @@ def test_two_files_are_checked_answered_and_reported(visit, tmp_path):
         tab.page.get_by_label(label).locator("xpath=ancestor-or-self::*[@data-testid='stFileUploader']").locator(
             "input[type=file]"
         ).set_input_files(data)
-        tab.page.get_by_text(re.compile(f"{data['name']}:.* 25 rows")).wait_for()
+        tab.page.get_by_text(re.compile(f"{data['name']}:.* 25 rows")).first.wait_for()
     button(tab, "^Next: Check").click()
-    tab.page.get_by_text("Recommended: Omnibus").wait_for()
+    tab.page.get_by_text("Recommended: Omnibus").first.wait_for()
     tab.page.locator(".st-key-data_samples .js-plotly-plot").wait_for()
     button(tab, "^Run Omnibus").click()
     card = tab.page.locator(".st-key-data_card")
@@ -85,9 +85,10 @@ def test_a_bad_file_is_one_sentence_and_names_are_text(visit):
     good = f"{NASTY},y,group\n{rows}".encode()
     drop = tab.page.locator("input[type=file]").first
     drop.set_input_files({"name": "good.csv", "mimeType": "text/csv", "buffer": good})
-    tab.page.get_by_text(re.compile("good.csv:.* 40 rows")).wait_for()
+    tab.page.get_by_text(re.compile("good.csv:.* 40 rows")).first.wait_for()
     drop.set_input_files({"name": "bad.csv", "mimeType": "text/csv", "buffer": b"a,b\n1,2\n1,2,3\n"})
-    tab.page.get_by_text(re.compile("bad.csv:.* row 3 has 3 cells")).wait_for()
+    tab.page.get_by_text(re.compile("bad.csv:.* row 3 has 3 cells")).first.wait_for()
+    tab.settle()
     assert tab.page.get_by_test_id("stAlert").count() == 1
     assert tab.page.get_by_text(re.compile("good.csv:.* 40 rows")).count() == 1
     button(tab, "^Next").click()

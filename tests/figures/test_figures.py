@@ -146,6 +146,15 @@ def test_methods_that_are_often_compared_differ_in_colour():
         assert len({look_of(method).colour for method in methods}) == len(methods)
 
 
+def test_methods_are_green_with_history_and_grey_without():
+    for name, method in m2st.METHODS.items():
+        red, green, blue = (int(method.look.colour[at : at + 2], 16) for at in (1, 3, 5))
+        if method.uses_related_tasks:
+            assert green > red and green > blue, name
+        else:
+            assert max(red, green, blue) - min(red, green, blue) <= 24, name
+
+
 def test_figures_know_every_method_and_whose_it_is():
     assert [look_of(name) for name in m2st.METHODS] == [method.look for method in m2st.METHODS.values()]
     looks = [(method.look.colour, method.look.marker, method.look.dash) for method in m2st.METHODS.values()]

@@ -1,6 +1,22 @@
 // Keys of the teacher's view: they press the buttons that are on the page anyway.
 const BUTTONS = { ArrowLeft: "learn_back", ArrowRight: "learn_next", r: "learn_redraw", R: "learn_redraw" };
 const OWN_KEYS = "input:not([type=checkbox]), textarea, [role=slider], [role=radio], [role=combobox]";
+const RUNNING = "[data-testid=stApp]:not([data-test-script-state=notRunning])";
+const PATIENCE = 2000; // ms after the last rerun
+let waiting;
+
+// A step has its heading before its buttons are enabled: the key waits for its button.
+function pressButton(name, until) {
+  const button = document.querySelector(`.st-key-${name} button:not([disabled])`);
+  const now = performance.now();
+  if (button) button.click();
+  else if (document.querySelector(RUNNING)) waiting = setTimeout(pressButton, 50, name, now + PATIENCE);
+  else if (now < until) waiting = setTimeout(pressButton, 50, name, until);
+}
+
+function forget() {
+  clearTimeout(waiting);
+}
 
 function press(event) {
   if (!document.querySelector(".st-key-projector input:checked")) return;
@@ -9,7 +25,8 @@ function press(event) {
   if (!name || event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.(OWN_KEYS)) return;
   event.stopImmediatePropagation(); // R would rerun the page
   event.preventDefault();
-  document.querySelector(`.st-key-${name} button:not([disabled])`)?.click();
+  forget(); // the last key counts
+  pressButton(name, performance.now() + PATIENCE);
 }
 
 // Every rerun calls this. The first call is enough: the switch decides whether keys count.
@@ -17,4 +34,5 @@ export default function () {
   if (window.learnKeys) return;
   window.learnKeys = true;
   window.addEventListener("keydown", press, true);
+  window.addEventListener("pointerdown", forget, true);
 }

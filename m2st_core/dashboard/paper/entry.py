@@ -113,7 +113,9 @@ def _caption(experiment: PaperExperiment, shown: Results) -> list[str]:
     for layer, result in shown.items():
         lines.append(f"{marks[layer]}: {RUN_HERE if layer == 'paper' else 'ours'}; {result.origin}.")
     if any(LIMIT in result.spec.methods for result in shown.values()):
-        lines.append("Dotted: tests without related tasks. Grey: the limit, the true log-likelihood ratio as witness.")
+        lines.append(
+            "Green: with related tasks. Grey: without. Open circles: the limit, with the true log p/q as witness."
+        )
     if "paper" not in shown:
         lines.append(NOT_RUN)
     elif experiment.kind == "type-I":

@@ -20,8 +20,9 @@ from m2st_core.dashboard.widgets.controls import (
     restore,
     under,
 )
-from m2st_core.dashboard.widgets.setting import CLOSENESS, N_TASKS, LabSetting
+from m2st_core.dashboard.widgets.setting import CLOSENESS, N_TASKS
 from m2st_core.data import size_unit
+from m2st_core.studies.one_test import LabSetting
 from m2st_core.studies.power import DEFAULT
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.testing.methods import METHODS

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from m2st_core.dashboard.widgets.controls import SEED, TASK, Control, ask, parameter_controls
 from m2st_core.dashboard.widgets.page import chart
-from m2st_core.data import TASKS, make_task
-from m2st_core.data.task import IndependentTask, Setting
+from m2st_core.data import TASKS
+from m2st_core.data.task import IndependentTask
 from m2st_core.figures.relatedness import neighbours_figure
+from m2st_core.studies.one_test import LabSetting
 
 CLOSENESS = Control(
     "closeness",
@@ -29,22 +29,6 @@ N_TASKS = Control(
     "The number of related tasks to learn from. More give a better kernel.",
     bounds=(1, 500, 1),
 )
-
-
-@dataclass(frozen=True)
-class LabSetting:
-    """A task with its parameters, its related tasks, and the seed."""
-
-    task: str
-    parameters: tuple[tuple[str, Setting], ...]
-    closeness: float
-    n_tasks: int
-    seed: int
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The parameters of the task by name."""
-        return dict(self.parameters)
 
 
 def ask_setting(more: DeltaGenerator, tasks: Sequence[str] = tuple(TASKS)) -> LabSetting:
@@ -96,7 +80,7 @@ def _parameters(task: str) -> list[Control]:
 
 def _show_related(setting: LabSetting) -> None:
     """Draw how near the related tasks are, if their nearness is a number."""
-    task = make_task(setting.task, **setting.settings)
+    task = setting.target()
     if not isinstance(task, IndependentTask):
         st.caption(f"{task.description} The related tasks are other pairs of classes. They have no closeness.")
         return

@@ -16,11 +16,11 @@ from m2st_core.data.tables.upload import Upload
 from m2st_core.rng import Streams
 from m2st_core.types import Registry, TwoSample
 
-SCANNER_ROWS, CHECKS, CHECK_ROWS = 30, 9, 75  # images of each group now, earlier checks, and images of each group there
-WORN_LINE, SENSITIVITY = 4, 0.75
+FORMS = ((0, 130), (130, 256), (256, 386), (386, 516), (516, 646), (646, 776), (1029, 1157), (1157, 1287), (1287, 1415))
+WRITERS = (6, 7)  # the two forms of the example
+BATCHES, BATCH_ROWS, HAND_ROWS = 4, 25, 15  # earlier batches, digits of each hand there, and digits of each hand now
 DIGITS_ROWS, DIGITS_SHARE = 30, 0.4
 PIXELS = [f"pixel {row},{column}" for row in range(8) for column in range(8)]
-WHITE = 16  # the most ink of a pixel
 AGE = "age (years)"
 DIABETES_NAMES = {
     "age": AGE,
@@ -47,26 +47,29 @@ class Example:
     load: Callable[[], Upload]
 
 
-def scanner(draw: int = 0) -> Upload:
-    """Deal the images of all digits to the earlier checks, and 60 of the rest to the target, at random by ``draw``.
+def handwriting(draw: int = 0, writers: tuple[int, int] = WRITERS, *, same: bool = False) -> Upload:
+    """Deal the digits of two forms to earlier batches, and 15 of each form's rest to the target, at random by ``draw``.
 
-    Line 4 of every image of the second group has lost a quarter of its ink, rounded to whole numbers.
+    The set is stored form by form: every form has the same 130 digits in the same order, by one hand. With ``same``
+    both groups of the target are from the first form.
     """
-    images = np.concatenate(load_digits_by_class())
-    dealt = Streams(0).numpy("scanner").permutation(len(images))
-    used = 2 * CHECKS * CHECK_ROWS
-    now = Streams(draw).numpy("scanner now").permutation(dealt[used:])[: 2 * SCANNER_ROWS]
+    from sklearn.datasets import load_digits
 
-    def compared(chosen: np.ndarray) -> pd.DataFrame:
-        rows = len(chosen) // 2
-        ink = np.rint(WHITE * images[chosen]).reshape(-1, 8, 8)
-        ink[rows:, WORN_LINE] = np.rint(SENSITIVITY * ink[rows:, WORN_LINE])
-        frame = pd.DataFrame(ink.reshape(-1, 64).astype(int), columns=PIXELS)
-        return frame.assign(group=["last month"] * rows + ["this month"] * rows)
+    images, streams = load_digits().data.astype(int), Streams(0)
+    hands = [streams.numpy(f"hand {writer}").permutation(np.arange(*FORMS[writer])) for writer in writers]
+    used = BATCHES * BATCH_ROWS
+    names = ("the first hand", "the other hand")
 
-    earlier = np.split(dealt[:used], CHECKS)
-    related = [compared(chosen).assign(task=f"check {number}") for number, chosen in enumerate(earlier, 1)]
-    return Upload((_table("scans.csv", compared(now)),), (_table("earlier_checks.csv", *related),), "group")
+    def compared(first: np.ndarray, second: np.ndarray) -> pd.DataFrame:
+        frame = pd.DataFrame(images[np.concatenate([first, second])], columns=PIXELS)
+        return frame.assign(group=[names[0]] * len(first) + [names[1]] * len(second))
+
+    first, second = (Streams(draw).numpy(f"hand {i} now").permutation(hands[i][used:]) for i in (0, 1))
+    half = len(first) // 2
+    now = (first[:half], first[half : 2 * half]) if same else (first[:HAND_ROWS], second[:HAND_ROWS])
+    earlier = zip(*(np.split(hand[:used], BATCHES) for hand in hands), strict=True)
+    related = [compared(*pair).assign(task=f"batch {number}") for number, pair in enumerate(earlier, 1)]
+    return Upload((_table("digits_now.csv", compared(*now)),), (_table("earlier_batches.csv", *related),), "group")
 
 
 def _digits() -> Upload:
@@ -125,13 +128,12 @@ EXAMPLES: Registry[Example] = Registry(
         example.name: example
         for example in (
             Example(
-                "scanner",
-                "Scanner: has one of its lines worn out?",
-                "P is 30 handwritten digits scanned last month, and Q is 30 others of this month. One of the scanner's "
-                "eight lines has lost a quarter of its sensitivity. The nine related tasks are earlier checks of worn "
-                "scanners, with 75 and 75 images each. Here the history decides.",
-                "Real images, simulated wear.",
-                scanner,
+                "handwriting",
+                "Handwriting: has somebody else filled in this form?",
+                "P is 15 digits by one hand, and Q is 15 by another. The related tasks are four earlier batches by the "
+                "same two hands, 25 and 25 digits each. Here the history decides.",
+                "Real images.",
+                handwriting,
             ),
             Example(
                 "digits",

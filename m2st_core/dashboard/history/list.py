@@ -1,0 +1,102 @@
+"""The list of all runs, named by what differs, the choice among them, and their deletion."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from m2st_core.dashboard.jobs.sweeps import CELL, STATE_ICONS, sweep_queue
+from m2st_core.studies.power import add_shipped, run_names
+from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import OLDER, Run
+
+MOST_COMPARED = 6
+
+
+def all_runs() -> pd.DataFrame:
+    """Every run, the newest first, with its state in the queue and a name that says what differs."""
+    queue = sweep_queue()
+    frame = queue.store.runs()
+    current = frame["state"] != OLDER
+    specs = {run: SweepSpec.from_json(text) for run, text in frame.loc[current, ["id", "spec"]].itertuples(index=False)}
+    names, states = run_names(specs), []
+    for run, state in zip(frame["id"], frame["state"], strict=True):
+        if state != OLDER:
+            status = queue.status(run)
+            state = "deleted" if status is None else status.state
+        states.append(f"{STATE_ICONS.get(state, '')} {state}")
+    unnamed = {
+        run for run, name in zip(frame["id"], frame["name"], strict=True) if run in specs and name == specs[run].label
+    }
+    shown = [names[run] if run in unnamed else name for run, name in zip(frame["id"], frame["name"], strict=True)]
+    return pd.DataFrame(
+        {
+            "run": frame["id"],
+            "name": shown,
+            "state": states,
+            "done": (frame["done"] / frame["cells"].clip(lower=1)).astype(float),
+            "cells": frame["cells"],
+            "last change": pd.to_datetime(frame["updated"], unit="s", utc=True),
+            "open": [f"power?run={run}" if new else None for run, new in zip(frame["id"], current, strict=True)],
+            "note": frame["message"].where(~current, ""),
+        }
+    )
+
+
+def choose_runs() -> list[Run]:
+    """List all runs and ask which to show. The link keeps the choice."""
+    history = all_runs()
+    if history.empty:
+        st.info("There are no runs yet. Change a setting in **Power** and train it, or import a spec below.")
+        return []
+    config = {
+        "done": st.column_config.ProgressColumn(format="percent", help="Share of the cells computed so far."),
+        "cells": st.column_config.Column(help=f"Number of cells. Each is {CELL}."),
+        "last change": st.column_config.DatetimeColumn(format="D MMM YYYY, HH:mm"),
+        "open": st.column_config.LinkColumn(display_text="Open in Power", help="Load its settings into the controls."),
+    }
+    hidden = {"run"} if history["note"].any() else {"run", "note"}
+    st.dataframe(
+        history.drop(columns=list(hidden)), hide_index=True, width="stretch", key="runs_table", column_config=config
+    )
+    labels = {row.run: f"{row.name} · {row.state}" for row in history.itertuples(index=False)}
+    linked = [run for run in st.query_params.get_all("run") if run in labels][:MOST_COMPARED]
+    if linked and linked != st.session_state.get("runs_linked"):  # a new link, not the one this page wrote
+        st.session_state["runs_shown"] = linked
+    shown = [run for run in st.session_state.get("runs_shown", [history["run"].iloc[0]]) if run in labels]
+    st.session_state["runs_shown"] = shown
+    chosen = st.multiselect(
+        "Runs to look at",
+        list(labels),
+        key="runs_shown",
+        format_func=lambda run: labels[run],
+        max_selections=MOST_COMPARED,
+        help="One run is shown in full, and two to six are compared. The link in the address bar keeps the choice.",
+    )
+    st.query_params["run"] = st.session_state["runs_linked"] = chosen
+    older = history[history["note"] != ""].set_index("run")
+    for run in chosen:
+        if run in older.index:
+            show_older(run, older.loc[run])
+    runs = [sweep_queue().store.run(run) for run in chosen if run not in older.index]
+    return [run for run in runs if run is not None]
+
+
+def show_older(run: str, row: pd.Series) -> None:
+    """Say why a run of an older version is not shown, and offer to delete it."""
+    st.warning(row["note"])
+    with st.popover("Delete…", key=f"runs_older_{run}", help="Delete this run. You are asked to confirm."):
+        confirm_delete(run, row["name"])
+
+
+def confirm_delete(run: str, name: str) -> None:
+    """Ask for confirmation, then delete the run."""
+    st.write(f"**{name}** ({run}) will be deleted, with all results that no other run shares. This cannot be undone.")
+    if st.button("Delete it", type="primary", key=f"runs_delete_{run}", help="Delete this run now."):
+        try:
+            sweep_queue().delete(run)
+            add_shipped(sweep_queue().store)
+        except ValueError as error:
+            st.error(str(error))
+        else:
+            st.rerun()

@@ -1,0 +1,68 @@
+"""What the chosen runs have found: one in full, or several in one chart."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from m2st_core.dashboard.history.list import confirm_delete
+from m2st_core.dashboard.jobs.sweeps import sweep_queue, watch
+from m2st_core.dashboard.power_lab.results import show_code, show_results, show_training
+from m2st_core.dashboard.widgets.page import chart, choice_sentences
+from m2st_core.data import size_unit
+from m2st_core.figures.power import compare_figure
+from m2st_core.studies.power import difference_names, overlaid, power_finding, run_names, spec_differences
+from m2st_core.sweeps.store import Run
+from m2st_core.sweeps.summary import summarise
+
+
+def runs_finding(chosen: list[Run]) -> str:
+    """Say what the chosen run has found, or how runs are used."""
+    if len(chosen) == 1 and not chosen[0].spec.null:
+        spec = chosen[0].spec
+        found = power_finding(summarise(sweep_queue().store.rows(spec)), size_unit(spec.task))
+        if found:
+            return found
+    return "Every run is kept with all its results. Open one, or choose several to compare them."
+
+
+def show_one(run: Run) -> None:
+    """Show one run: its results, a link to Power, and a button to delete it."""
+    st.header(run_names({run.id: run.spec})[run.id] if run.name == run.spec.label else run.name, anchor=False)
+    st.caption(choice_sentences(run.spec.preset, run.spec.methods))
+    watch(run.id, lambda status: show_results(run.spec, sweep_queue().store.rows(run.spec), "runs"), "runs")
+    show_training(run.spec)
+    show_code(run.spec)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.page_link(
+            "pages/power.py",
+            label="Open in Power",
+            query_params={"run": run.id},
+            help="Load the settings of this run into the controls, to change them and train again.",
+        )
+        with st.popover("Delete…", help="Delete this run. You are asked to confirm."):
+            confirm_delete(run.id, run.name)
+
+
+def compare(runs: list[Run]) -> None:
+    """Show several runs: their curves in one chart, named by what differs, and where their settings differ."""
+    named = _distinct(difference_names([run.spec for run in runs]))
+    specs = dict(zip(named, (run.spec for run in runs), strict=True))
+    st.header("Their curves", anchor=False)
+    summary = overlaid(specs, sweep_queue().store)
+    if summary.empty:
+        st.caption("None of these runs has results yet.")
+    else:
+        units = {size_unit(run.spec.task) for run in runs}
+        figure = compare_figure(summary, size_unit=units.pop() if len(units) == 1 else "(unit of each run)")
+        alt = f"Rejection rates of {len(runs)} runs against the number of test rows, {len(figure.data)} curves."
+        chart(figure, "runs_compare", alt)
+    st.header("Where the settings differ", anchor=False)
+    table = spec_differences(specs)
+    marks = table.pop("differs")
+    styled = table.style.apply(lambda row: ["font-weight: bold" if marks[row.name] else ""] * len(row), axis=1)
+    st.dataframe(styled, width="stretch", key="runs_differences")
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """The names, numbered where they are the same."""
+    return [name if names.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(names, 1)]

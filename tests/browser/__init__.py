@@ -1,0 +1,1 @@
+"""Walks through the dashboard in a real browser."""
