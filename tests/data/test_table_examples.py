@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from m2st_core.data.images.sets import load_digits_by_class
-from m2st_core.data.tables.assembled import assemble, check
+from m2st_core.data.tables.assembled import assemble
+from m2st_core.data.tables.checks import check
 from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.examples import EXAMPLES, PIXELS, SENSITIVITY, WORN_LINE, scanner
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from m2st_core.data.tables.assembled import assemble, check
+from m2st_core.data.tables.assembled import assemble
+from m2st_core.data.tables.checks import check
 from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.limits import Limits, TableError

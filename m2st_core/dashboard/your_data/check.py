@@ -14,7 +14,8 @@ from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart
 from m2st_core.dashboard.your_data.offers import MISSING_WORDS, NO_BLOCK, offer_blocks, offer_repair
 from m2st_core.dashboard.your_data.state import UserData, as_text, choose, show_table
-from m2st_core.data.tables.assembled import Assembled, Check, ColumnReport, check
+from m2st_core.data.tables.assembled import Assembled
+from m2st_core.data.tables.checks import Check, ColumnReport, check
 from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.columns import NUMERIC
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Cleaning

@@ -1,8 +1,8 @@
-"""All rows of an upload in one order, target first; each column over all of them; and a check of what they hold."""
+"""All rows of an upload in one order, target first, and each column over all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,10 +11,11 @@ import pandas as pd
 from m2st_core.data.tables.columns import NUMERIC, RUNNING, Column, classify, is_running
 from m2st_core.data.tables.files import Table
 from m2st_core.data.tables.limits import Limits, TableError, listed
-from m2st_core.data.tables.upload import Pair, Pairing, Side, Upload, shared_columns
+from m2st_core.data.tables.profiles import Piece
+from m2st_core.data.tables.readings import Readings, settle
+from m2st_core.data.tables.upload import Pair, Pairing, Side, Upload
 
-FAR = 3.0  # interquartile ranges beyond the quartiles
-TOP_LEVELS = 5
+SHOWN = 5
 NAMED_FILES = 3  # with the same note
 
 
@@ -23,7 +24,8 @@ class Assembled:
     """The pairs of an upload and their pooled rows: P's, then Q's of each pair. The target comes first.
 
     ``rows`` has the number of every row in its file, ``source`` the position of that file in ``tables``. ``columns``
-    are those that all tables share. ``notes`` say what matching them had to decide.
+    are those that all tables share. ``notes`` say what matching them had to decide, ``readings`` how
+    cells are read.
     """
 
     upload: Upload
@@ -37,6 +39,7 @@ class Assembled:
     columns: Mapping[str, Column] = field(default_factory=dict)
     values: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
     notes: tuple[str, ...] = ()
+    readings: Readings = field(default_factory=Readings, repr=False, compare=False)
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -72,7 +75,7 @@ class Assembled:
 
     def words(self, name: str) -> pd.Series:
         """A column as words, NA where a cell is missing."""
-        pieces = [table.frame[name].astype("str") for table in self.tables]
+        pieces = [table.words(name) for table in self.tables]
         return pd.concat(pieces, ignore_index=True).iloc[self.order].reset_index(drop=True)
 
     def where(self, row: int) -> str:
@@ -83,6 +86,7 @@ class Assembled:
 def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     """Pool the samples of an upload and classify the columns that all tables share."""
     limits = limits or Limits.from_environment()
+    upload, readings = read_jointly(upload)
     pairing = Pairing(upload)
     if (count := len(pairing.related)) > limits.tasks:
         raise TableError(f"There are {count:,} related tasks, and {limits.tasks:,} is the most. Bring fewer.")
@@ -116,6 +120,7 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
         rows=np.concatenate([table.frame.index.to_numpy() for table in tables])[order],
         source=np.repeat(np.arange(len(tables)), lengths)[order],
         limits=limits,
+        readings=readings,
     )
     columns, values = {}, {}
     for name in names:
@@ -125,96 +130,58 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
             values[name] = numbers
     said = {note: [table.name for table in tables if note in table.notes] for t in tables for note in t.notes}
     notes = [f"{listed(files, NAMED_FILES)}: {note}" for note, files in said.items()]
-    return replace(made, columns=columns, values=values, notes=(*notes, *pairing.notes, *lacking))
+    return replace(
+        made, columns=columns, values=values, notes=(*notes, *_said(readings, names), *pairing.notes, *lacking)
+    )
+
+
+def read_jointly(upload: Upload) -> tuple[Upload, Readings]:
+    """Decide how to read every column by all tables of an upload, and leave out totals if that was the answer."""
+    tables = (*upload.target, *upload.related)
+    names = dict.fromkeys(str(name) for table in tables for name in table.frame.columns)
+    empty = pd.Series(dtype="str")
+    pieces = {
+        name: [Piece(table.name, table.frame[name] if name in table.frame.columns else empty) for table in tables]
+        for name in names
+    }
+    for name in upload.read_as:
+        if name not in names:
+            raise TableError(f"{tables[0].name}: there is no column {name!r} that could be read as words or numbers.")
+    readings = settle(pieces, [table.separator for table in tables], upload.decimal, upload.read_as, upload.totals)
+    read = []
+    for i, table in enumerate(tables):
+        frame = table.frame
+        if upload.totals == "leave out" and i in readings.totals:
+            frame = frame.drop(index=list(readings.totals[i]))
+        own = {name: readings.columns[name][i] for name in map(str, frame.columns)}
+        read.append(replace(table, frame=frame, readings=own))
+    count = len(upload.target)
+    return replace(upload, target=tuple(read[:count]), related=tuple(read[count:])), readings
+
+
+def _said(readings: Readings, names: Sequence[str]) -> list[str]:
+    """What reading has to say about these columns."""
+    signs = [f"Cells with {' '.join(sorted(readings.signs))} count as missing."] if readings.signs else []
+    converted = [one.sentence for one in readings.conversions if one.column in names]
+    return [*readings.warnings, *converted, *signs]
 
 
 def _classified(made: Assembled, name: str, values: np.ndarray) -> Column:
     if all(table.named for table in made.tables) and is_running(name, (table.numbers(name) for table in made.tables)):
         return Column(name, RUNNING, "it only counts the rows")
-    pieces = [table.frame[name] for table in made.tables]
-    alike = len({piece.dtype for piece in pieces}) == 1
-    cells = pd.concat([piece if alike else piece.astype("str") for piece in pieces], ignore_index=True)
-    used = cells.iloc[made.order] if len(made.order) < len(cells) else cells
-    return classify(name, used, values, made.limits)
+    reading = made.tables[0].reading(name)
+    return classify(name, reading.kind, reading.unit, made.words(name), values, made.limits)
 
 
-@dataclass(frozen=True)
-class ColumnReport(Column):
-    """A column with its missing cells and outliers.
-
-    ``missing`` counts cells of (P, Q, related tasks), ``odd`` the cells of a numeric column that are not numbers.
-    ``outliers`` are more than three interquartile ranges outside the quartiles. They are reported, never removed.
-    """
-
-    missing: tuple[int, int, int] = (0, 0, 0)
-    odd: int = 0
-    levels: int = 0
-    top_levels: tuple[tuple[str, int], ...] = ()
-    outliers: int = 0
-    minimum: float | None = None
-    median: float | None = None
-    maximum: float | None = None
-
-
-@dataclass(frozen=True)
-class Check:
-    """The report on an upload: sizes, columns, and notes on duplicates and on differences between the files."""
-
-    rows: tuple[int, int, int]  # of P, of Q, of all related tasks
-    related_tasks: int
-    columns: tuple[ColumnReport, ...]
-    notes: tuple[str, ...]
-
-
-def check(made: Assembled) -> Check:
-    """Report on every column and on duplicate rows. Nothing is changed."""
-    p, q = made.target_spans
-    hashes = np.zeros(len(made.rows), dtype=np.uint64)  # of the used columns of each row
-    reports, telling = [], []
-    for column in made.columns.values():
-        report, codes = _report(made, column)
-        reports.append(report)
-        if column.used:
-            hashes = hashes * np.uint64(1_000_003) + pd.util.hash_array(codes, categorize=False)
-            constant = all(len(codes[side]) > 1 and (codes[side] == codes[side][0]).all() for side in (p, q))
-            if constant and codes[p][0] != codes[q][0]:
-                telling.append(column.name)
-    duplicates = [len(hashes[side]) - len(np.unique(hashes[side])) for side in (p, q)]
-    between = int(np.isin(hashes[p], hashes[q]).sum() + np.isin(hashes[q], hashes[p]).sum())
-    notes = [*made.notes]
-    if any(duplicates):
-        notes.append(f"Rows that repeat an earlier one: {duplicates[0]:,} in P, {duplicates[1]:,} in Q.")
-    if between:
-        notes.append(f"{between:,} rows of P and Q are in both. Rows of one unit must not be in both samples.")
-    for name in telling:
-        notes.append(f"{name!r} has one value in P and another in Q. If it only names the sample, leave it out.")
-    sizes = (p.stop, q.stop - q.start, len(made.rows) - made.target_rows)
-    return Check(sizes, len(made.related), tuple(reports), tuple(notes))
-
-
-def _report(made: Assembled, column: Column) -> tuple[ColumnReport, np.ndarray]:
-    """The report on a column, and numbers (N,) that are equal where its cells are."""
-    p, q = made.target_spans
-    report = ColumnReport(column.name, column.kind, column.why)
-    if column.kind == NUMERIC:
-        values = made.numbers(column.name)
-        gaps = np.isnan(values)
-        missing = made.words(column.name).isna().to_numpy() if gaps.any() else gaps
-        low, middle, high = np.quantile(values[~gaps], [0.25, 0.5, 0.75])
-        reach = FAR * (high - low)
-        codes = np.where(gaps, np.inf, values) + 0.0
-        report = replace(
-            report,
-            odd=int((gaps & ~missing).sum()),
-            outliers=int(((values < low - reach) | (values > high + reach)).sum()) if reach > 0 else 0,
-            minimum=float(np.nanmin(values)),
-            median=float(middle),
-            maximum=float(np.nanmax(values)),
-        )
-    else:
-        words = made.words(column.name)
-        counts = words.value_counts()
-        missing, codes = words.isna().to_numpy(), pd.factorize(words)[0]
-        top = tuple((str(level), int(count)) for level, count in counts.head(TOP_LEVELS).items())
-        report = replace(report, levels=len(counts), top_levels=top)
-    return replace(report, missing=(missing[p].sum(), missing[q].sum(), missing[made.target_rows :].sum())), codes
+def shared_columns(tables: Iterable[Table], roles: set[str]) -> tuple[list[str], list[str]]:
+    """The columns that every table has, in the order of the first, and notes on those that some table lacks."""
+    tables = list({id(table): table for table in tables}.values())
+    columns = [{str(column): None for column in table.frame.columns} for table in tables]
+    every = {name: None for names in columns for name in names if name not in roles}
+    notes = []
+    for name in every:
+        lacking = [table.name for table, names in zip(tables, columns, strict=True) if name not in names]
+        if lacking:
+            more = f" and {len(lacking) - SHOWN} more files" if len(lacking) > SHOWN else ""
+            notes.append(f"Column {name!r} is not in {', '.join(lacking[:SHOWN])}{more}, so it is not used.")
+    return [name for name in every if all(name in names for names in columns)], notes

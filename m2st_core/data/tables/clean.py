@@ -153,7 +153,7 @@ def _find_blocks(
     for side, _ in made.target_samples:
         if block not in side.table.frame.columns:
             raise TableError(f"{side.table.name}: there is no column called {block!r}. Choose one that it has.")
-        pieces.append(side.table.frame[block].astype("str").iloc[side.positions])
+        pieces.append(side.table.words(block).iloc[side.positions])
     codes, names = pd.factorize(pd.concat(pieces, ignore_index=True))
     empty = np.flatnonzero((codes < 0) & keep[: made.target_rows])
     if empty.size:

@@ -1,4 +1,4 @@
-"""Columns of cells: their names, their numbers with a decimal point or comma, and their kinds."""
+"""Columns: their names, whether they hold numbers, words or dates, and how they are used in a test."""
 
 from __future__ import annotations
 
@@ -10,99 +10,50 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data.arrays import LARGEST_WHOLE
+from m2st_core.data.tables import cells as forms
+from m2st_core.data.tables.cells import is_known_unit, read_cell
 from m2st_core.data.tables.limits import Limits
-from m2st_core.data.tables.text import MISSING
+from m2st_core.data.tables.profiles import Profile
+from m2st_core.data.tables.questions import (
+    DATES,
+    NUMBERS,
+    READ_AS,
+    WORDS,
+    Conversion,
+    Example,
+    Question,
+    read_as_option,
+)
 
-SPACED = re.compile(r"[+-]?\d{1,3}([ \u00a0\u202f'’]\d{3})+([.,]\d*)?")
-SPACES = re.compile(r"[ \u00a0\u202f'’]")
-STYLES = {
-    mark: re.compile(rf"[+-]?(\d{{1,3}}([{group}]\d{{3}})+|\d+)?([{mark}]\d*)?([eE][+-]?\d+)?")
-    for mark, group in ((".", ","), (",", "."))
-}
-GROUPED = {",": re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+"), ".": re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")}
 LONGEST_NAME = 100
 MOST_NOTES = 3
-MOST_CELLS = 1_000  # different cells that are read to decide how a column is written
 NUMERIC, CATEGORICAL, DATE, TEXT = "numeric", "categorical", "date", "free text"
 CONSTANT, EMPTY, RUNNING = "constant", "all missing", "row number"
 RUNNING_NAMES = re.compile(r"column \d+|unnamed: \d+|__index_level_\d+__|index|id|row|nr|no|number", re.IGNORECASE)
 MOSTLY = 0.8  # share of its cells that makes a column numeric, or one of dates
-DATES = re.compile(
-    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?"
-    r"|\d{1,2}[. -]+[^\W\d]{3,9}[., -]+\d{2,4}|[^\W\d]{3,9} \d{1,2},? \d{4}",
-)
 LONG_NUMBER = re.compile(r"[+-]?\d{16,}")
 FEW_WORDS = 5
-
-
-def parse(cell: str, mark: str) -> float:
-    """Read the number in a cell with this decimal mark; NaN if there is none.
-
-    >>> parse("1.234,5", ","), parse("1,234.5", "."), parse("1 234", "."), parse("dog", ".")
-    (1234.5, 1234.5, 1234.0, nan)
-    """
-    text = cell.strip().replace("−", "-")
-    if SPACED.fullmatch(text):
-        text = SPACES.sub("", text)
-    if not STYLES[mark].fullmatch(text):
-        return np.nan
-    try:
-        return float(text.replace("." if mark == "," else ",", "").replace(",", "."))
-    except ValueError:
-        return np.nan
-
-
-def decimal_mark(cells: Iterable[str]) -> str | None:
-    """The decimal mark that these cells must have been written with, "," or "."; None if both are possible.
-
-    >>> decimal_mark(["1,5", "2"]), decimal_mark(["1,234"]), decimal_mark(["1,234,567"])
-    (',', None, '.')
-    """
-    votes = {".": 0, ",": 0}
-    for cell in cells:
-        text = SPACES.sub("", cell)
-        points, commas = text.count("."), text.count(",")
-        if not points and not commas:
-            continue
-        for mark, marks, others in ((".", points, commas), (",", commas, points)):
-            written = marks == 1 and not GROUPED[mark].fullmatch(text) or others > 1
-            votes[mark] += written and np.isfinite(parse(text, mark))
-    if votes["."] == votes[","]:
-        return None
-    return "." if votes["."] > votes[","] else ","
-
-
-def numbers(cells: pd.Series, mark: str = ".") -> np.ndarray:
-    """One float64 per cell: NaN if it is missing, infinite or not a number."""
-    if pd.api.types.is_numeric_dtype(cells.dtype):
-        values = cells.to_numpy(dtype=np.float64, na_value=np.nan)
-    elif pd.api.types.is_datetime64_any_dtype(cells.dtype):
-        return np.full(len(cells), np.nan)
-    elif mark == ".":
-        values = pd.to_numeric(cells, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-        left = np.isnan(values) & cells.notna().to_numpy()
-        if left.any():
-            values = values.copy()
-            values[left] = _by_unique(cells[left], mark)
-    else:
-        values = _by_unique(cells, mark)
-    return np.where(np.isfinite(values), values, np.nan)
-
-
-def _by_unique(cells: pd.Series, mark: str) -> np.ndarray:
-    """Parse each different cell once."""
-    codes, different = pd.factorize(cells)
-    values = np.array([*(parse(str(cell), mark) for cell in different), np.nan])
-    return values[codes]
+FEW_DAYS = 3  # different cells such as 12.03 that look like days and months
+NO_DATES = "dates and times are not compared; bring them as numbers, such as days since a start"
 
 
 def is_header(first: Sequence[str], below: Sequence[list[str]]) -> bool:
     """Whether a row has words other than the values of its columns."""
     filled = [i for i, cell in enumerate(first) if cell]
-    words = [i for i in filled if first[i] not in MISSING and all(np.isnan(parse(first[i], mark)) for mark in ".,")]
+    words = [i for i in filled if _is_name(first[i], [row[i].strip() for row in below if i < len(row)])]
     if len(words) == len(filled):
         return bool(words)
     return bool(words) and not any(first[i] == row[i].strip() for i in words for row in below if i < len(row))
+
+
+def _is_name(cell: str, below: Sequence[str]) -> bool:
+    """Whether a cell can be a name: it is neither missing nor a number, even with a unit that cells below have."""
+    read = read_cell(cell)
+    if read.form in (forms.MISSING, forms.VALUE_OR_MISSING):
+        return False
+    if not forms.NUMBERS.start <= read.form < forms.NUMBERS.stop:
+        return True
+    return bool(read.unit) and not any(read_cell(other).unit == read.unit for other in below)
 
 
 def clean_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -126,31 +77,101 @@ def clean_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return clean, notes if more <= 0 else [*notes[:MOST_NOTES], f"{more:,} more columns were renamed like this."]
 
 
-def decimal_commas(frame: pd.DataFrame, separator: str) -> tuple[frozenset[str], list[str]]:
-    """The columns whose decimal mark is a comma, and notes.
+@dataclass(frozen=True)
+class Verdict:
+    """What a column holds (numbers, words or dates), the unit of its numbers, and what is to be said or asked."""
 
-    A column's own cells decide if they can. Otherwise 1,234 is a decimal number if the file has semicolons or another
-    column has a decimal comma, and a thousand if not.
-    """
-    marks: dict[str, str | None] = {}
-    unsure: list[str] = []
-    for column in frame.columns:
-        cells = frame[column].dropna()
-        odd = cells[pd.to_numeric(cells, errors="coerce").isna().to_numpy()].unique()[:MOST_CELLS]
-        marks[column] = decimal_mark(odd) if len(odd) else None
-        if len(odd) and marks[column] is None and any(GROUPED[","].fullmatch(cell) for cell in odd):
-            unsure.append(column)
-    if "," not in marks.values() and not (separator == ";" and unsure):
-        notes = [f"1,234 in {unsure[0]!r} is read as 1234: commas are thousands separators."] if unsure else []
-        return frozenset(), notes
-    for column in frame.columns:
-        if marks[column] is None and column not in unsure:
-            cells = frame[column].dropna()
-            points = cells[cells.str.contains(".", regex=False)].unique()[:MOST_CELLS]
-            if len(points) and not all(GROUPED["."].fullmatch(cell) for cell in points):
-                marks[column] = "."
-    comma = frozenset(str(column) for column, mark in marks.items() if mark != ".")
-    return comma, ["Numbers have a decimal comma: 1,5 is read as 1.5, and 1.234 as 1234."]
+    kind: str
+    unit: str = ""
+    conversions: tuple[Conversion, ...] = ()
+    question: Question | None = None
+
+
+def judge(one: Profile, chosen: str = "") -> Verdict:
+    """Judge a column by the forms of its cells in all files; ``chosen`` is the user's own verdict."""
+    total = one.total
+    filled = int(total.sum()) - one.count(forms.MISSING, forms.VALUE_OR_MISSING)
+    numeric, nearly = int(total[forms.NUMBERS].sum()), int(total[forms.NEARLY].sum())
+    if chosen in (WORDS, DATES):
+        return Verdict(chosen)
+    if not chosen and (not numeric or nearly < MOSTLY * filled):
+        return Verdict(WORDS)
+    units = set(one.units) - {""}
+    if len(units) > 1:
+        if not chosen and not all(map(is_known_unit, units)):
+            return Verdict(WORDS)  # codes such as 12ab, 13cd
+        first, second, *_ = (one.unit_examples[unit] for unit in one.units if unit)
+        sentence = (
+            f"{first.cell!r} and {second.cell!r} ({second.where}) have different units. Convert them to one unit."
+        )
+        return Verdict(NUMBERS, "", (), _ask(one, sentence, (WORDS,), list(one.unit_examples.values())))
+    unit = next(iter(units), "")
+    if not chosen and (verdict := _doubt(one, numeric, unit)):
+        return verdict
+    return Verdict(NUMBERS, unit, (*_number_conversions(one, unit),))
+
+
+def _doubt(one: Profile, numeric: int, unit: str) -> Verdict | None:
+    """A verdict on numbers that may be codes or dates, or lack their unit; None if there is no doubt."""
+    both = (NUMBERS, WORDS)
+    if unit and "" in one.units:
+        bare = one.unit_examples[""]
+        sentence = f"{bare.cell!r} has no unit, and {one.unit_examples[unit].cell!r} has one. Is it in {unit}, too?"
+        return Verdict(NUMBERS, unit, (), _ask(one, sentence, both, [bare, one.unit_examples[unit]]))
+    if one.count(forms.COMPACT_DATE) == numeric and one.distinct > 1:
+        return _turned(one, forms.COMPACT_DATE, DATES, "a date")
+    if one.count(forms.DAY_MONTH) == numeric and one.distinct >= FEW_DAYS:
+        days = list(one.examples[forms.DAY_MONTH])
+        sentence = f"{days[0].cell!r} is a number, or a day and a month."
+        return Verdict(NUMBERS, "", (), _ask(one, sentence, (NUMBERS, DATES), days))
+    if padded := one.count(forms.PADDED):
+        if padded + one.count(forms.WHOLE) == numeric and len(one.widths) == 1:
+            return _turned(one, forms.PADDED, WORDS, "a code, because of its leading zero")
+        codes = list(one.examples[forms.PADDED])
+        sentence = f"{codes[0].cell!r} begins with 0 as codes do, and other cells are numbers."
+        return Verdict(NUMBERS, "", (), _ask(one, sentence, both, codes))
+    if 2 * one.count(forms.CODE) >= numeric:
+        if one.count(forms.WORD):
+            return _turned(one, forms.CODE, WORDS, "a code")
+        codes = list(one.examples[forms.CODE])
+        sentence = f"{codes[0].cell!r} is a code, or {read_cell(codes[0].cell).point:,.15g} with an exponent."
+        return Verdict(NUMBERS, "", (), _ask(one, sentence, both, codes))
+    return None
+
+
+def _ask(one: Profile, sentence: str, kinds: Sequence[str], examples: Sequence[Example]) -> Question:
+    def shown(cell: str, kind: str) -> str:
+        date = "day {0}, month {1}"
+        if kind == NUMBERS:
+            return f"{read_cell(cell).value('.'):.15g}"
+        return date.format(*cell.split(".")) if kind == DATES else f"“{cell}”"
+
+    words = {NUMBERS: "Numbers", WORDS: "Words: codes or categories", DATES: "Dates, which are not compared"}
+    answers = {kind: words[kind] for kind in kinds}
+    cells = tuple((example, tuple(shown(example.cell, kind) for kind in kinds)) for example in examples[:3])
+    return Question(READ_AS, (one.name,), sentence, answers, cells)
+
+
+def _turned(one: Profile, form: int, kind: str, becomes: str) -> Verdict:
+    undo = read_as_option(one.name, NUMBERS)
+    return Verdict(kind, "", (Conversion(one.name, one.count(form), one.examples[form][0], becomes, undo),))
+
+
+def _number_conversions(one: Profile, unit: str) -> list[Conversion]:
+    """Cells that are numbers though they are not written as software writes them."""
+    undo, found = read_as_option(one.name, WORDS), []
+    if unit:
+        example = one.unit_examples[unit]
+        becomes = f"{read_cell(example.cell).value('.'):.15g} (unit: {unit})"
+        return [Conversion(one.name, one.units[unit], example, becomes, undo)]
+    for form in (forms.COMMA, forms.POINT_GROUPS, forms.COMMA_GROUPS, forms.CODE):
+        if count := one.count(form):
+            example = one.examples[form][0]
+            found.append(Conversion(one.name, count, example, f"{read_cell(example.cell).value('.'):.15g}", undo))
+    if one.rewritten:
+        count, example = one.rewritten
+        found.append(Conversion(one.name, count, example, f"{read_cell(example.cell).value('.'):.15g}", undo))
+    return found
 
 
 @dataclass(frozen=True)
@@ -160,6 +181,7 @@ class Column:
     name: str
     kind: str
     why: str = ""
+    unit: str = ""
 
     @property
     def used(self) -> bool:
@@ -172,23 +194,25 @@ def is_running(name: str, pieces: Iterable[np.ndarray]) -> bool:
     return bool(RUNNING_NAMES.fullmatch(name)) and all(len(v) > 1 and bool((np.diff(v) == 1).all()) for v in pieces)
 
 
-def classify(name: str, cells: pd.Series, values: np.ndarray, limits: Limits) -> Column:
-    """Classify a column by its cells, whose numbers are ``values``. Labels of rows are not used."""
-    count = int(cells.notna().sum())
-    numeric = values[~np.isnan(values)]
+def classify(name: str, kind: str, unit: str, words: pd.Series, values: np.ndarray, limits: Limits) -> Column:
+    """Classify a column of numbers, words or dates by its words and their values. Labels of rows are not used."""
+    count = int(words.notna().sum())
     if not count:
         return Column(name, EMPTY, "it has no value")
-    if len(numeric) >= MOSTLY * count:
-        if np.abs(numeric).max() > LARGEST_WHOLE and any(LONG_NUMBER.fullmatch(str(cell)) for cell in cells.dropna()):
+    if kind == DATES:
+        return Column(name, DATE, NO_DATES)
+    if kind == NUMBERS:
+        numeric = values[~np.isnan(values)]
+        if len(numeric) and np.abs(numeric).max() > LARGEST_WHOLE and words.str.fullmatch(LONG_NUMBER).any():
             return Column(name, TEXT, "its whole numbers have too many digits, as identifiers do")
-        if numeric.min() == numeric.max():
+        if len(numeric) and numeric.min() == numeric.max():
             return Column(name, CONSTANT, f"it is always {numeric[0]:g}")
-        return Column(name, NUMERIC)
-    levels = [str(level) for level in cells.dropna().unique()]
+        return Column(name, NUMERIC, "", unit) if len(numeric) else Column(name, EMPTY, "it has no number")
+    levels = [str(level) for level in words.dropna().unique()]
     if len(levels) == 1:
         return Column(name, CONSTANT, f"it is always {levels[0][:40]!r}")
-    if sum(bool(DATES.fullmatch(level)) for level in levels) >= MOSTLY * len(levels):
-        return Column(name, DATE, "dates and times are not compared; bring them as numbers, such as days since a start")
+    if sum(read_cell(level).form == forms.DATE for level in levels) >= MOSTLY * len(levels):
+        return Column(name, DATE, NO_DATES)
     if len(levels) > limits.levels:
         return Column(name, TEXT, f"it has {len(levels):,} different words, more than {limits.levels:,}")
     if len(levels) > max(FEW_WORDS, count / 2):

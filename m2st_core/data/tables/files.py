@@ -7,15 +7,18 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.tables.columns import MOST_CELLS, clean_names, decimal_commas, is_header, numbers
+from m2st_core.data.tables.columns import clean_names, is_header
 from m2st_core.data.tables.limits import Limits, TableError
+from m2st_core.data.tables.profiles import Piece, numbers
+from m2st_core.data.tables.readings import Reading, settle
 from m2st_core.data.tables.text import (
     SEPARATORS,
     Rows,
@@ -29,27 +32,43 @@ from m2st_core.data.tables.text import (
 
 ENDINGS = (".csv", ".tsv", ".txt", ".tab", ".xlsx")
 PACKED = (".zip", ".gz", ".bz2", ".xz", ".7z", ".rar", ".tar", ".tgz")
+HEADER_ROWS = 1_000  # that the first row is compared with
 ENTRY = b"PK\x01\x02"  # begins every entry of an archive's directory
 
 
 @dataclass(frozen=True)
 class Table:
-    """The content of a file: ``frame`` has its raw cells (missing ones as NA) under clean, unique names.
+    """The content of a file: ``frame`` has its raw cells (empty ones as NA) under clean, unique names.
 
-    The index of ``frame`` is the number of each row in the file, from 1, the header included. ``comma`` names the
-    columns whose decimal mark is a comma, ``notes`` say what reading had to decide, ``digest`` is the file's SHA-256.
+    The index of ``frame`` is the number of each row in the file, from 1, the header included. ``separator`` stands
+    between its cells. ``readings`` say how columns are read; those that other files of an upload have no say in are
+    decided by this file alone. ``notes`` say what else reading had to decide, ``digest`` is the file's SHA-256.
     """
 
     name: str
     frame: pd.DataFrame = field(repr=False, compare=False)
     digest: str
-    comma: frozenset[str] = frozenset()
+    separator: str = ""
     notes: tuple[str, ...] = ()
     named: bool = True  # whether the file has column names
+    readings: Mapping[str, Reading] = field(default_factory=dict, repr=False, compare=False)
 
     def numbers(self, column: str) -> np.ndarray:
         """A column as float64, NaN where a cell is missing or not a number."""
-        return numbers(self.frame[column], "," if column in self.comma else ".")
+        return numbers(self.frame[column], self.reading(column).mark)
+
+    def words(self, column: str) -> pd.Series:
+        """A column as words, NA where a cell is missing."""
+        return self.reading(column).words(self.frame[column])
+
+    def reading(self, column: str) -> Reading:
+        """How a column is read."""
+        return self.readings.get(column) or self._alone[column]
+
+    @cached_property
+    def _alone(self) -> Mapping[str, Reading]:
+        pieces = {str(name): (Piece(self.name, self.frame[name]),) for name in self.frame.columns}
+        return {name: readings[0] for name, readings in settle(pieces, [self.separator]).columns.items()}
 
     @property
     def stem(self) -> str:
@@ -97,14 +116,11 @@ def read_table(name: str, data: bytes, limits: Limits | None = None) -> Table:
     separator, start = find_separator(name, text)
     if separator != ",":
         notes.append(f"Cells are separated by {SEPARATORS.get(separator, repr(separator))}.")
-    commas = "," in text if separator != "," else '"' in text
-    return _table(name, read_rows(name, text, separator, start, limits), digest, notes, separator, limits, commas)
+    return _table(name, read_rows(name, text, separator, start, limits), digest, notes, separator, limits)
 
 
-def _table(
-    name: str, rows: Rows, digest: str, notes: list[str], separator: str, limits: Limits, commas: bool = True
-) -> Table:
-    """Make a table of rows of text cells. ``commas`` says whether a cell can have one."""
+def _table(name: str, rows: Rows, digest: str, notes: list[str], separator: str, limits: Limits) -> Table:
+    """Make a table of rows of text cells."""
     number, first = next(rows, (0, []))
     width = len(first)
     if not width:
@@ -112,7 +128,7 @@ def _table(
     limits.check_size(name, 1, width)
     head = take_chunk(rows, width)
     header = [cell.strip() for cell in first]
-    named = is_header(header, [row for _, row in head[:MOST_CELLS]])
+    named = is_header(header, [row for _, row in head[:HEADER_ROWS]])
     if not named:
         header, head = [""] * width, [(number, first), *head]
     frame, cell_notes = columns_of(name, head, rows, header, limits)
@@ -124,13 +140,16 @@ def _table(
     if blank:
         frame = frame.drop(columns=blank)
         cell_notes.append(f"{len(blank)} blank columns were left out.")
-    if frame.shape[1] == 0:
+    if frame.shape[1] == 0 or (not named and not any(_says_something(frame[column]) for column in frame.columns)):
         raise TableError(f"{name}: every cell is missing. Bring a header and at least 2 rows.")
     if not named:
         first_name, last_name = frame.columns[0], frame.columns[-1]
         name_notes = [f"There is no header: columns are called {first_name!r} to {last_name!r}, by position."]
-    comma, comma_notes = decimal_commas(frame, separator) if commas else (frozenset(), [])
-    return Table(name, frame, digest, comma, (*notes, *name_notes, *cell_notes, *comma_notes), named)
+    return Table(name, frame, digest, separator, (*notes, *name_notes, *cell_notes), named)
+
+
+def _says_something(cells: pd.Series) -> bool:
+    return bool(Reading().words(cells).notna().any())
 
 
 def _is_archive(data: bytes) -> bool:

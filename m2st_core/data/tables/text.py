@@ -22,9 +22,6 @@ SAMPLE_LINES, SAMPLE_CHARACTERS = 100, 2**18
 LONGEST_LINE = 2**20
 CONTROL = {chr(code) for code in range(32)} - set("\t\n\r\x0b\x0c\x1a\x1c\x1d\x1e\x1f")
 SAVE_AS = "Save it again as CSV (UTF-8)."
-WORDS_FOR_MISSING = ("na", "n/a", "nan", "null", "none", "nil", "missing", "<na>", "#n/a")
-SIGNS_FOR_MISSING = {"?", "-", "--", ".", "..", "#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!", "#NULL!"}
-MISSING = {"", "NaN", *SIGNS_FOR_MISSING, *(f(word) for word in WORDS_FOR_MISSING for f in (str, str.upper, str.title))}
 CHUNK_CELLS = 200_000
 MOST_PARTS, MOST_BLANK = 1_000, 2_000_000  # parts of a workbook, blank cells of a sheet
 LAST_ROW = 2**20  # of an Excel sheet
@@ -179,12 +176,11 @@ def take_chunk(rows: Rows, width: int) -> list[tuple[int, list[str]]]:
 def columns_of(
     name: str, body: list[tuple[int, list[str]]], rest: Rows, header: Sequence[str], limits: Limits
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Text cells by column, with NA for missing ones, and notes. The index is the number of the row in the file."""
+    """Text cells by column, with NA for empty ones, and notes. The index is the number of the row in the file."""
     width = len(header)
     index: list[int] = []
     chunks: list[list[pd.api.extensions.ExtensionArray]] = []
     short: list[int] = []
-    signs: set[str] = set()
     needed = max((i for i, cell in enumerate(header, start=1) if cell), default=width)
     while body:
         limits.check_size(name, len(index) + len(body), width)
@@ -203,16 +199,12 @@ def columns_of(
         chunk = []
         for column in zip(*[row for _, row in body], strict=True):
             cells = [cell.strip() for cell in column]
-            gone = MISSING.intersection(cells)
-            signs |= gone & SIGNS_FOR_MISSING
-            chunk.append(pd.array([None if cell in gone else cell for cell in cells] if gone else cells, dtype="str"))
+            chunk.append(pd.array([cell or None for cell in cells] if "" in cells else cells, dtype="str"))
         chunks.append(chunk)
         body = take_chunk(rest, width)
     notes = []
     if short:
         notes.append(f"{len(short):,} rows end early (the first is row {short[0]}): their last cells count as missing.")
-    if signs:
-        notes.append(f"Cells with {' '.join(sorted(signs))} count as missing.")
     if not chunks:
         return pd.DataFrame({position: pd.array([], dtype="str") for position in range(width)}), notes
     join = type(chunks[0][0])._concat_same_type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ import pandas as pd
 
 from m2st_core.data.tables.files import Table
 from m2st_core.data.tables.limits import TableError
+from m2st_core.data.tables.questions import check_answers
 
 GROUP_NAMES = ("group", "sample", "label", "class", "arm", "treatment", "condition", "cohort", "batch", "target")
 SIDE = re.compile(r"(.+)[_\-. ]([PQ])", re.IGNORECASE)  # north_P and north_Q are a pair
@@ -28,6 +29,10 @@ class Upload:
     ``related`` tables have a column ``task`` and a group column, or are one task each, or are pairs ``x_P``, ``x_Q``.
     ``related_group`` is their group column, if it is called neither like the target's nor "group". ``groups`` are the
     two values to compare where the group column has more, or one value to compare with all others.
+
+    The last three answer what reading may ask: ``decimal`` is the mark "." or "," of cells such as 8.654, ``read_as``
+    says which columns are "numbers", "words" or "dates", and ``totals`` whether to "leave out" or to "keep" rows that
+    look like totals.
     """
 
     target: tuple[Table, ...]
@@ -36,13 +41,25 @@ class Upload:
     task: str = "task"
     related_group: str | None = None
     groups: tuple[str, ...] = ()
+    decimal: str = ""
+    read_as: Mapping[str, str] = field(default_factory=dict)
+    totals: str = ""
+
+    def __post_init__(self) -> None:
+        check_answers(self.decimal, self.read_as, self.totals)
 
     @property
-    def digest(self) -> str:
-        """A SHA-256 of all files and roles: the key under which results are kept."""
+    def files_digest(self) -> str:
+        """A SHA-256 of all files and roles."""
         roles = (self.group, self.task, self.related_group, self.groups)
         parts = [*(t.digest for t in self.target), "related", *(t.digest for t in self.related), repr(roles)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    @property
+    def digest(self) -> str:
+        """A SHA-256 of all files, roles and answers: the key under which results are kept."""
+        answers = (self.decimal, sorted(self.read_as.items()), self.totals)
+        return hashlib.sha256(f"{self.files_digest} {answers}".encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -70,10 +87,10 @@ def suggest_groups(table: Table) -> dict[str, tuple[str, ...]]:
     """
     found = {}
     for name in map(str, table.frame.columns):
-        cells = table.frame[name].dropna()
+        cells = table.words(name).dropna()
         if cells.iloc[:1000].nunique() > MOST_GROUPS or len(cells) < len(table.frame) / 2:
             continue
-        counts = cells.astype("str").value_counts(sort=False)
+        counts = cells.value_counts(sort=False)
         words = bool(np.isnan(table.numbers(name)).all()) or any(group in name.lower() for group in GROUP_NAMES)
         if len(counts) == 2 or (2 < len(counts) <= MOST_GROUPS and counts.min() > 1 and words):
             found[name] = tuple(map(str, counts.index))
@@ -139,7 +156,7 @@ class Pairing:
                 self._add(self._split(table, group, np.arange(len(table.frame)), table.stem, f"the column {group!r}"))
                 continue
             self.roles.add(task)
-            codes, names = pd.factorize(table.frame[task].astype("str"))
+            codes, names = pd.factorize(table.words(task))
             self._note_left_out(table, task, codes)
             by_task = np.argsort(codes, kind="stable")
             starts = np.searchsorted(codes[by_task], np.arange(len(names) + 1))
@@ -155,7 +172,7 @@ class Pairing:
     def _split(self, table: Table, group: str, rows: np.ndarray, name: str, where: str) -> Pair:
         """Split rows of a table by the two values of its group column."""
         self.roles.add(group)
-        codes, labels = pd.factorize(table.frame[group].iloc[rows].astype("str"))
+        codes, labels = pd.factorize(table.words(group).iloc[rows])
         self._note_left_out(table, group, codes)
         values = [str(label) for label in labels]
         if len(values) > 2 and self._groups:
@@ -204,17 +221,3 @@ def _find(table: Table, name: str) -> str | None:
         return name
     alike = [str(column) for column in table.frame.columns if str(column).lower() == name.lower()]
     return alike[0] if len(alike) == 1 else None
-
-
-def shared_columns(tables: Iterable[Table], roles: set[str]) -> tuple[list[str], list[str]]:
-    """The columns that every table has, in the order of the first, and notes on those that some table lacks."""
-    tables = list({id(table): table for table in tables}.values())
-    columns = [{str(column): None for column in table.frame.columns} for table in tables]
-    every = {name: None for names in columns for name in names if name not in roles}
-    notes = []
-    for name in every:
-        lacking = [table.name for table, names in zip(tables, columns, strict=True) if name not in names]
-        if lacking:
-            more = f" and {len(lacking) - SHOWN} more files" if len(lacking) > SHOWN else ""
-            notes.append(f"Column {name!r} is not in {', '.join(lacking[:SHOWN])}{more}, so it is not used.")
-    return [name for name in every if all(name in names for names in columns)], notes

@@ -1,0 +1,186 @@
+"""The grammar of a cell: which number it can mean under a decimal point and under a decimal comma, or what else it is.
+
+A cell such as 8,65 can be read in one way only. 8.654 is a decimal number or a number of thousands: it is open, and
+other cells decide (``profiles``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
+
+import numpy as np
+
+GAPS = " \u00a0\u2009\u202f'’"  # between thousands, in any convention
+MINUS = "−–‐‑‒﹣－-"
+MISSING_SIGNS = frozenset(("", "?", "-", "--", ".", "..", "–", "—", "−"))
+MISSING_WORDS = frozenset(
+    f(word) for word in ("n/a", "nan", "null", "nil", "missing", "<na>", "#n/a") for f in (str, str.upper, str.title)
+) | {"NaN"}
+VALUES_OR_MISSING = frozenset(("NA", "na", "Na", "NONE", "none", "None"))  # Namibia, sodium, no symptom; or missing
+EXCEL_ERRORS = frozenset(("#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!", "#NULL!", "#SPILL!", "#CALC!"))
+INFINITE_WORDS = re.compile(rf"[+{MINUS}]?(inf|infinity|∞)", re.IGNORECASE)
+TOTALS = re.compile(
+    r"(grand |sub-?)?totals?|sums?|mean|average|avg\.?|median|(gesamt)?summe|gesamt|mittelwert|durchschnitt|somme|"
+    r"moyenne|suma|media|totale",
+    re.IGNORECASE,
+)
+DATES = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?"
+    r"|\d{1,2}[. -]+[^\W\d]{3,9}[., -]+\d{2,4}|[^\W\d]{3,9} \d{1,2},? \d{4}"
+    r"|\d{1,2}[. -]+(?i:jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)[^\W\d]*\.?",
+)
+MONEY_SIGNS = "$€£¥₹₩₽₺₪฿₫₴"
+MONEY_CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|HUF|AUD|CAD|NZD|BRL|MXN|ZAR|KRW|TRY|SGD|HKD"
+UNITS = frozenset(
+    "% ‰ ° °C °F kg g mg µg ng pg t lb oz km m cm dm mm µm nm in ft yd mi m2 m² m3 m³ cm2 cm² cm3 cm³ l L ml mL "
+    "dl dL µl µL s ms µs min h hr hour d day week month year yr Hz kHz MHz GHz V mV W kW MW J kJ cal kcal kWh Pa "
+    "hPa kPa bar mbar mmHg mol mmol µmol nmol M mM µM nM U IU ppm ppb dB px B kB MB GB km/h m/s mph bpm mg/dl "
+    "mg/dL mmol/l mmol/L g/l g/L kg/m2 kg/m² A mA K C F".split()
+)
+ATTACHED = frozenset("gmshltdLVWJ%‰°")  # one letter after the digits is a unit if it is one of these
+CELL = re.compile(
+    rf"(?P<bound>[<>≤≥≈~]=?\s*)?(?P<sign>[+{MINUS}])?(?P<money>[{MONEY_SIGNS}]|(?:R|US|C|A)\$|{MONEY_CODES})?\s?"
+    rf"(?P<inner>[+{MINUS}])?(?P<body>\d[\d.,{GAPS}]*|[.,]\d+)(?P<exponent>[eE][+{MINUS}]?\d+)?"
+    rf"(?P<unit>[%‰°{MONEY_SIGNS}]|(?:[°µμ]|[^\W\d_])[^\s\d,;:_+=]{{0,11}}[23]?)?",
+)
+DIGITS = {
+    mark: re.compile(
+        rf"(?:[1-9]\d{{0,2}}(?P<gap>[{other}{GAPS}])\d{{3}}(?:(?P=gap)\d{{3}})*|\d+)?(?:[{mark}]\d*)?",
+    )
+    for mark, other in ((".", ","), (",", "."))
+}
+DAY_AND_MONTH = re.compile(r"(0[1-9]|[12]\d|3[01])\.(0[1-9]|1[0-2])")
+BARE_EXPONENT = re.compile(r"\d+E\d+")
+
+FORMS = (
+    "missing", "value or missing", "whole", "padded", "point", "comma", "groups by point", "groups by comma",
+    "open point", "open comma", "compact date", "day and month", "code", "infinite", "error", "bound", "total", "date",
+    "word",
+)  # fmt: skip
+(
+    MISSING, VALUE_OR_MISSING, WHOLE, PADDED, POINT, COMMA, POINT_GROUPS, COMMA_GROUPS, OPEN_POINT, OPEN_COMMA,
+    COMPACT_DATE, DAY_MONTH, CODE, INFINITE, ERROR, BOUND, TOTAL, DATE, WORD,
+) = range(len(FORMS))  # fmt: skip
+NUMBERS = slice(WHOLE, CODE + 1)  # forms with a value
+NEARLY = slice(WHOLE, TOTAL + 1)  # and those that are found in columns of numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a cell says: its form, its values by decimal point and by decimal comma (NaN if none), and its unit."""
+
+    form: int
+    point: float = np.nan
+    comma: float = np.nan
+    unit: str = ""
+
+    def value(self, mark: str) -> float:
+        """The number by this decimal mark, or by the other one if only that makes sense."""
+        first, second = (self.point, self.comma) if mark == "." else (self.comma, self.point)
+        return second if np.isnan(first) else first
+
+
+@lru_cache(maxsize=2**16)
+def read_cell(text: str) -> Cell:
+    """Read a cell without spaces around it.
+
+    >>> cells = [read_cell(text) for text in ("1.234,5", "8.654", "–1", "10 %", "<0.1", "dog")]
+    >>> [(FORMS[cell.form], cell.point, cell.comma, cell.unit) for cell in cells[:2]]
+    [('groups by point', nan, 1234.5, ''), ('open point', 8.654, 8654.0, '')]
+    >>> [(FORMS[cell.form], cell.value("."), cell.unit) for cell in cells[2:]]
+    [('whole', -1.0, ''), ('whole', 10.0, '%'), ('bound', nan, ''), ('word', nan, '')]
+    """
+    if text in MISSING_SIGNS or text in MISSING_WORDS:
+        return Cell(MISSING)
+    if text in VALUES_OR_MISSING:
+        return Cell(VALUE_OR_MISSING)
+    if text in EXCEL_ERRORS:
+        return Cell(ERROR)
+    if INFINITE_WORDS.fullmatch(text):
+        return Cell(INFINITE)
+    if DATES.fullmatch(text):
+        return Cell(DATE)
+    return _number(text) or Cell(TOTAL if TOTALS.fullmatch(text.rstrip(":")) else WORD)
+
+
+def _number(text: str) -> Cell | None:
+    """Read a number with a sign, a currency and a unit; None if there is none."""
+    match = CELL.fullmatch(text)
+    if not match or (match["sign"] and match["inner"]):
+        return None
+    body = match["body"].rstrip(GAPS)
+    unit = _unit(match["money"], match["unit"], attached=len(body) == len(match["body"]))
+    if unit is None:
+        return None
+    exponent = _ascii_minus(match["exponent"] or "")
+    sign = -1.0 if (match["sign"] or match["inner"] or "+") in MINUS else 1.0
+    point, comma = (sign * _value(body, exponent, mark) for mark in ".,")
+    if np.isnan(point) and np.isnan(comma):
+        return None
+    if match["bound"]:
+        return Cell(BOUND)
+    if np.isinf(point) or np.isinf(comma):
+        return Cell(INFINITE)
+    return Cell(_form(text, body, exponent, point, comma), point, comma, unit)
+
+
+def _form(text: str, body: str, exponent: str, point: float, comma: float) -> int:
+    """The form of a number."""
+    if np.isnan(point):
+        return POINT_GROUPS if "." in body else COMMA
+    if np.isnan(comma):
+        return COMMA_GROUPS if "," in body else DAY_MONTH if DAY_AND_MONTH.fullmatch(text) else POINT
+    if point != comma:
+        return OPEN_POINT if "." in body else OPEN_COMMA
+    if exponent:
+        return CODE if BARE_EXPONENT.fullmatch(text) else WHOLE
+    if body != text:
+        return WHOLE
+    if len(body) > 1 and body[0] == "0":
+        return PADDED
+    return COMPACT_DATE if is_compact_date(body) else WHOLE
+
+
+def is_compact_date(digits: str) -> bool:
+    """Whether digits are a day such as 20240131."""
+    if len(digits) != 8 or digits[:2] not in ("19", "20"):
+        return False
+    try:
+        date(int(digits[:4]), int(digits[4:6]), int(digits[6:]))
+    except ValueError:
+        return False
+    return True
+
+
+def _value(body: str, exponent: str, mark: str) -> float:
+    match = DIGITS[mark].fullmatch(body)
+    if not match or not any(map(str.isdigit, body)) or (exponent and match["gap"]):
+        return np.nan
+    digits = body.replace(match["gap"], "") if match["gap"] else body
+    return float(digits.replace(",", ".") + exponent)
+
+
+def _unit(money: str | None, unit: str | None, attached: bool) -> str | None:
+    """The unit, empty if there is none; None if the letters are part of a code such as 12A."""
+    if money and unit:
+        return None
+    if money or not unit:
+        return money or ""
+    unit = unit.replace("μ", "µ").rstrip(".")
+    if len(unit) > 3 and unit.endswith("s"):  # days
+        unit = unit[:-1]
+    if attached and len(unit) == 1 and unit not in ATTACHED and unit not in MONEY_SIGNS:
+        return None
+    return unit
+
+
+def is_known_unit(unit: str) -> bool:
+    """Whether these letters or signs are a unit or a currency."""
+    return unit in UNITS or unit in MONEY_SIGNS or unit.endswith("$") or unit in MONEY_CODES.split("|")
+
+
+def _ascii_minus(text: str) -> str:
+    return text.translate({ord(mark): "-" for mark in MINUS})

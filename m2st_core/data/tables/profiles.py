@@ -1,0 +1,220 @@
+"""A column over all files of an upload: the forms of its cells, and its numbers by the decimal mark of each file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from m2st_core.data.tables import cells as forms
+from m2st_core.data.tables.cells import FORMS, MISSING_SIGNS, Cell, is_compact_date, read_cell
+from m2st_core.data.tables.questions import Example
+
+PLAIN = r"-?(0|[1-9]\d{0,30})([.,]\d{1,60})?(e[+-]?\d{1,2})?"  # numbers as software writes them, read by columns
+ASCII = re.compile(r"[+-]?[\d.]+([eE][+-]?\d+)?")
+OPEN = r"-?[1-9]\d{0,2}[.,]\d{3}"
+DAY = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])"
+DAY_MONTH = r"([12]\d|3[01])\.(0[1-9]|1[0-2])"
+EXAMPLES = 3
+MOST_WORDS = 1_000
+EVIDENCE = {
+    ".": [forms.POINT, forms.DAY_MONTH, forms.COMMA_GROUPS],
+    ",": [forms.COMMA, forms.POINT_GROUPS],
+}
+OPENS = [forms.OPEN_POINT, forms.OPEN_COMMA]
+THOUSANDS = {".": (forms.OPEN_COMMA, forms.COMMA_GROUPS), ",": (forms.OPEN_POINT, forms.POINT_GROUPS)}
+"""By decimal mark: open cells that are thousands with it, and cells that prove that thousands are marked."""
+
+
+class Piece(NamedTuple):
+    """A column of one file: the file's name and its text cells, indexed by their rows in the file."""
+
+    file: str
+    cells: pd.Series
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What the cells of a column look like: ``counts`` (files, forms), and cells of each form, unit and word.
+
+    ``units`` counts the numbers by their unit. ``widths`` are the lengths of whole numbers, ``words`` the different
+    words (the first of many), ``distinct`` the number of different numbers if they may be dates, and ``rewritten`` the
+    numbers that no software would write so, such as –1. ``signs`` such as ? stand for missing cells.
+    """
+
+    name: str
+    counts: np.ndarray = field(repr=False)
+    examples: Mapping[int, tuple[Example, ...]] = field(repr=False)
+    units: Mapping[str, int]
+    unit_examples: Mapping[str, Example] = field(repr=False)
+    widths: frozenset[int]
+    words: frozenset[str] = field(repr=False)
+    distinct: int = 0
+    rewritten: tuple[int, Example] | None = None
+    signs: frozenset[str] = frozenset()
+
+    @property
+    def total(self) -> np.ndarray:
+        """Cells of each form in all files: (forms,)."""
+        return self.counts.sum(axis=0)
+
+    def count(self, *kinds: int) -> int:
+        """Cells of these forms in all files."""
+        return int(self.counts[:, list(kinds)].sum())
+
+
+def profile(name: str, pieces: Sequence[Piece]) -> Profile:
+    """Profile a column. A file that lacks it has an empty piece."""
+    cells = pd.concat([piece.cells for piece in pieces])
+    source = np.repeat(np.arange(len(pieces)), [len(piece.cells) for piece in pieces])
+    form, odd = forms_of(cells)
+    counts = np.bincount(source * len(FORMS) + form, minlength=len(pieces) * len(FORMS))
+
+    def example(position: int) -> Example:
+        return Example(pieces[source[position]].file, int(cells.index[position]), str(cells.iloc[position]))
+
+    examples = {}
+    for kind in np.unique(form):
+        positions = np.flatnonzero(form == kind)
+        last = positions[np.r_[True, np.diff(source[positions]) > 0]]  # the first of each file, then others
+        few = [example(i) for i in [*last[:EXAMPLES], *positions[: 3 * EXAMPLES]]]
+        different = {one.cell: one for one in reversed(few)}
+        examples[int(kind)] = tuple(reversed(different.values()))[:EXAMPLES]
+    numeric = (form >= forms.NUMBERS.start) & (form < forms.NUMBERS.stop)
+    units, unit_examples = {"": int(numeric.sum())}, {}
+    if any(cell.unit for cell in odd.values()):
+        codes = pd.Index(list(odd)).get_indexer(pd.Index(cells))
+        named = np.array([cell.unit for cell in odd.values()], dtype=object)
+        of_odd = np.where(codes >= 0, named[codes], "")
+        for unit in dict.fromkeys(cell.unit for cell in odd.values() if cell.unit):
+            where = np.flatnonzero(of_odd == unit)
+            units[unit], unit_examples[unit] = len(where), example(int(where[0]))
+            units[""] -= len(where)
+    if units[""] and len(units) > 1:
+        bare = np.flatnonzero(numeric & (of_odd == ""))
+        unit_examples[""] = example(int(bare[0]))
+    whole = cells[(form == forms.WHOLE) | (form == forms.PADDED)] if forms.PADDED in examples else cells.iloc[:0]
+    words = [text for text, cell in odd.items() if cell.form in (forms.WORD, forms.VALUE_OR_MISSING)]
+    rewritten = [text for text, cell in odd.items() if cell.form in (forms.WHOLE, forms.POINT) and not cell.unit]
+    rewritten = [text for text in rewritten if not ASCII.fullmatch(text)]
+    where = np.flatnonzero(cells.isin(rewritten)) if rewritten else np.zeros(0, dtype=int)
+    return Profile(
+        name,
+        counts.reshape(len(pieces), len(FORMS)),
+        examples,
+        {unit: count for unit, count in units.items() if count},
+        unit_examples,
+        frozenset(whole.str.len()),
+        frozenset(words[:MOST_WORDS]),
+        int(cells[numeric].nunique()) if set(examples) & {forms.DAY_MONTH, forms.COMPACT_DATE} else 0,
+        (len(where), example(int(where[0]))) if len(where) else None,
+        MISSING_SIGNS.intersection(odd),
+    )
+
+
+def forms_of(cells: pd.Series) -> tuple[np.ndarray, dict[str, Cell]]:
+    """The form of every cell (N,), and the different cells that are not plain numbers."""
+    form = np.full(len(cells), forms.MISSING, dtype=np.int64)
+    is_plain, filled = _plain(cells)
+    if is_plain.any():
+        plain = cells[is_plain]
+        pointed, marked = _has(plain, "."), _has(plain, ",")
+        kinds = np.select([pointed, marked], [forms.POINT, forms.COMMA], forms.WHOLE)
+        if pointed.any() or marked.any():
+            opened = _matches(plain, OPEN)
+            kinds[opened] = np.where(pointed[opened], forms.OPEN_POINT, forms.OPEN_COMMA)
+            kinds[_matches(plain, DAY_MONTH)] = forms.DAY_MONTH
+        if not (pointed | marked).all():
+            day = np.flatnonzero(_matches(plain, DAY))
+            kinds[[i for i in day if is_compact_date(plain.iloc[i])]] = forms.COMPACT_DATE
+        form[is_plain] = kinds
+    rest = filled & ~is_plain
+    if not rest.any():
+        return form, {}
+    codes, different = pd.factorize(cells[rest])
+    odd = {str(text): read_cell(str(text)) for text in different}
+    form[rest] = np.array([cell.form for cell in odd.values()])[codes]
+    return form, odd
+
+
+def numbers(cells: pd.Series, mark: str = ".") -> np.ndarray:
+    """One float64 per cell: NaN if it is missing, infinite or not a number. Open cells are read by the mark."""
+    values = np.full(len(cells), np.nan)
+    is_plain, filled = _plain(cells)
+    if is_plain.any():
+        marked = _has(cells, ",")
+        is_plain &= ~(_matches(cells, OPEN) & (marked if mark == "." else ~marked))  # thousands
+        marked &= is_plain
+        point = cells[is_plain]
+        point = point.str.replace(",", ".", regex=False) if marked.any() else point
+        values[is_plain] = pd.to_numeric(point).to_numpy(dtype=np.float64)
+    rest = filled & ~is_plain
+    if rest.any():
+        codes, different = pd.factorize(cells[rest])
+        values[rest] = np.array([read_cell(str(text)).value(mark) for text in different])[codes]
+    return values
+
+
+def _plain(cells: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Which cells are plain numbers, and which are not empty."""
+    filled = cells.notna().to_numpy()
+    return _matches(cells, PLAIN), filled
+
+
+def _matches(cells: pd.Series, pattern: str) -> np.ndarray:
+    return cells.str.fullmatch(pattern, na=False).to_numpy(dtype=bool, copy=True)
+
+
+def _has(cells: pd.Series, mark: str) -> np.ndarray:
+    return cells.str.contains(mark, regex=False, na=False).to_numpy(dtype=bool, copy=True)
+
+
+def decide_marks(
+    profiles: Sequence[Profile], separators: Sequence[str]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, ...]]]:
+    """The decimal mark of each column with open cells in each file, and the files in doubt by column.
+
+    The nearest evidence decides: of the same cells, of the file, of the column in other files, of the whole upload; and
+    in the end commas between cells, which writers of decimal commas avoid. There is doubt where evidence is absent or
+    contradicts itself, where a column would mix decimals with thousands though no cell proves that thousands are
+    marked, and where a column would be read differently in two files.
+    """
+    files = sum((one.counts for one in profiles), np.zeros((len(separators), len(FORMS)), dtype=np.int64))
+    everything = files.sum(axis=0)
+    marks, doubts = {}, {}
+    for one in profiles:
+        with_open = np.flatnonzero(one.counts[:, OPENS].any(axis=1)).tolist()
+        if with_open:
+            column = one.total
+            found = [_mark(one.counts[i], files[i], column, everything, separators[i] == ",") for i in with_open]
+            usual = next((mark for mark in found if mark), ".")
+            by_file = dict(zip(with_open, found, strict=True))
+            marks[one.name] = tuple(by_file.get(i) or usual for i in range(len(separators)))
+            if None in found or len(set(found)) > 1:
+                doubts[one.name] = tuple(with_open)
+    return marks, doubts
+
+
+def _mark(own: np.ndarray, file: np.ndarray, column: np.ndarray, everything: np.ndarray, by_commas: bool) -> str | None:
+    """The decimal mark of the open cells of a column in a file, by evidence from near to far; None if in doubt."""
+    if own[OPENS].all() and not proven_marks(own):
+        return None
+    levels = ((own, True, True), (file, False, True), (column, True, False), (everything, False, False))
+    for counts, same_column, same_file in levels:
+        said = proven_marks(counts)
+        if len(said) > 1:
+            return None
+        for mark in said:
+            thousands, proof = THOUSANDS[mark]
+            mixed = same_column and own[thousands] and not counts[proof]
+            return None if mixed or (by_commas and mark == "," and not same_file) else mark
+    return "." if by_commas else None
+
+
+def proven_marks(counts: np.ndarray) -> list[str]:
+    """The decimal marks that cells, counted by form, prove."""
+    return [mark for mark, proofs in EVIDENCE.items() if counts[proofs].any()]

@@ -1,0 +1,88 @@
+"""What reading says to the user: cells in doubt as questions, and cells read as something else as conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from m2st_core.data.tables.limits import TableError
+
+DECIMAL, READ_AS, TOTALS = "decimal", "read_as", "totals"  # the options that answer a question
+NUMBERS, WORDS, DATES = "numbers", "words", "dates"
+CHOICES = {DECIMAL: (".", ","), READ_AS: (NUMBERS, WORDS, DATES), TOTALS: ("leave out", "keep")}
+
+
+def check_answers(decimal: str, read_as: Mapping[str, str], totals: str) -> None:
+    """Refuse answers that no question has."""
+    for option, value in ((DECIMAL, decimal), (TOTALS, totals), *((READ_AS, kind) for kind in read_as.values())):
+        if value and value not in CHOICES[option]:
+            raise TableError(f"{option} must be one of {', '.join(map(repr, CHOICES[option]))}. Got {value!r}.")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A cell of the user's and where it is."""
+
+    file: str
+    row: int
+    cell: str
+
+    @property
+    def where(self) -> str:
+        """The file and the row, for messages."""
+        return f"{self.file}: row {self.row:,}"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A doubt that changes numbers, with every reading of the user's own cells.
+
+    ``option`` is decimal, read_as or totals, and ``answers`` has its values in words. ``examples`` are cells, each with
+    its reading by each answer. A question about ``columns`` that are not compared need not be answered.
+    """
+
+    option: str
+    columns: tuple[str, ...]
+    sentence: str
+    answers: Mapping[str, str]
+    examples: tuple[tuple[Example, tuple[str, ...]], ...] = field(repr=False)
+
+    @property
+    def error(self) -> str:
+        """The question with its place, and the options that answer it in Python and in the shell."""
+        column = self.columns[0] if self.columns else ""
+        if self.option == READ_AS:
+            python = [f"read_as={{{column!r}: {answer!r}}}" for answer in self.answers]
+            shell = [f"--read-as {_quoted(f'{column}={answer}')}" for answer in self.answers]
+        else:
+            python = [f"{self.option}={answer!r}" for answer in self.answers]
+            shell = [f"--{self.option} {_quoted(answer)}" for answer in self.answers]
+        where = f"{self.examples[0][0].where}{f', column {column!r}' if column else ''}"
+        leave = ", or leave the column out" if self.columns else ""
+        return f"{where}: {self.sentence} Choose {' or '.join(python)} (shell: {' or '.join(shell)}){leave}."
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """Cells of a column that become something else than they say, with an example and the option that undoes it."""
+
+    column: str
+    cells: int
+    example: Example
+    becomes: str
+    undo: str
+
+    @property
+    def sentence(self) -> str:
+        """The conversion in words."""
+        count = f"{self.cells:,} cell{'s' * (self.cells != 1)}"
+        return f"{self.column!r}: {self.example.cell[:40]!r} is read as {self.becomes} ({count}; to undo: {self.undo})."
+
+
+def read_as_option(column: str, kind: str) -> str:
+    """The shell's option that reads a column as numbers, words or dates."""
+    return f"--read-as {_quoted(f'{column}={kind}')}"
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"' if " " in word or word == "," else word

@@ -1,0 +1,196 @@
+"""How the columns of an upload are read, decided over all files at once; what is in doubt becomes a question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from m2st_core.data.tables import cells as forms
+from m2st_core.data.tables.cells import EXCEL_ERRORS, MISSING_SIGNS, MISSING_WORDS, VALUES_OR_MISSING, read_cell
+from m2st_core.data.tables.columns import Verdict, judge
+from m2st_core.data.tables.profiles import OPENS, Piece, Profile, decide_marks, profile, proven_marks
+from m2st_core.data.tables.questions import (
+    DECIMAL,
+    NUMBERS,
+    TOTALS,
+    WORDS,
+    Conversion,
+    Example,
+    Question,
+)
+
+MARKS = {".": "decimal point", ",": "decimal comma"}
+LAST_ROWS = 3  # of a file, among which totals are looked for
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a column of one file is read. ``kept`` are words such as NA that are values here, and not missing."""
+
+    kind: str = WORDS
+    mark: str = "."
+    unit: str = ""
+    kept: frozenset[str] = frozenset()
+
+    def words(self, cells: pd.Series) -> pd.Series:
+        """The cells as words, NA where one is missing. Excel's errors stay in columns of numbers, to be named."""
+        gone = MISSING_SIGNS | MISSING_WORDS | (VALUES_OR_MISSING - self.kept)
+        return cells.mask(cells.isin(gone if self.kind == NUMBERS else gone | EXCEL_ERRORS))
+
+
+@dataclass(frozen=True)
+class Readings:
+    """The reading of every column in every file, ``columns[name][i]`` in file i, and what is to be said about it.
+
+    ``totals`` are rows that look like totals, by file. ``warnings`` are differences between the files, and ``signs``
+    those that stand for missing cells.
+    """
+
+    columns: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
+    questions: tuple[Question, ...] = ()
+    conversions: tuple[Conversion, ...] = ()
+    warnings: tuple[str, ...] = ()
+    signs: frozenset[str] = frozenset()
+    totals: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+def settle(
+    columns: Mapping[str, Sequence[Piece]],
+    separators: Sequence[str],
+    decimal: str = "",
+    read_as: Mapping[str, str] | None = None,
+    totals: str = "",
+) -> Readings:
+    """Decide how to read columns, each of which has a piece of every file, empty where a file lacks it.
+
+    Answers to earlier questions are ``decimal``, ``read_as`` by column, and ``totals``.
+    """
+    profiles = {name: profile(name, pieces) for name, pieces in columns.items()}
+    verdicts = {name: judge(one, (read_as or {}).get(name, "")) for name, one in profiles.items()}
+    numeric = [profiles[name] for name, verdict in verdicts.items() if verdict.kind == NUMBERS]
+    marks, doubts = decide_marks(numeric, separators)
+    if decimal:
+        marks, doubts = {name: (decimal,) * len(separators) for name in marks}, {}
+    used_for_missing = {word for one in numeric for word in one.words & VALUES_OR_MISSING}
+    readings, conversions, questions = {}, [], []
+    for name, verdict in verdicts.items():
+        one = profiles[name]
+        kept = _kept(one, used_for_missing) if verdict.kind == WORDS else frozenset()
+        mark = marks.get(name, (".",) * len(separators))
+        readings[name] = tuple(Reading(verdict.kind, m, verdict.unit, kept) for m in mark)
+        questions += [verdict.question] if verdict.question else []
+        conversions += verdict.conversions
+        if name not in doubts:
+            conversions += _open_conversions(one, mark, separators, decimal) if verdict.kind == NUMBERS else []
+        if kept:
+            example = one.examples[forms.VALUE_OR_MISSING][0]
+            conversions.append(
+                Conversion(name, one.count(forms.VALUE_OR_MISSING), example, "a value, not as missing", "empty cells")
+            )
+    if doubts:
+        questions.insert(0, _decimal_question([profiles[name] for name in doubts]))
+    rows = _total_rows(columns, profiles) if numeric else {}
+    if rows and not totals:
+        questions.insert(0, _totals_question(columns, rows))
+    warnings = [text for one in profiles.values() for text in _differences(one, verdicts[one.name], columns[one.name])]
+    signs = frozenset(sign for one in profiles.values() for sign in one.signs)
+    return Readings(readings, tuple(questions), tuple(conversions), tuple(warnings), signs, rows)
+
+
+def _decimal_question(doubtful: Sequence[Profile]) -> Question:
+    cells = [example for one in doubtful for kind in OPENS for example in one.examples.get(kind, ())]
+    by_file = {example.file: example for example in reversed(cells)}
+    chosen = list(dict.fromkeys([*reversed(by_file.values()), *cells]))[:SHOWN]
+    first = read_cell(chosen[0].cell)
+    sentence = (
+        f"{chosen[0].cell!r} is {first.point:.15g} with a decimal point and {first.comma:.15g} with a decimal comma, "
+        "and no other cell tells which."
+    )
+    answers = {
+        mark: f"{words.capitalize()}: {chosen[0].cell} is {read_cell(chosen[0].cell).value(mark):.15g}"
+        for mark, words in MARKS.items()
+    }
+    shown = tuple((e, tuple(f"{read_cell(e.cell).value(mark):.15g}" for mark in answers)) for e in chosen)
+    return Question(DECIMAL, tuple(one.name for one in doubtful), sentence, answers, shown)
+
+
+def _open_conversions(one: Profile, marks: Sequence[str], separators: Sequence[str], decimal: str) -> list[Conversion]:
+    """Open cells that became thousands, or decimals by the separator of the file alone."""
+    found = []
+    for kind, other in ((forms.OPEN_POINT, ","), (forms.OPEN_COMMA, ".")):
+        if not one.counts[:, kind].any():
+            continue
+        mark = marks[int(np.flatnonzero(one.counts[:, kind])[0])]
+        example = one.examples[kind][0]
+        obvious = mark != other and bool(proven_marks(one.total)) and not decimal
+        if not obvious or kind == forms.OPEN_COMMA:
+            becomes = f"{read_cell(example.cell).value(mark):.15g}"
+            undo = "--decimal ." if mark == "," else '--decimal ","'
+            found.append(Conversion(one.name, one.count(kind), example, becomes, undo))
+    return found
+
+
+def _kept(one: Profile, used_for_missing: set[str]) -> frozenset[str]:
+    """Words such as None and NA that are values of this column: no column of numbers has them, and they fit in."""
+    others = one.words - VALUES_OR_MISSING
+    found = {word for word in one.words & VALUES_OR_MISSING if word.lower() == "none" and others}
+    if others and all(len(word) == 2 and word.isalpha() for word in others):
+        found |= one.words & {"NA", "na"}
+    if others and all(len(word) <= 2 and word.istitle() for word in others):
+        found |= one.words & {"Na"}
+    return frozenset(found - used_for_missing)
+
+
+def _total_rows(columns: Mapping[str, Sequence[Piece]], profiles: Mapping[str, Profile]) -> dict[int, tuple[int, ...]]:
+    """Rows at the end of each file that have a word such as Total, which the file's column has nowhere else."""
+    found: dict[int, set[int]] = {}
+    for name, one in profiles.items():
+        for i in np.flatnonzero(one.counts[:, forms.TOTAL]).tolist():
+            cells = columns[name][i].cells
+            last = cells.iloc[-LAST_ROWS:].dropna()
+            totals = last[[read_cell(str(cell)).form == forms.TOTAL for cell in last]]
+            if len(totals) == one.counts[i, forms.TOTAL]:
+                found.setdefault(i, set()).update(map(int, totals.index))
+    return {i: tuple(sorted(rows)) for i, rows in found.items()}
+
+
+def _totals_question(columns: Mapping[str, Sequence[Piece]], rows: Mapping[int, tuple[int, ...]]) -> Question:
+    examples = []
+    for i, numbers in rows.items():
+        for row in numbers:
+            cells = [
+                str(p[i].cells.loc[row])
+                for p in columns.values()
+                if len(p[i].cells) and not pd.isna(p[i].cells.loc[row])
+            ]
+            word = next(cell for cell in cells if read_cell(cell).form == forms.TOTAL)
+            file = next(pieces[i].file for pieces in columns.values())
+            examples.append((Example(file, row, word), ("not compared", "an observation")))
+    sentence = f"the row says {examples[0][0].cell!r}, as totals under a table do."
+    answers = {"leave out": "A total: leave it out", "keep": "An observation: keep it"}
+    return Question(TOTALS, (), sentence, answers, tuple(examples[:SHOWN]))
+
+
+def _differences(one: Profile, verdict: Verdict, pieces: Sequence[Piece]) -> list[str]:
+    """Warnings where files write a column differently."""
+    if verdict.kind == NUMBERS:
+        said = {
+            mark: [p.file for p, counts in zip(pieces, one.counts, strict=True) if proven_marks(counts) == [mark]]
+            for mark in MARKS
+        }
+        if said["."] and said[","]:
+            return [
+                f"{one.name!r} has decimal points in {said['.'][0]} and decimal commas in {said[','][0]}. Each file is "
+                "read in its own way: check the values."
+            ]
+        return []
+    with_numbers = one.counts[:, forms.NUMBERS].sum(axis=1) > one.counts[:, [forms.WORD]].sum(axis=1)
+    with_words = one.counts[:, forms.WORD] > one.counts[:, forms.NUMBERS].sum(axis=1)
+    if verdict.kind == WORDS and with_numbers.any() and with_words.any():
+        first, second = (pieces[int(np.argmax(which))].file for which in (with_numbers, with_words))
+        return [f"{one.name!r} has numbers in {first} and words in {second}: it is compared as words."]
+    return []
