@@ -10,7 +10,8 @@ from m2st_core.dashboard.jobs.sweep_queue import PER_SESSION, QueueFull, SweepQu
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.sweep import SweepFailed, SweepProgress
+from m2st_core.sweeps.sweep import SweepFailed
+from m2st_core.sweeps.work import SweepProgress
 
 SPEC = SweepSpec(methods=("MMD-M",), m_te=(10,), repeats=2, tests=4, n_permutations=39)
 

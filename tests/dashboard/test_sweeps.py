@@ -5,7 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 from m2st_core.dashboard.jobs import sweeps
 from m2st_core.dashboard.jobs.sweep_queue import RunStatus
-from m2st_core.sweeps.sweep import SweepProgress
+from m2st_core.sweeps.work import SweepProgress
 
 
 def test_a_dask_address_is_used_where_there_is_one(monkeypatch):

@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from m2st_core.sweeps.cost import machine_factor
+from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import Store, StoreError
-from m2st_core.sweeps.sweep import SweepFailed, SweepProgress, compute_sweep, end_run, warm_up
+from m2st_core.sweeps.store import Store
+from m2st_core.sweeps.sweep import SweepFailed, compute_sweep, end_run, warm_up
+from m2st_core.sweeps.work import SweepProgress
 from m2st_core.types import Cancelled
 
 ENDED = ("done", "failed", "cancelled")

@@ -19,8 +19,8 @@ from m2st_core.analysis.correction import Analysis
 from m2st_core.dashboard.jobs.sweeps import sweep_queue
 from m2st_core.device import device_words
 from m2st_core.studies.synthetic import Rate
+from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.spec import origin_of
-from m2st_core.sweeps.store import StoreError
 from m2st_core.testing.method import ORIGINS
 from m2st_core.testing.methods import label_of
 from m2st_core.types import TestResult
