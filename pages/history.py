@@ -14,11 +14,11 @@ from m2st_core.dashboard.jobs.sweeps import (
     watch,
 )
 from m2st_core.dashboard.power_lab.results import show_code, show_results, show_training
+from m2st_core.dashboard.serving.tools import DELETED, offer_undo, show_run_tools
 from m2st_core.dashboard.widgets.page import chart, choice_sentences, finding, page_title, run_page
 from m2st_core.data import size_unit
 from m2st_core.figures.power import compare_figure
 from m2st_core.studies.power import (
-    add_shipped,
     difference_names,
     overlaid,
     power_finding,
@@ -26,7 +26,7 @@ from m2st_core.studies.power import (
     spec_differences,
 )
 from m2st_core.sweeps.spec import SpecError, SweepSpec
-from m2st_core.sweeps.store import OLDER, Run
+from m2st_core.sweeps.store import SENTENCES, Run
 from m2st_core.sweeps.summary import summarise
 
 LARGEST_UPLOAD = 64 * 1024
@@ -37,11 +37,11 @@ def all_runs() -> pd.DataFrame:
     """Every run, the newest first, with its state in the queue and a name that says what differs."""
     queue = sweep_queue()
     frame = queue.store.runs()
-    current = frame["state"] != OLDER
+    current = ~frame["state"].isin(SENTENCES)
     specs = {run: SweepSpec.from_json(text) for run, text in frame.loc[current, ["id", "spec"]].itertuples(index=False)}
     names, states = run_names(specs), []
     for run, state in zip(frame["id"], frame["state"], strict=True):
-        if state != OLDER:
+        if state not in SENTENCES:
             status = queue.status(run)
             state = "deleted" if status is None else status.state
         states.append(f"{STATE_ICONS.get(state, '')} {state}")
@@ -123,20 +123,23 @@ def show_one(run: Run) -> None:
             query_params={"run": run.id},
             help="Load the settings of this run into the controls, to change them and train again.",
         )
-        with st.popover("Delete…", help="Delete this run. You are asked to confirm."):
-            confirm_delete(run.id, run.name)
+        show_run_tools(run)
+        if sweep_queue().owns(run.id):
+            with st.popover("Delete…", help="Delete this run. You are asked to confirm."):
+                confirm_delete(run.id, run.name)
 
 
 def confirm_delete(run: str, name: str) -> None:
     """Ask for confirmation, then delete the run."""
-    st.write(f"**{name}** ({run}) will be deleted, with all results that no other run shares. This cannot be undone.")
+    later = "For a week this can be undone. Then the results that no other run shares are deleted, too."
+    st.write(f"**{name}** ({run}) will be deleted. {later}")
     if st.button("Delete it", type="primary", key=f"runs_delete_{run}", help="Delete this run now."):
         try:
             sweep_queue().delete(run)
-            add_shipped(sweep_queue().store)
         except ValueError as error:
             st.error(str(error))
         else:
+            st.session_state[DELETED] = (run, name)
             st.rerun()
 
 
@@ -199,6 +202,7 @@ def main() -> None:
     st.session_state.pop("lab_loaded", None)  # a link to Power that is followed from here loads its run anew
     if "runs_next" in st.session_state:
         st.session_state["runs_shown"] = st.session_state.pop("runs_next")
+    offer_undo()
     chosen = show_history()
     with said:
         finding(sentence(chosen))

@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -45,20 +44,16 @@ class Run:
     owner: str = ""
 
 
-def run_id(spec: SweepSpec, owner: str) -> str:
-    """The id of a person's run of this spec; without a person, that of the spec."""
-    return _run_hash(spec.to_dict(), owner)[: len(spec.run_id)] if owner else spec.run_id
-
-
-def _run_hash(spec: Mapping[str, Any], owner: str) -> str:
-    return digest({"spec": spec, "owner": owner} if owner else spec)
+def own_id(run: str, owner: str) -> str:
+    """The id of a person's run of the spec with this id; without a person, the same."""
+    return digest([run, owner])[: len(run)] if owner else run
 
 
 @lru_cache(maxsize=4096)
 def problem_of(run: str, spec_json: str, owner: str) -> str:
     """Why a run can only be listed: ``OLDER`` if the same spec has another id now, or ``UNKNOWN``; empty if it can."""
     try:
-        if not _run_hash(json.loads(spec_json), owner).startswith(run):
+        if own_id(digest(json.loads(spec_json))[: len(run)], owner) != run:
             return OLDER
         SweepSpec.from_json(spec_json)
     except (ValueError, TypeError, AttributeError, RecursionError):
@@ -100,7 +95,7 @@ class Store(Results):
 
     def start_run(self, spec: SweepSpec, name: str = "") -> str:
         """Register a run, or restart the one of the same spec; return its id."""
-        name, run, now = name or spec.label, run_id(spec, self.owner or ""), time.time()
+        name, run, now = name or spec.label, own_id(spec.run_id, self.owner or ""), time.time()
         columns = "(id, name, spec, state, message, created, updated, owner)"
         statement = f"INSERT OR IGNORE INTO runs {columns} VALUES (?, ?, ?, '', '', ?, 0.0, ?)"
         self._execute(statement, run, name[:LONGEST_NAME], spec.to_json(), now, self.owner or "")
@@ -123,9 +118,15 @@ class Store(Results):
         """Whether some process computes the run now."""
         return any(is_held(*lease) for lease in self._execute("SELECT holder, until FROM runs WHERE id = ?", run))
 
+    def resolve(self, run: str) -> str | None:
+        """The id of the run that is meant and may be read: this one, or one's own run of the spec with this id."""
+        own = own_id(run, self.owner or "")
+        found = {id_ for (id_,) in self._select("id", "id IN (?, ?) AND deleted IS NULL", own, run)}
+        return next((id_ for id_ in (own, run) if id_ in found), None)
+
     def run(self, run: str) -> Run | None:
-        """The run with exactly this id; a StoreError if this version cannot show it."""
-        for id_, name, text, *state, owner in self._select(FIELDS, "id = ? AND deleted IS NULL", run):
+        """The run with exactly this id, or one's own of this spec; a StoreError if this version cannot show it."""
+        for id_, name, text, *state, owner in self._select(FIELDS, "id = ? AND deleted IS NULL", self.resolve(run)):
             if problem := problem_of(id_, text, owner):
                 raise StoreError(SENTENCES[problem].format(id_))
             return Run(id_, name, SweepSpec.from_json(text), *state, owner)

@@ -81,7 +81,7 @@ def end_run(store: Store, run: str, error: BaseException | None = None, message:
     if error is None:
         store.set_state(run, "done")
     elif isinstance(error, Cancelled):
-        store.set_state(run, "cancelled", STOPPED)
+        store.set_state(run, "cancelled", message or STOPPED)
     else:
         store.set_state(run, "failed", message or _described(error))
 

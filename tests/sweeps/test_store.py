@@ -15,7 +15,7 @@ from m2st_core.sweeps.database import SCHEMA, StoreError
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.results import HOST, LEASE_SECONDS, is_held, new_holder
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import UNDO_SECONDS, UNKNOWN, Store, run_id
+from m2st_core.sweeps.store import UNDO_SECONDS, UNKNOWN, Store, own_id
 from m2st_core.sweeps.sweep import RunDeleted, run_sweep
 from m2st_core.sweeps.trial import CellResult, digest
 
@@ -255,9 +255,10 @@ def test_a_learner_is_on_the_disk_before_its_folder_has_its_name(store, monkeypa
 def test_runs_belong_to_who_started_them(store):
     ann, bob = store.seen_by("ann"), store.seen_by("bob")
     mine, theirs = ann.start_run(QUICK, "Ann's"), bob.start_run(QUICK, "Bob's")
-    assert mine == run_id(QUICK, "ann") and len({mine, theirs, QUICK.run_id}) == 3
+    assert mine == own_id(QUICK.run_id, "ann") and len({mine, theirs, QUICK.run_id}) == 3
     assert ann.runs()["name"].tolist() == ["Ann's"] and bob.runs()["name"].tolist() == ["Bob's"]
     assert bob.run(mine) is None and not bob.owns(mine) and ann.owns(mine)
+    assert ann.resolve(QUICK.run_id) == mine and bob.run(QUICK.run_id).name == "Bob's"  # a spec means one's own run
     for refused in (bob.rename_run, bob.share_run):
         with pytest.raises(StoreError, match="no run .* of yours"):
             refused(mine, "stolen")
