@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from m2st_core.sweeps import sweep
+from m2st_core.sweeps import work
 from m2st_core.sweeps.cluster import DaskExecutor
 from m2st_core.sweeps.cost import predict
 from m2st_core.sweeps.executors import Executor, InlineExecutor, PoolExecutor
@@ -55,8 +55,8 @@ def measure_overhead(spec: SweepSpec) -> None:
         return call
 
     with (
-        patch.object(sweep, "train_learner", timed(sweep.train_learner)),
-        patch.object(sweep, "run_cell", timed(sweep.run_cell)),
+        patch.object(work, "train_learner", timed(work.train_learner)),
+        patch.object(work, "run_cell", timed(work.run_cell)),
     ):
         began = time.perf_counter()
         measure("in-process", InlineExecutor, spec)

@@ -19,8 +19,8 @@ from m2st_core.paper.experiments import PAPER
 from m2st_core.presets import PRESETS
 
 BENCHMARKS = (
-    "permutation, calibration, power, adaptation, deviations, transfer, histories, recommend, planning, splits, shared, uploads, "
-    "example, course, home, pages, screens, shipped_power, peers, meta, images, cifar, sweep, reproduction"
+    "permutation, calibration, power, adaptation, deviations, transfer, histories, recommend, planning, splits, shared, "
+    "uploads, example, course, home, pages, screens, shipped_power, peers, meta, images, cifar, sweep, reproduction"
 )
 
 
@@ -96,8 +96,10 @@ def build_parser() -> argparse.ArgumentParser:
     layer.add_argument("--ours", action="store_true", help="our own family on the same samples, preset recommended")
     layer.add_argument("--preset", help=f"the paper's algorithms in {', '.join(PRESETS)} (default paper)")
     paper.add_argument("--fresh", action="store_true", help="compute here what comes with this software, too")
-    runs = commands.add_parser("runs", help="list, show, resume, delete or export earlier runs")
-    runs.add_argument("action", nargs="?", default="list", choices=("list", "show", "resume", "delete", "export"))
+    runs = commands.add_parser("runs", help="list, show, resume, delete, restore or export earlier runs")
+    actions = ("list", "show", "resume", "delete", "restore", "export", "collect")
+    help_ = "collect removes deleted runs, and cells and learners of no run, for good"
+    runs.add_argument("action", nargs="?", default="list", choices=actions, help=help_)
     runs.add_argument("run", nargs="?", help="the id of a run, or its start")
     for command in (sweep, paper, runs):
         command.add_argument("--out", help="write the rows as CSV")

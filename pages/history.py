@@ -5,6 +5,7 @@ import streamlit as st
 from m2st_core.dashboard.history.list import choose_runs
 from m2st_core.dashboard.history.results import compare, runs_finding, show_one
 from m2st_core.dashboard.jobs.sweeps import check_limits, cost_in_words, show_problems, start
+from m2st_core.dashboard.serving.tools import offer_undo
 from m2st_core.dashboard.widgets.page import finding, page_title, run_page
 from m2st_core.sweeps.spec import SpecError, SweepSpec
 
@@ -45,6 +46,7 @@ def main() -> None:
     st.session_state.pop("lab_loaded", None)  # a link to Power that is followed from here loads its run anew
     if "runs_next" in st.session_state:
         st.session_state["runs_shown"] = st.session_state.pop("runs_next")
+    offer_undo()
     chosen = choose_runs()
     with said:
         finding(runs_finding(chosen))

@@ -93,7 +93,7 @@ def show_own(experiment: PaperExperiment) -> None:
     st.caption(heading)
     run, store = spec.run_id, sweep_queue().store
     if sweep_queue().status(run) is None:
-        taken = take_over(store, spec)
+        taken = 0 if store.read_only else take_over(store, spec)
         st.write(f"{f'{taken} cells come with this software. ' if taken else ''}{cost_in_words(spec)}")
         if st.button("Run", type="primary", key="paper_go", help="Start. It continues when you close the tab."):
             if start(spec, heading):

@@ -11,8 +11,9 @@ from m2st_core.dashboard.power_lab.curves import show_curves
 from m2st_core.dashboard.power_lab.results import show_code, show_results, show_training
 from m2st_core.dashboard.widgets.page import choice_sentences, page_title, run_page
 from m2st_core.dashboard.widgets.setting import ask_setting
+from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.spec import SpecError, SweepSpec
-from m2st_core.sweeps.store import Run, StoreError
+from m2st_core.sweeps.store import Run
 
 LOADED = "lab_loaded"  # the runs that this session has loaded or written into its link
 

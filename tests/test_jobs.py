@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from m2st_core.dashboard.jobs.jobs import KEPT_ANSWERS, KEPT_JOBS, JobManager
+from m2st_core.dashboard.jobs.manager import KEPT_ANSWERS, KEPT_JOBS, PER_PERSON, JobManager
 
 
 @pytest.fixture
@@ -111,12 +111,63 @@ def test_bad_input_is_shown_and_surprises_get_a_reference(manager, caplog):
     assert "secret" not in jobs[1].error and jobs[1].error.split()[-1].rstrip(".") in caplog.text
 
 
-def test_old_jobs_are_forgotten(manager):
+def test_old_jobs_of_a_session_are_forgotten(manager):
     for index in range(KEPT_JOBS + 5):
-        manager.submit(index, lambda progress, index=index: index).wait(5)
-    assert manager.submit(0, lambda progress: "new").function is not None
-    recent = manager.submit(KEPT_JOBS + 4, lambda progress: "new")
+        manager.submit(("me", index), lambda progress, index=index: index).wait(5)
+    recent = manager.submit(("me", KEPT_JOBS + 4), lambda progress: "new")
     assert recent.result == KEPT_JOBS + 4
-    fresh = manager.submit(1, lambda progress: "new")
+    fresh = manager.submit(("me", 1), lambda progress: "new")
     fresh.wait(5)
     assert fresh.result == "new"
+
+
+def test_many_quick_jobs_of_one_session_evict_nobody_else_s(manager):
+    release = threading.Event()
+    long = manager.submit(("you", "long"), lambda progress: release.wait(5))
+    known = manager.submit(("you", "done"), lambda progress: 1, "kept")
+    for index in range(100):
+        manager.submit(("me", index), lambda progress: 1, "kept")
+    assert long.active and not long.stop.is_set() and manager.submit(("you", "long"), pytest.fail) is long
+    release.set()
+    known.wait(5)
+    assert long.state == known.state == "done"
+
+
+def test_a_person_has_so_many_computations_at_once_and_keeps_them(manager):
+    release = threading.Event()
+    own = [manager.submit(("tab", n), lambda progress: release.wait(5), person="ann") for n in range(PER_PERSON)]
+    refused = manager.submit(("other tab", 0), lambda progress: 1, person="ann")
+    assert refused.state == "failed" and f"{PER_PERSON} computations of yours" in refused.error
+    other = manager.submit(("bob's tab", 0), lambda progress: 2, person="bob")
+    assert other.state == "waiting" and all(job.active for job in own)
+    release.set()
+    other.wait(5)
+    assert other.result == 2
+
+
+def test_nobody_waits_for_all_jobs_of_another():
+    manager, release, order = JobManager(workers=2), threading.Event(), []
+    for n in range(5):
+        manager.submit(("ann", n), lambda progress, n=n: release.wait(5) and order.append(f"ann {n}"))
+    bob = manager.submit(("bob", 0), lambda progress: order.append("bob"))
+    assert bob.state == "waiting"
+    release.set()
+    bob.wait(5)
+    assert order.index("bob") <= 3  # after the two that ran, and at most one beside it
+    manager.close()
+
+
+def test_jobs_stop_when_their_session_is_gone_and_when_the_server_stops(manager):
+    def steps(progress):
+        for step in range(10_000):
+            progress(step, 10_000, 0.0)
+            threading.Event().wait(0.001)
+
+    gone, waiting = manager.submit(("ann", 0), steps), manager.submit(("ann", 1), steps)
+    manager.forget("ann")
+    gone.wait(5)
+    assert gone.state == "cancelled" and waiting.state == "cancelled" and manager.counts() == (0, 0, 0)
+    last = manager.submit(("bob", 0), steps)
+    manager.close()
+    last.wait(5)
+    assert last.state == "cancelled"

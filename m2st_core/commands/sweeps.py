@@ -16,12 +16,15 @@ from m2st_core.paper.committed import take_over
 from m2st_core.paper.experiments import PAPER, Layer
 from m2st_core.paper.gamma import GAMMA, run_gamma, summarise_gamma
 from m2st_core.paper.published import published_gamma, with_published
+from m2st_core.studies.power import add_shipped
 from m2st_core.sweeps.cost import predict
+from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor, make_executor
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import OLDER, Store, StoreError
+from m2st_core.sweeps.store import SENTENCES, UNDO_SECONDS, Store
 from m2st_core.sweeps.summary import as_text, summarise, sweep_figure
-from m2st_core.sweeps.sweep import SweepFailed, SweepProgress, run_sweep
+from m2st_core.sweeps.sweep import SweepFailed, run_sweep
+from m2st_core.sweeps.work import SweepProgress
 from m2st_core.types import Cancelled
 
 GAMMA_NAMES = {
@@ -62,16 +65,26 @@ def run_paper(options: argparse.Namespace) -> None:
 
 
 def run_runs(options: argparse.Namespace) -> None:
-    """List, show, resume, delete or export the runs of the store."""
+    """List, show, resume, delete, restore or export the runs of the store, or collect what no run needs."""
     store = Store()
     if options.action == "list":
         list_runs(store)
         return
+    if options.action == "collect":
+        runs, cells, learners = store.collect(0, orphans=True)
+        add_shipped(store)
+        print(f"Removed for good: {runs} deleted runs, {cells} cells and {learners} learners that no run has.")
+        return
     if not options.run:
         raise ValueError(f"runs {options.action} needs the id of a run. See: python -m m2st_core runs")
     if options.action == "delete":
-        store.delete_run(options.run)
-        print(f"Deleted run {options.run}.")
+        run_id, days = store.delete_run(options.run), UNDO_SECONDS / 86400
+        print(
+            f"Deleted run {run_id}. For {days:.0f} days it can be restored: python -m m2st_core runs restore {run_id}"
+        )
+        return
+    if options.action == "restore":
+        print(f"Restored run {store.restore_run(options.run)}.")
         return
     run = store.run(store.find_run(options.run))
     if run is None:
@@ -94,7 +107,7 @@ def list_runs(store: Store) -> None:
     for row in frame.itertuples():
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.updated))
         print(f"{row.id}  {when}  {row.state:9}  {row.done}/{row.cells} cells  {row.name}")
-        if row.state == OLDER:
+        if row.state in SENTENCES:
             print(f"    {row.message}")
 
 

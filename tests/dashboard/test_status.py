@@ -8,6 +8,8 @@ from tests.fake_gpu import GPU_NAME, fake_gpu
 
 
 class NoSweeps:
+    """No sweep of anybody."""
+
     def counts(self):
         return 0, 0
 

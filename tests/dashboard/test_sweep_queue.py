@@ -6,11 +6,14 @@ import time
 import pytest
 
 from m2st_core.dashboard.jobs import sweep_queue as module
-from m2st_core.dashboard.jobs.sweep_queue import PER_SESSION, QueueFull, SweepQueue
+from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
+from m2st_core.dashboard.jobs.turns import QueueFull
+from m2st_core.dashboard.serving.settings import ServerLimits
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.sweep import SweepFailed, SweepProgress
+from m2st_core.sweeps.sweep import SweepFailed
+from m2st_core.sweeps.work import SweepProgress
 
 SPEC = SweepSpec(methods=("MMD-M",), m_te=(10,), repeats=2, tests=4, n_permutations=39)
 
@@ -75,7 +78,7 @@ def test_sessions_take_turns_and_see_their_place(queue, sweeps):
 
 
 def test_a_session_has_a_cap_of_its_own(queue):
-    submit(queue, *((seed, "a") for seed in range(PER_SESSION)))
+    submit(queue, *((seed, "a") for seed in range(ServerLimits().sweeps)))
     with pytest.raises(QueueFull, match="You have 3 sweeps"):
         queue.submit(spec(9), "a")
     assert queue.submit(spec(0), "a") == spec(0).run_id  # asking again for the same is no more

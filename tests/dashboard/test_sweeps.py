@@ -1,11 +1,15 @@
 """Where sweeps run, and what a page says of them."""
 
+from types import SimpleNamespace
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from m2st_core.dashboard.jobs import sweeps
 from m2st_core.dashboard.jobs.sweep_queue import RunStatus
-from m2st_core.sweeps.sweep import SweepProgress
+from m2st_core.dashboard.serving.rights import Desk
+from m2st_core.dashboard.serving.visitor import Visitor
+from m2st_core.sweeps.work import SweepProgress
 
 
 def test_a_dask_address_is_used_where_there_is_one(monkeypatch):
@@ -38,7 +42,10 @@ HALF = SweepProgress(36, 18, 18, 4, 0.5, 10.0, 10.0)
     ],
 )
 def test_every_state_is_shown_with_what_can_be_done(status, said, buttons, monkeypatch):
-    monkeypatch.setattr(sweeps, "session_id", lambda: "me")
+    monkeypatch.setattr(sweeps, "server_queue", lambda: SimpleNamespace(store=None))
+    monkeypatch.setattr(sweeps, "visitor", lambda: Visitor("me"))
+    monkeypatch.setattr(Desk, "owns", lambda self, run: True)
+    monkeypatch.setattr("m2st_core.dashboard.serving.rights.is_open", lambda session: True)
 
     def page(status):
         from m2st_core.dashboard.jobs.sweeps import show_state

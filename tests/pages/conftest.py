@@ -1,9 +1,9 @@
 """Pages with an empty store of their own, and sweeps in this process."""
 
 import pytest
-import streamlit as st
 
 from m2st_core.dashboard.jobs import sweeps
+from m2st_core.dashboard.serving.settings import close_server
 from m2st_core.sweeps import trial
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.spec import SweepSpec
@@ -40,9 +40,9 @@ def miniature_images(tmp_path_factory, monkeypatch):
 def store(tmp_path, monkeypatch):
     """The server's store, empty."""
     monkeypatch.setenv("M2ST_HOME", str(tmp_path))
-    st.cache_resource.clear()
+    close_server()
     yield Store(tmp_path)
-    st.cache_resource.clear()
+    close_server()
 
 
 @pytest.fixture

@@ -1,5 +1,9 @@
 """History: all runs, one run, several runs, and a spec from a file."""
 
+import json
+import sqlite3
+
+from m2st_core.sweeps.trial import digest
 from tests.pages.harness import charts, open_page, until, words
 
 PAGE = "history"
@@ -64,9 +68,30 @@ def test_a_link_wins_over_the_last_choice(store, finished):
 
 def test_deleting_asks_first(store, finished):
     app = open_page(PAGE)
-    assert "cannot be undone" in words(app)
+    assert "For a week this can be undone" in words(app)
     app.button(key=f"runs_delete_{finished.run_id}").click().run()
     assert store.runs().empty and "There are no runs yet" in words(app)
+    app.button(key="run_undo").click().run()
+    assert store.runs()["name"].tolist() == ["A small run"] and len(store.rows(finished)) == 8
+
+
+def test_a_run_is_renamed(store, finished):
+    app = open_page(PAGE)
+    app.text_input(key=f"run_name_{finished.run_id}").set_value("My first curve")
+    app.button(key=f"run_rename_{finished.run_id}").click().run()
+    assert store.runs()["name"].tolist() == ["My first curve"] and app.header[0].value == "My first curve"
+
+
+def test_a_run_with_unknown_settings_is_listed_beside_the_others(store, finished):
+    spec = finished.to_dict() | {"task": "tomorrow"}
+    run = digest(spec)[:12]
+    with sqlite3.connect(store.home / "store.sqlite") as db:
+        columns = "(id, name, spec, state, message, created, updated)"
+        db.execute(f"INSERT INTO runs {columns} VALUES (?, 'new', ?, 'done', '', 1, 1)", (run, json.dumps(spec)))
+    app = open_page(PAGE, run=[run, finished.run_id])
+    assert "❔ unknown settings" in app.dataframe[0].value["state"].tolist() and len(charts(app)) == 1
+    app.button(key=f"runs_delete_{run}").click().run()
+    assert store.runs()["id"].tolist() == [finished.run_id]
 
 
 def test_a_run_of_an_older_version_is_listed_explained_and_deleted(store, older_run):

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-import streamlit as st
 
+from m2st_core.dashboard.serving.settings import close_server
 from m2st_core.paper import committed, gallery, published
 from m2st_core.paper.committed import commit
 from m2st_core.paper.experiments import OURS, PAPER
@@ -201,7 +201,7 @@ def test_a_full_run_takes_over_what_comes_with_the_software(give, tmp_path):
     give("table3", repeats=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("M2ST_HOME", str(tmp_path / "fresh"))
-        st.cache_resource.clear()
+        close_server()
         app = open_entry("table3", paper_scale="Full")
     assert "14 cells come with this software." in words(app) and "126 cells" in words(app)
 

@@ -14,12 +14,13 @@ import pandas as pd
 import pytest
 
 from m2st_core.paper.published import published_table, with_published
-from m2st_core.sweeps import sweep as sweep_module
 from m2st_core.sweeps import trial as trial_module
+from m2st_core.sweeps import work as work_module
 from m2st_core.sweeps.cluster import DaskExecutor
+from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import InlineExecutor, PoolExecutor, WorkerLost, make_executor
 from m2st_core.sweeps.spec import LIMIT, SweepSpec, origin_of
-from m2st_core.sweeps.store import OLDER, Store, StoreError
+from m2st_core.sweeps.store import OLDER, Store
 from m2st_core.sweeps.summary import as_text, null_band, summarise, sweep_figure
 from m2st_core.sweeps.sweep import SweepFailed, run_sweep, warm_up
 from m2st_core.sweeps.trial import CellResult
@@ -56,13 +57,13 @@ def run(spec, store, **settings):
 
 def count_calls(monkeypatch, name):
     calls = []
-    original = getattr(sweep_module, name)
+    original = getattr(work_module, name)
 
     def counted(*arguments):
         calls.append(arguments)
         return original(*arguments)
 
-    monkeypatch.setattr(sweep_module, name, counted)
+    monkeypatch.setattr(work_module, name, counted)
     return calls
 
 
@@ -210,14 +211,14 @@ def test_a_damaged_learner_is_trained_again(reference, tmp_path, monkeypatch):
 
 
 def test_a_failing_cell_is_reported_and_the_others_are_kept(tmp_path, monkeypatch):
-    original = sweep_module.run_cell
+    original = work_module.run_cell
 
     def sometimes(cell, *rest):
         if cell.method == "MMD-M":
             raise RuntimeError("no luck")
         return original(cell, *rest)
 
-    monkeypatch.setattr(sweep_module, "run_cell", sometimes)
+    monkeypatch.setattr(work_module, "run_cell", sometimes)
     store = Store(tmp_path)
     with pytest.raises(SweepFailed, match="4 jobs of 12 cells failed: RuntimeError: no luck") as failed:
         run(SPEC, store)
@@ -281,6 +282,7 @@ def test_runs_are_listed_found_and_deleted(reference, tmp_path):
     with pytest.raises(StoreError, match="There is no run"):
         store.find_run("zzz")
     store.delete_run(second.run_id)
+    store.collect(0)
     assert len(store.rows(first)) == 4 and len(store.rows(second)) == 4  # what the first run has, stays
 
 
@@ -316,6 +318,7 @@ def test_either_of_an_older_and_a_present_run_can_be_deleted(older):
     store.delete_run(old_id[:6])
     assert store.runs()["id"].tolist() == [spec.run_id] and len(store.rows(spec)) == len(list(spec.cells()))
     store.delete_run(spec.run_id)
+    store.collect(0)
     assert store.runs().empty and store.rows(spec).empty
 
 

@@ -6,9 +6,10 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.dashboard.jobs.sweeps import CELL, STATE_ICONS, sweep_queue
-from m2st_core.studies.power import add_shipped, run_names
+from m2st_core.dashboard.serving.tools import DELETED
+from m2st_core.studies.power import run_names
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import OLDER, Run
+from m2st_core.sweeps.store import SENTENCES, Run
 
 MOST_COMPARED = 6
 
@@ -17,11 +18,11 @@ def all_runs() -> pd.DataFrame:
     """Every run, the newest first, with its state in the queue and a name that says what differs."""
     queue = sweep_queue()
     frame = queue.store.runs()
-    current = frame["state"] != OLDER
+    current = ~frame["state"].isin(SENTENCES)
     specs = {run: SweepSpec.from_json(text) for run, text in frame.loc[current, ["id", "spec"]].itertuples(index=False)}
     names, states = run_names(specs), []
     for run, state in zip(frame["id"], frame["state"], strict=True):
-        if state != OLDER:
+        if state not in SENTENCES:
             status = queue.status(run)
             state = "deleted" if status is None else status.state
         states.append(f"{STATE_ICONS.get(state, '')} {state}")
@@ -91,12 +92,13 @@ def show_older(run: str, row: pd.Series) -> None:
 
 def confirm_delete(run: str, name: str) -> None:
     """Ask for confirmation, then delete the run."""
-    st.write(f"**{name}** ({run}) will be deleted, with all results that no other run shares. This cannot be undone.")
+    later = "For a week this can be undone. Then the results that no other run shares are deleted, too."
+    st.write(f"**{name}** ({run}) will be deleted. {later}")
     if st.button("Delete it", type="primary", key=f"runs_delete_{run}", help="Delete this run now."):
         try:
             sweep_queue().delete(run)
-            add_shipped(sweep_queue().store)
         except ValueError as error:
             st.error(str(error))
         else:
+            st.session_state[DELETED] = (run, name)
             st.rerun()

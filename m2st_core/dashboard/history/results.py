@@ -7,6 +7,7 @@ import streamlit as st
 from m2st_core.dashboard.history.list import confirm_delete
 from m2st_core.dashboard.jobs.sweeps import sweep_queue, watch
 from m2st_core.dashboard.power_lab.results import show_code, show_results, show_training
+from m2st_core.dashboard.serving.tools import show_run_tools
 from m2st_core.dashboard.widgets.page import chart, choice_sentences
 from m2st_core.data import size_unit
 from m2st_core.figures.power import compare_figure
@@ -39,8 +40,10 @@ def show_one(run: Run) -> None:
             query_params={"run": run.id},
             help="Load the settings of this run into the controls, to change them and train again.",
         )
-        with st.popover("Delete…", help="Delete this run. You are asked to confirm."):
-            confirm_delete(run.id, run.name)
+        show_run_tools(run)
+        if sweep_queue().owns(run.id):
+            with st.popover("Delete…", help="Delete this run. You are asked to confirm."):
+                confirm_delete(run.id, run.name)
 
 
 def compare(runs: list[Run]) -> None:

@@ -3,139 +3,32 @@
 from __future__ import annotations
 
 import gc
-import logging
-import threading
-import uuid
-import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import streamlit as st
 
-from m2st_core.sweeps.summary import Pace, duration
+from m2st_core.dashboard.jobs.manager import Job, JobManager
+from m2st_core.dashboard.serving.rights import check_time
+from m2st_core.dashboard.serving.sessions import at_end, session_id
+from m2st_core.dashboard.serving.settings import is_served, once_per_server
+from m2st_core.dashboard.serving.visitor import visitor
+from m2st_core.sweeps.store import Store
+from m2st_core.sweeps.summary import duration
 from m2st_core.testing.two_sample import two_sample_test
-from m2st_core.types import Cancelled, Progress
+from m2st_core.types import Progress
 
-State = Literal["waiting", "running", "done", "failed", "cancelled"]
-KEPT_JOBS = KEPT_ANSWERS = 64
 POLL_SECONDS, QUICK_SECONDS = 0.5, 0.8
-log = logging.getLogger(__name__)
+ASK_SECONDS = 30.0  # what is expected to take longer starts when the user says so, never by a link alone
 
 
-class Job:
-    """One computation. A worker calls ``function(progress)``, and the page shows the progress."""
-
-    def __init__(self, function: Callable[[Progress], Any]) -> None:
-        self.function = function
-        self.state: State = "waiting"
-        self.share, self.pace = 0.0, Pace()
-        self.result: Any = None
-        self.error = ""
-        self.stop, self.ended = threading.Event(), threading.Event()
-
-    @property
-    def active(self) -> bool:
-        """Whether the job waits or runs."""
-        return self.state in ("waiting", "running")
-
-    @property
-    def seconds_left(self) -> float | None:
-        """An estimate from the pace so far."""
-        return self.pace.left(self.share) if self.state == "running" else None
-
-    def cancel(self) -> None:
-        """Ask the work to stop at its next step."""
-        self.stop.set()
-        if self.state == "waiting":
-            self.state = "cancelled"
-
-    def wait(self, seconds: float) -> None:
-        """Return when the job has ended, or after this time."""
-        self.ended.wait(seconds)
-
-    def finish(self, state: State, result: Any = None, error: str = "") -> None:
-        """Record how the job ended."""
-        self.result, self.error, self.state = result, error, state
-        self.ended.set()
-
-    def run(self) -> None:
-        """Compute; called by the worker."""
-        if self.state == "cancelled":
-            return self.finish("cancelled")
-        self.state, self.pace = "running", Pace()
-        try:
-            self.finish("done", self.function(self._progress))
-        except Cancelled:
-            self.finish("cancelled")
-        except ValueError as error:  # bad input: its message is written for the user
-            self.finish("failed", error=str(error))
-        except Exception:
-            reference = uuid.uuid4().hex[:8]
-            log.exception("job %s failed", reference)
-            sentence = f"Something went wrong on our side. Please try again; the log has it under {reference}."
-            self.finish("failed", error=sentence)
-
-    def _progress(self, step: int, total: int, value: float) -> None:
-        self.share = step / total
-        if self.stop.is_set():
-            raise Cancelled
-
-
-class JobManager:
-    """The server's workers and latest jobs, each of one session. Results of a ``question`` are kept for everyone."""
-
-    def __init__(self, workers: int = 2) -> None:
-        self._pool = ThreadPoolExecutor(workers)
-        self._jobs: OrderedDict[Hashable, Job] = OrderedDict()
-        self._answers: OrderedDict[Hashable, Any] = OrderedDict()
-        self._lock = threading.RLock()  # a session may be collected, and its jobs dropped, at any moment
-
-    def submit(self, key: Hashable, function: Callable[[Progress], Any], question: Hashable | None = None) -> Job:
-        """The job of this key in its present state, or a new one."""
-        with self._lock:
-            job = self._jobs.get(key)
-            if job is None:
-                job = Job(function if question is None else partial(self._answer, function, question))
-                if question in self._answers:
-                    self._answers.move_to_end(question)
-                    job.finish("done", self._answers[question])
-                else:
-                    self._pool.submit(job.run)
-                self._jobs[key] = job
-            self._jobs.move_to_end(key)
-            while len(self._jobs) > KEPT_JOBS:
-                self._jobs.popitem(last=False)[1].cancel()
-            return job
-
-    def _answer(self, function: Callable[[Progress], Any], question: Hashable, progress: Progress) -> Any:
-        result = function(progress)
-        with self._lock:
-            self._answers[question] = result
-            if len(self._answers) > KEPT_ANSWERS:
-                self._answers.popitem(last=False)
-        return result
-
-    def drop(self, key: Hashable) -> None:
-        """Stop and remove a job that has not succeeded, so that it can be started again."""
-        with self._lock:
-            if key in self._jobs and self._jobs[key].state != "done":
-                self._jobs.pop(key).cancel()
-
-    def forget(self, session: str) -> None:
-        """Stop and remove all jobs of a session, and with them the data they hold."""
-        with self._lock:
-            for key in [key for key in self._jobs if isinstance(key, tuple) and key[0] == session]:
-                self._jobs.pop(key).cancel()
-
-
-@st.cache_resource
+@once_per_server
 def job_manager() -> JobManager:
     """The server's one job manager. Its first job prepares what the first user would otherwise wait for."""
     manager = JobManager()
     manager.submit("warm-up", _warm_up)
+    at_end(manager.forget)
     return manager
 
 
@@ -144,21 +37,6 @@ def _warm_up(progress: Progress) -> None:
     gc.collect()
     gc.freeze()
     two_sample_test(range(10), range(1, 20, 2), progress=progress)
-
-
-class Session:
-    """A browser session, kept in its state. Its jobs end with it."""
-
-    def __init__(self) -> None:
-        self.id = uuid.uuid4().hex
-        weakref.finalize(self, job_manager().forget, self.id)
-
-
-def session_id() -> str:
-    """The id of the browser session that runs this script."""
-    if "session" not in st.session_state:
-        st.session_state["session"] = Session()
-    return str(st.session_state["session"].id)
 
 
 def poll(active: Callable[[], bool], show: Callable[[], None], seconds: float = POLL_SECONDS) -> None:
@@ -195,11 +73,37 @@ def watch_job(
     previous = st.session_state.get(f"{page}_job")
     if previous not in (None, key):
         job_manager().drop(previous)
+    if not job_manager().knows(key, question) and not _agreed(page, settings, expected):
+        st.session_state[f"{page}_job"] = None
+        return Job(function, "asked")
     st.session_state[f"{page}_job"] = key
-    job = job_manager().submit(key, function, question)
+    job = _submit(key, function, question)
     job.wait(QUICK_SECONDS)
     poll(lambda: job.active, lambda: _show(page, job, key, doing, expected))
     return job
+
+
+def _submit(key: Hashable, function: Callable[[Progress], Any], question: Hashable | None) -> Job:
+    """Start a job, on a served instance in the visitor's time for today."""
+    manager = job_manager()
+    if not is_served() or manager.knows(key, question):
+        return manager.submit(key, function, question)
+    who, store = visitor(), Store()
+    check_time(store, who)
+    job = manager.submit(key, function, question, who.person)
+    job.spend = partial(store.add_usage, who.person)
+    return job
+
+
+def _agreed(page: str, settings: Hashable, expected: float | None) -> bool:
+    """Whether to compute this now: it is quick, or the user has said so. Otherwise ask."""
+    if expected is None or expected <= ASK_SECONDS or st.session_state.get(f"{page}_agreed") == settings:
+        return True
+    st.info(f"This takes about **{duration(expected)}** with these settings.")
+    if st.button("Compute it", type="primary", key=f"{page}_compute", help="Start. You can cancel it at any time."):
+        st.session_state[f"{page}_agreed"] = settings
+        st.rerun()
+    return False
 
 
 def _show(page: str, job: Job, key: Hashable, doing: str, expected: float | None) -> None:

@@ -7,33 +7,26 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from m2st_core.dashboard.jobs.turns import Clock, Paused, QueueFull, SweepJob, TimeIsUp, in_turns
+from m2st_core.dashboard.serving.settings import ServerLimits
 from m2st_core.sweeps.cost import machine_factor
+from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import Store, StoreError
-from m2st_core.sweeps.sweep import SweepFailed, SweepProgress, compute_sweep, end_run, warm_up
+from m2st_core.sweeps.store import Store, own_id
+from m2st_core.sweeps.sweep import Lease, SweepFailed, compute_sweep, end_run, warm_up
+from m2st_core.sweeps.work import SweepProgress
 from m2st_core.types import Cancelled
 
 ENDED = ("done", "failed", "cancelled")
-PER_SESSION, IN_ALL = 3, 30  # sweeps that wait or run
+CLOSE_SECONDS = 8.0
 TURN_SECONDS = 60.0  # after this time a sweep pauses for another session's, and goes on in its next turn
+ELSEWHERE = "Another process computes this run now. Its points appear here; reload to see its end."
 STOPPING = "cannot schedule new futures"  # in the error of executors when Python ends
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class SweepJob:
-    """A sweep that waits or runs. It stops when every session that asked for it has cancelled."""
-
-    run: str
-    spec: SweepSpec
-    sessions: set[str]
-    state: str = "waiting"  # or running
-    progress: SweepProgress | None = None
-    stop: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,24 +45,6 @@ class RunStatus:
         return self.state in ("waiting", "running")
 
 
-def in_turns(waiting: Sequence[SweepJob], served: Mapping[str, float]) -> list[SweepJob]:
-    """Jobs in the order in which they will start: the session whose last turn (``served``) is oldest comes first."""
-    left, last, order = list(waiting), dict(served), list[SweepJob]()
-    while left:
-        job = min(left, key=lambda job: min(last.get(session, 0) for session in job.sessions))
-        last |= dict.fromkeys(job.sessions, max(last.values(), default=0) + 1)
-        order.append(left.pop(left.index(job)))
-    return order
-
-
-class QueueFull(ValueError):
-    """A sentence on why no more sweeps are accepted now."""
-
-
-class Paused(Cancelled):
-    """It is another session's turn."""
-
-
 class SweepQueue:
     """One per server, and the owner of its runs. Any session can watch any run by its id."""
 
@@ -78,26 +53,28 @@ class SweepQueue:
         self._executor: Executor | None = None
         self._jobs: dict[str, SweepJob] = {}  # by run, in the order of the requests
         self._served: dict[str, float] = {}  # time of each session's last turn
-        self._change = threading.Condition()
-        threading.Thread(target=self._work, name="sweeps", daemon=True).start()
+        self._change, self._closed = threading.Condition(), False
+        self._thread = threading.Thread(target=self._work, name="sweeps", daemon=True)
+        self._thread.start()
 
-    def submit(self, spec: SweepSpec, session: str, name: str = "") -> str:
-        """Request a sweep, or join others who did; return the id of its run."""
+    def submit(self, spec: SweepSpec, session: str, name: str = "", store: Store | None = None) -> str:
+        """Request a sweep, or join others who did; return the id of its run, which belongs to who sees this store."""
+        store, most = store or self.store, ServerLimits.from_environment()
         with self._change:
-            job = self._jobs.get(spec.run_id)
+            job = self._jobs.get(own_id(spec.run_id, store.owner or ""))
             own = sum(session in other.sessions for other in self._jobs.values())
-            if (job is None or session not in job.sessions) and own >= PER_SESSION:
+            if (job is None or session not in job.sessions) and own >= most.sweeps:
                 raise QueueFull(f"You have {own} sweeps waiting or running. Wait for one, or cancel one in History.")
             if job is not None and not job.stop:
                 job.sessions.add(session)
                 return job.run
-            if len(self._jobs) >= IN_ALL:
+            if len(self._jobs) >= most.all_sweeps:
                 raise QueueFull(f"{len(self._jobs)} sweeps are waiting. Please try again later.")
-            run = self.store.start_run(spec, name)
+            run = store.start_run(spec, name)
             if job is not None:  # it is stopping, and starts again after that
                 job.sessions, job.stop = {session}, False
             else:
-                self._jobs[run] = SweepJob(run, spec, {session})
+                self._jobs[run] = SweepJob(run, spec, {session}, store.owner or "")
             self._change.notify_all()
             return run
 
@@ -117,12 +94,21 @@ class SweepQueue:
         with self._change:
             self._change.wait_for(lambda: run not in self._jobs, seconds)
 
-    def delete(self, run: str) -> None:
-        """Delete a run that neither waits nor runs."""
+    def delete(self, run: str, store: Store | None = None) -> None:
+        """Delete a run that neither waits nor runs, if who sees this store may."""
         with self._change:
             if run in self._jobs:
                 raise ValueError("This run is waiting or running. Cancel it first.")
-            self.store.delete_run(run)
+            (store or self.store).delete_run(run)
+
+    def close(self) -> None:
+        """Stop the work and end the workers. A run that was computed counts as interrupted, and can be resumed."""
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+        self._thread.join(CLOSE_SECONDS)
+        if self._executor is not None and not self._thread.is_alive():
+            self._executor.close()
 
     def status(self, run: str) -> RunStatus | None:
         """The state of a run; None if there is no such run."""
@@ -135,18 +121,21 @@ class SweepQueue:
             stored = self.store.run(run)
         if stored is None:
             return None
-        return RunStatus(stored.state if stored.state in ENDED else "interrupted", stored.message)
+        if stored.state not in ENDED:
+            return RunStatus("interrupted", ELSEWHERE if self.store.is_computed(run) else stored.message)
+        return RunStatus(stored.state, stored.message)
 
     @property
     def workers(self) -> int:
         """The number of cells computed at once."""
         return self._executor.workers if self._executor is not None else os.cpu_count() or 1
 
-    def counts(self) -> tuple[int, int]:
-        """The numbers of running and of waiting sweeps."""
+    def counts(self, session: str | None = None) -> tuple[int, int]:
+        """The numbers of running and of waiting sweeps, of one session or in all."""
         with self._change:
-            waiting = len(self._order())
-            return len(self._jobs) - waiting, waiting
+            jobs = [job for job in self._jobs.values() if session is None or session in job.sessions]
+            waiting = sum(job.state == "waiting" for job in jobs)
+            return len(jobs) - waiting, waiting
 
     def _order(self) -> list[SweepJob]:
         return in_turns([job for job in self._jobs.values() if job.state == "waiting"], self._served)
@@ -160,12 +149,17 @@ class SweepQueue:
             log.exception("the workers did not start")
         while True:
             with self._change:
-                job = self._change.wait_for(self._order)[0]
+                self._change.wait_for(lambda: self._closed or self._order())
+                if self._closed:
+                    return
+                job = self._order()[0]
                 self._served |= dict.fromkeys(job.sessions, time.monotonic())
                 job.state = "running"
             error, message = self._compute(job)
             with self._change:
-                if isinstance(error, Cancelled) and not job.stop:  # paused, or requested again
+                if self._closed:
+                    continue
+                if isinstance(error, Cancelled) and not (job.stop or message):  # paused, or requested again
                     job.state = "waiting"
                 else:
                     self._end(job, error, message)
@@ -178,12 +172,14 @@ class SweepQueue:
 
     def _compute(self, job: SweepJob) -> tuple[Exception | None, str]:
         """Compute a sweep until it ends, is stopped, or has used its turn; return its error and a sentence on it."""
-        began = time.monotonic()
+        began, lease, clock = time.monotonic(), Lease(self.store, job.run), Clock(self.store, job.owner)
 
         def progress(at: SweepProgress) -> None:
             job.progress = at
-            if job.stop:
+            if job.stop or self._closed:
                 raise Cancelled
+            lease.renew()
+            clock.count(at.spent)
             if at.computed + at.learners and time.monotonic() - began > TURN_SECONDS:
                 with self._change:
                     if any(not other.sessions & job.sessions for other in self._order()):
@@ -191,6 +187,9 @@ class SweepQueue:
 
         try:
             compute_sweep(job.spec, self.store, self._workers(), progress)
+            lease.renew(now=True)
+        except TimeIsUp as error:
+            return error, str(error)
         except Exception as error:
             silent = isinstance(error, Cancelled) or STOPPING in str(error)
             return error, "" if silent else self._explain(job, error)

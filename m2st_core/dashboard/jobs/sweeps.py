@@ -6,16 +6,19 @@ import os
 from collections.abc import Callable, Sequence
 
 import streamlit as st
-from streamlit import runtime
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from m2st_core.dashboard.jobs.jobs import poll, session_id
-from m2st_core.dashboard.jobs.sweep_queue import QueueFull, RunStatus, SweepQueue
+from m2st_core.dashboard.jobs.jobs import poll
+from m2st_core.dashboard.jobs.sweep_queue import RunStatus, SweepQueue
+from m2st_core.dashboard.jobs.turns import QueueFull
+from m2st_core.dashboard.serving.rights import Desk
+from m2st_core.dashboard.serving.settings import once_per_server
+from m2st_core.dashboard.serving.visitor import visitor
 from m2st_core.studies.power import add_shipped
 from m2st_core.sweeps.cost import Cost, predict
+from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor, make_executor
-from m2st_core.sweeps.spec import SpecError, SweepSpec
-from m2st_core.sweeps.store import OLDER, Store
+from m2st_core.sweeps.spec import LISTS, SpecError, SweepSpec
+from m2st_core.sweeps.store import OLDER, UNKNOWN, Store
 from m2st_core.sweeps.summary import duration
 
 MOST_CELLS = 20_000
@@ -33,7 +36,10 @@ def check_limits(spec: SweepSpec) -> None:
     """
     problems = []
     if spec.size > MOST_CELLS:
-        problems.append(f"The grid has {spec.size:,} points; {MOST_CELLS:,} is the limit here.")
+        problems.append(
+            f"The grid has {spec.size:,} points, about {duration(_rough_seconds(spec))} of one core; {MOST_CELLS:,} "
+            "points is the limit here."
+        )
     for name in ("m_te", "m_tr", "rows_per_task"):
         values = getattr(spec, name)
         largest = max(values) if isinstance(values, tuple) else values
@@ -49,6 +55,13 @@ def check_limits(spec: SweepSpec) -> None:
         raise SpecError("\n".join(problems))
 
 
+def _rough_seconds(spec: SweepSpec) -> float:
+    """The time for a grid that is too large to be listed, from a few of its points."""
+    few = {name: getattr(spec, name)[:2] + getattr(spec, name)[2:][-1:] for name in LISTS}
+    part = spec.with_(repeats=1, **few)
+    return predict(part).seconds * spec.size / part.size
+
+
 POLL_SECONDS = 1.0
 CELL = "a method at one size in one repeat"
 STOP_SECONDS = 2.5  # a cancelled sweep stops within two
@@ -60,8 +73,8 @@ STATE_ICONS = {
     "cancelled": "⏹️",
     "interrupted": "⚠️",
     OLDER: "🕰️",
+    UNKNOWN: "❔",
 }
-_connections: dict[str, str] = {}  # a session's id → streamlit's id of its connection
 
 
 def start_executor() -> Executor:
@@ -70,25 +83,18 @@ def start_executor() -> Executor:
     return make_executor("dask", address) if address else make_executor("pool")
 
 
-@st.cache_resource(show_spinner=False)
-def sweep_queue() -> SweepQueue:
+@once_per_server
+def server_queue() -> SweepQueue:
     """The server's one queue. Its workers start with it and stay. Its store has the shipped results."""
     store = Store()
-    add_shipped(store)
-    return SweepQueue(store, start_executor)
+    if not store.read_only:
+        add_shipped(store)
+    return SweepQueue(store, lambda: start_executor())
 
 
-def own_session() -> str:
-    """The id of the browser session that runs this script; its connection is noted."""
-    session, context = session_id(), get_script_run_ctx()
-    if context is not None:
-        _connections[session] = context.session_id
-    return session
-
-
-def _is_open(session: str) -> bool:
-    """Whether a session's tab is still open."""
-    return not runtime.exists() or runtime.get_instance().is_active_session(_connections.get(session, ""))
+def sweep_queue() -> Desk:
+    """The server's queue, as the visitor of this page may use it."""
+    return Desk(server_queue(), visitor())
 
 
 def start(spec: SweepSpec, name: str = "") -> str | None:
@@ -97,8 +103,8 @@ def start(spec: SweepSpec, name: str = "") -> str | None:
         if spec.missing_data:
             raise SpecError(spec.missing_data)
         check_limits(spec)
-        return sweep_queue().submit(spec, own_session(), name)
-    except (QueueFull, SpecError) as error:
+        return sweep_queue().submit(spec, name)
+    except (QueueFull, SpecError, StoreError) as error:
         show_problems("This cannot be run now", error)
         return None
 
@@ -156,18 +162,16 @@ def show_state(run: str, status: RunStatus, key: str, *, resume: bool = True, al
             bar.progress(0.0, f"⏳ {_place_in_words(status.place)} You may close this tab; the link brings you back.")
         else:
             bar.progress(status.progress.share if status.progress else 0.0, _progress_in_words(status))
-        if status.sessions:
+        if status.sessions and sweep_queue().owns(run):
             with end:
                 _cancel_button(run, status, key, also)
     elif status.state == "failed":
         st.error(status.message or "This run failed. Computed cells are kept.")
     elif status.state == "interrupted":
-        st.warning(
-            "This run was interrupted: its server stopped, or it runs in another process. Computed cells are kept."
-        )
+        st.warning(status.message or "This run was interrupted: its server stopped. Computed cells are kept.")
     elif status.state == "cancelled":
         st.info(status.message)
-    if resume and not status.active and status.state != "done":
+    if resume and not status.active and status.state != "done" and sweep_queue().owns(run):
         label = "Retry" if status.state == "failed" else "Resume"
         if st.button(label, key=f"{key}_resume", help="Compute the missing cells. No cell is computed twice."):
             stored = sweep_queue().store.run(run)
@@ -193,19 +197,19 @@ def _progress_in_words(status: RunStatus) -> str:
 
 
 def _cancel_button(run: str, status: RunStatus, key: str, also: Sequence[str]) -> None:
-    session = own_session()
-    own = session in status.sessions
-    if not own and any(_is_open(other) for other in status.sessions):
+    desk = sweep_queue()
+    if not desk.may_cancel(run, status):
         st.caption("Another browser session started this run and is still open, so it can only be cancelled there.")
         return
-    others = len(status.sessions) - own
-    if own and others:
+    shared = len(status.sessions - {desk.who.asker}) > 0 and desk.who.asker in status.sessions
+    if shared:
         help_ = "Another session asked for the same run, so it continues for that session."
     else:
         help_ = "Stop this run only. Computed cells are kept, and Resume continues from there."
     if st.button("Cancel", key=f"{key}_cancel", help=help_):
         for each in (*also, run):
-            sweep_queue().cancel(each, session if own else None)
-        if not (own and others):
-            sweep_queue().wait(run, STOP_SECONDS)
+            if each == run or desk.owns(each):
+                desk.cancel(each)
+        if not shared:
+            desk.wait(run, STOP_SECONDS)
         st.rerun()

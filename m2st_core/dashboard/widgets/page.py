@@ -17,10 +17,11 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from m2st_core.analysis.correction import Analysis
 from m2st_core.dashboard.jobs.sweeps import sweep_queue
+from m2st_core.dashboard.serving.tools import admit, show_who
 from m2st_core.device import device_words
 from m2st_core.studies.synthetic import Rate
+from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.spec import origin_of
-from m2st_core.sweeps.store import StoreError
 from m2st_core.testing.method import ORIGINS
 from m2st_core.testing.methods import label_of
 from m2st_core.types import TestResult
@@ -36,7 +37,8 @@ def run_page(page: Callable[[], None]) -> None:
         PagesManager.uses_pages_directory = False
         st.rerun()
     try:
-        page()
+        if admit():
+            page()
     except ValueError as error:
         log.warning("a page could not be shown", exc_info=error)
         st.error(str(error))
@@ -76,6 +78,7 @@ def show_status() -> None:
     st.caption(f"Computing on {where}.")
     busy = bool(_sweeps())
     st.fragment(_show_queue, run_every=POLL_SECONDS if busy else None)(busy)
+    show_who()
 
 
 def _sweeps() -> str:

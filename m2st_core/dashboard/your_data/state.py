@@ -11,6 +11,8 @@ import streamlit as st
 
 from m2st_core.analysis.plan import Plan
 from m2st_core.dashboard.jobs.jobs import watch_job
+from m2st_core.dashboard.serving.sessions import make_room, this_session
+from m2st_core.dashboard.serving.settings import ServerLimits, is_served
 from m2st_core.data.tables.assembled import Assembled, assemble
 from m2st_core.data.tables.clean import CleanData, prepare
 from m2st_core.data.tables.encoding import Cleaning, Encoding
@@ -27,6 +29,7 @@ STEPS = {
     "Answer": "the verdict, what differs, and a report",
 }
 LONGEST_SENTENCE = 1200
+COPIES = 2  # a table in memory, and the arrays made of it
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class UploadedLearner:
     encoding: Encoding
 
 
-@dataclass
+@dataclass(eq=False)
 class UserData:
     """Files by slot (p, q, one, related), choices about them, and results; never in the store."""
 
@@ -55,6 +58,25 @@ class UserData:
     declared: tuple[Hashable, Plan] | None = None
     tested: dict[Hashable, tuple[str, dict[str, Any]]] = field(default_factory=dict)  # target id, and the table's row
     memory: dict[str, tuple[Hashable, Any]] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)  # bytes of a table in memory, by its digest
+    let_go: str = ""  # why the files are gone, until the user has been told
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory the files take, with what is made of them."""
+        held = (table for tables in self.files.values() for table in tables)
+        return COPIES * sum(self._size(table) for table in held)
+
+    def _size(self, table: Table) -> int:
+        if table.digest not in self.sizes:
+            self.sizes[table.digest] = int(table.frame.memory_usage(deep=True).sum())
+        return self.sizes[table.digest]
+
+    def release(self, reason: str) -> None:
+        """Let all files go, and what was made of them; the list of tests done stays."""
+        if self.files or self.trained:
+            self.let_go = reason
+        self.files, self.memory, self.trained, self.declared, self.sizes = {}, {}, None, None, {}
 
     @property
     def learner(self) -> MetaLearner | None:
@@ -81,8 +103,20 @@ class UserData:
         others = [table for name, held in self.files.items() if name != slot for table in held]
         if sum(table.frame.size for table in (*others, *tables)) > limits.cells:
             raise TableError(f"{tables[-1].name}: with it there are more than {limits.cells:,} cells. Bring fewer.")
+        self._check_room(tables)
         self.files[slot] = tables
         self.example = ""
+
+    def _check_room(self, tables: Sequence[Table]) -> None:
+        """On a served instance, refuse files for which the memory of all sessions together has no room."""
+        most, session = ServerLimits.from_environment().upload_bytes, this_session()
+        held = {table.digest for kept in self.files.values() for table in kept}
+        needed = COPIES * sum(self._size(table) for table in tables if table.digest not in held)
+        if is_served() and not make_room(session, needed, most):
+            raise TableError(
+                f"{tables[-1].name}: the server's memory for files is taken by others at the moment. Please try again "
+                "in a few minutes, or bring fewer rows. What you brought before is still here."
+            )
 
     def take_example(self, name: str) -> None:
         """Replace everything by an example."""
@@ -148,6 +182,10 @@ def target_id(upload: Upload) -> str:
 def user_data() -> UserData:
     """The data of the current session."""
     state: UserData = st.session_state.setdefault("own_data", UserData())
+    this_session().holding = state
+    if state.let_go:
+        st.warning(state.let_go)
+        state.let_go = ""
     return state
 
 

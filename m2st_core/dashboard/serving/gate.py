@@ -1,0 +1,147 @@
+"""The gate of a served instance: what every request passes before streamlit sees it, and every answer after."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from functools import cache
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Any
+
+import streamlit
+from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
+
+from m2st_core.dashboard.serving.settings import close_server, sign, unsign
+from m2st_core.dashboard.serving.visitor import COOKIE, KNOWN, PROXIED, STAMP
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+METRICS = "/_stcore/metrics"
+YEAR = 365 * 24 * 3600
+PROXY_SECRET = "x-m2st-proxy-secret"  # the header by which a proxy shows that it is the trusted one
+
+
+class Gate:
+    """Middleware that knows visitors again, vouches for a trusted proxy's names, and sends protective headers."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request or a websocket."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        given = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        web = scope["type"] == "http"
+        if web and not is_host_allowed(given.get("host")):
+            await _refuse(send, 400, "This server has another name. Its operator can allow this one.")
+            return
+        if web and scope["path"].rstrip("/").endswith(METRICS) and not _may_measure(given):
+            await _refuse(send, 404, "Not found.")
+            return
+        scope = {**scope, "headers": _vouched(scope["headers"], given)}
+        greet = "text/html" in given.get("accept", "") and not _is_known(given.get("cookie", ""))
+        await self.app(scope, receive, _protecting(send, greet, scope["scheme"] == "https") if web else send)
+
+
+def _vouched(headers: list[tuple[bytes, bytes]], given: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    """The headers without what only the gate may say, and with the name that a trusted proxy gave."""
+    kept = [(name, value) for name, value in headers if name.decode("latin-1").lower() not in (STAMP, PROXY_SECRET)]
+    header, secret = os.environ.get("M2ST_PROXY_HEADER", "").lower(), os.environ.get("M2ST_PROXY_SECRET", "")
+    name = given.get(header, "").strip() if header else ""
+    if name and secret and hmac.compare_digest(given.get(PROXY_SECRET, "").encode(), secret.encode()):
+        kept.append((STAMP.encode(), sign(PROXIED + name).encode("latin-1", "replace")))
+    return kept
+
+
+def _may_measure(given: dict[str, str]) -> bool:
+    """Whether a request for the metrics has the token in ``M2ST_METRICS_TOKEN``; if that is not set, none has."""
+    token = os.environ.get("M2ST_METRICS_TOKEN", "")
+    return bool(token) and hmac.compare_digest(given.get("authorization", "").encode(), f"Bearer {token}".encode())
+
+
+def _is_known(cookies: str) -> bool:
+    """Whether the visitor has a cookie of ours."""
+    try:
+        found = SimpleCookie(cookies).get(COOKIE)
+    except CookieError:
+        return False
+    return found is not None and unsign(found.value).startswith(KNOWN)
+
+
+def _protecting(send: Send, greet: bool, https: bool) -> Send:
+    """Add headers to an answer, and for a visitor to ``greet`` the cookie by which we know them again."""
+
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            own = protective_headers()
+            if greet:
+                terms = f"Path=/; Max-Age={YEAR}; HttpOnly; SameSite=Lax{'; Secure' if https else ''}"
+                cookie = f"{COOKIE}={sign(KNOWN + secrets.token_hex(16))}; {terms}"
+                own |= {"set-cookie": cookie, "cache-control": "no-store"}
+            replaced = {name.encode() for name in own} - {b"set-cookie"}
+            kept = [(name, value) for name, value in message["headers"] if name.lower() not in replaced]
+            message = {**message, "headers": [*kept, *((n.encode(), v.encode()) for n, v in own.items())]}
+        await send(message)
+
+    return sending
+
+
+def protective_headers() -> dict[str, str]:
+    """Headers of every answer: who may frame it, what its pages may load, and no address of ours to other sites."""
+    frames = os.environ.get("M2ST_FRAME_ANCESTORS", "").strip() or "'none'"
+    policy = (
+        "default-src 'self'",
+        f"script-src 'self' 'wasm-unsafe-eval' blob: {_inline_scripts()}".strip(),
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "font-src 'self' data:",
+        "connect-src 'self' data: blob:",
+        "worker-src 'self' blob:",
+        "frame-src 'self' blob:",
+        "object-src 'none'",
+        "base-uri 'self'",
+        "form-action 'self'",
+        f"frame-ancestors {frames}",
+    )
+    headers = {
+        "content-security-policy": "; ".join(policy),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    }
+    return headers | ({"x-frame-options": "DENY"} if frames == "'none'" else {})
+
+
+@cache
+def _inline_scripts() -> str:
+    """The hashes of the scripts inside streamlit's page, which may run although they are not in files."""
+    page = Path(streamlit.__file__).parent / "static" / "index.html"
+    scripts = re.findall(r"<script>(.*?)</script>", page.read_text(encoding="utf-8"), re.DOTALL)
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    return " ".join(f"'sha256-{digest}'" for digest in digests)
+
+
+async def _refuse(send: Send, status: int, sentence: str) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": sentence.encode()})
+
+
+@asynccontextmanager
+async def lifespan(app: object) -> AsyncIterator[None]:
+    """Close everything that there is once per server when it stops."""
+    try:
+        yield
+    finally:
+        close_server()

@@ -1,0 +1,136 @@
+"""The database of a store: opened for one transaction, brought up to date, and read where it cannot be written."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 3  # schema 1 lacks the measurements, schema 2 the owners of runs, claims and usage
+TABLES = (
+    "cells (key TEXT PRIMARY KEY, spec TEXT NOT NULL, rejections INTEGER NOT NULL, tests INTEGER NOT NULL, "
+    "seconds REAL NOT NULL, created REAL NOT NULL)",
+    "learners (key TEXT PRIMARY KEY, spec TEXT NOT NULL, seconds REAL NOT NULL, created REAL NOT NULL)",
+    "runs (id TEXT PRIMARY KEY, name TEXT NOT NULL, spec TEXT NOT NULL, state TEXT NOT NULL, message TEXT NOT NULL, "
+    "created REAL NOT NULL, updated REAL NOT NULL)",
+    "measurements (key TEXT PRIMARY KEY, spec TEXT NOT NULL, rows TEXT NOT NULL, created REAL NOT NULL)",
+    "claims (key TEXT PRIMARY KEY, holder TEXT NOT NULL, until REAL NOT NULL)",
+    "usage (owner TEXT NOT NULL, day TEXT NOT NULL, seconds REAL NOT NULL, PRIMARY KEY (owner, day))",
+)
+RUN_COLUMNS = {  # those that schema 2 lacks
+    "owner": "TEXT NOT NULL DEFAULT ''",
+    "share": "TEXT NOT NULL DEFAULT ''",
+    "deleted": "REAL",
+    "holder": "TEXT NOT NULL DEFAULT ''",
+    "until": "REAL NOT NULL DEFAULT 0",
+}
+AMONG = "(SELECT value FROM json_each(?))"
+
+
+class StoreError(ValueError):
+    """A sentence on why the store cannot be used."""
+
+
+def is_writable(path: Path) -> bool:
+    """Whether this process may write here."""
+    return os.access(path, os.W_OK)
+
+
+class Database:
+    """A folder with a database and learners; each thread and process opens connections of its own."""
+
+    def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
+        self.home = Path(home or os.environ.get("M2ST_HOME") or Path.home() / ".m2st")
+        self._path = self.home / "store.sqlite"
+        self.read_only = self._path.exists() and not (is_writable(self.home) and is_writable(self._path))
+        if self.read_only:
+            self._execute("SELECT count(*) FROM runs")
+            return
+        try:
+            (self.home / "learners").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"The store {self.home} cannot be made: {error.strerror}. Set M2ST_HOME.") from None
+        with self._connect() as db:
+            if _version(db) != SCHEMA:
+                self._update(db)
+
+    def _update(self, db: sqlite3.Connection) -> None:
+        db.execute("BEGIN IMMEDIATE")  # two processes may open a new store at once
+        version = _version(db)
+        if version == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise StoreError(f"{self._path} is another kind of database. Set M2ST_HOME to another folder.")
+        if version > SCHEMA:
+            remedy = "Use the version that wrote it, or set M2ST_HOME to another folder."
+            raise StoreError(f"The store {self.home} has schema {version}, and this version reads {SCHEMA}. {remedy}")
+        for table in TABLES:
+            db.execute(f"CREATE TABLE IF NOT EXISTS {table} WITHOUT ROWID")
+        there = {row[1] for row in db.execute("PRAGMA table_info(runs)")}
+        for name, kind in RUN_COLUMNS.items():
+            if name not in there:
+                db.execute(f"ALTER TABLE runs ADD COLUMN {name} {kind}")
+        db.execute(f"PRAGMA user_version = {SCHEMA}")
+
+    @contextmanager
+    def _connect(self) -> Iterator[sqlite3.Connection]:
+        """Open a connection for one transaction."""
+        try:
+            with closing(self._open()) as db, db:
+                yield db
+        except sqlite3.DatabaseError as error:
+            if "readonly" in str(error) or (self.read_only and "cannot modify" in str(error)):
+                raise StoreError(f"The store {self.home} can be read but not written. {REMEDY}") from None
+            if "full" in str(error):
+                raise StoreError(f"The disk of the store {self.home} is full. Finished cells are kept.") from None
+            remedy = f"Move it away, or {REMEDY[0].lower()}{REMEDY[1:]}"
+            raise StoreError(f"The store {self._path} cannot be read or written: {error}. {remedy}") from None
+
+    def _open(self) -> sqlite3.Connection:
+        if not self.read_only:
+            db = sqlite3.connect(self._path, timeout=30)
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            return db
+        wal = self._path.with_name(f"{self._path.name}-wal")
+        unchanging = "" if wal.exists() and wal.stat().st_size else "&immutable=1"
+        db = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro{unchanging}", timeout=30, uri=True)
+        if _version(db) < SCHEMA:  # it cannot be brought up to date, so it is read as if it had been
+            db.execute("PRAGMA temp_store = MEMORY")
+            blank = ", ".join(f"{'NULL' if name == 'deleted' else repr('')} AS {name}" for name in RUN_COLUMNS)
+            db.execute(f"CREATE TEMP VIEW runs AS SELECT *, {blank} FROM main.runs")
+        return db
+
+    def _execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._connect() as db:
+            return db.execute(statement, values).fetchall()
+
+    def add_usage(self, owner: str, seconds: float) -> None:
+        """Count seconds of computing for a person, today."""
+        statement = "INSERT INTO usage VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET seconds = seconds + excluded.seconds"
+        self._execute(statement, owner, today(), seconds)
+
+    def used_today(self, owner: str) -> float:
+        """Seconds of computing that a person has used today."""
+        return float(
+            sum(s for (s,) in self._execute("SELECT seconds FROM usage WHERE owner=? AND day=?", owner, today()))
+        )
+
+    def usage(self) -> list[tuple[str, float]]:
+        """Every person with the seconds used today, the largest first."""
+        statement = "SELECT owner, seconds FROM usage WHERE day = ? ORDER BY seconds DESC"
+        return [(str(owner), float(seconds)) for owner, seconds in self._execute(statement, today())]
+
+
+REMEDY = "Set M2ST_HOME to another folder."
+
+
+def today() -> str:
+    """The day that usage is counted in, which begins at midnight UTC."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])

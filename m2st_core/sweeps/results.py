@@ -1,0 +1,178 @@
+"""Results by the hash of what they depend on: a row per cell, a folder per learner, and who computes what now."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import tempfile
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from m2st_core.sweeps.database import AMONG, Database, StoreError
+from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.summary import as_rows
+from m2st_core.sweeps.trial import Cell, CellResult, LearnerParts, LearnerSpec, canonical, data_of
+from m2st_core.testing.learner_files import learner_from_parts
+from m2st_core.testing.meta import ABOUT, TENSORS
+
+SHIPPED = 0.0  # the seconds of a cell that came with the software
+LEASE_SECONDS = 30.0  # a claim that is not renewed for so long is nobody's
+HOST = socket.gethostname()
+
+
+def new_holder() -> str:
+    """A name for one who computes, which tells others of this machine whether the process still lives."""
+    return f"{HOST}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+def is_held(holder: str, until: float) -> bool:
+    """Whether a lease is alive: renewed in time, also if the clock was set back, and by a process that still runs."""
+    if not holder or not 0 < until - time.time() <= LEASE_SECONDS:
+        return False
+    host, process, _ = holder.rsplit(":", 2)
+    if host != HOST or os.name != "posix":
+        return True
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to another user
+        return True
+    return True
+
+
+def cells_of(spec_json: str) -> dict[str, Cell]:
+    """The cells of a spec by key."""
+    return _cells_with(spec_json, data_of(json.loads(spec_json)["task"]))
+
+
+@lru_cache(maxsize=128)
+def _cells_with(spec_json: str, data: str) -> dict[str, Cell]:
+    """Cells of a spec by key, for the user's images; cached, because hashing a large grid takes long."""
+    return {cell.key: cell for cell in SweepSpec.from_json(spec_json).cells()}
+
+
+def keys_of(specs: Iterable[str]) -> tuple[set[str], set[str]]:
+    """The keys of all cells of these specs, and of their learners."""
+    cells = [item for text in specs if text for item in cells_of(text).items()]
+    return {key for key, _ in cells}, {cell.learner.key for _, cell in cells if cell.learner is not None}
+
+
+class Results(Database):
+    """Cells, learners and measurements, which belong to nobody: equal ones are computed once."""
+
+    def results(self, keys: Iterable[str]) -> dict[str, CellResult]:
+        """Stored results of the cells with these keys."""
+        query = f"SELECT key, rejections, tests, seconds FROM cells WHERE key IN {AMONG}"
+        return {key: CellResult(*values) for key, *values in self._execute(query, canonical(list(keys)))}
+
+    def newest(self, keys: Iterable[str]) -> float | None:
+        """Time at which the last of these cells was computed, in seconds since 1970; None if none was."""
+        return self._execute(f"SELECT max(created) FROM cells WHERE key IN {AMONG}", canonical(list(keys)))[0][0]
+
+    def add_cell(self, cell: Cell, result: CellResult) -> None:
+        """Store a cell's result, unless it has one."""
+        values = (cell.key, canonical(asdict(cell)), result.rejections, result.tests, result.seconds, time.time())
+        self._execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?, ?)", *values)
+
+    def drop_shipped(self, keys: Iterable[str]) -> None:
+        """Delete those of these cells that were not computed here but came with the software."""
+        self._execute(f"DELETE FROM cells WHERE seconds = {SHIPPED} AND key IN {AMONG}", canonical(list(keys)))
+
+    def measurement(self, key: str) -> list[dict[str, Any]] | None:
+        """Rows of a measurement other than a cell's rejections; None if there is none."""
+        stored = self._execute("SELECT rows FROM measurements WHERE key = ?", key)
+        return json.loads(stored[0][0]) if stored else None
+
+    def add_measurement(self, key: str, spec: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        """Store the rows of a measurement, unless it has some."""
+        statement = "INSERT OR IGNORE INTO measurements VALUES (?, ?, ?, ?)"
+        self._execute(statement, key, canonical(spec), canonical(rows), time.time())
+
+    def learner(self, spec: LearnerSpec) -> LearnerParts | None:
+        """A learner's parts; None if there are none, or if its files are damaged."""
+        folder = self.home / "learners" / spec.key
+        try:
+            parts = (folder / ABOUT).read_text(encoding="utf-8"), (folder / TENSORS).read_bytes()
+            learner_from_parts(*parts)
+        except (OSError, ValueError):
+            return None
+        return parts
+
+    def add_learner(self, spec: LearnerSpec, parts: LearnerParts, seconds: float) -> None:
+        """Store a learner. Its folder appears whole or not at all, and replaces a damaged one."""
+        folder = self.home / "learners" / spec.key
+        new = None
+        try:
+            new = Path(tempfile.mkdtemp(dir=folder.parent))
+            write_durably(new / TENSORS, parts[1])
+            write_durably(new / ABOUT, parts[0].encode("utf-8"))
+            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                new.rename(folder)
+            except OSError:  # another owner was faster
+                if not folder.exists():
+                    raise
+            flush(folder.parent)
+        except OSError as error:
+            raise StoreError(f"A learner could not be stored in {self.home}: {error.strerror}.") from None
+        finally:
+            if new is not None:
+                shutil.rmtree(new, ignore_errors=True)
+        values = (spec.key, canonical(asdict(spec)), seconds, time.time())
+        self._execute("INSERT OR REPLACE INTO learners VALUES (?, ?, ?, ?)", *values)
+
+    def claim(self, keys: Iterable[str], holder: str) -> set[str]:
+        """Those of these keys that this holder computes from now on, as nobody else does."""
+        asked, now = list(keys), time.time()
+        with self._connect() as db:
+            db.execute("BEGIN IMMEDIATE")
+            claims = db.execute(
+                f"SELECT * FROM claims WHERE holder != ? AND key IN {AMONG}", (holder, canonical(asked))
+            )
+            others = {key for key, other, until in claims.fetchall() if is_held(other, until)}
+            own = [key for key in asked if key not in others]
+            values = [(key, holder, now + LEASE_SECONDS) for key in own]
+            db.executemany("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", values)
+        return set(own)
+
+    def renew_claims(self, holder: str) -> None:
+        """Keep what the holder has claimed."""
+        self._execute("UPDATE claims SET until = ? WHERE holder = ?", time.time() + LEASE_SECONDS, holder)
+
+    def give_back(self, holder: str) -> None:
+        """End all claims of the holder."""
+        self._execute("DELETE FROM claims WHERE holder = ?", holder)
+
+    def rows(self, spec: SweepSpec) -> pd.DataFrame:
+        """Finished cells of the spec as a tidy table, in the order of the grid."""
+        cells = cells_of(spec.to_json())
+        results = self.results(cells)
+        return as_rows((cell, results[key]) for key, cell in cells.items() if key in results)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Write a file, and return when the disk has it."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def flush(folder: Path) -> None:
+    """Return when the disk has the folder's entries."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
