@@ -25,6 +25,10 @@ ORIGINS: dict[Origin, str] = {
 }
 
 
+MOST_PERMUTATIONS = 1_000_000  # the p-value's standard error is then below 0.0005
+MOST_SPLITS = 1_000
+
+
 @dataclass(frozen=True)
 class Look:
     """How figures show a method. The line style shows the origin: the paper's are solid, ours dashed, others dotted."""
@@ -40,7 +44,7 @@ class Cost:
 
     ``test`` is relative to MMD-M. ``by_row`` says that a test compares one number per row, with no Gram matrix.
     ``fit`` is in seconds for 200 pooled training rows, ``image_test`` in seconds per tested image. ``image_fit`` names
-    the network that a fit on images trains.
+    the network that a fit on images trains. ``labelling_bytes`` is the memory of one labelling's statistics.
     """
 
     test: float = 1.0
@@ -48,6 +52,7 @@ class Cost:
     fit: float = 0.05
     image_test: float | None = None
     image_fit: Literal["deep", "classifier", "other"] = "other"
+    labelling_bytes: int = 100
 
 
 @dataclass(frozen=True)
@@ -138,9 +143,10 @@ class TestSettings:
             raise ValueError(f"alpha must be a number between 0 and 1, both excluded. Got {self.alpha!r}.")
         if not (is_number(self.train_fraction) and 0.01 <= self.train_fraction <= 0.99):
             raise ValueError(f"train_fraction must be a number from 0.01 to 0.99. Got {self.train_fraction!r}.")
-        for name in ("n_permutations", "splits"):
-            if not is_whole(getattr(self, name)) or getattr(self, name) < 1:
-                raise ValueError(f"{name} must be a whole number ≥ 1. Got {getattr(self, name)!r}.")
+        for name, most in (("n_permutations", MOST_PERMUTATIONS), ("splits", MOST_SPLITS)):
+            value = getattr(self, name)
+            if not is_whole(value) or not 1 <= value <= most:
+                raise ValueError(f"{name} must be a whole number from 1 to {most:,}. Got {value!r}.")
 
 
 def is_number(value: object) -> bool:
