@@ -19,8 +19,8 @@ from m2st_core.paper.experiments import PAPER
 from m2st_core.presets import PRESETS
 
 BENCHMARKS = (
-    "permutation, calibration, power, adaptation, deviations, transfer, histories, recommend, planning, splits, shared, "
-    "uploads, example, course, home, pages, screens, shipped_power, peers, meta, images, cifar, sweep, reproduction"
+    "permutation, calibration, power, adaptation, deviations, transfer, histories, recommend, planning, splits, "
+    "shared, uploads, example, course, home, pages, screens, shipped_power, peers, meta, images, cifar, sweep, reproduction"
 )
 
 
@@ -54,7 +54,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--related-group-column", help="the group column of RELATED.csv (default: as in the target, or group)")
     for old, new in (("--meta", "--related"), ("--meta-group-column", "--related-group-column")):
         add(old, action=Renamed, nargs="*", const=new, help=argparse.SUPPRESS)
-    add("--method", default="MMD-D", help=f"{RECOMMENDED}, or one of: {names_by_origin()}; default MMD-D")
+    help_ = f"{RECOMMENDED} (the default: it suits the data), or one of: {names_by_origin()}"
+    add("--method", default=RECOMMENDED, help=help_)
     add("--alpha", type=float, default=0.05, help="significance level (default 0.05)")
     add("--permutations", type=int, default=999, help="number of random relabellings (default 999)")
     add("--train-fraction", type=float, default=0.5, help="share of training rows (default 0.5)")

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from m2st_core.kernels.base import Kernel, Rows
 
+MOST_UNITS = 384  # of a layer of φ, which has 3d where that is less
 FARTHEST = 1000.0  # robust standard deviations from the centre
 
 
@@ -60,6 +61,11 @@ class FeatureNetwork(nn.Module, ABC):
     features: int
     wide = False  # whether distances between inputs cost more than distances between features
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on what a user of this network should know."""
+        return ()
+
     def measure_in(self, units: Units) -> None:
         """Set the units into which raw inputs are converted."""
         self.centre, self.scale = units.centre.to(self.centre), units.scale.to(self.scale)
@@ -97,6 +103,17 @@ class MLP(FeatureNetwork):
             self.biases.append(nn.Parameter(drawn[:, -1:].clone()))
         self.register_buffer("centre", torch.zeros(len(generators), 1, sizes[0], dtype=torch.float64))
         self.register_buffer("scale", torch.ones(len(generators), 1, sizes[0], dtype=torch.float64))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence if wide rows bound the width."""
+        columns = self.weights[0].shape[-2]
+        if not self.features == MOST_UNITS < 3 * columns:
+            return ()
+        return (
+            f"With {columns:,} columns, the layers of the network have {MOST_UNITS} units instead of three per column, "
+            "so that it fits into memory.",
+        )
 
     @torch.no_grad()
     def start_as_kaiming(self, generators: Sequence[torch.Generator]) -> None:

@@ -1,4 +1,4 @@
-"""Adam ascent for a batch of independent runs, with what training loops share: drawn rows, curves, progress."""
+"""Adam ascent for a batch of independent runs, and what learners share: drawn rows, eigenvectors, curves, progress."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from m2st_core.types import Progress
+
+ALL_EIGENVECTORS = 1200  # size of a matrix up to which all its eigenvectors are found
+SOME_EIGENVECTORS = 256  # of a larger one
+ITERATIONS = 4
 
 
 def ascend(
@@ -45,6 +49,25 @@ def draw_rows(rows: Tensor, count: int, generators: Sequence[torch.Generator]) -
         return rows
     chosen = torch.stack([torch.randperm(n, generator=generator)[:count] for generator in generators])
     return rows.take_along_dim(chosen[..., None].to(rows.device), dim=-2)
+
+
+@torch.no_grad()
+def leading_eigenvectors(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues (R, K) and eigenvectors (R, Q, K) of symmetric matrices (R, Q, Q), the largest first.
+
+    Of large matrices only the leading 256 are found, by iteration from a fixed start, and approximately: the values are
+    exact variances along the vectors found.
+    """
+    size = matrix.shape[-1]
+    if size <= ALL_EIGENVECTORS:
+        values, vectors = torch.linalg.eigh(matrix)
+        return values.flip(-1), vectors.flip(-1)
+    start = torch.randn(size, SOME_EIGENVECTORS, generator=torch.Generator().manual_seed(0), dtype=matrix.dtype)
+    basis = torch.linalg.qr(matrix @ start.to(matrix.device)).Q
+    for _ in range(ITERATIONS):
+        basis = torch.linalg.qr(matrix @ basis).Q
+    values, vectors = torch.linalg.eigh(basis.mT @ (matrix @ basis))
+    return values.flip(-1), basis @ vectors.flip(-1)
 
 
 @dataclass(frozen=True)

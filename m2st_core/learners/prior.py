@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from m2st_core.data.related import RelatedTasks
+from m2st_core.learners.ascent import leading_eigenvectors
 from m2st_core.rng import Streams
 
 PRICE = 4.0  # log-likelihood on left-out tasks at which a direction after the first is as likely real as not
@@ -47,8 +48,7 @@ def smooth_coordinates(covariance: Tensor, importance: Tensor) -> Tensor:
     They are principal components of the features times their importance (Q,).
     """
     weighted = importance[:, None] * covariance * importance
-    values, vectors = torch.linalg.eigh(weighted)
-    values, vectors = values.flip(-1), vectors.flip(-1)
+    values, vectors = leading_eigenvectors(weighted)
     real = values > FLAT * values[:, :1]
     lengths = values.where(real, 1.0).rsqrt() * real
     return importance[:, None] * vectors * lengths[:, None]

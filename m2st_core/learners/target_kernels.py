@@ -15,7 +15,7 @@ from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.base import Kernel
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.features import MLP, FeatureNetwork, Units
+from m2st_core.kernels.features import MLP, MOST_UNITS, FeatureNetwork, Units
 from m2st_core.kernels.gaussian import GaussianKernel, median_squared_distance
 from m2st_core.kernels.images import CNN
 from m2st_core.learners.ascent import ascend, draw_rows
@@ -28,6 +28,8 @@ from m2st_core.types import Progress, TwoSample
 def make_network(rows: Tensor, settings: Network, streams: Sequence[Streams]) -> FeatureNetwork:
     """φ for training rows (R, N, d), without their labels: d→H→H→H→3d, or convolutions where rows are images.
 
+    No layer has more than 384 units: with 3d of them, wide rows would need 9d² weights per layer.
+
     Where the settings standardise, its inputs are measured by the rows' mean and standard deviation (of images, those
     of all pixels together); columns that are constant in training keep scale 1. Otherwise rows stay as they are, and
     pixels from 0 to 1 are brought to [−1, 1].
@@ -38,7 +40,7 @@ def make_network(rows: Tensor, settings: Network, streams: Sequence[Streams]) ->
         rows = rows.flatten(1)[..., None]  # R x (N·d) x 1
     else:
         dimension = rows.shape[-1]
-        features = 3 * dimension
+        features = min(3 * dimension, MOST_UNITS)
         hidden = settings.hidden or features
         mlp = MLP((dimension, hidden, hidden, hidden, features), generators).to(rows)
         if settings.kaiming:

@@ -1,4 +1,4 @@
-"""Random labellings, and blocks: rows that may be exchanged within their block only.
+"""Random labellings, the p-value they give, and blocks: rows that may be exchanged within their block only.
 
 If the rows of each block are exchangeable under the null hypothesis (same site, same day, same pair), then labels
 permuted within blocks are as likely as those observed, however much the blocks differ. The p-value stays exact.
@@ -6,7 +6,7 @@ permuted within blocks are as likely as those observed, however much the blocks 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from m2st_core.preset import PValueRule
 from m2st_core.rng import Streams
 
 SHORT_KEYS = 4096  # pooled rows up to which 16-bit keys rarely tie
+KEYS_AT_ONCE = 2**25  # random keys held together
+PIECE_BYTES = 2**28  # of labellings as numbers, or of their products with a kernel
 
 
 def random_memberships(n: int, m: int, n_permutations: int, generators: Sequence[np.random.Generator]) -> Tensor:
@@ -28,18 +31,51 @@ def random_memberships(n: int, m: int, n_permutations: int, generators: Sequence
     """
     size = n + m
     high, key = (2**16, np.uint16) if size <= SHORT_KEYS else (2**32, np.uint32)
+    at_once = 8 * max(1, KEYS_AT_ONCE // (8 * size))  # random words hold two or four keys, and none is lost
     members = np.empty((len(generators), 1 + n_permutations, size), dtype=bool)
     members[:, 0] = np.arange(size) < n
     for generator, rows in zip(generators, members[:, 1:], strict=True):
         todo = np.arange(n_permutations)
         while todo.size:
-            keys = generator.integers(0, high, size=(todo.size, size), dtype=key)
-            ordered = keys.astype(np.uint32)
-            ordered.partition(n - 1, axis=1)
-            chosen = keys <= ordered[:, n - 1 : n].astype(key)
-            rows[todo] = chosen
-            todo = todo[np.count_nonzero(chosen, axis=1) != n]
+            tied = []
+            for some in np.split(todo, range(at_once, todo.size, at_once)):
+                keys = generator.integers(0, high, size=(some.size, size), dtype=key)
+                ordered = keys.astype(np.uint32)
+                ordered.partition(n - 1, axis=1)
+                chosen = keys <= ordered[:, n - 1 : n].astype(key)
+                rows[some] = chosen
+                tied.append(some[np.count_nonzero(chosen, axis=1) != n])
+            todo = np.concatenate(tied)
     return torch.from_numpy(members)
+
+
+class Pieces:
+    """Labellings (…, P, N) as numbers, so many at a time that these and ``width`` results of each fit into memory."""
+
+    def __init__(self, members: Tensor, dtype: torch.dtype, width: int = 1) -> None:
+        each = dtype.itemsize * max(members[..., 0, :].numel(), width)
+        parts = members.split(max(1, PIECE_BYTES // each), dim=-2)
+        self.dtype, self.parts = dtype, parts if len(parts) > 1 else (members.to(dtype),)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """``function`` of every piece, (…, P, N) → (…, P), side by side."""
+        found = [function(part.to(self.dtype)) for part in self.parts]
+        return found[0] if len(found) == 1 else torch.cat(found, dim=-1)
+
+
+def permutation_p_value(statistics: Tensor, rounding: Tensor, rule: PValueRule) -> Tensor:
+    """The share of labellings whose statistic reaches the observed one: (…, 1+B), (…) → (…).
+
+    "(1+b)/(1+B)" counts the observed labelling too and so keeps the level exactly. The other two are the paper's and
+    its code's, which reject slightly too often. Non-finite statistics count as at least as extreme.
+    """
+    observed, permuted = statistics[..., :1], statistics[..., 1:]
+    tolerance = rounding[..., None]
+    count = permuted.shape[-1]
+    if rule == "b/B, >":
+        return (~(permuted <= observed + tolerance)).sum(dim=-1, dtype=torch.float64) / count
+    reached = (~(permuted < observed - tolerance)).sum(dim=-1, dtype=torch.float64)
+    return reached / count if rule == "b/B, ≥" else (1 + reached) / (1 + count)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from m2st_core.criterion import h_matrix, mmd2_unbiased, power_criterion, witness, witness_of_rows
 from m2st_core.kernels.base import Kernel, MixtureKernel
+from m2st_core.kernels.features import FeatureNetwork
 from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
 from m2st_core.permutation.statistics import permuted_mean_difference, permuted_mmd2
 from m2st_core.rng import Streams
@@ -46,6 +47,13 @@ class FittedTest:
 
     weights: list[dict[str, float]] = field(default_factory=lambda: [{}], kw_only=True)
     diagnostics: list[dict[str, Any]] = field(default_factory=lambda: [{}], kw_only=True)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on the networks in use, each once."""
+        modules = [module for part in vars(self).values() if isinstance(part, nn.Module) for module in part.modules()]
+        networks = [module for module in modules if isinstance(module, FeatureNetwork)]
+        return tuple(dict.fromkeys(note for network in networks for note in network.notes))
 
     def criterion(self, test: TwoSample) -> list[float | None]:
         """Ĵ on the test rows of each run, where there is a kernel."""

@@ -1,4 +1,4 @@
-"""The permutation engine: statistics under all relabellings at once, then the p-value.
+"""The permutation engine: statistics under all relabellings at once.
 
 Relabellings are rows of a 0/1 matrix, "memberships" (…, 1+B, N): 1 puts a pooled row into the first sample. Row 0 is
 the labelling that was observed, so the observed statistic takes the same arithmetic as its permutations.
@@ -14,7 +14,7 @@ from torch import Tensor
 from m2st_core.criterion import mmd2_from_sums
 from m2st_core.device import map_threads
 from m2st_core.kernels.base import Kernel, take
-from m2st_core.preset import PValueRule
+from m2st_core.permutation.blocks import Pieces
 from m2st_core.types import Progress
 
 BLOCK_ROWS = 256
@@ -67,8 +67,13 @@ def _through_features(
         unit = torch.linalg.vector_norm(features, math.inf, dim=(-2, -1), keepdim=True).clamp(min=TINY)
         features = features.div_(unit).to(dtype)  # at most 1: squares of float32 stay finite
     squares = features.square().sum(dim=-1, keepdim=True)
-    sums = _products(members.to(dtype), torch.cat([features, squares], dim=-1)).to(torch.float64)  # … x P x (q+1)
-    length, own = sums[..., :-1].square().sum(dim=-1), sums[..., -1]
+    every = torch.cat([features, squares], dim=-1)
+
+    def sums(z: Tensor) -> Tensor:
+        found = _products(z, every).to(torch.float64)  # … x P x (q+1)
+        return torch.stack([found[..., :-1].square().sum(dim=-1), found[..., -1]])
+
+    length, own = Pieces(members, dtype, every[..., 0, :].numel()).map(sums)
     total = squares.sum(dim=-2, dtype=torch.float64)  # … x 1
     statistics = mmd2_from_sums(length - own, length - (total - own), -length, n, m)
     rounding = 8 * torch.finfo(dtype).eps * total[..., 0] * (1 / n + 1 / m) / min(n, m)
@@ -97,8 +102,8 @@ def _through_gram(
     """
     size = pooled.shape[-2]
     embedded = kernel.embed(pooled)
-    z = members.to(dtype)
     first = kernel.gram(take(embedded, 0, BLOCK_ROWS), embedded, dtype)  # … x rows x N
+    pieces = Pieces(members, dtype, first[..., 0].numel())
     largest = first.abs().amax(dim=(-2, -1)).to(torch.float64)
     level = first.mean(dim=-2)  # … x N
     level -= level.mean(dim=-1, keepdim=True) / 2
@@ -108,7 +113,7 @@ def _through_gram(
         upper = first if start == 0 else kernel.gram(take(embedded, start, stop), take(embedded, start), dtype)
         upper.sub_(level[..., start:stop, None]).sub_(level[..., None, start:])  # … x rows x rest
         upper[..., : stop - start].triu_(1)
-        within = torch.linalg.vecdot(z[..., start:stop], z[..., start:] @ upper.mT)  # … x P
+        within = pieces.map(lambda z: torch.linalg.vecdot(z[..., start:stop], z[..., start:] @ upper.mT))  # … x P
         return within, upper.sum(dim=-1), upper.sum(dim=-2)
 
     a = torch.zeros((), dtype=torch.float64, device=pooled.device)
@@ -120,7 +125,8 @@ def _through_gram(
         r[..., start:] += down
         if progress is not None:
             progress(min(start + BLOCK_ROWS, size), size, 0.0)
-    return _from_sums(a, r, (z.to(torch.float64) @ r[..., None])[..., 0], n, largest)
+    zr = Pieces(members, torch.float64).map(lambda z: (z @ r[..., None])[..., 0])
+    return _from_sums(a, r, zr, n, largest)
 
 
 @torch.no_grad()
@@ -134,7 +140,7 @@ def permuted_family(
     mixtures of the kernels, from which each kernel is recovered but for 1e-5 of its variation.
     """
     size, dtype = pooled.shape[-2], torch.float32
-    embedded, z = kernel.embed(pooled[:, None]), members.to(dtype)
+    embedded = kernel.embed(pooled[:, None])
     some = slice(None, None, math.ceil(size / FAMILY_ROWS))
     sample = kernel.gram(tuple(part[..., some, :] for part in embedded), embedded, dtype)  # R x k x rows x N
     level = sample.mean(dim=-2)
@@ -142,6 +148,7 @@ def permuted_family(
     mix, back = _independent(sample - level[..., some, None] - level[..., None, :])
     mixed_level = mix @ level  # R x r x N
     largest = sample.abs().amax(dim=(-2, -1)).to(torch.float64)
+    pieces = Pieces(members, dtype, mix[..., 0].numel() * FAMILY_ROWS)
 
     def block(start: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         stop = min(start + FAMILY_ROWS, size)
@@ -151,10 +158,12 @@ def permuted_family(
         mixed = (mix @ upper.flatten(-2)).unflatten(-1, upper.shape[-2:])  # R x r x rows x rest
         mixed.sub_(mixed_level[..., start:stop, None]).sub_(mixed_level[..., None, start:])
         mixed[..., : stop - start].triu_(1)
-        products = z[..., start:] @ mixed.flatten(1, 2).mT  # R x P x (r·rows)
-        products = products.unflatten(-1, (-1, stop - start))
-        within = torch.linalg.vecdot(z[..., None, start:stop], products).mT  # R x r x P
-        return within.to(torch.float64), mixed.sum(dim=-1), mixed.sum(dim=-2), squares
+
+        def own(z: Tensor) -> Tensor:
+            products = (z[..., start:] @ mixed.flatten(1, 2).mT).unflatten(-1, (-1, stop - start))  # R x P x r x rows
+            return torch.linalg.vecdot(z[..., None, start:stop], products).mT  # R x r x P
+
+        return pieces.map(own).to(torch.float64), mixed.sum(dim=-1), mixed.sum(dim=-2), squares
 
     a, squares = (torch.zeros((), dtype=torch.float64, device=pooled.device) for _ in range(2))
     r = torch.zeros((*mix.shape[:-1], size), dtype=torch.float64, device=pooled.device)
@@ -165,7 +174,9 @@ def permuted_family(
         r[..., start:] += down
         if progress is not None:
             progress(min(start + FAMILY_ROWS, size), size, 0.0)
-    return *_from_sums(back @ a, back @ r, (z.to(torch.float64) @ (back @ r).mT).mT, n, largest), squares
+    sums = back @ r
+    zr = Pieces(members, torch.float64, sums[..., 0].numel()).map(lambda z: (z @ sums.mT).mT)
+    return *_from_sums(back @ a, sums, zr, n, largest), squares
 
 
 def _independent(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,22 +210,7 @@ def permuted_mean_difference(scores: Tensor, members: Tensor, n: int, two_sided:
     """
     m = scores.shape[-1] - n
     scores = scores.to(torch.float64)
-    first = (members.to(torch.float64) @ scores[..., None])[..., 0]
+    first = Pieces(members, torch.float64).map(lambda z: (z @ scores[..., None])[..., 0])
     total = scores.sum(dim=-1, keepdim=True)
     difference = first / n - (total - first) / m
     return difference.abs() if two_sided else difference, 1e-12 * scores.abs().amax(dim=-1)
-
-
-def permutation_p_value(statistics: Tensor, rounding: Tensor, rule: PValueRule) -> Tensor:
-    """The share of labellings whose statistic reaches the observed one: (…, 1+B), (…) → (…).
-
-    "(1+b)/(1+B)" counts the observed labelling too and so keeps the level exactly. The other two are the paper's and
-    its code's, which reject slightly too often. Non-finite statistics count as at least as extreme.
-    """
-    observed, permuted = statistics[..., :1], statistics[..., 1:]
-    tolerance = rounding[..., None]
-    count = permuted.shape[-1]
-    if rule == "b/B, >":
-        return (~(permuted <= observed + tolerance)).sum(dim=-1, dtype=torch.float64) / count
-    reached = (~(permuted < observed - tolerance)).sum(dim=-1, dtype=torch.float64)
-    return reached / count if rule == "b/B, ≥" else (1 + reached) / (1 + count)

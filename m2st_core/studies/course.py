@@ -23,8 +23,8 @@ from m2st_core.data import make_task
 from m2st_core.data.synthetic import hdgm_related_tasks
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.kernels.gaussian import GaussianKernel, median_squared_distance
-from m2st_core.permutation.blocks import random_memberships
-from m2st_core.permutation.statistics import permutation_p_value, permuted_mean_difference
+from m2st_core.permutation.blocks import permutation_p_value, random_memberships
+from m2st_core.permutation.statistics import permuted_mean_difference
 from m2st_core.rng import Streams
 from m2st_core.sweeps.trial import draw_targets
 from m2st_core.testing.meta import MetaLearner, meta_train

@@ -15,8 +15,9 @@ from m2st_core.data.images.tasks import ImageTask
 from m2st_core.device import one_thread_per_operation
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.trial import ELEMENTS_AT_ONCE, Cell, LearnerSpec, draw_targets
+from m2st_core.testing.memory import labelling_bytes
 from m2st_core.testing.method import Cost as MethodCost
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
@@ -180,10 +181,14 @@ def different_images(task: str, settings: Mapping[str, Any], n_tasks: int, rows:
 
 
 def _memory(spec: SweepSpec) -> int:
-    """Bytes of a worker: the software and the test samples held together."""
+    """Bytes of a worker: the software, the test samples held together, and the labellings of a batch of tests."""
     rows = 2 * max(spec.m_te) * type(make_task(spec.task, **spec.settings)).rows_per_size
     dimension = 64 if spec.task == "digits" else int(spec.settings.get("dimension", 2))
-    return 350 * 2**20 + 8 * spec.tests * rows * (dimension + 4) + 64 * 2**20
+    labellings = spec.n_permutations + 1
+    methods = [METHODS[name] for name in spec.methods if name in METHODS]
+    one = max((labelling_bytes(method, rows, labellings) for method in methods), default=0)
+    limit = spec.tests * labellings * rows * 9 if LIMIT in spec.methods else 0
+    return 350 * 2**20 + 8 * spec.tests * rows * (dimension + 4) + max(one, limit, 64 * 2**20)
 
 
 def _image_memory(spec: SweepSpec, shape: Shape) -> int:

@@ -14,13 +14,16 @@ from m2st_core.data import TASKS, make_task
 from m2st_core.data.images.tasks import ImageTask
 from m2st_core.presets import PRESETS
 from m2st_core.sweeps.trial import Cell, canonical, data_of, digest
+from m2st_core.testing.method import MOST_PERMUTATIONS
 from m2st_core.testing.methods import METHODS, label_of
 
+LONGEST, MOST_BRACKETS = 10_000, 100  # of TOML: longer or deeper text would keep its reader busy
+LAST = 2**63 - 1  # the largest number that the store and a generator of random numbers take
 LIMIT = "limit"  # the true log-likelihood ratio as witness, where the task's densities are known
 SHARED = ("task", "settings", "null", "preset", "tests", "alpha", "n_permutations", "seed")  # equal in all cells
 LISTS = ("methods", "closeness", "n_tasks", "m_tr", "m_te")
 LEAST = dict(closeness=0, n_tasks=1, m_tr=2, m_te=2, rows_per_task=4, repeats=1, tests=1, n_permutations=1, seed=0)
-LARGEST = {"repeats": 1000, "tests": 10_000, "m_te": 100_000, "n_tasks": 10_000}
+LARGEST = {"repeats": 1000, "tests": 10_000, "m_te": 100_000, "n_tasks": 10_000, "n_permutations": MOST_PERMUTATIONS}
 
 
 def origin_of(method: str) -> str:
@@ -118,30 +121,25 @@ class SweepSpec:
 
     def _name_problems(self) -> Iterator[str]:
         """Sentences on unknown names and on names that do not fit together."""
-        try:
-            task = TASKS.find(self.task)
-        except ValueError as error:
-            yield str(error)
-        else:
+        methods = self.methods if isinstance(self.methods, tuple) else ()
+        known: list[Any] = []
+        for registry, name in ((TASKS, self.task), (PRESETS, self.preset), *((METHODS, m) for m in methods)):
+            try:
+                known.append(None if name == LIMIT else registry.find(name))
+            except ValueError as error:
+                known.append(None)
+                yield str(error)
+        task, preset, *found = known
+        if task:
             try:
                 make_task(self.task, **self.settings)
             except (ValueError, TypeError) as error:
                 yield f"settings: {error}"
-            if LIMIT in self.methods and not hasattr(task, "log_likelihood_ratio"):
+            if LIMIT in methods and not hasattr(task, "log_likelihood_ratio"):
                 yield f"methods: the task {self.task!r} has no known likelihood ratio for {LIMIT!r}."
-        try:
-            preset = PRESETS.find(self.preset)
-        except ValueError as error:
-            preset = None
-            yield str(error)
-        for name in self.methods if isinstance(self.methods, tuple) else ():
-            try:
-                method = None if name == LIMIT else METHODS.find(name)
-            except ValueError as error:
-                yield str(error)
-                continue
+        for method in found:
             if method and method.only_recommended and preset and preset.features is None:
-                yield f"methods: {name} is not part of the preset {self.preset!r}."
+                yield f"methods: {method.name} is not part of the preset {self.preset!r}."
 
     def _number_problems(self) -> Iterator[str]:
         for name in LISTS:
@@ -152,10 +150,10 @@ class SweepSpec:
                 yield f"{name} lists a value twice: {', '.join(map(str, values))}."
         for name, least in LEAST.items():
             values, most = getattr(self, name), LARGEST.get(name)
-            number, kind = ("number", (int, float)) if name == "closeness" else ("whole number", int)
+            number, kind = ("finite number", (int, float)) if name == "closeness" else ("whole number", int)
             allowed = f"from {least} to {most:,}" if most else f"≥ {least}"
             for value in values if isinstance(values, tuple) else (values,):
-                if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= (most or math.inf):
+                if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= (most or LAST):
                     yield f"{name} must be a {number} {allowed}. Got {value!r}."
         if not isinstance(self.alpha, float) or not 0 < self.alpha < 1:
             yield f"alpha must be between 0 and 1. Got {self.alpha!r}."
@@ -210,6 +208,8 @@ class SweepSpec:
     @classmethod
     def from_toml(cls, text: str) -> SweepSpec:
         """Make a spec from TOML."""
+        if len(text) > LONGEST or text.count("[") > MOST_BRACKETS:
+            raise SpecError(f"A sweep is described by at most {LONGEST:,} characters and {MOST_BRACKETS} lists.")
         try:
             return cls.from_dict(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:

@@ -16,6 +16,7 @@ from m2st_core.preset import Preset
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.labellings import check_blocks, check_reach, check_splits, plan_labellings
+from m2st_core.testing.memory import check_memory
 from m2st_core.testing.method import Method, TestSettings
 from m2st_core.testing.run import run_chunks
 from m2st_core.testing.split import draw_order, split_sizes
@@ -85,8 +86,8 @@ class FinishedTest:
 def finish_test(sample: TwoSample, method: Method, settings: TestSettings, preset: Preset) -> FinishedTest:
     """Run one test on one checked pair, x (n, d) and y (m, d), and keep what explains its result.
 
-    From samples too large for a test of quadratic cost, an equal share of each is tested. Of several splits, the one
-    that decides the combined p-value is kept.
+    From samples too large for a test of quadratic cost, random rows are tested, of a scarce sample all. Of several
+    splits, the one that decides the combined p-value is kept.
     """
     smallest = smallest_p(sample, method, settings, preset)
     chosen, rows, blocks, notes = _choose(sample, method, settings)
@@ -144,6 +145,7 @@ def smallest_p(
     fraction, seeds = settings.train_fraction, split_seeds(settings.seed, settings.splits)
     _, n_test = split_sizes(chosen.sizes, method, fraction)
     planned = plan_labellings(chosen.sizes, method, seeds, blocks, settings.n_permutations, fraction, preset.p_value)
+    check_memory(method, preset, chosen.sizes, sample.x.shape[1], max(one.used for one in planned))
     smallest, decides = combine_splits([labellings.smallest_p for labellings in planned])
     check_reach(method, settings.alpha, smallest, planned[decides], n_test)
     return smallest
@@ -166,9 +168,10 @@ def _choose(
     rows = [np.arange(size) for size in sample.sizes] if blocks is None else [blocks.rows_x, blocks.rows_y]
     if blocks is not None:
         notes = blocks.notes + notes
-    share = largest_rows(method) / sum(map(len, rows))
-    if share < 1:
-        counts = int(len(rows[0]) * share), int(len(rows[1]) * share)
+    most = largest_rows(method)
+    if sum(map(len, rows)) > most:
+        fewer = min(len(rows[0]), len(rows[1]), most // 2)
+        counts = min(len(rows[0]), most - fewer), min(len(rows[1]), most - fewer)
         streams = [Streams(settings.seed).child("large samples")]
         order = draw_order((len(rows[0]), len(rows[1])), counts, streams, blocks)
         kept = [np.sort(part[0, :count].numpy()) for part, count in zip((order.x, order.y), counts, strict=True)]
@@ -176,8 +179,8 @@ def _choose(
         if blocks is not None:
             blocks = replace(blocks, x=blocks.x[kept[0]], y=blocks.y[kept[1]])
         notes = (
-            f"The samples are large. {method.name} uses {counts[0]} and {counts[1]} of their rows, drawn at random "
-            "with this seed, the same share of each.",
+            f"The samples are large. {method.name} uses {counts[0]:,} of {len(sample.x):,} and {counts[1]:,} of "
+            f"{len(sample.y):,} rows, drawn at random with this seed.",
             *notes,
         )
     x, y = (part[None, torch.from_numpy(index)] for part, index in zip(sample, rows, strict=True))

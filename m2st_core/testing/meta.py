@@ -22,6 +22,7 @@ from m2st_core.learners.knowledge import Knowledge, learned_spaces
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.finished import FinishedTest, finish_test
+from m2st_core.testing.memory import check_training_memory
 from m2st_core.testing.method import Method, TestSettings, check_preset
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import Progress, Shape, TestResult, TwoSample
@@ -166,6 +167,7 @@ def meta_train(
         raise ValueError(f"{method} does not learn from related tasks. Use two_sample_test.")
     check_preset(spec, settings)
     meta = as_related_tasks(related_tasks)
+    check_training_memory(spec, meta.rows.shape[-2], meta.rows.shape[-1])
     with one_thread_per_operation(), short_memory_in_words():
         streams = [Streams(seed).child("meta-training")]
         knowledge = spec.learn(meta.to(resolve_device(device)), settings.on(meta.shape), streams, progress)

@@ -27,6 +27,8 @@ ORIGINS: dict[Origin, str] = {
 
 GREENS = ("#009E73", "#4E8A00", "#0C7862", "#7F9A1F")  # tests that learn from related tasks
 GREYS = ("#7F858E", "#5F656E", "#9A9184", "#756A5E")  # all others
+MOST_PERMUTATIONS = 1_000_000  # the p-value's standard error is then below 0.0005
+MOST_SPLITS = 1_000
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Cost:
 
     ``test`` is relative to MMD-M. ``by_row`` says that a test compares one number per row, with no Gram matrix.
     ``fit`` is in seconds for 200 pooled training rows, ``image_test`` in seconds per tested image. ``image_fit`` names
-    the network that a fit on images trains.
+    the network that a fit on images trains. ``labelling_bytes`` is the memory of one labelling's statistics.
     """
 
     test: float = 1.0
@@ -55,6 +57,7 @@ class Cost:
     fit: float = 0.05
     image_test: float | None = None
     image_fit: Literal["deep", "classifier", "other"] = "other"
+    labelling_bytes: int = 100
 
 
 @dataclass(frozen=True)
@@ -145,9 +148,10 @@ class TestSettings:
             raise ValueError(f"alpha must be a number between 0 and 1, both excluded. Got {self.alpha!r}.")
         if not (is_number(self.train_fraction) and 0.01 <= self.train_fraction <= 0.99):
             raise ValueError(f"train_fraction must be a number from 0.01 to 0.99. Got {self.train_fraction!r}.")
-        for name in ("n_permutations", "splits"):
-            if not is_whole(getattr(self, name)) or getattr(self, name) < 1:
-                raise ValueError(f"{name} must be a whole number ≥ 1. Got {getattr(self, name)!r}.")
+        for name, most in (("n_permutations", MOST_PERMUTATIONS), ("splits", MOST_SPLITS)):
+            value = getattr(self, name)
+            if not is_whole(value) or not 1 <= value <= most:
+                raise ValueError(f"{name} must be a whole number from 1 to {most:,}. Got {value!r}.")
 
 
 def is_number(value: object) -> bool:

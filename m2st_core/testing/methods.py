@@ -39,7 +39,7 @@ GENERAL_METHODS = (
         needs_split=False,
         only_recommended=True,
         kernels_at_once=WIDTHS,
-        cost=Cost(test=16.0, image_test=0.045),
+        cost=Cost(test=16.0, image_test=0.045, labelling_bytes=1_000),
     ),
     Method(
         "MMDAgg",
@@ -52,7 +52,7 @@ GENERAL_METHODS = (
         needs_split=False,
         only_recommended=True,
         kernels_at_once=WIDTHS,
-        cost=Cost(test=16.0, image_test=0.045),
+        cost=Cost(test=16.0, image_test=0.045, labelling_bytes=8_000),
     ),
     Method(
         "Energy",
@@ -145,7 +145,7 @@ OUR_METHODS = (
         fit=fit_omnibus,
         needs_split=False,
         only_recommended=True,
-        cost=Cost(test=6.0, image_test=0.02),
+        cost=Cost(test=6.0, image_test=0.02, labelling_bytes=1_500),
     ),
     Method(
         "Meta-Witness",
@@ -160,7 +160,7 @@ OUR_METHODS = (
         adapt=fit_learned,
         needs_split=False,
         only_recommended=True,
-        cost=Cost(test=0.5),
+        cost=Cost(test=0.5, labelling_bytes=1_500),
     ),
     Method(
         "Meta-WiTS",
@@ -175,7 +175,7 @@ OUR_METHODS = (
         adapt=fit_witness,
         two_sided=False,
         only_recommended=True,
-        cost=Cost(test=0.3, by_row=True),
+        cost=Cost(test=0.3, by_row=True, labelling_bytes=1_500),
     ),
     Method(
         "Meta-FUSE",
@@ -191,7 +191,7 @@ OUR_METHODS = (
         needs_split=False,
         only_recommended=True,
         kernels_at_once=WIDTHS,
-        cost=Cost(test=3.5, image_test=0.005),
+        cost=Cost(test=3.5, image_test=0.005, labelling_bytes=2_500),
     ),
     Method(
         "Feature-MKL",
@@ -206,7 +206,7 @@ OUR_METHODS = (
         adapt=fit_feature_mixture,
         only_recommended=True,
         kernels_at_once=2,
-        cost=Cost(test=1.2, image_test=0.00045),
+        cost=Cost(test=1.2, image_test=0.00045, labelling_bytes=500),
     ),
 )
 

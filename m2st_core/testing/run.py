@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from m2st_core.device import in_batches, one_thread_per_operation, resolve_device, short_memory_in_words
+from m2st_core.kernels.features import MOST_UNITS
 from m2st_core.learners.ascent import draw_rows, part_of
-from m2st_core.permutation.blocks import Blocks, memberships_within, random_memberships
+from m2st_core.permutation.blocks import Blocks, memberships_within, permutation_p_value, random_memberships
 from m2st_core.permutation.fitted import AsymptoticTest, PermutationTest
-from m2st_core.permutation.statistics import BLOCK_ROWS, permutation_p_value
+from m2st_core.permutation.statistics import BLOCK_ROWS
 from m2st_core.preset import Preset
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
@@ -86,7 +87,7 @@ def run_chunks(
     planned = plan_labellings(sample.sizes, method, seeds, blocks, settings.n_permutations, fraction, preset.p_value)
     for labellings in {one for one in planned if not one.enumerated}:  # with few rows the rate of rejections is 0
         check_reach(method, alpha, labellings.smallest_p, labellings, n_test)
-    device = resolve_device(settings.device)
+    device, columns = resolve_device(settings.device), 0 if sample.shape else sample.x.shape[-1]
 
     def run(labellings: Labellings, chunk: slice) -> tuple[list[TestResult], FittedRuns]:
         began = time.perf_counter()
@@ -97,10 +98,8 @@ def run_chunks(
         decisions = _decide(runs, labellings, preset, streams, stage)
         criteria = runs.fitted.criterion(runs.test) if criterion else [None] * len(streams)
         seconds = (time.perf_counter() - began) / len(streams)
-        weights, diagnostics = (
-            part if len(part) == len(streams) else part * len(streams)
-            for part in (runs.fitted.weights, runs.fitted.diagnostics)
-        )
+        about = (runs.fitted.weights, runs.fitted.diagnostics)
+        weights, diagnostics = (part if len(part) == len(streams) else part * len(streams) for part in about)
         results = [
             TestResult(
                 method=method.name,
@@ -135,15 +134,15 @@ def run_chunks(
     with one_thread_per_operation(), short_memory_in_words():
         for labellings, alike in itertools.groupby(planned):  # neighbouring runs with equally many labellings
             end = start + len(list(alike))
-            at_once = max(1, BATCH_ELEMENTS // _elements(labellings, method, n_train, n_test))
+            at_once = max(1, BATCH_ELEMENTS // _elements(labellings.used, method, n_train, n_test, columns))
             yield from in_batches(partial(run, labellings), start, end, at_once)
             start = end
 
 
-def _elements(labellings: Labellings, method: Method, n_train: tuple[int, int], n_test: tuple[int, int]) -> int:
-    """About how many numbers one test holds in its largest tensor."""
-    rows, used = sum(n_test), labellings.used
-    return max(rows * used, method.kernels_at_once * (used + rows) * min(rows, BLOCK_ROWS), sum(n_train) ** 2)
+def _elements(used: int, method: Method, n_train: tuple[int, int], n_test: tuple[int, int], columns: int) -> int:
+    """About how many numbers one test of this many labellings holds in its largest tensor."""
+    rows, weights = sum(n_test), columns * MOST_UNITS if 3 * columns > MOST_UNITS else 0
+    return max(rows * used, method.kernels_at_once * (used + rows) * min(rows, BLOCK_ROWS), sum(n_train) ** 2, weights)
 
 
 def _as_floats(sample: TwoSample) -> TwoSample:
@@ -174,9 +173,9 @@ def _decide(
         return _decide_by_reference(runs.fitted, runs.test, labellings.used - 1, streams)
     if not isinstance(runs.fitted, PermutationTest):
         raise TypeError(f"A fit must return a PermutationTest or an AsymptoticTest. Got {type(runs.fitted).__name__}.")
-    notes: tuple[str, ...] = ()
+    notes = runs.fitted.notes
     if preset.p_value != "(1+b)/(1+B)":
-        notes = (f"The p-value {preset.p_value} rejects slightly too often.",)
+        notes += (f"The p-value {preset.p_value} rejects slightly too often.",)
     if runs.blocked and labellings.enumerated:
         notes += (
             f"The blocks allow {labellings.used} labellings of the test rows. All were counted, and p cannot be below "

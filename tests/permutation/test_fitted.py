@@ -13,10 +13,10 @@ from m2st_core.kernels.features import LinearKernel
 from m2st_core.kernels.gaussian import EnergyKernel, GaussianKernel, LaplaceKernel
 from m2st_core.learners.meta_features import MetaFeatures
 from m2st_core.learners.meta_witness import Posterior, WitnessTest
-from m2st_core.permutation.blocks import random_memberships
+from m2st_core.permutation.blocks import permutation_p_value, random_memberships
 from m2st_core.permutation.fused import FuseTest
 from m2st_core.permutation.ranked import AggregateTest, RankFuseTest
-from m2st_core.permutation.statistics import permutation_p_value, permuted_family
+from m2st_core.permutation.statistics import permuted_family
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample

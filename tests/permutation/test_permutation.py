@@ -12,13 +12,9 @@ from m2st_core.kernels.base import Family, KernelBank, MixtureKernel
 from m2st_core.kernels.features import LinearKernel
 from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
 from m2st_core.permutation import statistics as permutation
-from m2st_core.permutation.blocks import random_memberships
+from m2st_core.permutation.blocks import permutation_p_value, random_memberships
 from m2st_core.permutation.fused import FuseTest
-from m2st_core.permutation.statistics import (
-    permutation_p_value,
-    permuted_mean_difference,
-    permuted_mmd2,
-)
+from m2st_core.permutation.statistics import permuted_mean_difference, permuted_mmd2
 from tests import naive
 
 float64 = torch.float64

@@ -140,7 +140,7 @@ def test_what_is_shown_belongs_to_the_split_that_decides():
     ("method", "splits", "words"),
     [
         ("MMD-FUSE", 5, "MMD-FUSE does not split the rows: it tests all of them. splits=5 would change nothing"),
-        ("MMD-O", 0, "splits must be a whole number ≥ 1. Got 0"),
+        ("MMD-O", 0, "splits must be a whole number from 1 to 1,000. Got 0"),
         ("MMD-O", 2.5, "splits must be a whole number"),
         ("MMD-O", True, "splits must be a whole number"),
     ],
