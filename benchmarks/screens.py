@@ -14,6 +14,7 @@ from typing import Any
 from PIL import Image
 
 from benchmarks.pages import ROOT, SETTLED, SLIDER, open_page, server, tab
+from m2st_core.dashboard.learn.pictures import SHUFFLES
 
 FOLDER = ROOT / "docs" / "screens"
 WIDE, PHONE = {"width": 1280, "height": 880}, {"width": 400, "height": 860}
@@ -29,7 +30,6 @@ SCREENS = {  # name: address, colours, size
 }
 COLOURS = 96  # of a picture's palette
 FILM, FILM_SIZE = "story.gif", (960, 660)
-SHUFFLES = (1, 2, 3, 5, 8, 13, 21, 34, 55, 99)
 HOLD, STEP = 1400, 500  # ms that a frame stays
 
 
@@ -68,8 +68,8 @@ def frames(address: str) -> Iterator[tuple[Image.Image, int]]:
                 slider.press("ArrowRight")
                 page.wait_for_timeout(300)
             yield picture(page), HOLD if place in (0, last) else STEP + 300
-        for shown in SHUFFLES:
-            open_page(page, f"{address}/learn?step=Shuffle+the+labels&learn_shuffles={shown}")
+        for shown in SHUFFLES[1:]:
+            open_page(page, f"{address}/learn?step=Shuffle+the+labels&learn_shown={shown}")
             yield picture(page), HOLD if shown == SHUFFLES[-1] else STEP
 
 

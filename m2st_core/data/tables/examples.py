@@ -16,7 +16,10 @@ from m2st_core.data.tables.upload import Upload
 from m2st_core.rng import Streams
 from m2st_core.types import Registry, TwoSample
 
-FORMS = ((0, 130), (130, 256), (256, 386), (386, 516), (516, 646), (646, 776), (1029, 1157), (1157, 1287), (1287, 1415))
+FORMS = (
+    (0, 130), (130, 256), (256, 386), (386, 516), (516, 646), (646, 776), (1029, 1157), (1157, 1287), (1287, 1415),
+    (1667, 1797),
+)  # fmt: skip
 WRITERS = (6, 7)  # the two forms of the example
 BATCHES, BATCH_ROWS, HAND_ROWS = 4, 25, 15  # earlier batches, digits of each hand there, and digits of each hand now
 DIGITS_ROWS, DIGITS_SHARE = 30, 0.4
@@ -48,25 +51,24 @@ class Example:
 
 
 def handwriting(draw: int = 0, writers: tuple[int, int] = WRITERS, *, same: bool = False) -> Upload:
-    """Deal the digits of two forms to earlier batches, and 15 of each form's rest to the target, at random by ``draw``.
+    """Deal the digits of two forms at random by ``draw``: to four earlier batches, and 15 of each form to the target.
 
     The set is stored form by form: every form has the same 130 digits in the same order, by one hand. With ``same``
     both groups of the target are from the first form.
     """
     from sklearn.datasets import load_digits
 
-    images, streams = load_digits().data.astype(int), Streams(0)
+    images, streams = load_digits().data.astype(int), Streams(draw)
     hands = [streams.numpy(f"hand {writer}").permutation(np.arange(*FORMS[writer])) for writer in writers]
-    used = BATCHES * BATCH_ROWS
-    names = ("the first hand", "the other hand")
+    used, names = BATCHES * BATCH_ROWS, ("one hand", "another hand")
 
     def compared(first: np.ndarray, second: np.ndarray) -> pd.DataFrame:
         frame = pd.DataFrame(images[np.concatenate([first, second])], columns=PIXELS)
         return frame.assign(group=[names[0]] * len(first) + [names[1]] * len(second))
 
-    first, second = (Streams(draw).numpy(f"hand {i} now").permutation(hands[i][used:]) for i in (0, 1))
-    half = len(first) // 2
-    now = (first[:half], first[half : 2 * half]) if same else (first[:HAND_ROWS], second[:HAND_ROWS])
+    rest, other = (hand[used:] for hand in hands)
+    half = len(rest) // 2
+    now = (rest[:half], rest[half : 2 * half]) if same else (rest[:HAND_ROWS], other[:HAND_ROWS])
     earlier = zip(*(np.split(hand[:used], BATCHES) for hand in hands), strict=True)
     related = [compared(*pair).assign(task=f"batch {number}") for number, pair in enumerate(earlier, 1)]
     return Upload((_table("digits_now.csv", compared(*now)),), (_table("earlier_batches.csv", *related),), "group")
