@@ -2,9 +2,11 @@
 
 import asyncio
 import time
+from types import SimpleNamespace
 
 import pytest
 import streamlit as st
+from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.testing.v1 import AppTest
 
 from m2st_core.dashboard.jobs import sweep_queue as queue_module
@@ -187,7 +189,7 @@ def test_an_identity_needs_evidence(user, headers, cookies, found):
     assert _identity(user, headers, cookies) == found
 
 
-def answer(path="/", kind="http", scheme="http", **headers):
+def answer(path="/", kind="http", scheme="http", method="GET", **headers):
     """What the app behind the gate receives, and the status and headers that come out."""
     seen, sent = [], []
 
@@ -201,7 +203,9 @@ def answer(path="/", kind="http", scheme="http", **headers):
 
     headers = {"host": "localhost"} | headers
     given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    asyncio.run(gate.Gate(app)({"type": kind, "path": path, "scheme": scheme, "headers": given}, None, send))
+    asyncio.run(
+        gate.Gate(app)({"type": kind, "path": path, "scheme": scheme, "method": method, "headers": given}, None, send)
+    )
     start = sent[0] if sent else {"status": None, "headers": []}
     return (seen or [None])[0], start["status"], {name.decode(): value.decode() for name, value in start["headers"]}
 
@@ -254,6 +258,32 @@ def test_a_proxy_s_name_counts_with_its_secret_only(monkeypatch):
     assert _identity({}, seen, {}) == ("proxy", "ann", "ann") and "x-m2st-proxy-secret" not in seen
     for lie in ({"x_forwarded_user": "ann"}, {"x_m2st_proxied": sign(PROXIED + "ann")}):
         assert STAMP not in answer(kind="websocket", **lie)[0]
+
+
+def test_messages_for_developers_do_not_pass():
+    kinds = [BackMsg(clear_cache=True), BackMsg(load_git_info=True), BackMsg(app_heartbeat=True)]
+    coming = [{"type": "websocket.receive", "bytes": message.SerializeToString()} for message in kinds]
+    coming += [{"type": "websocket.receive", "bytes": b"\xff nonsense"}, {"type": "websocket.disconnect"}]
+    source = iter(coming)
+
+    async def receive():
+        return next(source)
+
+    async def take(count):
+        passing = gate._without_commands(receive)
+        return [await passing() for _ in range(count)]
+
+    assert asyncio.run(take(3)) == coming[2:]
+
+
+def test_raw_uploads_have_a_cap_over_all_sessions(monkeypatch):
+    held = SimpleNamespace(file_storage={"a tab": {"a file": SimpleNamespace(data=b"x" * 600)}})
+    monkeypatch.setattr(gate.runtime, "get_instance", lambda: SimpleNamespace(uploaded_file_mgr=held))
+    monkeypatch.setenv("M2ST_MOST_UPLOAD_BYTES", "1000")
+    path = "/_stcore/upload_file/another tab/1"
+    assert answer(path, method="PUT", content_length="400")[1] == 200
+    assert answer(path, method="PUT", content_length="401")[1] == answer(path, method="PUT")[1] == 507
+    assert answer(path, method="DELETE")[1] == 200
 
 
 class Files:
