@@ -130,7 +130,7 @@ def show_study(study: ImageStudy) -> str:
     else:
         st.caption(f"About **{duration(cost.seconds)}** on one core with these settings{gpu_in_words(cost)}.")
         if st.button("Train", type="primary", key="images_go", help="Learn from the class pairs, then measure power."):
-            st.session_state["images_trained"] = study
+            st.session_state["images_trained"] = st.session_state["images_agreed"] = study
             st.rerun()
     st.header("Two samples", anchor=False)
     show_examples(study)

@@ -86,10 +86,11 @@ def main() -> None:
             st.error(str(error))
             return
         doing = "Learning from the related tasks, then testing…" if test.learns else "Training and testing…"
-        job = watch_study("one_test", test, doing)
+        job = watch_study("one_test", test, doing, test.expected_seconds)
         found = job.result if job.state == "done" else None  # asked once: it may end while the page is drawn
         with said:
-            finding(found.finding if found else f"{doing.split(',')[0].rstrip('…')}…")
+            waiting = "Nothing is computed yet." if job.state == "asked" else f"{doing.split(',')[0].rstrip('…')}…"
+            finding(found.finding if found else waiting)
         show_charts(sample, found.result if found else None)
         if found:
             show(found.result)

@@ -9,6 +9,8 @@ from typing import Any
 from m2st_core.data import TASKS, make_task
 from m2st_core.data.task import Setting, Task
 from m2st_core.learners.ascent import part_of
+from m2st_core.sweeps.cost import LONG_FITS, machine_factor, predict
+from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS, label_of
 from m2st_core.testing.two_sample import two_sample_test
@@ -17,6 +19,7 @@ from m2st_core.types import Progress, TestResult, TwoSample
 WITHOUT = "MMD-FUSE"  # the test without related tasks beside one with them
 ROWS_PER_TASK = 50  # per mode for HDGM, per sample elsewhere
 LEARNERS_KEPT = 16
+REFERENCE_ROWS, FIT_GROWTH = 200, 2.5  # pooled training rows of a predicted fit, and the exponent for more of them
 LEARNING = 0.9  # share of the time that learning takes
 _learners: dict[Hashable, MetaLearner] = {}
 
@@ -90,6 +93,36 @@ class SingleTest:
     def learns(self) -> bool:
         """Whether the method learns from related tasks."""
         return METHODS[self.method].uses_related_tasks
+
+    @property
+    def expected_seconds(self) -> float:
+        """A rough prediction of the duration; 0 for settings that will be refused."""
+        setting, method = self.setting, METHODS[self.method]
+        unit = TASKS[setting.task].rows_per_size
+        rows, share = max(self.n, self.m), self.train_fraction if method.needs_split else 0.0
+        try:
+            cost = predict(
+                SweepSpec(
+                    task=setting.task,
+                    settings=setting.settings,
+                    methods=(self.method,),
+                    preset=self.preset,
+                    closeness=(setting.closeness,),
+                    n_tasks=(setting.n_tasks,),
+                    rows_per_task=ROWS_PER_TASK,
+                    m_tr=(max(2, round(share * rows / unit)),),
+                    m_te=(max(2, round((1 - share) * rows / unit)),),
+                    repeats=1,
+                    tests=1,
+                    alpha=self.alpha,
+                    n_permutations=self.n_permutations,
+                )
+            )
+        except ValueError:
+            return 0.0
+        growth = max(1.0, 2 * share * rows / REFERENCE_ROWS) ** FIT_GROWTH
+        fit = method.cost.fit * (1 if self.preset == "recommended" else LONG_FITS)
+        return cost.seconds + machine_factor() * fit * (growth - 1)
 
     def sample(self) -> TwoSample:
         """Draw the two samples."""

@@ -62,8 +62,7 @@ def add_shipped(store: Store) -> None:
     """Put the shipped cells into the store. Cells of another version have other keys and are left out."""
     cells = {cell.key: cell for spec in shipped_specs() for cell in spec.cells()}
     known, shipped = store.results(cells), shipped_results()
-    for key in cells.keys() & shipped.keys() - known.keys():
-        store.add_cell(cells[key], shipped[key])
+    store.add_cells((cells[key], shipped[key]) for key in cells.keys() & shipped.keys() - known.keys())
 
 
 def is_shipped(spec: SweepSpec) -> bool:

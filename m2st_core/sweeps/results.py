@@ -81,8 +81,13 @@ class Results(Database):
 
     def add_cell(self, cell: Cell, result: CellResult) -> None:
         """Store a cell's result, unless it has one."""
-        values = (cell.key, canonical(asdict(cell)), result.rejections, result.tests, result.seconds, time.time())
-        self._execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?, ?)", *values)
+        self.add_cells([(cell, result)])
+
+    def add_cells(self, found: Iterable[tuple[Cell, CellResult]]) -> None:
+        """Store the results of several cells, unless they have some."""
+        rows = [(cell.key, canonical(asdict(cell)), r.rejections, r.tests, r.seconds, time.time()) for cell, r in found]
+        with self._connect() as db:
+            db.executemany("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def drop_shipped(self, keys: Iterable[str]) -> None:
         """Delete those of these cells that were not computed here but came with the software."""

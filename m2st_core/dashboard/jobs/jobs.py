@@ -20,7 +20,7 @@ from m2st_core.testing.two_sample import two_sample_test
 from m2st_core.types import Progress
 
 POLL_SECONDS, QUICK_SECONDS = 0.5, 0.8
-ASK_SECONDS = 30.0  # what is expected to take longer starts when the user says so, never by a link alone
+ASK_SECONDS = 60.0  # what is expected to take longer starts when the user says so, never by a link alone
 
 
 @once_per_server

@@ -16,16 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import streamlit
+from google.protobuf.message import DecodeError
+from streamlit import config, runtime
+from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
-from m2st_core.dashboard.serving.settings import close_server, sign, unsign
+from m2st_core.dashboard.serving.settings import ServerLimits, close_server, sign, unsign
 from m2st_core.dashboard.serving.visitor import COOKIE, KNOWN, PROXIED, STAMP
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-METRICS = "/_stcore/metrics"
+METRICS, UPLOADS = "/_stcore/metrics", "/_stcore/upload_file/"
+COMMANDS = ("clear_cache", "set_run_on_save", "load_git_info")
 YEAR = 365 * 24 * 3600
 PROXY_SECRET = "x-m2st-proxy-secret"  # the header by which a proxy shows that it is the trusted one
 
@@ -49,9 +53,15 @@ class Gate:
         if web and scope["path"].rstrip("/").endswith(METRICS) and not _may_measure(given):
             await _refuse(send, 404, "Not found.")
             return
+        if web and scope["method"] == "PUT" and UPLOADS in scope["path"] and not _has_room(given):
+            await _refuse(send, 507, "The server's memory for files is full. Please try again in a few minutes.")
+            return
         scope = {**scope, "headers": _vouched(scope["headers"], given)}
         greet = "text/html" in given.get("accept", "") and not _is_known(given.get("cookie", ""))
-        await self.app(scope, receive, _protecting(send, greet, scope["scheme"] == "https") if web else send)
+        if web:
+            await self.app(scope, receive, _protecting(send, greet, scope["scheme"] == "https"))
+        else:
+            await self.app(scope, _without_commands(receive), send)
 
 
 def _vouched(headers: list[tuple[bytes, bytes]], given: dict[str, str]) -> list[tuple[bytes, bytes]]:
@@ -68,6 +78,31 @@ def _may_measure(given: dict[str, str]) -> bool:
     """Whether a request for the metrics has the token in ``M2ST_METRICS_TOKEN``; if that is not set, none has."""
     token = os.environ.get("M2ST_METRICS_TOKEN", "")
     return bool(token) and hmac.compare_digest(given.get("authorization", "").encode(), f"Bearer {token}".encode())
+
+
+def _has_room(given: dict[str, str]) -> bool:
+    """Whether a file fits into what the uploads of all sessions may take, as they came."""
+    size = given.get("content-length", "")
+    coming = int(size) if size.isdecimal() else config.get_option("server.maxUploadSize") * 2**20
+    stored = getattr(runtime.get_instance().uploaded_file_mgr, "file_storage", {})
+    held = sum(len(file.data) for files in list(stored.values()) for file in list(files.values()))
+    return bool(held + coming <= ServerLimits.from_environment().upload_bytes)
+
+
+def _without_commands(receive: Receive) -> Receive:
+    """Leave out messages that are for developers: they would clear everybody's cache, or tell of the server's files."""
+
+    async def receiving() -> MutableMapping[str, Any]:
+        while True:
+            message = await receive()
+            try:
+                kind = BackMsg.FromString(message.get("bytes") or b"").WhichOneof("type")
+            except DecodeError:
+                kind = None  # streamlit refuses it
+            if kind not in COMMANDS:
+                return message
+
+    return receiving
 
 
 def _is_known(cookies: str) -> bool:

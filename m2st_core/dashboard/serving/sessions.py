@@ -61,7 +61,7 @@ class Session:
     @property
     def connected(self) -> bool:
         """Whether its tab is open."""
-        return not runtime.exists() or runtime.get_instance().is_active_session(self.connection)
+        return not runtime.exists() or bool(runtime.get_instance().is_active_session(self.connection))
 
 
 _sessions: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()

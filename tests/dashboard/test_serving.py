@@ -1,0 +1,386 @@
+"""A served instance: who is asking, what they may do, what the gate lets through, and what each limit says."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+
+import pytest
+import streamlit as st
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.testing.v1 import AppTest
+
+from m2st_core.dashboard.jobs import sweep_queue as queue_module
+from m2st_core.dashboard.jobs import sweeps
+from m2st_core.dashboard.jobs.jobs import job_manager
+from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
+from m2st_core.dashboard.jobs.turns import Clock, QueueFull, TimeIsUp
+from m2st_core.dashboard.serving import gate, sessions
+from m2st_core.dashboard.serving.rights import Desk
+from m2st_core.dashboard.serving.sessions import Session, end_left, held_bytes, make_room
+from m2st_core.dashboard.serving.settings import ServerLimits, close_server, is_served, sign, signature, unsign
+from m2st_core.dashboard.serving.visitor import COOKIE, KNOWN, PROXIED, STAMP, Visitor, _identity
+from m2st_core.sweeps.database import StoreError
+from m2st_core.sweeps.executors import InlineExecutor
+from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import Store, own_id
+from m2st_core.sweeps.work import SweepProgress
+
+SPEC = SweepSpec(methods=("MMD-M",), m_te=(10,), repeats=2, tests=4, n_permutations=39)
+
+
+@pytest.fixture(autouse=True)
+def served(monkeypatch, tmp_path):
+    monkeypatch.setenv("M2ST_SERVED", "1")
+    monkeypatch.setenv("M2ST_HOME", str(tmp_path))
+    monkeypatch.setenv("M2ST_SECRET", "of this test")
+    close_server()
+    yield
+    close_server()
+
+
+@pytest.fixture
+def queue(tmp_path, monkeypatch):
+    """A queue whose sweeps run until they are stopped."""
+
+    def endless(spec, store, executor, progress):
+        while True:
+            progress(SweepProgress(2, 1, 1, 0, 0.5, 1.0, 1.0))
+            time.sleep(0.01)
+
+    monkeypatch.setattr(queue_module, "compute_sweep", endless)
+    monkeypatch.setattr(queue_module, "machine_factor", lambda: 1.0)
+    queue = SweepQueue(Store(tmp_path), InlineExecutor)
+    yield queue
+    queue.close()
+
+
+def desk(queue, person, tokens=()):
+    return Desk(queue, Visitor(f"{person}'s tab", person, tokens=tuple(tokens)))
+
+
+def test_clearing_streamlit_s_cache_touches_neither_queue_nor_jobs(monkeypatch):
+    monkeypatch.setattr(sweeps, "start_executor", InlineExecutor)
+    monkeypatch.setattr(queue_module, "machine_factor", lambda: 1.0)
+    monkeypatch.setattr(queue_module, "warm_up", lambda executor: None)
+    monkeypatch.setattr("m2st_core.dashboard.jobs.jobs._warm_up", lambda progress: None)
+    queue, manager = sweeps.server_queue(), job_manager()
+    st.cache_resource.clear()  # what streamlit does at the message clear_cache of any client
+    assert sweeps.server_queue() is queue and job_manager() is manager and queue._thread.is_alive()
+    close_server()
+    assert not queue._thread.is_alive() and manager._closed
+
+
+def test_an_attacker_can_do_nothing_with_another_s_run(queue):
+    ann, eve = desk(queue, "ann"), desk(queue, "eve")
+    run = ann.submit(SPEC, "Ann's study")
+    for known in (run, SPEC.run_id):  # also if she knows the id, or the settings
+        assert eve.status(known) is None and not eve.owns(known) and eve.store.run(known) is None
+        for forbidden in (eve.cancel, eve.delete, eve.store.delete_run, eve.store.restore_run, eve.store.share_run):
+            with pytest.raises(StoreError, match="There is no"):
+                forbidden(known)
+        with pytest.raises(StoreError, match="no run .* of yours"):
+            eve.store.rename_run(known, "Eve's")
+    assert eve.store.runs().empty and eve.counts() == (0, 0)
+    assert ann.status(run).active and ann.store.run(run).name == "Ann's study"
+
+
+def test_the_same_settings_are_two_runs_of_two_people(queue):
+    ann, eve = desk(queue, "ann"), desk(queue, "eve")
+    mine, theirs = ann.submit(SPEC), eve.submit(SPEC)
+    assert mine != theirs
+    eve.cancel(SPEC.run_id)  # her own
+    assert ann.status(SPEC.run_id).active and eve.status(theirs).state == "cancelled"
+
+
+def test_an_owner_s_rights_survive_the_tab(queue):
+    run = desk(queue, "ann").submit(SPEC)
+    later = Desk(queue, Visitor("a new tab", "ann"))
+    assert later.status(run).active and later.may_cancel(run, later.status(run))
+    later.cancel(run)
+    later.wait(run, 5)
+    assert later.status(run).state == "cancelled"
+    later.delete(run)
+    assert later.status(run) is None
+
+
+def test_a_shared_run_can_be_read_and_no_more(queue):
+    ann = desk(queue, "ann")
+    run = ann.submit(SPEC)
+    bob = desk(queue, "bob", [ann.store.share_run(run)])
+    assert bob.status(run).active and bob.store.runs()["id"].tolist() == [run]
+    assert not bob.owns(run) and not bob.may_cancel(run, bob.status(run))
+    for forbidden in (bob.cancel, bob.delete):
+        with pytest.raises(StoreError, match="of yours"):
+            forbidden(run)
+    ann.store.share_run(run, shared=False)
+    assert bob.status(run) is None
+
+
+def test_on_one_s_own_machine_everybody_sees_everything(queue, monkeypatch):
+    monkeypatch.delenv("M2ST_SERVED")
+    assert not is_served()
+    run = Desk(queue, Visitor("one tab")).submit(SPEC)
+    other = Desk(queue, Visitor("another tab"))
+    assert run == SPEC.run_id and other.status(run).active and other.owns(run) and sum(other.counts()) == 1
+    assert other.may_cancel(run, other.status(run))  # the first tab is closed
+    monkeypatch.setattr("m2st_core.dashboard.serving.rights.is_open", lambda session: True)
+    with pytest.raises(StoreError, match="Another browser session"):
+        other.cancel(run)
+
+
+def test_a_day_s_time_is_refused_and_stopped_with_a_sentence(queue, monkeypatch):
+    monkeypatch.setenv("M2ST_MOST_MINUTES", "1")
+    clock = Clock(queue.store, "ann")
+    clock.count(30.0)
+    with pytest.raises(TimeIsUp, match="Your 1 minutes of computing for today are used up. Finished cells are kept"):
+        clock.count(61.0)
+    assert queue.store.used_today("ann") == 61.0
+    with pytest.raises(QueueFull, match="You have used your 1 minutes .* What is computed stays"):
+        desk(queue, "ann").submit(SPEC)
+    assert desk(queue, "bob").submit(SPEC) == own_id(SPEC.run_id, "bob")
+
+
+def test_limits_come_from_the_environment(monkeypatch):
+    monkeypatch.setenv("M2ST_MOST_SESSIONS", "7")
+    assert ServerLimits.from_environment() == ServerLimits(sessions=7)
+    monkeypatch.setenv("M2ST_MOST_SWEEPS", "none")
+    with pytest.raises(ValueError, match="M2ST_MOST_SWEEPS must be a whole number"):
+        ServerLimits.from_environment()
+
+
+def test_only_this_server_signs(monkeypatch):
+    signed = sign("visitor:1")
+    assert unsign(signed) == "visitor:1"
+    for forged in ("", "visitor:1", "visitor:1.", signed[:-1], "visitor:2" + signed[9:], "." + signature("")):
+        assert unsign(forged) == ""
+    monkeypatch.setenv("M2ST_SECRET", "another server's")
+    assert unsign(signed) == ""
+
+
+def test_the_secret_is_kept_in_the_store_for_its_user_only(monkeypatch, tmp_path):
+    monkeypatch.delenv("M2ST_SECRET")
+    signed = sign("visitor:1")
+    assert (tmp_path / "secret").stat().st_mode & 0o077 == 0 and unsign(signed) == "visitor:1"
+
+
+LOGIN = {"is_logged_in": True, "iss": "https://id.example", "sub": "42", "email": "ann@example.org"}
+
+
+@pytest.mark.parametrize(
+    ("user", "headers", "cookies", "found"),
+    [
+        (LOGIN, {}, {}, ("login", "https://id.example 42", "ann@example.org")),
+        (LOGIN | {"email_verified": False}, {}, {}, ("login", "https://id.example 42", "42")),
+        (LOGIN | {"is_logged_in": False}, {}, {}, ("tab", "", "")),
+        ({}, {STAMP: "signed proxy:ann"}, {}, ("proxy", "ann", "ann")),
+        ({}, {STAMP: "proxy:ann"}, {}, ("tab", "", "")),
+        ({}, {"x-forwarded-user": "ann"}, {}, ("tab", "", "")),
+        ({}, {}, {COOKIE: "signed visitor:1"}, ("cookie", "visitor:1", "")),
+        ({}, {}, {COOKIE: "visitor:1.abc"}, ("tab", "", "")),
+        ({}, {STAMP: "signed visitor:1"}, {COOKIE: "signed proxy:ann"}, ("tab", "", "")),  # each in its own place only
+    ],
+)
+def test_an_identity_needs_evidence(user, headers, cookies, found):
+    def signed(values):
+        parts = {name: value.rpartition("signed ") for name, value in values.items()}
+        return {name: sign(text) if mark else text for name, (_, mark, text) in parts.items()}
+
+    headers, cookies = signed(headers), signed(cookies)
+    assert _identity(user, headers, cookies) == found
+
+
+def answer(path="/", kind="http", scheme="http", method="GET", **headers):
+    """What the app behind the gate receives, and the status and headers that come out."""
+    seen, sent = [], []
+
+    async def app(scope, receive, send):
+        seen.append({name.decode(): value.decode() for name, value in scope["headers"]})
+        if kind == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"cache-control", b"public")]})
+
+    async def send(message):
+        sent.append(message)
+
+    headers = {"host": "localhost"} | headers
+    given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    asyncio.run(
+        gate.Gate(app)({"type": kind, "path": path, "scheme": scheme, "method": method, "headers": given}, None, send)
+    )
+    start = sent[0] if sent else {"status": None, "headers": []}
+    return (seen or [None])[0], start["status"], {name.decode(): value.decode() for name, value in start["headers"]}
+
+
+def test_a_page_comes_with_a_cookie_and_protective_headers():
+    _, status, headers = answer(accept="text/html", host="localhost")
+    assert status == 200 and headers["cache-control"] == "no-store"
+    value = headers["set-cookie"].split(";")[0].removeprefix(f"{COOKIE}=")
+    assert (
+        unsign(value).startswith(KNOWN)
+        and "HttpOnly" in headers["set-cookie"]
+        and "Secure" not in headers["set-cookie"]
+    )
+    assert "frame-ancestors 'none'" in headers["content-security-policy"] and headers["x-frame-options"] == "DENY"
+    assert headers["referrer-policy"] == "no-referrer" and "script-src 'self'" in headers["content-security-policy"]
+    assert "set-cookie" not in answer(accept="text/html", cookie=f"a=b; {COOKIE}={value}")[2]
+    assert "set-cookie" not in answer(accept="*/*")[2]
+    assert "Secure" in answer(accept="text/html", cookie=f"{COOKIE}=forged.abc", scheme="https")[2]["set-cookie"]
+
+
+def test_other_host_names_are_refused(monkeypatch):
+    monkeypatch.setattr(gate, "is_host_allowed", lambda host: host == "localhost")
+    assert answer(host="localhost")[1] == 200
+    seen, status, _ = answer(host="attacker.example")
+    assert seen is None and status == 400
+
+
+def test_the_configuration_refuses_other_host_names_on_one_s_own_machine():
+    from streamlit import config
+    from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
+
+    config.get_config_options(force_reparse=True)
+    assert is_host_allowed("localhost:8501") and is_host_allowed("127.0.0.1:8501") and is_host_allowed("[::1]:8501")
+    assert not is_host_allowed("attacker.example:8501")
+
+
+def test_metrics_need_a_token(monkeypatch):
+    assert answer("/_stcore/metrics")[1] == answer("/base/_stcore/metrics/", authorization="Bearer ")[1] == 404
+    monkeypatch.setenv("M2ST_METRICS_TOKEN", "t0ken")
+    assert answer("/_stcore/metrics", authorization="Bearer guess")[1] == 404
+    assert answer("/_stcore/metrics", authorization="Bearer t0ken")[1] == 200
+
+
+def test_a_proxy_s_name_counts_with_its_secret_only(monkeypatch):
+    assert STAMP not in answer(kind="websocket", x_forwarded_user="ann", x_m2st_proxy_secret="s3cret")[0]
+    monkeypatch.setenv("M2ST_PROXY_HEADER", "X-Forwarded-User")
+    assert STAMP not in answer(kind="websocket", x_forwarded_user="ann", x_m2st_proxy_secret="")[0]
+    monkeypatch.setenv("M2ST_PROXY_SECRET", "s3cret")
+    seen, _, _ = answer(kind="websocket", x_forwarded_user="ann", x_m2st_proxy_secret="s3cret")
+    assert _identity({}, seen, {}) == ("proxy", "ann", "ann") and "x-m2st-proxy-secret" not in seen
+    for lie in ({"x_forwarded_user": "ann"}, {"x_m2st_proxied": sign(PROXIED + "ann")}):
+        assert STAMP not in answer(kind="websocket", **lie)[0]
+
+
+def test_messages_for_developers_do_not_pass():
+    kinds = [BackMsg(clear_cache=True), BackMsg(load_git_info=True), BackMsg(app_heartbeat=True)]
+    coming = [{"type": "websocket.receive", "bytes": message.SerializeToString()} for message in kinds]
+    coming += [{"type": "websocket.receive", "bytes": b"\xff nonsense"}, {"type": "websocket.disconnect"}]
+    source = iter(coming)
+
+    async def receive():
+        return next(source)
+
+    async def take(count):
+        passing = gate._without_commands(receive)
+        return [await passing() for _ in range(count)]
+
+    assert asyncio.run(take(3)) == coming[2:]
+
+
+def test_raw_uploads_have_a_cap_over_all_sessions(monkeypatch):
+    held = SimpleNamespace(file_storage={"a tab": {"a file": SimpleNamespace(data=b"x" * 600)}})
+    monkeypatch.setattr(gate.runtime, "get_instance", lambda: SimpleNamespace(uploaded_file_mgr=held))
+    monkeypatch.setenv("M2ST_MOST_UPLOAD_BYTES", "1000")
+    path = "/_stcore/upload_file/another tab/1"
+    assert answer(path, method="PUT", content_length="400")[1] == 200
+    assert answer(path, method="PUT", content_length="401")[1] == answer(path, method="PUT")[1] == 507
+    assert answer(path, method="DELETE")[1] == 200
+
+
+class Files:
+    def __init__(self, bytes):
+        self.bytes, self.told = bytes, ""
+
+    def release(self, reason):
+        self.bytes, self.told = 0, reason
+
+
+@pytest.fixture
+def tabs(monkeypatch):
+    """Sessions with files, which a test closes by name: (sessions, files, names of the open ones)."""
+    names = ("old", "idle", "busy")
+    known, files, open_ = {}, {}, set(names)
+    monkeypatch.setattr(sessions, "_sessions", {})
+    monkeypatch.setattr(Session, "connected", property(lambda self: self.connection in open_))
+    for index, name in enumerate(names):
+        known[name], files[name] = Session(), Files(100)
+        known[name].connection, known[name].holding = name, files[name]
+        known[name].seen = time.monotonic() - 1000 + 400 * index if name != "busy" else time.monotonic()
+        sessions._sessions[known[name].id] = known[name]
+    return known, files, open_
+
+
+def test_files_of_the_longest_idle_session_make_room_and_it_is_told(tabs):
+    known, files, _ = tabs
+    assert held_bytes() == 300 and make_room(known["busy"], 100, 400) and held_bytes() == 300
+    assert make_room(known["busy"], 150, 400)
+    assert files["old"].bytes == 0 and "Please bring them again" in files["old"].told
+    assert files["idle"].bytes == files["busy"].bytes == 100
+    assert not make_room(known["idle"], 350, 400) and files["busy"].bytes == 100  # what is in use stays
+
+
+def test_what_a_closed_tab_held_is_let_go(tabs):
+    known, files, open_ = tabs
+    ended = []
+    sessions.at_end(ended.append)
+    open_.discard("busy")
+    end_left(after=60)
+    assert files["busy"].bytes == 100 and not ended  # it may only be reloading
+    known["busy"].left -= 61
+    end_left(after=60)
+    assert files["busy"].bytes == 0 and ended == [known["busy"].id] and held_bytes() == 200
+    open_.discard("idle")
+    end_left(after=60)
+    open_.add("idle")  # it came back
+    end_left(after=60)
+    assert not known["idle"].left and files["idle"].bytes == 100
+    sessions._at_end.remove(ended.append)
+
+
+def test_a_full_server_says_so(monkeypatch, tabs):
+    def page():
+        import streamlit as st
+
+        from m2st_core.dashboard.serving.tools import admit
+
+        if admit():
+            st.success("in")
+
+    monkeypatch.setenv("M2ST_MOST_SESSIONS", "3")
+    known, _, open_ = tabs
+    for session in known.values():
+        session.admitted = True
+    app = AppTest.from_function(page).run()
+    assert "All 3 places on this server are taken" in app.warning[0].value and not app.success
+    open_.discard("idle")
+    assert app.run().success
+
+
+def test_without_a_name_nothing_is_shown_where_login_is_required(monkeypatch):
+    def page():
+        import streamlit as st
+
+        from m2st_core.dashboard.widgets.page import run_page
+
+        run_page(lambda: st.success("in"))
+
+    monkeypatch.setenv("M2ST_LOGIN", "required")
+    app = AppTest.from_function(page).run()
+    assert not app.exception and app.title[0].value == "Please sign in" and not app.success
+    monkeypatch.setattr("m2st_core.dashboard.serving.visitor._user", lambda: LOGIN)
+    assert app.run().success
+
+
+def test_an_admin_sees_usage_and_no_names(monkeypatch, queue):
+    def page():
+        from m2st_core.dashboard.serving.tools import show_who
+
+        show_who()
+
+    queue.store.add_usage("0123456789abcdef", 90.0)
+    monkeypatch.setattr("m2st_core.dashboard.serving.tools.server_queue", lambda: queue)
+    monkeypatch.setattr("m2st_core.dashboard.serving.visitor._user", lambda: LOGIN)
+    app = AppTest.from_function(page).run()
+    assert "Signed in as ann@example.org" in app.caption[0].value and not app.dataframe
+    monkeypatch.setenv("M2ST_ADMINS", "ann@example.org, bob@example.org")
+    app.run()
+    assert not app.exception and app.dataframe[1].value.to_numpy().tolist() == [["01234567", 1.5]]
