@@ -107,7 +107,7 @@ class Store:
                 db.execute("PRAGMA journal_mode = WAL")
                 db.execute("PRAGMA synchronous = NORMAL")
                 yield db
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, pd.errors.DatabaseError) as error:
             remedy = "Move it away, or set M2ST_HOME to another folder."
             raise StoreError(f"The store {self._path} cannot be read or written: {error}. {remedy}") from None
 
