@@ -1,8 +1,10 @@
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from dataclasses import replace
 
@@ -397,6 +399,20 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_computed(
     assert main([part.format(tmp=tmp_path, spec=tmp_path / "spec.toml") for part in arguments]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert f"{place} cannot be written: " in said
+
+
+def test_sigterm_stops_a_sweep_as_ctrl_c_does(tmp_path, monkeypatch, capsys):
+    def stopped_by_a_service_manager(*_, **__):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+    monkeypatch.setenv("M2ST_HOME", str(tmp_path))
+    monkeypatch.setattr("m2st_core.commands.sweeps.run_sweep", stopped_by_a_service_manager)
+    (tmp_path / "spec.toml").write_text(TINY)
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["sweep", str(tmp_path / "spec.toml"), "--executor", "inline"]) == 2
+    assert "Stopped. Finished work is kept" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_damaged_store_is_a_sentence(tmp_path, monkeypatch, capsys):

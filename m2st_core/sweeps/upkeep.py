@@ -16,6 +16,7 @@ from m2st_core.sweeps.store import SCHEMA, Store, StoreError
 from m2st_core.testing.meta import ABOUT, TENSORS
 
 DATABASE = "store.sqlite"
+PATIENCE = 5.0  # seconds that another writer may take
 LEARNER = re.compile(rf"learners/[0-9a-f]{{32}}/({re.escape(ABOUT)}|{re.escape(TENSORS)})")
 
 
@@ -79,7 +80,7 @@ def _unpack(path: Path, folder: Path) -> None:
 def check_writable(store: Store) -> None:
     """Refuse a store into which nothing can be written."""
     try:
-        with closing(sqlite3.connect(store.home / DATABASE, timeout=5)) as db:
+        with closing(sqlite3.connect(store.home / DATABASE, timeout=PATIENCE)) as db:
             db.execute("BEGIN IMMEDIATE")
             db.execute(f"PRAGMA user_version = {SCHEMA}")
             db.rollback()
