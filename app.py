@@ -5,6 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 import m2st_core
+from m2st_core.dashboard.jobs.log import start_log
 from m2st_core.dashboard.learn.pictures import prepare_slow_pages
 from m2st_core.dashboard.widgets.page import show_status
 
@@ -27,6 +28,7 @@ LOOKS = Path(m2st_core.__file__).parent / "dashboard" / "widgets"
 
 def main() -> None:
     """Run the chosen page."""
+    start_log()
     groups: dict[str, list[st.Page]] = {}
     for path, (title, group) in PAGES.items():
         groups.setdefault(group, []).append(st.Page(path, title=title))

@@ -1,4 +1,4 @@
-"""The command line: ``python -m m2st_core test | meta-train | sweep | paper | runs | bench``."""
+"""The command line, ``m2st`` or ``python -m m2st_core``: test, learn, measure power, serve."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from m2st_core.analysis.correction import FAMILIES
 from m2st_core.commands.own_data import RECOMMENDED, names_by_origin, run_meta_train, run_test
+from m2st_core.commands.service import run_app, run_ready, run_store
 from m2st_core.commands.sweeps import run_paper, run_runs, run_sweep_command
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES
 from m2st_core.data.tables.examples import EXAMPLES
@@ -44,7 +45,7 @@ class Renamed(argparse.Action):
 def build_parser() -> argparse.ArgumentParser:
     """Declare all commands and their options."""
     parser = OneLineParser(prog="m2st_core", description="Two-sample tests with learned kernels.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="test|meta-train|sweep|paper|runs|bench")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
 
     test = commands.add_parser("test", help="test whether the rows of two tables come from the same distribution")
     add = test.add_argument
@@ -110,6 +111,16 @@ def build_parser() -> argparse.ArgumentParser:
         command.add_argument("--address", help="address of a Dask scheduler")
         command.add_argument("--workers", type=int, help="number of processes in the pool (default: one per core)")
 
+    app = commands.add_parser("app", help="start the dashboard")
+    app.add_argument("--port", type=int, help="its port (default 8501)")
+    app.add_argument("--address", help="the address it listens on (default 127.0.0.1, this machine only)")
+    app.add_argument("--served", action="store_true", help="for many people, where runs have owners: docs/container.md")
+    ready = commands.add_parser("ready", help="check that results can be stored, and that a dashboard answers")
+    ready.add_argument("url", nargs="?", help="the dashboard's address, such as http://127.0.0.1:8501")
+    store = commands.add_parser("store", help="back the store of results up into one file, or restore it")
+    store.add_argument("action", choices=("backup", "restore"))
+    store.add_argument("file", metavar="STORE.zip")
+
     bench = commands.add_parser("bench", help=f"time or study the engine: {BENCHMARKS}", add_help=False)
     bench.add_argument("name", help="module in benchmarks/")
     bench.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -135,6 +146,9 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "sweep": run_sweep_command,
     "paper": run_paper,
     "runs": run_runs,
+    "app": run_app,
+    "ready": run_ready,
+    "store": run_store,
     "bench": run_bench,
 }
 

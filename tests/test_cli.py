@@ -1,12 +1,18 @@
 import json
 import os
+import signal
+import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from m2st_core.__main__ import main
+from m2st_core.presets import PRESETS
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.testing.method import ORIGINS
@@ -102,7 +108,7 @@ def test_a_fresh_process_and_other_threads_give_the_same_bits(files):
     outputs = []
     for threads in ("1", "2"):
         run = subprocess.run(
-            [sys.executable, "-m", "m2st_core", "test", *files, "--seed", "5", "--json"],
+            [sys.executable, "-m", "m2st_core", "test", *files, "--method", "MMD-D", "--seed", "5", "--json"],
             env=os.environ | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
             capture_output=True,
             text=True,
@@ -346,7 +352,7 @@ def test_an_example_needs_no_files(files, capsys):
         (["--block-column", "site", "--method", "ME"], "cannot honour blocks"),
         (["--leave-out", "a", "b", "site"], "no column can be compared"),
         (["--levels", "0"], "levels must be"),
-        (["--secondary", "MMD-D"], "named twice"),
+        (["--secondary", "MMD-D", "--method", "MMD-D"], "named twice"),
     ],
 )
 def test_bad_choices_about_a_file_are_one_line(tmp_path, capsys, more, message):
@@ -360,6 +366,69 @@ def test_the_recommended_method_is_used_and_explained(capsys):
     printed = capsys.readouterr()
     assert "recommended: Meta-FUSE (ours)" in printed.err and "left out in turn" in printed.err
     assert "Meta-FUSE (ours) gives p" in printed.out
+
+
+@pytest.mark.parametrize(("preset", "method"), [("recommended", "Omnibus"), ("paper", "MMD-D")])
+def test_without_a_choice_the_method_suits_the_data_and_the_preset(files, preset, method, monkeypatch, capsys):
+    short = replace(PRESETS["paper"], mmd_d=replace(PRESETS["paper"].mmd_d, steps=2))
+    monkeypatch.setitem(PRESETS, "paper", short)
+    assert main(["test", *files, "--preset", preset, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["method"] == method and f"recommended: {method}" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        (["sweep", "{spec}", "--out", "{tmp}/no/rows.csv"], "no/rows.csv"),
+        (["sweep", "{spec}", "--figure", "{tmp}/no/power.html"], "no/power.html"),
+        (["sweep", "{spec}", "--out", "{tmp}"], ""),
+        (["paper", "fig2a", "--out", "{tmp}/no/rows.csv"], "no/rows.csv"),
+        (["paper", "gamma", "--figure", "{tmp}/no/f.html"], "no/f.html"),
+        (["runs", "--out", "{tmp}/no/rows.csv"], "no/rows.csv"),
+        (["meta-train", "{spec}", "--out", "{spec}/x"], "spec.toml/x"),
+        (["test", "{spec}", "--report", "{tmp}/no/report.html"], "no/report.html"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named_before_anything_is_computed(
+    arguments, place, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("M2ST_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("m2st_core.commands.sweeps.run_sweep", None)
+    (tmp_path / "spec.toml").write_text(TINY)
+    assert main([part.format(tmp=tmp_path, spec=tmp_path / "spec.toml") for part in arguments]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert f"{place} cannot be written: " in said
+
+
+def test_sigterm_stops_a_sweep_as_ctrl_c_does(tmp_path, monkeypatch, capsys):
+    def stopped_by_a_service_manager(*_, **__):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+    monkeypatch.setenv("M2ST_HOME", str(tmp_path))
+    monkeypatch.setattr("m2st_core.commands.sweeps.run_sweep", stopped_by_a_service_manager)
+    (tmp_path / "spec.toml").write_text(TINY)
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["sweep", str(tmp_path / "spec.toml"), "--executor", "inline"]) == 2
+    assert "Stopped. Finished work is kept" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_damaged_store_is_a_sentence(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("M2ST_HOME", str(tmp_path))
+    store = Store()
+    for number in range(40):
+        store.start_run(SweepSpec.from_toml(TINY).with_(seed=number))
+    with closing(sqlite3.connect(tmp_path / "store.sqlite")) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    path = tmp_path / "store.sqlite"
+    content = bytearray(path.read_bytes())
+    content[3 * 4096 :] = b"\xa5" * (len(content) - 3 * 4096)
+    path.write_bytes(content)
+    assert main(["runs"]) == 2
+    said = capsys.readouterr().err
+    assert "cannot be read or written" in said and said.count("\n") == 1
 
 
 def test_splits_and_family_from_the_shell(files, capsys):

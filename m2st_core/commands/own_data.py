@@ -6,16 +6,17 @@ import argparse
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from m2st_core.analysis.plan import Plan, carry_out, check_uploaded_tasks
-from m2st_core.analysis.recommendation import advise
+from m2st_core.analysis.recommendation import Recommendation, advise
 from m2st_core.analysis.report import html_report
 from m2st_core.analysis.writeup import DataSource, as_command, as_python
+from m2st_core.commands.places import check_file, check_folder, write_text
 from m2st_core.data.tables.clean import CleanData, prepare
 from m2st_core.data.tables.encoding import Cleaning, save_encoding
 from m2st_core.data.tables.files import read_files
 from m2st_core.data.tables.upload import Upload
+from m2st_core.presets import PRESETS
 from m2st_core.testing.learner_files import open_learner
 from m2st_core.testing.meta import meta_train
 from m2st_core.testing.method import ORIGINS
@@ -23,6 +24,7 @@ from m2st_core.testing.methods import METHODS
 from m2st_core.types import TestResult
 
 RECOMMENDED = "recommended"
+PUBLISHED = "MMD-D"  # for presets without our tests
 
 
 def names_by_origin(with_related_tasks: bool = False) -> str:
@@ -34,6 +36,7 @@ def names_by_origin(with_related_tasks: bool = False) -> str:
 
 def run_test(options: argparse.Namespace) -> None:
     """Read the tables, test, print, and write the report where asked for."""
+    check_file(options.report)
     learner, encoding = open_learner(options.learner) if options.learner else (None, None)
     usual = encoding.cleaning if encoding else Cleaning(scaling="none") if learner else Cleaning()
     cleaning = chosen_cleaning(options, usual)
@@ -41,8 +44,9 @@ def run_test(options: argparse.Namespace) -> None:
     files = tuple(options.files), tuple(options.related or ())
     origin = DataSource(*files, options.example, *roles, options.learner, tuple(options.groups))
     data = prepare(origin.upload(), cleaning, encoding)
+    advice = primary_method(options, data) if learner is None else Recommendation(learner.method, ())
     plan = Plan(
-        primary=primary_method(options, data) if learner is None else learner.method,
+        primary=advice.method,
         secondary=tuple(options.secondary),
         alpha=options.alpha,
         n_permutations=options.permutations,
@@ -53,6 +57,9 @@ def run_test(options: argparse.Namespace) -> None:
         family=options.family,
     )
     outcome = carry_out(data, plan, learner=learner, explained=bool(options.report), device=options.device)
+    if advice.reasons:
+        label = METHODS[advice.method].label
+        print("\n".join([f"{RECOMMENDED}: {label}", *(f"- {why}" for why in advice.reasons)]), file=sys.stderr)
     if options.report:
         python, command = as_python(origin, cleaning, plan), as_command(origin, cleaning, plan, options.report)
         write_text(options.report, html_report(outcome, python=python, command=command))
@@ -77,22 +84,13 @@ def run_test(options: argparse.Namespace) -> None:
         print(f"report     {options.report}")
 
 
-def primary_method(options: argparse.Namespace, data: CleanData) -> str:
-    """The chosen method, or the recommended one with its reasons on stderr."""
+def primary_method(options: argparse.Namespace, data: CleanData) -> Recommendation:
+    """The chosen method, or the recommended one with its reasons."""
     if options.method != RECOMMENDED:
-        return str(options.method)
-    advice = advise(data, check=check_uploaded_tasks(data, seed=options.seed, device=options.device))
-    label = METHODS[advice.method].label
-    print("\n".join([f"{RECOMMENDED}: {label}", *(f"- {why}" for why in advice.reasons)]), file=sys.stderr)
-    return advice.method
-
-
-def write_text(path: str, text: str) -> None:
-    """Write a file; a ValueError says why it cannot be written."""
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"{path} cannot be written: {error.strerror}.") from None
+        return Recommendation(str(options.method), ())
+    if PRESETS.find(options.preset).features is None:
+        return Recommendation(PUBLISHED, (f"The preset {options.preset!r} has methods of the paper only.",))
+    return advise(data, check=check_uploaded_tasks(data, seed=options.seed, device=options.device))
 
 
 def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
@@ -112,14 +110,18 @@ def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
 
 def run_meta_train(options: argparse.Namespace) -> None:
     """Read the related tasks, learn, and save the learner."""
+    check_folder(options.out)
     data = prepare(
         Upload((), read_files(options.related), related_group=options.group_column),
         chosen_cleaning(options, Cleaning()),
     )
     settings = {"preset": options.preset, "seed": options.seed, "device": options.device}
     learner = meta_train(options.method, data.related_tasks, **settings)
-    learner.save(options.out)
-    save_encoding(data.encoding, options.out)
+    try:
+        learner.save(options.out)
+        save_encoding(data.encoding, options.out)
+    except OSError as error:
+        raise ValueError(f"{options.out} cannot be written: {error.strerror}.") from None
     print(
         f"{METHODS[learner.method].label} learned from {len(data.related_tasks)} tasks with {learner.columns} columns; "
         f"saved in {options.out}, together with these rows"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
+import plotly.graph_objects as go
 
+from m2st_core.commands.places import check_file, write_whole
 from m2st_core.figures.relatedness import gamma_figure
 from m2st_core.paper.committed import take_over
 from m2st_core.paper.experiments import PAPER, Layer
@@ -39,8 +42,10 @@ def run_sweep_command(options: argparse.Namespace) -> None:
     """Run a sweep from a file."""
     try:
         text = Path(options.spec).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{options.spec} cannot be read: {error}.") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{options.spec} cannot be read: it is not text.") from None
+    except OSError as error:
+        raise ValueError(f"{options.spec} cannot be read: {error.strerror}.") from None
     compute(SweepSpec.from_toml(text), options)
 
 
@@ -66,6 +71,7 @@ def run_paper(options: argparse.Namespace) -> None:
 
 def run_runs(options: argparse.Namespace) -> None:
     """List, show, resume, delete, restore or export the runs of the store, or collect what no run needs."""
+    check_places(options)
     store = Store()
     if options.action == "list":
         list_runs(store)
@@ -115,18 +121,21 @@ def list_runs(store: Store) -> None:
 def executor_of(options: argparse.Namespace) -> Iterator[Executor]:
     """The chosen executor; stopping it gives a sentence, and it is closed at the end."""
     executor = make_executor(options.executor, options.address, options.workers)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops a sweep as Ctrl+C does
     try:
         yield executor
     except KeyboardInterrupt:
         executor.cancel()
         raise ValueError("Stopped. Finished work is kept; run the same command to continue.") from None
     finally:
+        signal.signal(signal.SIGTERM, before)
         print(file=sys.stderr)
         executor.close()
 
 
 def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", name: str = "") -> None:
     """Run a sweep with a progress bar, then show it."""
+    check_places(options)
     if spec.missing_data:
         raise ValueError(spec.missing_data)
     store = Store()
@@ -145,14 +154,12 @@ def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", n
 
 def compute_gamma(options: argparse.Namespace) -> None:
     """Measure γ̂ for every closeness, and show it beside the published values."""
+    check_places(options)
     with executor_of(options) as executor:
         rows = run_gamma(GAMMA[options.scale], Store(), executor, lambda step, total: show_bar(step / total))
     table = summarise_gamma(rows)
     print(table.drop(columns="lowest").rename(columns=GAMMA_NAMES).round(3).to_string(index=False))
-    if options.out:
-        rows.to_csv(options.out, index=False)
-    if options.figure:
-        gamma_figure(published_gamma(), table).write_html(options.figure, include_plotlyjs=True)
+    write_out(options, rows, lambda: gamma_figure(published_gamma(), table))
 
 
 def show_progress(at: SweepProgress) -> None:
@@ -169,8 +176,18 @@ def show_bar(share: float, words: str = "") -> None:
 
 def write(rows: pd.DataFrame, spec: SweepSpec, options: argparse.Namespace, kind: str = "power") -> None:
     """Write the rows as CSV and the figure as HTML, where asked for."""
+    write_out(options, rows, lambda: sweep_figure(spec, with_published(summarise(rows)), kind))
+
+
+def check_places(options: argparse.Namespace) -> None:
+    """Refuse files that cannot be written, before anything is computed."""
+    check_file(options.out)
+    check_file(options.figure)
+
+
+def write_out(options: argparse.Namespace, rows: pd.DataFrame, draw: Callable[[], go.Figure]) -> None:
+    """Write rows as CSV and a figure as HTML, where asked for."""
     if options.out:
-        rows.to_csv(options.out, index=False)
+        write_whole(options.out, lambda place: rows.to_csv(place, index=False))
     if options.figure:
-        figure = sweep_figure(spec, with_published(summarise(rows)), kind)
-        figure.write_html(options.figure, include_plotlyjs=True)
+        write_whole(options.figure, lambda place: draw().write_html(place, include_plotlyjs=True))

@@ -86,7 +86,7 @@ def solve_weights(eta: Tensor, sigma: Tensor, regularisation: Tensor | float) ->
         deviation = np.sqrt(np.diag(total))
         deviation = np.where(deviation > 0, deviation, 1.0)  # a kernel that is constant: its η is 0
         h, total = h / deviation, total / np.outer(deviation, deviation)  # kernels of unit variance: well conditioned
-        if h.max() <= 0:
+        if h.max() <= 0 or not total.any():  # no kernel varies: all rows of a sample are equal
             weights[run, np.argmax(h)] = 1
             continue
         values, vectors = np.linalg.eigh(total)

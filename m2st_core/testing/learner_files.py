@@ -5,28 +5,39 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
 
 from m2st_core.data.overlap import KnownRows
+from m2st_core.data.separate import find_overlap
 from m2st_core.data.tables.encoding import ENCODING_FILE, Encoding, load_encoding
 from m2st_core.data.tables.limits import Limits, TableError
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import rebuild
 from m2st_core.presets import PRESETS
 from m2st_core.testing.meta import ABOUT, FORMAT, SEEN, TENSORS, MetaLearner
+from m2st_core.testing.method import is_number
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.run import run_tests
+from m2st_core.types import TwoSample
 
 CHOICES_OF_5 = {  # the names of choices in format 5
     "β is learned": "beta_is_learned",
     "λ of β": "beta_regularisation",
     "adaptation steps": "adaptation_steps",
 }
+FORMATS = (5, 6, 7, FORMAT)
+TRIED_ROWS = 40
+TRIAL: dict[str, Any] = {"alpha": 0.5, "n_permutations": 3, "device": "cpu"}
 STAMP = (2020, 1, 1, 0, 0, 0)  # the same learner gives the same bytes
 
 
@@ -38,49 +49,116 @@ def load_learner(path: str | os.PathLike[str]) -> MetaLearner:
             raise ValueError(f"{folder} does not hold a learner: {name} is missing.")
     try:
         about = (folder / ABOUT).read_text(encoding="utf-8")
+        packed = (folder / TENSORS).read_bytes()
     except UnicodeDecodeError:
         raise ValueError(f"{folder} holds a damaged learner (its JSON is not text). Train again.") from None
-    return learner_from_parts(about, (folder / TENSORS).read_bytes(), str(folder))
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be read: {error.strerror}.") from None
+    return tried_out(learner_from_parts(about, packed, str(folder)), str(folder))
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is text."""
+    return isinstance(value, str)
+
+
+def is_count(value: object) -> bool:
+    """Whether a value is a whole number ≥ 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(map(is_text, value))
+
+
+SCHEMA: dict[str, Callable[[Any], bool]] = {
+    "method": is_text,
+    "preset": is_text,
+    "seed": is_count,
+    "task_names": _are_texts,
+    "columns": is_count,
+    "shape": lambda value: value is None or (len(value) == 3 and all(map(is_count, value))),
+    "base_names": _are_texts,
+    "choices": lambda value: all(is_text(name) and is_number(number) for name, number in value.items()),
+    "sha256": is_text,
+}
+
+
+def read_about(text: str, where: str) -> dict[str, Any]:
+    """What a learner's JSON says, with every entry of the kind that was saved."""
+    try:
+        about = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{where} holds a damaged learner: {ABOUT} is not JSON. Train again.") from None
+    version = about.get("format") if isinstance(about, dict) else None
+    if version not in FORMATS:
+        raise ValueError(
+            f"{where} has learner format {version}, and this version reads {FORMATS[0]} to {FORMAT}. In other formats "
+            "some names of methods stand for other algorithms. Train again."
+        )
+    for name, fits in SCHEMA.items():
+        try:
+            right = fits(about.get(name))
+        except (TypeError, AttributeError):
+            right = False
+        if not right:
+            raise ValueError(f"{where} holds a damaged learner: {ABOUT} does not say its {name!r}. Train again.")
+    return about
 
 
 def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> MetaLearner:
     """Rebuild a learner from its parts. ``where`` names their source in error messages."""
+    about = read_about(about_json, where)
+    if about["sha256"] != hashlib.sha256(packed).hexdigest():
+        raise ValueError(f"{where}: {TENSORS} is damaged: it is not the file that was saved. Train again.")
+    method, preset = METHODS.find(about["method"]), PRESETS.find(about["preset"])
+    if method.adapt is None:
+        raise ValueError(f"{where} holds a learner for {method.name}, which this version cannot use.")
+    if about["format"] < FORMAT and method.only_recommended:
+        raise ValueError(f"{where} was trained for an earlier form of {method.name}. Train again.")
+    shape = None if about["shape"] is None else (about["shape"][0], about["shape"][1], about["shape"][2])
     try:
-        about = json.loads(about_json)
-        version = about["format"]
-        if version not in (5, 6, 7, FORMAT):
-            raise ValueError(
-                f"{where} has learner format {version}, and this version reads 5 to {FORMAT}. In other formats "
-                "some names of methods stand for other algorithms. Train again."
-            )
-        if about["sha256"] != hashlib.sha256(packed).hexdigest():
-            raise ValueError(f"{where}: {TENSORS} is damaged: it is not the file that was saved. Train again.")
-        method, preset = METHODS.find(about["method"]), PRESETS.find(about["preset"])
-        if method.adapt is None:
-            raise ValueError(f"{where} holds a learner for {method.name}, which this version cannot use.")
         tensors = load(packed)
-        if version < FORMAT and method.only_recommended:
-            raise ValueError(f"{where} was trained for an earlier form of {method.name}. Train again.")
         course = Course(*(tensors.pop(f"course.{name}").numpy() for name in ("step", "train", "held_out")))
         seen = KnownRows(*(tensors.pop(f"seen.{name}").numpy() for name in SEEN))
-        channels, height, width = about.get("shape") or (0, 0, 0)
-        shape = (int(channels), int(height), int(width)) if channels else None
+        for name, tensor in tensors.items():
+            if not tensor.is_floating_point() or tensor.isnan().any():
+                raise ValueError(f"{where} holds a damaged learner: {name} has no numbers. Train again.")
         knowledge = rebuild(tensors, preset.on(shape))
-        knowledge.course = course
-        knowledge.base_names = tuple(str(name) for name in about["base_names"])
-        knowledge.choices = {CHOICES_OF_5.get(name, name): float(value) for name, value in about["choices"].items()}
-        return MetaLearner(
-            method=method.name,
-            preset=preset.name,
-            seed=int(about["seed"]),
-            task_names=tuple(str(name) for name in about["task_names"]),
-            columns=int(about["columns"]),
-            knowledge=knowledge,
-            seen=seen,
-            shape=shape,
+    except (KeyError, IndexError, TypeError, SafetensorError, RuntimeError):
+        raise ValueError(f"{where} holds a damaged learner: parts of {TENSORS} do not fit. Train again.") from None
+    knowledge.course = course
+    knowledge.base_names = tuple(about["base_names"])
+    knowledge.choices = {CHOICES_OF_5.get(name, name): float(value) for name, value in about["choices"].items()}
+    return MetaLearner(
+        method=method.name,
+        preset=preset.name,
+        seed=about["seed"],
+        task_names=tuple(about["task_names"]),
+        columns=about["columns"],
+        knowledge=knowledge,
+        seen=seen,
+        shape=shape,
+    )
+
+
+def tried_out(learner: MetaLearner, where: str) -> MetaLearner:
+    """The learner, after it has tested random rows: its method, settings and tensors fit together."""
+    method, generator = learner.bound(torch.device("cpu")), torch.Generator().manual_seed(0)
+    x, y = (torch.rand(1, TRIED_ROWS, learner.columns, generator=generator, dtype=torch.float64) for _ in range(2))
+    try:
+        result = run_tests(TwoSample(x, y, learner.shape), method, seeds=[0], preset=PRESETS[learner.preset], **TRIAL)[
+            0
+        ]
+        find_overlap(TwoSample(x[0], y[0], learner.shape), learner.seen)
+        works = math.isfinite(result.statistic)
+    except Exception:  # whatever a forged file makes the test stumble over
+        works = False
+    if not works:
+        raise ValueError(
+            f"{where} holds a damaged learner: {learner.method} cannot test with it. Train again for this method."
         )
-    except (json.JSONDecodeError, KeyError, TypeError, SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{where} holds a damaged learner ({type(error).__name__}). Train again.") from None
+    return learner
 
 
 def learner_to_zip(learner: MetaLearner, encoding: Encoding | None) -> bytes:
@@ -121,14 +199,14 @@ def learner_from_zip(name: str, data: bytes, limits: Limits | None = None) -> tu
                 f"{name} does not hold a learner: {part} is missing. Bring the file that this page exported."
             )
     try:
-        learner = learner_from_parts(found[ABOUT].decode(), found[TENSORS], name)
+        learner = tried_out(learner_from_parts(found[ABOUT].decode(), found[TENSORS], name), name)
         encoding = Encoding.from_json(found[ENCODING_FILE].decode(), name) if ENCODING_FILE in found else None
     except UnicodeDecodeError:
         raise TableError(f"{name} is damaged: its JSON is not text. Train and save again.") from None
     except ValueError as error:
         raise TableError(str(error)) from None
-    except Exception as error:  # whatever a forged file makes the reader stumble over
-        raise TableError(f"{name} holds a damaged learner ({type(error).__name__}). Train again.") from None
+    except Exception:  # whatever a forged file makes the reader stumble over
+        raise TableError(f"{name} holds a damaged learner. Train again.") from None
     if encoding is not None and len(encoding.features) != learner.columns:
         raise TableError(f"{name} is damaged: its columns do not fit its learner. Train and save again.")
     return learner, encoding

@@ -124,3 +124,8 @@ def test_generic_kernels_take_over_where_the_training_rows_speak_for_them():
     assert share.item() < 1e-15 and weights[0, 0].item() < 1e-15
     weights, _ = with_generic(meta, unequal, torch.tensor([1.5], dtype=torch.float64))
     assert weights[0, 0] / weights[0, 1] == pytest.approx(odds[0] / odds[1] / 2)  # twice the deviation, half the weight
+
+
+def test_where_no_kernel_varies_the_largest_difference_takes_all_the_weight():
+    """Rows that are all 0 against rows that are all 1: Σ = 0, and its ridge, a share of it, is 0 too."""
+    assert solve_weights(torch.tensor([[0.2, 0.9, 0.5]]), torch.zeros(1, 3, 3), 0.0).tolist() == [[0, 1, 0]]

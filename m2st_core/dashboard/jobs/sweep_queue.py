@@ -156,6 +156,7 @@ class SweepQueue:
                 self._served |= dict.fromkeys(job.sessions, time.monotonic())
                 job.state = "running"
             error, message = self._compute(job)
+            log.info("sweep %s ends its turn: %s", job.run, type(error).__name__ if error else "done")
             with self._change:
                 if self._closed:
                     continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -49,7 +50,8 @@ class Control:
 
     def draw(self) -> Any:
         """Draw the widget and return its value."""
-        value = self._draw(key=self.key, bind="query-params", help=self.help)
+        bind = None if self._endless else "query-params"  # streamlit stops at such a number; others it corrects
+        value = self._draw(key=self.key, bind=bind, help=self.help)
         if self.note is not None:
             st.caption(self.note(value))
         return value
@@ -72,6 +74,14 @@ class Control:
         kind, widget = (int, st.number_input) if isinstance(default, int) else (float, st.slider)
         lowest, highest, step = map(kind, self.bounds)
         return kind(widget(label, lowest, highest, default, step, **common))
+
+    @property
+    def _endless(self) -> bool:
+        """Whether the link holds a number without end for this control, such as inf or 1e309."""
+        try:
+            return math.isinf(float(st.query_params.get(self.key, "")))
+        except ValueError:
+            return False
 
     def accepts(self, value: Any) -> bool:
         """Whether the widget can show this value."""

@@ -1,0 +1,70 @@
+"""``app``, ``ready`` and ``store``: start the dashboard, ask whether it can serve, back its store up and restore it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import m2st_core
+from m2st_core.commands.places import check_file
+from m2st_core.sweeps.store import Store
+from m2st_core.sweeps.upkeep import back_up, check_writable, restore
+
+LEAST_DISK = 200 * 2**20  # bytes that must be free to compute and store results
+HEALTH = "/_stcore/health"
+PATIENCE = 5  # seconds
+
+
+def entry_point(served: bool = False, package: Path = Path(m2st_core.__file__).parent) -> Path:
+    """The script that starts the dashboard: beside the package in the repository, in m2st_app where it is installed."""
+    name = "serve.py" if served else "app.py"
+    for folder in (package.parent, package.parent / "m2st_app"):
+        if (folder / name).is_file() and (folder / "pages").is_dir():
+            return folder / name
+    raise ValueError(f"The dashboard's {name} is not beside {package}. Install again: pip install .")
+
+
+def run_app(options: argparse.Namespace) -> None:
+    """Become the dashboard's server: signals of a service manager reach it."""
+    flags = [
+        f"--server.{name}={value}" for name, value in (("port", options.port), ("address", options.address)) if value
+    ]
+    script = entry_point(options.served)
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", str(script), *flags])
+
+
+def run_ready(options: argparse.Namespace) -> None:
+    """Check that results can be stored and, with an address, that a dashboard answers there."""
+    store = Store()
+    check_writable(store)
+    free = shutil.disk_usage(store.home).free
+    if free < LEAST_DISK:
+        raise ValueError(f"The disk of {store.home} has only {free / 2**20:,.0f} MB free. Delete runs, or make room.")
+    if options.url:
+        address = options.url.rstrip("/") + HEALTH
+        try:
+            with urllib.request.urlopen(address, timeout=PATIENCE) as answer:  # noqa: S310 - the user's own server
+                if answer.status != 200:
+                    raise ValueError(f"{address} answers {answer.status}.")
+        except (urllib.error.URLError, OSError, ValueError) as error:
+            raise ValueError(
+                f"The dashboard does not answer at {address}: {getattr(error, 'reason', error)}."
+            ) from None
+    print("ready")
+
+
+def run_store(options: argparse.Namespace) -> None:
+    """Back the store up into one file, or restore it from there."""
+    if options.action == "backup":
+        check_file(options.file)
+        count = back_up(Store(), Path(options.file))
+        print(f"{count} learners and all results are in {options.file}.")
+    else:
+        home = restore(Path(options.file))
+        print(f"The store {home} is as it was when {options.file} was made.")

@@ -1,0 +1,70 @@
+"""The server's log: one JSON object per line, with ids of sessions and runs and without any user's data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import traceback
+from pathlib import Path
+from typing import Any
+
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+OURS = "m2st_core"
+FRAMES = 12  # the innermost places of an error
+LIBRARY = Path(__file__).parents[3]
+
+
+class JsonLines(logging.Formatter):
+    """Writes a record as JSON.
+
+    Messages of our own code hold ids only. Those of libraries, and the words of every error, may quote a cell of
+    somebody's table, so only the template of the message, the kind of the error and its places in the code are written.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        ours = record.name.split(".")[0] == OURS
+        values: dict[str, Any] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage() if ours else str(record.msg).split("\n")[0],
+        }
+        if session := session_id():
+            values["session"] = session
+        if record.exc_info and record.exc_info[1] is not None:
+            values |= _without_words(record.exc_info[1])
+        return json.dumps(values, ensure_ascii=False)
+
+
+def _without_words(error: BaseException) -> dict[str, Any]:
+    """The kind of an error and where it came from."""
+    frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
+    places = [f"{os.path.relpath(frame.filename, LIBRARY)}:{frame.lineno} {frame.name}" for frame in frames]
+    return {"error": type(error).__name__, "places": places}
+
+
+def session_id() -> str:
+    """A short name of the visitor's session, by which nobody can join it; empty outside a session."""
+    context = get_script_run_ctx(suppress_warning=True)
+    return hashlib.sha256(context.session_id.encode()).hexdigest()[:12] if context is not None else ""
+
+
+def start_log() -> None:
+    """Write JSON lines if ``M2ST_LOG`` asks for them; called at every run of a page, it acts once."""
+    if os.environ.get("M2ST_LOG", "") != "json":
+        return
+    for name in ("", "streamlit"):
+        for handler in logging.getLogger(name).handlers:
+            if not isinstance(handler.formatter, JsonLines):
+                handler.setFormatter(JsonLines())
+    own = logging.getLogger(OURS)
+    if not own.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(JsonLines())
+        own.addHandler(handler)
+        own.setLevel(logging.INFO)
+        own.propagate = False

@@ -1,0 +1,129 @@
+"""Backup, restoration, readiness, and stores of the previous release."""
+
+import sqlite3
+import zipfile
+from contextlib import closing
+
+import pytest
+
+from m2st_core.__main__ import main
+from m2st_core.commands import service
+from m2st_core.commands.service import entry_point
+from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import SCHEMA, Store, StoreError
+from m2st_core.sweeps.trial import CellResult, train_learner
+from m2st_core.sweeps.upkeep import back_up, restore
+
+SPEC = SweepSpec(methods=("Meta-WiTS",), m_te=(10,), n_tasks=(2,), rows_per_task=8, repeats=1, tests=3)
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """A store with a run, a cell and a learner."""
+    monkeypatch.setenv("M2ST_HOME", str(tmp_path / "home"))
+    made = Store()
+    made.start_run(SPEC, "mine")
+    (cell,) = SPEC.cells()
+    made.add_cell(cell, CellResult(2, 3, 0.1))
+    made.add_learner(cell.learner, train_learner(cell.learner, "cpu"), 0.2)
+    return made
+
+
+def contents(store):
+    return store.rows(SPEC).to_dict(), store.runs().to_dict(), store.learner(next(SPEC.cells()).learner)
+
+
+def test_a_backup_restores_runs_cells_and_learners(store, tmp_path, monkeypatch, capsys):
+    assert main(["store", "backup", str(tmp_path / "b.zip")]) == 0
+    assert "1 learners" in capsys.readouterr().out
+    monkeypatch.setenv("M2ST_HOME", str(tmp_path / "new"))
+    (tmp_path / "new" / "learners").mkdir(parents=True)  # as a mounted volume may have it
+    assert main(["store", "restore", str(tmp_path / "b.zip")]) == 0
+    assert contents(Store()) == contents(store)
+    assert sorted(path.name for path in (tmp_path / "new").iterdir() if "-" not in path.name) == [
+        "learners",
+        "store.sqlite",
+    ]
+
+
+def test_a_backup_is_consistent_while_somebody_writes(store, tmp_path):
+    with closing(sqlite3.connect(store.home / "store.sqlite")) as db:
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("UPDATE runs SET name = 'half'")
+        back_up(store, tmp_path / "b.zip")
+        db.rollback()
+    assert Store(restore(tmp_path / "b.zip", tmp_path / "new")).runs()["name"].tolist() == ["mine"]
+
+
+def test_a_store_is_never_overwritten(store, tmp_path, capsys):
+    back_up(store, tmp_path / "b.zip")
+    assert main(["store", "restore", str(tmp_path / "b.zip")]) == 2
+    assert "There is a store in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("member", ["../evil", "learners/x/learner.json", "learners/../../evil", "/etc/evil"])
+def test_a_foreign_member_is_refused(store, tmp_path, member):
+    back_up(store, tmp_path / "b.zip")
+    with zipfile.ZipFile(tmp_path / "b.zip", "a") as archive:
+        archive.writestr(member, "x")
+    with pytest.raises(StoreError, match="is not a backup of a store: it holds"):
+        restore(tmp_path / "b.zip", tmp_path / "new")
+    assert not list(tmp_path.glob("**/*evil"))
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no", b"x" * 5000])
+def test_a_file_that_is_no_backup_is_a_sentence(tmp_path, content, monkeypatch, capsys):
+    monkeypatch.setenv("M2ST_HOME", str(tmp_path / "new"))
+    (tmp_path / "b.zip").write_bytes(content)
+    assert main(["store", "restore", str(tmp_path / "b.zip")]) == 2
+    said = capsys.readouterr().err
+    assert "is not a backup of a store, or it is damaged." in said and said.count("\n") == 1
+    assert main(["store", "restore", str(tmp_path / "missing.zip")]) == 2
+
+
+def test_a_damaged_database_is_refused(store, tmp_path):
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("store.sqlite", b"SQLite format 3\x00" + b"\xa5" * 5000)
+    with pytest.raises(StoreError, match="damaged or too new"):
+        restore(tmp_path / "b.zip", tmp_path / "new")
+    assert not (tmp_path / "new" / "store.sqlite").exists()
+
+
+def test_a_store_of_the_first_schema_is_brought_up_to_date(store, tmp_path):
+    """The previous release's store lacks the measurements; runs, cells and learners stay."""
+    before = contents(store)
+    with closing(sqlite3.connect(store.home / "store.sqlite")) as db, db:
+        db.execute("DROP TABLE measurements")
+        db.execute("PRAGMA user_version = 1")
+    back_up_path = tmp_path / "old.zip"
+    with closing(sqlite3.connect(store.home / "store.sqlite")) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with zipfile.ZipFile(back_up_path, "w") as archive:
+        archive.write(store.home / "store.sqlite", "store.sqlite")
+        for path in sorted((store.home / "learners").glob("*/*")):
+            archive.write(path, path.relative_to(store.home).as_posix())
+    for opened in (Store(store.home), Store(restore(back_up_path, tmp_path / "new"))):
+        assert contents(opened) == before and opened.measurement("none") is None
+        with closing(sqlite3.connect(opened.home / "store.sqlite")) as db:
+            assert db.execute("PRAGMA user_version").fetchone()[0] == SCHEMA
+
+
+def test_ready_says_what_is_missing(store, monkeypatch, capsys):
+    assert main(["ready"]) == 0 and capsys.readouterr().out == "ready\n"
+    assert main(["ready", "http://127.0.0.1:9"]) == 2
+    assert "The dashboard does not answer at http://127.0.0.1:9/_stcore/health" in capsys.readouterr().err
+    monkeypatch.setattr(service, "LEAST_DISK", 2**70)
+    assert main(["ready"]) == 2 and "MB free" in capsys.readouterr().err
+    with closing(sqlite3.connect(store.home / "store.sqlite")) as db:
+        db.execute("BEGIN EXCLUSIVE")
+        monkeypatch.setattr("m2st_core.sweeps.upkeep.PATIENCE", 0.1)
+        assert main(["ready"]) == 2 and "cannot be written" in capsys.readouterr().err
+
+
+def test_the_dashboard_is_found_in_the_repository_and_where_it_is_installed(tmp_path):
+    assert entry_point().name == "app.py"
+    (tmp_path / "m2st_app" / "pages").mkdir(parents=True)
+    (tmp_path / "m2st_app" / "serve.py").touch()
+    assert entry_point(served=True, package=tmp_path / "m2st_core") == tmp_path / "m2st_app" / "serve.py"
+    with pytest.raises(ValueError, match="The dashboard's app.py is not beside"):
+        entry_point(package=tmp_path / "m2st_core")
