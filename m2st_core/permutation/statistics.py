@@ -14,6 +14,7 @@ from torch import Tensor
 from m2st_core.criterion import mmd2_from_sums
 from m2st_core.device import map_threads
 from m2st_core.kernels.base import Kernel, take
+from m2st_core.permutation.blocks import as_numbers
 from m2st_core.preset import PValueRule
 from m2st_core.types import Progress
 
@@ -67,7 +68,9 @@ def _through_features(
         unit = torch.linalg.vector_norm(features, math.inf, dim=(-2, -1), keepdim=True).clamp(min=TINY)
         features = features.div_(unit).to(dtype)  # at most 1: squares of float32 stay finite
     squares = features.square().sum(dim=-1, keepdim=True)
-    sums = _products(members.to(dtype), torch.cat([features, squares], dim=-1)).to(torch.float64)  # … x P x (q+1)
+    sums = _products(as_numbers(members, dtype), torch.cat([features, squares], dim=-1)).to(
+        torch.float64
+    )  # … x P x (q+1)
     length, own = sums[..., :-1].square().sum(dim=-1), sums[..., -1]
     total = squares.sum(dim=-2, dtype=torch.float64)  # … x 1
     statistics = mmd2_from_sums(length - own, length - (total - own), -length, n, m)
@@ -97,7 +100,7 @@ def _through_gram(
     """
     size = pooled.shape[-2]
     embedded = kernel.embed(pooled)
-    z = members.to(dtype)
+    z = as_numbers(members, dtype)
     first = kernel.gram(take(embedded, 0, BLOCK_ROWS), embedded, dtype)  # … x rows x N
     largest = first.abs().amax(dim=(-2, -1)).to(torch.float64)
     level = first.mean(dim=-2)  # … x N
@@ -134,7 +137,7 @@ def permuted_family(
     mixtures of the kernels, from which each kernel is recovered but for 1e-5 of its variation.
     """
     size, dtype = pooled.shape[-2], torch.float32
-    embedded, z = kernel.embed(pooled[:, None]), members.to(dtype)
+    embedded, z = kernel.embed(pooled[:, None]), as_numbers(members, dtype)
     some = slice(None, None, math.ceil(size / FAMILY_ROWS))
     sample = kernel.gram(tuple(part[..., some, :] for part in embedded), embedded, dtype)  # R x k x rows x N
     level = sample.mean(dim=-2)
@@ -199,7 +202,7 @@ def permuted_mean_difference(scores: Tensor, members: Tensor, n: int, two_sided:
     """
     m = scores.shape[-1] - n
     scores = scores.to(torch.float64)
-    first = (members.to(torch.float64) @ scores[..., None])[..., 0]
+    first = (as_numbers(members, torch.float64) @ scores[..., None])[..., 0]
     total = scores.sum(dim=-1, keepdim=True)
     difference = first / n - (total - first) / m
     return difference.abs() if two_sided else difference, 1e-12 * scores.abs().amax(dim=-1)
