@@ -75,7 +75,7 @@ def recommendations(runs: int) -> Iterator[Sequence[str]]:
                 x, y = hdgm(n, m, target.seed)
                 pooled = np.concatenate([x, y])
                 known = replace(check, unlike=unlike(pooled))
-                name = m2st.recommend(n, m, 2, n_tasks=len(tasks), check=known).method
+                name = m2st.recommend(n, m, n_tasks=len(tasks), check=known).method
                 chosen.add(name)
                 test = learner.test if name == learner.method else m2st.two_sample_test
                 settings = {} if name == learner.method else {"method": name}

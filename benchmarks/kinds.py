@@ -17,7 +17,6 @@ class Source(NamedTuple):
     """Draws targets (rows of x, rows of y, seed) and histories of related and of unrelated tasks (seed)."""
 
     target: Callable[[int, int, int], TwoSample]
-    columns: int
     related: Callable[[int], dict[str, TwoSample]]
     unrelated: Callable[[int], dict[str, TwoSample]]
 
@@ -42,7 +41,6 @@ def invented(draw: Draw, columns: int, strength: float, other: str = "mean_shift
     foreign = make_task(other, dimension=max(columns, 2))
     return Source(
         lambda n, m, seed: pair(n, m, strength, seed),
-        columns,
         related,
         lambda seed: foreign.draw_related_tasks(closeness=0.1, n_tasks=20, rows=100, seed=seed),
     )

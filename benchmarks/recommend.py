@@ -46,7 +46,6 @@ def registered(name: str, other: str, closeness: float, **settings: float) -> So
     foreign = make_task(other, **({} if other == "blobs" else {"dimension": columns}))
     return Source(
         lambda n, m, seed: task.sample(n, m, seed=seed),
-        columns,
         lambda seed: task.draw_related_tasks(closeness=closeness, n_tasks=20, rows=100, seed=seed),
         lambda seed: foreign.draw_related_tasks(closeness=0.1, n_tasks=20, rows=100, seed=seed),
     )
@@ -80,7 +79,7 @@ def mixed_digits(shares_p: Sequence[float], shares_q: Sequence[float]) -> Source
             )
         return found
 
-    return Source(target, 64, mixes, digit_pairs)
+    return Source(target, mixes, digit_pairs)
 
 
 SOURCES = {
@@ -106,41 +105,40 @@ def rejections(sample: TwoSample, method: Method, permutations: int, streams: St
     return np.array([result.rejected for result in results])
 
 
-def advice(tasks: dict[str, TwoSample] | None, sample: TwoSample, columns: int, streams: Streams) -> list[str]:
+def advice(tasks: dict[str, TwoSample] | None, sample: TwoSample, streams: Streams) -> list[str]:
     """The method recommended for each target."""
     n, m = sample.sizes
     if tasks is None:
-        return [m2st.recommend(n, m, columns).method] * sample.x.shape[0]
+        return [m2st.recommend(n, m).method] * sample.x.shape[0]
     check = m2st.check_related_tasks(tasks, (n, m), seed=streams.seed, device="cpu")
     unlike = unlikeness(tasks, (n, m), streams)
     return [
-        m2st.recommend(n, m, columns, n_tasks=len(tasks), check=replace(check, unlike=unlike(pooled))).method
+        m2st.recommend(n, m, n_tasks=len(tasks), check=replace(check, unlike=unlike(pooled))).method
         for pooled in sample.pooled.numpy()
     ]
 
 
-def one_situation(
-    options: argparse.Namespace, source: str, sizes: tuple[int, int], history: str
+def situations(
+    options: argparse.Namespace, source: str, sizes: Sequence[tuple[int, int]], history: str
 ) -> list[dict[str, object]]:
-    """Rows (source, sizes, history, method, power) of one situation; all sizes share a repeat's histories."""
-    spec, (n, m), rows = SOURCES[source], sizes, []
+    """Rows (source, sizes, history, method, power) of every size; all sizes share a repeat's histories."""
+    spec, rows = SOURCES[source], []
     for repeat in range(options.repeats):
         streams = Streams(options.seed).child(f"recommendation, {source}, repeat {repeat}")
         tasks = None if history == "none" else getattr(spec, history)(streams.child(history).seed)
         names = [name for name in options.methods if tasks is not None or name in WITHOUT]
-        here = streams.child(f"{n} + {m}")
-        sample = batch(partial(spec.target, n, m), options.tests, here)
-        found = {
-            name: rejections(sample, method, options.permutations, here)
-            for name, method in bound_methods(names, tasks, "recommended", streams.seed).items()
-        }
-        advised = advice(tasks, sample, spec.columns, here)
-        common = {"source": source, "rows": f"{n} + {m}", "history": history}
-        rows += [common | {"method": name, "power": float(values.mean())} for name, values in found.items()]
-        power = float(np.mean([found[name][index] for index, name in enumerate(advised)]))
-        counts = pd.Series(advised).value_counts()
-        words = ", ".join(f"{name} {count / len(advised):.0%}" for name, count in counts.items())
-        rows.append(common | {"method": ADVISED, "power": power, "advised": words})
+        methods = bound_methods(names, tasks, "recommended", streams.seed)
+        for n, m in sizes:
+            here = streams.child(f"{n} + {m}")
+            sample = batch(partial(spec.target, n, m), options.tests, here)
+            found = {name: rejections(sample, method, options.permutations, here) for name, method in methods.items()}
+            advised = advice(tasks, sample, here)
+            common = {"source": source, "rows": f"{n} + {m}", "history": history}
+            rows += [common | {"method": name, "power": float(values.mean())} for name, values in found.items()]
+            power = float(np.mean([found[name][index] for index, name in enumerate(advised)]))
+            counts = pd.Series(advised).value_counts()
+            words = ", ".join(f"{name} {count / len(advised):.0%}" for name, count in counts.items())
+            rows.append(common | {"method": ADVISED, "power": power, "advised": words})
     return rows
 
 
@@ -182,11 +180,11 @@ def main(arguments: list[str] | None = None) -> None:
     began = time.perf_counter()
     table = pd.read_csv(options.out) if options.out and options.out.exists() else pd.DataFrame()
     done = set() if table.empty else set(zip(table["source"], table["rows"], table["history"], strict=True))
-    for source, (n, m), history in itertools.product(options.sources, SIZES, options.histories):
-        if (source, f"{n} + {m}", history) in done:
-            continue
-        table = pd.concat([table, pd.DataFrame(one_situation(options, source, (n, m), history))], ignore_index=True)
-        if options.out:
+    for source, history in itertools.product(options.sources, options.histories):
+        sizes = [(n, m) for n, m in SIZES if (source, f"{n} + {m}", history) not in done]
+        if sizes:
+            table = pd.concat([table, pd.DataFrame(situations(options, source, sizes, history))], ignore_index=True)
+        if sizes and options.out:
             table.to_csv(options.out, index=False)
     found = summary(table)
     error = 0.5 / np.sqrt(options.repeats * options.tests)

@@ -15,7 +15,7 @@ import torch
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.features import Units
 from m2st_core.kernels.gaussian import normal_points
-from m2st_core.learners.bank import fit_bank, omnibus_families
+from m2st_core.learners.bank import fit_bank, fit_omnibus
 from m2st_core.learners.feature_mkl import fit_feature_mixture, learn_feature_mixture
 from m2st_core.learners.features import candidates, fit_row_features, smooth_space
 from m2st_core.learners.knowledge import Knowledge
@@ -433,7 +433,7 @@ def test_statistic_of_meta_fuse():
     found, *_ = meta_bank(exact_features(), pooled, RECOMMENDED, [Streams(SEED)]).statistics(pooled, members, 10)
     learned = fused([space_kernel(space, rows) for space in (0, 1)], SPACE_WEIGHTS, rows, members[0].numpy())
     expected = 1 / 3 / reached(learned)
-    for family in omnibus_families(pooled, 1.0, [Streams(SEED)]):
+    for family in fit_omnibus(pooled, RECOMMENDED, [Streams(SEED)]).bank.families:
         gram = family.kernel(pooled[:, None], pooled[:, None])[0, 0].detach().numpy()
         values = {(tuple(a), tuple(b)): gram[i, j] for i, a in enumerate(rows) for j, b in enumerate(rows)}
         own = fused([lambda a, b, values=values: values[tuple(a), tuple(b)]], [1], rows, members[0].numpy())
@@ -467,7 +467,7 @@ def best_weights(eta, sigma):
 @pytest.mark.parametrize(("learned", "shift", "mixed"), [(1.0, 1.5, 2), (1.0, -1.5, 3), (0.0, 1.5, 1)])
 def test_heads_weights_and_odds_of_feature_mkl(learned, shift, mixed, monkeypatch):
     pairs = [(quarters(6 + i, 2, seed=10 + i), quarters(7, 2, seed=20 + i, shift=0.4 * i)) for i in range(3)]
-    monkeypatch.setattr("m2st_core.learners.feature_mkl.learn_features", lambda *_: exact_features())
+    monkeypatch.setattr("m2st_core.learners.feature_mkl.learn_spaces", lambda *_: exact_features())
     known = learn_feature_mixture(as_related_tasks(pairs), RECOMMENDED, [Streams(SEED)])
     known.choices |= {"beta_regularisation": 1.0, "beta_is_learned": learned}
     kernels = [partial(aggregate, rows=int(np.mean([len(x) + len(y) for x, y in pairs])))]

@@ -24,18 +24,17 @@ class Recommendation:
 def recommend(
     n: int,
     m: int,
-    d: int,
     *,
     n_tasks: int = 0,
     blocks: bool = False,
     check: RelatedCheck | None = None,
 ) -> Recommendation:
-    """Recommend a method for samples of n and m rows with d columns and this many related tasks.
+    """Recommend a method for samples of n and m rows and this many related tasks.
 
     ``check`` is the leave-one-task-out check of the related tasks, if there was one. Nothing depends on the target's
     labels. docs/recommendation.md reports the measured power behind this rule.
 
-    >>> recommend(30, 30, 5, n_tasks=20).method
+    >>> recommend(30, 30, n_tasks=20).method
     'Meta-FUSE'
     """
     for name, value in (("n", n), ("m", m)):
@@ -89,7 +88,6 @@ def advise(data: CleanData, *, n_tasks: int | None = None, check: RelatedCheck |
     return recommend(
         len(data.x),
         len(data.y),
-        len(data.features),
         n_tasks=len(data.related_tasks) if n_tasks is None else n_tasks,
         blocks=data.x_blocks is not None,
         check=check,

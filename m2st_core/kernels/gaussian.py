@@ -162,19 +162,17 @@ class LandmarkFeatures(nn.Module):
 
 
 @torch.no_grad()
-def regularised_matrix(features: LandmarkFeatures, rows: Tensor, directions: int | None) -> Tensor:
+def regularised_matrix(features: LandmarkFeatures, rows: Tensor, directions: int) -> Tensor:
     """M with ψ(x)ᵀMMᵀψ(y) = Σ_i e_i(x)·e_i(y)·s_i/(s_i+λ), for rows (…, N, d): (…, q, q).
 
     s_i and e_i are eigenvalues and eigenfunctions of the rows' covariance operator, in the span of the landmarks
     (Nyström). λ is the eigenvalue that follows the first ``directions``: differences along these count about equally,
-    and those along later ones less and less. With None, λ is infinite but for a factor: MMᵀ restores the kernel.
+    and those along later ones less and less.
     """
     own = features(features.landmarks)
     values, vectors = torch.linalg.eigh((own + own.mT) / 2)
     ridge = (RIDGE * values[..., -1:]).clamp(min=SMALLEST_RIDGE)
     root = vectors * (values.clamp(min=0) + ridge).rsqrt()[..., None, :] @ vectors.mT
-    if directions is None:
-        return root
     whole = features(rows) @ root
     whole = whole - whole.mean(dim=-2, keepdim=True)
     values, vectors = torch.linalg.eigh(whole.mT @ whole / whole.shape[-2])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,9 +44,13 @@ def fit_bank(pooled: Tensor, preset: Preset, streams: Sequence[Streams], progres
     The widths σ run evenly from half the 5 % to twice the 95 % quantile of the pooled distances, Euclidean for
     exp(−‖x−y‖²/(2σ²)) and ℓ₁ for exp(−√2·‖x−y‖₁/σ).
     """
-    rows = _some_rows(pooled, streams)
-    steps = torch.linspace(0, 1, WIDTHS).to(rows)
-    euclidean, cityblock = (torch.lerp(low / 2, 2 * high, steps) for low, high, _ in _both_ranges(rows))
+    return _fuse_test(_both_ranges(_some_rows(pooled, streams)))
+
+
+def _fuse_test(ranges: Sequence[Range]) -> FuseTest:
+    """MMD-FUSE for distances in these ranges."""
+    steps = torch.linspace(0, 1, WIDTHS).to(ranges[0].low)
+    euclidean, cityblock = (torch.lerp(part.low / 2, 2 * part.high, steps) for part in ranges)
     return FuseTest(_bank(2 * euclidean.square(), cityblock / math.sqrt(2)))
 
 
@@ -58,7 +64,7 @@ def fit_aggregate(
     """
     rows = _some_rows(pooled, streams)
     steps = torch.linspace(0, 1, WIDTHS).to(rows)
-    euclidean, cityblock = (low / 2 * (4 * largest / low) ** steps for low, _, largest in _both_ranges(rows))
+    euclidean, cityblock = (part.low / 2 * (4 * part.largest / part.low) ** steps for part in _both_ranges(rows))
     return AggregateTest(_bank(euclidean.square(), cityblock))
 
 
@@ -81,12 +87,12 @@ def fit_omnibus(
     pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> RankFuseTest:
     """Omnibus: three kernels and MMD-FUSE for pooled rows (R, N, d), combined by rank."""
-    return RankFuseTest(KernelBank(tuple(omnibus_families(pooled, 1.0, streams))), fit_bank(pooled, preset, streams))
+    return omnibus_beside((), pooled, 1.0, streams)
 
 
 @torch.no_grad()
-def omnibus_families(pooled: Tensor, share: float, streams: Sequence[Streams]) -> list[Family]:
-    """Three kernels for pooled rows (R, N, d). With MMD-FUSE, which has the rest, they have the weight ``share``.
+def omnibus_beside(others: Sequence[Family], pooled: Tensor, share: float, streams: Sequence[Streams]) -> RankFuseTest:
+    """Three kernels and MMD-FUSE, with the weight ``share`` together, for pooled rows (R, N, d), beside other families.
 
     Two are broad: the ℓ₁ energy distance of columns in robust units, along its 3 leading directions; the Gaussian of
     the median width. One is fine: the Gaussian as wide as the 5 % quantile of distances, along its 30 leading
@@ -99,15 +105,17 @@ def omnibus_families(pooled: Tensor, share: float, streams: Sequence[Streams]) -
     centre = units(middle)
     energy = _regularised(ComposedKernel(units, EnergyKernel(centre, norm=1.0)), pooled, landmarks, 3)
     median = GaussianKernel(median_width(pooled, streams)[:, None])
-    (low, *_), _ = _both_ranges(some)
-    fine = _regularised(GaussianKernel(low.square()), pooled, landmarks, 30)
+    ranges = _both_ranges(some)
+    fine = _regularised(GaussianKernel(ranges[0].low.square()), pooled, landmarks, 30)
     finest = FINE_SHARE * pooled.shape[-2] / (pooled.shape[-2] + FINE_ROWS)
     broad = share * (1 - finest)
-    return [
+    families = (
+        *others,
         Family(energy, ("ℓ₁ energy, 3 directions",), 0.3 * broad),
         Family(median, (f"{GENERIC}, median",), 0.35 * broad),
         Family(fine, (f"{GENERIC}, 30 directions",), share * finest),
-    ]
+    )
+    return RankFuseTest(KernelBank(families), _fuse_test(ranges))
 
 
 def _regularised(kernel: Kernel, pooled: Tensor, landmarks: Tensor, directions: int) -> Kernel:
@@ -140,20 +148,28 @@ def _some_rows(pooled: Tensor, streams: Sequence[Streams]) -> Tensor:
     return draw_rows(pooled, min(pooled.shape[-2], DISTANCE_ROWS), [stream.torch("kernel bank") for stream in streams])
 
 
-def _both_ranges(rows: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """The 5 % and the 95 % quantile and the maximum of Euclidean and ℓ₁ distances between rows (R, n, d): (R, 1) each.
+class Range(NamedTuple):
+    """The 5 % and the 95 % quantile and the maximum of distances: (R, 1) each."""
 
-    Distances of equal rows do not count.
-    """
+    low: Tensor
+    high: Tensor
+    largest: Tensor
+
+
+def _both_ranges(rows: Tensor) -> list[Range]:
+    """The ranges of Euclidean and of ℓ₁ distances between rows (R, n, d). Distances of equal rows do not count."""
     n, found = rows.shape[-2], []
     i, j = torch.triu_indices(n, n, offset=1, device=rows.device)
     for norm in (2.0, 1.0):
         distances = torch.cdist(rows, rows, p=norm, compute_mode="donot_use_mm_for_euclid_dist")[..., i, j]
-        positive = distances.where(distances > 0, torch.nan)
-        levels = torch.tensor([0.05, 0.95, 1.0]).to(positive)
-        low, high, largest = torch.nanquantile(positive, levels, dim=-1, keepdim=True).nan_to_num(1.0)
-        found.append((low, high, largest))
+        quantiles = [_quantiles(own[own > 0]) for own in distances.cpu().numpy()]
+        found.append(Range(*torch.from_numpy(np.stack(quantiles, axis=1)).to(rows)[..., None]))
     return found
+
+
+def _quantiles(distances: np.ndarray) -> np.ndarray:
+    """The 5 % and the 95 % quantile and the maximum, found by selection; 1 if there are no distances."""
+    return np.quantile(distances, [0.05, 0.95, 1.0]) if distances.size else np.ones(3)
 
 
 def generic_families(

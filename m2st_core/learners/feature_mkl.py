@@ -20,7 +20,7 @@ from m2st_core.learners.bank import generic_families
 from m2st_core.learners.image_features import part_images
 from m2st_core.learners.knowledge import Knowledge, learned_spaces, needed
 from m2st_core.learners.meta_features import MetaFeatures, TargetView, in_common_units, view_target
-from m2st_core.learners.meta_witness import learn_features
+from m2st_core.learners.meta_witness import learn_spaces
 from m2st_core.learners.mixtures import KernelTerms, kernel_terms, mixture_test, paired_rows, solve_weights
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.preset import Preset
@@ -66,7 +66,7 @@ def learn_feature_mixture(
     """Features ψ, the kernel of all tasks Σ_q w_q ψ_q(x)ψ_q(y)/Σ_q w_q, that of each of a few tasks, and λ of β."""
     settings = preset.feature_learning
     meta = in_common_units(meta)
-    learned = learn_features(meta, preset, streams, part_of(progress, 0, 0.9))
+    learned = learn_spaces(meta, preset, streams, part_of(progress, 0, 0.9))
     features = learned_spaces(learned)[0]
     fresh = part_images(meta, settings, streams).fresh
     count = min(settings.mixed_tasks, len(meta.names))

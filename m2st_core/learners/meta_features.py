@@ -21,6 +21,7 @@ QUARTILE_ROWS, QUARTILE_VALUES = 20_000, 2**23  # torch takes no quantiles of mo
 NORMAL_QUARTILES = 1.349  # distance between the quartiles of a standard normal variable
 ODD = 10.0  # ratio of a task's spread to the usual one
 LIMIT = 3.0  # robust standard deviations
+FAR = 10.0  # the same, beyond which a value of a related task is taken for an error
 ROWS_AT_ONCE = 2000  # images in one pass of a network, rows in one pass of sines
 
 
@@ -171,7 +172,7 @@ def column_units(rows: Tensor) -> tuple[Tensor, Tensor]:
 def in_common_units(related: RelatedTasks) -> RelatedTasks:
     """Measure a task's column in the task's own units if its spread is more than ten times off that of the others.
 
-    Its median and spread then become those of all tasks together.
+    Its median and spread then become those of all tasks together. Values still far from the others become their median.
     """
     if related.shape is not None:
         return related
@@ -187,7 +188,8 @@ def in_common_units(related: RelatedTasks) -> RelatedTasks:
             middle = torch.stack([own for own, _ in units]).median(dim=0).values
             own = rows[repeat, places[task]]
             rows[repeat, places[task]] = torch.where(odd[task], (own - centre) / spread * usual + middle, own)
-    return related.with_rows(rows)
+    units = robust_units(related.with_rows(rows))
+    return related.with_rows(torch.where(units(rows).abs() > FAR, units.centre.to(rows), rows))
 
 
 def robust_units(related: RelatedTasks) -> Units:

@@ -12,11 +12,12 @@ from torch.nn import functional
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.base import Family, Kernel, KernelBank, Rows
 from m2st_core.kernels.features import InnerProductKernel
-from m2st_core.learners.bank import fit_bank, generic_families, network_families, omnibus_families
+from m2st_core.learners.bank import generic_families, network_families, omnibus_beside
 from m2st_core.learners.features import fit_row_features
 from m2st_core.learners.image_features import fit_image_features
 from m2st_core.learners.knowledge import Knowledge, learned_spaces
 from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, in_common_units, in_spaces, view_target
+from m2st_core.permutation.blocks import as_numbers
 from m2st_core.permutation.fitted import Permuted, ScoreTest
 from m2st_core.permutation.ranked import RankFuseTest
 from m2st_core.preset import Preset
@@ -33,9 +34,16 @@ def learn_features(
     meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
     """Learn the spaces ψ, which are all that Meta-Witness, Meta-WiTS and Meta-FUSE need."""
+    return learn_spaces(in_common_units(meta), preset, streams, progress)
+
+
+def learn_spaces(
+    meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> Knowledge:
+    """The same for tasks that are in common units."""
     settings = preset.feature_learning
     fit = fit_row_features if settings.convolutions is None else fit_image_features
-    spaces, choices, senses = fit(in_common_units(meta), settings, streams, progress)
+    spaces, choices, senses = fit(meta, settings, streams, progress)
     return Knowledge(spaces=spaces, choices=choices, senses=senses)
 
 
@@ -127,8 +135,7 @@ def meta_bank(
     learned = learned_family(known, pooled, META_SHARE)
     if isinstance(features, ImageFeatures):
         return RankFuseTest(KernelBank((learned, *generic_families(features, pooled, share, streams))))
-    generic = omnibus_families(pooled, share, streams)
-    return RankFuseTest(KernelBank((learned, *generic)), fit_bank(pooled, preset, streams))
+    return omnibus_beside((learned,), pooled, share, streams)
 
 
 @dataclass(frozen=True)
@@ -169,7 +176,7 @@ class WitnessTest(ScoreTest):
         m = pooled.shape[-2] - n
         psi = torch.cat(in_spaces([p.space for p in self.posteriors], pooled), dim=-1)
         psi -= psi.mean(dim=-2, keepdim=True, dtype=torch.float64).float()
-        d = (members.float() @ psi).double().mul_(1 / n + 1 / m)  # R x P x all coordinates
+        d = (as_numbers(members, torch.float32) @ psi).double().mul_(1 / n + 1 / m)  # R x P x all coordinates
         error = 2 * torch.finfo(torch.float32).eps * (1 / n + 1 / m) * psi.abs().sum(dim=-2, dtype=torch.float64)
         square, farthest = d.square(), d.abs().amax(dim=-2)
         sizes = [p.mean.shape[-1] for p in self.posteriors]

@@ -30,7 +30,7 @@ def random_memberships(n: int, m: int, n_permutations: int, generators: Sequence
     cheaper to draw, and long ones several times cheaper to select, because processors have instructions for it.
     """
     size = n + m
-    high, key = (2**16, np.uint16) if size <= SHORT_KEYS else (2**32, np.uint32)
+    key = np.dtype(np.uint16 if size <= SHORT_KEYS else np.uint32)
     at_once = 8 * max(1, KEYS_AT_ONCE // (8 * size))  # random words hold two or four keys, and none is lost
     members = np.empty((len(generators), 1 + n_permutations, size), dtype=bool)
     members[:, 0] = np.arange(size) < n
@@ -39,14 +39,27 @@ def random_memberships(n: int, m: int, n_permutations: int, generators: Sequence
         while todo.size:
             tied = []
             for some in np.split(todo, range(at_once, todo.size, at_once)):
-                keys = generator.integers(0, high, size=(some.size, size), dtype=key)
+                keys = _random_keys(generator, (some.size, size), key)
                 ordered = keys.astype(np.uint32)
                 ordered.partition(n - 1, axis=1)
-                chosen = keys <= ordered[:, n - 1 : n].astype(key)
-                rows[some] = chosen
-                tied.append(some[np.count_nonzero(chosen, axis=1) != n])
+                last = ordered[:, n - 1 : n].astype(key)
+                rows[some] = keys <= last
+                tied.append(some[ordered[:, n:].min(axis=1) == last[:, 0]])
             todo = np.concatenate(tied)
     return torch.from_numpy(members)
+
+
+def _random_keys(generator: np.random.Generator, shape: tuple[int, int], key: np.dtype) -> np.ndarray:
+    """Uniform integers of this type; whole words of the generator, if they fill them, are cheaper than its integers."""
+    words, rest = divmod(shape[0] * shape[1] * key.itemsize, 8)
+    if rest:
+        return generator.integers(0, 256**key.itemsize, size=shape, dtype=key)
+    return generator.bit_generator.random_raw(words).view(key).reshape(shape)
+
+
+def as_numbers(members: Tensor, dtype: torch.dtype) -> Tensor:
+    """Labellings as 0 and 1 in this type. From bytes that takes half as long as from booleans."""
+    return members.view(torch.uint8).to(dtype) if members.dtype == torch.bool else members.to(dtype)
 
 
 class Pieces:
@@ -55,11 +68,11 @@ class Pieces:
     def __init__(self, members: Tensor, dtype: torch.dtype, width: int = 1) -> None:
         each = dtype.itemsize * max(members[..., 0, :].numel(), width)
         parts = members.split(max(1, PIECE_BYTES // each), dim=-2)
-        self.dtype, self.parts = dtype, parts if len(parts) > 1 else (members.to(dtype),)
+        self.dtype, self.parts = dtype, parts if len(parts) > 1 else (as_numbers(members, dtype),)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """``function`` of every piece, (…, P, N) → (…, P), side by side."""
-        found = [function(part.to(self.dtype)) for part in self.parts]
+        found = [function(as_numbers(part, self.dtype)) for part in self.parts]
         return found[0] if len(found) == 1 else torch.cat(found, dim=-1)
 
 

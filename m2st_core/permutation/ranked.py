@@ -8,6 +8,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from m2st_core.kernels.base import Family, KernelBank
 from m2st_core.permutation.fitted import PermutationTest, Permuted, ShownTest
@@ -152,9 +153,12 @@ def _below(fused: Tensor, tolerance: Tensor) -> Tensor:
 def _share_without_groups(fused: Tensor, tolerance: Tensor) -> Tensor:
     """The same with each group of drawn labellings left out: (R, P), (R, 1) → (R, G, P). Row 0, observed, stays."""
     groups, size = _groups(fused.shape[-1])
-    drawn = fused[:, 1 : 1 + groups * size].unflatten(1, (groups, size)).sort(dim=-1).values
-    limits = (fused - tolerance)[:, None].expand(-1, groups, -1).contiguous()
-    below = _below(fused, tolerance)[:, None] - torch.searchsorted(drawn, limits)
+    ordered, order = fused.sort(dim=-1)
+    below = torch.searchsorted(ordered, fused - tolerance)
+    group = (order - 1).div(size, rounding_mode="floor")
+    of_group = group[:, None] == torch.arange(groups, device=fused.device)[:, None]  # R x G x P, in order of size
+    smaller = functional.pad(of_group.cumsum(dim=-1, dtype=torch.int32), (1, 0))
+    below = below[:, None] - smaller.take_along_dim(below[:, None], dim=-1)
     return 1 - below.double() / (fused.shape[-1] - size)
 
 

@@ -110,14 +110,14 @@ CHECK = RelatedCheck(pd.DataFrame(), (), (30, 30), "helps", 0.0, {}, ("What was 
     ],
 )
 def test_what_is_recommended(n, n_tasks, history, method):
-    found = m2st.recommend(n, n, 5, n_tasks=n_tasks, blocks=True, check=history)
+    found = m2st.recommend(n, n, n_tasks=n_tasks, blocks=True, check=history)
     assert found.method == method and all(reason.endswith(".") for reason in found.reasons)
     assert "within your blocks" in found.reasons[-1] and m2st.METHODS[method].by_permutation
     assert ("What was found." in found.reasons) == (history is not None)
 
 
 def test_small_and_unequal_samples_are_mentioned():
-    reasons = " ".join(m2st.recommend(8, 100, 3).reasons)
+    reasons = " ".join(m2st.recommend(8, 100).reasons)
     assert "8 rows in the smaller sample" in reasons and "two samples of 15 rows" in reasons
 
 

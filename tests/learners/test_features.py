@@ -437,6 +437,17 @@ def test_a_column_in_other_units_in_one_task_is_recognised():
     assert abs(np.corrcoef(one, other)[0, 1]) > 0.98
 
 
+def test_values_far_from_all_others_teach_nothing():
+    """A value of 1,000 deviations becomes the median of its column; those that a normal sample has stay."""
+    pairs = [(x.clone(), y.clone()) for x, y in shifted(6, shift=1.5)]
+    pairs[2][0][4, 1] = 1000.0
+    found = in_common_units(as_related_tasks(pairs)).task(2).x
+    every = torch.cat([part[:, 1] for pair in pairs for part in pair])
+    assert float(found[4, 1]) == pytest.approx(float(every.quantile(0.5)))
+    pairs[2][0][4, 1] = found[4, 1]
+    assert found.equal(pairs[2][0])
+
+
 def test_columns_of_wide_rows_have_units():
     """More values than torch takes quantiles of: some of the rows suffice."""
     wide = torch.arange(4.0).repeat_interleave(2)[:, None].expand(8, 2**22)

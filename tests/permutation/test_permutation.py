@@ -11,6 +11,7 @@ from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.base import Family, KernelBank, MixtureKernel
 from m2st_core.kernels.features import LinearKernel
 from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
+from m2st_core.permutation import blocks
 from m2st_core.permutation import statistics as permutation
 from m2st_core.permutation.blocks import permutation_p_value, random_memberships
 from m2st_core.permutation.fused import FuseTest
@@ -149,17 +150,21 @@ def test_random_labellings_are_uniform_over_all_subsets():
     assert stats.chisquare(list(counts.values())).pvalue > 1e-3
 
 
-def test_tied_keys_are_drawn_again():
-    class FewKeys:
-        """A generator whose keys tie often, as 32-bit keys hardly ever do."""
+@pytest.mark.parametrize("shape", [(5, 4), (7, 3)])
+def test_keys_are_the_generators_integers(shape):
+    """Taken as whole words where they fill them: 20 keys of 16 bits do, 21 do not."""
+    found = blocks._random_keys(np.random.default_rng(4), shape, np.dtype(np.uint16))
+    assert np.array_equal(found, np.random.default_rng(4).integers(0, 2**16, size=shape, dtype=np.uint16))
 
-        def __init__(self):
-            self.generator = np.random.default_rng(0)
 
-        def integers(self, low, high, size, dtype):
-            return self.generator.integers(0, 4, size=size, dtype=dtype)
+def test_tied_keys_are_drawn_again(monkeypatch):
+    """With four keys, ties are as frequent as they are rare with 2¹⁶."""
 
-    members = random_memberships(3, 3, 5000, [FewKeys()])[0]
+    def few_keys(generator, shape, key):
+        return generator.integers(0, 4, size=shape, dtype=key)
+
+    monkeypatch.setattr(blocks, "_random_keys", few_keys)
+    members = random_memberships(3, 3, 5000, [np.random.default_rng(0)])[0]
     assert (members.sum(dim=1) == 3).all()
     counts = Counter(tuple(np.flatnonzero(row)) for row in members[1:].numpy())
     assert len(counts) == 20 and stats.chisquare(list(counts.values())).pvalue > 1e-3
