@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import bound_methods, print_table
-from m2st_core.data.images.extractors import SIDE, extractor
+from m2st_core.data.images.decode import SIDE
+from m2st_core.data.images.extractors import extractor
 from m2st_core.data.images.features import image_features
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
@@ -49,7 +50,7 @@ class Images:
 
     def split(self, count: int, generator: np.random.Generator) -> tuple[Images, Images]:
         """The images of a training sample of every target, and all others."""
-        sizes = (round(1.5 * count), round(0.95 * count), count)
+        sizes = (round(1.6 * count), count, count)
         kinds = zip((self.animals, self.others, self.any100), sizes, strict=True)
         dealt = [np.split(generator.permutation(kind), [size]) for kind, size in kinds]
         some, rest = ([parts[side] for parts in dealt] for side in (0, 1))

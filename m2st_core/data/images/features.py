@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import pandas as pd
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
@@ -57,6 +59,26 @@ def image_features(
     elif progress is not None:
         progress(1, 1, 0.0)
     return np.stack([known[key.tobytes()] for key in distinct])[place.ravel()]
+
+
+def read_features(path: str | os.PathLike[str]) -> np.ndarray:
+    """Read features (n, d) that were computed elsewhere: .npy, .npz with one array, or .csv with or without names."""
+    file = Path(path)
+    try:
+        if file.suffix == ".csv":
+            table = pd.read_csv(file, header=None)
+            numbers = table.apply(pd.to_numeric, errors="coerce")
+            rows = numbers.iloc[1 if numbers.iloc[0].isna().all() else 0 :].to_numpy(dtype=np.float64)
+        else:
+            loaded = np.load(file, allow_pickle=False)
+            rows = loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
+    except FileNotFoundError:
+        raise ValueError(f"{file} does not exist. Name a file of features.") from None
+    except (OSError, ValueError, IndexError, EOFError, zipfile.BadZipFile):
+        raise ValueError(f"{file} is not a table of numbers. Save features with numpy.save, or as CSV.") from None
+    if rows.ndim != 2 or rows.dtype.kind not in "fiu" or not np.isfinite(rows).all():
+        raise ValueError(f"{file} must hold one row of finite numbers for each image.")
+    return rows.astype(np.float64)
 
 
 def as_bytes(images: Any) -> np.ndarray:
