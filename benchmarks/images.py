@@ -3,6 +3,9 @@
 ``recommended`` learns features in steps: one network, one head per task, all images forward and backward once, in
 the batches of its training. ``paper`` takes steps of Algorithm 1; a first-order one adapts ten networks on half of the
 images and scores them on the other half: 2,000 images forward and backward, through ten different networks.
+
+``--only features`` times the pretrained features instead: 1,000 images at 64 pixels on one core, 10,000 from the
+store, and two folders of 60 JPEGs from the files to the answer with pictures.
 """
 
 from __future__ import annotations
@@ -11,14 +14,23 @@ import argparse
 import copy
 import os
 import resource
+import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from benchmarks.common import seconds_in_turn
+from m2st_core.analysis.compare_images import compare_images
+from m2st_core.data.images.extractors import extractor
+from m2st_core.data.images.features import image_features
+from m2st_core.data.images.own import read_images
 from m2st_core.data.related import RelatedTasks, stack_repeats
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.deep import DeepKernel
@@ -85,12 +97,49 @@ def outer_step(cnn: CNN, meta: RelatedTasks) -> Callable[[], None]:
     return step
 
 
+def feature_times(threads: int) -> None:
+    """Print how long pretrained features and a comparison of JPEGs take, in a store of its own."""
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (10_000, 32, 32, 3), dtype=np.uint8)
+    print("| what | seconds | limit |\n|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["M2ST_HOME"] = folder
+        by = extractor(side=64)
+        image_features(images[:50], by, keep=False)
+        torch.set_num_threads(1)
+        spent = [_timed(lambda: image_features(images[:1000], by, keep=False), time.process_time) for _ in range(3)]
+        print(f"| features of 1,000 images at 64 pixels, one core (processor time) | {min(spent):.1f} | 4 |")
+        torch.set_num_threads(threads)
+        spent = [_timed(lambda: image_features(images, by)) for _ in range(3)]
+        print(f"| features of 10,000 images at 64 pixels, {threads} threads | {spent[0]:.1f} | none |")
+        print(f"| the same from the store | {min(spent[1:]):.2f} | 1 |")
+        sides = [Path(folder) / name for name in ("first", "second")]
+        for side, shift in zip(sides, (0, 60), strict=True):
+            side.mkdir()
+            for number in range(60):
+                tile = Image.fromarray(images[number + shift]).resize((1600, 1200), Image.Resampling.BICUBIC)
+                tile.save(side / f"{number}.jpg", quality=90)
+        earlier = {f"task {k}": (images[k : k + 20], images[k + 20 : k + 40]) for k in range(200, 400, 40)}
+        for words, history in (("without a history", None), (f"with {len(earlier)} earlier comparisons", earlier)):
+            spent = [_timed(lambda h=history: compare_images(*sides, history=h, keep=False).html())]
+            print(f"| two folders of 60 JPEGs of 1600×1200 to the report, {words} | {spent[0]:.1f} | 30 |")
+
+
+def _timed(function: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    began = clock()
+    function()
+    return clock() - began
+
+
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the ratios."""
     parser = argparse.ArgumentParser(prog="m2st_core bench images", description=__doc__)
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", choices=("features",))
     options = parser.parse_args(arguments)
+    if options.only == "features":
+        return feature_times(options.threads)
     torch.set_num_threads(options.threads)
     generator = torch.Generator().manual_seed(0)
     samples = [TwoSample(*torch.rand(2, ROWS, 3 * 32 * 32, generator=generator), SHAPE) for _ in range(TASKS)]

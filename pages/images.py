@@ -1,10 +1,12 @@
-"""Images: tests learned from pairs of classes, their power, and what their kernel finds typical."""
+"""Images: a finished example, tests of your own images, and tests learned from pairs of classes."""
 
 from dataclasses import dataclass
 
 import streamlit as st
 
+from m2st_core.dashboard.images.own import show_own_images
 from m2st_core.dashboard.images.results import show_examples, show_result
+from m2st_core.dashboard.images.story import show_story
 from m2st_core.dashboard.jobs.jobs import watch_study
 from m2st_core.dashboard.jobs.sweeps import gpu_in_words
 from m2st_core.dashboard.widgets.controls import Control, ask, methods_control, under
@@ -99,24 +101,45 @@ def ask_study(setting: LabSetting) -> ImageStudy | None:
     )
 
 
+PART = Control(
+    "part",
+    "Show",
+    "example",
+    "A finished example, a test of your own images, or the power of tests that learned from pairs of classes.",
+    ("example", "own", "classes"),
+    shown={"example": "An example", "own": "Your own images", "classes": "Pairs of classes"}.__getitem__,
+    buttons=True,
+    prefix="images_",
+)
+
+
 def main() -> None:
     """Show the page."""
     page_title("Images")
-    said, place, body = st.container(), st.container(), st.container()
+    said = st.container()
+    part = PART.draw()
+    show = {"example": show_story, "own": show_own_images, "classes": show_classes}[part]
+    sentence = show()
+    with said:
+        finding(sentence)
+
+
+def show_classes() -> str:
+    """Ask for a task and show what tests that learned from pairs of classes find. Return the finding."""
+    place, body = st.container(), st.container()
     more = st.expander("More settings")
     with place:
         setting = ask_setting(more, tuple(IMAGE_TASKS))
     missing = IMAGE_TASKS[setting.task]().missing()
     with more:
         study = None if missing else ask_study(setting)
+    sentence = "Do two samples of images come from the same source?"
     with body:
-        sentence = "Do two samples of images come from the same source?"
         if missing:
             st.info(f"{missing} Nothing is downloaded for you. **Digits** are always available: choose them as task.")
         elif study is not None:
             sentence = show_study(study) or sentence
-    with said:
-        finding(sentence)
+    return sentence
 
 
 def show_study(study: ImageStudy) -> str:

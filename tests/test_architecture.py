@@ -77,7 +77,10 @@ def test_streamlit_stays_in_front_and_torch_behind(path):
 def test_nothing_depends_on_pickle():
     for path in CORE + FRONT:
         assert not imports(path) & {"pickle", "cloudpickle", "dill", "joblib", "shelve"}, path
-        assert "torch.load" not in path.read_text(encoding="utf-8"), path
+    loading = [
+        line for path in CORE + FRONT for line in path.read_text(encoding="utf-8").splitlines() if "torch.load" in line
+    ]
+    assert len(loading) == 1 and "weights_only=True" in loading[0]
 
 
 def test_modules_are_few_and_short():

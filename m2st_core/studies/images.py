@@ -14,7 +14,7 @@ import torch
 
 from m2st_core.criterion import witness_of_rows
 from m2st_core.data import make_task
-from m2st_core.data.images.tasks import ImageTask
+from m2st_core.data.images.tasks import ImageTask, ShownImages
 from m2st_core.data.task import Setting
 from m2st_core.device import one_core, one_thread_per_operation, resolve_device
 from m2st_core.learners.ascent import part_of
@@ -84,10 +84,11 @@ class ImageStudy:
     tests: int
     seed: int
     data: str = ""  # fingerprint of the user's images
+    repeats: int = 1  # trainings
 
     @cached_property
     def spec(self) -> SweepSpec:
-        """The same settings as a sweep of one repeat that includes Feature-MKL."""
+        """The same settings as a sweep that includes Feature-MKL."""
         return SweepSpec(
             task=self.task,
             settings=dict(self.settings),
@@ -96,7 +97,7 @@ class ImageStudy:
             rows_per_task=self.rows_per_task,
             m_tr=(self.m_tr,),
             m_te=self.m_te,
-            repeats=1,
+            repeats=self.repeats,
             tests=self.tests,
             n_permutations=99,
             seed=self.seed,
@@ -109,6 +110,11 @@ class ImageStudy:
         task = make_task(self.task, **settings)
         assert isinstance(task, ImageTask)
         return task
+
+    def shown(self) -> ShownImages:
+        """A pair of samples to look at, of the largest size. No test learned from them."""
+        size = max(self.m_te)
+        return self.target.show(size, size, Streams(self.seed).child("images to look at"))
 
     @property
     def quick(self) -> bool:
@@ -149,8 +155,7 @@ class ImageStudy:
         """The learned kernel on images that it was not trained on."""
         adapted = learned_method(cell, parts, device).fit_on()
         assert isinstance(adapted, KernelTest)
-        size = max(self.m_te)
-        shown = self.target.show(size, size, Streams(self.seed).child("images to look at"))
+        size, shown = max(self.m_te), self.shown()
         rows = np.concatenate([shown.x, shown.y])
         with one_thread_per_operation():
             pooled = torch.from_numpy(rows)[None].to(device)

@@ -4,7 +4,8 @@ import re
 
 from tests.browser.test_pages import keep
 
-SMALL = "images?images_digits_tests=20&images_digits_m_te=40&n_tasks=5&images_digits_rows_per_task=25"
+CLASSES = "images?images_part=Pairs+of+classes"
+SMALL = f"{CLASSES}&images_digits_tests=20&images_digits_m_te=40&n_tasks=5&images_digits_rows_per_task=25"
 
 
 def test_digits_are_trained_and_explained(visit):
@@ -24,7 +25,7 @@ def test_digits_are_trained_and_explained(visit):
 
 def test_a_training_can_be_cancelled(visit):
     tab = visit()
-    tab.open("images?images_digits_tests=200&seed=5")
+    tab.open(f"{CLASSES}&images_digits_tests=200&seed=5")
     tab.page.get_by_role("button", name="Cancel").click()
     tab.page.get_by_text("Cancelled. Change a setting").wait_for()
     tab.assert_clean()
@@ -32,6 +33,6 @@ def test_a_training_can_be_cancelled(visit):
 
 def test_missing_images_say_what_to_do(visit):
     tab = visit(viewport={"width": 400, "height": 800})
-    tab.open("images?task=CIFAR-10+against+CIFAR-10.1")
+    tab.open(f"{CLASSES}&task=CIFAR-10+against+CIFAR-10.1")
     tab.page.get_by_text(re.compile("CIFAR-10 is not in")).first.wait_for()
     tab.assert_clean()

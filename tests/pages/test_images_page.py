@@ -7,7 +7,8 @@ from m2st_core.data import TASKS, make_task
 from m2st_core.studies.images import ImageStudy
 from tests.pages.harness import charts, numbers, open_page, run, settle, words
 
-SMALL = {
+CLASSES = {"images_part": "Pairs of classes"}
+SMALL = CLASSES | {
     "images_methods": ["Feature-MKL (ours)", "MMD-M"],
     "images_digits_m_te": ["20", "40"],
     "images_digits_tests": "20",
@@ -26,8 +27,27 @@ def pictures(app):
     return [image.proto for image in app.get("image")]
 
 
-def test_the_page_opens_on_digits_and_tests_them_at_once(store):
+def test_the_page_opens_on_a_finished_example(store):
+    """Nothing is computed: both samples, the power curve, the images that differ most, and a finding with numbers."""
     app = open_page("images")
+    alts = [picture.imgs[0].alt for picture in pictures(app)]
+    assert len(alts) == 4 and "x ~ P" in alts[0] and "y ~ Q" in alts[1] and "most typical of P" in alts[2]
+    (power,) = charts(app)
+    assert [trace["name"] for trace in power["data"]][0] == "Feature-MKL (ours)"
+    assert "notices it in **" in words(app) and not app.error
+
+
+def test_own_images_say_what_to_bring_and_what_is_missing(store, monkeypatch):
+    app = open_page("images", images_part="Your own images")
+    assert "Bring two samples" in words(app) and not app.error
+    monkeypatch.setattr("m2st_core.data.images.efficientnet.find_spec", lambda name: None)
+    app = open_page("images", images_part="Your own images")
+    assert "pip install -r requirements-images.txt" in words(app)
+    assert app.selectbox(key="own_images_features").value == "pixels"
+
+
+def test_pairs_of_classes_open_on_digits_and_test_them_at_once(store):
+    app = open_page("images", **CLASSES)
     assert app.selectbox(key="other_task").value == "digits-shift" and not app.button(key="images_cancel").disabled
     left, right = pictures(app)
     assert "32 example images of x ~ P" in left.imgs[0].alt and "32 example images of y ~ Q" in right.imgs[0].alt
@@ -74,7 +94,7 @@ def test_a_link_brings_the_settings_back(store):
 
 
 def test_nonsense_in_the_link_is_ignored(store):
-    nonsense = {
+    nonsense = CLASSES | {
         "other_task": "<script>", "images_methods": "MMD-X", "seed": "-1",
         "images_digits_m_te": "7", "images_digits_tests": "x", "digits-shift_mix": "9",
     }  # fmt: skip
@@ -84,7 +104,7 @@ def test_nonsense_in_the_link_is_ignored(store):
 
 
 def test_an_empty_choice_is_said(store):
-    app = open_page("images")
+    app = open_page("images", **CLASSES)
     app.multiselect(key="images_methods").set_value([])
     run(app)
     assert "Choose at least one method" in words(app)
@@ -92,19 +112,19 @@ def test_an_empty_choice_is_said(store):
 
 @pytest.mark.parametrize(("source", "task"), [("CIFAR-10", "cifar10-cifar100"), ("CIFAR-100", "cifar100-shift")])
 def test_missing_images_say_what_to_do(store, source, task):
-    app = open_page("images", task=TASKS[task].title)
+    app = open_page("images", **CLASSES, task=TASKS[task].title)
     assert f"{source} is not in" in words(app) and "M2ST_DATA" in words(app) and not app.error
     assert not pictures(app)
 
 
 def test_cifar_images_are_shown_where_they_are(store, miniature_images):
-    app = open_page("images", task="CIFAR-10 against CIFAR-10.1")
+    app = open_page("images", **CLASSES, task="CIFAR-10 against CIFAR-10.1")
     assert "cifar-10-batches-py (3,000 images: not the official" in words(app)
     assert "32 example images of y ~ Q" in pictures(app)[1].imgs[0].alt
 
 
 def test_cifar_can_be_trained(store, miniature_images):
-    small = {
+    small = CLASSES | {
         "images_cifar10_m_te": "50", "images_cifar10_tests": "20", "n_tasks": "10",
         "images_cifar10_rows_per_task": "25", "images_cifar10_m_tr": "50", "images_methods": "MMD-M",
     }  # fmt: skip

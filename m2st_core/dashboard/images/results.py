@@ -22,8 +22,14 @@ EXAMPLES = 32
 TYPICAL = 16
 
 
-def _grid(images: np.ndarray, alt: str) -> None:
-    st.image(image_grid(images, GRID_COLUMNS), alt=alt, output_format="PNG")
+def show_grid(images: np.ndarray, alt: str) -> None:
+    """Show images (n, c, h, w) in [0, 1] side by side."""
+    show_picture(image_grid(images, GRID_COLUMNS), alt)
+
+
+def show_picture(picture: np.ndarray, alt: str) -> None:
+    """Show a picture (H, W, 4) of bytes, with a text for readers who cannot see it."""
+    st.image(picture, alt=alt, output_format="PNG")
 
 
 def show_examples(study: ImageStudy) -> None:
@@ -38,7 +44,7 @@ def show_examples(study: ImageStudy) -> None:
         listed += "" if len(names) <= GRID_COLUMNS else f" and {len(names) - GRID_COLUMNS} other classes"
         with column:
             st.markdown(f"**{name}**")
-            _grid(rows.reshape(EXAMPLES, *target.shape), f"{EXAMPLES} example images of {name}: {listed}.")
+            show_grid(rows.reshape(EXAMPLES, *target.shape), f"{EXAMPLES} example images of {name}: {listed}.")
             st.caption(f"Classes: {listed}")
     origins = dict.fromkeys(load_images(name).origin for name in (target.first, target.second, target.learned_from))
     st.caption("Images: " + "; ".join(origins) + ".")
@@ -61,7 +67,7 @@ def show_result(result: ImagesResult, study: ImageStudy) -> None:
     with right:
         st.header("The most typical images", anchor=False)
         for side, images in zip("PQ", explanation.most_typical(TYPICAL), strict=True):
-            _grid(images, f"The {len(images)} images that are most typical of {side} for the learned kernel.")
+            show_grid(images, f"The {len(images)} images that are most typical of {side} for the learned kernel.")
             st.caption(f"Most typical of **{side}** for the learned kernel, the clearest first.")
     with st.expander("Tables"):
         show_table(result.power, "images_power")

@@ -115,10 +115,14 @@ SOURCES: Registry[Source] = Registry(
 )
 
 
+def home_folder() -> Path:
+    """Return ``M2ST_HOME``, where results are kept."""
+    return Path(os.environ.get("M2ST_HOME") or Path.home() / ".m2st")
+
+
 def data_folder() -> Path:
     """Return ``M2ST_DATA``, or the folder ``data`` where results are kept."""
-    home = Path(os.environ.get("M2ST_HOME") or Path.home() / ".m2st")
-    return Path(os.environ.get("M2ST_DATA") or home / "data")
+    return Path(os.environ.get("M2ST_DATA") or home_folder() / "data")
 
 
 def load_images(name: str) -> ImageSet:

@@ -1,0 +1,154 @@
+"""Two samples of a user's own images: features, a test, the answer in words, and the images that differ most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from PIL import Image
+
+from m2st_core.analysis.evidence import evidence_of
+from m2st_core.analysis.image_answer import ImageComparison
+from m2st_core.data.images.decode import RULE, SIDE
+from m2st_core.data.images.extractors import PRETRAINED, Extractor, extractor
+from m2st_core.data.images.features import as_bytes, image_features
+from m2st_core.data.images.own import ImageSample, Source, read_image_history, read_images
+from m2st_core.learners.ascent import part_of
+from m2st_core.testing.method import TestSettings
+from m2st_core.testing.methods import METHODS
+from m2st_core.testing.two_sample import examine
+from m2st_core.types import Progress
+
+PIXELS, PIXEL_SIDE = "pixels", 32
+WITH_HISTORY, WITHOUT_HISTORY = "Meta-FUSE", "Omnibus"
+READ, DESCRIBED, TESTED = 0.3, 0.6, 0.95  # of the progress
+
+Images = ImageSample | Source | np.ndarray
+"""Images that were read, where to read them, or an array: bytes (n, H, W, 3), or features (n, d)."""
+History = Mapping[str, tuple[Images, Images]] | Source
+
+
+def compare_images(
+    x: Images,
+    y: Images,
+    *,
+    history: History | None = None,
+    features: str | Extractor = PRETRAINED,
+    side: int = SIDE,
+    method: str = "",
+    names: tuple[str, str] = ("x", "y"),
+    alpha: float = 0.05,
+    n_permutations: int = 999,
+    seed: int = 0,
+    keep: bool = True,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> ImageComparison:
+    """Test whether two samples of images come from the same source.
+
+    Args:
+        x: The first sample: a folder, a ZIP, an array of bytes (n, H, W, 3), or features (n, d).
+        y: The second sample.
+        history: Earlier comparisons by name, each a pair of samples; or a folder or ZIP of them.
+        features: What describes an image: a name or an Extractor, or ``"pixels"``.
+        side: Pixels to which images are brought.
+        method: A test; by default Meta-FUSE with a history, and Omnibus without.
+        names: What to call the samples.
+        alpha: Level of the test.
+        n_permutations: Random labellings.
+        seed: Of all random numbers.
+        keep: Whether features are stored under ``M2ST_HOME``, so that they are computed once.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        progress: Called with (step, total, value).
+    """
+    by = None if features == PIXELS else features if isinstance(features, Extractor) else extractor(str(features), side)
+    reading = part_of(progress, 0, READ)
+    samples = [_read(x, side, reading), _read(y, side, reading)]
+    earlier = _read_history(history, side, reading)
+    every = [*samples, *(sample for pair in earlier.values() for sample in pair)]
+    rows = _describe(every, by, keep, device, part_of(progress, READ, DESCRIBED))
+    pairs = zip(earlier, zip(rows[2::2], rows[3::2], strict=True), strict=True)
+    tasks = dict(pairs) or None
+    chosen = method or (WITH_HISTORY if tasks else WITHOUT_HISTORY)
+    own = TestSettings(alpha=alpha, n_permutations=n_permutations, seed=seed, device=device)
+    settings = replace(own, progress=part_of(progress, DESCRIBED, TESTED))
+    uses = METHODS.find(chosen).uses_related_tasks
+    finished = examine(rows[0], rows[1], chosen, settings, related_tasks=tasks if uses else None)
+    without = examine(rows[0], rows[1], WITHOUT_HISTORY, own).result if uses else None
+    evidence = evidence_of(finished)
+    at_x, at_y = evidence.at_rows()
+    typical = (
+        evidence.rows[0][np.argsort(-at_x, kind="stable")],
+        evidence.rows[1][np.argsort(at_y, kind="stable")],
+    )
+    return ImageComparison(
+        names=names,
+        result=finished.result,
+        without_history=without,
+        earlier=len(earlier) if uses else 0,
+        features=by.words if by is not None else f"their pixels, {PIXEL_SIDE}×{PIXEL_SIDE}",
+        samples=(_pictures(samples[0]), _pictures(samples[1])),
+        typical=typical,
+        notes=_notes(names, samples, side),
+    )
+
+
+Sample = ImageSample | np.ndarray
+
+
+def _read(source: Images, side: int, progress: Progress | None) -> Sample:
+    """Images as they were read; an array of bytes is a sample, one of numbers is features."""
+    if isinstance(source, ImageSample):
+        return source
+    if not isinstance(source, np.ndarray):
+        return read_images(source, side, progress)
+    if source.ndim == 2:
+        return source
+    return ImageSample(as_bytes(source), tuple(str(place + 1) for place in range(len(source))))
+
+
+def _read_history(history: History | None, side: int, progress: Progress | None) -> dict[str, tuple[Sample, Sample]]:
+    if history is None:
+        return {}
+    if isinstance(history, Mapping):
+        return {name: (_read(a, side, progress), _read(b, side, progress)) for name, (a, b) in history.items()}
+    return dict(read_image_history(history, side, progress))
+
+
+def _describe(
+    samples: Sequence[Sample], by: Extractor | None, keep: bool, device: str, progress: Progress | None
+) -> list[np.ndarray]:
+    """Features of every sample, or small images (n, 3, 32, 32) for tests of pixels. Features stay as they are."""
+    images = [sample.images for sample in samples if isinstance(sample, ImageSample)]
+    if images and len(images) < len(samples):
+        raise ValueError("Some samples are images and others features. Bring all of them in the same form.")
+    if not images:
+        return [np.asarray(sample, dtype=np.float64) for sample in samples if isinstance(sample, np.ndarray)]
+    if by is None:
+        return [_small(part) for part in images]
+    shapes = {part.shape[1:] for part in images}
+    cuts = np.cumsum([len(part) for part in images])[:-1]
+    if len(shapes) > 1:
+        return [image_features(part, by, device=device, keep=keep).astype(np.float64) for part in images]
+    whole = image_features(np.concatenate(images), by, device=device, keep=keep, progress=progress)
+    return np.split(whole.astype(np.float64), cuts)
+
+
+def _small(images: np.ndarray) -> np.ndarray:
+    """Images of 32×32 pixels as bytes (n, 3, 32, 32)."""
+    size = (PIXEL_SIDE, PIXEL_SIDE)
+    shown = images.repeat(3, axis=-1) if images.shape[-1] == 1 else images
+    small = [np.asarray(Image.fromarray(image).resize(size, Image.Resampling.BOX)) for image in shown]
+    return np.stack(small).transpose(0, 3, 1, 2)
+
+
+def _pictures(sample: Sample) -> np.ndarray | None:
+    return sample.images if isinstance(sample, ImageSample) else None
+
+
+def _notes(names: tuple[str, str], samples: Sequence[Sample], side: int) -> tuple[str, ...]:
+    """What was done to the images, in words."""
+    read = [(name, sample) for name, sample in zip(names, samples, strict=True) if isinstance(sample, ImageSample)]
+    rule = [RULE.format(side=side)] if read else ["The samples came as features that were computed elsewhere."]
+    return (*rule, *(f"“{name}”: {note}" for name, sample in read for note in sample.notes))

@@ -1,0 +1,148 @@
+"""The answer to a comparison of images: in words, as contact sheets, and as a report."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import date
+from html import escape
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from m2st_core.analysis.answer import p_short
+from m2st_core.analysis.report import POLICY, STYLE, versions
+from m2st_core.figures.samples import image_grid
+from m2st_core.types import TestResult
+
+TYPICAL, SHOWN, COLUMNS = 16, 32, 8
+TILE = 64  # pixels of an image's side in a contact sheet
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title><style>{style}</style></head>
+<body>
+<p class="small">{groups}</p>
+<div class="answer"><h1>{title}</h1><p>{basis}</p><p><b>What this does not mean.</b> {not_meant}</p></div>
+{sheets}
+<section><h2>How the images were prepared</h2><ul>{notes}</ul></section>
+<section><h2>Details</h2><table>{facts}</table></section>
+</body></html>
+"""
+
+
+@dataclass(frozen=True)
+class ImageComparison:
+    """The result of a test of images, beside it the one without the history, and what they rest on.
+
+    ``typical`` are the positions of the images most typical of x and of y, the clearest first. Samples that came as
+    features have no images.
+    """
+
+    names: tuple[str, str]
+    result: TestResult
+    without_history: TestResult | None
+    earlier: int
+    features: str
+    samples: tuple[np.ndarray | None, np.ndarray | None] = field(repr=False)
+    typical: tuple[np.ndarray, np.ndarray] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """The decision in one sentence."""
+        result, (x, y) = self.result, self.names
+        if result.rejected:
+            return f"Evidence that the images of “{y}” differ from those of “{x}” ({p_short(result)})"
+        n, m = result.n_test
+        return f"No evidence of a difference between {n} and {m} images at α={result.alpha:g} ({p_short(result)})"
+
+    @property
+    def basis(self) -> str:
+        """What the verdict rests on."""
+        result = self.result
+        taught = f", taught by {self.earlier} earlier comparison{'s' * (self.earlier != 1)}" if self.earlier else ""
+        n, m = result.n_test
+        said = f"{result.label}{taught}, compared {n} and {m} images by {self.features}"
+        said += (
+            f", after learning on {result.n_train[0]} and {result.n_train[1]} others." if any(result.n_train) else "."
+        )
+        other = self.without_history
+        if other is not None:
+            word = "evidence" if other.rejected else "no evidence"
+            said += f" Without the earlier comparisons: {word} ({p_short(other)}) by {other.label}."
+        return said
+
+    @property
+    def not_meant(self) -> str:
+        """What the verdict does not mean."""
+        if self.result.rejected:
+            return (
+                "That they differ does not say why. Another camera, size, compression or light is a difference too, "
+                "and images of one scene or person are not independent."
+            )
+        return "That nothing was found does not show that the images are alike: more images may show a difference."
+
+    def pictures(self, count: int = TYPICAL) -> dict[str, np.ndarray]:
+        """Contact sheets (H, W, 4): first images of both samples, then those most typical of each."""
+        sheets: dict[str, np.ndarray] = {}
+        for name, images, order in zip(self.names, self.samples, self.typical, strict=True):
+            if images is not None:
+                sheets[f"The first images of “{name}”"] = contact_sheet(images[:SHOWN])
+                sheets[f"Most typical of “{name}”, the clearest first"] = contact_sheet(images[order[:count]])
+        return sheets
+
+    def html(self, made: date | None = None) -> str:
+        """The report: one self-contained HTML file."""
+        when, result = made or date.today(), self.result
+        facts = {
+            "test": result.label,
+            "features": self.features,
+            "images": f"{result.n_test[0]} + {result.n_test[1]} tested, {sum(result.n_train)} learned from",
+            "earlier comparisons": self.earlier,
+            "statistic": f"{result.statistic:.4g}",
+            "p-value": f"{result.p_value:.4g}, {result.error_words}",
+            "permutations": f"{result.n_permutations:,}",
+            "seed": result.seed,
+            **versions(),
+        }
+        return PAGE.format(
+            policy=POLICY,
+            style=STYLE,
+            title=escape(self.verdict),
+            groups=escape(f"“{self.names[0]}” against “{self.names[1]}” · {when.day} {when:%B %Y}"),
+            basis=escape(self.basis),
+            not_meant=escape(self.not_meant),
+            sheets="\n".join(_sheet(title, sheet) for title, sheet in self.pictures().items()),
+            notes="".join(f"<li>{escape(note)}</li>" for note in (*self.notes, *result.notes)),
+            facts="".join(_row(pair) for pair in facts.items()),
+        )
+
+
+def _row(cells: Iterable[Any]) -> str:
+    return "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>"
+
+
+def _sheet(title: str, picture: np.ndarray) -> str:
+    """A contact sheet as HTML, with the picture inside."""
+    data = base64.b64encode(as_png(picture)).decode()
+    image = f'<img alt="{escape(title)}" style="max-width:100%" src="data:image/png;base64,{data}">'
+    return f'<section class="figure"><h2>{escape(title)}</h2>{image}</section>'
+
+
+def contact_sheet(images: np.ndarray) -> np.ndarray:
+    """Images (n, H, W, 1 or 3), made smaller where they are large, as one picture (H, W, 4), eight in a line."""
+    step = max(1, images.shape[1] // TILE)
+    n, height, width, channels = images.shape
+    parts = images[:, : height - height % step, : width - width % step]
+    tiles = parts.reshape(n, height // step, step, width // step, step, channels).mean(axis=(2, 4))
+    return image_grid(tiles.transpose(0, 3, 1, 2) / 255, COLUMNS)
+
+
+def as_png(picture: np.ndarray) -> bytes:
+    """A picture (H, W, 4) of bytes as PNG."""
+    target = io.BytesIO()
+    Image.fromarray(picture).save(target, "PNG")
+    return target.getvalue()

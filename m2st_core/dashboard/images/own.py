@@ -1,0 +1,111 @@
+"""Your own images: two uploads and a history in, the answer in words and pictures out. Nothing of it is stored."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+
+import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
+
+from m2st_core.analysis.compare_images import PIXELS, compare_images
+from m2st_core.analysis.image_answer import ImageComparison
+from m2st_core.dashboard.images.results import show_picture
+from m2st_core.dashboard.jobs.jobs import watch_job
+from m2st_core.dashboard.widgets.page import download, p_value_sentences
+from m2st_core.data.images.decode import MOST_BYTES, RULE, SIDE
+from m2st_core.data.images.extractors import PRETRAINED, missing_extractor
+from m2st_core.data.images.own import MOST_IMAGES, File
+from m2st_core.data.tables.limits import plain
+from m2st_core.types import Progress
+
+IMAGE_TYPES = ["png", "jpg", "jpeg", "zip"]
+MOST_UPLOAD = 200  # MB of one file: a ZIP of many images
+NAMES = ("first", "second")
+WORDS = {PRETRAINED: "Pretrained features (EfficientNet-Lite0)", PIXELS: "Pixels (32×32)"}
+
+
+def show_own_images() -> str:
+    """Ask for two samples of images, test them, show the answer and return it as the page's sentence."""
+    uploads: list[Sequence[UploadedFile]] = []
+    for column, name in zip(st.columns(2, gap="large"), NAMES, strict=True):
+        uploads.append(
+            column.file_uploader(
+                f"The {name} sample: PNGs or JPEGs, or a ZIP of them",
+                IMAGE_TYPES,
+                accept_multiple_files=True,
+                key=f"own_images_{name}",
+                max_upload_size=MOST_UPLOAD,
+                help=f"At most {MOST_IMAGES:,} images of {MOST_BYTES >> 20} MB each.",
+            )
+        )
+    history = st.file_uploader(
+        "Earlier comparisons, if there are any: a ZIP",
+        ["zip"],
+        key="own_images_history",
+        max_upload_size=MOST_UPLOAD,
+        help="A folder for each earlier comparison, with two folders of images in it. A test learns from them which "
+        "differences to expect. No image of your samples may be among them.",
+    )
+    features = _ask_features()
+    st.caption(RULE.format(side=SIDE) + " Your images are not stored.")
+    if not all(uploads):
+        st.info("Bring two samples, and they are compared at once.")
+        return "Do your two samples of images come from the same source?"
+    samples = [[(file.name, file.getvalue()) for file in files] for files in uploads]
+    earlier = [(history.name, history.getvalue())] if history is not None else None
+    names = tuple(_name(files, f"{name} sample") for files, name in zip(uploads, NAMES, strict=True))
+    work = partial(_compare, samples[0], samples[1], earlier, features, (names[0], names[1]))
+    key = hashlib.sha256(repr([[(f.file_id, f.name) for f in files] for files in uploads]).encode()).hexdigest()
+    settings = (key, history.file_id if history is not None else "", features)
+    job = watch_job("own_images", settings, work, "Reading the images, computing features, testing…")
+    if job.state != "done":
+        return "Do your two samples of images come from the same source?"
+    _show(job.result)
+    return plain(job.result.verdict) + "."
+
+
+def _ask_features() -> str:
+    """Ask what describes an image; say what is missing for pretrained features."""
+    missing = missing_extractor()
+    options = [PIXELS] if missing else [PRETRAINED, PIXELS]
+    chosen = st.selectbox(
+        "Compare the images by",
+        options,
+        format_func=WORDS.__getitem__,
+        key="own_images_features",
+        help="A network pretrained on photographs describes what an image shows, and pixels where it is dark.",
+    )
+    if missing:
+        st.info(missing)
+    return str(chosen)
+
+
+def _name(files: Sequence[UploadedFile], otherwise: str) -> str:
+    """The name of a single ZIP, without its extension."""
+    return files[0].name.removesuffix(".zip") if len(files) == 1 and files[0].name.endswith(".zip") else otherwise
+
+
+def _compare(
+    x: list[File], y: list[File], history: list[File] | None, features: str, names: tuple[str, str], progress: Progress
+) -> ImageComparison:
+    return compare_images(x, y, history=history, features=features, names=names, keep=False, progress=progress)
+
+
+def _show(found: ImageComparison) -> None:
+    """Show the answer, the contact sheets and the report."""
+    with st.container(border=True):
+        st.subheader(plain(found.verdict), anchor=False)
+        st.markdown(plain(found.basis, 600))
+        st.markdown(f"**What this does not mean.** {found.not_meant}")
+    st.caption(p_value_sentences(found.result))
+    sheets = list(found.pictures().items())
+    for column, own in zip(st.columns(2, gap="large"), (sheets[:2], sheets[2:]), strict=True):
+        with column:
+            for title, sheet in reversed(own):
+                st.markdown(f"**{plain(title)}**")
+                show_picture(sheet, f"{title}.")
+    for note in found.notes[1:]:
+        st.caption(plain(note))
+    download("Report", found.html, "images.html", "own_images")
