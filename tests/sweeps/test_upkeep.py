@@ -9,8 +9,8 @@ import pytest
 from m2st_core.__main__ import main
 from m2st_core.commands import service
 from m2st_core.commands.service import entry_point
-from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.database import SCHEMA, StoreError
+from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.trial import CellResult, train_learner
 from m2st_core.sweeps.upkeep import back_up, restore
