@@ -27,8 +27,8 @@ SCREENS = {  # name: address, colours, size
     "phone-dark": ("", "dark", PHONE),
     "answer": ("test_my_data", "light", WIDE),
 }
-COLOURS = 96  # of a picture's palette
-FILM, FILM_SIZE = "story.gif", {"width": 960, "height": 720}
+COLOURS = 160  # of a picture's palette
+FILM, FILM_SIZE = "story.gif", {"width": 960, "height": 900}
 FILM_PAGES = ("", "learn?step=Shuffle+the+labels")
 HOLD, STEP = 1500, 700  # ms that a frame stays
 
