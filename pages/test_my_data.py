@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from m2st_core.analysis.plan import Plan
-from m2st_core.dashboard.widgets.page import page_title, run_page
+from m2st_core.dashboard.widgets.page import finding, page_title, run_page
 from m2st_core.dashboard.your_data.answer import answer_stage, run_plan
 from m2st_core.dashboard.your_data.bring import bring_stage
 from m2st_core.dashboard.your_data.check import check_stage
@@ -17,6 +17,11 @@ from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.methods import label_of
 
 ORDER = list(STEPS)
+WITH, WITHOUT = 0.002, 0.301  # p-values of the first example, with its history and without
+STORY = (
+    f"Two hands wrote 15 digits each. Alone they show no difference (**p = {WITHOUT}**). Taught by four earlier "
+    f"batches, a test finds it (**p = {WITH}**)."
+)
 
 
 def pick_step() -> tuple[str, DeltaGenerator]:
@@ -111,9 +116,14 @@ def show(step: str, buttons: DeltaGenerator, state: UserData) -> None:
 def main() -> None:
     """Show the page."""
     page_title("Test my data")
+    said = st.container()
     step, buttons = pick_step()
     try:
-        show(step, buttons, user_data())
+        state = user_data()
+        if step == ORDER[0] and state.upload is None:
+            with said:
+                finding(STORY)
+        show(step, buttons, state)
     except ValueError as error:
         st.error(as_text(str(error)))
         show_buttons([buttons], step, False)

@@ -22,7 +22,7 @@ FLAGS = [
 ]  # fmt: skip
 SETTLED = """() => document.querySelector('h1, h2')
     && document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'
-    && !document.querySelector('[data-testid=stSkeleton]')
+    && !document.querySelector('[data-testid=stSkeleton], [data-stale=true]')
     && document.getAnimations().every(
         a => a.playState !== 'running' || a.effect?.getTiming().iterations === Infinity)"""
 PATIENCE = 120_000  # ms: a busy machine is slow, not wrong

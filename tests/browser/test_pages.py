@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from app import NAME, PAGES
 
@@ -43,29 +44,30 @@ def obstacles(page):
     return {one["id"]: [node["html"][:200] for node in one["nodes"]] for one in grave}
 
 
+def choose(page, title, group):
+    """Open a page by the navigation."""
+    if group:
+        page.get_by_role("button", name=group, exact=True).click()
+    page.get_by_role("menuitem" if group else "link", name=title, exact=True).first.click()
+
+
 @pytest.mark.parametrize("look", LOOKS)
 def test_every_page_opens_for_everybody(visit, look):
+    """By a click where the navigation is wide, by its address where it is narrow."""
     tab = visit(**LOOKS[look])
-    for path, (title, _) in PAGES.items():
-        tab.open(address(path))
-        assert tab.page.locator("h1").count() == 1, title
-        assert tab.page.title() == f"{title} · {NAME}"
+    tab.open(address(list(PAGES)[-1]))  # not the first: a click on the page that is open proves nothing
+    for path, (title, group) in PAGES.items():
+        if look == "light":
+            choose(tab.page, title, group)
+        else:
+            tab.open(address(path))
+        expect(tab.page).to_have_title(f"{title} · {NAME}")
+        tab.settle()
+        expect(tab.page.locator("h1")).to_have_count(1)
         wide = tab.page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
         assert wide <= 1, f"{title} is wider than the screen by {wide} px"
         assert obstacles(tab.page) == {}, title
         keep(tab, f"{Path(path).stem}-{look}")
-    tab.assert_clean()
-
-
-def test_pages_are_reached_by_clicking(visit):
-    tab = visit()
-    tab.open()
-    for path, (title, group) in PAGES.items():
-        if group:
-            tab.page.get_by_role("button", name=group, exact=True).click()
-        tab.page.get_by_role("menuitem" if group else "link", name=title, exact=True).first.click()
-        tab.wait_url(f"/{address(path)}|/$|/\\?")
-        tab.settle()
     tab.assert_clean()
 
 

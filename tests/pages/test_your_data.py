@@ -2,6 +2,7 @@
 
 import gc
 import io
+import re
 import weakref
 import zipfile
 
@@ -106,13 +107,16 @@ def test_an_example_goes_through_all_three_stages():
 
 def test_the_first_example_needs_its_history_and_shows_images_instead_of_columns():
     app = open_page("test_my_data")
+    shipped = re.findall(r"p = [\d.]*\d", words(app))
     first = next(b.key for b in app.button if b.label.startswith("Try "))
     assert first == "data_example_handwriting"
     app = click(app, first)
     assert len(charts(app)) == 1 and {trace["type"] for trace in charts(app)[0]["data"]} == {"heatmap"}
     click(app, "data_next")
-    assert verdict(app).startswith("Evidence that “this month” differs from “last month” (p ")
-    assert "With the history: evidence" in words(app) and "Without: no evidence" in words(app)
+    assert verdict(app).startswith("Evidence that “another hand” differs from “one hand” (p ")
+    without, taught = shipped
+    assert f"With the history: evidence ({taught})" in words(app)
+    assert f"Without: no evidence ({without})" in words(app)
     pixels, tiles = charts(app)[:2]
     assert np.shape(pixels["data"][0]["z"]) == (8, 8) or pixels["data"][0]["z"]["shape"] == "8, 8"
     assert len(tiles["data"]) == 2 and not app.dataframe
