@@ -1,6 +1,7 @@
 """A served instance: who is asking, what they may do, what the gate lets through, and what each limit says."""
 
 import asyncio
+import json
 import time
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ import pytest
 import streamlit as st
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.testing.v1 import AppTest
+from streamlit.web.server.starlette.starlette_websocket import _parse_decoded_user_cookie
 
 from m2st_core.dashboard.jobs import sweep_queue as queue_module
 from m2st_core.dashboard.jobs import sweeps
@@ -189,6 +191,14 @@ def test_an_identity_needs_evidence(user, headers, cookies, found):
     assert _identity(user, headers, cookies) == found
 
 
+def test_a_login_s_cookie_that_streamlit_has_checked_is_an_identity():
+    claims = {"is_logged_in": True, "iss": "https://id.example", "sub": "42", "email": "ann@example.org"}
+    cookie = json.dumps(claims | {"origin": "https://m2st.example"}).encode()
+    user = _parse_decoded_user_cookie(cookie, "https://m2st.example")
+    assert _identity(user, {}, {COOKIE: sign(KNOWN + "1")}) == ("login", "https://id.example 42", "ann@example.org")
+    assert _identity(_parse_decoded_user_cookie(cookie, "https://evil.example"), {}, {})[0] == "tab"
+
+
 def answer(path="/", kind="http", scheme="http", method="GET", **headers):
     """What the app behind the gate receives, and the status and headers that come out."""
     seen, sent = [], []
@@ -349,7 +359,7 @@ def test_a_full_server_says_so(monkeypatch, tabs):
     known, _, open_ = tabs
     for session in known.values():
         session.admitted = True
-    app = AppTest.from_function(page).run()
+    app = AppTest.from_function(page, default_timeout=60).run()
     assert "All 3 places on this server are taken" in app.warning[0].value and not app.success
     open_.discard("idle")
     assert app.run().success
@@ -364,7 +374,7 @@ def test_without_a_name_nothing_is_shown_where_login_is_required(monkeypatch):
         run_page(lambda: st.success("in"))
 
     monkeypatch.setenv("M2ST_LOGIN", "required")
-    app = AppTest.from_function(page).run()
+    app = AppTest.from_function(page, default_timeout=60).run()
     assert not app.exception and app.title[0].value == "Please sign in" and not app.success
     monkeypatch.setattr("m2st_core.dashboard.serving.visitor._user", lambda: LOGIN)
     assert app.run().success
@@ -379,7 +389,7 @@ def test_an_admin_sees_usage_and_no_names(monkeypatch, queue):
     queue.store.add_usage("0123456789abcdef", 90.0)
     monkeypatch.setattr("m2st_core.dashboard.serving.tools.server_queue", lambda: queue)
     monkeypatch.setattr("m2st_core.dashboard.serving.visitor._user", lambda: LOGIN)
-    app = AppTest.from_function(page).run()
+    app = AppTest.from_function(page, default_timeout=60).run()
     assert "Signed in as ann@example.org" in app.caption[0].value and not app.dataframe
     monkeypatch.setenv("M2ST_ADMINS", "ann@example.org, bob@example.org")
     app.run()

@@ -85,7 +85,7 @@ def test_files_for_which_there_is_no_room_are_refused_and_earlier_ones_stay(monk
     monkeypatch.setenv("M2ST_MOST_UPLOAD_BYTES", "100000")
     from streamlit.testing.v1 import AppTest
 
-    app = AppTest.from_function(page).run()
+    app = AppTest.from_function(page, default_timeout=60).run()
     assert not app.exception
     assert "large.csv: the server's memory for files is taken" in app.error[0].value
     assert "still here" in app.error[0].value and app.session_state["own_data"].files.keys() == {"p"}
