@@ -9,7 +9,8 @@ RUN python -m venv /opt/m2st
 ENV PATH=/opt/m2st/bin:$PATH
 WORKDIR /source
 COPY requirements.txt requirements-cluster.txt ./
-RUN pip install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "$(grep '^torch==' requirements.txt)" \
+RUN grep '^torch==' requirements.txt > torch.txt \
+    && pip install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} -r torch.txt \
     && pip install -r requirements.txt -r requirements-cluster.txt
 COPY pyproject.toml setup.py README.md LICENSE app.py ./
 COPY .streamlit .streamlit

@@ -10,7 +10,6 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-import m2st_core
 from m2st_core.commands.places import check_file
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.upkeep import back_up, check_writable, restore
@@ -20,7 +19,7 @@ HEALTH = "/_stcore/health"
 PATIENCE = 5  # seconds
 
 
-def entry_point(served: bool = False, package: Path = Path(m2st_core.__file__).parent) -> Path:
+def entry_point(served: bool = False, package: Path = Path(__file__).parents[1]) -> Path:
     """The script that starts the dashboard: beside the package in the repository, in m2st_app where it is installed."""
     name = "serve.py" if served else "app.py"
     for folder in (package.parent, package.parent / "m2st_app"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import time
@@ -28,6 +29,7 @@ from m2st_core.sweeps.store import SENTENCES, UNDO_SECONDS, Store
 from m2st_core.sweeps.summary import as_text, summarise, sweep_figure
 from m2st_core.sweeps.sweep import SweepFailed, run_sweep
 from m2st_core.sweeps.work import SweepProgress
+from m2st_core.testing.memory import refuse_beyond_memory
 from m2st_core.types import Cancelled
 
 GAMMA_NAMES = {
@@ -140,6 +142,10 @@ def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", n
         raise ValueError(spec.missing_data)
     store = Store()
     cost = predict(spec, frozenset(store.results(cell.key for cell in spec.cells())))
+    if cost.cells and options.executor != "dask":
+        remedy = "Ask for fewer permutations, tests or rows, or for fewer --workers."
+        workers = 1 if options.executor == "inline" else options.workers or os.cpu_count() or 1
+        refuse_beyond_memory("This sweep", workers * cost.memory_bytes, remedy)
     if cost.cells:
         gpu = "" if cost.gpu_seconds is None else f"; on a GPU perhaps {cost.gpu_seconds:.0f} s"
         print(f"{cost.cells} cells to compute, about {cost.seconds:.0f} s of one core{gpu}.", file=sys.stderr)

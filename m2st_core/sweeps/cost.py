@@ -184,11 +184,15 @@ def _memory(spec: SweepSpec) -> int:
     """Bytes of a worker: the software, the test samples held together, and the labellings of a batch of tests."""
     rows = 2 * max(spec.m_te) * type(make_task(spec.task, **spec.settings)).rows_per_size
     dimension = 64 if spec.task == "digits" else int(spec.settings.get("dimension", 2))
+    return 350 * 2**20 + 8 * spec.tests * rows * (dimension + 4) + max(_labelling_memory(spec, rows), 64 * 2**20)
+
+
+def _labelling_memory(spec: SweepSpec, rows: int) -> int:
+    """Bytes of the labellings of one test; the limit draws those of all tests together."""
     labellings = spec.n_permutations + 1
     methods = [METHODS[name] for name in spec.methods if name in METHODS]
-    one = max((labelling_bytes(method, rows, labellings) for method in methods), default=0)
-    limit = spec.tests * labellings * rows * 9 if LIMIT in spec.methods else 0
-    return 350 * 2**20 + 8 * spec.tests * rows * (dimension + 4) + max(one, limit, 64 * 2**20)
+    limit = 9 * spec.tests * labellings * rows if LIMIT in spec.methods else 0
+    return max(limit, *(labelling_bytes(method, rows, labellings) for method in methods), 0)
 
 
 def _image_memory(spec: SweepSpec, shape: Shape) -> int:
@@ -206,4 +210,4 @@ def _image_memory(spec: SweepSpec, shape: Shape) -> int:
     if "MMD-D w/ AC" in spec.methods:  # it keeps the rows of all tasks
         learned += 3 * 4 * 2 * n_tasks * spec.rows_per_task * pixels
     samples = 16 * min(spec.tests * 2 * max(spec.m_te) * pixels, ELEMENTS_AT_ONCE)
-    return 400 * 2**20 + files + learned + samples
+    return 400 * 2**20 + files + learned + max(samples, _labelling_memory(spec, 2 * max(spec.m_te)))

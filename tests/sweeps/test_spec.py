@@ -1,5 +1,6 @@
 import pytest
 
+from m2st_core.data import TASKS
 from m2st_core.paper.experiments import PAPER
 from m2st_core.paper.published import published_gamma, published_power, published_table, with_published
 from m2st_core.sweeps.cost import TRAINING_COSTS, different_images, predict
@@ -135,6 +136,39 @@ def test_tables_learned_from_cifar100_use_all_its_class_pairs_and_fit_into_memor
         assert all(predict(full.with_(preset=preset)).memory_bytes < 4 * 2**30 for preset in ("recommended", "paper"))
     few, all_pairs = (predict(PAPER["table7"].spec("full").with_(n_tasks=(n,))) for n in (100, 4950))
     assert all_pairs.seconds > few.seconds and all_pairs.memory_bytes > few.memory_bytes
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_alone_describes_a_sweep(task):
+    assert SweepSpec.from_toml(f'task = "{task}"').task == task
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("closeness = [inf]", "closeness must be a finite number ≥ 0. Got inf"),
+        ("closeness = [nan]", "closeness must be a finite number"),
+        ("n_permutations = 1000000000", "n_permutations must be a whole number from 1 to 1,000,000"),
+        ("seed = 99999999999999999999", "seed must be a whole number"),
+        ('methods = [["MMD-M"]]', "Unknown method"),
+        ("m_te = [[[1]]]", "m_te must be a whole number"),
+        ("[[task]]\nname = 1", "Unknown task"),
+        ("m_te = " + "[" * 2000, "described by at most"),
+        (".".join("a" * 9000) + " = 1", "described by at most"),
+    ],
+)
+def test_odd_toml_is_a_sentence(text, message):
+    with pytest.raises(SpecError, match=message):
+        SweepSpec.from_toml(text)
+
+
+def test_predicted_memory_grows_with_the_permutations():
+    spec = SweepSpec(methods=("MMD-M",), m_te=(50,))
+    usual, many = (predict(spec.with_(n_permutations=count)).memory_bytes for count in (199, 10**6))
+    assert usual < 500 * 2**20 and many > 10**6 * 200
+    assert predict(SweepSpec(methods=("limit",), n_permutations=10**6)).memory_bytes > 10**11
+    images = SweepSpec(task="digits-shift", methods=("MMD-M",), m_te=(50,))
+    assert predict(images.with_(n_permutations=10**6)).memory_bytes > predict(images).memory_bytes + 10**8
 
 
 def test_class_pairs_share_images():
