@@ -11,7 +11,7 @@ import torch
 
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.learners.ascent import part_of
-from m2st_core.learners.meta_features import LIMIT, ODD, column_units
+from m2st_core.learners.meta_features import FAR, ODD, column_units
 from m2st_core.learners.relatedness import Relatedness, relatedness
 from m2st_core.testing.finished import training_part
 from m2st_core.testing.meta import MetaLearner
@@ -20,7 +20,6 @@ from m2st_core.testing.methods import METHODS
 from m2st_core.types import Progress, TwoSample
 
 CLEAR = 0.5  # E[sign] beyond which a task's sense is clear
-FAR = 10.0  # robust standard deviations
 MANY_FAR = 0.005  # share of a column's values that are far from its median
 NAMED = 3  # tasks named in a sentence
 MOST_LEFT_OUT = 3
@@ -79,7 +78,7 @@ def odd_values(samples: Mapping[str, TwoSample], columns: Sequence[str]) -> tupl
         tasks = [names[task] for task in (far[:, column] > MANY_FAR).nonzero()[:, 0].tolist()]
         sentences.append(
             f"“{columns[column]}” has values more than {FAR:g} spreads from the median in {_named(tasks)} "
-            f"(up to {float(far[:, column].max()):.1%} of the rows). They are cut off at {LIMIT:g}."
+            f"(up to {float(far[:, column].max()):.1%} of the rows). Nothing is learned from them."
         )
     first: dict[bytes, str] = {}
     for name, sample in samples.items():

@@ -172,7 +172,8 @@ def column_units(rows: Tensor) -> tuple[Tensor, Tensor]:
 def in_common_units(related: RelatedTasks) -> RelatedTasks:
     """Measure a task's column in the task's own units if its spread is more than ten times off that of the others.
 
-    Its median and spread then become those of all tasks together. Values still far from the others become their median.
+    Its median and spread then become those of all tasks together. Values still far from the others become the median,
+    unless half of the column's values are equal: rare values of such a column are no errors.
     """
     if related.shape is not None:
         return related
@@ -189,7 +190,8 @@ def in_common_units(related: RelatedTasks) -> RelatedTasks:
             own = rows[repeat, places[task]]
             rows[repeat, places[task]] = torch.where(odd[task], (own - centre) / spread * usual + middle, own)
     units = robust_units(related.with_rows(rows))
-    return related.with_rows(torch.where(units(rows).abs() > FAR, units.centre.to(rows), rows))
+    spread_out = (rows == units.centre).double().mean(dim=1, keepdim=True) < 0.5
+    return related.with_rows(torch.where((units(rows).abs() > FAR) & spread_out, units.centre.to(rows), rows))
 
 
 def robust_units(related: RelatedTasks) -> Units:

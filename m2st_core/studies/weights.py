@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from m2st_core.analysis.related_traits import sense_sentence, senses_of
 from m2st_core.criterion import witness
 from m2st_core.data.related import PairedRows
 from m2st_core.data.synthetic import HDGM
@@ -46,13 +47,15 @@ MIXTURES = {  # columns of the table, and the methods whose weights they hold
 class LearnedFeatures:
     """The leading coordinate of ψ (g, g), the prior variance along each, and the share of the features in β.
 
-    ``shares`` has a row per m_tr and training sample. ``share`` is that of the first training sample.
+    ``shares`` has a row per m_tr and training sample. ``share`` is that of the first training sample. ``senses`` says
+    how many of the related tasks point the same way.
     """
 
     leading: np.ndarray
     prior: np.ndarray
     shares: pd.DataFrame
     share: float
+    senses: str
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,7 @@ class WeightsStudy:
             prior=learner.prior,
             shares=pd.DataFrame(shares),
             share=float(adapted[self.m_tr].diagnostics[0][SHARE]),
+            senses=sense_sentence(senses_of(learner)),
         )
 
 

@@ -438,9 +438,11 @@ def test_a_column_in_other_units_in_one_task_is_recognised():
 
 
 def test_values_far_from_all_others_teach_nothing():
-    """A value of 1,000 deviations becomes the median of its column; those that a normal sample has stay."""
-    pairs = [(x.clone(), y.clone()) for x, y in shifted(6, shift=1.5)]
+    """A value of 1,000 deviations becomes the median of its column; those that a normal or a 0/1 column has stay."""
+    pairs = [tuple(torch.nn.functional.pad(part, (0, 1)) for part in pair) for pair in shifted(6, shift=1.5)]
+    pairs[1][0][0, 2] = 1.0
     pairs[2][0][4, 1] = 1000.0
+    assert float(in_common_units(as_related_tasks(pairs)).task(1).x[0, 2]) == 1
     found = in_common_units(as_related_tasks(pairs)).task(2).x
     every = torch.cat([part[:, 1] for pair in pairs for part in pair])
     assert float(found[4, 1]) == pytest.approx(float(every.quantile(0.5)))

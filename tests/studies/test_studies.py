@@ -63,6 +63,7 @@ def test_shares_are_known_for_every_size_and_sample(found):
     features = found.features
     assert features.shares.groupby("m_tr")["share"].count().to_dict() == {10: 3, 25: 3}
     assert features.shares["share"].between(0, 1).all()
+    assert "related tasks" in features.senses
     assert features.share == features.shares.query("m_tr == 25 and repeat == 0")["share"].item()
     assert features.share == pytest.approx(found.table.query("kind != 'generic'")["influence"].sum(), abs=0.05)
 
