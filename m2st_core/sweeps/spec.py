@@ -60,8 +60,7 @@ class SweepSpec:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        problems = [*self._name_problems(), *self._number_problems()]
-        if problems:
+        if problems := [*self._name_problems(), *self._number_problems()]:
             raise SpecError("\n".join(problems))
         settings = dict(make_task(self.task, **self.settings).settings)
         object.__setattr__(self, "settings", settings)  # with defaults written out, equal specs have equal hashes
@@ -84,8 +83,7 @@ class SweepSpec:
     @property
     def missing_data(self) -> str:
         """A sentence on what must be downloaded before this sweep can run; empty if nothing."""
-        task = make_task(self.task, **self.settings)
-        return task.missing() if isinstance(task, ImageTask) else ""
+        return task.missing() if isinstance(task := make_task(self.task, **self.settings), ImageTask) else ""
 
     @property
     def size(self) -> int:
@@ -210,9 +208,11 @@ class SweepSpec:
     @classmethod
     def from_toml(cls, text: str) -> SweepSpec:
         """Make a spec from TOML."""
+        if len(text) > 20_000:  # the time of reading can grow with its square
+            raise SpecError(f"A sweep has at most 20,000 characters. This has {len(text):,}.")
         try:
             return cls.from_dict(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise SpecError(f"This is not TOML: {error}.") from None
 
     def with_(self, **changes: Any) -> SweepSpec:
