@@ -130,6 +130,7 @@ def _of_numbers(column: Numeric, x: np.ndarray, y: np.ndarray) -> list[Differenc
         name = f"{column.name} = {values[1]:.4g}"
         return [_share(name, x == values[1], y == values[1])]
     (name, unit), within = split_unit(column.name), _within(x, y)
+    unit = column.unit or unit
     difference = float(np.median(y) - np.median(x))
     size = difference / within if within > 0 else 0.0
     return [Difference(name, unit, False, float(np.median(x)), float(np.median(y)), *median_interval(x, y), size)]

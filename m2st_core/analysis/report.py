@@ -20,6 +20,7 @@ from m2st_core.testing.methods import METHODS
 from m2st_core.types import VERSION
 
 SHOWN_ROWS = 40  # of the table of columns
+CONVERSIONS = ("column", "cell", "read as", "cells", "to undo")
 LIBRARIES = ("torch", "numpy", "pandas", "scipy", "plotly")
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 EXPLORATORY = (
@@ -72,6 +73,7 @@ def html_report(
         ),
         *(figures.get(name, "") for name in ("witness", "importance", "typical")),
         figures.get("samples", ""),
+        _section("How cells were read", _table(CONVERSIONS, read) if (read := data.record.get("conversions")) else ""),
         _section("How the data were prepared", _list([*data.decisions, *primary.notes])),
         _section("Files", _table(("file", "rows", "columns", "SHA-256"), files)),
         _section("Settings", _table(("setting", "value"), _settings(outcome))),

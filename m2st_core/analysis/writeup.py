@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from m2st_core.analysis.plan import Outcome, Plan
 from m2st_core.data.tables.encoding import Cleaning
@@ -15,6 +16,7 @@ from m2st_core.presets import PRESETS
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import VERSION
 
+ROLES = ("group", "task", "related_group", "groups", "decimal", "read_as", "totals")
 OWN_WORK = re.compile(r"this project: .*?\)")  # up to the end of the document's name
 TITLE = re.compile(r"\((\d{4})\),[^;]*")  # the year and the title after it
 LEARNED = {"ours": "features", "paper": "deep kernels"}  # by the method's origin
@@ -115,7 +117,7 @@ def references(outcome: Outcome) -> list[str]:
 
 @dataclass(frozen=True)
 class DataSource:
-    """The files or the example that the data came from, the roles of columns, and a learner's file."""
+    """The files or the example of the data, the roles of columns, answers about reading, and a learner's file."""
 
     target: tuple[str, ...] = ()
     related: tuple[str, ...] = ()
@@ -125,6 +127,9 @@ class DataSource:
     related_group: str | None = None
     learner: str = ""
     groups: tuple[str, ...] = ()
+    decimal: str = ""
+    read_as: Mapping[str, str] = field(default_factory=dict)
+    totals: str = ""
 
     def upload(self) -> Upload:
         """Read the files or the example."""
@@ -136,7 +141,8 @@ class DataSource:
         if len(target) != (1 if self.group else 2):
             wanted = "one file with a group column" if self.group else "two files, or one with --group-column"
             raise ValueError(f"test needs {wanted}. Got {len(target)}.")
-        return Upload(target, read_files(self.related), self.group, self.task, self.related_group, self.groups)
+        roles = (self.group, self.task, self.related_group, self.groups)
+        return Upload(target, read_files(self.related), *roles, self.decimal, self.read_as, self.totals)
 
 
 def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str = "report.html") -> str:
@@ -147,6 +153,9 @@ def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str =
         ("--example", source.example, ""),
         ("--group-column", None if source.example else source.group, ""),
         ("--groups", source.groups, ()),
+        ("--decimal", source.decimal, ""),
+        ("--read-as", tuple(f"{column}={kind}" for column, kind in source.read_as.items()), ()),
+        ("--totals", source.totals, ""),
         ("--related", source.related, ()),
         ("--task-column", source.task if source.related else None, DataSource.task),
         ("--related-group-column", source.related_group if source.related else None, ""),
@@ -176,7 +185,7 @@ def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str =
 
 def as_python(source: DataSource, cleaning: Cleaning, plan: Plan) -> str:
     """Return a script that repeats the outcome."""
-    roles = _changed(source, DataSource(), ("group", "task", "related_group", "groups"))
+    roles = _changed(source, DataSource(), ROLES)
     files = [source.target, source.related] if source.related else [source.target]
     upload = f"m2st.Upload({', '.join([*(f'm2st.read_files({list(names)!r})' for names in files), *roles])})"
     if source.example:

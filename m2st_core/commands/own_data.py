@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 from m2st_core.analysis.plan import Plan, carry_out, check_uploaded_tasks
@@ -42,7 +43,8 @@ def run_test(options: argparse.Namespace) -> None:
     cleaning = chosen_cleaning(options, usual)
     roles = (options.group_column, options.task_column, options.related_group_column)
     files = tuple(options.files), tuple(options.related or ())
-    origin = DataSource(*files, options.example, *roles, options.learner, tuple(options.groups))
+    answers = (options.decimal, read_as(options.read_as), options.totals)
+    origin = DataSource(*files, options.example, *roles, options.learner, tuple(options.groups), *answers)
     data = prepare(origin.upload(), cleaning, encoding)
     advice = primary_method(options, data) if learner is None else Recommendation(learner.method, ())
     plan = Plan(
@@ -108,11 +110,26 @@ def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
     return replace(usual, **{name: value for name, value in given.items() if value is not None})
 
 
+def read_as(words: Sequence[str]) -> dict[str, str]:
+    """What the columns hold, from words such as plate=words."""
+    pairs = [word.rpartition("=") for word in words]
+    if wrong := [word for word, (column, _, _) in zip(words, pairs, strict=True) if not column]:
+        raise ValueError(f"--read-as takes COLUMN=KIND, such as plate=words. Got {wrong[0]!r}.")
+    return {column: kind for column, _, kind in pairs}
+
+
 def run_meta_train(options: argparse.Namespace) -> None:
     """Read the related tasks, learn, and save the learner."""
     check_folder(options.out)
     data = prepare(
-        Upload((), read_files(options.related), related_group=options.group_column),
+        Upload(
+            (),
+            read_files(options.related),
+            related_group=options.group_column,
+            decimal=options.decimal,
+            read_as=read_as(options.read_as),
+            totals=options.totals,
+        ),
         chosen_cleaning(options, Cleaning()),
     )
     settings = {"preset": options.preset, "seed": options.seed, "device": options.device}

@@ -63,8 +63,7 @@ class SweepSpec:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        problems = [*self._name_problems(), *self._number_problems()]
-        if problems:
+        if problems := [*self._name_problems(), *self._number_problems()]:
             raise SpecError("\n".join(problems))
         settings = dict(make_task(self.task, **self.settings).settings)
         object.__setattr__(self, "settings", settings)  # with defaults written out, equal specs have equal hashes
@@ -87,8 +86,7 @@ class SweepSpec:
     @property
     def missing_data(self) -> str:
         """A sentence on what must be downloaded before this sweep can run; empty if nothing."""
-        task = make_task(self.task, **self.settings)
-        return task.missing() if isinstance(task, ImageTask) else ""
+        return task.missing() if isinstance(task := make_task(self.task, **self.settings), ImageTask) else ""
 
     @property
     def size(self) -> int:
@@ -212,7 +210,7 @@ class SweepSpec:
             raise SpecError(f"A sweep is described by at most {LONGEST:,} characters and {MOST_BRACKETS} lists.")
         try:
             return cls.from_dict(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise SpecError(f"This is not TOML: {error}.") from None
 
     def with_(self, **changes: Any) -> SweepSpec:

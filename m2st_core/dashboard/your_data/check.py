@@ -12,7 +12,7 @@ import streamlit as st
 from m2st_core.analysis.pictures import images_of, look_picture
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart
-from m2st_core.dashboard.your_data.offers import MISSING_WORDS, NO_BLOCK, offer_blocks, offer_repair
+from m2st_core.dashboard.your_data.offers import MISSING_WORDS, NO_BLOCK, ask_readings, offer_blocks, offer_repair
 from m2st_core.dashboard.your_data.state import UserData, as_text, choose, show_table
 from m2st_core.data.tables.assembled import Assembled
 from m2st_core.data.tables.checks import Check, ColumnReport, check
@@ -66,7 +66,7 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
         raise TableError("The upload has related tasks only. Bring P and Q.")
     read, test, look = st.container(), st.container(), st.container()
     st.header("Columns and their preparation")
-    mark = upload.digest[:16]
+    mark = upload.files_digest[:16]
     state.cleaning = _ask_cleaning(state, assembled, target, report)
     data, problem = None, ""
     try:
@@ -76,7 +76,9 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
     with read:
         st.header("What was read")
         _show_sizes(target, report)
-        if problem:
+        for warning in assembled.readings.warnings:
+            st.warning(as_text(warning))
+        if not ask_readings(state, assembled, state.cleaning) and problem:
             offer_repair(problem, assembled, state.cleaning, MISSING.key)
         offer_blocks(assembled, state.cleaning, f"data_block_{mark}", f"data_left_out_{mark}")
     if data is not None:
@@ -123,7 +125,7 @@ def _show_sizes(target: Pair, report: Check) -> None:
 
 def _ask_cleaning(state: UserData, assembled: Assembled, target: Pair, report: Check) -> Cleaning:
     """Ask how to treat missing cells, scales, and columns that should not be compared."""
-    mark = assembled.upload.digest[:16]
+    mark = assembled.upload.files_digest[:16]
     learned = state.trained.encoding.cleaning if state.trained else None
     gaps = sum(sum(column.missing) + column.odd for column in report.columns if column.used)
     first, second, third = st.columns(3)
@@ -163,7 +165,7 @@ def _column_table(report: Check, cleaning: Cleaning, data: CleanData | None, tar
         rows.append(
             {
                 "Column": column.name,
-                "Read as": column.kind,
+                "Read as": f"{column.kind}, {column.unit}" if column.unit else column.kind,
                 "Preparation": _preparation(column, cleaning, encoded),
                 f"Missing in “{target.p.label}”": column.missing[0],
                 f"Missing in “{target.q.label}”": column.missing[1],
@@ -203,7 +205,7 @@ def _show_column(assembled: Assembled, target: Pair) -> None:
     used = [column.name for column in assembled.columns.values() if column.used]
     if not used:
         return
-    mark = assembled.upload.digest[:16]
+    mark = assembled.upload.files_digest[:16]
     name = choose("Column", used, f"data_preview_{mark}", "The column to draw, before any scaling.")
     labels, (p, q) = (target.p.label, target.q.label), assembled.spans[0]
     if assembled.columns[name].kind == NUMERIC:

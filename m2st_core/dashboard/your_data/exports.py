@@ -27,6 +27,9 @@ def data_source(state: UserData, upload: Upload) -> DataSource:
         related_group=upload.related_group,
         learner=state.trained.name if state.trained else "",
         groups=upload.groups,
+        decimal=upload.decimal,
+        read_as=upload.read_as,
+        totals=upload.totals,
     )
 
 

@@ -2,16 +2,63 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import streamlit as st
 
-from m2st_core.dashboard.your_data.state import as_text
+from m2st_core.dashboard.your_data.state import UserData, as_text, show_table
 from m2st_core.data.tables.assembled import Assembled
 from m2st_core.data.tables.encoding import Cleaning
+from m2st_core.data.tables.questions import READ_AS, SHOWN, Question
+from m2st_core.data.tables.rows import open_questions
 from m2st_core.data.tables.suspects import Identifier, identifiers, incomplete_rows
 
 NO_BLOCK = "(none)"
 DROP, FILL, REFUSE = "Drop rows", "Fill in medians", "Stop"
 MISSING_WORDS = {"refuse": REFUSE, "drop rows": DROP, "median and indicator": FILL}
+
+
+def ask_readings(state: UserData, made: Assembled, cleaning: Cleaning) -> bool:
+    """Ask what is in doubt about cells, with every reading of a few of them; return whether anything was asked."""
+    mark = made.upload.files_digest
+    given = state.answers.get(mark, {})
+    questions = open_questions(made, cleaning, state.trained.encoding if state.trained else None)
+    for number, question in enumerate(questions):
+        with st.container(border=True):
+            _ask(state, mark, number, question)
+    if given:
+        said = [
+            f"{key}: {', '.join(f'{k} = {v}' for k, v in value.items()) if key == READ_AS else value}"
+            for key, value in given.items()
+        ]
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.caption(as_text(f"You said how to read cells ({'; '.join(said)})."))
+            help_ = "Forget the answers, and ask again."
+            st.button("Ask again", key="data_ask_again", on_click=lambda: state.answers.pop(mark), help=help_)
+    return bool(questions)
+
+
+def _ask(state: UserData, mark: str, number: int, question: Question) -> None:
+    columns = ", ".join(f"“{column}”" for column in question.columns[:SHOWN])
+    st.markdown(f"**How is this meant?** {as_text(f'{columns}: ' if columns else '')}{as_text(question.sentence)}")
+    rows = [
+        {"Your cell": example.cell, "File": example.file, "Row": example.row}
+        | dict(zip(question.answers.values(), readings, strict=True))
+        for example, readings in question.examples
+    ]
+    show_table(pd.DataFrame(rows), key=f"data_question_{number}")
+
+    def answer(value: str) -> None:
+        given = state.answers.setdefault(mark, {})
+        given[question.option] = (
+            given.get(READ_AS, {}) | {question.columns[0]: value} if question.option == READ_AS else value
+        )
+
+    with st.container(horizontal=True):
+        for value, words in question.answers.items():
+            key, help_ = f"data_answer_{number}_{value}", "Read these cells so. You can change this later."
+            st.button(as_text(words), key=key, on_click=answer, args=(value,), help=help_)
+    if question.columns:
+        st.caption("Until this is answered, or the column is left out below, no test is run.")
 
 
 def offer_repair(problem: str, made: Assembled, cleaning: Cleaning, missing_key: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -31,6 +31,9 @@ STEPS = {
 LONGEST_SENTENCE = 1200
 COPIES = 2  # a table in memory, and the arrays made of it
 
+Answers = dict[str, Any]
+"""Fields of an upload: decimal, read_as, totals."""
+
 
 @dataclass(frozen=True)
 class UploadedLearner:
@@ -50,6 +53,7 @@ class UserData:
     two_files: bool = False
     roles: dict[str, str | None] = field(default_factory=dict)  # columns: group, task, related_group
     groups: tuple[str, ...] = ()  # the two values to compare, or one against all others, if there are more
+    answers: dict[str, Answers] = field(default_factory=dict)  # to questions about reading, by the digest of the files
     trained: UploadedLearner | None = None
     example: str = ""
     rounds: dict[str, int] = field(default_factory=dict)  # successful uploads per slot, each with a new uploader
@@ -93,7 +97,8 @@ class UserData:
             return None
         task = self.roles.get("task", "task") or ""
         groups = () if self.two_files else self.groups
-        return Upload(target, self.files.get("related", ()), group, task, self.roles.get("related_group"), groups)
+        upload = Upload(target, self.files.get("related", ()), group, task, self.roles.get("related_group"), groups)
+        return replace(upload, **self.answers.get(upload.files_digest, {}))
 
     def put(self, slot: str, tables: Sequence[Table], limits: Limits) -> None:
         """Store tables in a slot. Related tables join the earlier ones, others replace them."""

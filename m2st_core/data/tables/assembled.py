@@ -170,7 +170,7 @@ def _classified(made: Assembled, name: str, values: np.ndarray) -> Column:
     if all(table.named for table in made.tables) and is_running(name, (table.numbers(name) for table in made.tables)):
         return Column(name, RUNNING, "it only counts the rows")
     reading = made.tables[0].reading(name)
-    return classify(name, reading.kind, reading.unit, made.words(name), values, made.limits)
+    return classify(name, reading.kind, reading.unit, lambda: made.words(name), values, made.limits)
 
 
 def shared_columns(tables: Iterable[Table], roles: set[str]) -> tuple[list[str], list[str]]:

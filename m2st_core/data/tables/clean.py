@@ -162,8 +162,7 @@ def _find_blocks(
             raise TableError(f"{where}, column {block!r}: the row has no block. Fill it in, or drop such rows.")
         keep[empty] = False
         notes.append(f"{empty.size:,} rows without a block were left out.")
-    p, q = made.target_spans
-    both = np.intersect1d(codes[p][keep[p]], codes[q][keep[q]])
+    both = np.intersect1d(*(codes[span][keep[span]] for span in made.target_spans))
     if not both.size:
         what = f"no block of {block!r} has rows of both groups"
         raise TableError(f"{made.tables[0].name}: {what}. Choose another block column, or none.")
@@ -180,10 +179,9 @@ def _drop_small_tasks(made: Assembled, keep: np.ndarray, notes: list[str]) -> No
             keep[p.start : q.stop] = False
             notes.append(f"The task {pair.name!r} was left out: one of its samples has {fewest} usable rows.")
     if made.related and not keep[made.target_rows :].any():
-        raise TableError(
-            f"{made.related[0].p.table.name}: no related task has 2 usable rows in each sample. Fill in missing cells, "
-            "leave out the columns that miss most, or go on without related tasks."
-        )
+        remedy = "Fill in missing cells, leave out the columns that miss most, or go on without related tasks."
+        name = made.related[0].p.table.name
+        raise TableError(f"{name}: no related task has 2 usable rows in each sample. {remedy}")
 
 
 def _arrays(
@@ -214,6 +212,8 @@ def _record(
         "samples": {pair.name: [pair.p.label, pair.q.label] for pair in made.pairs},
         "rows": {name: [len(x), len(y)] for name, (x, y) in samples.items()},
         "columns": [{"name": c.name, "kind": c.kind, "why": c.why} for c in made.columns.values()],
+        "answers": {name: getattr(made.upload, name) for name in ("decimal", "read_as", "totals")},
+        "conversions": made.readings.table(made.columns),
         "cleaning": cleaning.to_dict(),
         "encoding": encoding.to_dict(),
         "decisions": list(notes),

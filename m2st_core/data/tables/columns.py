@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,11 +17,10 @@ from m2st_core.data.tables.profiles import Profile
 from m2st_core.data.tables.questions import (
     DATES,
     NUMBERS,
-    READ_AS,
     WORDS,
     Conversion,
-    Example,
     Question,
+    ask_kind,
     read_as_option,
 )
 
@@ -31,8 +30,9 @@ NUMERIC, CATEGORICAL, DATE, TEXT = "numeric", "categorical", "date", "free text"
 CONSTANT, EMPTY, RUNNING = "constant", "all missing", "row number"
 RUNNING_NAMES = re.compile(r"column \d+|unnamed: \d+|__index_level_\d+__|index|id|row|nr|no|number", re.IGNORECASE)
 MOSTLY = 0.8  # share of its cells that makes a column numeric, or one of dates
-LONG_NUMBER = re.compile(r"[+-]?\d{16,}")
+LONG_NUMBER = r"[+-]?\d{16,}"
 FEW_WORDS = 5
+MOST_LEVELS = 1_000  # that are looked at
 FEW_DAYS = 3  # different cells such as 12.03 that look like days and months
 NO_DATES = "dates and times are not compared; bring them as numbers, such as days since a start"
 
@@ -104,7 +104,7 @@ def judge(one: Profile, chosen: str = "") -> Verdict:
         sentence = (
             f"{first.cell!r} and {second.cell!r} ({second.where}) have different units. Convert them to one unit."
         )
-        return Verdict(NUMBERS, "", (), _ask(one, sentence, (WORDS,), list(one.unit_examples.values())))
+        return Verdict(NUMBERS, "", (), ask_kind(one.name, sentence, (WORDS,), list(one.unit_examples.values())))
     unit = next(iter(units), "")
     if not chosen and (verdict := _doubt(one, numeric, unit)):
         return verdict
@@ -117,39 +117,26 @@ def _doubt(one: Profile, numeric: int, unit: str) -> Verdict | None:
     if unit and "" in one.units:
         bare = one.unit_examples[""]
         sentence = f"{bare.cell!r} has no unit, and {one.unit_examples[unit].cell!r} has one. Is it in {unit}, too?"
-        return Verdict(NUMBERS, unit, (), _ask(one, sentence, both, [bare, one.unit_examples[unit]]))
+        return Verdict(NUMBERS, unit, (), ask_kind(one.name, sentence, both, [bare, one.unit_examples[unit]]))
     if one.count(forms.COMPACT_DATE) == numeric and one.distinct > 1:
         return _turned(one, forms.COMPACT_DATE, DATES, "a date")
     if one.count(forms.DAY_MONTH) == numeric and one.distinct >= FEW_DAYS:
         days = list(one.examples[forms.DAY_MONTH])
         sentence = f"{days[0].cell!r} is a number, or a day and a month."
-        return Verdict(NUMBERS, "", (), _ask(one, sentence, (NUMBERS, DATES), days))
+        return Verdict(NUMBERS, "", (), ask_kind(one.name, sentence, (NUMBERS, DATES), days))
     if padded := one.count(forms.PADDED):
         if padded + one.count(forms.WHOLE) == numeric and len(one.widths) == 1:
             return _turned(one, forms.PADDED, WORDS, "a code, because of its leading zero")
         codes = list(one.examples[forms.PADDED])
         sentence = f"{codes[0].cell!r} begins with 0 as codes do, and other cells are numbers."
-        return Verdict(NUMBERS, "", (), _ask(one, sentence, both, codes))
+        return Verdict(NUMBERS, "", (), ask_kind(one.name, sentence, both, codes))
     if 2 * one.count(forms.CODE) >= numeric:
         if one.count(forms.WORD):
             return _turned(one, forms.CODE, WORDS, "a code")
         codes = list(one.examples[forms.CODE])
         sentence = f"{codes[0].cell!r} is a code, or {read_cell(codes[0].cell).point:,.15g} with an exponent."
-        return Verdict(NUMBERS, "", (), _ask(one, sentence, both, codes))
+        return Verdict(NUMBERS, "", (), ask_kind(one.name, sentence, both, codes))
     return None
-
-
-def _ask(one: Profile, sentence: str, kinds: Sequence[str], examples: Sequence[Example]) -> Question:
-    def shown(cell: str, kind: str) -> str:
-        date = "day {0}, month {1}"
-        if kind == NUMBERS:
-            return f"{read_cell(cell).value('.'):.15g}"
-        return date.format(*cell.split(".")) if kind == DATES else f"“{cell}”"
-
-    words = {NUMBERS: "Numbers", WORDS: "Words: codes or categories", DATES: "Dates, which are not compared"}
-    answers = {kind: words[kind] for kind in kinds}
-    cells = tuple((example, tuple(shown(example.cell, kind) for kind in kinds)) for example in examples[:3])
-    return Question(READ_AS, (one.name,), sentence, answers, cells)
 
 
 def _turned(one: Profile, form: int, kind: str, becomes: str) -> Verdict:
@@ -194,24 +181,29 @@ def is_running(name: str, pieces: Iterable[np.ndarray]) -> bool:
     return bool(RUNNING_NAMES.fullmatch(name)) and all(len(v) > 1 and bool((np.diff(v) == 1).all()) for v in pieces)
 
 
-def classify(name: str, kind: str, unit: str, words: pd.Series, values: np.ndarray, limits: Limits) -> Column:
+def classify(
+    name: str, kind: str, unit: str, words: Callable[[], pd.Series], values: np.ndarray, limits: Limits
+) -> Column:
     """Classify a column of numbers, words or dates by its words and their values. Labels of rows are not used."""
-    count = int(words.notna().sum())
-    if not count:
-        return Column(name, EMPTY, "it has no value")
     if kind == DATES:
         return Column(name, DATE, NO_DATES)
     if kind == NUMBERS:
         numeric = values[~np.isnan(values)]
-        if len(numeric) and np.abs(numeric).max() > LARGEST_WHOLE and words.str.fullmatch(LONG_NUMBER).any():
+        if not len(numeric):
+            return Column(name, EMPTY, "it has no number")
+        if np.abs(numeric).max() > LARGEST_WHOLE and words().str.fullmatch(LONG_NUMBER).any():
             return Column(name, TEXT, "its whole numbers have too many digits, as identifiers do")
-        if len(numeric) and numeric.min() == numeric.max():
+        if numeric.min() == numeric.max():
             return Column(name, CONSTANT, f"it is always {numeric[0]:g}")
-        return Column(name, NUMERIC, "", unit) if len(numeric) else Column(name, EMPTY, "it has no number")
-    levels = [str(level) for level in words.dropna().unique()]
+        return Column(name, NUMERIC, "", unit)
+    counts = words().value_counts()
+    count, levels = int(counts.sum()), [str(level) for level in counts.index]
+    if not count:
+        return Column(name, EMPTY, "it has no value")
     if len(levels) == 1:
         return Column(name, CONSTANT, f"it is always {levels[0][:40]!r}")
-    if sum(read_cell(level).form == forms.DATE for level in levels) >= MOSTLY * len(levels):
+    few = levels[:MOST_LEVELS]
+    if sum(read_cell(level).form == forms.DATE for level in few) >= MOSTLY * len(few):
         return Column(name, DATE, NO_DATES)
     if len(levels) > limits.levels:
         return Column(name, TEXT, f"it has {len(levels):,} different words, more than {limits.levels:,}")

@@ -69,6 +69,7 @@ class Numeric:
     centre: float = 0.0
     scale: float = 1.0
     indicator: bool = False
+    unit: str = ""
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -179,7 +180,8 @@ def _column(values: dict[str, Any]) -> Numeric | Categorical:
     if kind == "numeric":
         column = Numeric(**values)
         numbers = (column.median, column.centre, column.scale)
-        if not all(isinstance(v, float) and math.isfinite(v) for v in numbers) or column.scale <= 0:
+        finite = all(isinstance(v, float) and math.isfinite(v) for v in numbers)
+        if not finite or column.scale <= 0 or not isinstance(column.unit, str):
             raise ValueError
         return column
     levels = tuple(values.pop("levels"))

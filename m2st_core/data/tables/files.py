@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from m2st_core.data.tables import cells as forms
 from m2st_core.data.tables.columns import clean_names, is_header
 from m2st_core.data.tables.limits import Limits, TableError
-from m2st_core.data.tables.profiles import Piece, numbers
+from m2st_core.data.tables.profiles import Piece, forms_of, numbers
 from m2st_core.data.tables.readings import Reading, settle
 from m2st_core.data.tables.text import (
     SEPARATORS,
@@ -26,9 +27,9 @@ from m2st_core.data.tables.text import (
     decode,
     find_separator,
     read_rows,
-    read_workbook,
     take_chunk,
 )
+from m2st_core.data.tables.workbooks import UNREADABLE, read_workbook
 
 ENDINGS = (".csv", ".tsv", ".txt", ".tab", ".xlsx")
 PACKED = (".zip", ".gz", ".bz2", ".xz", ".7z", ".rar", ".tar", ".tgz")
@@ -140,16 +141,14 @@ def _table(name: str, rows: Rows, digest: str, notes: list[str], separator: str,
     if blank:
         frame = frame.drop(columns=blank)
         cell_notes.append(f"{len(blank)} blank columns were left out.")
-    if frame.shape[1] == 0 or (not named and not any(_says_something(frame[column]) for column in frame.columns)):
+    if frame.shape[1] == 0 or (
+        not named and all(forms_of(frame[column])[0].max() <= forms.VALUE_OR_MISSING for column in frame.columns)
+    ):
         raise TableError(f"{name}: every cell is missing. Bring a header and at least 2 rows.")
     if not named:
         first_name, last_name = frame.columns[0], frame.columns[-1]
         name_notes = [f"There is no header: columns are called {first_name!r} to {last_name!r}, by position."]
     return Table(name, frame, digest, separator, (*notes, *name_notes, *cell_notes), named)
-
-
-def _says_something(cells: pd.Series) -> bool:
-    return bool(Reading().words(cells).notna().any())
 
 
 def _is_archive(data: bytes) -> bool:
@@ -189,7 +188,9 @@ def _read_archive(name: str, data: bytes, limits: Limits) -> tuple[Table, ...]:
                 cells += tables[-1].frame.size
                 if cells > limits.cells:
                     raise TableError(f"{name}: its tables hold more than {limits.cells:,} cells. Bring fewer rows.")
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError, RuntimeError) as error:
+    except TableError:
+        raise
+    except (zlib.error, *UNREADABLE) as error:
         raise TableError(f"{name}: the archive is damaged ({type(error).__name__}). Pack the files again.") from None
     return tuple(tables)
 
@@ -197,6 +198,8 @@ def _read_archive(name: str, data: bytes, limits: Limits) -> tuple[Table, ...]:
 def _is_table(name: str, info: zipfile.ZipInfo) -> bool:
     """Whether a member is a table. Names that point outside, passwords and archives are refused."""
     path = info.filename.replace("\\", "/")
+    if not path:
+        raise TableError(f"{name}: a file in the archive has no name. Pack the files again.")
     if path.startswith("/") or path[1:2] == ":" or ".." in path.split("/"):
         raise TableError(f"{name}: {info.filename!r} points outside the archive. Pack the files again, by plain names.")
     if info.flag_bits & 1:

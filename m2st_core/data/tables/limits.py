@@ -30,7 +30,7 @@ class Limits:
 
     ``bytes`` counts a file as it comes, and ``unpacked`` everything a packed file holds. ``rows`` and ``cells`` count
     the whole upload, ``cells`` also after categories have become columns. A column of words with more than ``levels``
-    different values is free text.
+    different values is free text. ``seconds`` of the processor may be spent on one workbook.
     """
 
     bytes: int = 20 * 2**20
@@ -40,6 +40,7 @@ class Limits:
     cells: int = 6_000_000
     tasks: int = 200
     levels: int = 200
+    seconds: int = 8
 
     def __post_init__(self) -> None:
         for field in fields(self):

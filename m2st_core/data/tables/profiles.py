@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data.tables import cells as forms
-from m2st_core.data.tables.cells import FORMS, MISSING_SIGNS, Cell, is_compact_date, read_cell
+from m2st_core.data.tables.cells import FORMS, Cell, is_compact_date, read_cell
 from m2st_core.data.tables.questions import Example
 
 PLAIN = r"-?(0|[1-9]\d{0,30})([.,]\d{1,60})?(e[+-]?\d{1,2})?"  # numbers as software writes them, read by columns
@@ -20,6 +20,9 @@ OPEN = r"-?[1-9]\d{0,2}[.,]\d{3}"
 DAY = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])"
 DAY_MONTH = r"([12]\d|3[01])\.(0[1-9]|1[0-2])"
 EXAMPLES = 3
+FEW_CELLS = 2_000  # that are read one by one
+MAY_BE_MISSING = (forms.MISSING, forms.VALUE_OR_MISSING, forms.ERROR)
+TOLD = set(range(len(FORMS))) - {forms.MISSING, forms.WHOLE, forms.POINT, forms.WORD, forms.DATE}  # in examples
 MOST_WORDS = 1_000
 EVIDENCE = {
     ".": [forms.POINT, forms.DAY_MONTH, forms.COMMA_GROUPS],
@@ -43,7 +46,7 @@ class Profile:
 
     ``units`` counts the numbers by their unit. ``widths`` are the lengths of whole numbers, ``words`` the different
     words (the first of many), ``distinct`` the number of different numbers if they may be dates, and ``rewritten`` the
-    numbers that no software would write so, such as –1. ``signs`` such as ? stand for missing cells.
+    numbers that no software would write so, such as –1. ``missing`` are its signs and words for it.
     """
 
     name: str
@@ -55,7 +58,7 @@ class Profile:
     words: frozenset[str] = field(repr=False)
     distinct: int = 0
     rewritten: tuple[int, Example] | None = None
-    signs: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
 
     @property
     def total(self) -> np.ndarray:
@@ -69,7 +72,8 @@ class Profile:
 
 def profile(name: str, pieces: Sequence[Piece]) -> Profile:
     """Profile a column. A file that lacks it has an empty piece."""
-    cells = pd.concat([piece.cells for piece in pieces])
+    filled = [piece.cells for piece in pieces if len(piece.cells)]
+    cells = filled[0] if len(filled) == 1 else pd.concat(filled) if filled else pieces[0].cells
     source = np.repeat(np.arange(len(pieces)), [len(piece.cells) for piece in pieces])
     form, odd = forms_of(cells)
     counts = np.bincount(source * len(FORMS) + form, minlength=len(pieces) * len(FORMS))
@@ -78,12 +82,12 @@ def profile(name: str, pieces: Sequence[Piece]) -> Profile:
         return Example(pieces[source[position]].file, int(cells.index[position]), str(cells.iloc[position]))
 
     examples = {}
-    for kind in np.unique(form):
+    for kind in set(np.unique(form).tolist()) & TOLD:
         positions = np.flatnonzero(form == kind)
-        last = positions[np.r_[True, np.diff(source[positions]) > 0]]  # the first of each file, then others
-        few = [example(i) for i in [*last[:EXAMPLES], *positions[: 3 * EXAMPLES]]]
-        different = {one.cell: one for one in reversed(few)}
-        examples[int(kind)] = tuple(reversed(different.values()))[:EXAMPLES]
+        of_each_file = positions[np.r_[True, np.diff(source[positions]) > 0]]
+        few = [example(i) for i in [*of_each_file[:EXAMPLES], *positions[: 3 * EXAMPLES]]]
+        first = {one.cell: one for one in reversed(few)}
+        examples[kind] = tuple(first[cell] for cell in dict.fromkeys(one.cell for one in few))[:EXAMPLES]
     numeric = (form >= forms.NUMBERS.start) & (form < forms.NUMBERS.stop)
     units, unit_examples = {"": int(numeric.sum())}, {}
     if any(cell.unit for cell in odd.values()):
@@ -112,65 +116,53 @@ def profile(name: str, pieces: Sequence[Piece]) -> Profile:
         frozenset(words[:MOST_WORDS]),
         int(cells[numeric].nunique()) if set(examples) & {forms.DAY_MONTH, forms.COMPACT_DATE} else 0,
         (len(where), example(int(where[0]))) if len(where) else None,
-        MISSING_SIGNS.intersection(odd),
+        frozenset(text for text, cell in odd.items() if cell.form in MAY_BE_MISSING),
     )
 
 
 def forms_of(cells: pd.Series) -> tuple[np.ndarray, dict[str, Cell]]:
-    """The form of every cell (N,), and the different cells that are not plain numbers."""
-    form = np.full(len(cells), forms.MISSING, dtype=np.int64)
-    is_plain, filled = _plain(cells)
-    if is_plain.any():
-        plain = cells[is_plain]
-        pointed, marked = _has(plain, "."), _has(plain, ",")
-        kinds = np.select([pointed, marked], [forms.POINT, forms.COMMA], forms.WHOLE)
-        if pointed.any() or marked.any():
-            opened = _matches(plain, OPEN)
-            kinds[opened] = np.where(pointed[opened], forms.OPEN_POINT, forms.OPEN_COMMA)
-            kinds[_matches(plain, DAY_MONTH)] = forms.DAY_MONTH
-        if not (pointed | marked).all():
-            day = np.flatnonzero(_matches(plain, DAY))
-            kinds[[i for i in day if is_compact_date(plain.iloc[i])]] = forms.COMPACT_DATE
-        form[is_plain] = kinds
-    rest = filled & ~is_plain
-    if not rest.any():
-        return form, {}
-    codes, different = pd.factorize(cells[rest])
-    odd = {str(text): read_cell(str(text)) for text in different}
-    form[rest] = np.array([cell.form for cell in odd.values()])[codes]
-    return form, odd
+    """The form of every cell (N,), and the different cells, except plain numbers if there are many."""
+    codes, different = _different(cells)
+    plain = _plain(different)
+    kinds = np.full(len(different) + 1, forms.MISSING)  # the last is that of empty cells, whose code is −1
+    if plain.any():
+        texts = different[plain]
+        pointed, marked, opened = _matches(texts, r".*\..*"), _matches(texts, ".*,.*"), _matches(texts, OPEN)
+        found = np.select([pointed, marked], [forms.POINT, forms.COMMA], forms.WHOLE)
+        found[opened] = np.where(pointed[opened], forms.OPEN_POINT, forms.OPEN_COMMA)
+        found[_matches(texts, DAY_MONTH)] = forms.DAY_MONTH
+        found[[i for i in np.flatnonzero(_matches(texts, DAY)) if is_compact_date(texts.iloc[i])]] = forms.COMPACT_DATE
+        kinds[:-1][plain] = found
+    odd = {str(text): read_cell(str(text)) for text in different[~plain]}
+    kinds[:-1][~plain] = [cell.form for cell in odd.values()]
+    return kinds[codes], odd
 
 
 def numbers(cells: pd.Series, mark: str = ".") -> np.ndarray:
     """One float64 per cell: NaN if it is missing, infinite or not a number. Open cells are read by the mark."""
-    values = np.full(len(cells), np.nan)
-    is_plain, filled = _plain(cells)
-    if is_plain.any():
-        marked = _has(cells, ",")
-        is_plain &= ~(_matches(cells, OPEN) & (marked if mark == "." else ~marked))  # thousands
-        marked &= is_plain
-        point = cells[is_plain]
-        point = point.str.replace(",", ".", regex=False) if marked.any() else point
-        values[is_plain] = pd.to_numeric(point).to_numpy(dtype=np.float64)
-    rest = filled & ~is_plain
-    if rest.any():
-        codes, different = pd.factorize(cells[rest])
-        values[rest] = np.array([read_cell(str(text)).value(mark) for text in different])[codes]
-    return values
+    codes, different = _different(cells)
+    plain = _plain(different)
+    values = np.full(len(different) + 1, np.nan)
+    if plain.any():
+        plain &= ~_matches(different, OPEN.replace("[.,]", "," if mark == "." else r"\."))  # thousands
+        values[:-1][plain] = pd.to_numeric(different[plain].str.replace(",", ".", regex=False))
+    values[:-1][~plain] = [read_cell(str(text)).value(mark) for text in different[~plain]]
+    return values[codes]
 
 
-def _plain(cells: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Which cells are plain numbers, and which are not empty."""
-    filled = cells.notna().to_numpy()
-    return _matches(cells, PLAIN), filled
+def _different(cells: pd.Series) -> tuple[np.ndarray, pd.Series]:
+    """The code of every cell, −1 if it is empty, and the different cells."""
+    codes, different = pd.factorize(cells)
+    return codes, pd.Series(different, dtype="str")
+
+
+def _plain(different: pd.Series) -> np.ndarray:
+    """Which cells are plain numbers, if there are too many to be read one by one."""
+    return _matches(different, PLAIN) if len(different) > FEW_CELLS else np.zeros(len(different), dtype=bool)
 
 
 def _matches(cells: pd.Series, pattern: str) -> np.ndarray:
     return cells.str.fullmatch(pattern, na=False).to_numpy(dtype=bool, copy=True)
-
-
-def _has(cells: pd.Series, mark: str) -> np.ndarray:
-    return cells.str.contains(mark, regex=False, na=False).to_numpy(dtype=bool, copy=True)
 
 
 def decide_marks(

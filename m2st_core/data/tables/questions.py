@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from m2st_core.data.tables.cells import read_cell
 from m2st_core.data.tables.limits import TableError
 
 DECIMAL, READ_AS, TOTALS = "decimal", "read_as", "totals"  # the options that answer a question
 NUMBERS, WORDS, DATES = "numbers", "words", "dates"
 CHOICES = {DECIMAL: (".", ","), READ_AS: (NUMBERS, WORDS, DATES), TOTALS: ("leave out", "keep")}
+
+SHOWN = 3  # cells of the user's
 
 
 def check_answers(decimal: str, read_as: Mapping[str, str], totals: str) -> None:
@@ -47,6 +50,10 @@ class Question:
     answers: Mapping[str, str]
     examples: tuple[tuple[Example, tuple[str, ...]], ...] = field(repr=False)
 
+    def concerns(self, compared: Sequence[str]) -> bool:
+        """Whether it must be answered if these columns are compared."""
+        return not self.columns or any(column in compared for column in self.columns)
+
     @property
     def error(self) -> str:
         """The question with its place, and the options that answer it in Python and in the shell."""
@@ -60,6 +67,19 @@ class Question:
         where = f"{self.examples[0][0].where}{f', column {column!r}' if column else ''}"
         leave = ", or leave the column out" if self.columns else ""
         return f"{where}: {self.sentence} Choose {' or '.join(python)} (shell: {' or '.join(shell)}){leave}."
+
+
+def ask_kind(column: str, sentence: str, kinds: Sequence[str], examples: Sequence[Example]) -> Question:
+    """Ask what a column holds: numbers, words or dates."""
+
+    def shown(cell: str, kind: str) -> str:
+        if kind == NUMBERS:
+            return f"{read_cell(cell).value('.'):.15g}"
+        return "day {}, month {}".format(*cell.split(".")) if kind == DATES else f"“{cell}”"
+
+    words = {NUMBERS: "Numbers", WORDS: "Words: codes or categories", DATES: "Dates, which are not compared"}
+    cells = tuple((example, tuple(shown(example.cell, kind) for kind in kinds)) for example in examples[:SHOWN])
+    return Question(READ_AS, (column,), sentence, {kind: words[kind] for kind in kinds}, cells)
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
 from m2st_core.data.tables import cells as forms
-from m2st_core.data.tables.cells import EXCEL_ERRORS, MISSING_SIGNS, MISSING_WORDS, VALUES_OR_MISSING, read_cell
+from m2st_core.data.tables.cells import EXCEL_ERRORS, MISSING_SIGNS, VALUES_OR_MISSING, read_cell
 from m2st_core.data.tables.columns import Verdict, judge
 from m2st_core.data.tables.profiles import OPENS, Piece, Profile, decide_marks, profile, proven_marks
 from m2st_core.data.tables.questions import (
     DECIMAL,
     NUMBERS,
+    SHOWN,
     TOTALS,
     WORDS,
     Conversion,
@@ -24,22 +25,20 @@ from m2st_core.data.tables.questions import (
 
 MARKS = {".": "decimal point", ",": "decimal comma"}
 LAST_ROWS = 3  # of a file, among which totals are looked for
-SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a column of one file is read. ``kept`` are words such as NA that are values here, and not missing."""
+    """How a column of one file is read. ``missing`` are the cells that stand for a missing one."""
 
     kind: str = WORDS
     mark: str = "."
     unit: str = ""
-    kept: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
 
     def words(self, cells: pd.Series) -> pd.Series:
-        """The cells as words, NA where one is missing. Excel's errors stay in columns of numbers, to be named."""
-        gone = MISSING_SIGNS | MISSING_WORDS | (VALUES_OR_MISSING - self.kept)
-        return cells.mask(cells.isin(gone if self.kind == NUMBERS else gone | EXCEL_ERRORS))
+        """The cells as words, NA where one is missing."""
+        return cells.mask(cells.isin(self.missing)) if self.missing else cells
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,10 @@ class Readings:
     warnings: tuple[str, ...] = ()
     signs: frozenset[str] = frozenset()
     totals: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def table(self, names: Collection[str]) -> list[list[str | int]]:
+        """The conversions of these columns as rows: column, cell, read as, number of cells, how to undo it."""
+        return [[c.column, c.example.cell, c.becomes, c.cells, c.undo] for c in self.conversions if c.column in names]
 
 
 def settle(
@@ -81,7 +84,9 @@ def settle(
         one = profiles[name]
         kept = _kept(one, used_for_missing) if verdict.kind == WORDS else frozenset()
         mark = marks.get(name, (".",) * len(separators))
-        readings[name] = tuple(Reading(verdict.kind, m, verdict.unit, kept) for m in mark)
+        missing = one.missing - kept - (EXCEL_ERRORS if verdict.kind == NUMBERS else frozenset())
+        made = {m: Reading(verdict.kind, m, verdict.unit, missing) for m in ".,"}
+        readings[name] = tuple(made[m] for m in mark)
         questions += [verdict.question] if verdict.question else []
         conversions += verdict.conversions
         if name not in doubts:
@@ -97,18 +102,18 @@ def settle(
     if rows and not totals:
         questions.insert(0, _totals_question(columns, rows))
     warnings = [text for one in profiles.values() for text in _differences(one, verdicts[one.name], columns[one.name])]
-    signs = frozenset(sign for one in profiles.values() for sign in one.signs)
+    signs = MISSING_SIGNS.intersection(sign for one in profiles.values() for sign in one.missing)
     return Readings(readings, tuple(questions), tuple(conversions), tuple(warnings), signs, rows)
 
 
 def _decimal_question(doubtful: Sequence[Profile]) -> Question:
     cells = [example for one in doubtful for kind in OPENS for example in one.examples.get(kind, ())]
-    by_file = {example.file: example for example in reversed(cells)}
-    chosen = list(dict.fromkeys([*reversed(by_file.values()), *cells]))[:SHOWN]
+    files = [example.file for example in cells]
+    chosen = sorted(cells, key=lambda example: cells.index(example) != files.index(example.file))[:SHOWN]
     first = read_cell(chosen[0].cell)
     sentence = (
         f"{chosen[0].cell!r} is {first.point:.15g} with a decimal point and {first.comma:.15g} with a decimal comma, "
-        "and no other cell tells which."
+        "and the other cells do not settle which."
     )
     answers = {
         mark: f"{words.capitalize()}: {chosen[0].cell} is {read_cell(chosen[0].cell).value(mark):.15g}"
@@ -178,13 +183,13 @@ def _totals_question(columns: Mapping[str, Sequence[Piece]], rows: Mapping[int, 
 def _differences(one: Profile, verdict: Verdict, pieces: Sequence[Piece]) -> list[str]:
     """Warnings where files write a column differently."""
     if verdict.kind == NUMBERS:
-        said = {
-            mark: [p.file for p, counts in zip(pieces, one.counts, strict=True) if proven_marks(counts) == [mark]]
+        points, commas = (
+            [p.file for p, counts in zip(pieces, one.counts, strict=True) if mark in proven_marks(counts)]
             for mark in MARKS
-        }
-        if said["."] and said[","]:
+        )
+        if points and commas:
             return [
-                f"{one.name!r} has decimal points in {said['.'][0]} and decimal commas in {said[','][0]}. Each file is "
+                f"{one.name!r} has decimal points in {points[0]} and decimal commas in {commas[0]}. Each cell is "
                 "read in its own way: check the values."
             ]
         return []

@@ -10,27 +10,36 @@ import pandas as pd
 
 from m2st_core.data.separate import count_of
 from m2st_core.data.tables.assembled import Assembled
+from m2st_core.data.tables.cells import BOUND, ERROR, INFINITE, read_cell
 from m2st_core.data.tables.columns import CATEGORICAL, NUMERIC
 from m2st_core.data.tables.encoding import Categorical, Cleaning, Encoding, Numeric
 from m2st_core.data.tables.limits import TableError, listed
+from m2st_core.data.tables.questions import Question
 
 FEWEST_ROWS = 2
 IQR_OF_NORMAL = 1.349
 SHOWN = 20
+WHY_NOT = {INFINITE: "is infinite or too large", ERROR: "is an error of Excel's", BOUND: "is a bound and not a number"}
 REMEDY = "Correct it, or choose to drop such rows or to fill in medians."
 
 
 def choose_columns(
     made: Assembled, cleaning: Cleaning, encoding: Encoding | None, notes: list[str]
 ) -> list[tuple[str, str]]:
-    """Choose the columns to use, with their kinds: numeric or categorical."""
+    """Choose the columns to use, with their kinds: numeric or categorical. Open questions about them are raised."""
     file = made.tables[0].name
+    if questions := open_questions(made, cleaning, encoding):
+        raise TableError(questions[0].error)
     if encoding is not None:
         names = [column.name for column in encoding.columns]
         if lacking := [repr(name) for name in names if name not in made.columns]:
             raise TableError(f"{file}: the learner was trained with columns that are not here: {listed(lacking, 5)}.")
         if extra := [repr(name) for name in made.columns if name not in names]:
             notes.append(f"Not among the learner's columns, so not used: {listed(extra, SHOWN)}.")
+        for c in encoding.columns:
+            here, there = made.columns[c.name].unit, c.unit if isinstance(c, Numeric) else ""
+            if here and there and here != there:
+                raise TableError(f"{file}: {c.name!r} is in {here} here, and the learner was trained with {there}.")
         return [(c.name, NUMERIC if isinstance(c, Numeric) else CATEGORICAL) for c in encoding.columns]
     for name in cleaning.left_out:
         if name not in made.columns:
@@ -50,6 +59,13 @@ def choose_columns(
     return chosen
 
 
+def open_questions(made: Assembled, cleaning: Cleaning, encoding: Encoding | None = None) -> list[Question]:
+    """The questions about columns that would be compared."""
+    names = [column.name for column in encoding.columns] if encoding else made.columns
+    compared = [name for name in names if name not in (*cleaning.left_out, cleaning.block)]
+    return [question for question in made.readings.questions if question.concerns(compared)]
+
+
 def keep_rows(made: Assembled, chosen: list[tuple[str, str]], cleaning: Cleaning, notes: list[str]) -> np.ndarray:
     """Mark the rows that stay, (N,) of bool: all, unless those with missing cells are to be dropped."""
     keep = np.ones(len(made.rows), dtype=bool)
@@ -62,10 +78,11 @@ def keep_rows(made: Assembled, chosen: list[tuple[str, str]], cleaning: Cleaning
         cells = made.words(name).iloc[rows]
         if cleaning.missing == "refuse":
             cell = cells.iloc[0]
-            what = "the cell is empty" if pd.isna(cell) else f"{str(cell)[:40]!r} is not a number"
+            what = "the cell is empty" if pd.isna(cell) else f"{str(cell)[:40]!r} {why_not(cell)}"
             raise TableError(f"{made.where(rows[0])}, column {name!r}: {what} ({len(rows):,} such cells). {REMEDY}")
         if len(odd := np.flatnonzero(cells.notna())):
-            example = f"{made.where(rows[odd[0]])}: {str(cells.iloc[odd[0]])[:40]!r}"
+            cell = str(cells.iloc[odd[0]])
+            example = f"{made.where(rows[odd[0]])}: {cell[:40]!r} {why_not(cell)}"
             notes.append(f"{len(odd):,} cells of {name!r} are not numbers ({example}): they count as missing.")
         counts[name] = len(rows)
         if cleaning.missing == "drop rows":
@@ -78,6 +95,11 @@ def keep_rows(made: Assembled, chosen: list[tuple[str, str]], cleaning: Cleaning
         notes.append(f"Rows left out because a cell is missing: {', '.join(where)} (missing cells: {named}).")
         check_target(made, keep, f"Leave out the columns that miss most ({named}), or fill in medians.")
     return keep
+
+
+def why_not(cell: str) -> str:
+    """Say why a cell is not a number."""
+    return WHY_NOT.get(read_cell(str(cell)).form, "is not a number")
 
 
 def check_target(made: Assembled, keep: np.ndarray, remedy: str = "Bring at least 2 rows in each sample.") -> None:
@@ -98,7 +120,8 @@ def learn(
     learned: dict[str, Numeric | Categorical | None] = {}
     for name, kind in chosen:
         if kind == NUMERIC:
-            learned[name] = learn_numeric(name, made.numbers(name)[used], cleaning)
+            numbers = learn_numeric(name, made.numbers(name)[used], cleaning)
+            learned[name] = numbers and replace(numbers, unit=made.columns[name].unit)
         else:
             learned[name] = learn_categorical(name, made.words(name)[used], cleaning, other=bool(made.related))
     columns = tuple(column for column in learned.values() if column is not None)

@@ -9,13 +9,15 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data.tables.assembled import Assembled
-from m2st_core.data.tables.columns import NUMERIC
+from m2st_core.data.tables.columns import CATEGORICAL, NUMERIC, TEXT, Column
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.limits import TableError
 
 IDENTIFIER = re.compile(
     r"(^|[\W_])id$|[a-z]ID$|patient|subject|participant|person|donor|animal|household|family|(^|[\W_])pair([\W_]|$)"
 )
+PADDED = r"0\d+"  # a code such as 00501
+FEWEST_NUMBERED = 12  # rows, below which consecutive numbers may be chance
 ROUNDING = 9  # decimal digits of scaled values that are compared
 
 
@@ -42,19 +44,30 @@ class Identifier:
 
 
 def identifiers(made: Assembled) -> list[Identifier]:
-    """Return the columns of the target that look like identifiers by name, and repeat or would be compared."""
+    """Return the columns of the target that look like identifiers, and repeat or would be compared.
+
+    They do so by their name, by leading zeros, or because they number the rows in any order.
+    """
     found = []
     for name, column in made.columns.items():
-        if not IDENTIFIER.search(name) and not IDENTIFIER.search(name.lower()):
+        padded = column.kind in (CATEGORICAL, TEXT) and made.words(name).str.fullmatch(PADDED, na=False).any()
+        by_name = IDENTIFIER.search(name) or IDENTIFIER.search(name.lower())
+        if not (by_name or padded or _numbers_rows(made, name, column)):
             continue
         codes = pd.factorize(made.words(name).iloc[: made.target_rows])[0]
         p, q = (codes[span] for span in made.target_spans)
         units, counts = np.unique(codes[codes >= 0], return_counts=True)
         repeated = int((counts > 1).sum())
         whole = column.kind == NUMERIC and bool((np.mod(made.numbers(name), 1) == 0).all())
-        if len(units) > 2 and (repeated or (column.used and whole)):
+        if len(units) > 2 and (repeated or (column.used and (whole or padded))):
             found.append(Identifier(name, len(units), repeated, len(np.intersect1d(p[p >= 0], q[q >= 0]))))
     return found
+
+
+def _numbers_rows(made: Assembled, name: str, column: Column) -> bool:
+    """Whether a column has the whole numbers from one to another, each in one row of the target."""
+    values = np.sort(made.numbers(name)[: made.target_rows]) if column.kind == NUMERIC else np.zeros(0)
+    return len(values) >= FEWEST_NUMBERED and bool((np.diff(values) == 1).all() and values[0] % 1 == 0)
 
 
 def incomplete_rows(made: Assembled, cleaning: Cleaning) -> int:

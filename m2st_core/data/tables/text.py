@@ -1,20 +1,17 @@
-"""From the bytes of a text file or a workbook to rows, and to columns, of text cells."""
+"""From the bytes of a text file to rows, and to columns, of text cells."""
 
 from __future__ import annotations
 
 import codecs
 import csv
 import io
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import date, time
 from itertools import islice
 
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.arrays import LARGEST_WHOLE
 from m2st_core.data.tables.limits import Limits, TableError
 
 SEPARATORS = {"\t": "tab", ";": "semicolon", "|": "pipe", ",": "comma"}  # the likelier one first, if two fit
@@ -23,8 +20,6 @@ LONGEST_LINE = 2**20
 CONTROL = {chr(code) for code in range(32)} - set("\t\n\r\x0b\x0c\x1a\x1c\x1d\x1e\x1f")
 SAVE_AS = "Save it again as CSV (UTF-8)."
 CHUNK_CELLS = 200_000
-MOST_PARTS, MOST_BLANK = 1_000, 2_000_000  # parts of a workbook, blank cells of a sheet
-LAST_ROW = 2**20  # of an Excel sheet
 
 Rows = Iterator[tuple[int, list[str]]]
 """Rows of text cells, each with its number in the file (from 1)."""
@@ -120,52 +115,6 @@ def _lines(name: str, text: str, start: int = 0) -> Iterator[str]:
                 "read. Put every observation on a line of its own."
             )
         yield line
-
-
-def read_workbook(name: str, data: bytes, limits: Limits) -> Rows:
-    """Yield the rows of the first sheet of an Excel workbook. Formulas count by the value they last had."""
-    from openpyxl import load_workbook
-
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as parts:
-            infos = parts.infolist()
-    except (zipfile.BadZipFile, ValueError, OSError):
-        raise TableError(f"{name}: it begins like a packed file but is damaged. Save it again.") from None
-    if not any(info.filename == "xl/workbook.xml" for info in infos):
-        raise TableError(f"{name}: this is a ZIP archive, not a table. Bring archives as related tasks.")
-    size = sum(info.file_size for info in infos)
-    if size > limits.unpacked or len(infos) > MOST_PARTS:
-        raise TableError(
-            f"{name}: the workbook unpacks to {size:,} bytes in {len(infos):,} parts, more than is read. "
-            "Save the sheet as CSV."
-        )
-    try:
-        book = load_workbook(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
-        sheet = book.worksheets[0]
-        sheet.reset_dimensions()  # the size that a sheet states may be wrong
-        total = 0
-        for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
-            total += len(row)
-            if total > MOST_BLANK + limits.cells or number > LAST_ROW:
-                raise TableError(f"{name}: row {number}: the sheet is mostly blank cells. Save the used part as CSV.")
-            cells = [_cell(value) for value in row]
-            while cells and not cells[-1]:
-                del cells[-1]
-            if any(cell.strip() for cell in cells):
-                limits.check_size(f"{name}: row {number}", 1, len(cells))
-                yield number, cells
-    except TableError:
-        raise
-    except Exception as error:  # a damaged workbook can make the reader raise anything
-        raise TableError(f"{name}: the workbook is damaged ({type(error).__name__}). Save the sheet as CSV.") from None
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return repr(int(value)) if value.is_integer() and abs(value) < LARGEST_WHOLE else repr(value)
-    return value.isoformat() if isinstance(value, (date, time)) else str(value)
 
 
 def take_chunk(rows: Rows, width: int) -> list[tuple[int, list[str]]]:

@@ -16,9 +16,7 @@ from m2st_core.data.tables.questions import check_answers
 
 GROUP_NAMES = ("group", "sample", "label", "class", "arm", "treatment", "condition", "cohort", "batch", "target")
 SIDE = re.compile(r"(.+)[_\-. ]([PQ])", re.IGNORECASE)  # north_P and north_Q are a pair
-SHOWN = 5
-MOST_GROUPS = 12
-OTHERS = "all others"
+SHOWN, MOST_GROUPS, OTHERS = 5, 12, "all others"
 
 
 @dataclass(frozen=True)
@@ -30,9 +28,8 @@ class Upload:
     ``related_group`` is their group column, if it is called neither like the target's nor "group". ``groups`` are the
     two values to compare where the group column has more, or one value to compare with all others.
 
-    The last three answer what reading may ask: ``decimal`` is the mark "." or "," of cells such as 8.654, ``read_as``
-    says which columns are "numbers", "words" or "dates", and ``totals`` whether to "leave out" or to "keep" rows that
-    look like totals.
+    The rest answers what reading may ask: ``decimal`` ("." or ","), ``read_as`` ("numbers", "words" or "dates", by
+    column) and ``totals`` (whether to "leave out" or to "keep" rows that look like totals).
     """
 
     target: tuple[Table, ...]
@@ -58,8 +55,8 @@ class Upload:
     @property
     def digest(self) -> str:
         """A SHA-256 of all files, roles and answers: the key under which results are kept."""
-        answers = (self.decimal, sorted(self.read_as.items()), self.totals)
-        return hashlib.sha256(f"{self.files_digest} {answers}".encode()).hexdigest()
+        answers = f"{self.files_digest} {self.decimal} {sorted(self.read_as.items())} {self.totals}"
+        return hashlib.sha256(answers.encode()).hexdigest()
 
 
 @dataclass(frozen=True)

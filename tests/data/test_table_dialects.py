@@ -1,0 +1,91 @@
+"""Random tables in random dialects: what is read is what was written, or it is asked about.
+
+``M2ST_EXAMPLES=2000 pytest tests/data/test_table_dialects.py`` tries more of them.
+"""
+
+import csv
+import io
+import os
+from decimal import Decimal
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from m2st_core.data.tables.assembled import assemble
+from m2st_core.data.tables.files import read_table
+from m2st_core.data.tables.upload import Upload
+
+GROUPS = {".": ("", ",", " ", "'", "\u00a0"), ",": ("", ".", " ", "\u202f")}
+UNITS = ("", "", "", "%", " %", " kg", " mg/dL", "$", " €")
+SIGNS = ("-", "−", "–")
+EXAMPLES = int(os.environ.get("M2ST_EXAMPLES", "60"))
+
+
+@st.composite
+def dialects(draw):
+    """How a writer writes numbers and files."""
+    mark = draw(st.sampled_from(".,"))
+    return {
+        "mark": mark,
+        "group": draw(st.sampled_from(GROUPS[mark])),
+        "minus": draw(st.sampled_from(SIGNS)),
+        "separator": draw(st.sampled_from((";", "\t", "|", ",") if mark == "." else (";", "\t", "|"))),
+        "encoding": draw(st.sampled_from(("utf-8", "utf-8-sig", "utf-16"))),
+        "end": draw(st.sampled_from(("\n", "\r\n"))),
+        "quoting": draw(st.sampled_from((csv.QUOTE_MINIMAL, csv.QUOTE_ALL))),
+    }
+
+
+def written(number, decimals, dialect, unit):
+    """The number as a cell."""
+    digits = f"{abs(number):,.{decimals}f}".replace(",", "G").replace(".", "M")
+    text = digits.replace("G", dialect["group"]).replace("M", dialect["mark"])
+    text = f"${text}" if unit == "$" else f"{text}{unit}"
+    return dialect["minus"] + text if number < 0 else text
+
+
+def file_of(rows, dialect):
+    stream = io.StringIO()
+    writer = csv.writer(
+        stream, delimiter=dialect["separator"], lineterminator=dialect["end"], quoting=dialect["quoting"]
+    )
+    writer.writerows(rows)
+    return stream.getvalue().encode(dialect["encoding"])
+
+
+COLUMN = st.tuples(
+    st.integers(0, 4),
+    st.sampled_from(UNITS),
+    st.lists(st.integers(-(10**7), 10**7), min_size=8, max_size=8, unique=True),
+)
+
+
+@settings(
+    max_examples=EXAMPLES, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+@given(st.lists(COLUMN, min_size=1, max_size=3), dialects())
+def test_numbers_come_back_or_are_asked_about(columns, dialect):
+    """Both files of an upload are in one dialect, of which nothing is known."""
+    names = [f"c{i}" for i in range(len(columns))]
+    meant = {
+        name: np.array([float(Decimal(n).scaleb(-decimals)) for n in numbers])
+        for name, (decimals, _, numbers) in zip(names, columns, strict=True)
+    }
+    cells = [
+        [written(Decimal(n).scaleb(-decimals), decimals, dialect, unit) for n in numbers]
+        for decimals, unit, numbers in columns
+    ]
+    rows = list(zip(*cells, strict=True))
+    p, q = (
+        read_table(name, file_of([names, *part], dialect)) for name, part in (("p.csv", rows[:4]), ("q.csv", rows[4:]))
+    )
+    made = assemble(Upload((p, q)))
+    asked = {name for question in made.readings.questions for name in question.columns}
+    for name in names:
+        if name not in asked:
+            assert made.numbers(name).tolist() == meant[name].tolist(), (dialect, cells)
+    answered = assemble(Upload((p, q), decimal=dialect["mark"], read_as={name: "numbers" for name in names}))
+    assert not answered.readings.questions
+    for name in names:
+        assert answered.numbers(name).tolist() == meant[name].tolist(), (dialect, cells)
