@@ -20,7 +20,8 @@ from m2st_core.presets import PRESETS
 
 BENCHMARKS = (
     "permutation, calibration, power, adaptation, transfer, histories, recommend, planning, splits, shared, uploads, "
-    "example, course, home, pages, shipped_power, peers, meta, images, cifar, sweep, reproduction"
+    "example, course, home, pages, shipped_power, peers, meta, images, image_story, cifar, sweep, "
+    "reproduction"
 )
 
 
