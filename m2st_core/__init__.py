@@ -14,6 +14,9 @@ from m2st_core.data.tables.upload import Upload
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.clean import CleanData, prepare
 from m2st_core.data.tables.examples import EXAMPLES
+from m2st_core.data.images.extractors import Extractor, extractor, network_extractor
+from m2st_core.data.images.features import image_features, read_features
+from m2st_core.data.images.own import ImageSample, read_image_history, read_images
 from m2st_core.data.separate import Separated, separate
 
 # Learn from related tasks, then test
@@ -33,6 +36,8 @@ from m2st_core.analysis.correction import Analysis, CorrectedTest, analyse, holm
 from m2st_core.analysis.explanation import Explanation, explain
 from m2st_core.analysis.plan import Outcome, Plan, carry_out
 from m2st_core.analysis.report import html_report
+from m2st_core.analysis.compare_images import compare_images
+from m2st_core.analysis.image_answer import ImageComparison
 
 __version__ = VERSION
 
@@ -50,6 +55,9 @@ __all__ = [
     "EffectSize",
     "Encoding",
     "Explanation",
+    "Extractor",
+    "ImageComparison",
+    "ImageSample",
     "RelatedCheck",
     "MetaLearner",
     "Outcome",
@@ -68,14 +76,21 @@ __all__ = [
     "explain",
     "hdgm_related_tasks",
     "check_related_tasks",
+    "compare_images",
+    "extractor",
     "holm",
     "html_report",
+    "image_features",
     "load_learner",
     "make_task",
     "meta_train",
+    "network_extractor",
     "open_learner",
     "prepare",
     "read_files",
+    "read_features",
+    "read_image_history",
+    "read_images",
     "read_table",
     "read_tables",
     "recommend",

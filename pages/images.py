@@ -45,7 +45,7 @@ def study_controls(source: str) -> tuple[Control, ...]:
     sizes = CIFAR if source in SOURCES else DIGITS
     methods = methods_control(
         METHODS,
-        ("Meta-WiTS", "Feature-MKL", "MMD-M"),
+        ("Meta-FUSE", "Feature-MKL", "MMD-M"),
         "The tests to compare on the same samples, in the preset recommended.",
     )
     m_te = Control(

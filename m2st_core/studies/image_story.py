@@ -20,7 +20,7 @@ from m2st_core.sweeps.trial import CODE
 from m2st_core.testing.methods import METHODS, label_of
 
 FILE = Path(__file__).with_suffix(".npz")
-TAUGHT, ALONE = ("Feature-MKL", "Meta-FUSE"), ("MMD-D", "MMD-M")
+TAUGHT, ALONE = ("Feature-MKL",), ("MMD-D", "MMD-M")
 TASK = "digits-shift"
 LEVELS = 255  # of grey in a stored picture
 STUDY = ImageStudy(

@@ -1,5 +1,7 @@
 """Features of images: fixed, blind to other images, kept by content, and explained where they are missing."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -139,6 +141,23 @@ def test_an_absent_library_is_said(library, monkeypatch):
     monkeypatch.setattr(extractors, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=f"{library} is not installed"):
         extractor(f"{library}:resnet18")
+
+
+def test_a_model_of_torchvision_needs_its_weights_here_and_loses_its_classifier(tmp_path, monkeypatch):
+    """With a stand-in for torchvision: nothing is downloaded, and the last linear layer is taken off."""
+
+    def get_model(name):
+        return nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(12, 5))
+
+    weights = SimpleNamespace(DEFAULT=SimpleNamespace(url="https://example.org/tiny.pth"))
+    models = SimpleNamespace(get_model=get_model, get_model_weights=lambda name: weights)
+    monkeypatch.setattr(extractors, "_library", lambda name, part="": models)
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    with pytest.raises(ValueError, match="not on this machine"):
+        extractor("torchvision:tiny", 16)
+    (tmp_path / "checkpoints").mkdir()
+    torch.save(get_model("tiny").state_dict(), tmp_path / "checkpoints" / "tiny.pth")
+    assert image_features(some_images(2), extractor("torchvision:tiny", 16)).shape == (2, 12)
 
 
 def test_without_the_package_one_sentence_says_what_to_install(monkeypatch):

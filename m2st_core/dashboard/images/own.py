@@ -23,6 +23,7 @@ from m2st_core.types import Progress
 IMAGE_TYPES = ["png", "jpg", "jpeg", "zip"]
 MOST_UPLOAD = 200  # MB of one file: a ZIP of many images
 NAMES = ("first", "second")
+QUESTION = "Do your two samples of images come from the same source?"
 WORDS = {PRETRAINED: "Pretrained features (EfficientNet-Lite0)", PIXELS: "Pixels (32×32)"}
 
 
@@ -50,20 +51,27 @@ def show_own_images() -> str:
     )
     features = _ask_features()
     st.caption(RULE.format(side=SIDE) + " Your images are not stored.")
-    if not all(uploads):
-        st.info("Bring two samples, and they are compared at once.")
-        return "Do your two samples of images come from the same source?"
+    settings = _settings([*uploads, [history] if history is not None else []], features)
+    ready = all(uploads)
+    if st.button("Compare", type="primary", key="own_images_go", disabled=not ready, help="Test the two samples."):
+        st.session_state["own_images_asked"] = settings
+    if not ready or st.session_state.get("own_images_asked") != settings:
+        return QUESTION
     samples = [[(file.name, file.getvalue()) for file in files] for files in uploads]
     earlier = [(history.name, history.getvalue())] if history is not None else None
-    names = tuple(_name(files, f"{name} sample") for files, name in zip(uploads, NAMES, strict=True))
-    work = partial(_compare, samples[0], samples[1], earlier, features, (names[0], names[1]))
-    key = hashlib.sha256(repr([[(f.file_id, f.name) for f in files] for files in uploads]).encode()).hexdigest()
-    settings = (key, history.file_id if history is not None else "", features)
+    first, second = (_name(files, f"{name} sample") for files, name in zip(uploads, NAMES, strict=True))
+    work = partial(_compare, samples[0], samples[1], earlier, features, (first, second))
     job = watch_job("own_images", settings, work, "Reading the images, computing features, testing…")
     if job.state != "done":
-        return "Do your two samples of images come from the same source?"
+        return QUESTION
     _show(job.result)
-    return plain(job.result.verdict) + "."
+    return f"{plain(job.result.verdict)}."
+
+
+def _settings(uploads: Sequence[Sequence[UploadedFile]], features: str) -> str:
+    """What identifies a comparison: the uploaded files and the features."""
+    files = [[(file.file_id, file.name) for file in group] for group in uploads]
+    return hashlib.sha256(repr((files, features)).encode()).hexdigest()
 
 
 def _ask_features() -> str:

@@ -141,13 +141,11 @@ def _torchvision(model: str) -> nn.Module:
 
 def _timm(model: str) -> nn.Module:
     """A model of timm with its pretrained weights, if they are in the Hugging Face cache."""
-    timm = _library("timm")
-    import huggingface_hub
-
+    timm, hub = _library("timm"), _library("huggingface_hub")
     if not timm.is_model(model):
         raise ValueError(f"timm has no model {model!r}. Use a name such as 'timm:resnet18'.")
     about = timm.create_model(model, pretrained=False).pretrained_cfg
-    found = huggingface_hub.try_to_load_from_cache(about.get("hf_hub_id") or "", "model.safetensors")
+    found = hub.try_to_load_from_cache(about.get("hf_hub_id") or "", "model.safetensors")
     if not isinstance(found, str):
         raise ValueError(f"The weights of {model} are not on this machine. Load them once with timm, then try again.")
     network = timm.create_model(model, pretrained=False, num_classes=about["num_classes"])

@@ -17,7 +17,7 @@ from m2st_core.data.images.decode import EXTENSIONS, MOST_BYTES, SIDE, ImageFile
 from m2st_core.data.tables.limits import listed
 from m2st_core.types import Progress
 
-MOST_IMAGES, MOST_HISTORY = 2_000, 4_000  # of one sample, of all earlier comparisons
+MOST_IMAGES, MOST_HISTORY = 2_000, 2_000  # of one sample, of all earlier comparisons
 MOST_UNPACKED = 1_000 * 2**20  # bytes of all files of one ZIP
 OTHER_IMAGES = {".gif", ".svg", ".bmp", ".tif", ".tiff", ".webp", ".heic", ".heif", ".avif", ".ico", ".psd", ".eps"}
 
