@@ -19,8 +19,8 @@ from m2st_core.paper.experiments import PAPER
 from m2st_core.presets import PRESETS
 
 BENCHMARKS = (
-    "permutation, calibration, power, adaptation, transfer, histories, recommend, planning, splits, shared, uploads, "
-    "example, course, home, pages, shipped_power, peers, meta, images, cifar, sweep, reproduction"
+    "permutation, calibration, power, adaptation, transfer, histories, recommend, bound, planning, splits, shared, "
+    "uploads, example, course, home, pages, shipped_power, peers, meta, images, cifar, sweep, reproduction"
 )
 
 
