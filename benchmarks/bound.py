@@ -1,10 +1,10 @@
 """How much power any combination of tests must lose against the best of them, whichever that is.
 
 Each of k statistics is N(0, 1) under the null hypothesis, and the correlation of any two is ρ. If the samples differ in
-kind j, the mean of statistic j is the one that gives it the power of --power at 5 %. The means of the others are
---spill times that. The best average power over all kinds has the likelihood ratio averaged over kinds (Neyman and
-Pearson); kinds are exchangeable, so no test has more against every kind. Beside it: the harmonic mean of p-values, as in
-Omnibus, and the least p-value. Levels of all three are estimated from the same simulated null.
+kind j, the mean of statistic j is the one that gives it the power of --power at 5 %. The means of the others are a
+share of it. The likelihood ratio, averaged over kinds, has the best average power over all kinds (Neyman, Pearson).
+Kinds are exchangeable, so no test has more against each of them. Beside it stand the harmonic mean of p-values, as in
+Omnibus, and the least p-value. The thresholds of all three come from the same simulated null.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from m2st_core.presets import PRESETS
 BENCHMARKS = (
     "permutation, calibration, power, adaptation, deviations, transfer, histories, recommend, planning, "
     "splits, shared, uploads, example, course, home, pages, screens, shipped_power, peers, meta, images, "
-    "cifar, sweep, reproduction, serving, image_story"
+    "cifar, sweep, reproduction, serving, image_story, bound"
 )
 
 

@@ -189,9 +189,9 @@ def in_common_units(related: RelatedTasks) -> RelatedTasks:
             middle = torch.stack([own for own, _ in units]).median(dim=0).values
             own = rows[repeat, places[task]]
             rows[repeat, places[task]] = torch.where(odd[task], (own - centre) / spread * usual + middle, own)
-    units = robust_units(related.with_rows(rows))
-    spread_out = (rows == units.centre).double().mean(dim=1, keepdim=True) < 0.5
-    return related.with_rows(torch.where((units(rows).abs() > FAR) & spread_out, units.centre.to(rows), rows))
+    common = robust_units(related.with_rows(rows))
+    spread_out = (rows == common.centre).double().mean(dim=1, keepdim=True) < 0.5
+    return related.with_rows(torch.where((common(rows).abs() > FAR) & spread_out, common.centre.to(rows), rows))
 
 
 def robust_units(related: RelatedTasks) -> Units:
