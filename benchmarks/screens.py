@@ -27,7 +27,7 @@ SCREENS = {  # name: address, colours, size
     "phone-dark": ("", "dark", PHONE),
     "answer": ("test_my_data", "light", WIDE),
 }
-COLOURS = 160  # of a picture's palette
+COLOURS = 256  # of a picture's palette
 FILM, FILM_SIZE = "story.gif", {"width": 960, "height": 900}
 FILM_PAGES = ("", "learn?step=Shuffle+the+labels")
 HOLD, STEP = 1500, 700  # ms that a frame stays
@@ -53,7 +53,7 @@ def take(page: Any, address: str, name: str) -> None:
         page.locator(".st-key-data_card").get_by_role("heading").first.wait_for()
     page.locator(".js-plotly-plot .main-svg, [data-testid=stImage] img").first.wait_for()
     path = FOLDER / f"{name}.png"
-    picture(page).quantize(COLOURS).save(path, optimize=True)
+    picture(page).quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
     print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1024:.0f} kB", flush=True)
 
 
@@ -77,7 +77,7 @@ def film(page: Any, address: str) -> None:
     for place in FILM_PAGES:
         open_page(page, f"{address}/{place}")
         page.locator(".js-plotly-plot .main-svg").first.wait_for()
-        shown = [frame.quantize(COLOURS, dither=Image.Dither.NONE) for frame in moves(page)]
+        shown = [frame.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE) for frame in moves(page)]
         drawn += shown
         durations += [HOLD, *[STEP] * (len(shown) - 2), HOLD]
     path = FOLDER / FILM

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
-from m2st_core.data.images.sets import load_digits_by_class
 from m2st_core.data.tables.assembled import assemble
 from m2st_core.data.tables.checks import check
 from m2st_core.data.tables.clean import prepare
-from m2st_core.data.tables.examples import EXAMPLES, PIXELS, SENSITIVITY, WORN_LINE, scanner
+from m2st_core.data.tables.examples import EXAMPLES, FORMS, PIXELS, WRITERS, handwriting
 
-SIZES = {"scanner": (30, 30, 9), "digits": (30, 30, 28), "diabetes": (18, 34, 8), "hdgm": (200, 200, 20)}
+SIZES = {"handwriting": (15, 15, 4), "digits": (30, 30, 28), "diabetes": (18, 34, 8), "hdgm": (200, 200, 20)}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -26,9 +26,9 @@ def test_examples_are_ready_to_test(name):
     assert len(labels) == 1, "a group keeps its side in every task"
 
 
-def test_three_of_them_are_real_and_the_first_says_what_is_simulated():
+def test_three_of_them_are_real():
     assert [example.source.split()[0] for example in EXAMPLES.values()] == ["Real", "Real", "Real", "Simulated."]
-    assert next(iter(EXAMPLES)) == "scanner" and "simulated wear" in EXAMPLES["scanner"].source
+    assert next(iter(EXAMPLES)) == "handwriting"
 
 
 def test_no_patient_is_in_two_tasks():
@@ -44,16 +44,22 @@ def test_digits_of_the_target_are_in_no_task():
     assert len(names) == 28 and not any("3" in name or "8" in name for name in names)
 
 
-def test_the_scanner_lost_a_quarter_of_one_line_and_no_image_is_used_twice():
-    made = assemble(scanner())
-    ink = np.column_stack([made.numbers(name) for name in PIXELS]).reshape(-1, 8, 8)
-    originals = np.rint(16 * np.concatenate(load_digits_by_class())).reshape(-1, 8, 8)
-    known = {image.tobytes(): index for index, image in enumerate(np.delete(originals, WORN_LINE, axis=1))}
-    images = [known[image.tobytes()] for image in np.delete(ink, WORN_LINE, axis=1)]
-    assert len(images) == 60 + 9 * 150
-    worn = np.concatenate([np.arange(q.start, q.stop) for _, q in made.spans])
-    expected = originals[images]
-    expected[worn, WORN_LINE] = np.rint(SENSITIVITY * expected[worn, WORN_LINE])
-    assert np.array_equal(ink, expected)
-    again = assemble(scanner(draw=1))
-    assert again.tables[1].digest == made.tables[1].digest and again.tables[0].digest != made.tables[0].digest
+def test_forms_repeat_the_same_digits():
+    digits = load_digits().target
+    for first, last in FORMS:
+        written = "".join(map(str, digits[first:last]))
+        assert 126 <= len(written) <= 130 and written.startswith("0123456789" * 3 + "09556509898417735100")
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_hands_keep_their_group_and_no_digit_is_used_twice(same):
+    made = assemble(handwriting(same=same))
+    ink = np.column_stack([made.numbers(name) for name in PIXELS])
+    known = {image.tobytes(): index for index, image in enumerate(load_digits().data)}
+    used = [known[image.tobytes()] for image in ink]
+    assert len(set(used)) == len(used) == len(ink)
+    for place, (p, q) in enumerate(made.spans):
+        for rows, writer in ((p, WRITERS[0]), (q, WRITERS[0] if same and place == 0 else WRITERS[1])):
+            first, last = FORMS[writer]
+            assert all(first <= index < last for index in used[rows])
+    assert assemble(handwriting(1, same=same)).tables[0].digest != made.tables[0].digest

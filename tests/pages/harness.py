@@ -14,7 +14,7 @@ TEXTS = ("title", "header", "subheader", "markdown", "caption", "info", "warning
 
 def open_page(page, **query):
     """Open a page by the stem of its file."""
-    app = AppTest.from_file(APP, default_timeout=60).switch_page(f"pages/{page}.py")
+    app = AppTest.from_file(APP, default_timeout=300).switch_page(f"pages/{page}.py")
     for name, value in query.items():
         app.query_params[name] = value
     return run(app)
@@ -26,7 +26,7 @@ def run(app):
     return app
 
 
-def until(app, holds, seconds=120):
+def until(app, holds, seconds=600):
     """Run a page until something holds, as AppTest has no timers."""
     deadline = time.monotonic() + seconds
     while not holds(app) and time.monotonic() < deadline:
