@@ -240,9 +240,8 @@ async def person(host: str, index: int, ends: float, times: list[float], problem
             await asyncio.sleep(chance.uniform(*PAUSES))
     except Exception as error:
         problems.append(f"session {index}: {type(error).__name__}: {error}")
-    foreign = {text for message in tab.texts for text in re.findall(rb"fileof\d+", message)} - {
-        own.removesuffix(".csv").encode()
-    }
+    names = {name.decode() for message in tab.texts for name in re.findall(rb"fileof\d+", message)}
+    foreign = names - {own.removesuffix(".csv")}
     problems += [f"session {index} saw {foreign}"] if foreign else []
     problems += tab.errors
     await tab.close()
