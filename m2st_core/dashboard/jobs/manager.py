@@ -160,8 +160,11 @@ class JobManager:
                 self._running[job.person] -= 1
                 if not self.counts(job.person)[2]:
                     del self._running[job.person], self._turns[job.person]
-            if job.spend is not None:
-                job.spend(time.monotonic() - began)
+            try:
+                if job.spend is not None:
+                    job.spend(time.monotonic() - began)
+            except ValueError:  # the store cannot be written, and the worker must live on
+                log.exception("the time of a job was not counted")
             del job  # an idle worker holds no data
 
     def _answer(self, function: Callable[[Progress], Any], question: Hashable, progress: Progress) -> Any:
