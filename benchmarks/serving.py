@@ -226,7 +226,7 @@ def table(rows: int, seed: int) -> bytes:
 
 async def person(host: str, index: int, ends: float, times: list[float], problems: list[str]) -> None:
     """Someone who reads pages, brings a file now and then, and looks at the own runs."""
-    chance, tab, own = random.Random(index), Tab(host), f"file-of-{index}.csv"
+    chance, tab, own = random.Random(index), Tab(host), f"fileof{index}.csv"
     pages = [HOME, *(Path(path).stem for path in PAGES if "home" not in path)]
     try:
         await tab.open()
@@ -235,12 +235,13 @@ async def person(host: str, index: int, ends: float, times: list[float], problem
             times.append(await tab.switch(page))
             if page == "test_my_data" and tab.find("file_uploader") is not None:
                 await tab.bring(own, table(2_000, index))
-                if not tab.saw(own):
+                if not tab.saw(own.removesuffix(".csv")):
                     problems.append(f"{own} was not taken in")
             await asyncio.sleep(chance.uniform(*PAUSES))
     except Exception as error:
         problems.append(f"session {index}: {type(error).__name__}: {error}")
-    foreign = {text for message in tab.texts for text in re.findall(rb"file-of-\d+.csv", message)} - {own.encode()}
+    names = {name.decode() for message in tab.texts for name in re.findall(rb"fileof\d+", message)}
+    foreign = names - {own.removesuffix(".csv")}
     problems += [f"session {index} saw {foreign}"] if foreign else []
     problems += tab.errors
     await tab.close()

@@ -171,3 +171,10 @@ def test_jobs_stop_when_their_session_is_gone_and_when_the_server_stops(manager)
     manager.close()
     last.wait(5)
     assert last.state == "cancelled"
+
+
+def test_the_time_of_a_job_is_told(manager):
+    told = []
+    manager.submit(("ann", 0), lambda progress: threading.Event().wait(0.05), person="ann", spend=told.append).wait(5)
+    manager.submit(("ann", 1), lambda progress: 1).wait(5)
+    assert len(told) == 1 and 0.04 < told[0] < 5

@@ -126,10 +126,11 @@ class Store(Results):
 
     def run(self, run: str) -> Run | None:
         """The run with exactly this id, or one's own of this spec; a StoreError if this version cannot show it."""
-        for id_, name, text, *state, owner in self._select(FIELDS, "id = ? AND deleted IS NULL", self.resolve(run)):
+        for found in self._select(FIELDS, "id = ? AND deleted IS NULL", self.resolve(run)):
+            id_, name, text, state, message, created, updated, owner = found
             if problem := problem_of(id_, text, owner):
                 raise StoreError(SENTENCES[problem].format(id_))
-            return Run(id_, name, SweepSpec.from_json(text), *state, owner)
+            return Run(id_, name, SweepSpec.from_json(text), state, message, created, updated, owner)
         return None
 
     def find_run(self, start: str, *, deleted: bool = False) -> str:

@@ -14,13 +14,14 @@ from m2st_core.dashboard.serving.rights import check_time
 from m2st_core.dashboard.serving.sessions import at_end, session_id
 from m2st_core.dashboard.serving.settings import is_served, once_per_server
 from m2st_core.dashboard.serving.visitor import visitor
+from m2st_core.sweeps.cost import machine_factor
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import duration
 from m2st_core.testing.two_sample import two_sample_test
 from m2st_core.types import Progress
 
 POLL_SECONDS, QUICK_SECONDS = 0.5, 0.8
-ASK_SECONDS = 60.0  # what is expected to take longer starts when the user says so, never by a link alone
+ASK_SECONDS = 60.0  # on the machine of the predictions: what takes longer starts on request, never by a link alone
 
 
 @once_per_server
@@ -90,14 +91,13 @@ def _submit(key: Hashable, function: Callable[[Progress], Any], question: Hashab
         return manager.submit(key, function, question)
     who, store = visitor(), Store()
     check_time(store, who)
-    job = manager.submit(key, function, question, who.person)
-    job.spend = partial(store.add_usage, who.person)
-    return job
+    return manager.submit(key, function, question, who.person, partial(store.add_usage, who.person))
 
 
 def _agreed(page: str, settings: Hashable, expected: float | None) -> bool:
     """Whether to compute this now: it is quick, or the user has said so. Otherwise ask."""
-    if expected is None or expected <= ASK_SECONDS or st.session_state.get(f"{page}_agreed") == settings:
+    heavy = expected is not None and expected > ASK_SECONDS * machine_factor()
+    if expected is None or not heavy or st.session_state.get(f"{page}_agreed") == settings:
         return True
     st.info(f"This takes about **{duration(expected)}** with these settings.")
     if st.button("Compute it", type="primary", key=f"{page}_compute", help="Start. You can cancel it at any time."):

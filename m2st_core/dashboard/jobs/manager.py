@@ -31,7 +31,7 @@ class Job:
         self.error = ""
         self.stop, self.ended = threading.Event(), threading.Event()
         self.person: Hashable = ""
-        self.spend: Callable[[float], None] = lambda seconds: None  # told how long it ran
+        self.spend: Callable[[float], None] | None = None
 
     @property
     def active(self) -> bool:
@@ -99,14 +99,19 @@ class JobManager:
             threading.Thread(target=self._work, name=f"job worker {index}", daemon=True).start()
 
     def submit(
-        self, key: Hashable, function: Callable[[Progress], Any], question: Hashable | None = None, person: str = ""
+        self,
+        key: Hashable,
+        function: Callable[[Progress], Any],
+        question: Hashable | None = None,
+        person: str = "",
+        spend: Callable[[float], None] | None = None,
     ) -> Job:
-        """The job of this key in its present state, or a new one."""
+        """The job of this key in its present state, or a new one, which tells ``spend`` how long it ran."""
         with self._change:
             job = self._jobs.get(key)
             if job is None:
                 job = Job(function if question is None else partial(self._answer, function, question))
-                job.person = person or _session_of(key)
+                job.person, job.spend = person or _session_of(key), spend
                 if question in self._answers:
                     self._answers.move_to_end(question)
                     job.finish("done", self._answers[question])
@@ -155,7 +160,11 @@ class JobManager:
                 self._running[job.person] -= 1
                 if not self.counts(job.person)[2]:
                     del self._running[job.person], self._turns[job.person]
-            job.spend(time.monotonic() - began)
+            try:
+                if job.spend is not None:
+                    job.spend(time.monotonic() - began)
+            except ValueError:  # the store cannot be written, and the worker must live on
+                log.exception("the time of a job was not counted")
             del job  # an idle worker holds no data
 
     def _answer(self, function: Callable[[Progress], Any], question: Hashable, progress: Progress) -> Any:
