@@ -36,6 +36,6 @@ VOLUME /store
 EXPOSE 8501
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=15s --start-period=60s --retries=3 \
-    CMD ["m2st", "ready", "http://127.0.0.1:8501"]
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8501/_stcore/health', timeout=10)"]
 ENTRYPOINT ["m2st"]
 CMD ["app", "--address", "0.0.0.0", "--port", "8501"]

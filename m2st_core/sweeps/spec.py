@@ -16,9 +16,9 @@ from m2st_core.presets import PRESETS
 from m2st_core.sweeps.trial import Cell, canonical, data_of, digest
 from m2st_core.testing.method import MOST_PERMUTATIONS
 from m2st_core.testing.methods import METHODS, label_of
+from m2st_core.types import Registry
 
-LONGEST, MOST_BRACKETS = 10_000, 100  # of TOML: longer or deeper text would keep its reader busy
-LAST = 2**63 - 1  # the largest number that the store and a generator of random numbers take
+LONGEST, MOST_BRACKETS, LAST = 10_000, 100, 2**63 - 1  # of TOML: its characters and lists; of all numbers
 LIMIT = "limit"  # the true log-likelihood ratio as witness, where the task's densities are known
 SHARED = ("task", "settings", "null", "preset", "tests", "alpha", "n_permutations", "seed")  # equal in all cells
 LISTS = ("methods", "closeness", "n_tasks", "m_tr", "m_te")
@@ -119,9 +119,9 @@ class SweepSpec:
 
     def _name_problems(self) -> Iterator[str]:
         """Sentences on unknown names and on names that do not fit together."""
-        methods = self.methods if isinstance(self.methods, tuple) else ()
-        known: list[Any] = []
-        for registry, name in ((TASKS, self.task), (PRESETS, self.preset), *((METHODS, m) for m in methods)):
+        methods, known = self.methods if isinstance(self.methods, tuple) else (), list[Any]()
+        every: list[tuple[Registry[Any], Any]] = [(TASKS, self.task), (PRESETS, self.preset)]
+        for registry, name in every + [(METHODS, name) for name in methods]:
             try:
                 known.append(None if name == LIMIT else registry.find(name))
             except ValueError as error:
