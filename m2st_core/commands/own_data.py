@@ -43,8 +43,16 @@ def run_test(options: argparse.Namespace) -> None:
     cleaning = chosen_cleaning(options, usual)
     roles = (options.group_column, options.task_column, options.related_group_column)
     files = tuple(options.files), tuple(options.related or ())
-    answers = (options.decimal, read_as(options.read_as), options.totals)
-    origin = DataSource(*files, options.example, *roles, options.learner, tuple(options.groups), *answers)
+    origin = DataSource(
+        *files,
+        options.example,
+        *roles,
+        options.learner,
+        tuple(options.groups),
+        decimal=options.decimal,
+        read_as=read_as(options.read_as),
+        totals=options.totals,
+    )
     data = prepare(origin.upload(), cleaning, encoding)
     advice = primary_method(options, data) if learner is None else Recommendation(learner.method, ())
     plan = Plan(

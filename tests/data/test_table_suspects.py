@@ -24,7 +24,7 @@ def test_a_repeated_patient_is_found_with_the_groups_it_is_in():
     (found,) = identifiers(assemble(one("Patient ID,v,group", *rows)))
     assert (found.column, found.units, found.repeated, found.in_both) == ("Patient ID", 10, 10, 10)
     assert "10 of its 10 values have several rows, 10 of them in both groups" in found.sentence
-    apart = [f"P{i % 10:02}{'ab'[i // 20]},{i},{'ab'[i // 20]}" for i in range(40)]
+    apart = [f"P{i % 10:02}{'ab'[i // 20]},{i * 7 % 11},{'ab'[i // 20]}" for i in range(40)]
     (found,) = identifiers(assemble(one("subject,v,group", *apart)))
     assert found.in_both == 0 and "never in both groups" in found.sentence
 

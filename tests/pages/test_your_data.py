@@ -431,3 +431,26 @@ def test_controls_explain_themselves():
         for control in [*app.selectbox, *app.multiselect, *app.slider, *app.file_uploader, *app.button]:
             assert control.proto.help, control.label
         click(app, "data_next")
+
+
+def test_cells_in_doubt_are_asked_about_before_any_test():
+    """Both readings of the user's own cells, no run before the answer, and another answer later."""
+    cells = {"p": ["5,5", *(f"8.{654 + i}" for i in range(9))], "q": [f"8.{561 + i}" for i in range(10)]}
+    files = {
+        name: "\n".join(["a;b", *(f"{c};{i * 7 % 5}" for i, c in enumerate(rows))]) for name, rows in cells.items()
+    }
+    app = open_page("test_my_data")
+    app.segmented_control(key="data_layout").set_value(True)
+    go_on(app)
+    for slot, text in files.items():
+        drop(app, slot, (f"{slot}.csv", text.encode()))
+    click(app, "data_next")
+    assert "How is this meant?" in words(app) and app.button(key="data_next").disabled and not app.error
+    shown = app.dataframe[0].value
+    assert shown["Your cell"].tolist()[:2] == ["8.654", "8.561"] and len(shown) == 3
+    assert [column for column in shown if "Decimal comma" in column] and "8561" in shown.to_string()
+    click(app, "data_answer_0_,")
+    assert "How is this meant?" not in words(app) and not app.button(key="data_next").disabled
+    assert app.session_state["own_data"].upload.decimal == "," and "is read as 8654" in words(app)
+    click(app, "data_ask_again")
+    assert app.button(key="data_next").disabled

@@ -33,7 +33,7 @@ def ask_readings(state: UserData, made: Assembled, cleaning: Cleaning) -> bool:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.caption(as_text(f"You said how to read cells ({'; '.join(said)})."))
             help_ = "Forget the answers, and ask again."
-            st.button("Ask again", key="data_ask_again", on_click=lambda: state.answers.pop(mark), help=help_)
+            st.button("Ask again", key="data_ask_again", on_click=state.answers.__delitem__, args=(mark,), help=help_)
     return bool(questions)
 
 

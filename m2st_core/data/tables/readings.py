@@ -79,7 +79,9 @@ def settle(
     if decimal:
         marks, doubts = {name: (decimal,) * len(separators) for name in marks}, {}
     used_for_missing = {word for one in numeric for word in one.words & VALUES_OR_MISSING}
-    readings, conversions, questions = {}, [], []
+    readings: dict[str, tuple[Reading, ...]] = {}
+    conversions: list[Conversion] = []
+    questions: list[Question] = []
     for name, verdict in verdicts.items():
         one = profiles[name]
         kept = _kept(one, used_for_missing) if verdict.kind == WORDS else frozenset()
@@ -90,7 +92,7 @@ def settle(
         questions += [verdict.question] if verdict.question else []
         conversions += verdict.conversions
         if name not in doubts:
-            conversions += _open_conversions(one, mark, separators, decimal) if verdict.kind == NUMBERS else []
+            conversions += _open_conversions(one, mark, decimal) if verdict.kind == NUMBERS else []
         if kept:
             example = one.examples[forms.VALUE_OR_MISSING][0]
             conversions.append(
@@ -123,7 +125,7 @@ def _decimal_question(doubtful: Sequence[Profile]) -> Question:
     return Question(DECIMAL, tuple(one.name for one in doubtful), sentence, answers, shown)
 
 
-def _open_conversions(one: Profile, marks: Sequence[str], separators: Sequence[str], decimal: str) -> list[Conversion]:
+def _open_conversions(one: Profile, marks: Sequence[str], decimal: str) -> list[Conversion]:
     """Open cells that became thousands, or decimals by the separator of the file alone."""
     found = []
     for kind, other in ((forms.OPEN_POINT, ","), (forms.OPEN_COMMA, ".")):
