@@ -35,15 +35,15 @@ PAGE = """<!doctype html>
 
 @dataclass(frozen=True)
 class ImageComparison:
-    """The result of a test of images, beside it the one without the history, and what they rest on.
+    """The result of a test of images, or of one with the history and one without, and what they rest on.
 
-    ``typical`` are the positions of the images most typical of x and of y, the clearest first. Samples that came as
-    features have no images.
+    ``typical`` are the positions of the images most typical of x and of y, the clearest first, in the test with the
+    smaller p-value. Samples that came as features have no images.
     """
 
     names: tuple[str, str]
-    result: TestResult
-    without_history: TestResult | None
+    results: tuple[TestResult, ...]
+    alpha: float
     earlier: int
     features: str
     samples: tuple[np.ndarray | None, np.ndarray | None] = field(repr=False)
@@ -51,34 +51,46 @@ class ImageComparison:
     notes: tuple[str, ...] = ()
 
     @property
+    def best(self) -> TestResult:
+        """The result with the smaller p-value."""
+        return min(self.results, key=lambda result: result.p_value)
+
+    @property
+    def p_value(self) -> float:
+        """The p-value; of two tests, twice the smaller one."""
+        return min(1.0, len(self.results) * self.best.p_value)
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the samples differ at level ``alpha``."""
+        return self.p_value <= self.alpha
+
+    @property
     def verdict(self) -> str:
         """The decision in one sentence."""
-        result, (x, y) = self.result, self.names
-        if result.rejected:
-            return f"Evidence that the images of “{y}” differ from those of “{x}” ({p_short(result)})"
-        n, m = result.n_test
-        return f"No evidence of a difference between {n} and {m} images at α={result.alpha:g} ({p_short(result)})"
+        (x, y), (n, m) = self.names, self.best.n_test
+        p = p_short(self.best) if len(self.results) == 1 else f"p = {self.p_value:.3g}"
+        if self.rejected:
+            return f"Evidence that the images of “{y}” differ from those of “{x}” ({p})"
+        return f"No evidence of a difference between {n} and {m} images at α={self.alpha:g} ({p})"
 
     @property
     def basis(self) -> str:
         """What the verdict rests on."""
-        result = self.result
-        taught = f", taught by {self.earlier} earlier comparison{'s' * (self.earlier != 1)}" if self.earlier else ""
-        n, m = result.n_test
-        said = f"{result.label}{taught}, compared {n} and {m} images by {self.features}"
-        said += (
-            f", after learning on {result.n_train[0]} and {result.n_train[1]} others." if any(result.n_train) else "."
-        )
-        other = self.without_history
-        if other is not None:
-            word = "evidence" if other.rejected else "no evidence"
-            said += f" Without the earlier comparisons: {word} ({p_short(other)}) by {other.label}."
-        return said
+        first, *others = self.results
+        taught = f", taught by {self.earlier} earlier comparison{'s' * (self.earlier != 1)}," if self.earlier else ""
+        said = f"{first.label}{taught} compared {first.n_test[0]} and {first.n_test[1]} images by {self.features}"
+        if any(first.n_train):
+            said += f", after learning on {first.n_train[0]} and {first.n_train[1]} others"
+        if not others:
+            return f"{said}."
+        beside = " and ".join(f"{other.label}, which knows no other comparison, {p_short(other)}" for other in others)
+        return f"{said}: {p_short(first)}. {beside}. Both were declared in advance, so twice the smaller one decides."
 
     @property
     def not_meant(self) -> str:
         """What the verdict does not mean."""
-        if self.result.rejected:
+        if self.rejected:
             return (
                 "That they differ does not say why. Another camera, size, compression or light is a difference too, "
                 "and images of one scene or person are not independent."
@@ -96,18 +108,15 @@ class ImageComparison:
 
     def html(self, made: date | None = None) -> str:
         """The report: one self-contained HTML file."""
-        when, result = made or date.today(), self.result
-        facts = {
-            "test": result.label,
-            "features": self.features,
-            "images": f"{result.n_test[0]} + {result.n_test[1]} tested, {sum(result.n_train)} learned from",
-            "earlier comparisons": self.earlier,
-            "statistic": f"{result.statistic:.4g}",
-            "p-value": f"{result.p_value:.4g}, {result.error_words}",
-            "permutations": f"{result.n_permutations:,}",
-            "seed": result.seed,
-            **versions(),
-        }
+        when = made or date.today()
+        facts: dict[str, object] = {"features": self.features, "earlier comparisons": self.earlier}
+        for result in self.results:
+            n, m = result.n_test
+            facts[result.label] = (
+                f"p = {result.p_value:.4g}, {result.error_words}; statistic {result.statistic:.4g}; {n} + {m} images, "
+                f"and {sum(result.n_train)} to learn from; {result.n_permutations:,} permutations; seed {result.seed}"
+            )
+        facts |= versions()
         return PAGE.format(
             policy=POLICY,
             style=STYLE,
@@ -116,7 +125,7 @@ class ImageComparison:
             basis=escape(self.basis),
             not_meant=escape(self.not_meant),
             sheets="\n".join(_sheet(title, sheet) for title, sheet in self.pictures().items()),
-            notes="".join(f"<li>{escape(note)}</li>" for note in (*self.notes, *result.notes)),
+            notes="".join(f"<li>{escape(note)}</li>" for note in self.notes),
             facts="".join(_row(pair) for pair in facts.items()),
         )
 

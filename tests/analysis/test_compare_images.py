@@ -22,7 +22,7 @@ def sample(count, bright, seed):
 def test_different_images_are_found_and_the_typical_ones_shown():
     x, y = sample(40, 0.2, 1), sample(40, 0.8, 2)
     found = compare_images(x, y, features=BY, names=("dark <b>", "bright"), n_permutations=199)
-    assert found.result.rejected and "“bright” differ from those of “dark <b>”" in found.verdict
+    assert found.rejected and "“bright” differ from those of “dark <b>”" in found.verdict
     light = [images[order[:8], :8].mean() for images, order in zip(found.samples, found.typical, strict=True)]
     assert light[0] < 80 and light[1] > 130
     report = found.html()
@@ -31,7 +31,7 @@ def test_different_images_are_found_and_the_typical_ones_shown():
 
 def test_equal_images_are_not_said_to_be_equal():
     found = compare_images(sample(30, 0.5, 3), sample(30, 0.5, 4), features=BY, n_permutations=199)
-    assert not found.result.rejected and "No evidence" in found.verdict and "does not show" in found.not_meant
+    assert not found.rejected and "No evidence" in found.verdict and "does not show" in found.not_meant
 
 
 def test_a_history_is_learned_from_without_images_that_are_tested():
@@ -39,9 +39,12 @@ def test_a_history_is_learned_from_without_images_that_are_tested():
     x, y = sample(25, 0.2, 1), sample(25, 0.8, 2)
     history["task 10"] = (np.concatenate([x[:5], history["task 10"][0]]), history["task 10"][1])
     found = compare_images(x, y, history=history, features=BY, n_permutations=99)
-    assert found.result.method == "Meta-FUSE" and found.without_history.method == "Omnibus"
-    assert "taught by 4 earlier comparisons" in found.basis and "Without the earlier comparisons" in found.basis
-    assert any("5" in note and "related" in note for note in found.result.notes)
+    assert [result.method for result in found.results] == ["Meta-Witness", "MMD-M"]
+    assert found.p_value == 2 * min(result.p_value for result in found.results)
+    assert "taught by 4 earlier comparisons" in found.basis and "twice the smaller one decides" in found.basis
+    assert any("5" in note and "related" in note for note in found.notes)
+    (alone,) = compare_images(x, y, history=history, features=BY, n_permutations=99, method="MMD-M").results
+    assert alone.p_value == found.results[1].p_value
 
 
 def test_features_and_images_do_not_mix():
@@ -49,15 +52,15 @@ def test_features_and_images_do_not_mix():
         compare_images(sample(10, 0.5, 0), np.zeros((10, 3)), features=BY)
     rows = np.random.default_rng(0).normal(size=(2, 20, 3))
     found = compare_images(rows[0], rows[1] + 3, features=BY, n_permutations=99)
-    assert found.result.rejected and not found.pictures()
+    assert found.rejected and not found.pictures()
 
 
 def test_pixels_need_no_network():
     found = compare_images(sample(30, 0.0, 1), sample(30, 1.0, 2), features="pixels", n_permutations=99)
-    assert found.result.rejected and "pixels, 32×32" in found.basis
+    assert found.rejected and "pixels, 32×32" in found.basis
 
 
 @pytest.mark.skipif(bool(missing_weights()), reason="needs requirements-images.txt")
 def test_pretrained_features_see_what_pixels_show():
     found = compare_images(sample(20, 0.0, 1), sample(20, 1.0, 2), side=32, keep=False, n_permutations=99)
-    assert found.result.rejected and "efficientnet-lite0 at 32 pixels" in found.basis
+    assert found.rejected and "efficientnet-lite0 at 32 pixels" in found.basis

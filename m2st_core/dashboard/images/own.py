@@ -13,7 +13,7 @@ from m2st_core.analysis.compare_images import PIXELS, compare_images
 from m2st_core.analysis.image_answer import ImageComparison
 from m2st_core.dashboard.images.results import show_picture
 from m2st_core.dashboard.jobs.jobs import watch_job
-from m2st_core.dashboard.widgets.page import download, p_value_sentences
+from m2st_core.dashboard.widgets.page import download
 from m2st_core.data.images.decode import MOST_BYTES, RULE, SIDE
 from m2st_core.data.images.extractors import PRETRAINED, missing_extractor
 from m2st_core.data.images.own import MOST_IMAGES, File
@@ -107,7 +107,6 @@ def _show(found: ImageComparison) -> None:
         st.subheader(plain(found.verdict), anchor=False)
         st.markdown(plain(found.basis, 600))
         st.markdown(f"**What this does not mean.** {found.not_meant}")
-    st.caption(p_value_sentences(found.result))
     sheets = list(found.pictures().items())
     for column, own in zip(st.columns(2, gap="large"), (sheets[:2], sheets[2:]), strict=True):
         with column:
