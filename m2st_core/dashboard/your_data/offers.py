@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import streamlit as st
 
@@ -13,6 +15,7 @@ from m2st_core.data.tables.rows import open_questions
 from m2st_core.data.tables.suspects import Identifier, identifiers, incomplete_rows
 
 NO_BLOCK = "(none)"
+SHORT = re.compile("[:,]")  # ends the short form of an answer
 DROP, FILL, REFUSE = "Drop rows", "Fill in medians", "Stop"
 MISSING_WORDS = {"refuse": REFUSE, "drop rows": DROP, "median and indicator": FILL}
 
@@ -39,11 +42,12 @@ def ask_readings(state: UserData, made: Assembled, cleaning: Cleaning) -> bool:
 
 def _ask(state: UserData, mark: str, number: int, question: Question) -> None:
     columns = ", ".join(f"“{column}”" for column in question.columns[:SHOWN])
-    st.markdown(f"**How is this meant?** {as_text(f'{columns}: ' if columns else '')}{as_text(question.sentence)}")
+    asked = f"{columns}: {question.sentence}" if columns else question.sentence
+    st.markdown(f"**How is this meant?** {as_text(asked)}")
+    heads = [SHORT.split(words)[0] for words in question.answers.values()]
     rows = [
-        {"Your cell": example.cell, "File": example.file, "Row": example.row}
-        | dict(zip(question.answers.values(), readings, strict=True))
-        for example, readings in question.examples
+        {"Your cell": example.cell, **dict(zip(heads, shown, strict=True)), "Row": example.row, "File": example.file}
+        for example, shown in question.examples
     ]
     show_table(pd.DataFrame(rows), key=f"data_question_{number}")
 
