@@ -26,7 +26,13 @@ ASK_SECONDS = 60.0  # on the machine of the predictions: what takes longer start
 
 @once_per_server
 def job_manager() -> JobManager:
-    """The server's one job manager. Its first job prepares what the first user would otherwise wait for."""
+    """The server's one job manager. Its first job prepares what the first user would otherwise wait for.
+
+    It also exempts all modules from garbage collection (0.2 s each time).
+    """
+    if not gc.get_freeze_count():  # once, and before sessions hold data: what is frozen is never collected
+        gc.collect()
+        gc.freeze()
     manager = JobManager()
     manager.submit("warm-up", _warm_up)
     at_end(manager.forget)
@@ -34,9 +40,7 @@ def job_manager() -> JobManager:
 
 
 def _warm_up(progress: Progress) -> None:
-    """Test once, and exempt all modules from the garbage collection that streamlit runs after every poll (0.2 s)."""
-    gc.collect()
-    gc.freeze()
+    """Test once."""
     two_sample_test(range(10), range(1, 20, 2), progress=progress)
 
 

@@ -16,6 +16,7 @@ from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from m2st_core.analysis.correction import Analysis
+from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.jobs.sweeps import sweep_queue
 from m2st_core.dashboard.serving.tools import admit, show_who
 from m2st_core.device import device_words
@@ -36,6 +37,7 @@ def run_page(page: Callable[[], None]) -> None:
     if _outside_app() and not config.get_option("global.appTest"):
         PagesManager.uses_pages_directory = False
         st.rerun()
+    job_manager()  # it starts before there is a session to hold data
     try:
         if admit():
             page()
