@@ -36,7 +36,7 @@ CHOICES_OF_5 = {  # the names of choices in format 5
     "adaptation steps": "adaptation_steps",
 }
 FORMATS = (5, 6, 7, FORMAT)
-TRIED_ROWS = 40
+TRIED_ROWS = 80  # no method needs more
 TRIAL: dict[str, Any] = {"alpha": 0.5, "n_permutations": 3, "device": "cpu"}
 STAMP = (2020, 1, 1, 0, 0, 0)  # the same learner gives the same bytes
 
