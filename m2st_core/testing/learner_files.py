@@ -89,8 +89,10 @@ def read_about(text: str, where: str) -> dict[str, Any]:
     try:
         about = json.loads(text)
     except (ValueError, RecursionError):
-        raise ValueError(f"{where} holds a damaged learner: {ABOUT} is not JSON. Train again.") from None
-    version = about.get("format") if isinstance(about, dict) else None
+        about = None
+    if not isinstance(about, dict):
+        raise ValueError(f"{where} holds a damaged learner: {ABOUT} is not the JSON that was saved. Train again.")
+    version = about.get("format")
     if version not in FORMATS:
         raise ValueError(
             f"{where} has learner format {version}, and this version reads {FORMATS[0]} to {FORMAT}. In other formats "
