@@ -190,9 +190,9 @@ class TestResult:
         """The p-value, and what bounds it where it can be no smaller."""
         p = f"{self.p_value:.4g}"
         if not self.at_floor:
-            return f"p={p}"
+            return f"p = {p}"
         if self.enumerated:
-            return f"p={p}, the smallest that the {self.n_permutations + 1:,} labellings of these rows can give"
+            return f"p = {p}, the smallest that the {self.n_permutations + 1:,} labellings of these rows can give"
         splits = f" of each of {len(self.split_p_values)} splits" if self.split_p_values else ""
         return f"p ≤ {p}, the smallest that {self.n_permutations:,} permutations{splits} can give"
 

@@ -65,7 +65,7 @@ def show_committed(closeness: float) -> None:
         chart(gamma_figure(published_gamma(), ours, now=closeness, height=400), "relatedness_known", alt)
     with right:
         st.markdown(
-            "**What it means for you.** γ̂ is the signal that a kernel taught by a related task may lose on your "
+            "**What it means for you.** γ̂ is how much signal a kernel taught by a related task may lose on your "
             "target. If it is small, the history helps. If it is large, a test without history may do as well."
         )
         st.markdown(order_sentence(ours))

@@ -120,10 +120,10 @@ def main() -> None:
     step, buttons = pick_step()
     try:
         state = user_data()
+        show(step, buttons, state)
         if step == ORDER[0] and state.upload is None:
             with said:
                 finding(STORY)
-        show(step, buttons, state)
     except ValueError as error:
         st.error(as_text(str(error)))
         show_buttons([buttons], step, False)

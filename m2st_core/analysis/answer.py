@@ -119,7 +119,7 @@ def what_differs(outcome: Outcome, found: Sequence[Difference]) -> str:
             "how columns go together."
         )
     named = "; ".join(
-        f"{one.column}: {one.words(one.x)} in “{data.x_name}” and {one.words(one.y)} in “{data.y_name}” "
+        f"“{one.column}”, with {one.words(one.x)} in “{data.x_name}” and {one.words(one.y)} in “{data.y_name}” "
         f"({one.words(one.difference, signed=True)}, 95 % interval {one.interval_words})"
         for one in clear[:NAMED_COLUMNS]
     )

@@ -80,7 +80,7 @@ class CorrectedTest:
         """The decision in plain words."""
         decision = "Evidence of a difference" if self.rejected else "No evidence of a difference"
         return (
-            f"{decision} by {self.result.label} ({self.role}): Holm-corrected p={self.adjusted_p_value:.4g}, "
+            f"{decision} by {self.result.label} ({self.role}): Holm-corrected p = {self.adjusted_p_value:.4g}, "
             f"uncorrected {self.result.p_words}."
         )
 

@@ -53,13 +53,13 @@ def shuffle_figure(rows: np.ndarray, members: np.ndarray, statistics: np.ndarray
         figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker={"color": colour, "symbol": marker})
         figure.add_scatter(
             x=rows[drawn, 0], y=rows[drawn, 1], mode="markers", showlegend=False, hoverinfo="skip",
-            marker=label["marker"] | {"color": colour, "symbol": marker},
+            marker=label["marker"] | {"color": colour, "symbol": marker, "opacity": 0.9},
         )  # fmt: skip
     below: dict[str, Any] = {"xaxis": "x2", "yaxis": "y2", "showlegend": False}
     colours = np.where(reached, OBSERVED_COLOUR, NULL_COLOUR).tolist()
     figure.add_scatter(
-        x=places, y=dots["y"], mode="markers", marker=dots["marker"] | {"color": colours}, customdata=statistics[1:],
-        hovertemplate="MMD² = %{customdata:.4f}<extra></extra>", **below,
+        x=places, y=dots["y"], mode="markers", marker=dots["marker"] | {"color": colours, "opacity": 1},
+        customdata=statistics[1:], hovertemplate="MMD² = %{customdata:.4f}<extra></extra>", **below,
     )  # fmt: skip
     low, high = min(places.min(), statistics[0]), max(places.max(), statistics[0])
     figure.add_scatter(

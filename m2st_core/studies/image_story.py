@@ -97,8 +97,8 @@ def story_finding(power: pd.DataFrame) -> str:
     size = int(largest["m_te"].iloc[0])
     return (
         f"Two samples of {size} digits, mixed differently: **{label_of(taught)}**, taught by {STUDY.n_tasks} pairs "
-        f"of other digits, notices it in **{shares[0]}** of all cases. **{label_of(alone)}**, which learns from no "
-        f"other task, does in **{shares[1]}**."
+        f"of other digits, notices this in **{shares[0]}** of all cases. **{label_of(alone)}**, which learns from no "
+        f"other task, does so in **{shares[1]}**."
     )
 
 

@@ -122,11 +122,10 @@ def gamma_finding(curve: pd.DataFrame, closeness: float) -> str:
     row = curve.loc[(curve["closeness"] - closeness).abs().idxmin()]
     gamma, floor = row["on_test_rows"], row["floor"]
     said = (
-        f"At C = {row['closeness']:g} a kernel taught by a related task loses up to **γ̂ = {gamma:.3f}** of its signal"
+        f"At C = {row['closeness']:g} the signal Ĵ of a kernel differs by up to **γ̂ = {gamma:.3f}** between a related "
+        f"task and the target. Noise alone gives {floor:.3f}"
     )
-    if gamma <= floor:
-        return f"{said} on the target. Noise alone gives {floor:.3f}: these rows cannot tell how related the tasks are."
-    return f"{said} on the target. Noise alone gives {floor:.3f}."
+    return f"{said}: these rows cannot tell how related the tasks are." if gamma <= floor else f"{said}."
 
 
 def order_sentence(curve: pd.DataFrame) -> str:
@@ -134,8 +133,8 @@ def order_sentence(curve: pd.DataFrame) -> str:
     below = (curve["on_test_rows"] < curve["on_training_rows"]).mean()
     fresh = "lower" if below == 1 else "higher" if below == 0 else "sometimes lower, sometimes higher"
     return (
-        f"Here the estimate on fresh rows is **{fresh}** than the one on training rows. With 2,000 "
-        "rows it is higher; with few rows noise decides."
+        f"Here the estimate on fresh rows is **{fresh}** than the one on training rows. With 2,000 rows it is higher. "
+        "With few rows, noise decides which is higher."
     )
 
 

@@ -77,10 +77,15 @@ class WeightsResult:
         """Say which kernel weighs most, and how far the related tasks are trusted."""
         first = self.table.loc[self.table["influence"].idxmax()]
         name = {"aggregate": "the kernel of all tasks", "generic": f"the generic {first['kernel']}"}.get(first["kind"])
-        most = f"Most of it, {100 * first['influence']:.0f} %, is {name or 'the kernel of ' + first['kernel']}."
+        name = name or f"the kernel of {first['kernel']}"
+        share = f"**{100 * first['influence']:.0f} %** of the statistic"
         if self.features is None:
-            return f"This test mixes {len(self.table)} deep kernels. {most}"
-        return f"Related tasks have taught **{100 * self.features.share:.0f} %** of this test. {most}"
+            return f"This test mixes {len(self.table)} deep kernels. The largest share, {share}, is {name}."
+        learned = f"**{100 * self.features.share:.0f} %** of the statistic"
+        said = f"What the related tasks taught makes up {learned}"
+        if learned == share and first["kind"] == "aggregate":
+            return f"{said}, all of it through {name}."
+        return f"{said}. The largest share, {share.removesuffix(' of the statistic')}, is {name}."
 
 
 @dataclass(frozen=True)

@@ -185,9 +185,9 @@ def _decide(
     stage = part_of(progress, 1, 1) if runs.train is not None else progress
     permuted = runs.fitted.statistics(runs.test.pooled, members, runs.test.sizes[0], stage)
     p_value = permutation_p_value(permuted.values, permuted.rounding, preset.p_value)
-    error = permuted.p_value_error
-    if error is None:
-        error = (p_value * (1 - p_value) / labellings.used).sqrt()
+    error = (p_value * (1 - p_value) / labellings.used).sqrt()
+    if permuted.p_value_error is not None:
+        error = torch.maximum(error, permuted.p_value_error)  # a jackknife of few labellings may be zero
     error = torch.zeros_like(error) if labellings.enumerated else error
     values = permuted.values.cpu().numpy()
     return Decisions(values[:, 0], p_value.cpu().numpy(), error.cpu().numpy(), values[:, 1:], notes)

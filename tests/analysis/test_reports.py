@@ -132,7 +132,7 @@ def test_the_verdict_names_the_groups_and_never_says_that_they_are_the_same(shif
     if shift:
         assert answer.verdict == "Evidence that “lot B” differs from “lot A” (p ≤ 0.001)"
         assert "No smaller p-value is possible with 999 permutations" in answer.basis
-        assert answer.differs.startswith("What differs most: mass: ") and " mg in “lot A” and " in answer.differs
+        assert answer.differs.startswith("What differs most: “mass”, with ") and " mg in “lot A” and " in answer.differs
     else:
         p = outcome.analysis.primary.p_value
         assert answer.verdict == f"No evidence of a difference at α=0.05 with 29 and 29 rows (p = {p:.3g})"

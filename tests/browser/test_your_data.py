@@ -32,7 +32,7 @@ def test_two_files_are_checked_answered_and_reported(visit, tmp_path):
     button(tab, "^Run Omnibus").click()
     card = tab.page.locator(".st-key-data_card")
     card.get_by_role("heading", name="Evidence that “lot B” differs from “lot A” (p ≤ 0.001)").wait_for()
-    card.get_by_text(re.compile("What differs most:.* mass:.* mg in “lot A”")).wait_for()
+    card.get_by_text(re.compile("What differs most:.* “mass”, with .* mg in “lot A”")).wait_for()
     tab.settle()
     with tab.page.expect_download() as download:
         card.get_by_role("button", name="Download the report").click()

@@ -119,7 +119,7 @@ def test_step_3_compares_the_width_with_the_others():
 
 def test_step_4_can_be_answered_with_its_control():
     few = sentence(open_step(4))
-    assert percent("MMD-M", 100, 0.7) in few and percent("MMD-M", 100, 0.0) in few and "needs more rows" in few
+    assert percent("MMD-M", 100, 0.7) in few and percent("MMD-M", 100, 0.0) in few and "takes more rows" in few
     many = sentence(open_step(4, learn_rows="800"))
     assert percent("MMD-M", 800, 0.7) in many and "reaches 80 %" in many
     assert "false alarm" in sentence(open_step(4, learn_delta="0.0"))

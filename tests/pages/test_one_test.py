@@ -26,7 +26,7 @@ def test_a_test_without_related_tasks_gives_an_answer():
     expected = m2st.two_sample_test(x, y, "MMD-M")
     assert metrics(app)["p-value"] == f"{expected.p_value:.3g}"
     assert metrics(app)["Test rows"] == "60 + 60" and metrics(app)["Training rows"] == "none"
-    assert "**MMD-M** finds none (p=" in words(app)
+    assert "**MMD-M** finds none (p = " in words(app)
     assert "does not show that P and Q are the same" in words(app)
     _, samples, null = charts(app)
     assert len(samples["data"]) == 2

@@ -17,7 +17,7 @@ def test_the_published_and_our_measured_curve_are_there_at_once():
     app = open_page("relatedness")
     assert len(charts(app)) == 2 and "at five values of C: about" in words(app)
     floor, published, _, fresh = charts(app)[1]["data"]
-    assert "At C = 0.3 a kernel taught by a related task loses up to **γ̂ = 0.087**" in words(app)
+    assert "At C = 0.3 the signal Ĵ of a kernel differs by up to **γ̂ = 0.087**" in words(app)
     assert "on fresh rows is **higher**" in words(app)
     assert "noise floor" in floor["name"] and numbers(floor["y"]) == list(measured_gamma()["floor"])
     assert numbers(published["y"]) == list(published_gamma()["gamma_hat"])

@@ -18,7 +18,7 @@ def test_the_page_shows_what_the_study_finds():
     largest = result.table.sort_values("influence", ascending=False, kind="stable").head(12).query("influence >= 0.005")
     assert numbers(bars["data"][0]["x"]) == pytest.approx(largest["influence"].tolist())
     assert kernel["data"][0]["name"] == largest["kernel"].iloc[0] and mixture["data"][0]["name"] == "mixture"
-    assert result.finding in words(app) and f"**{100 * result.features.share:.0f} %** of this test" in words(app)
+    assert result.finding in words(app) and f"**{100 * result.features.share:.0f} %** of the statistic" in words(app)
     assert "10 of the 12 tasks, drawn at random, have a kernel of their own" in words(app)
     assert list(app.dataframe[0].value["kernel"]) == list(result.table["kernel"])
 

@@ -103,7 +103,7 @@ def test_every_result_knows_its_smallest_p():
 def test_the_smallest_p_is_reached_and_said():
     few = m2st.two_sample_test(rows(4), rows(4, 1) + 50, "MMD-M")
     assert few.p_value == few.smallest_p == 2 / 70 and few.at_floor and few.p_value_se == 0
-    assert "p=0.02857, the smallest that the 70 labellings of these rows can give, on 4 and 4" in few.sentence
+    assert "p = 0.02857, the smallest that the 70 labellings of these rows can give, on 4 and 4" in few.sentence
     assert few.error_words == "all 70 labellings were counted"
     many = m2st.two_sample_test(rows(40), rows(40, 1) + 50, "MMD-O")
     assert "p ≤ 0.001, the smallest that 999 permutations can give, on 20 and 20 test rows" in many.sentence

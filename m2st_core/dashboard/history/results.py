@@ -23,7 +23,11 @@ def runs_finding(chosen: list[Run]) -> str:
         found = power_finding(summarise(sweep_queue().store.rows(spec)), size_unit(spec.task))
         if found:
             return found
-    return "Every run is kept with all its results. Open one, or choose several to compare them."
+    kept = len(sweep_queue().store.runs())
+    if not kept:
+        return "There are no runs yet. What you train in **Power** appears here, with all its results."
+    runs = "One run is" if kept == 1 else f"{kept} runs are"
+    return f"{runs} kept, with all results. Open one, or choose several to compare them."
 
 
 def show_one(run: Run) -> None:

@@ -44,7 +44,7 @@ LESSONS = (
         "Circles were drawn from **P**, diamonds from **Q**. Are P and Q the same? Their means and variances are. Only "
         "the correlation of the two columns may differ. Δ says how much.",
         DELTA,
-        "From which Δ on do you see a difference?",
+        "At which Δ do you begin to see a difference?",
         pictures.show_samples,
         (
             "Each distribution has two modes. Q's modes are correlated, with opposite signs.",
@@ -97,8 +97,8 @@ LESSONS = (
     ),
     Lesson(
         "Power is repetition",
-        f"Draw {TESTS} fresh samples and test each. The share that is found is the **power** of the test. Without a "
-        "difference, the same share is the **type-I error**.",
+        f"Draw {TESTS} fresh samples and test each. The share in which it finds the difference is its **power**. "
+        "Without a difference, the share that it rejects is its **type-I error**.",
         SIZE,
         "How many rows give 80 % power?",
         pictures.show_power,
@@ -113,7 +113,7 @@ LESSONS = (
         "Why not **learn** what to look for? Learn the map of step 3 from some rows of P and Q. Then test other rows "
         "with it.",
         _own("training", "Training rows per sample", 20, "Rows that the map is learned from.", TRAINING_ROWS),
-        "How many training rows does learning need to pay?",
+        "How many training rows does it take before learning pays?",
         pictures.show_training,
         (
             "The witness function of the training rows scores the test rows:",
@@ -130,7 +130,7 @@ LESSONS = (
         _own(
             "tasks", "Related tasks N", 40, f"Earlier comparisons, {ROWS_PER_TASK} rows per sample each.", HISTORY_SIZES
         ),
-        "How many related tasks does it take to find half of the samples?",
+        "How many related tasks does it take to find the difference in half of the samples?",
         pictures.show_history,
         (
             "With history: Meta-Witness, a kernel on features ψ along which the related tasks differ. Without: MMD-M.",

@@ -108,7 +108,8 @@ def show_kernel(sample: Sample, width: float) -> Picture:
             "**No other width** here does better." if view.agreement >= best.agreement else "Another width does better."
         )
         sentence = (
-            f"Width {width:g} agrees with the truth by **r = {view.agreement:.2f}**. Perfect would be 1. {better}"
+            f"With width {width:g} the map and the truth correlate by **r = {view.agreement:.2f}**; 1 would be "
+            f"perfect. {better}"
         )
     axis, rows = synthetic.AXIS, synthetic.two_samples(*sample.drawn)
     seen = heat_figure(view.witness, axis, name="what the kernel sees", sample=rows, height=440)
@@ -127,10 +128,10 @@ def show_power(sample: Sample, rows: int) -> Picture:
         reached = [size for size in ROWS if power(Cell("MMD-M", size, sample.delta)).share >= GOAL]
         goal = f"At Δ = {sample.delta:g} no size on this slider reaches 80 %."
         if reached:
-            goal = "That reaches 80 %." if found.share >= GOAL else "80 % needs more rows."
-        sentence = f"The test finds **{percent(found.share)}** of 100 samples. {goal} {alarms}"
+            goal = "That reaches 80 %." if found.share >= GOAL else "Reaching 80 % takes more rows."
+        sentence = f"The test finds the difference in **{percent(found.share)}** of 100 samples. {goal} {alarms}"
     else:
-        sentence = f"P and Q are the same here. **{alarms}** About 5 % may, at any number of rows."
+        sentence = f"P and Q are the same here. {alarms} About 5 % may, at any number of rows."
     own = synthetic.shuffle_labels(sample.delta, rows // 2, sample.seed).p_value(synthetic.PERMUTATIONS)
     return Picture(sentence, ((p_value_strip(groups, ALPHA, own, height=440), f"100 p-values a band. {sentence}"),))
 
@@ -140,15 +141,19 @@ def show_training(sample: Sample, training_rows: int) -> Picture:
     rows = sample.few_rows
     learned = {one: power(Cell(OWN_ROWS, rows, sample.delta, one)) for one in TRAINING_ROWS}
     now, floor = learned[training_rows].share, power(Cell("MMD-M", rows, sample.delta)).share
-    sentence = f"A map learned from {training_rows} rows finds **{percent(now)}** of samples, a test without learning "
-    sentence += f"**{percent(floor)}**. "
     if not sample.delta:
-        sentence += "P and Q are the same here, so all of them are false alarms."
-    elif now <= floor + NOTICEABLE:
-        most = TRAINING_ROWS[-1]
-        sentence += f"So few rows teach noise. With {most} it would be {percent(learned[most].share)}."
+        sentence = (
+            f"P and Q are the same here. False alarms of a map learned from {training_rows} rows: **{percent(now)}**, "
+            f"of a test without learning: **{percent(floor)}**."
+        )
     else:
-        sentence += "These rows are enough to learn from."
+        most = TRAINING_ROWS[-1]
+        sentence = (
+            f"A map learned from {training_rows} rows finds the difference in **{percent(now)}** of samples, a test "
+            f"without learning in **{percent(floor)}**. "
+        )
+        noise = f"So few rows teach noise. With {most} it would be {percent(learned[most].share)}."
+        sentence += noise if now <= floor + NOTICEABLE else "These rows are enough to learn from."
     powers = np.array([rate.share for rate in learned.values()])
     intervals = np.array([rate.interval for rate in learned.values()])
     figure = learning_figure(TRAINING_ROWS, powers, intervals, training_rows, floor)
@@ -180,8 +185,8 @@ def show_history(sample: Sample, n_tasks: int) -> Picture:
         sentence += f"False alarms with history: **{percent(with_)}**, without: **{percent(without)}**."
     else:
         sentence = (
-            f"With {n_tasks} related tasks the test finds **{percent(with_)}** of samples, without history "
-            f"**{percent(without)}**. The samples are the same, {rows} rows each."
+            f"With {n_tasks} related tasks the test finds the difference in **{percent(with_)}** of samples, without "
+            f"history in **{percent(without)}**. The samples are the same, {rows} rows each."
         )
     return Picture(sentence, ((figure, f"Two groups of 100 dots, one per sample. {sentence}"),))
 
@@ -200,8 +205,9 @@ def show_misled(sample: Sample, target: str) -> Picture:
     effect = "misleads" if only < without - NOTICEABLE else "helps" if only > without + NOTICEABLE else "hardly changes"
     safe = "is as good" if more >= without - NOTICEABLE else "stays close" if more >= without - LARGE else "loses too"
     sentence = (
-        f"History **{effect}** Meta-Witness: it finds **{percent(only)}**, a test without history "
-        f"**{percent(without)}**. Meta-FUSE, which also looks elsewhere, **{safe}** with **{percent(more)}**."
+        f"History **{effect}** Meta-Witness: it finds the difference in **{percent(only)}** of samples, a test without "
+        f"history in **{percent(without)}**. Meta-FUSE, which also looks elsewhere, **{safe}** with "
+        f"**{percent(more)}**."
     )
     return Picture(sentence, ((figure, f"Three groups of 100 dots, one per sample. {sentence}"),))
 

@@ -114,11 +114,12 @@ def show_recap(sample: Sample) -> None:
         st.subheader("What you have seen", anchor=False)
         st.markdown(
             "- A **p-value** is the share of labellings that reach the observed difference.\n"
-            f"- A generic kernel finds {percent(generic)} of samples with {rows} rows at Δ = {delta:g}. That is its "
-            "**power**.\n"
-            f"- **Learning** from {least} own rows finds {percent(learned)}.\n"
-            f"- Learning from {most} **related tasks** finds {percent(history)}.\n"
-            f"- If the difference is a new one, history alone finds {percent(misled)}, and Meta-FUSE {percent(safe)}."
+            f"- With {rows} rows at Δ = {delta:g}, a generic kernel finds the difference in {percent(generic)} of "
+            "samples. That is its **power**.\n"
+            f"- After **learning** from {least} own rows, a test finds it in {percent(learned)}.\n"
+            f"- After learning from {most} **related tasks**, a test finds it in {percent(history)}.\n"
+            f"- If the difference is a new one, history alone finds it in {percent(misled)}, and Meta-FUSE in "
+            f"{percent(safe)}."
         )
         st.page_link("pages/test_my_data.py", label="Test my data", help="Go on with your own two files.")
 

@@ -77,9 +77,10 @@ def finding(sentence: str) -> None:
 def show_status() -> None:
     """Say below the page where computations run and, while there are any, how many sweeps."""
     where = "a Dask cluster" if os.environ.get("M2ST_DASK") else f"{device_words()} of this server"
-    st.caption(f"Computing on {where}.")
     busy = bool(_sweeps())
-    st.fragment(_show_queue, run_every=POLL_SECONDS if busy else None)(busy)
+    with st.container(horizontal=True):
+        st.caption(f"Computing on {where}.", width="content")
+        st.fragment(_show_queue, run_every=POLL_SECONDS if busy else None)(busy)
     show_who()
 
 
@@ -96,7 +97,7 @@ def _show_queue(polled: bool) -> None:
     sweeps = _sweeps()
     if polled and not sweeps:
         st.rerun()  # without a timer
-    st.caption(sweeps or "No sweep is running.")
+    st.caption(sweeps or "No sweep is running.", width="content")
 
 
 def chart(figure: go.Figure, key: str, alt: str) -> None:

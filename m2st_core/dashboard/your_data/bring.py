@@ -37,8 +37,13 @@ def bring_stage(state: UserData) -> bool:
             "Your files stay in this server's memory for this session only. Nobody else sees them, and nothing is "
             f"stored. {limits.words}"
         )
+    first, *others = EXAMPLES
     with examples:
-        _show_examples(state)
+        st.markdown("**Or try an example**, with one click")
+        _show_example(state, first)
+    for column, name in zip(st.columns(len(others)), others, strict=True):
+        with column:
+            _show_example(state, name)
     p, q = ([table.digest for table in state.files.get(slot, ())] for slot in "pq")
     return state.upload is not None and not (state.two_files and p == q)
 
@@ -179,17 +184,15 @@ def _show_in_use(state: UserData, slot: str) -> None:
         st.button("Remove", key=f"data_remove_{slot}", on_click=remove, help="Remove this. The other files stay.")
 
 
-def _show_examples(state: UserData) -> None:
-    def use(name: str) -> None:
+def _show_example(state: UserData, name: str) -> None:
+    def use() -> None:
         state.take_example(name)
         st.session_state["data_layout"] = state.two_files
         go_to("Check")
 
-    st.markdown("**Or try an example**, with one click")
-    help_ = "Load these data and go on to Check. They replace what you brought."
-    for name, example in EXAMPLES.items():
-        with st.container(border=True):
-            st.markdown(f"**{example.title}**")
-            st.caption(f"{example.source} {example.description}")
-            label = f"Try {example.title.partition(':')[0]}"
-            st.button(label, key=f"data_example_{name}", on_click=use, args=(name,), help=help_)
+    example = EXAMPLES[name]
+    with st.container(border=True, height="stretch"):
+        st.markdown(f"**{example.title}**")
+        st.caption(f"{example.source} {example.description}")
+        help_ = "Load these data and go on to Check. They replace what you brought."
+        st.button(f"Try {example.title.partition(':')[0]}", key=f"data_example_{name}", on_click=use, help=help_)

@@ -161,7 +161,7 @@ def _column_table(report: Check, cleaning: Cleaning, data: CleanData | None, tar
         if column.minimum is None:
             values = ", ".join(f"{level} ({count:,})" for level, count in column.top_levels)
         else:
-            values = f"{column.minimum:.4g} to {column.maximum:.4g}, median {column.median:.4g}"
+            values = f"{column.minimum:.4g} to {column.maximum:.4g}, median {column.median:.4g}".replace("-", "−")
         rows.append(
             {
                 "Column": column.name,
