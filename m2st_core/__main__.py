@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import io
 import os
@@ -177,5 +178,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def run_program() -> NoReturn:
+    """Run a command and exit, without collecting one by one all objects that the library made when it was loaded."""
+    code = main()
+    gc.freeze()
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program()

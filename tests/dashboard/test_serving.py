@@ -241,6 +241,7 @@ def test_other_host_names_are_refused(monkeypatch):
     assert answer(host="localhost")[1] == 200
     seen, status, _ = answer(host="attacker.example")
     assert seen is None and status == 400
+    assert answer("/_stcore/health", host="127.0.0.1:8501")[1] == 200  # the container's own check
 
 
 def test_the_configuration_refuses_other_host_names_on_one_s_own_machine():
