@@ -122,7 +122,7 @@ def build_parser() -> argparse.ArgumentParser:
     app = commands.add_parser("app", help="start the dashboard")
     app.add_argument("--port", type=int, help="its port (default 8501)")
     app.add_argument("--address", help="the address it listens on (default 127.0.0.1, this machine only)")
-    app.add_argument("--served", action="store_true", help="for many people, where runs have owners: docs/container.md")
+    app.add_argument("--served", action="store_true", help="for many people, where runs have owners: docs/serving.md")
     ready = commands.add_parser("ready", help="check that results can be stored, and that a dashboard answers")
     ready.add_argument("url", nargs="?", help="the dashboard's address, such as http://127.0.0.1:8501")
     store = commands.add_parser("store", help="back the store of results up into one file, or restore it")

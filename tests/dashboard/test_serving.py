@@ -2,11 +2,18 @@
 
 import asyncio
 import json
+import os
+import signal
+import socket
+import threading
 import time
 from types import SimpleNamespace
 
 import pytest
 import streamlit as st
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import WebSocketRoute
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.testing.v1 import AppTest
 from streamlit.web.server.starlette.starlette_websocket import _parse_decoded_user_cookie
@@ -285,6 +292,43 @@ def test_messages_for_developers_do_not_pass():
         return [await passing() for _ in range(count)]
 
     assert asyncio.run(take(3)) == coming[2:]
+
+
+def test_a_server_stops_although_an_open_tab_does_not_answer(monkeypatch):
+    """A laptop that sleeps never takes leave: SIGTERM ends its server within seconds, and sweeps are closed."""
+    closed = []
+    monkeypatch.setattr(gate, "close_server", lambda: closed.append(time.monotonic()))
+
+    async def send(tab):
+        await tab.accept()
+        while True:
+            await tab.send_bytes(bytes(2**20))  # the tab does not read, so this waits
+
+    app = Starlette(routes=[WebSocketRoute("/", send)], lifespan=gate.lifespan)
+    server = uvicorn.Server(uvicorn.Config(gate.Gate(app), port=0, log_level="critical", ws="websockets-sansio"))
+
+    def visit():
+        while not server.started:
+            time.sleep(0.02)
+        with socket.create_connection(server.servers[0].sockets[0].getsockname()) as tab:
+            lines = ("GET / HTTP/1.1", "Host: localhost", "Connection: Upgrade", "Upgrade: websocket")
+            lines += ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "", "")
+            tab.sendall("\r\n".join(lines).encode())
+            assert tab.recv(4096).startswith(b"HTTP/1.1 101")
+            asked.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGTERM)
+            left.wait(20)
+
+    asked, left, before = [], threading.Event(), signal.signal(signal.SIGTERM, lambda *_: None)
+    tab = threading.Thread(target=visit)
+    tab.start()
+    try:
+        server.run()
+    finally:
+        left.set()
+        tab.join()
+        signal.signal(signal.SIGTERM, before)
+    assert closed and time.monotonic() - asked[0] < 8
 
 
 def test_raw_uploads_have_a_cap_over_all_sessions(monkeypatch):

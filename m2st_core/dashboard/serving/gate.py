@@ -8,6 +8,7 @@ import hmac
 import os
 import re
 import secrets
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from functools import cache
@@ -31,6 +32,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 HEALTH, METRICS, UPLOADS = "/_stcore/health", "/_stcore/metrics", "/_stcore/upload_file/"
 COMMANDS = ("clear_cache", "set_run_on_save", "load_git_info")
 YEAR = 365 * 24 * 3600
+LEAVE_SECONDS = 1  # for open tabs to take leave when the server stops
 PROXY_SECRET = "x-m2st-proxy-secret"  # the header by which a proxy shows that it is the trusted one
 
 
@@ -178,7 +180,10 @@ async def _refuse(send: Send, status: int, sentence: str) -> None:
 
 @asynccontextmanager
 async def lifespan(app: object) -> AsyncIterator[None]:
-    """Close everything that there is once per server when it stops."""
+    """Close everything that there is once per server when it stops, without waiting for tabs that do not answer."""
+    server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)  # uvicorn's: streamlit gives it no limit
+    if settings := getattr(server, "config", None):
+        settings.timeout_graceful_shutdown = LEAVE_SECONDS
     try:
         yield
     finally:
