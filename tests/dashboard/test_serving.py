@@ -331,14 +331,28 @@ def test_a_server_stops_although_an_open_tab_does_not_answer(monkeypatch):
     assert closed and time.monotonic() - asked[0] < 8
 
 
-def test_raw_uploads_have_a_cap_over_all_sessions(monkeypatch):
+@pytest.fixture
+def uploads(monkeypatch):
+    """A server with 600 bytes of files, and one tab, of a visitor with the cookie "ann"."""
     held = SimpleNamespace(file_storage={"a tab": {"a file": SimpleNamespace(data=b"x" * 600)}})
-    monkeypatch.setattr(gate.runtime, "get_instance", lambda: SimpleNamespace(uploaded_file_mgr=held))
+    tab = SimpleNamespace(client_context=SimpleNamespace(cookies={COOKIE: "ann"}))
+    server = SimpleNamespace(uploaded_file_mgr=held, get_client={"a-tab": tab}.get)
+    monkeypatch.setattr(gate.runtime, "get_instance", lambda: server)
+    return {"path": "/_stcore/upload_file/a-tab/1", "cookie": f"{COOKIE}=ann"}
+
+
+def test_raw_uploads_have_a_cap_over_all_sessions(uploads, monkeypatch):
     monkeypatch.setenv("M2ST_MOST_UPLOAD_BYTES", "1000")
-    path = "/_stcore/upload_file/another tab/1"
-    assert answer(path, method="PUT", content_length="400")[1] == 200
-    assert answer(path, method="PUT", content_length="401")[1] == answer(path, method="PUT")[1] == 507
-    assert answer(path, method="DELETE")[1] == 200
+    assert answer(**uploads, method="PUT", content_length="400")[1] == 200
+    assert answer(**uploads, method="PUT", content_length="401")[1] == answer(**uploads, method="PUT")[1] == 507
+    assert answer(**uploads, method="DELETE")[1] == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_files_of_another_s_tab_cannot_be_reached(uploads, method):
+    assert answer(**uploads, method=method)[1] == 200
+    for lie in ({"cookie": f"{COOKIE}=eve"}, {"cookie": ""}, {"path": "/_stcore/upload_file/other/1"}):
+        assert answer(**uploads | lie, method=method)[1] == 404
 
 
 class Files:

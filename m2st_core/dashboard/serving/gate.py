@@ -58,11 +58,16 @@ class Gate:
         if web and scope["path"].rstrip("/").endswith(METRICS) and not _may_measure(given):
             await _refuse(send, 404, "Not found.")
             return
+        if web and UPLOADS in scope["path"] and scope["method"] != "OPTIONS" and not _is_own_tab(scope["path"], given):
+            await _refuse(send, 404, "Not found.")
+            return
         if web and scope["method"] == "PUT" and UPLOADS in scope["path"] and not _has_room(given):
             await _refuse(send, 507, "The server's memory for files is full. Please try again in a few minutes.")
             return
         scope = {**scope, "headers": _vouched(scope["headers"], given)}
-        greet = "text/html" in given.get("accept", "") and not _is_known(given.get("cookie", ""))
+        greet = "text/html" in given.get("accept", "") and not unsign(
+            _visitor_cookie(given.get("cookie", ""))
+        ).startswith(KNOWN)
         if web:
             await self.app(scope, receive, _protecting(send, greet, scope["scheme"] == "https"))
         else:
@@ -83,6 +88,13 @@ def _may_measure(given: dict[str, str]) -> bool:
     """Whether a request for the metrics has the token in ``M2ST_METRICS_TOKEN``; if that is not set, none has."""
     token = os.environ.get("M2ST_METRICS_TOKEN", "")
     return bool(token) and hmac.compare_digest(given.get("authorization", "").encode(), f"Bearer {token}".encode())
+
+
+def _is_own_tab(path: str, given: dict[str, str]) -> bool:
+    """Whether a file's address belongs to an open tab of the visitor who asks: both have the same cookie."""
+    client = runtime.get_instance().get_client(path.partition(UPLOADS)[2].partition("/")[0])
+    context = client.client_context if client is not None else None
+    return context is not None and context.cookies.get(COOKIE, "") == _visitor_cookie(given.get("cookie", ""))
 
 
 def _has_room(given: dict[str, str]) -> bool:
@@ -110,13 +122,13 @@ def _without_commands(receive: Receive) -> Receive:
     return receiving
 
 
-def _is_known(cookies: str) -> bool:
-    """Whether the visitor has a cookie of ours."""
+def _visitor_cookie(cookies: str) -> str:
+    """The cookie by which we know visitors again, as it was sent."""
     try:
         found = SimpleCookie(cookies).get(COOKIE)
     except CookieError:
-        return False
-    return found is not None and unsign(found.value).startswith(KNOWN)
+        return ""
+    return found.value if found is not None else ""
 
 
 def _protecting(send: Send, greet: bool, https: bool) -> Send:
