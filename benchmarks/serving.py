@@ -312,7 +312,7 @@ async def steal(host: str, owner: Tab) -> list[str]:
         except urllib.error.HTTPError:
             pass
     await eve.claim(eve.find("file_uploader").id, url, "a.csv", len(data))
-    if eve.saw("secretfile") or eve.saw("400 rows") or not owner.saw("secretfile"):
+    if eve.saw("secretfile") or not owner.saw("secretfile"):
         done.append("another's file is shown")
     await eve.close()
     return done
