@@ -12,7 +12,7 @@ COPY requirements.txt requirements-cluster.txt ./
 RUN grep '^torch==' requirements.txt > torch.txt \
     && pip install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} -r torch.txt \
     && pip install -r requirements.txt -r requirements-cluster.txt
-COPY pyproject.toml setup.py README.md LICENSE app.py ./
+COPY pyproject.toml setup.py README.md LICENSE app.py serve.py ./
 COPY .streamlit .streamlit
 COPY pages pages
 COPY m2st_core m2st_core
@@ -38,4 +38,4 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=15s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8501/_stcore/health', timeout=10)"]
 ENTRYPOINT ["m2st"]
-CMD ["app", "--address", "0.0.0.0", "--port", "8501"]
+CMD ["app", "--served", "--address", "0.0.0.0", "--port", "8501"]

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 import uuid
 from collections import deque
@@ -137,8 +138,8 @@ class Tab:
         found = (getattr(e, kind) for e in self.elements if e.WhichOneof("type") == kind)
         return next((widget for widget in found if widget.label.startswith(label)), None)
 
-    async def bring(self, name: str, data: bytes) -> None:
-        """Upload a file with the page's first uploader."""
+    async def bring(self, name: str, data: bytes) -> Any:
+        """Upload a file with the page's first uploader. Return its addresses."""
         uploader = self.find("file_uploader")
         message = BackMsg()
         message.file_urls_request.request_id = uuid.uuid4().hex
@@ -146,10 +147,15 @@ class Tab:
         self.urls = asyncio.get_running_loop().create_future()
         await self.send(message, wait=False)
         (url,) = (await asyncio.wait_for(self.urls, PATIENCE)).file_urls
-        await asyncio.to_thread(_put, f"http://{self.host}{url.upload_url}", name, data, self.cookie)
+        await asyncio.to_thread(_ask, "PUT", f"http://{self.host}{url.upload_url}", self.cookie, name, data)
+        await self.claim(uploader.id, url, name, len(data))
+        return url
+
+    async def claim(self, uploader: str, url: Any, name: str, size: int) -> None:
+        """Say that a file was uploaded."""
         state = BackMsg().rerun_script.widget_states.widgets.add().file_uploader_state_value
-        state.uploaded_file_info.add(name=name, size=len(data), file_id=url.file_id).file_urls.CopyFrom(url)
-        await self.run((uploader.id, "file_uploader_state_value", state))
+        state.uploaded_file_info.add(name=name, size=size, file_id=url.file_id).file_urls.CopyFrom(url)
+        await self.run((uploader, "file_uploader_state_value", state))
 
     def saw(self, word: str) -> bool:
         """Whether the server has sent this word."""
@@ -185,8 +191,8 @@ class Tab:
                         self.timers.pop(fragment).cancel()
             elif kind == "file_urls_response" and self.urls is not None:
                 self.urls.set_result(message.file_urls_response)
-            elif kind == "script_finished":
-                self.finished.set()
+            elif kind == "script_finished" and message.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY:
+                self.finished.set()  # a fragment's end, or a run that starts again, is not the page's
 
     async def _poll(self, fragment: str, interval: float) -> None:
         while True:
@@ -206,14 +212,15 @@ def _first_cookie(host: str) -> str:
     return "; ".join([first, *([second.split(";")[0]] if second else [])])
 
 
-def _put(url: str, name: str, data: bytes, cookie: str) -> None:
+def _ask(method: str, url: str, cookie: str, name: str = "", data: bytes = b"") -> None:
+    """Send or ask for a file as a browser does. Raise an HTTPError if this is refused."""
     edge = uuid.uuid4().hex
     head = f'--{edge}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
     headers = {"Content-Type": f"multipart/form-data; boundary={edge}", "Cookie": cookie}
     if token := re.search(r"_streamlit_xsrf=([^;]+)", cookie):
         headers["X-Xsrftoken"] = token[1]
-    body = head.encode() + data + f"\r\n--{edge}--\r\n".encode()
-    with urllib.request.urlopen(urllib.request.Request(url, body, headers, method="PUT"), timeout=PATIENCE):
+    body = head.encode() + data + f"\r\n--{edge}--\r\n".encode() if name else None
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers, method=method), timeout=PATIENCE):
         pass
 
 
@@ -287,6 +294,27 @@ async def attack(host: str, owner: Tab, run: str) -> list[str]:
         done.append("a forged cookie opens it")
     for tab in (eve, thief):
         await tab.close()
+    return done + await steal(host, owner)
+
+
+async def steal(host: str, owner: Tab) -> list[str]:
+    """What a stranger achieves with another's file, whose addresses have become known; empty if nothing."""
+    eve, done, data = Tab(host), list[str](), table(200, 0)
+    await eve.open("test_my_data")
+    await owner.switch("test_my_data")
+    if owner.find("file_uploader") is None or eve.find("file_uploader") is None:
+        return ["no uploader was shown, so this was not tried"]
+    url = await owner.bring("secretfile.csv", data)
+    for method, address in (("GET", url.upload_url), ("PUT", url.upload_url), ("DELETE", url.delete_url)):
+        try:
+            await asyncio.to_thread(_ask, method, f"http://{host}{address}", eve.cookie, "other.csv", data)
+            done.append(f"{method} of another's file is answered")
+        except urllib.error.HTTPError:
+            pass
+    await eve.claim(eve.find("file_uploader").id, url, "a.csv", len(data))
+    if eve.saw("secretfile") or not owner.saw("secretfile"):
+        done.append("another's file is shown")
+    await eve.close()
     return done
 
 

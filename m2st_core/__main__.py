@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import io
 import os
@@ -121,7 +122,7 @@ def build_parser() -> argparse.ArgumentParser:
     app = commands.add_parser("app", help="start the dashboard")
     app.add_argument("--port", type=int, help="its port (default 8501)")
     app.add_argument("--address", help="the address it listens on (default 127.0.0.1, this machine only)")
-    app.add_argument("--served", action="store_true", help="for many people, where runs have owners: docs/container.md")
+    app.add_argument("--served", action="store_true", help="for many people, where runs have owners: docs/serving.md")
     ready = commands.add_parser("ready", help="check that results can be stored, and that a dashboard answers")
     ready.add_argument("url", nargs="?", help="the dashboard's address, such as http://127.0.0.1:8501")
     store = commands.add_parser("store", help="back the store of results up into one file, or restore it")
@@ -177,5 +178,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def run_program() -> NoReturn:
+    """Run a command and exit, without collecting one by one all objects that the library made when it was loaded."""
+    code = main()
+    gc.freeze()
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program()

@@ -17,7 +17,7 @@ from m2st_core.learners.features import fit_row_features
 from m2st_core.learners.image_features import fit_image_features
 from m2st_core.learners.knowledge import Knowledge, learned_spaces
 from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, in_common_units, in_spaces, view_target
-from m2st_core.permutation.blocks import as_numbers
+from m2st_core.permutation.blocks import Pieces
 from m2st_core.permutation.fitted import Permuted, ScoreTest
 from m2st_core.permutation.ranked import RankFuseTest
 from m2st_core.preset import Preset
@@ -28,6 +28,7 @@ META_SHARE = 1 / 3  # share of Meta-FUSE's weight on the learned kernels; the ge
 NETWORK_SHARE = 0.5  # share of Meta-Witness's weight, for images, on Gaussian kernels of the network's features
 DETECTABLE = 4.0  # squared difference at the edge of detection, in noise variances times the root of its dimensions
 LEARNED = "learned features"
+DOUBLES = 6  # float32 numbers that a labelling's product with ψ, its square and its size take as float64
 
 
 def learn_features(
@@ -111,11 +112,7 @@ def learned_family(known: Knowledge, pooled: Tensor, share: float) -> Family:
 
 
 def fit_learned(
-    known: Knowledge,
-    pooled: Tensor,
-    preset: Preset,
-    streams: Sequence[Streams],
-    progress: Progress | None = None,
+    known: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> RankFuseTest:
     """Meta-Witness: the learned spaces; for images, with half of π on Gaussian kernels of the network's features."""
     beside = network_families(learned_spaces(known)[0], pooled, NETWORK_SHARE, streams)
@@ -124,11 +121,7 @@ def fit_learned(
 
 
 def meta_bank(
-    known: Knowledge,
-    pooled: Tensor,
-    preset: Preset,
-    streams: Sequence[Streams],
-    progress: Progress | None = None,
+    known: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> RankFuseTest:
     """Meta-FUSE: the learned kernels with a third of π, beside those of Omnibus or, for images, Gaussian ones."""
     features, share = learned_spaces(known)[0], 1 - META_SHARE
@@ -150,6 +143,13 @@ class Posterior:
     spread: Tensor
     variance: Tensor
     log_weight: Tensor
+
+    def curve(self, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The log-likelihood ratio as a quadratic of d with this noise: bend and slope (R, Q), and level (R,)."""
+        spread = self.spread + noise
+        slope = self.mean / spread
+        level = 0.5 * ((noise / spread).log() - self.mean * slope).sum(dim=-1) + self.log_weight
+        return 0.5 * (1 / noise - 1 / spread), slope, level
 
 
 @dataclass(frozen=True)
@@ -173,35 +173,35 @@ class WitnessTest(ScoreTest):
     @torch.no_grad()
     def statistics(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Permuted:
         """The log-likelihood ratio under every labelling: per space, quadratic in sums of ψ over the first sample."""
-        m = pooled.shape[-2] - n
+        unit = 1 / n + 1 / (pooled.shape[-2] - n)
         psi = torch.cat(in_spaces([p.space for p in self.posteriors], pooled), dim=-1)
         psi -= psi.mean(dim=-2, keepdim=True, dtype=torch.float64).float()
-        d = (as_numbers(members, torch.float32) @ psi).double().mul_(1 / n + 1 / m)  # R x P x all coordinates
-        error = 2 * torch.finfo(torch.float32).eps * (1 / n + 1 / m) * psi.abs().sum(dim=-2, dtype=torch.float64)
-        square, farthest = d.square(), d.abs().amax(dim=-2)
-        sizes = [p.mean.shape[-1] for p in self.posteriors]
-        terms, rounding = [], []
-        for p, *parts in zip(
-            self.posteriors, *(v.split(sizes, dim=-1) for v in (d, square, farthest, error)), strict=True
-        ):
-            own, own_square, far, wrong = parts
-            noise = p.variance * (1 / n + 1 / m)
-            spread = p.spread + noise
-            bend, slope = 0.5 * (1 / noise - 1 / spread), p.mean / spread
-            level = 0.5 * ((noise / spread).log() - p.mean * slope).sum(dim=-1) + p.log_weight
-            ratio = own_square @ bend[..., None] + own @ slope[..., None]
-            terms.append(ratio[..., 0] + level[:, None])
-            rounding.append(torch.linalg.vector_norm((2 * far * bend + slope.abs()) * wrong, dim=-1))
-        return Permuted(torch.stack(terms).logsumexp(dim=0), torch.stack(rounding).amax(dim=0))
+        error = 2 * torch.finfo(torch.float32).eps * unit * psi.abs().sum(dim=-2, dtype=torch.float64)
+        sizes, farthest = [p.mean.shape[-1] for p in self.posteriors], torch.zeros_like(error)
+        curves = [p.curve(p.variance * unit) for p in self.posteriors]
+
+        def ratios(z: Tensor) -> Tensor:
+            d = (z @ psi).double().mul_(unit)  # R x P x all coordinates
+            torch.maximum(farthest, d.abs().amax(dim=-2), out=farthest)
+            parts = zip(curves, d.split(sizes, dim=-1), d.square().split(sizes, dim=-1), strict=True)
+            terms = [
+                (square @ bend[..., None] + own @ slope[..., None])[..., 0] + level[:, None]
+                for (bend, slope, level), own, square in parts
+            ]
+            return torch.stack(terms).logsumexp(dim=0)
+
+        statistics = Pieces(members, torch.float32, DOUBLES * psi[..., 0, :].numel()).map(ratios)
+        limits = zip(curves, farthest.split(sizes, dim=-1), error.split(sizes, dim=-1), strict=True)
+        rounding = [
+            torch.linalg.vector_norm((2 * far * bend + slope.abs()) * wrong, dim=-1)
+            for (bend, slope, _), far, wrong in limits
+        ]
+        return Permuted(statistics, torch.stack(rounding).amax(dim=0))
 
 
 @torch.no_grad()
 def fit_witness(
-    known: Knowledge,
-    train: TwoSample,
-    preset: Preset,
-    streams: Sequence[Streams],
-    progress: Progress | None = None,
+    known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> WitnessTest:
     """Meta-WiTS: the posterior of the target's difference in every space, from its training rows and the prior.
 

@@ -2,11 +2,18 @@
 
 import asyncio
 import json
+import os
+import signal
+import socket
+import threading
 import time
 from types import SimpleNamespace
 
 import pytest
 import streamlit as st
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import WebSocketRoute
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.testing.v1 import AppTest
 from streamlit.web.server.starlette.starlette_websocket import _parse_decoded_user_cookie
@@ -241,6 +248,7 @@ def test_other_host_names_are_refused(monkeypatch):
     assert answer(host="localhost")[1] == 200
     seen, status, _ = answer(host="attacker.example")
     assert seen is None and status == 400
+    assert answer("/_stcore/health", host="127.0.0.1:8501")[1] == 200  # the container's own check
 
 
 def test_the_configuration_refuses_other_host_names_on_one_s_own_machine():
@@ -286,14 +294,65 @@ def test_messages_for_developers_do_not_pass():
     assert asyncio.run(take(3)) == coming[2:]
 
 
-def test_raw_uploads_have_a_cap_over_all_sessions(monkeypatch):
+def test_a_server_stops_although_an_open_tab_does_not_answer(monkeypatch):
+    """A laptop that sleeps never takes leave: SIGTERM ends its server within seconds, and sweeps are closed."""
+    closed = []
+    monkeypatch.setattr(gate, "close_server", lambda: closed.append(time.monotonic()))
+
+    async def send(tab):
+        await tab.accept()
+        while True:
+            await tab.send_bytes(bytes(2**20))  # the tab does not read, so this waits
+
+    app = Starlette(routes=[WebSocketRoute("/", send)], lifespan=gate.lifespan)
+    server = uvicorn.Server(uvicorn.Config(gate.Gate(app), port=0, log_level="critical", ws="websockets-sansio"))
+
+    def visit():
+        while not server.started:
+            time.sleep(0.02)
+        with socket.create_connection(server.servers[0].sockets[0].getsockname()) as tab:
+            lines = ("GET / HTTP/1.1", "Host: localhost", "Connection: Upgrade", "Upgrade: websocket")
+            lines += ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "", "")
+            tab.sendall("\r\n".join(lines).encode())
+            assert tab.recv(4096).startswith(b"HTTP/1.1 101")
+            asked.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGTERM)
+            left.wait(20)
+
+    asked, left, before = [], threading.Event(), signal.signal(signal.SIGTERM, lambda *_: None)
+    tab = threading.Thread(target=visit)
+    tab.start()
+    try:
+        server.run()
+    finally:
+        left.set()
+        tab.join()
+        signal.signal(signal.SIGTERM, before)
+    assert closed and time.monotonic() - asked[0] < 8
+
+
+@pytest.fixture
+def uploads(monkeypatch):
+    """A server with 600 bytes of files, and one tab, of a visitor with the cookie "ann"."""
     held = SimpleNamespace(file_storage={"a tab": {"a file": SimpleNamespace(data=b"x" * 600)}})
-    monkeypatch.setattr(gate.runtime, "get_instance", lambda: SimpleNamespace(uploaded_file_mgr=held))
+    tab = SimpleNamespace(client_context=SimpleNamespace(cookies={COOKIE: "ann"}))
+    server = SimpleNamespace(uploaded_file_mgr=held, get_client={"a-tab": tab}.get)
+    monkeypatch.setattr(gate.runtime, "get_instance", lambda: server)
+    return {"path": "/_stcore/upload_file/a-tab/1", "cookie": f"{COOKIE}=ann"}
+
+
+def test_raw_uploads_have_a_cap_over_all_sessions(uploads, monkeypatch):
     monkeypatch.setenv("M2ST_MOST_UPLOAD_BYTES", "1000")
-    path = "/_stcore/upload_file/another tab/1"
-    assert answer(path, method="PUT", content_length="400")[1] == 200
-    assert answer(path, method="PUT", content_length="401")[1] == answer(path, method="PUT")[1] == 507
-    assert answer(path, method="DELETE")[1] == 200
+    assert answer(**uploads, method="PUT", content_length="400")[1] == 200
+    assert answer(**uploads, method="PUT", content_length="401")[1] == answer(**uploads, method="PUT")[1] == 507
+    assert answer(**uploads, method="DELETE")[1] == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_files_of_another_s_tab_cannot_be_reached(uploads, method):
+    assert answer(**uploads, method=method)[1] == 200
+    for lie in ({"cookie": f"{COOKIE}=eve"}, {"cookie": ""}, {"path": "/_stcore/upload_file/other/1"}):
+        assert answer(**uploads | lie, method=method)[1] == 404
 
 
 class Files:

@@ -13,6 +13,7 @@ from m2st_core.kernels.features import LinearKernel
 from m2st_core.kernels.gaussian import EnergyKernel, GaussianKernel, LaplaceKernel
 from m2st_core.learners.meta_features import MetaFeatures
 from m2st_core.learners.meta_witness import Posterior, WitnessTest
+from m2st_core.permutation import blocks
 from m2st_core.permutation.blocks import permutation_p_value, random_memberships
 from m2st_core.permutation.fused import FuseTest
 from m2st_core.permutation.ranked import AggregateTest, RankFuseTest
@@ -136,7 +137,9 @@ def predicted(mean, spread, log_weight=0.0, runs=2):
     return Posterior(Identity(), *parts, torch.full((runs,), log_weight, dtype=float64))
 
 
-def test_the_witness_statistic_equals_its_formula():
+@pytest.mark.parametrize("piece", [blocks.PIECE_BYTES, 2**10])
+def test_the_witness_statistic_equals_its_formula(piece, monkeypatch):
+    monkeypatch.setattr(blocks, "PIECE_BYTES", piece)
     pooled, members = rows(2, N + M, 2).float().double(), labellings()
     noise = 1 / N + 1 / M
     posteriors = (predicted((1.0, -0.5), (0.2, 0.4)), predicted((0.0, 2.0), (1.0, 0.1), -0.7))

@@ -22,7 +22,7 @@ from m2st_core.sweeps.work import SweepProgress
 from m2st_core.types import Cancelled
 
 ENDED = ("done", "failed", "cancelled")
-CLOSE_SECONDS = 8.0
+CLOSE_SECONDS = 6.0
 TURN_SECONDS = 60.0  # after this time a sweep pauses for another session's, and goes on in its next turn
 ELSEWHERE = "Another process computes this run now. Its points appear here; reload to see its end."
 STOPPING = "cannot schedule new futures"  # in the error of executors when Python ends

@@ -8,6 +8,7 @@ import hmac
 import os
 import re
 import secrets
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from functools import cache
@@ -28,9 +29,10 @@ Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-METRICS, UPLOADS = "/_stcore/metrics", "/_stcore/upload_file/"
+HEALTH, METRICS, UPLOADS = "/_stcore/health", "/_stcore/metrics", "/_stcore/upload_file/"
 COMMANDS = ("clear_cache", "set_run_on_save", "load_git_info")
 YEAR = 365 * 24 * 3600
+LEAVE_SECONDS = 1  # for open tabs to take leave when the server stops
 PROXY_SECRET = "x-m2st-proxy-secret"  # the header by which a proxy shows that it is the trusted one
 
 
@@ -47,17 +49,25 @@ class Gate:
             return
         given = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         web = scope["type"] == "http"
-        if web and not is_host_allowed(given.get("host")):
+        asks_health = (
+            scope["path"].rstrip("/").endswith(HEALTH)
+        )  # by any name: who watches the server asks at 127.0.0.1
+        if web and not asks_health and not is_host_allowed(given.get("host")):
             await _refuse(send, 400, "This server has another name. Its operator can allow this one.")
             return
         if web and scope["path"].rstrip("/").endswith(METRICS) and not _may_measure(given):
+            await _refuse(send, 404, "Not found.")
+            return
+        if web and UPLOADS in scope["path"] and scope["method"] != "OPTIONS" and not _is_own_tab(scope["path"], given):
             await _refuse(send, 404, "Not found.")
             return
         if web and scope["method"] == "PUT" and UPLOADS in scope["path"] and not _has_room(given):
             await _refuse(send, 507, "The server's memory for files is full. Please try again in a few minutes.")
             return
         scope = {**scope, "headers": _vouched(scope["headers"], given)}
-        greet = "text/html" in given.get("accept", "") and not _is_known(given.get("cookie", ""))
+        greet = "text/html" in given.get("accept", "") and not unsign(
+            _visitor_cookie(given.get("cookie", ""))
+        ).startswith(KNOWN)
         if web:
             await self.app(scope, receive, _protecting(send, greet, scope["scheme"] == "https"))
         else:
@@ -78,6 +88,13 @@ def _may_measure(given: dict[str, str]) -> bool:
     """Whether a request for the metrics has the token in ``M2ST_METRICS_TOKEN``; if that is not set, none has."""
     token = os.environ.get("M2ST_METRICS_TOKEN", "")
     return bool(token) and hmac.compare_digest(given.get("authorization", "").encode(), f"Bearer {token}".encode())
+
+
+def _is_own_tab(path: str, given: dict[str, str]) -> bool:
+    """Whether a file's address belongs to an open tab of the visitor who asks: both have the same cookie."""
+    client = runtime.get_instance().get_client(path.partition(UPLOADS)[2].partition("/")[0])
+    context = client.client_context if client is not None else None
+    return context is not None and context.cookies.get(COOKIE, "") == _visitor_cookie(given.get("cookie", ""))
 
 
 def _has_room(given: dict[str, str]) -> bool:
@@ -105,13 +122,13 @@ def _without_commands(receive: Receive) -> Receive:
     return receiving
 
 
-def _is_known(cookies: str) -> bool:
-    """Whether the visitor has a cookie of ours."""
+def _visitor_cookie(cookies: str) -> str:
+    """The cookie by which we know visitors again, as it was sent."""
     try:
         found = SimpleCookie(cookies).get(COOKIE)
     except CookieError:
-        return False
-    return found is not None and unsign(found.value).startswith(KNOWN)
+        return ""
+    return found.value if found is not None else ""
 
 
 def _protecting(send: Send, greet: bool, https: bool) -> Send:
@@ -175,7 +192,10 @@ async def _refuse(send: Send, status: int, sentence: str) -> None:
 
 @asynccontextmanager
 async def lifespan(app: object) -> AsyncIterator[None]:
-    """Close everything that there is once per server when it stops."""
+    """Close everything that there is once per server when it stops, without waiting for tabs that do not answer."""
+    server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)  # uvicorn's: streamlit gives it no limit
+    if settings := getattr(server, "config", None):
+        settings.timeout_graceful_shutdown = LEAVE_SECONDS
     try:
         yield
     finally:
