@@ -148,18 +148,15 @@ def tried_out(learner: MetaLearner, where: str) -> MetaLearner:
     """The learner, after it has tested random rows: its method, settings and tensors fit together."""
     method, generator = learner.bound(torch.device("cpu")), torch.Generator().manual_seed(0)
     x, y = (torch.rand(1, TRIED_ROWS, learner.columns, generator=generator, dtype=torch.float64) for _ in range(2))
+    sample = TwoSample(x, y, learner.shape)
     try:
-        result = run_tests(TwoSample(x, y, learner.shape), method, seeds=[0], preset=PRESETS[learner.preset], **TRIAL)[
-            0
-        ]
+        (result,) = run_tests(sample, method, seeds=[0], preset=PRESETS[learner.preset], **TRIAL)
         find_overlap(TwoSample(x[0], y[0], learner.shape), learner.seen)
         works = math.isfinite(result.statistic)
     except Exception:  # whatever a forged file makes the test stumble over
         works = False
     if not works:
-        raise ValueError(
-            f"{where} holds a damaged learner: {learner.method} cannot test with it. Train again for this method."
-        )
+        raise ValueError(f"{where} holds a damaged learner: {learner.method} cannot test with it. Train again.")
     return learner
 
 
