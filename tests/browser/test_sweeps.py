@@ -4,7 +4,7 @@ import re
 
 from tests.browser.test_pages import keep
 
-SLOW = "power?lab_methods=MMD-M&lab_methods=limit&lab_repeats=40&lab_tests=100"
+SLOW = "power?lab_methods=MMD-M&lab_methods=limit&lab_repeats=100&lab_tests=200"  # takes longer than any test
 QUICK = "power?lab_methods=MMD-M&lab_methods=limit&lab_repeats=2&lab_tests=20&lab_m_te=10&lab_m_te=20"
 
 
@@ -46,15 +46,15 @@ def test_a_run_survives_a_double_click_and_a_reload_and_stops_alone(visit):
     place = button(first, "Train").bounding_box()
     first.page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
     curves(first, "MMD-M")
-    first.page.get_by_text(re.compile(r"\d+ of 480 cells")).first.wait_for()
+    first.page.get_by_text(re.compile(r"\d+ of 1200 cells")).first.wait_for()
     train(second, f"{SLOW}&seed=12")
     second.page.get_by_text("1 sweep comes first").first.wait_for()
     first.page.reload()
-    first.page.get_by_text(re.compile(r"\d+ of 480 cells")).first.wait_for()
+    first.page.get_by_text(re.compile(r"\d+ of 1200 cells")).first.wait_for()
     assert "run=" in first.page.url
     button(first, "Cancel").click()
     button(first, "Resume").wait_for()
-    second.page.get_by_text(re.compile(r"\d+ of 480 cells")).first.wait_for()
+    second.page.get_by_text(re.compile(r"\d+ of 1200 cells")).first.wait_for()
     button(second, "Cancel").click()
     button(second, "Resume").wait_for()
     button(first, "Resume").click()
