@@ -66,4 +66,4 @@ def test_the_code_runs(name, tmp_path, monkeypatch, capsys):
     scope = {}
     for block in blocks(ROOT / name, "python"):
         exec(block, scope)
-    assert "p=" in capsys.readouterr().out
+    assert "p = " in capsys.readouterr().out
