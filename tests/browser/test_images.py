@@ -26,6 +26,7 @@ def test_digits_are_trained_and_explained(visit):
 def test_a_training_can_be_cancelled(visit):
     tab = visit()
     tab.open(f"{CLASSES}&images_digits_tests=200&seed=5")
+    tab.page.get_by_role("button", name="Compute it").click()  # a link to long work asks first
     tab.page.get_by_role("button", name="Cancel").click()
     tab.page.get_by_text("Cancelled. Change a setting").wait_for()
     tab.assert_clean()
