@@ -6,19 +6,15 @@ Meta-MKL with weights β and with uniform ones; Feature-MKL as chosen, with β, 
 
 from __future__ import annotations
 
-import argparse
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import torch
 
 import m2st_core as m2st
-from benchmarks.common import CPU, batch, over_repeats, print_table
+from benchmarks.common import PaperRepeat, over_repeats, print_table, study_options
 from m2st_core.rng import Streams
-from m2st_core.testing.run import learn_once, run_tests
 
 SIZES = (50, 100, 200)  # per mode
 VARIANTS = {
@@ -35,31 +31,21 @@ VARIANTS = {
 
 
 def one_repeat(tests: int, repeat: int) -> dict[str, list[float]]:
-    """Power of each variant at each size, after one training sample of 50 rows per mode."""
-    streams = Streams(repeat).child("adaptation benchmark")
-    meta, task = m2st.hdgm_related_tasks(seed=streams.child("meta").seed), m2st.make_task("hdgm")
-    learners = {name: m2st.meta_train(name, meta, seed=repeat, device="cpu") for name in ("Meta-KL", "Feature-MKL")}
-    train = task.sample(100, seed=streams.child("train").seed)
-    targets = [batch(lambda seed, n=2 * m: task.sample(n, seed=seed), tests, streams.child(f"m_te={m}")) for m in SIZES]
+    """Power of each variant at each size."""
+    setting = PaperRepeat.draw(Streams(repeat).child("adaptation benchmark"), repeat, SIZES, tests)
+    learners = {
+        name: m2st.meta_train(name, setting.related, seed=repeat, device="cpu") for name in ("Meta-KL", "Feature-MKL")
+    }
     rates = {}
     for title, (method, choices) in VARIANTS.items():
         learner = learners["Feature-MKL" if method == "Feature-MKL" else "Meta-KL"]
-        before = dict(learner.choices)
-        learner.choices.update(choices)
-        fixed = learn_once(replace(learner, method=method).bound(CPU), train, seed=repeat)
-        results = [run_tests(t, fixed, seeds=range(tests), n_permutations=199, device="cpu") for t in targets]
-        rates[title] = [float(np.mean([r.rejected for r in found])) for found in results]
-        learner.choices.update(before)
+        rates[title] = setting.power(replace(learner, method=method, choices={**learner.choices, **choices}))
     return rates
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench adaptation", description=__doc__)
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--tests", type=int, default=100)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    options = parser.parse_args(arguments)
+    options = study_options("adaptation", __doc__).parse_args(arguments)
     torch.set_num_threads(1)
     rates = over_repeats(partial(one_repeat, options.tests), options.repeats, options.workers)
     print(f"m_tr=50 per mode, {options.repeats} repeats × {options.tests} test sets\n")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
@@ -15,7 +17,7 @@ import torch
 import m2st_core as m2st
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method
-from m2st_core.testing.run import run_tests
+from m2st_core.testing.run import learn_once, run_tests
 from m2st_core.types import TwoSample
 
 CPU = torch.device("cpu")
@@ -74,6 +76,46 @@ def rejection_rate(
         device="cpu",
     )
     return float(np.mean([result.rejected for result in results]))
+
+
+@dataclass(frozen=True)
+class PaperRepeat:
+    """One repeat of the paper's HDGM setting with 50 training rows per mode: what all variants of a study share."""
+
+    seed: int
+    related: Any
+    train: TwoSample
+    targets: list[TwoSample]
+
+    @classmethod
+    def draw(cls, streams: Streams, seed: int, sizes: Sequence[int], tests: int, n_tasks: int = 100) -> PaperRepeat:
+        """Related tasks, training rows, and ``tests`` samples of each size per mode."""
+        task = m2st.make_task("hdgm")
+        return cls(
+            seed,
+            m2st.hdgm_related_tasks(n_tasks=n_tasks, seed=streams.child("meta").seed),
+            task.sample(100, seed=streams.child("train").seed),
+            [batch(lambda s, n=2 * m: task.sample(n, seed=s), tests, streams.child(f"m_te={m}")) for m in sizes],
+        )
+
+    def power(self, learner: m2st.MetaLearner, preset: str = "recommended") -> list[float]:
+        """The share of samples rejected at each size, after one adaptation to the training rows."""
+        settings = m2st.PRESETS[preset]
+        fixed = learn_once(learner.bound(CPU), self.train, seed=self.seed, preset=settings)
+        found = [
+            run_tests(t, fixed, seeds=range(len(t.x)), preset=settings, n_permutations=199, device="cpu")
+            for t in self.targets
+        ]
+        return [float(np.mean([result.rejected for result in results])) for results in found]
+
+
+def study_options(name: str, description: str | None) -> argparse.ArgumentParser:
+    """The options of a study over repeats."""
+    parser = argparse.ArgumentParser(prog=f"m2st_core bench {name}", description=description)
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--tests", type=int, default=100)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    return parser
 
 
 def over_repeats(function: Callable[[int], Mapping[str, list[float]]], repeats: int, workers: int) -> dict[str, Any]:
