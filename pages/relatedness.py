@@ -102,6 +102,8 @@ def show_result(result: RelatednessResult, study: RelatednessStudy, closeness: f
     figure = gamma_figure(published_gamma(), result.curve, now=closeness)
     chart(figure, "relatedness_ours", f"γ̂ against C, measured now: {gammas}.")
     st.markdown(f"{floor_sentences(result)} {order_sentence(result.curve)}")
+    nearest = min(result.senses, key=lambda measured: abs(measured - closeness))
+    st.markdown(f"At C = {nearest:g}: {result.senses[nearest]}")
     left, right = st.columns(2, gap="large")
     with left:
         st.header("The spread over tasks and restarts", anchor=False)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from m2st_core.analysis.related_traits import sense_sentence, senses_of
 from m2st_core.data.synthetic import HDGM
 from m2st_core.device import resolve_device
 from m2st_core.learners.ascent import part_of
@@ -15,7 +16,7 @@ from m2st_core.learners.relatedness import SAME_TASK_PAIRS, relatedness
 from m2st_core.rng import Streams
 from m2st_core.studies.synthetic import DELTA, Rate, many_tests
 from m2st_core.sweeps.cost import machine_factor
-from m2st_core.testing.meta import meta_train
+from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.types import Progress
 
 ALPHA = 0.05
@@ -27,11 +28,12 @@ ROWS_PER_TASK = 100  # per sample of each related task that Meta-Witness learns 
 class RelatednessResult:
     """``curve`` has a row per closeness: γ̂ on both halves, its spread and noise floor, and power with its interval.
 
-    ``values`` has a row per γ̂_it.
+    ``values`` has a row per γ̂_it. ``senses`` says at each closeness how many related tasks point the same way.
     """
 
     curve: pd.DataFrame
     values: pd.DataFrame
+    senses: dict[float, str]
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class RelatednessStudy:
         streams = Streams(self.seed).child("relatedness study")
         task = HDGM(delta=self.delta)
         target = task.sample(4 * self.rows, seed=streams.child("target").seed)
-        curve, values = [], []
+        curve, values, senses = [], [], {}
         count = len(self.closenesses)
         for index, closeness in enumerate(self.closenesses):
             seed = streams.child("tasks").seed
@@ -78,8 +80,9 @@ class RelatednessStudy:
             )
             largest = measured.on_test_rows.max(axis=1)
             seed = streams.child("power").seed
-            p_values = witness_p_values(closeness, self.n_tasks, self.m_te, self.tests, seed, self.delta)
-            power = Rate(p_values, ALPHA)
+            learner = witness_learner(closeness, self.n_tasks, seed, self.delta)
+            senses[closeness] = sense_sentence(senses_of(learner))
+            power = Rate(witness_p_values(learner, self.m_te, self.tests, seed, self.delta), ALPHA)
             curve.append(
                 {
                     "closeness": closeness,
@@ -101,17 +104,18 @@ class RelatednessStudy:
             ]
             if progress is not None:
                 progress(index + 1, count, measured.gamma())
-        return RelatednessResult(pd.DataFrame(curve), pd.DataFrame(values))
+        return RelatednessResult(pd.DataFrame(curve), pd.DataFrame(values), senses)
 
 
-def witness_p_values(
-    closeness: float, n_tasks: int, m_te: int, tests: int, seed: int, delta: float = DELTA
-) -> np.ndarray:
-    """P-values on fresh targets of Meta-Witness, learned from N related tasks with 50 rows per mode."""
-    target = HDGM(delta=delta)
-    tasks = target.draw_related_tasks(closeness=closeness, n_tasks=n_tasks, rows=ROWS_PER_TASK, seed=seed)
-    method = meta_train("Meta-Witness", tasks, seed=seed, device="cpu").bound(resolve_device("cpu"))
-    return many_tests(method, delta, False, m_te, tests, seed)
+def witness_learner(closeness: float, n_tasks: int, seed: int, delta: float = DELTA) -> MetaLearner:
+    """Meta-Witness, learned from N related tasks with 50 rows per mode."""
+    tasks = HDGM(delta=delta).draw_related_tasks(closeness=closeness, n_tasks=n_tasks, rows=ROWS_PER_TASK, seed=seed)
+    return meta_train("Meta-Witness", tasks, seed=seed, device="cpu")
+
+
+def witness_p_values(learner: MetaLearner, m_te: int, tests: int, seed: int, delta: float = DELTA) -> np.ndarray:
+    """P-values of this learner on fresh targets."""
+    return many_tests(learner.bound(resolve_device("cpu")), delta, False, m_te, tests, seed)
 
 
 def gamma_finding(curve: pd.DataFrame, closeness: float) -> str:

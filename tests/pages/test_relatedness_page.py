@@ -33,6 +33,7 @@ def test_switching_it_on_measures():
     assert list(curve["closeness"]) == [0.1, 0.2, 0.3, 0.4, 0.5]
     assert numbers(charts(app)[2]["data"][3]["y"]) == list(curve["on_test_rows"])
     assert "The noise floor" in words(app) and "stands out" in words(app)
+    assert "At C = 0.3: 10 of 10 related tasks point the same way." in words(app)
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
 
 

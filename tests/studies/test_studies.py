@@ -92,6 +92,7 @@ def test_a_relatedness_study_reports_gamma_spread_and_power():
     for closeness, group in found.values.groupby("closeness"):
         gamma = group.groupby("task")["gamma"].max().min()
         assert found.curve.set_index("closeness")["on_test_rows"][closeness] == pytest.approx(gamma)
+    assert list(found.senses) == [0.1, 0.5] and "10 related tasks" in found.senses[0.1]
     assert (found.curve["floor"] > 0).all() and set(found.values["floor"]) == set(found.curve["floor"])
     assert found.curve["rate"].between(found.curve["low"], found.curve["high"]).all()
     assert shares == sorted(shares) and shares[-1] == 1

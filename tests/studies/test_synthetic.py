@@ -6,7 +6,7 @@ from scipy.spatial.distance import cdist, pdist
 
 import m2st_core as m2st
 from m2st_core.studies import synthetic
-from m2st_core.studies.relatedness import witness_p_values
+from m2st_core.studies.relatedness import witness_learner, witness_p_values
 from m2st_core.testing.methods import METHODS
 from tests.fake_gpu import fake_gpu
 
@@ -68,4 +68,4 @@ def test_many_tests_find_a_plain_difference_and_its_rate_has_an_interval():
 def test_power_with_related_tasks_on_a_server_with_a_gpu():
     """What was learned and what is tested are in one place."""
     with fake_gpu():
-        assert len(witness_p_values(0.3, 2, 5, 2, 0)) == 2
+        assert len(witness_p_values(witness_learner(0.3, 2, 0), 5, 2, 0)) == 2
