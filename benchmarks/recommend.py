@@ -119,26 +119,36 @@ def advice(tasks: dict[str, TwoSample] | None, sample: TwoSample, streams: Strea
 
 
 def situations(
-    options: argparse.Namespace, source: str, sizes: Sequence[tuple[int, int]], history: str
+    options: argparse.Namespace, source: str, wanted: Sequence[tuple[int, int, str]]
 ) -> list[dict[str, object]]:
-    """Rows (source, sizes, history, method, power) of every size; all sizes share a repeat's histories."""
+    """Rows (source, sizes, history, method, power) of every wanted size and history; all see the same targets."""
     spec, rows = SOURCES[source], []
+    histories = list(dict.fromkeys(history for _, _, history in wanted))
     for repeat in range(options.repeats):
         streams = Streams(options.seed).child(f"recommendation, {source}, repeat {repeat}")
-        tasks = None if history == "none" else getattr(spec, history)(streams.child(history).seed)
-        names = [name for name in options.methods if tasks is not None or name in WITHOUT]
-        methods = bound_methods(names, tasks, "recommended", streams.seed)
-        for n, m in sizes:
+        tasks = {h: None if h == "none" else getattr(spec, h)(streams.child(h).seed) for h in histories}
+        without = bound_methods([name for name in options.methods if name in WITHOUT], None, "recommended", 0)
+        learned = [name for name in options.methods if name in WITH]
+        taught = {
+            h: {} if tasks[h] is None else bound_methods(learned, tasks[h], "recommended", streams.seed)
+            for h in histories
+        }
+        for n, m in dict.fromkeys((n, m) for n, m, _ in wanted):
             here = streams.child(f"{n} + {m}")
             sample = batch(partial(spec.target, n, m), options.tests, here)
-            found = {name: rejections(sample, method, options.permutations, here) for name, method in methods.items()}
-            advised = advice(tasks, sample, here)
-            common = {"source": source, "rows": f"{n} + {m}", "history": history}
-            rows += [common | {"method": name, "power": float(values.mean())} for name, values in found.items()]
-            power = float(np.mean([found[name][index] for index, name in enumerate(advised)]))
-            counts = pd.Series(advised).value_counts()
-            words = ", ".join(f"{name} {count / len(advised):.0%}" for name, count in counts.items())
-            rows.append(common | {"method": ADVISED, "power": power, "advised": words})
+            generic = {name: rejections(sample, method, options.permutations, here) for name, method in without.items()}
+            for history in (h for h in histories if (n, m, h) in wanted):
+                found = generic | {
+                    name: rejections(sample, method, options.permutations, here)
+                    for name, method in taught[history].items()
+                }
+                advised = advice(tasks[history], sample, here)
+                common = {"source": source, "rows": f"{n} + {m}", "history": history}
+                rows += [common | {"method": name, "power": float(values.mean())} for name, values in found.items()]
+                power = float(np.mean([found[name][index] for index, name in enumerate(advised)]))
+                counts = pd.Series(advised).value_counts()
+                words = ", ".join(f"{name} {count / len(advised):.0%}" for name, count in counts.items())
+                rows.append(common | {"method": ADVISED, "power": power, "advised": words})
     return rows
 
 
@@ -180,11 +190,12 @@ def main(arguments: list[str] | None = None) -> None:
     began = time.perf_counter()
     table = pd.read_csv(options.out) if options.out and options.out.exists() else pd.DataFrame()
     done = set() if table.empty else set(zip(table["source"], table["rows"], table["history"], strict=True))
-    for source, history in itertools.product(options.sources, options.histories):
-        sizes = [(n, m) for n, m in SIZES if (source, f"{n} + {m}", history) not in done]
-        if sizes:
-            table = pd.concat([table, pd.DataFrame(situations(options, source, sizes, history))], ignore_index=True)
-        if sizes and options.out:
+    for source in options.sources:
+        wanted = [(n, m, h) for (n, m), h in itertools.product(SIZES, options.histories)]
+        wanted = [(n, m, h) for n, m, h in wanted if (source, f"{n} + {m}", h) not in done]
+        if wanted:
+            table = pd.concat([table, pd.DataFrame(situations(options, source, wanted))], ignore_index=True)
+        if wanted and options.out:
             table.to_csv(options.out, index=False)
     found = summary(table)
     error = 0.5 / np.sqrt(options.repeats * options.tests)
