@@ -6,6 +6,7 @@ Meta-MKL with weights β and with uniform ones; Feature-MKL as chosen, with β, 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -39,7 +40,9 @@ def one_repeat(tests: int, repeat: int) -> dict[str, list[float]]:
     rates = {}
     for title, (method, choices) in VARIANTS.items():
         learner = learners["Feature-MKL" if method == "Feature-MKL" else "Meta-KL"]
-        rates[title] = setting.power(replace(learner, method=method, choices={**learner.choices, **choices}))
+        variant = copy.deepcopy(replace(learner, method=method))
+        variant.choices.update(choices)
+        rates[title] = setting.power(variant)
     return rates
 
 
