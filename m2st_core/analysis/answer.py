@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,11 @@ def answer_of(outcome: Outcome) -> Answer:
         not_meant=not_meant(outcome),
         table=effect_table(outcome, found),
     )
+
+
+def unbroken(words: str) -> str:
+    """Return the words for a large type: no line breaks within "p = 0.21" or before "%", escaped or not."""
+    return re.sub(r"(?<=\bp) (?=\\?[=≤])|(?<=[=≤]) (?=\d)| (?=\\?%)", "\u00a0", words)
 
 
 def p_short(result: TestResult) -> str:
