@@ -84,8 +84,8 @@ def basis(outcome: Outcome) -> str:
     rows = f"{result.n_test[0]} and {result.n_test[1]} rows"
     learned = f", after learning on {result.n_train[0]} and {result.n_train[1]} others" if any(result.n_train) else ""
     history = len(outcome.learners[result.method].task_names) if result.method in outcome.learners else 0
-    taught = f", taught by {history} related task{'s' * (history != 1)}" if history else ""
-    said = [f"{result.label}{taught}, declared before its result, compared {rows}{learned}."]
+    taught = f", taught by {history} related task{'s' * (history != 1)}," if history else ""
+    said = [f"{result.label}{taught} compared {rows}{learned}. It was declared before its result was known."]
     if not result.by_permutation:
         said.append("Its p-value is an approximation for large samples.")
     elif result.enumerated:
