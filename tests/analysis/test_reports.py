@@ -102,8 +102,8 @@ def test_the_report_has_the_order_of_the_page_and_prints_on_one_width(outcome, r
     answer = answer_of(outcome)
     order = (
         f"<h1>{escape(unbroken(answer.verdict))}</h1>", escape(answer.basis), "What this does not mean",
-        "How far apart", "How many rows a new study needs", ">Assumptions<", ">Details<", 'id="figure-null"', 'id="figure-weights"',
-        'id="figure-witness"', ">Files<", ">Settings<",
+        "How far apart", "How many rows a new study needs", ">Assumptions<", ">Details<", 'id="figure-null"',
+        'id="figure-weights"', 'id="figure-witness"', ">Files<", ">Settings<",
     )  # fmt: skip
     places = [report.index(words) for words in order]
     assert places == sorted(places)
