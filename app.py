@@ -26,6 +26,13 @@ PAGES = {  # its title, and its group in the navigation if it has one
 LOOKS = Path(m2st_core.__file__).parent / "dashboard" / "widgets"
 
 
+def show_tabs(pages: list[st.Page]) -> None:
+    """Show the pages of the Lab side by side; while they are there, the navigation marks the Lab (page.css)."""
+    with st.container(horizontal=True, gap="xsmall", key="lab_tabs"):
+        for page in pages:
+            st.page_link(page, width="content")
+
+
 def main() -> None:
     """Run the chosen page."""
     start_log()
@@ -36,6 +43,8 @@ def main() -> None:
     st.set_page_config(page_title=f"{page.title} · {NAME}", page_icon=LOOKS / "logo.svg", layout="wide")
     st.logo(str(LOOKS / "logo.svg"), size="large")
     st.html(LOOKS / "page.css")
+    if page in groups[LAB]:
+        show_tabs(groups[LAB])
     page.run()
     show_status()
     prepare_slow_pages()

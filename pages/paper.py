@@ -54,10 +54,14 @@ def show_card(card: Card) -> None:
     """A button that opens the entry, its thumbnail, whether it agrees, and why."""
     experiment = card.experiment
     name, _, what = experiment.title.partition(": ")
-    with st.container(border=True, width=CARD_WIDTH, height="stretch", gap="small"):
+    look = {"border": True, "width": CARD_WIDTH, "height": "stretch", "gap": "small"}
+    with st.container(key=f"paper_card_{experiment.name}", **look):
         help_, key = f"Open {experiment.title}.", f"paper_open_{experiment.name}"
         st.button(f"**{name}**", key=key, help=help_, on_click=open_entry, args=(experiment.name,))
-        st.image(card.picture, what or None, width="stretch", alt=f"{experiment.title}, as a thumbnail")
+        if card.picture:
+            st.image(card.picture, what or None, width="stretch", alt=f"{experiment.title}, as a thumbnail")
+        else:
+            st.caption("Its picture appears here once it has run.")
         st.badge(card.badge, color=COLOURS[card.state])
         st.caption(card.sentence)
 

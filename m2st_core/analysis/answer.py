@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -53,6 +54,11 @@ def answer_of(outcome: Outcome) -> Answer:
     )
 
 
+def unbroken(words: str) -> str:
+    """Return the words for a large type: no line breaks within "p = 0.21" or before "%", escaped or not."""
+    return re.sub(r"(?<=\bp) (?=\\?[=≤])|(?<=[=≤]) (?=\d)| (?=\\?%)", "\u00a0", words)
+
+
 def p_short(result: TestResult) -> str:
     """Return the p-value as it is quoted: "p = 0.21", or "p ≤ 0.001" where more permutations could lower it."""
     return f"p {'≤' if result.at_floor and not result.enumerated else '='} {result.p_value:.3g}"
@@ -78,8 +84,8 @@ def basis(outcome: Outcome) -> str:
     rows = f"{result.n_test[0]} and {result.n_test[1]} rows"
     learned = f", after learning on {result.n_train[0]} and {result.n_train[1]} others" if any(result.n_train) else ""
     history = len(outcome.learners[result.method].task_names) if result.method in outcome.learners else 0
-    taught = f", taught by {history} related task{'s' * (history != 1)}" if history else ""
-    said = [f"{result.label}{taught}, declared before its result, compared {rows}{learned}."]
+    taught = f", taught by {history} related task{'s' * (history != 1)}," if history else ""
+    said = [f"{result.label}{taught} compared {rows}{learned}. It was declared before its result was known."]
     if not result.by_permutation:
         said.append("Its p-value is an approximation for large samples.")
     elif result.enumerated:

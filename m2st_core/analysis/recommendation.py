@@ -47,8 +47,8 @@ def recommend(
     if n_tasks and not not_used:
         method = "Meta-FUSE"
         reasons += [
-            "It combines kernels learned from the related tasks, with a third of the weight, with those of Omnibus. "
-            "Tasks that are related can add much power, and tasks that are not cost little.",
+            "It combines kernels learned from the related tasks, which have a third of the weight, with those of "
+            "Omnibus. Tasks that are related can add much power, and tasks that are not cost little.",
             "If you know that your samples can only differ as the related tasks do, Meta-Witness may be stronger.",
         ]
     else:

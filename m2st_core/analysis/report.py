@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from m2st_core.analysis.answer import EFFECT_CAPTION, Answer, answer_of, looks
+from m2st_core.analysis.answer import EFFECT_CAPTION, Answer, answer_of, looks, unbroken
 from m2st_core.analysis.pictures import Picture, pictures, related_picture
 from m2st_core.analysis.plan import Outcome
 from m2st_core.analysis.related_check import RelatedCheck
@@ -101,7 +101,7 @@ def _card(answer: Answer, splits: Sequence[float], tested: int) -> str:
         both = "".join(f'<p class="{kind}">{escape(sentence)}</p>' for kind, sentence in kinds)
     drawn = ", ".join(f"{p:.3g}" for p in splits)
     lines = (
-        f"<h1>{escape(answer.verdict)}</h1>",
+        f"<h1>{escape(unbroken(answer.verdict))}</h1>",
         f"<p>{escape(answer.basis)}</p>",
         both,
         f"<p>The p-values of the random splits, in the order drawn: {drawn}.</p>" if drawn else "",
@@ -117,7 +117,8 @@ def _effects(answer: Answer) -> str:
         return ""
     rows = answer.table[:SHOWN_ROWS]
     table = _table(rows[0], (row.values() for row in rows))
-    return _section("How far apart the groups are", f'{table}<p class="small">{escape(EFFECT_CAPTION)}</p>')
+    inner = f'<div class="effects">{table}</div><p class="small">{escape(EFFECT_CAPTION)}</p>'
+    return _section("How far apart the groups are", inner)
 
 
 def _figure(picture: Picture, with_library: bool) -> str:
@@ -187,7 +188,8 @@ def _list(items: Iterable[str]) -> str:
 def _table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     lines = ["".join(f"<td>{escape(str(cell))}</td>" for cell in row) for row in rows]
     heads = "".join(f"<th>{escape(name)}</th>" for name in head)
-    return f"<table><tr>{heads}</tr>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def versions() -> dict[str, str]:

@@ -72,7 +72,8 @@ def shuffle_figure(rows: np.ndarray, members: np.ndarray, statistics: np.ndarray
     laid_out(figure, x_title="", y_title="", height=500)
     margin = 0.04 * (high - low) or 1.0
     figure.update_layout(
-        yaxis_domain=[0.48, 1],
+        xaxis_showticklabels=False,
+        yaxis={"domain": [0.45, 1], "showticklabels": False},
         xaxis2={"anchor": "y2", "title": "MMD² (line: real labels)", "zeroline": False},
         yaxis2={"domain": [0, 0.4], "anchor": "x2", "range": [0, 1.5 * top], "visible": False},
     )

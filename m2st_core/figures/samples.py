@@ -31,7 +31,8 @@ def samples_figure(
     for rows, (label, colour, marker) in zip((plane[: len(x)], plane[len(x) :]), sample_looks(names), strict=True):
         figure.add_scatter(
             x=rows[:SHOWN_ROWS, 0], y=rows[:SHOWN_ROWS, 1], mode="markers", name=f"{label} ({len(rows)} rows)",
-            marker={"color": colour, "symbol": marker, "size": 7, "opacity": 0.85}, hovertemplate="%{x:.2f}, %{y:.2f}",
+            marker={"color": colour, "symbol": marker, "size": 7, "line": {"color": "white", "width": 0.5}},
+            hovertemplate="%{x:.2f}, %{y:.2f}",
         )  # fmt: skip
     laid_out(figure, x_title=as_text(axes[0]), y_title=as_text(axes[1]))
     return equal_aspect(figure, *np.ptp(plane, axis=0)) if pooled.shape[1] > 1 else figure

@@ -41,7 +41,10 @@ State = Literal["agrees", "differs", "open"]
 
 @dataclass(frozen=True)
 class Card:
-    """One entry of the gallery. ``compared`` has the numbers that were compared with published ones."""
+    """One entry of the gallery; ``compared`` has the numbers that were compared with published ones.
+
+    Its ``picture`` is empty while there is nothing to draw.
+    """
 
     experiment: PaperExperiment
     run: Literal["no", "in part", "whole"]
@@ -69,11 +72,10 @@ def card_of(experiment: PaperExperiment) -> Card:
     paper = results.get("paper")
     shown: dict[Layer, pd.DataFrame] = {"paper": paper.rows} if paper else {}
     empty = experiment.full is not None and not shown and published_table(experiment.name).empty
-    figure = go.Figure() if empty else experiment_figure(experiment, shown, shown_size(experiment))
     compared = compare(experiment.name, paper.rows) if paper else pd.DataFrame(columns=[*KEYS, "difference", "doubt"])
     compared = compared[compared["difference"].notna() & (compared["doubt"] == "")]
     state, badge, sentence = _verdict(experiment, paper, compared)
-    picture = thumbnail(figure)
+    picture = "" if empty else thumbnail(experiment_figure(experiment, shown, shown_size(experiment)))
     done = experiment.full is None or (
         paper and paper.points[0] == paper.points[1] and paper.repeats[0] >= LEAST_REPEATS
     )

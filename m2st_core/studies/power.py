@@ -119,7 +119,7 @@ def level_finding(table: pd.DataFrame, alpha: float) -> str:
     above = table.loc[table["low"] > alpha, "method"].map(label_of)
     if len(above):
         return f"More false alarms than α = {alpha:g}: {', '.join(above)}."
-    return f"False alarms as α = {alpha:g} promises, in {table['tests'].max():,} tests of each method."
+    return f"False alarms as α = {alpha:g} promises, in {table['tests'].max():,} tests of each method shown."
 
 
 def entries(spec: SweepSpec) -> dict[str, str]:

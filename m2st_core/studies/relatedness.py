@@ -137,8 +137,8 @@ def order_sentence(curve: pd.DataFrame) -> str:
     below = (curve["on_test_rows"] < curve["on_training_rows"]).mean()
     fresh = "lower" if below == 1 else "higher" if below == 0 else "sometimes lower, sometimes higher"
     return (
-        f"Here the estimate on fresh rows is **{fresh}** than the one on training rows. With 2,000 rows it is higher. "
-        "With few rows, noise decides which is higher."
+        f"Here the estimate on fresh rows is **{fresh}** than the one on training rows. With few rows, noise decides "
+        "which is higher."
     )
 
 

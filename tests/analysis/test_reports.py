@@ -11,7 +11,7 @@ import pytest
 
 import m2st_core as m2st
 from m2st_core.__main__ import main
-from m2st_core.analysis.answer import answer_of
+from m2st_core.analysis.answer import answer_of, unbroken
 from m2st_core.analysis.pictures import images_of, pictures
 from m2st_core.analysis.related_traits import left_out_gamma
 from m2st_core.analysis.report import decisions, html_report, versions
@@ -101,9 +101,9 @@ def test_the_report_has_what_a_reader_needs(outcome, report):
 def test_the_report_has_the_order_of_the_page_and_prints_on_one_width(outcome, report):
     answer = answer_of(outcome)
     order = (
-        f"<h1>{escape(answer.verdict)}</h1>", escape(answer.basis), "What this does not mean", "How far apart",
-        "How many rows a new study needs", ">Assumptions<", ">Details<", 'id="figure-null"', 'id="figure-weights"',
-        'id="figure-witness"', ">Files<", ">Settings<",
+        f"<h1>{escape(unbroken(answer.verdict))}</h1>", escape(answer.basis), "What this does not mean",
+        "How far apart", "How many rows a new study needs", ">Assumptions<", ">Details<", 'id="figure-null"',
+        'id="figure-weights"', 'id="figure-witness"', ">Files<", ">Settings<",
     )  # fmt: skip
     places = [report.index(words) for words in order]
     assert places == sorted(places)
@@ -120,6 +120,11 @@ def test_images_have_tiles_and_a_heat_map_instead_of_columns():
     line, column = np.unravel_index(np.nanargmax(np.abs(values)), values.shape)
     assert f"“pixel {line},{column}”" in answer_of(outcome).differs
     assert values.shape == (8, 8) and "How far apart" not in html_report(outcome)
+
+
+def test_a_p_value_and_a_share_stay_on_one_line():
+    assert unbroken("(p = 0.21), 80 % of p and q") == "(p\u00a0=\u00a00.21), 80\u00a0% of p and q"
+    assert unbroken(r"\(p \= 0\.21\)") == "\\(p\u00a0\\=\u00a00\\.21\\)"  # as Markdown
 
 
 @pytest.mark.parametrize("shift", [0.0, 2.0])

@@ -14,7 +14,9 @@ def test_a_card_opens_an_entry_that_can_be_linked_and_left(visit):
     tab.open("paper")
     tab.page.wait_for_function(
         """() => { const drawn = [...document.querySelectorAll('[data-testid=stImage] img')]
-            return drawn.length === 17 && drawn.every(image => image.naturalWidth) }"""
+            const cards = [...document.querySelectorAll('[class*="st-key-paper_card_"]')]
+            return cards.length === 17 && drawn.every(image => image.naturalWidth)
+                && cards.every(card => card.querySelector('img') || card.innerText.includes('once it has run')) }"""
     )
     tab.page.get_by_role("button", name="Figure 2a", exact=True).click()
     heading(tab, "^Figure 2a")

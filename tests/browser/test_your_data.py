@@ -45,7 +45,8 @@ def test_two_files_are_checked_answered_and_reported(visit, tmp_path):
     opened.on("request", lambda request: asked.append(request.url))
     opened.goto(report.as_uri())
     opened.locator("#figure-witness .main-svg").first.wait_for()
-    assert opened.locator("h1").inner_text() == "Evidence that “lot B” differs from “lot A” (p ≤ 0.001)"
+    verdict = "Evidence that “lot B” differs from “lot A” (p\u00a0≤\u00a00.001)"
+    assert opened.locator("h1").inner_text() == verdict
     assert opened.locator(".js-plotly-plot").count() == 4
     assert opened.evaluate("document.documentElement.scrollWidth") <= 400
     assert failed == [] and [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []

@@ -53,8 +53,8 @@ def metrics(app):
 
 
 def words(app):
-    """All text of a page."""
-    return " ".join(element.value for kind in TEXTS for element in app.get(kind))
+    """All text of a page, with plain spaces."""
+    return " ".join(element.value for kind in TEXTS for element in app.get(kind)).replace("\u00a0", " ")
 
 
 def button(app, label):

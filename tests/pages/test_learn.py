@@ -21,7 +21,7 @@ def open_step(number, **query):
 
 def sentence(app):
     """The step's computed sentence, the first text below its title."""
-    return app.markdown[0].value
+    return app.markdown[0].value.replace("\u00a0", " ")
 
 
 def percent(*cell, **more):

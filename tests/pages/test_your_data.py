@@ -58,8 +58,8 @@ def outcome_of(app):
 
 
 def words_of(text):
-    """A text without the escapes that show words from files literally."""
-    return text.replace("\\", "").replace("\u2060", "")
+    """A text without the escapes that show words from files literally, with plain spaces."""
+    return text.replace("\\", "").replace("\u2060", "").replace("\u00a0", " ")
 
 
 def words(app):

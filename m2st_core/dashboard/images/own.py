@@ -83,7 +83,7 @@ def _ask_features() -> str:
         options,
         format_func=WORDS.__getitem__,
         key="own_images_features",
-        help="A network pretrained on photographs describes what an image shows, and pixels where it is dark.",
+        help="A network pretrained on photographs describes what an image shows. Pixels say only where it is dark.",
     )
     if missing:
         st.info(missing)

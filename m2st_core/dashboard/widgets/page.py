@@ -15,6 +15,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from m2st_core.analysis.answer import unbroken
 from m2st_core.analysis.correction import Analysis
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.jobs.sweeps import sweep_queue
@@ -70,8 +71,7 @@ def page_title(title: str, *, sidebar: bool = False) -> None:
 
 def finding(sentence: str) -> None:
     """Show the page's one sentence, computed from its numbers, directly under the title."""
-    with st.container(key="finding"):
-        st.markdown(sentence)
+    st.container(key="finding").markdown(unbroken(sentence))
 
 
 def show_status() -> None:

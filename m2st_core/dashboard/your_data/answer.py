@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from m2st_core.analysis.answer import EFFECT_CAPTION, Answer, answer_of, looks
+from m2st_core.analysis.answer import EFFECT_CAPTION, Answer, answer_of, looks, unbroken
 from m2st_core.analysis.pictures import Picture, pixels_picture, tiles_picture
 from m2st_core.analysis.plan import Outcome, carry_out
 from m2st_core.dashboard.widgets.page import chart
@@ -85,7 +85,7 @@ def answer_stage(state: UserData, upload: Upload, outcome: Outcome) -> None:
 
 def _show_card(state: UserData, upload: Upload, outcome: Outcome, answer: Answer, tests: int) -> None:
     with st.container(border=True, key="data_card"):
-        st.header(as_text(answer.verdict), anchor=False)
+        st.header(unbroken(as_text(answer.verdict)), anchor=False)
         st.markdown(as_text(answer.basis))
         if answer.both is not None:
             places = st.columns(2)

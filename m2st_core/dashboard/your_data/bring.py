@@ -191,7 +191,8 @@ def _show_example(state: UserData, name: str) -> None:
         go_to("Check")
 
     example = EXAMPLES[name]
-    with st.container(border=True, height="stretch"):
+    first = name == next(iter(EXAMPLES))  # it stands beside the files, not in the row of cards below
+    with st.container(border=True, height="content" if first else "stretch"):
         st.markdown(f"**{example.title}**")
         st.caption(f"{example.source} {example.description}")
         help_ = "Load these data and go on to Check. They replace what you brought."

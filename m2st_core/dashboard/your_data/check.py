@@ -37,8 +37,8 @@ MISSING = Control(
     "missing",
     "Missing values",
     MISSING_CHOICES[0],
-    "Stop: name the first missing cell. Drop rows: leave out rows with missing cells. Fill in medians: and add a "
-    "column that marks the filled cells.",
+    "Stop: name the first missing cell. Drop rows: leave out rows with missing cells. Fill in medians: put the "
+    "column's median into missing cells, and add a column that marks them.",
     tuple(MISSING_CHOICES),
     shown=MISSING_WORDS.__getitem__,
     prefix="data_",

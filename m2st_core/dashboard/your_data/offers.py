@@ -59,7 +59,7 @@ def _ask(state: UserData, mark: str, number: int, question: Question) -> None:
 
     with st.container(horizontal=True):
         for value, words in question.answers.items():
-            key, help_ = f"data_answer_{number}_{value}", "Read these cells so. You can change this later."
+            key, help_ = f"data_answer_{number}_{value}", "Read these cells this way. You can change this later."
             st.button(as_text(words), key=key, on_click=answer, args=(value,), help=help_)
     if question.columns:
         st.caption("Until this is answered, or the column is left out below, no test is run.")
