@@ -331,6 +331,22 @@ def test_a_server_stops_although_an_open_tab_does_not_answer(monkeypatch):
     assert closed and time.monotonic() - asked[0] < 8
 
 
+def test_a_served_instance_starts_its_workers_before_the_first_visitor(monkeypatch):
+    """Who resumes a run after a restart waits for its cells only."""
+    import serve
+
+    started, closed = threading.Event(), []
+    monkeypatch.setattr("m2st_core.dashboard.jobs.sweeps.server_queue", started.set)
+    monkeypatch.setattr(gate, "close_server", lambda: closed.append(started.is_set()))
+
+    async def live():
+        async with serve.life(None):
+            assert await asyncio.to_thread(started.wait, 20)
+
+    asyncio.run(live())
+    assert closed == [True]
+
+
 @pytest.fixture
 def uploads(monkeypatch):
     """A server with 600 bytes of files, and one tab, of a visitor with the cookie "ann"."""
