@@ -29,7 +29,8 @@ class Upload:
     two values to compare where the group column has more, or one value to compare with all others.
 
     The rest answers what reading may ask: ``decimal`` ("." or ",", for all files or by the name of a file), ``read_as``
-    ("numbers", "words" or "dates", by column) and ``totals`` (whether to "leave out" or to "keep" rows that look like totals).
+    ("numbers", "words" or "dates", by column) and ``totals`` (whether to "leave out" or to "keep" rows that look like
+    totals).
     """
 
     target: tuple[Table, ...]
@@ -46,7 +47,9 @@ class Upload:
         check_answers(self.decimal, self.read_as, self.totals)
         files = [table.name for table in (*self.target, *self.related)]
         if unknown := [] if isinstance(self.decimal, str) else [name for name in self.decimal if name not in files]:
-            raise TableError(f"decimal names {unknown[0]!r}, which is no file here. There are {', '.join(files[:SHOWN])}.")
+            raise TableError(
+                f"decimal names {unknown[0]!r}, which is no file here. There are {', '.join(files[:SHOWN])}."
+            )
 
     @property
     def files_digest(self) -> str:
