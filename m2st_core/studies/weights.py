@@ -29,6 +29,8 @@ from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.studies.synthetic import PLACES, on_plane, truth
+from m2st_core.sweeps.cost import predict
+from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.trial import draw_targets
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
@@ -106,6 +108,16 @@ class WeightsStudy:
     def learns_features(self) -> bool:
         """Whether the kernels act on learned features; otherwise they are deep."""
         return METHODS[self.method].origin == "ours"
+
+    @property
+    def expected_seconds(self) -> float:
+        """A prediction of the duration: of the learning, and of the fits at all sizes."""
+        spec = SweepSpec(
+            task="hdgm", settings={"delta": self.delta}, methods=(self.method,), preset=PRESET.name,
+            closeness=(self.closeness,), n_tasks=(self.n_tasks,), rows_per_task=self.rows_per_task, m_tr=self.sizes,
+            m_te=(self.m_tr,), repeats=1, tests=self.repeats,
+        )  # fmt: skip
+        return predict(spec).seconds
 
     def run(self, progress: Progress | None = None) -> WeightsResult:
         """Learn once from the related tasks, then find β for each training sample."""
