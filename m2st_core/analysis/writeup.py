@@ -11,7 +11,7 @@ from m2st_core.analysis.plan import Outcome, Plan
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import read_files
-from m2st_core.data.tables.questions import Marks
+from m2st_core.data.tables.questions import Marks, decimal_words
 from m2st_core.data.tables.upload import Upload
 from m2st_core.presets import PRESETS
 from m2st_core.testing.methods import METHODS
@@ -154,7 +154,7 @@ def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str =
         ("--example", source.example, ""),
         ("--group-column", None if source.example else source.group, ""),
         ("--groups", source.groups, ()),
-        *(("--decimal", word, "") for word in _decimal_words(source.decimal)),
+        *(("--decimal", word, "") for word in decimal_words(source.decimal)),
         ("--read-as", tuple(f"{column}={kind}" for column, kind in source.read_as.items()), ()),
         ("--totals", source.totals, ""),
         ("--related", source.related, ()),
@@ -182,10 +182,6 @@ def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str =
         if value is not None and value != default:
             words += [flag, *(value if isinstance(value, tuple) else [str(value)])]
     return shlex.join(words)
-
-
-def _decimal_words(decimal: Marks) -> list[str]:
-    return [decimal] if isinstance(decimal, str) else [f"{file}={mark}" for file, mark in decimal.items()]
 
 
 def as_python(source: DataSource, cleaning: Cleaning, plan: Plan) -> str:

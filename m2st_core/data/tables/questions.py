@@ -23,13 +23,21 @@ def mark_of(decimal: Marks, file: str) -> str:
     return decimal if isinstance(decimal, str) else decimal.get(file, "")
 
 
-def check_answers(decimal: Marks, read_as: Mapping[str, str], totals: str) -> None:
-    """Refuse answers that no question has."""
+def decimal_words(decimal: Marks) -> list[str]:
+    """The decimal mark, or the marks by file, as the shell takes them."""
+    return [decimal] if isinstance(decimal, str) else [f"{file}={mark}" for file, mark in decimal.items()]
+
+
+def check_answers(decimal: Marks, read_as: Mapping[str, str], totals: str, files: Sequence[str]) -> None:
+    """Refuse answers that no question about these files has."""
     marks = [decimal] if isinstance(decimal, str) else decimal.values()
     given = [*((DECIMAL, mark) for mark in marks), (TOTALS, totals), *((READ_AS, kind) for kind in read_as.values())]
     for option, value in given:
         if value and value not in CHOICES[option]:
             raise TableError(f"{option} must be one of {', '.join(map(repr, CHOICES[option]))}. Got {value!r}.")
+    if unknown := [] if isinstance(decimal, str) else [file for file in decimal if file not in files]:
+        there = ", ".join(files[:SHOWN])
+        raise TableError(f"decimal names {unknown[0]!r}, which is no file here. There are {there}.")
 
 
 @dataclass(frozen=True)
