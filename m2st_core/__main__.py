@@ -17,14 +17,14 @@ from m2st_core.commands.service import run_app, run_ready, run_store
 from m2st_core.commands.sweeps import run_paper, run_runs, run_sweep_command
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES
 from m2st_core.data.tables.examples import EXAMPLES
-from m2st_core.data.tables.questions import CHOICES, DECIMAL, READ_AS, TOTALS
+from m2st_core.data.tables.questions import CHOICES, READ_AS, TOTALS
 from m2st_core.paper.experiments import PAPER
 from m2st_core.presets import PRESETS
 
 BENCHMARKS = (
     "permutation, calibration, power, adaptation, deviations, mixtures, transfer, histories, recommend, planning, "
     "splits, shared, uploads, example, course, home, pages, screens, shipped_power, peers, meta, images, "
-    "cifar, sweep, reproduction, serving, image_story, bound"
+    "cifar, sweep, reproduction, serving, crashes, image_story, bound"
 )
 
 
@@ -86,8 +86,8 @@ def build_parser() -> argparse.ArgumentParser:
         add("--seed", type=int, default=0, help="seed of everything random (default 0)")
         add("--device", default="auto", help="auto, cpu or cuda (default auto)")
         add("--group-column", help="the column whose two values name the groups, in a file with both")
-        help_ = "the decimal mark of cells such as 8.654 that can be read in two ways: . or ,"
-        add("--decimal", default="", choices=CHOICES[DECIMAL], help=help_)
+        help_ = "the decimal mark of cells such as 8.654 that can be read in two ways, . or , for all files or by file"
+        add("--decimal", action="append", default=[], metavar="[FILE=]MARK", help=help_)
         help_ = f"what a column holds, COLUMN=KIND of {', '.join(CHOICES[READ_AS])}"
         add("--read-as", nargs="+", default=(), metavar="COLUMN=KIND", help=help_)
         help_ = "rows that look like totals: leave out, or keep"

@@ -166,9 +166,10 @@ def main() -> None:
         **values,
     )
     with body:
-        job = watch_study("weights", study, "Learning from the related tasks…")
+        job = watch_study("weights", study, "Learning from the related tasks…", study.expected_seconds)
         with said:
-            finding(job.result.finding if job.state == "done" else "Learning from the related tasks…")
+            waiting = "Nothing is computed yet." if job.state == "asked" else "Learning from the related tasks…"
+            finding(job.result.finding if job.state == "done" else waiting)
         if job.state == "done":
             show_weights(job.result, study, view)
             show_variation(job.result, study)

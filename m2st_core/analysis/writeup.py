@@ -11,6 +11,7 @@ from m2st_core.analysis.plan import Outcome, Plan
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import read_files
+from m2st_core.data.tables.questions import Marks, decimal_words
 from m2st_core.data.tables.upload import Upload
 from m2st_core.presets import PRESETS
 from m2st_core.testing.methods import METHODS
@@ -127,7 +128,7 @@ class DataSource:
     related_group: str | None = None
     learner: str = ""
     groups: tuple[str, ...] = ()
-    decimal: str = ""
+    decimal: Marks = ""
     read_as: Mapping[str, str] = field(default_factory=dict)
     totals: str = ""
 
@@ -153,7 +154,7 @@ def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str =
         ("--example", source.example, ""),
         ("--group-column", None if source.example else source.group, ""),
         ("--groups", source.groups, ()),
-        ("--decimal", source.decimal, ""),
+        *(("--decimal", word, "") for word in decimal_words(source.decimal)),
         ("--read-as", tuple(f"{column}={kind}" for column, kind in source.read_as.items()), ()),
         ("--totals", source.totals, ""),
         ("--related", source.related, ()),

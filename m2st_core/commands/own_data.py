@@ -16,6 +16,7 @@ from m2st_core.commands.places import check_file, check_folder, write_text
 from m2st_core.data.tables.clean import CleanData, prepare
 from m2st_core.data.tables.encoding import Cleaning, save_encoding
 from m2st_core.data.tables.files import read_files
+from m2st_core.data.tables.questions import Marks
 from m2st_core.data.tables.upload import Upload
 from m2st_core.presets import PRESETS
 from m2st_core.testing.learner_files import open_learner
@@ -49,7 +50,7 @@ def run_test(options: argparse.Namespace) -> None:
         *roles,
         options.learner,
         tuple(options.groups),
-        decimal=options.decimal,
+        decimal=decimal_marks(options.decimal),
         read_as=read_as(options.read_as),
         totals=options.totals,
     )
@@ -118,6 +119,16 @@ def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
     return replace(usual, **{name: value for name, value in given.items() if value is not None})
 
 
+def decimal_marks(words: Sequence[str]) -> Marks:
+    """The decimal mark for all files, or by file from words such as P.csv=, ."""
+    if len(words) == 1 and "=" not in words[0]:
+        return words[0]
+    pairs = [word.rpartition("=") for word in words]
+    if wrong := [word for word, (file, _, _) in zip(words, pairs, strict=True) if not file]:
+        raise ValueError(f"--decimal takes . or , once, or FILE=MARK for each file. Got {wrong[0]!r}.")
+    return {file: mark for file, _, mark in pairs} or ""
+
+
 def read_as(words: Sequence[str]) -> dict[str, str]:
     """What the columns hold, from words such as plate=words."""
     pairs = [word.rpartition("=") for word in words]
@@ -134,7 +145,7 @@ def run_meta_train(options: argparse.Namespace) -> None:
             (),
             read_files(options.related),
             related_group=options.group_column,
-            decimal=options.decimal,
+            decimal=decimal_marks(options.decimal),
             read_as=read_as(options.read_as),
             totals=options.totals,
         ),

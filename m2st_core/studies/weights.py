@@ -29,12 +29,15 @@ from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.studies.synthetic import PLACES, on_plane, truth
+from m2st_core.sweeps.cost import predict
+from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.trial import draw_targets
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import Progress, TwoSample
 
 PRESET = PRESETS["recommended"]
+DEEP = 4.0  # times the prediction for sweeps: 15 and 90 s were measured at 50 and 200 rows, for 3.5 and 22 predicted
 SHARE = "related_share"
 CRITERION = "criterion_by_kernel"
 MIXTURES = {  # columns of the table, and the methods whose weights they hold
@@ -106,6 +109,16 @@ class WeightsStudy:
     def learns_features(self) -> bool:
         """Whether the kernels act on learned features; otherwise they are deep."""
         return METHODS[self.method].origin == "ours"
+
+    @property
+    def expected_seconds(self) -> float:
+        """A prediction of the duration: of the learning, and of the fits at all sizes."""
+        spec = SweepSpec(
+            task="hdgm", settings={"delta": self.delta}, methods=(self.method,), preset=PRESET.name,
+            closeness=(self.closeness,), n_tasks=(self.n_tasks,), rows_per_task=self.rows_per_task, m_tr=self.sizes,
+            m_te=(self.m_tr,), repeats=1, tests=self.repeats,
+        )  # fmt: skip
+        return predict(spec).seconds * (1.0 if self.learns_features else DEEP)
 
     def run(self, progress: Progress | None = None) -> WeightsResult:
         """Learn once from the related tasks, then find β for each training sample."""

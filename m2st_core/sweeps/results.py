@@ -31,14 +31,25 @@ HOST = socket.gethostname()
 
 def new_holder() -> str:
     """A name for one who computes, which tells others of this machine whether the process still lives."""
-    return f"{HOST}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+    return f"{HOST}:{os.getpid()}:{_started(os.getpid())}-{uuid.uuid4().hex[:8]}"
+
+
+def _started(process: int) -> str:
+    """When a process started, in the system's own words; empty if that cannot be told.
+
+    In a container that was started again, the server has the same number as before.
+    """
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
 
 
 def is_held(holder: str, until: float) -> bool:
     """Whether a lease is alive: renewed in time, also if the clock was set back, and by a process that still runs."""
     if not holder or not 0 < until - time.time() <= LEASE_SECONDS:
         return False
-    host, process, _ = holder.rsplit(":", 2)
+    host, process, name = holder.rsplit(":", 2)
     if host != HOST or os.name != "posix":
         return True
     try:
@@ -46,8 +57,9 @@ def is_held(holder: str, until: float) -> bool:
     except ProcessLookupError:
         return False
     except OSError:  # it belongs to another user
-        return True
-    return True
+        pass
+    started, dash, _ = name.partition("-")
+    return not (dash and started and _started(int(process)) not in ("", started))
 
 
 def cells_of(spec_json: str) -> dict[str, Cell]:

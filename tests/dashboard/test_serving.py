@@ -26,8 +26,8 @@ from m2st_core.dashboard.jobs.turns import Clock, QueueFull, TimeIsUp
 from m2st_core.dashboard.serving import gate, sessions
 from m2st_core.dashboard.serving.rights import Desk
 from m2st_core.dashboard.serving.sessions import Session, end_left, held_bytes, make_room
-from m2st_core.dashboard.serving.settings import ServerLimits, close_server, is_served, sign, signature, unsign
-from m2st_core.dashboard.serving.visitor import COOKIE, KNOWN, PROXIED, STAMP, Visitor, _identity
+from m2st_core.dashboard.serving.settings import COOKIE, ServerLimits, close_server, is_served, sign, signature, unsign
+from m2st_core.dashboard.serving.visitor import KNOWN, PROXIED, STAMP, Visitor, _identity
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.spec import SweepSpec
@@ -331,6 +331,22 @@ def test_a_server_stops_although_an_open_tab_does_not_answer(monkeypatch):
     assert closed and time.monotonic() - asked[0] < 8
 
 
+def test_a_served_instance_starts_its_workers_before_the_first_visitor(monkeypatch):
+    """Who resumes a run after a restart waits for its cells only."""
+    import serve
+
+    started, closed = threading.Event(), []
+    monkeypatch.setattr("m2st_core.dashboard.jobs.sweeps.server_queue", started.set)
+    monkeypatch.setattr(gate, "close_server", lambda: closed.append(started.is_set()))
+
+    async def live():
+        async with serve.life(None):
+            assert await asyncio.to_thread(started.wait, 20)
+
+    asyncio.run(live())
+    assert closed == [True]
+
+
 @pytest.fixture
 def uploads(monkeypatch):
     """A server with 600 bytes of files, and one tab, of a visitor with the cookie "ann"."""
@@ -403,6 +419,18 @@ def test_what_a_closed_tab_held_is_let_go(tabs):
     end_left(after=60)
     assert not known["idle"].left and files["idle"].bytes == 100
     sessions._at_end.remove(ended.append)
+
+
+def test_a_closed_tab_s_session_goes_on_for_its_visitor_only(tabs):
+    """Streamlit gives a session with all its files to whoever names its id, which is in the addresses of its files."""
+    known, _, open_ = tabs
+    open_.discard("idle")
+    known["idle"].cookie = "ann"
+    for cookie, expected in (("ann", "streamlit, token, idle"), ("eve", "streamlit, token"), ("", "streamlit, token")):
+        words = {"cookie": f"{COOKIE}={cookie}", "sec_websocket_protocol": "streamlit, token, idle"}
+        assert answer(kind="websocket", **words)[0]["sec-websocket-protocol"] == expected
+    seen, _, _ = answer(kind="websocket", sec_websocket_protocol="streamlit")
+    assert seen["sec-websocket-protocol"] == "streamlit"
 
 
 def test_a_full_server_says_so(monkeypatch, tabs):

@@ -186,3 +186,19 @@ def test_real_sweeps_share_the_workers_after_a_cancel(tmp_path):
     short = queue.submit(spec(7), "b")
     wait_for(lambda: queue.status(short).state == "done")
     assert len(queue.store.rows(spec(7))) == 2 and 1 <= len(queue.store.rows(SPEC.with_(repeats=500))) < 500
+
+
+def test_a_sweep_that_a_stopping_server_left_goes_on_at_once_in_the_next(tmp_path):
+    """Nothing of the stopped server is in the way: its claims are given back, and its lease counts no more."""
+    spec, first = SPEC.with_(repeats=40), SweepQueue(Store(tmp_path), InlineExecutor)
+    run = first.submit(spec, "a")
+    wait_for(lambda: first.status(run).progress is not None and first.status(run).progress.done >= 1)
+    first.close()
+    before = len(first.store.rows(spec))
+    assert 1 <= before < 40 and not first.store._execute("SELECT * FROM claims")
+    second = SweepQueue(Store(tmp_path), InlineExecutor)
+    assert second.status(run).state == "interrupted" and second.submit(spec, "a") == run
+    wait_for(lambda: len(second.store.rows(spec)) > before)
+    wait_for(lambda: second.status(run).state == "done", 60)
+    assert len(second.store.rows(spec)) == 40
+    second.close()

@@ -143,12 +143,48 @@ def test_other_cells_of_any_file_settle_it():
         assert any("'8.654' is read as" in note for note in made.decisions)
 
 
-def test_commas_between_cells_speak_for_points_unless_another_file_has_decimal_commas():
-    p, q = table("p.csv", "a,b", "8.654,1", "7.111,2"), table("q.csv", "a,b", "8.561,1", "9.222,3")
-    data = prepare(Upload((p, q)), PLAIN)
-    assert data.x[:, 0].tolist() == [8.654, 7.111] and "'8.654' is read as 8.654" in " ".join(data.decisions)
+@pytest.mark.parametrize("cells", [("8.654", "7.111"), ('"8,654"', '"7,111"')])
+def test_commas_between_cells_settle_nothing(cells):
+    p, q = table("p.csv", "a,b", *(f"{cell},{i}" for i, cell in enumerate(cells))), table("q.csv", "a,b", "8,1", "9,3")
+    (question,) = assemble(Upload((p, q))).readings.questions
+    assert question.option == "decimal" and question.examples[0][1] in (("8.654", "8654"), ("8654", "8.654"))
     with pytest.raises(TableError, match="--decimal"):
-        prepare(Upload((p, table("q.csv", "a;b", "8.561;1,5", "9.222;3,5"))), PLAIN)
+        prepare(Upload((p, q)), PLAIN)
+    settled = table("q.csv", "a,b", '"1,008.5",1', "9,3")
+    assert prepare(Upload((p, settled)), PLAIN).x[0, 0] == (8.654 if "." in cells[0] else 8654)
+    other = table("q.csv", "a;b", "8.561;1,5", "9.222;3,5")
+    with pytest.raises(TableError, match="--decimal"):
+        prepare(Upload((p, other)), PLAIN)
+
+
+def test_files_with_different_marks_can_be_answered_one_by_one(tmp_path, monkeypatch, capsys):
+    """A point in P and a comma in Q mean the same: no single answer for both files reads them right."""
+    p = table("p.csv", "a;b", *(f"8.{654 + i};{i}" for i in range(9)))
+    q = table("q.csv", "a;b", *(f"8,{651 + i};{i}" for i in range(9)))
+    upload = Upload((p, q))
+    with pytest.raises(TableError, match=r"by file, such as .* \(shell: --decimal p.csv=. --decimal \"q.csv=,\"\)"):
+        prepare(upload, PLAIN)
+    (left,) = assemble(replaced(upload, decimal={"p.csv": "."})).readings.questions
+    assert left.files == ("q.csv",) and {example.file for example, _ in left.examples} == {"q.csv"}
+    data = prepare(replaced(upload, decimal={"p.csv": ".", "q.csv": ","}), PLAIN)
+    assert data.x[0, 0] == 8.654 and data.y[0, 0] == 8.651
+    assert replaced(upload, decimal={"p.csv": "."}).digest != replaced(upload, decimal=".").digest
+    with pytest.raises(TableError, match="'r.csv', which is no file here"):
+        replaced(upload, decimal={"r.csv": "."})
+    with pytest.raises(TableError, match="decimal must be one of"):
+        replaced(upload, decimal={"p.csv": ";"})
+    source = DataSource(("p.csv", "q.csv"), decimal={"p.csv": ".", "q.csv": ","})
+    assert "--decimal p.csv=. --decimal q.csv=," in as_command(source, PLAIN, m2st.Plan("MMD-M"))
+    assert "decimal={'p.csv': '.', 'q.csv': ','}" in as_python(source, PLAIN, m2st.Plan("MMD-M"))
+    monkeypatch.chdir(tmp_path)
+    for made in (p, q):
+        rows = [f"{cell};{other}" for cell, other in made.frame.to_numpy()]
+        (tmp_path / made.name).write_text("\n".join(["a;b", *rows]))
+    command = ["test", "p.csv", "q.csv", "--method", "MMD-M", "--json"]
+    main([*command, "--decimal", "p.csv=.", "--decimal", "q.csv=,"])
+    assert '"p_value"' in capsys.readouterr().out
+    main([*command, "--decimal", ".", "--decimal", "q.csv=,"])
+    assert "FILE=MARK" in capsys.readouterr().err
 
 
 def test_files_with_different_marks_are_a_warning():

@@ -55,9 +55,12 @@ def test_an_owner_shares_and_deletes(anns, store, monkeypatch):
     assert own.runs().empty and store.seen_by("bob", (token,)).run(run) is None
 
 
-def test_a_link_to_heavy_work_asks_first(monkeypatch, store):
+@pytest.mark.parametrize(
+    ("page", "link"), [("one_test", {"n": "40", "m": "40"}), ("weights", {"weights_repeats": "5", "n_tasks": "12"})]
+)
+def test_a_link_to_heavy_work_asks_first(monkeypatch, store, page, link):
     monkeypatch.setattr("m2st_core.dashboard.jobs.jobs.ASK_SECONDS", 0.0)
-    app = open_page("one_test", n="40", m="40")
+    app = open_page(page, **link)
     assert button(app, "Compute it") and not app.metric and "This takes about" in words(app)
     button(app, "Compute it").click().run()
     assert not app.exception and "This takes about" not in words(app)

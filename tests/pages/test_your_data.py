@@ -454,3 +454,8 @@ def test_cells_in_doubt_are_asked_about_before_any_test():
     assert app.session_state["own_data"].upload.decimal == "," and "is read as 8654" in words(app)
     click(app, "data_ask_again")
     assert app.button(key="data_next").disabled
+    click(app, "data_file_answer_0_,")  # of the first file only
+    assert app.button(key="data_next").disabled and set(app.dataframe[0].value["File"]) == {"q.csv"}
+    click(app, "data_answer_0_.")
+    assert app.session_state["own_data"].upload.decimal == {"p.csv": ",", "q.csv": "."}
+    assert not app.button(key="data_next").disabled and "p.csv = ," in words(app)

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -144,6 +145,20 @@ def test_others_see_that_a_run_is_computed_until_its_process_dies(store):
     assert all(seen) and seen and not store.is_computed(QUICK.with_(seed=1).run_id)
     store.hold(run, f"{HOST}:999999999:abc")  # a process that is gone
     assert not store.is_computed(run)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not tell when a process started")
+def test_a_process_with_the_number_of_a_dead_one_is_another(store):
+    """A container that is started again has a server of the same number: what its predecessor had is free at once."""
+    own = new_holder()
+    before = own.replace(":" + own.rsplit(":", 1)[1].partition("-")[0] + "-", ":1-")
+    run = fill(store, QUICK.with_(repeats=1))
+    store.hold(run, own)
+    assert store.is_computed(run) and before != own
+    store.hold(run, before)
+    assert not store.is_computed(run)
+    keys = {cell.key for cell in QUICK.cells()}
+    assert store.claim(keys, before) == store.claim(keys, own) == keys and not store.claim(keys, "another")
 
 
 def test_a_clock_that_jumps_frees_a_lease_or_keeps_it_briefly():

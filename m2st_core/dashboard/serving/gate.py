@@ -22,15 +22,17 @@ from streamlit import config, runtime
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
-from m2st_core.dashboard.serving.settings import ServerLimits, close_server, sign, unsign
-from m2st_core.dashboard.serving.visitor import COOKIE, KNOWN, PROXIED, STAMP
+from m2st_core.dashboard.serving.sessions import may_go_on
+from m2st_core.dashboard.serving.settings import COOKIE, ServerLimits, close_server, sign, unsign
+from m2st_core.dashboard.serving.visitor import KNOWN, PROXIED, STAMP
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 HEALTH, METRICS, UPLOADS = "/_stcore/health", "/_stcore/metrics", "/_stcore/upload_file/"
-COMMANDS = ("clear_cache", "set_run_on_save", "load_git_info")
+COMMANDS = ("clear_cache", "set_run_on_save", "load_git_info", "debug_disconnect_websocket", "debug_shutdown_runtime")
+PROTOCOLS = "sec-websocket-protocol"  # the header in which streamlit's page names the session to go on with
 YEAR = 365 * 24 * 3600
 LEAVE_SECONDS = 1  # for open tabs to take leave when the server stops
 PROXY_SECRET = "x-m2st-proxy-secret"  # the header by which a proxy shows that it is the trusted one
@@ -75,8 +77,14 @@ class Gate:
 
 
 def _vouched(headers: list[tuple[bytes, bytes]], given: dict[str, str]) -> list[tuple[bytes, bytes]]:
-    """The headers without what only the gate may say, and with the name that a trusted proxy gave."""
-    kept = [(name, value) for name, value in headers if name.decode("latin-1").lower() not in (STAMP, PROXY_SECRET)]
+    """The headers without what only the gate may say or another's session, and with the name a trusted proxy gave."""
+    left_out = {STAMP, PROXY_SECRET}
+    protocol, token, session, *_ = (*(word.strip() for word in given.get(PROTOCOLS, "").split(",")), "", "", "")
+    if session and not may_go_on(session, _visitor_cookie(given.get("cookie", ""))):
+        left_out.add(PROTOCOLS)
+    kept = [(name, value) for name, value in headers if name.decode("latin-1").lower() not in left_out]
+    if PROTOCOLS in left_out:
+        kept.append((PROTOCOLS.encode(), f"{protocol}, {token}".encode("latin-1")))
     header, secret = os.environ.get("M2ST_PROXY_HEADER", "").lower(), os.environ.get("M2ST_PROXY_SECRET", "")
     name = given.get(header, "").strip() if header else ""
     if name and secret and hmac.compare_digest(given.get(PROXY_SECRET, "").encode(), secret.encode()):

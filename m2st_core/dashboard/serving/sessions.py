@@ -18,6 +18,8 @@ import streamlit as st
 from streamlit import config, runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from m2st_core.dashboard.serving.settings import COOKIE
+
 LOOK_SECONDS = 5.0
 IDLE_SECONDS = 120.0  # a session whose page has not run for so long may lose its files to one that needs the room
 log = logging.getLogger(__name__)
@@ -38,7 +40,7 @@ class Session:
     """A browser session, kept in streamlit's state of it, so that it is collected with it."""
 
     def __init__(self) -> None:
-        self.id, self.connection = uuid.uuid4().hex, ""
+        self.id, self.connection, self.cookie = uuid.uuid4().hex, "", ""
         self.seen, self.left = time.monotonic(), 0.0  # when its page last ran, and since when its tab is closed
         self.admitted = False
         self._holding: weakref.ref[Holding] | None = None
@@ -84,6 +86,7 @@ def this_session() -> Session:
     session: Session = st.session_state["session"]
     session.seen = time.monotonic()
     session.connection = context.session_id if context is not None else ""
+    session.cookie = st.context.cookies.get(COOKIE, "")
     with _lock:
         _sessions[session.id] = session
         if not _watching and runtime.exists():
@@ -101,6 +104,11 @@ def all_sessions() -> list[Session]:
     """The sessions in memory, the one that was used longest ago first."""
     with _lock:
         return sorted(_sessions.values(), key=lambda session: session.seen)
+
+
+def may_go_on(connection: str, cookie: str) -> bool:
+    """Whether who has this cookie may go on with a session whose tab was closed: it is the visitor's own."""
+    return all(session.cookie == cookie for session in all_sessions() if session.connection == connection)
 
 
 def is_open(session: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from m2st_core.sweeps.database import Database
 
+COOKIE = "m2st_visitor"
 Made = TypeVar("Made")
 _once: list[Once] = []  # everything there is once per server
 

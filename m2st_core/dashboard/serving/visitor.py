@@ -9,9 +9,8 @@ from typing import Any
 import streamlit as st
 
 from m2st_core.dashboard.serving.sessions import session_id
-from m2st_core.dashboard.serving.settings import is_served, signature, unsign, words_in
+from m2st_core.dashboard.serving.settings import COOKIE, is_served, signature, unsign, words_in
 
-COOKIE = "m2st_visitor"
 STAMP = "x-m2st-proxied"  # the header by which the gate passes on a proxy's name, signed
 PROXIED, KNOWN = "proxy:", "visitor:"  # how signed texts begin, so that none is taken for another
 SHARE = "share"  # in a link: the token of a run that somebody shares

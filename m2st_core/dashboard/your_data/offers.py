@@ -10,7 +10,7 @@ import streamlit as st
 from m2st_core.dashboard.your_data.state import UserData, as_text, show_table
 from m2st_core.data.tables.assembled import Assembled
 from m2st_core.data.tables.encoding import Cleaning
-from m2st_core.data.tables.questions import READ_AS, SHOWN, Question
+from m2st_core.data.tables.questions import DECIMAL, READ_AS, SHOWN, Question
 from m2st_core.data.tables.rows import open_questions
 from m2st_core.data.tables.suspects import Identifier, identifiers, incomplete_rows
 
@@ -30,7 +30,7 @@ def ask_readings(state: UserData, made: Assembled, cleaning: Cleaning) -> bool:
             _ask(state, mark, number, question)
     if given:
         said = [
-            f"{key}: {', '.join(f'{k} = {v}' for k, v in value.items()) if key == READ_AS else value}"
+            f"{key}: {', '.join(f'{k} = {v}' for k, v in value.items()) if isinstance(value, dict) else value}"
             for key, value in given.items()
         ]
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -51,16 +51,26 @@ def _ask(state: UserData, mark: str, number: int, question: Question) -> None:
     ]
     show_table(pd.DataFrame(rows), key=f"data_question_{number}")
 
-    def answer(value: str) -> None:
+    def answer(value: str, file: str = "") -> None:
         given = state.answers.setdefault(mark, {})
-        given[question.option] = (
-            given.get(READ_AS, {}) | {question.columns[0]: value} if question.option == READ_AS else value
-        )
+        if question.option == READ_AS:
+            given[READ_AS] = given.get(READ_AS, {}) | {question.columns[0]: value}
+        elif question.option == DECIMAL and (file or given.get(DECIMAL)):  # what was said for other files stays
+            files = [file] if file else question.files
+            given[DECIMAL] = given.get(DECIMAL, {}) | dict.fromkeys(files, value)
+        else:
+            given[question.option] = value
 
     with st.container(horizontal=True):
         for value, words in question.answers.items():
             key, help_ = f"data_answer_{number}_{value}", "Read these cells this way. You can change this later."
             st.button(as_text(words), key=key, on_click=answer, args=(value,), help=help_)
+        if len(question.files) > 1:
+            with st.popover("The files differ…", help="Say it for one file, and then for the others."):
+                file = st.selectbox("File", question.files, key=f"data_file_{number}", help="The file to answer for.")
+                for value, words in question.answers.items():
+                    key, help_ = f"data_file_answer_{number}_{value}", "Read the cells of this file so."
+                    st.button(SHORT.split(words)[0], key=key, on_click=answer, args=(value, file), help=help_)
     if question.columns:
         st.caption("Until this is answered, or the column is left out below, no test is run.")
 

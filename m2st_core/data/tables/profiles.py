@@ -166,14 +166,14 @@ def _matches(cells: pd.Series, pattern: str) -> np.ndarray:
 
 
 def decide_marks(
-    profiles: Sequence[Profile], separators: Sequence[str]
+    profiles: Sequence[Profile], separators: Sequence[str], said: Sequence[str]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, ...]]]:
     """The decimal mark of each column with open cells in each file, and the files in doubt by column.
 
-    The nearest evidence decides: of the same cells, of the file, of the column in other files, of the whole upload; and
-    in the end commas between cells, which writers of decimal commas avoid. There is doubt where evidence is absent or
-    contradicts itself, where a column would mix decimals with thousands though no cell proves that thousands are
-    marked, and where a column would be read differently in two files.
+    What the user ``said`` about a file decides, and else the nearest evidence: of the same cells, of the file, of the
+    column in other files, of the whole upload. There is doubt where evidence is absent or contradicts itself, where a
+    column would mix decimals with thousands though no cell proves that thousands are marked, and where a column would
+    be read differently in two files and the user did not say so.
     """
     files = sum((one.counts for one in profiles), np.zeros((len(separators), len(FORMS)), dtype=np.int64))
     everything = files.sum(axis=0)
@@ -182,12 +182,15 @@ def decide_marks(
         with_open = np.flatnonzero(one.counts[:, OPENS].any(axis=1)).tolist()
         if with_open:
             column = one.total
-            found = [_mark(one.counts[i], files[i], column, everything, separators[i] == ",") for i in with_open]
+            found = [
+                said[i] or _mark(one.counts[i], files[i], column, everything, separators[i] == ",") for i in with_open
+            ]
             usual = next((mark for mark in found if mark), ".")
             by_file = dict(zip(with_open, found, strict=True))
             marks[one.name] = tuple(by_file.get(i) or usual for i in range(len(separators)))
-            if None in found or len(set(found)) > 1:
-                doubts[one.name] = tuple(with_open)
+            unsaid = tuple(i for i in with_open if not said[i])
+            if None in found or (unsaid and len(set(found)) > 1):
+                doubts[one.name] = unsaid
     return marks, doubts
 
 
@@ -204,7 +207,7 @@ def _mark(own: np.ndarray, file: np.ndarray, column: np.ndarray, everything: np.
             thousands, proof = THOUSANDS[mark]
             mixed = same_column and own[thousands] and not counts[proof]
             return None if mixed or (by_commas and mark == "," and not same_file) else mark
-    return "." if by_commas else None
+    return None
 
 
 def proven_marks(counts: np.ndarray) -> list[str]:

@@ -14,12 +14,30 @@ CHOICES = {DECIMAL: (".", ","), READ_AS: (NUMBERS, WORDS, DATES), TOTALS: ("leav
 
 SHOWN = 3  # cells of the user's
 
+Marks = str | Mapping[str, str]
+"""A decimal mark for all files, or by the name of a file; empty where nothing is said."""
 
-def check_answers(decimal: str, read_as: Mapping[str, str], totals: str) -> None:
-    """Refuse answers that no question has."""
-    for option, value in ((DECIMAL, decimal), (TOTALS, totals), *((READ_AS, kind) for kind in read_as.values())):
+
+def mark_of(decimal: Marks, file: str) -> str:
+    """The decimal mark that was said for a file; empty if none was."""
+    return decimal if isinstance(decimal, str) else decimal.get(file, "")
+
+
+def decimal_words(decimal: Marks) -> list[str]:
+    """The decimal mark, or the marks by file, as the shell takes them."""
+    return [decimal] if isinstance(decimal, str) else [f"{file}={mark}" for file, mark in decimal.items()]
+
+
+def check_answers(decimal: Marks, read_as: Mapping[str, str], totals: str, files: Sequence[str]) -> None:
+    """Refuse answers that no question about these files has."""
+    marks = [decimal] if isinstance(decimal, str) else decimal.values()
+    given = [*((DECIMAL, mark) for mark in marks), (TOTALS, totals), *((READ_AS, kind) for kind in read_as.values())]
+    for option, value in given:
         if value and value not in CHOICES[option]:
             raise TableError(f"{option} must be one of {', '.join(map(repr, CHOICES[option]))}. Got {value!r}.")
+    if unknown := [] if isinstance(decimal, str) else [file for file in decimal if file not in files]:
+        there = ", ".join(files[:SHOWN])
+        raise TableError(f"decimal names {unknown[0]!r}, which is no file here. There are {there}.")
 
 
 @dataclass(frozen=True)
@@ -41,7 +59,8 @@ class Question:
     """A doubt that changes numbers, with every reading of the user's own cells.
 
     ``option`` is decimal, read_as or totals, and ``answers`` has its values in words. ``examples`` are cells, each with
-    its reading by each answer. A question about ``columns`` that are not compared need not be answered.
+    its reading by each answer. A question about ``columns`` that are not compared need not be answered. ``files`` are
+    those that may have different answers.
     """
 
     option: str
@@ -49,6 +68,7 @@ class Question:
     sentence: str
     answers: Mapping[str, str]
     examples: tuple[tuple[Example, tuple[str, ...]], ...] = field(repr=False)
+    files: tuple[str, ...] = ()
 
     def concerns(self, compared: Sequence[str]) -> bool:
         """Whether it must be answered if these columns are compared."""
@@ -64,9 +84,14 @@ class Question:
         else:
             python = [f"{self.option}={answer!r}" for answer in self.answers]
             shell = [f"--{self.option} {_quoted(answer)}" for answer in self.answers]
+        by_file = ""
+        if len(self.files) > 1:
+            each = dict(zip(self.files, self.answers, strict=False))
+            words = " ".join(f"--{self.option} {_quoted(f'{file}={answer}')}" for file, answer in each.items())
+            by_file = f", or by file, such as {self.option}={each} (shell: {words})"
         where = f"{self.examples[0][0].where}{f', column {column!r}' if column else ''}"
         leave = ", or leave the column out" if self.columns else ""
-        return f"{where}: {self.sentence} Choose {' or '.join(python)} (shell: {' or '.join(shell)}){leave}."
+        return f"{where}: {self.sentence} Choose {' or '.join(python)} (shell: {' or '.join(shell)}){by_file}{leave}."
 
 
 def ask_kind(column: str, sentence: str, kinds: Sequence[str], examples: Sequence[Example]) -> Question:
@@ -105,4 +130,4 @@ def read_as_option(column: str, kind: str) -> str:
 
 
 def _quoted(word: str) -> str:
-    return f'"{word}"' if " " in word or word == "," else word
+    return f'"{word}"' if " " in word or "," in word else word

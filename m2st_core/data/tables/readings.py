@@ -20,7 +20,9 @@ from m2st_core.data.tables.questions import (
     WORDS,
     Conversion,
     Example,
+    Marks,
     Question,
+    mark_of,
 )
 
 MARKS = {".": "decimal point", ",": "decimal comma"}
@@ -64,20 +66,19 @@ class Readings:
 def settle(
     columns: Mapping[str, Sequence[Piece]],
     separators: Sequence[str],
-    decimal: str = "",
+    decimal: Marks = "",
     read_as: Mapping[str, str] | None = None,
     totals: str = "",
 ) -> Readings:
     """Decide how to read columns, each of which has a piece of every file, empty where a file lacks it.
 
-    Answers to earlier questions are ``decimal``, ``read_as`` by column, and ``totals``.
+    Answers to earlier questions are ``decimal`` (for all files, or by file), ``read_as`` by column, and ``totals``.
     """
     profiles = {name: profile(name, pieces) for name, pieces in columns.items()}
     verdicts = {name: judge(one, (read_as or {}).get(name, "")) for name, one in profiles.items()}
     numeric = [profiles[name] for name, verdict in verdicts.items() if verdict.kind == NUMBERS]
-    marks, doubts = decide_marks(numeric, separators)
-    if decimal:
-        marks, doubts = {name: (decimal,) * len(separators) for name in marks}, {}
+    said = [mark_of(decimal, piece.file) for piece in next(iter(columns.values()), ())]
+    marks, doubts = decide_marks(numeric, separators, said)
     used_for_missing = {word for one in numeric for word in one.words & VALUES_OR_MISSING}
     readings: dict[str, tuple[Reading, ...]] = {}
     conversions: list[Conversion] = []
@@ -92,14 +93,15 @@ def settle(
         questions += [verdict.question] if verdict.question else []
         conversions += verdict.conversions
         if name not in doubts:
-            conversions += _open_conversions(one, mark, decimal) if verdict.kind == NUMBERS else []
+            conversions += _open_conversions(one, mark, any(said)) if verdict.kind == NUMBERS else []
         if kept:
             example = one.examples[forms.VALUE_OR_MISSING][0]
             conversions.append(
                 Conversion(name, one.count(forms.VALUE_OR_MISSING), example, "a value, not as missing", "empty cells")
             )
     if doubts:
-        questions.insert(0, _decimal_question([profiles[name] for name in doubts]))
+        files = tuple(dict.fromkeys(columns[name][i].file for name, doubtful in doubts.items() for i in doubtful))
+        questions.insert(0, _decimal_question([profiles[name] for name in doubts], files))
     rows = _total_rows(columns, profiles) if numeric else {}
     if rows and not totals:
         questions.insert(0, _totals_question(columns, rows))
@@ -108,8 +110,10 @@ def settle(
     return Readings(readings, tuple(questions), tuple(conversions), tuple(warnings), signs, rows)
 
 
-def _decimal_question(doubtful: Sequence[Profile]) -> Question:
-    cells = [example for one in doubtful for kind in OPENS for example in one.examples.get(kind, ())]
+def _decimal_question(doubtful: Sequence[Profile], among: tuple[str, ...]) -> Question:
+    """Ask for the decimal mark of these columns among the files that are in doubt."""
+    found = [example for one in doubtful for kind in OPENS for example in one.examples.get(kind, ())]
+    cells = [example for example in found if example.file in among] or found
     files = [example.file for example in cells]
     chosen = sorted(cells, key=lambda example: cells.index(example) != files.index(example.file))[:SHOWN]
     first = read_cell(chosen[0].cell)
@@ -122,18 +126,18 @@ def _decimal_question(doubtful: Sequence[Profile]) -> Question:
         for mark, words in MARKS.items()
     }
     shown = tuple((e, tuple(f"{read_cell(e.cell).value(mark):.15g}" for mark in answers)) for e in chosen)
-    return Question(DECIMAL, tuple(one.name for one in doubtful), sentence, answers, shown)
+    return Question(DECIMAL, tuple(one.name for one in doubtful), sentence, answers, shown, among)
 
 
-def _open_conversions(one: Profile, marks: Sequence[str], decimal: str) -> list[Conversion]:
-    """Open cells that became thousands, or decimals by the separator of the file alone."""
+def _open_conversions(one: Profile, marks: Sequence[str], said: bool) -> list[Conversion]:
+    """Open cells that became thousands, or decimals though their column does not prove it."""
     found = []
     for kind, other in ((forms.OPEN_POINT, ","), (forms.OPEN_COMMA, ".")):
         if not one.counts[:, kind].any():
             continue
         mark = marks[int(np.flatnonzero(one.counts[:, kind])[0])]
         example = one.examples[kind][0]
-        obvious = mark != other and bool(proven_marks(one.total)) and not decimal
+        obvious = mark != other and bool(proven_marks(one.total)) and not said
         if not obvious or kind == forms.OPEN_COMMA:
             becomes = f"{read_cell(example.cell).value(mark):.15g}"
             undo = "--decimal ." if mark == "," else '--decimal ","'

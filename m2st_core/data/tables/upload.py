@@ -12,7 +12,7 @@ import pandas as pd
 
 from m2st_core.data.tables.files import Table
 from m2st_core.data.tables.limits import TableError
-from m2st_core.data.tables.questions import check_answers
+from m2st_core.data.tables.questions import Marks, check_answers, decimal_words
 
 GROUP_NAMES = ("group", "sample", "label", "class", "arm", "treatment", "condition", "cohort", "batch", "target")
 SIDE = re.compile(r"(.+)[_\-. ]([PQ])", re.IGNORECASE)  # north_P and north_Q are a pair
@@ -28,8 +28,8 @@ class Upload:
     ``related_group`` is their group column, if it is called neither like the target's nor "group". ``groups`` are the
     two values to compare where the group column has more, or one value to compare with all others.
 
-    The rest answers what reading may ask: ``decimal`` ("." or ","), ``read_as`` ("numbers", "words" or "dates", by
-    column) and ``totals`` (whether to "leave out" or to "keep" rows that look like totals).
+    The rest answers what reading may ask: ``decimal`` ("." or ",", for all or by file), ``read_as`` ("numbers", "words"
+    or "dates", by column) and ``totals`` (whether to "leave out" or to "keep" rows that look like totals).
     """
 
     target: tuple[Table, ...]
@@ -38,12 +38,12 @@ class Upload:
     task: str = "task"
     related_group: str | None = None
     groups: tuple[str, ...] = ()
-    decimal: str = ""
+    decimal: Marks = ""
     read_as: Mapping[str, str] = field(default_factory=dict)
     totals: str = ""
 
     def __post_init__(self) -> None:
-        check_answers(self.decimal, self.read_as, self.totals)
+        check_answers(self.decimal, self.read_as, self.totals, [t.name for t in (*self.target, *self.related)])
 
     @property
     def files_digest(self) -> str:
@@ -55,8 +55,8 @@ class Upload:
     @property
     def digest(self) -> str:
         """A SHA-256 of all files, roles and answers: the key under which results are kept."""
-        answers = f"{self.files_digest} {self.decimal} {sorted(self.read_as.items())} {self.totals}"
-        return hashlib.sha256(answers.encode()).hexdigest()
+        given = (sorted(decimal_words(self.decimal)), sorted(self.read_as.items()), self.totals)
+        return hashlib.sha256(f"{self.files_digest} {given}".encode()).hexdigest()
 
 
 @dataclass(frozen=True)

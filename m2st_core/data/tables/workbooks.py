@@ -71,6 +71,7 @@ def read_workbook(name: str, data: bytes, limits: Limits) -> Rows:
     except TableError:
         raise
     except Exception as error:  # a damaged workbook can make the reader raise anything
+        parts.check()  # the reader may have packed the end of the time into an error of its own
         raise TableError(f"{name}: the workbook is damaged ({type(error).__name__}). Save the sheet as CSV.") from None
 
 
