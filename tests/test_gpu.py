@@ -232,11 +232,12 @@ SMALL = {"n_tasks": (3,), "rows_per_task": 14, "m_tr": (6,), "repeats": 1, "test
 LEARNING = [name for name, preset in LEARNED if preset == "recommended"]
 SPECS = {
     "rows": SweepSpec(methods=(LIMIT, "MMD-D", *LEARNING[:2]), m_te=(8,), **SMALL),
+    "rows, paper": SweepSpec(preset="paper", methods=("Meta-KL", "AGT-MKL", "Meta-MKL-SI"), m_te=(8,), **SMALL),
     "images": SweepSpec(task="digits", methods=("MMD-D", LEARNING[0]), m_te=(8,), **SMALL),
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SPECS)
 def test_cells_of_sweeps_are_those_of_the_cpu(kind):
     learners = {}
 

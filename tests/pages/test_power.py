@@ -33,7 +33,7 @@ def test_the_page_opens_on_shipped_curves_with_their_finding(store):
     app = open_page(PAGE)
     assert app.title[0].value == "Power" and spec_of(app) == DEFAULT
     assert "**Meta-WiTS (ours)** reaches 80 % power with" in words(app) and "does not with 200" in words(app)
-    assert "Shipped results of this version: 4 repeats of 50 tests" in words(app)
+    assert "Shipped results of this version, preset recommended: 4 repeats of 50 tests" in words(app)
     assert {"Meta-WiTS (ours)", "Meta-Witness (ours)", "MMD-M"} <= curves(app).keys()
     assert app.button(key="lab_go").disabled and store.runs().empty
     assert "False alarms" in words(app)  # the type-I error stands beside the power

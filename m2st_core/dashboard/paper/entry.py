@@ -35,7 +35,7 @@ MARKS: dict[str, dict[Layer, str]] = {  # how each layer is drawn, by kind of ex
     "ablation": {"paper": "Circles", "ours": "Squares"},
     "type-I": {"paper": "Names without a mark", "ours": "Names with (ours)"},
 }
-CURVES: dict[Layer, str] = {"paper": "Solid lines", "ours": "Dashed lines"}
+CURVES: dict[Layer, str] = {"paper": "Lines without (ours)", "ours": "Dashed lines with (ours)"}
 SIZE_LABELS = {"m_te": "Test rows m_te", "m_tr": "Training rows m_tr"}
 OURS = Control(
     "ours",

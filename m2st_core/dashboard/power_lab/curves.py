@@ -86,8 +86,8 @@ def _show_buttons(spec: SweepSpec, level: bool, running: bool, missing: dict[boo
         right.caption(cost_in_words(spec if missing[False] else spec.with_(null=True)))
     elif is_shipped(spec):
         right.caption(
-            f"Shipped results of this version: {spec.repeats} repeats of {spec.tests} tests. **Refine** adds repeats. "
-            "Change a setting for other curves."
+            f"Shipped results of this version, preset {spec.preset}: {spec.repeats} repeats of {spec.tests} tests. "
+            "**Refine** adds repeats. Change a setting for other curves."
         )
     if train or st.session_state.pop(f"{REFINE}_now", False):
         begin(spec, level)
