@@ -232,7 +232,7 @@ SMALL = {"n_tasks": (3,), "rows_per_task": 14, "m_tr": (6,), "repeats": 1, "test
 LEARNING = [name for name, preset in LEARNED if preset == "recommended"]
 SPECS = {
     "rows": SweepSpec(methods=(LIMIT, "MMD-D", *LEARNING[:2]), m_te=(8,), **SMALL),
-    "rows, paper": SweepSpec(preset="paper", methods=("Meta-KL", "AGT-MKL", "Meta-MKL-SI"), m_te=(8,), **SMALL),
+    "rows, paper": SweepSpec(preset="paper", methods=("Meta-KL", "AGT-MKL", "MMD-D w/ AC"), m_te=(8,), **SMALL),
     "images": SweepSpec(task="digits", methods=("MMD-D", LEARNING[0]), m_te=(8,), **SMALL),
 }
 
