@@ -39,6 +39,7 @@ class Committed:
     spec: SweepSpec
     rows: pd.DataFrame
     points: tuple[int, int]  # points of the grid that have results, and all points
+    incomplete: tuple[str, ...]  # methods without results at some points
     repeats: tuple[int, int]  # fewest and most finished repeats of the points that have results
     date: str
     problem: str  # a sentence on rows that are outdated; empty if there are none
@@ -49,7 +50,7 @@ class Committed:
         (least, most), (there, points) = self.repeats, self.points
         done = f"{most}" if least == most else f"{least} to {most}"
         done = done if least == self.spec.repeats else f"{done} of {self.spec.repeats}"
-        where = "" if there == points else f" at {there} of {points} points"
+        where = "" if there == points else f" at {there} of {points} points (not all of {', '.join(self.incomplete)})"
         return f"preset `{self.spec.preset}`, {done} repeats × {self.spec.tests} test samples{where}, {self.date}"
 
 
@@ -78,10 +79,12 @@ def committed(experiment: PaperExperiment, layer: Layer, folder: Path | None = N
             raise Outdated(problem)
         return None
     repeats = Counter(_place(vars(cell))[:-1] for cell, _, _ in found)
-    points = len({place[:-1] for place in _grid(spec)})
+    points = {place[:-1] for place in _grid(spec)}
+    incomplete = tuple(dict.fromkeys(place[0] for place in sorted(points - set(repeats), key=str)))
     rows = as_rows((cell, CellResult(rejections, cell.tests, nan)) for cell, rejections, _ in found)
     bounds = min(repeats.values()), max(repeats.values())
-    return Committed(spec, rows, (len(repeats), points), bounds, max(date for _, _, date in found), problem)
+    date = max(date for _, _, date in found)
+    return Committed(spec, rows, (len(repeats), len(points)), incomplete, bounds, date, problem)
 
 
 def results_of(experiment: PaperExperiment) -> tuple[dict[Layer, Committed], list[str]]:
@@ -121,9 +124,7 @@ def take_over(store: Store, spec: SweepSpec, folder: Path | None = None) -> int:
     """
     found = [] if data_of(spec.task) else shipped(spec, folder)
     there = store.results(cell.key for cell, _, _ in found)
-    for cell, rejections, _ in found:
-        if cell.key not in there:
-            store.add_cell(cell, CellResult(rejections, cell.tests, SHIPPED))
+    store.add_cells((cell, CellResult(r, cell.tests, SHIPPED)) for cell, r, _ in found if cell.key not in there)
     return len(found)
 
 
