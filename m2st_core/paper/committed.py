@@ -82,9 +82,8 @@ def committed(experiment: PaperExperiment, layer: Layer, folder: Path | None = N
     points = {place[:-1] for place in _grid(spec)}
     incomplete = tuple(dict.fromkeys(place[0] for place in sorted(points - set(repeats), key=str)))
     rows = as_rows((cell, CellResult(rejections, cell.tests, nan)) for cell, rejections, _ in found)
-    bounds = min(repeats.values()), max(repeats.values())
-    date = max(date for _, _, date in found)
-    return Committed(spec, rows, (len(repeats), len(points)), incomplete, bounds, date, problem)
+    bounds, counts = (min(repeats.values()), max(repeats.values())), (len(repeats), len(points))
+    return Committed(spec, rows, counts, incomplete, bounds, max(date for _, _, date in found), problem)
 
 
 def results_of(experiment: PaperExperiment) -> tuple[dict[Layer, Committed], list[str]]:
