@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-import torch
-
 import m2st_core as m2st
-from benchmarks.common import PaperRepeat, over_repeats, print_table, study_options
+from benchmarks.common import PaperRepeat, run_study, study_options
 from m2st_core.rng import Streams
 
 SIZES = (50, 100, 200)  # per mode
@@ -49,10 +47,7 @@ def one_repeat(tests: int, repeat: int) -> dict[str, list[float]]:
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the table."""
     options = study_options("adaptation", __doc__).parse_args(arguments)
-    torch.set_num_threads(1)
-    rates = over_repeats(partial(one_repeat, options.tests), options.repeats, options.workers)
-    print(f"m_tr=50 per mode, {options.repeats} repeats × {options.tests} test sets\n")
-    print_table(["m_te per mode", *map(str, SIZES)], rates)
+    run_study(options, partial(one_repeat, options.tests), "m_tr=50 per mode", ["m_te per mode", *map(str, SIZES)])
 
 
 if __name__ == "__main__":

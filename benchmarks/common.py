@@ -128,6 +128,16 @@ def over_repeats(function: Callable[[int], Mapping[str, list[float]]], repeats: 
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
+def run_study(
+    options: argparse.Namespace, one_repeat: Callable[[int], Mapping[str, list[float]]], title: str, head: Sequence[str]
+) -> None:
+    """Run a study over repeats, one thread per process, and print its table."""
+    torch.set_num_threads(1)
+    rates = over_repeats(one_repeat, options.repeats, options.workers)
+    print(f"{title}, {options.repeats} repeats × {options.tests} test samples\n")
+    print_table(head, rates)
+
+
 def print_table(head: Sequence[str], rows: Mapping[str, Any]) -> None:
     """Mean ± standard error between repeats, as Markdown; rows that are plain numbers are printed as they are."""
     print("| " + " | ".join(head) + " |")

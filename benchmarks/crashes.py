@@ -20,6 +20,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from m2st_core.__main__ import main as shell
@@ -228,8 +229,8 @@ def clock() -> str:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         for ahead in (DAY, -DAY, 3600.0):
-            finish(fork(lambda ahead=ahead: own(home, SPEC, ahead)), 0.4)  # type: ignore[misc]
-        both = [fork(lambda ahead=ahead: own(home, SPEC, ahead)) for ahead in (0.0, -3600.0)]  # type: ignore[misc]
+            finish(fork(partial(own, home, SPEC, ahead)), 0.4)
+        both = [fork(partial(own, home, SPEC, ahead)) for ahead in (0.0, -3600.0)]
         began = time.monotonic()
         codes = [finish(process) for process in both]
         found = compared(home, SPEC)

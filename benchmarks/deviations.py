@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-import torch
-
 import m2st_core as m2st
-from benchmarks.common import PaperRepeat, over_repeats, print_table, study_options
+from benchmarks.common import PaperRepeat, run_study, study_options
 from m2st_core.presets import PAPER, PRESETS, RELEASED
 from m2st_core.rng import Streams
 
@@ -47,10 +45,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser = study_options("deviations", __doc__)
     parser.add_argument("--tasks", type=int, default=100, help="number of related tasks")
     options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    rates = over_repeats(partial(one_repeat, options.tasks, options.tests), options.repeats, options.workers)
-    print(f"\nMeta-KL, HDGM, C=0.3, m_tr=50 per mode, N={options.tasks}, {options.repeats} × {options.tests} tests\n")
-    print_table(["m_te per mode", *map(str, SIZES)], rates)
+    title = f"Meta-KL, HDGM, C=0.3, m_tr=50 per mode, N={options.tasks}"
+    run_study(options, partial(one_repeat, options.tasks, options.tests), title, ["m_te per mode", *map(str, SIZES)])
 
 
 if __name__ == "__main__":

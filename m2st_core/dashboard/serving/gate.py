@@ -51,9 +51,7 @@ class Gate:
             return
         given = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         web = scope["type"] == "http"
-        asks_health = (
-            scope["path"].rstrip("/").endswith(HEALTH)
-        )  # by any name: who watches the server asks at 127.0.0.1
+        asks_health = scope["path"].rstrip("/").endswith(HEALTH)  # by any name: watchers ask at 127.0.0.1
         if web and not asks_health and not is_host_allowed(given.get("host")):
             await _refuse(send, 400, "This server has another name. Its operator can allow this one.")
             return
@@ -67,9 +65,8 @@ class Gate:
             await _refuse(send, 507, "The server's memory for files is full. Please try again in a few minutes.")
             return
         scope = {**scope, "headers": _vouched(scope["headers"], given)}
-        greet = "text/html" in given.get("accept", "") and not unsign(
-            _visitor_cookie(given.get("cookie", ""))
-        ).startswith(KNOWN)
+        known = unsign(_visitor_cookie(given.get("cookie", ""))).startswith(KNOWN)
+        greet = "text/html" in given.get("accept", "") and not known
         if web:
             await self.app(scope, receive, _protecting(send, greet, scope["scheme"] == "https"))
         else:
