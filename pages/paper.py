@@ -74,7 +74,7 @@ def show_gallery() -> None:
     st.caption(
         "*Meta Two-Sample Testing* (Liu, Xu, Lu, Sutherland, NeurIPS 2021). Open diamonds are published, lines and "
         "dots are the paper's algorithms run by this software. A number agrees if it lies within two standard errors; "
-        "by chance about 1 in 20 does not."
+        "by chance about 1 in 20 does not. The sizes of one row share their learners, so they agree or differ together."
     )
     for section, images in SECTIONS.items():
         st.header(section, anchor=False)

@@ -75,7 +75,7 @@ def test_grey_says_why(give):
     card = give("fig3a")
     assert (card.run, card.badge) == ("whole", "no published numbers") and "without numbers" in card.sentence
     card = give("type1", extra=("ME", -50))
-    assert "tests keep their level. Too often rejects: " in card.sentence and "ME (" not in card.sentence
+    assert "tests keep their level. Those that reject too often: " in card.sentence and "ME (" not in card.sentence
 
 
 def test_numbers_that_two_figures_share_count_once(give):
