@@ -156,7 +156,8 @@ def _rates_sentence(paper: Committed) -> str:
         above = [f"{row.method} ({row.rate:.3f})" for row in table[table["rate"] > high].itertuples()]
         if not above:
             return f"All {len(table)} tests keep their level."
-        return f"{len(table) - len(above)} of {len(table)} tests keep their level. Those that reject too often: {in_words(above)}."
+        kept = f"{len(table) - len(above)} of {len(table)} tests keep their level."
+        return f"{kept} Those that reject too often: {in_words(above)}."
     table = table[table["m_te"] == table["m_te"].max()].set_index("method")["rate"]
     best = str(table.idxmax())
     other = f", and Meta-MKL has {table['Meta-MKL']:.2f}" if best != "Meta-MKL" and "Meta-MKL" in table else ""
