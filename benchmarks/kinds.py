@@ -147,6 +147,42 @@ def ratings(n: int, s: float, g: np.random.Generator) -> np.ndarray:
     return np.clip(np.round(3 + latent), 1, 5)
 
 
+def circular(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Two times of day on the unit circle, as sine and cosine; in Q the second follows the first more closely."""
+    first = g.uniform(0, 2 * np.pi, size=n)
+    second = np.where(g.uniform(size=n) < s, first + 0.5 * g.standard_normal(n), g.uniform(0, 2 * np.pi, size=n))
+    return np.stack([np.sin(first), np.cos(first), np.sin(second), np.cos(second)], axis=1)
+
+
+def censored(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Five lognormal columns cut off below a detection limit; in Q two of them are larger by the factor e^s."""
+    return np.maximum(np.exp(g.standard_normal((n, 5)) + s * (np.arange(5) < 2)), 0.7)
+
+
+def composition(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Shares of four parts that sum to 1; in Q they vary more."""
+    return g.dirichlet(np.full(4, 4 / (1 + s)), size=n)
+
+
+def rotated(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """An elongated cloud in three columns; in Q it is turned by s radians in the plane of the first two."""
+    rows = g.standard_normal((n, 3)) * [2.0, 1.0, 1.0]
+    turn = np.array([[np.cos(s), np.sin(s), 0], [-np.sin(s), np.cos(s), 0], [0, 0, 1]])
+    return rows @ turn
+
+
+def uneven_groups(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Two groups of rows in ten columns; Q has a share s more of the second."""
+    second = g.uniform(size=(n, 1)) < 0.3 + s
+    return g.standard_normal((n, 10)) + 1.5 * second * (np.arange(10) < 4)
+
+
+def skewed(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Three columns with mean 0 and variance 1; in Q they are skewed to the right."""
+    gamma = g.gamma(1 / s**2, size=(n, 3)) if s else np.zeros((n, 3))
+    return s * (gamma - 1 / s**2) if s else g.standard_normal((n, 3))
+
+
 NEW_KINDS = {  # invented after the recommendation was fixed
     "rounded values, factor e^0.25": invented(rounded, 3, 0.25, "hdgm"),
     "binary columns, 3 of 12": invented(binary, 12, 0.18),
@@ -169,4 +205,12 @@ LATEST_KINDS = {  # invented after Omnibus had got MMD-FUSE and robust units
     "correlation 0.25, d=8": invented(equicorrelated, 8, 0.25),
     "second harmonic, d=20": invented(phase, 20, 0.35),
     "ratings, trait × 1.6": invented(ratings, 6, 0.6),
+}
+UNSEEN_KINDS = {  # invented after Meta-FUSE gave half of its weight to learned kernels
+    "times of day, tied": invented(circular, 4, 0.35),
+    "censored at a limit": invented(censored, 5, 0.45),
+    "shares of four parts": invented(composition, 4, 0.7),
+    "turned cloud": invented(rotated, 3, 0.45),
+    "more of the second group": invented(uneven_groups, 10, 0.2),
+    "skewed, same moments": invented(skewed, 3, 0.9),
 }

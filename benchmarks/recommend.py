@@ -21,7 +21,7 @@ import torch
 
 import m2st_core as m2st
 from benchmarks.common import batch, bound_methods
-from benchmarks.kinds import LATEST_KINDS, NEW_KINDS, NEWEST_KINDS, Source
+from benchmarks.kinds import LATEST_KINDS, NEW_KINDS, NEWEST_KINDS, UNSEEN_KINDS, Source
 from benchmarks.transfer import digit_pairs
 from m2st_core.analysis.related_check import unlikeness
 from m2st_core.data import make_task
@@ -95,6 +95,7 @@ SOURCES = {
     **NEW_KINDS,
     **NEWEST_KINDS,
     **LATEST_KINDS,
+    **UNSEEN_KINDS,
 }
 
 

@@ -432,14 +432,14 @@ def test_statistic_of_meta_fuse():
     pooled, members = torch.from_numpy(rows)[None], random_memberships(10, 14, 30, [np.random.default_rng(1)])
     found, *_ = meta_bank(exact_features(), pooled, RECOMMENDED, [Streams(SEED)]).statistics(pooled, members, 10)
     learned = fused([space_kernel(space, rows) for space in (0, 1)], SPACE_WEIGHTS, rows, members[0].numpy())
-    expected = 1 / 3 / reached(learned)
+    expected = 1 / 2 / reached(learned)
     for family in fit_omnibus(pooled, RECOMMENDED, [Streams(SEED)]).bank.families:
         gram = family.kernel(pooled[:, None], pooled[:, None])[0, 0].detach().numpy()
         values = {(tuple(a), tuple(b)): gram[i, j] for i, a in enumerate(rows) for j, b in enumerate(rows)}
         own = fused([lambda a, b, values=values: values[tuple(a), tuple(b)]], [1], rows, members[0].numpy())
-        expected = expected + 2 / 3 * family.share / reached(own, 1e-5)  # of a standard deviation, as in the engine
+        expected = expected + 1 / 2 * family.share / reached(own, 1e-5)  # of a standard deviation, as in the engine
     fuse, rounding, _ = fit_bank(pooled, RECOMMENDED, [Streams(SEED)]).statistics(pooled, members, 10)
-    expected = expected + 2 / 3 * 0.35 * (1 - 0.6 * 24 / 624) / reached(fuse[0].numpy(), float(rounding[0]))
+    expected = expected + 1 / 2 * 0.35 * (1 - 0.6 * 24 / 624) / reached(fuse[0].numpy(), float(rounding[0]))
     assert found[0].numpy() == pytest.approx(expected, rel=0.01)  # a tie within rounding changes a rank by 1/31
 
 

@@ -10,7 +10,7 @@ from m2st_core.testing.meta import MetaLearner
 from m2st_core.testing.methods import METHODS
 
 MANY_ROWS = 20_000  # both samples together
-UNLIKE = 5.0  # standard deviations from the related tasks' rows
+UNLIKE = 4.0  # standard deviations from the related tasks' rows
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def recommend(
     if n_tasks and not not_used:
         method = "Meta-FUSE"
         reasons += [
-            "It combines kernels learned from the related tasks, which have a third of the weight, with those of "
+            "It combines kernels learned from the related tasks, which have half of the weight, with those of "
             "Omnibus. Tasks that are related can add much power, and tasks that are not cost little.",
             "If you know that your samples can only differ as the related tasks do, Meta-Witness may be stronger.",
         ]

@@ -24,7 +24,7 @@ from m2st_core.preset import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
-META_SHARE = 1 / 3  # share of Meta-FUSE's weight on the learned kernels; the generic kernels have the rest
+ROW_SHARE, IMAGE_SHARE = 1 / 2, 1 / 3  # of Meta-FUSE's weight on the learned kernels; the generic ones have the rest
 NETWORK_SHARE = 0.5  # share of Meta-Witness's weight, for images, on Gaussian kernels of the network's features
 DETECTABLE = 4.0  # squared difference at the edge of detection, in noise variances times the root of its dimensions
 LEARNED = "learned features"
@@ -123,12 +123,12 @@ def fit_learned(
 def meta_bank(
     known: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> RankFuseTest:
-    """Meta-FUSE: the learned kernels with a third of π, beside those of Omnibus or, for images, Gaussian ones."""
-    features, share = learned_spaces(known)[0], 1 - META_SHARE
-    learned = learned_family(known, pooled, META_SHARE)
+    """Meta-FUSE: the learned kernels with half of π beside those of Omnibus; for images a third, beside Gaussians."""
+    features = learned_spaces(known)[0]
     if isinstance(features, ImageFeatures):
-        return RankFuseTest(KernelBank((learned, *generic_families(features, pooled, share, streams))))
-    return omnibus_beside((learned,), pooled, share, streams)
+        others = generic_families(features, pooled, 1 - IMAGE_SHARE, streams)
+        return RankFuseTest(KernelBank((learned_family(known, pooled, IMAGE_SHARE), *others)))
+    return omnibus_beside((learned_family(known, pooled, ROW_SHARE),), pooled, 1 - ROW_SHARE, streams)
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ OUR_METHODS = (
         Look(GREENS[2], "diamond", "dash"),
         learn=learn_features,
         training="learn_spaces",
-        revision=2,
+        revision=3,
         adapt=meta_bank,
         needs_split=False,
         only_recommended=True,

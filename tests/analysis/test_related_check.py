@@ -103,7 +103,7 @@ CHECK = RelatedCheck(pd.DataFrame(), (), (30, 30), "helps", 0.0, {}, ("What was 
         (30, 20, None, "Meta-FUSE"),
         (30, 20, CHECK, "Meta-FUSE"),
         (60, 20, replace(CHECK, unlike=3.0), "Meta-FUSE"),
-        (60, 20, replace(CHECK, unlike=6.0), "Omnibus"),
+        (60, 20, replace(CHECK, unlike=4.5), "Omnibus"),
         (60, 20, replace(CHECK, verdict="harms"), "Omnibus"),
         (30_000, 0, None, "Omnibus"),
         (30_000, 20, CHECK, "Omnibus"),

@@ -93,13 +93,13 @@ def test_coordinates_that_a_repeat_does_not_have_do_not_count():
     torch.testing.assert_close(*grams)
 
 
-def test_a_third_of_meta_fuse_is_learned(learner):
+def test_half_of_meta_fuse_is_learned(learner):
     pooled = m2st.make_task("hdgm").sample(30, seed=1).pooled[None]
     bank = meta_bank(learner.knowledge, pooled, PRESETS["recommended"], [Streams(0)]).bank
     shares = [family.share * len(family.names) for family in bank.families]
-    assert shares[0] == pytest.approx(1 / 3) and len(shares) == 4
+    assert shares[0] == pytest.approx(1 / 2) and len(shares) == 4
     fine = 0.6 * 60 / (60 + 600)
-    assert sum(shares) == pytest.approx(1 - 2 / 3 * 0.35 * (1 - fine))  # the rest is MMD-FUSE's
+    assert sum(shares) == pytest.approx(1 - 1 / 2 * 0.35 * (1 - fine))  # the rest is MMD-FUSE's
     assert bank.families[0].weights.sum().item() == pytest.approx(1) and bank.families[1].weights is None
 
 
