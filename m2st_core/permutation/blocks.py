@@ -63,17 +63,26 @@ def as_numbers(members: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Pieces:
-    """Labellings (…, P, N) as numbers, so many at a time that these and ``width`` results of each fit into memory."""
+    """Labellings (…, P, N) as numbers, so many at a time that these and ``width`` results of each fit into memory.
 
-    def __init__(self, members: Tensor, dtype: torch.dtype, width: int = 1) -> None:
+    The numbers are 1−``shift`` in the first sample and −``shift`` in the second.
+    """
+
+    def __init__(self, members: Tensor, dtype: torch.dtype, width: int = 1, shift: float = 0.0) -> None:
         each = dtype.itemsize * max(members[..., 0, :].numel(), width)
-        parts = members.split(max(1, PIECE_BYTES // each), dim=-2)
-        self.dtype, self.parts = dtype, parts if len(parts) > 1 else (as_numbers(members, dtype),)
+        self.dtype, self.shift = dtype, shift
+        self.parts = members.split(max(1, PIECE_BYTES // each), dim=-2)
+        self.whole = self._numbers(members) if len(self.parts) == 1 else None
+
+    def _numbers(self, members: Tensor) -> Tensor:
+        numbers = as_numbers(members, self.dtype)
+        return numbers.sub_(self.shift) if self.shift else numbers
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """``function`` of every piece, (…, P, N) → (…, P), side by side."""
-        found = [function(as_numbers(part, self.dtype)) for part in self.parts]
-        return found[0] if len(found) == 1 else torch.cat(found, dim=-1)
+        if self.whole is not None:
+            return function(self.whole)
+        return torch.cat([function(self._numbers(part)) for part in self.parts], dim=-1)
 
 
 def permutation_p_value(statistics: Tensor, rounding: Tensor, rule: PValueRule) -> Tensor:
