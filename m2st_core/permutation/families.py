@@ -142,6 +142,7 @@ def _independent(values: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
 def _as_form(n: int, m: int) -> tuple[float, float, float]:
     """α, A and C with MMD²_u = A·(z−α)ᵀK₀(z−α) + C·1ᵀK₀1; α and 1−α are exact in float32."""
     sums = torch.tensor([[1.0, 1.0, -1.0], [0.0, -2.0, 1.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
-    a, zr, total = mmd2_from_sums(*sums.unbind(dim=-1), n, m).tolist()  # the coefficients of zᵀK₀z, zᵀK₀1 and 1ᵀK₀1
+    coefficients = mmd2_from_sums(sums[:, 0], sums[:, 1], sums[:, 2], n, m)
+    a, zr, total = coefficients.tolist()  # of zᵀK₀z, zᵀK₀1 and 1ᵀK₀1
     shift = round(-zr / (2 * a) * 2**24) / 2**24
     return shift, a, total - a * shift**2
