@@ -35,18 +35,28 @@ def random_memberships(n: int, m: int, n_permutations: int, generators: Sequence
     members = np.empty((len(generators), 1 + n_permutations, size), dtype=bool)
     members[:, 0] = np.arange(size) < n
     for generator, rows in zip(generators, members[:, 1:], strict=True):
-        todo = np.arange(n_permutations)
+        tied = [
+            start + _draw(generator, rows[start : start + at_once], n, key)
+            for start in range(0, n_permutations, at_once)
+        ]
+        todo = np.concatenate(tied)
         while todo.size:
-            tied = []
-            for some in np.split(todo, range(at_once, todo.size, at_once)):
-                keys = _random_keys(generator, (some.size, size), key)
-                ordered = keys.astype(np.uint32)
-                ordered.partition(n - 1, axis=1)
-                last = ordered[:, n - 1 : n].astype(key)
-                rows[some] = keys <= last
-                tied.append(some[ordered[:, n:].min(axis=1) == last[:, 0]])
-            todo = np.concatenate(tied)
+            some = todo[:at_once]
+            again = np.empty((some.size, size), dtype=bool)
+            still = some[_draw(generator, again, n, key)]
+            rows[some] = again
+            todo = np.concatenate([todo[at_once:], still])
     return torch.from_numpy(members)
+
+
+def _draw(generator: np.random.Generator, rows: np.ndarray, n: int, key: np.dtype) -> np.ndarray:
+    """Mark the n smallest of new keys in each row, and return the rows with a tie at the n-th."""
+    keys = _random_keys(generator, (len(rows), rows.shape[1]), key)
+    ordered = keys.astype(np.uint32)
+    ordered.partition(n - 1, axis=1)
+    last = ordered[:, n - 1]
+    np.less_equal(keys, last.astype(key)[:, None], out=rows)
+    return (ordered[:, n:].min(axis=1) == last).nonzero()[0]
 
 
 def _random_keys(generator: np.random.Generator, shape: tuple[int, int], key: np.dtype) -> np.ndarray:
