@@ -42,6 +42,10 @@ class Kernel(nn.Module, ABC):
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """Kernel values (…, n, m). Distances are computed in the rows' dtype, then rounded to ``dtype``."""
 
+    def strips(self, rows: Rows, dtype: torch.dtype | None = None) -> Callable[[int, int], Tensor]:
+        """Strips of the upper triangle: a function (start, stop) → values of these rows with those from start on."""
+        return lambda start, stop: self.gram(take(rows, start, stop), take(rows, start), dtype)
+
     def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """Σ_i w_i·k_i over the last batch dimension: rows (…, k, n, ·), weights (…, k) → (…, n, m)."""
         gram = self.gram(first, second, dtype)
@@ -60,6 +64,10 @@ class Kernel(nn.Module, ABC):
     def some(self, which: Tensor) -> Kernel:
         """The kernels that a boolean mask (k,) selects from a family with batch shape (R, k)."""
         return copy_with(self, lambda tensor: tensor[:, which])
+
+    def joined(self, other: Kernel) -> Kernel | None:
+        """One family of the kernels of both, if they are functions of the same distance."""
+        return None
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """The Gram matrix k(x_i, y_j): (…, n, m)."""
@@ -87,18 +95,23 @@ def copy_with(module: AnyModule, change: Callable[[Tensor], Tensor]) -> AnyModul
 def negative_squared_distances(
     a: Tensor, b: Tensor, dtype: torch.dtype | None = None, smallest: float | None = None
 ) -> Tensor:
-    """−‖a_i−b_j‖², (…, n, m), as one matrix product of the rows extended by their squared lengths.
+    """−‖a_i−b_j‖², (…, n, m), as one matrix product. Values are clamped to [``smallest``, 0]."""
+    left, right = distance_factors(a, b)
+    return (left @ right.mT).to(dtype or a.dtype).clamp_(min=smallest, max=0)
+
+
+def distance_factors(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows extended by their squared lengths, (…, n, d+2) and (…, m, d+2), whose product is −‖a_i−b_j‖².
 
     Both sides are first shifted by the median of some rows of b: a large common offset, or one huge row, then costs no
-    digits. Values are clamped to [``smallest``, 0].
+    digits.
     """
     every = math.ceil(b.shape[-2] / CENTRE_ROWS)
     centre = b.detach()[..., ::every, :].median(dim=-2, keepdim=True).values
     a, b = a - centre, b - centre
     a_length, b_length = (rows.square().sum(dim=-1, keepdim=True) for rows in (a, b))
-    left = torch.cat([a, a_length, torch.ones_like(a_length)], dim=-1)  # (…, n, d+2)
-    right = torch.cat([2 * b, -torch.ones_like(b_length), -b_length], dim=-1)  # (…, m, d+2)
-    return (left @ right.mT).to(dtype or a.dtype).clamp_(min=smallest, max=0)
+    left = torch.cat([a, a_length, torch.ones_like(a_length)], dim=-1)
+    return left, torch.cat([2 * b, -torch.ones_like(b_length), -b_length], dim=-1)
 
 
 class MixtureKernel(Kernel):

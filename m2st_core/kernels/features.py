@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -185,6 +185,10 @@ class ComposedKernel(Kernel):
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """The kernel's Gram matrix."""
         return self.kernel.gram(first, second, dtype)
+
+    def strips(self, rows: Rows, dtype: torch.dtype | None = None) -> Callable[[int, int], Tensor]:
+        """The kernel's strips."""
+        return self.kernel.strips(rows, dtype)
 
     def inner_features(self, rows: Rows) -> Tensor:
         """The kernel's features."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from m2st_core.kernels.base import SMALLEST_EXPONENT, Kernel, Rows, negative_squared_distances
+from m2st_core.kernels.base import SMALLEST_EXPONENT, Kernel, Rows, distance_factors, negative_squared_distances
 
 RIDGE = 1e-5  # of the largest eigenvalue
 SMALLEST_RIDGE = 1e-100
@@ -43,6 +44,23 @@ class GaussianKernel(Kernel):
             return negative_squared_distances(first[0], second[0], dtype, SMALLEST_EXPONENT).exp_()
         squares = negative_squared_distances(first[0], second[0], dtype)
         return (squares * _in_units(self.log_width, squares)).clamp_(min=SMALLEST_EXPONENT).exp_()
+
+    def strips(self, rows: Rows, dtype: torch.dtype | None = None) -> Callable[[int, int], Tensor]:
+        """The same strips; rows are extended by their lengths once."""
+        left, right = distance_factors(rows[0], rows[0])
+        units = _in_units(self.log_width, left).to(dtype or left.dtype)
+
+        def strip(start: int, stop: int) -> Tensor:
+            squares = (left[..., start:stop, :] @ right[..., start:, :].mT).to(units.dtype).clamp_(max=0)
+            return (squares * units).clamp_(min=SMALLEST_EXPONENT).exp_()
+
+        return strip
+
+    def joined(self, other: Kernel) -> Kernel | None:
+        """Gaussian kernels of all widths."""
+        if type(other) is not GaussianKernel or min(self.log_width.ndim, other.log_width.ndim) < 2:
+            return None
+        return GaussianKernel(torch.cat([self.width, other.width], dim=-1))
 
     def weighted_gram(self, first: Rows, second: Rows, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """Σ_i w_i·k_i. If widths are powers of 4 apart, only the widest kernel takes an exp: exp(−4D) = exp(−D)⁴."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.learners.ascent import leading_eigenvectors
+from m2st_core.learners.ascent import first_eigenvectors, leading_eigenvectors, squares_of
 from m2st_core.rng import Streams
 
 PRICE = 4.0  # log-likelihood on left-out tasks at which a direction after the first is as likely real as not
@@ -99,15 +99,13 @@ def leading_directions(tasks: Differences, count: int, order: str) -> Tensor:
 
 def _axes(weighted: Tensor, count: int) -> Tensor:
     """The leading right singular vectors of (…, T, K): (…, K, count), 0 where there are fewer."""
-    if weighted.shape[-2] >= weighted.shape[-1]:
-        values, vectors = torch.linalg.eigh(weighted.mT @ weighted)
-        real = (values > 1e-12 * values[..., -1:])[..., -count:].flip(-1)
-        axes = vectors[..., -count:].flip(-1) * real[..., None, :]
+    tall = weighted.shape[-2] >= weighted.shape[-1]
+    values, vectors = first_eigenvectors(weighted.mT @ weighted if tall else weighted @ weighted.mT, count)
+    real = values > 1e-12 * values[..., :1]
+    if tall:
+        axes = vectors * real[..., None, :]
     else:
-        values, vectors = torch.linalg.eigh(weighted @ weighted.mT)
-        real = (values > 1e-12 * values[..., -1:])[..., -count:].flip(-1)
-        length = values[..., -count:].flip(-1).where(real, 1.0).sqrt()
-        axes = weighted.mT @ vectors[..., -count:].flip(-1) * (real / length)[..., None, :]
+        axes = weighted.mT @ vectors * (real / values.where(real, 1.0).sqrt())[..., None, :]
     return torch.nn.functional.pad(axes, (0, count - axes.shape[-1]))
 
 
@@ -215,6 +213,6 @@ def differences(raw_features: RawFeatures, parts: Sequence[RelatedTasks]) -> tup
         centres.append((sides + shift).mean(dim=-2))
         flat = (raw.mul_((weights > 0).any(dim=-2)[..., None]) if padded else raw).flatten(1, 2)
         scaled = sides * (weights > 0).sum(dim=-1).double().sqrt()[..., None]  # R x T x 2 x Q
-        covariance += (flat.mT @ flat).double() - scaled.flatten(1, 2).mT @ scaled.flatten(1, 2)
+        covariance += squares_of(flat).double() - scaled.flatten(1, 2).mT @ scaled.flatten(1, 2)
     covariance /= (whole.sizes.sum(dim=1) - 2 * tasks).clamp(min=1)[:, None, None]
     return [torch.cat(part, dim=1) for part in means], covariance, torch.cat(centres, dim=1).mean(dim=1, keepdim=True)

@@ -35,18 +35,28 @@ def random_memberships(n: int, m: int, n_permutations: int, generators: Sequence
     members = np.empty((len(generators), 1 + n_permutations, size), dtype=bool)
     members[:, 0] = np.arange(size) < n
     for generator, rows in zip(generators, members[:, 1:], strict=True):
-        todo = np.arange(n_permutations)
+        tied = [
+            start + _draw(generator, rows[start : start + at_once], n, key)
+            for start in range(0, n_permutations, at_once)
+        ]
+        todo = np.concatenate(tied)
         while todo.size:
-            tied = []
-            for some in np.split(todo, range(at_once, todo.size, at_once)):
-                keys = _random_keys(generator, (some.size, size), key)
-                ordered = keys.astype(np.uint32)
-                ordered.partition(n - 1, axis=1)
-                last = ordered[:, n - 1 : n].astype(key)
-                rows[some] = keys <= last
-                tied.append(some[ordered[:, n:].min(axis=1) == last[:, 0]])
-            todo = np.concatenate(tied)
+            some = todo[:at_once]
+            again = np.empty((some.size, size), dtype=bool)
+            still = some[_draw(generator, again, n, key)]
+            rows[some] = again
+            todo = np.concatenate([todo[at_once:], still])
     return torch.from_numpy(members)
+
+
+def _draw(generator: np.random.Generator, rows: np.ndarray, n: int, key: np.dtype) -> np.ndarray:
+    """Mark the n smallest of new keys in each row, and return the rows with a tie at the n-th."""
+    keys = _random_keys(generator, (len(rows), rows.shape[1]), key)
+    ordered = keys.astype(np.uint32)
+    ordered.partition(n - 1, axis=1)
+    last = ordered[:, n - 1]
+    np.less_equal(keys, last.astype(key)[:, None], out=rows)
+    return (ordered[:, n:].min(axis=1) == last).nonzero()[0]
 
 
 def _random_keys(generator: np.random.Generator, shape: tuple[int, int], key: np.dtype) -> np.ndarray:
@@ -63,17 +73,26 @@ def as_numbers(members: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Pieces:
-    """Labellings (…, P, N) as numbers, so many at a time that these and ``width`` results of each fit into memory."""
+    """Labellings (…, P, N) as numbers, so many at a time that these and ``width`` results of each fit into memory.
 
-    def __init__(self, members: Tensor, dtype: torch.dtype, width: int = 1) -> None:
+    The numbers are 1−``shift`` in the first sample and −``shift`` in the second.
+    """
+
+    def __init__(self, members: Tensor, dtype: torch.dtype, width: int = 1, shift: float = 0.0) -> None:
         each = dtype.itemsize * max(members[..., 0, :].numel(), width)
-        parts = members.split(max(1, PIECE_BYTES // each), dim=-2)
-        self.dtype, self.parts = dtype, parts if len(parts) > 1 else (as_numbers(members, dtype),)
+        self.dtype, self.shift = dtype, shift
+        self.parts = members.split(max(1, PIECE_BYTES // each), dim=-2)
+        self.whole = self._numbers(members) if len(self.parts) == 1 else None
+
+    def _numbers(self, members: Tensor) -> Tensor:
+        numbers = as_numbers(members, self.dtype)
+        return numbers.sub_(self.shift) if self.shift else numbers
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """``function`` of every piece, (…, P, N) → (…, P), side by side."""
-        found = [function(as_numbers(part, self.dtype)) for part in self.parts]
-        return found[0] if len(found) == 1 else torch.cat(found, dim=-1)
+        if self.whole is not None:
+            return function(self.whole)
+        return torch.cat([function(self._numbers(part)) for part in self.parts], dim=-1)
 
 
 def permutation_p_value(statistics: Tensor, rounding: Tensor, rule: PValueRule) -> Tensor:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from m2st_core.kernels.base import Family, KernelBank
+from m2st_core.permutation.families import Found, permuted_families
 from m2st_core.permutation.fitted import KernelTest, PermutationTest, Permuted, ShownTest
-from m2st_core.permutation.statistics import permuted_family
 from m2st_core.types import Progress, TwoSample
 
 HEAVIEST = 6  # kernels of a bank that represent it
@@ -45,11 +46,14 @@ class FuseTest(PermutationTest):
     @torch.no_grad()
     def statistics(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Permuted:
         """The fused statistic under every labelling."""
-        count = min(n, pooled.shape[-2] - n)
-        scale = fuse_scale(count)
+        found = permuted_families(self.bank.families, pooled, members, n, progress)
+        return self.combined(found, n, pooled.shape[-2] - n)
+
+    def combined(self, found: Sequence[Found], n: int, m: int) -> Permuted:
+        """The fused statistic from MMD² of each family."""
+        scale = fuse_scale(min(n, m))
         scores, errors = [], []
-        for family in self.bank.families:
-            mmd2, rounding, squares = permuted_family(family.kernel, pooled, members, n, progress)
+        for family, (mmd2, rounding, squares) in zip(self.bank.families, found, strict=True):
             spread = (squares / scale).sqrt().clamp(min=TINY)
             scores.append(scale * mmd2 / spread[..., None] + math.log(family.share))  # R x kernels x P
             errors.append(rounding / spread)
@@ -60,8 +64,9 @@ class FuseTest(PermutationTest):
         """The mixture in which each kernel has its weight in the fused statistic, and its critical value."""
         (n, m), pooled = sample.sizes, sample.pooled
         scale, families = fuse_scale(min(n, m)), []
-        for family in self.bank.families:
-            mmd2, _, squares = (found[0] for found in permuted_family(family.kernel, pooled, members, n))  # k x P
+        every = permuted_families(self.bank.families, pooled, members, n)
+        for family, found in zip(self.bank.families, every, strict=True):
+            mmd2, _, squares = (part[0] for part in found)  # k x P
             spread = ((squares / scale).sqrt() / scale).clamp(min=TINY)
             values = mmd2 / spread[:, None] + math.log(family.share)
             families.append(Scores(family, values, spread, mmd2[:, 0]))

@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from m2st_core.kernels.base import Family, KernelBank
+from m2st_core.permutation.families import Found, permuted_families
 from m2st_core.permutation.fitted import PermutationTest, Permuted, ShownTest
 from m2st_core.permutation.fused import TINY, FuseTest, Scores, mixture_of
-from m2st_core.permutation.statistics import permuted_family, permuted_mmd2
+from m2st_core.permutation.statistics import permuted_mmd2
 from m2st_core.types import Progress, TwoSample
 
 RANK_ROUNDING = 1e-9
@@ -41,18 +42,34 @@ class RankFuseTest(PermutationTest):
     def statistics(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Permuted:
         """The evidence under every labelling."""
         evidence, left_out = [], []
-        for family in self.bank.families:
-            found = _permuted(family, pooled, members, n, progress)
-            for weight, scores, tolerance, _ in self._scores(family, *found):
+        own, of_fuse = self._permuted(pooled, members, n, progress)
+        for family, (mmd2, error) in zip(self.bank.families, own, strict=True):
+            for weight, scores, tolerance, _ in self._scores(family, mmd2, error):
                 evidence.append(weight / _share_reaching(scores, tolerance))
                 left_out.append(weight / _share_without_groups(scores, tolerance))
         if self.fuse is not None:
-            scores, tolerance = _finite(self.fuse.statistics(pooled, members, n, progress))
+            scores, tolerance = _finite(self.fuse.combined(of_fuse, n, pooled.shape[-2] - n))
             evidence.append(self._rest / _share_reaching(scores, tolerance))
             left_out.append(self._rest / _share_without_groups(scores, tolerance))
         total = self._combined(evidence)
         rounding = torch.full_like(total[..., 0], RANK_ROUNDING)
         return Permuted(total, rounding, _jackknife_error(self._combined(left_out)))
+
+    def _permuted(
+        self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None
+    ) -> tuple[list[tuple[Tensor, Tensor]], list[Found]]:
+        """MMD² of each family under every labelling, (R, k, P), and rounding error (R, k); then those of ``fuse``."""
+        fused = self.fuse.bank.families if self.fuse is not None else ()
+        single = [len(f.kernel.summands()) == 1 and not f.kernel.inner_product for f in self.bank.families]
+        through_gram = [family for family, alone in zip(self.bank.families, single, strict=True) if alone]
+        found = iter(permuted_families((*through_gram, *fused), pooled, members, n, progress))
+        own = [
+            next(found)[:2]
+            if alone
+            else permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n, progress=progress)
+            for family, alone in zip(self.bank.families, single, strict=True)
+        ]
+        return own, list(found)
 
     @property
     def _rest(self) -> float:
@@ -71,8 +88,8 @@ class RankFuseTest(PermutationTest):
         """The mixture of the family with the most evidence, and the critical value it needs beside the others."""
         shown: list[Callable[[float], tuple[ShownTest, float | None]]] = []  # of each statistic, at a level
         evidence, shares = [], []
-        for family in self.bank.families:
-            mmd2, error = _permuted(family, sample.pooled, members, sample.sizes[0])
+        found, of_fuse = self._permuted(sample.pooled, members, sample.sizes[0])
+        for family, (mmd2, error) in zip(self.bank.families, found, strict=True):
             for weight, scores, tolerance, which in self._scores(family, mmd2, error):
                 own, chosen = mmd2[0, which], torch.zeros(len(family.names), dtype=torch.bool)
                 chosen[which] = True
@@ -84,7 +101,7 @@ class RankFuseTest(PermutationTest):
                 evidence.append(weight / _share_reaching(scores, tolerance)[0])
                 shares.append(weight)
         if self.fuse is not None:
-            scores, tolerance = _finite(self.fuse.statistics(sample.pooled, members, sample.sizes[0]))
+            scores, tolerance = _finite(self.fuse.combined(of_fuse, *sample.sizes))
             shown.append(partial(self.fuse.shown_by, sample, members))
             evidence.append(self._rest / _share_reaching(scores, tolerance)[0])
             shares.append(self._rest)
@@ -111,15 +128,6 @@ class AggregateTest(RankFuseTest):
         """The largest evidence."""
         every = torch.stack(evidence)
         return every.amax(dim=0) + TIE_BREAK * every.sum(dim=0)
-
-
-def _permuted(
-    family: Family, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None
-) -> tuple[Tensor, Tensor]:
-    """MMD² of a family's kernels under every labelling, (R, k, P), and its rounding error (R, k)."""
-    if len(family.kernel.summands()) == 1 and not family.kernel.inner_product:
-        return permuted_family(family.kernel, pooled, members, n, progress)[:2]
-    return permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n, progress=progress)
 
 
 def _fused(mmd2: Tensor, error: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -18,9 +18,7 @@ from m2st_core.permutation.blocks import Pieces
 from m2st_core.types import Progress
 
 BLOCK_ROWS = 256
-FAMILY_ROWS = 64  # the same for a family of kernels
 TINY = torch.finfo(torch.float64).tiny
-INDEPENDENT = 1e-5  # share of a kernel's variation that may be lost when a family is reduced to mixtures
 
 
 @torch.no_grad()
@@ -127,70 +125,6 @@ def _through_gram(
             progress(min(start + BLOCK_ROWS, size), size, 0.0)
     zr = Pieces(members, torch.float64).map(lambda z: (z @ r[..., None])[..., 0])
     return _from_sums(a, r, zr, n, largest)
-
-
-@torch.no_grad()
-def permuted_family(
-    kernel: Kernel, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The same for k kernels of pooled rows (R, N, d) and labellings (R, P, N): (R, k, P), (R, k).
-
-    Last comes Σ_{i≠j}k(z_i,z_j)², (R, k), which no relabelling changes. Kernels that differ only in their width are
-    functions of one distance, and few of these functions are independent: all labellings are multiplied with r ≤ k
-    mixtures of the kernels, from which each kernel is recovered but for 1e-5 of its variation.
-    """
-    size, dtype = pooled.shape[-2], torch.float32
-    embedded = kernel.embed(pooled[:, None])
-    some = slice(None, None, math.ceil(size / FAMILY_ROWS))
-    sample = kernel.gram(tuple(part[..., some, :] for part in embedded), embedded, dtype)  # R x k x rows x N
-    level = sample.mean(dim=-2)
-    level -= level.mean(dim=-1, keepdim=True) / 2  # R x k x N
-    mix, back = _independent(sample - level[..., some, None] - level[..., None, :])
-    mixed_level = mix @ level  # R x r x N
-    largest = sample.abs().amax(dim=(-2, -1)).to(torch.float64)
-    pieces = Pieces(members, dtype, mix[..., 0].numel() * FAMILY_ROWS)
-
-    def block(start: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        stop = min(start + FAMILY_ROWS, size)
-        upper = kernel.gram(take(embedded, start, stop), take(embedded, start), dtype)  # R x k x rows x rest
-        upper[..., : stop - start].triu_(1)
-        squares = torch.linalg.vector_norm(upper.flatten(-2), dim=-1).to(torch.float64).square()
-        mixed = (mix @ upper.flatten(-2)).unflatten(-1, upper.shape[-2:])  # R x r x rows x rest
-        mixed.sub_(mixed_level[..., start:stop, None]).sub_(mixed_level[..., None, start:])
-        mixed[..., : stop - start].triu_(1)
-
-        def own(z: Tensor) -> Tensor:
-            products = (z[..., start:] @ mixed.flatten(1, 2).mT).unflatten(-1, (-1, stop - start))  # R x P x r x rows
-            return torch.linalg.vecdot(z[..., None, start:stop], products).mT  # R x r x P
-
-        return pieces.map(own).to(torch.float64), mixed.sum(dim=-1), mixed.sum(dim=-2), squares
-
-    a, squares = (torch.zeros((), dtype=torch.float64, device=pooled.device) for _ in range(2))
-    r = torch.zeros((*mix.shape[:-1], size), dtype=torch.float64, device=pooled.device)
-    starts = range(0, size, FAMILY_ROWS)
-    for start, (within, across, down, found) in zip(starts, map_threads(block, starts), strict=True):
-        a, squares = a + 2 * within, squares + 2 * found
-        r[..., start : start + FAMILY_ROWS] += across
-        r[..., start:] += down
-        if progress is not None:
-            progress(min(start + FAMILY_ROWS, size), size, 0.0)
-    sums = back @ r
-    zr = Pieces(members, torch.float64, sums[..., 0].numel()).map(lambda z: (z @ sums.mT).mT)
-    return *_from_sums(back @ a, sums, zr, n, largest), squares
-
-
-def _independent(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Mixtures (R, r, k) of k functions whose values are (R, k, rows, N), and the way back (R, k, r).
-
-    They are the leading eigenvectors of the functions' correlations, as many as needed in every run.
-    """
-    flat = values.flatten(-2).to(torch.float64)
-    length = torch.linalg.vector_norm(flat, dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-    flat = flat / length
-    shares, vectors = torch.linalg.eigh((flat @ flat.mT).nan_to_num())  # R x k, R x k x k; in ascending order
-    missed = (shares.clamp(min=0)[:, None] * vectors.square()).cumsum(dim=-1).amax(dim=(0, 1))  # of the first 1 … k
-    kept = vectors[..., int((missed <= INDEPENDENT**2).sum()) :]
-    return (kept / length).mT.to(values.dtype), length * kept
 
 
 def _from_sums(a: Tensor, r: Tensor, zr: Tensor, n: int, largest: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from m2st_core.learners.bank import WIDTHS, fit_aggregate, fit_bank, fit_energy, fit_omnibus
+from m2st_core.learners.bank import fit_aggregate, fit_bank, fit_energy, fit_omnibus
 from m2st_core.learners.classifier import fit_labels, fit_probabilities
 from m2st_core.learners.embeddings import fit_mean_embedding, fit_smooth_characteristic
 from m2st_core.learners.feature_mkl import fit_feature_mixture, learn_feature_mixture
@@ -38,7 +38,7 @@ GENERAL_METHODS = (
         fit=fit_bank,
         needs_split=False,
         only_recommended=True,
-        kernels_at_once=WIDTHS,
+        kernels_at_once=3,
         cost=Cost(test=16.0, image_test=0.045, labelling_bytes=1_000),
     ),
     Method(
@@ -51,7 +51,7 @@ GENERAL_METHODS = (
         fit=fit_aggregate,
         needs_split=False,
         only_recommended=True,
-        kernels_at_once=WIDTHS,
+        kernels_at_once=3,
         cost=Cost(test=16.0, image_test=0.045, labelling_bytes=8_000),
     ),
     Method(
@@ -190,7 +190,7 @@ OUR_METHODS = (
         adapt=meta_bank,
         needs_split=False,
         only_recommended=True,
-        kernels_at_once=WIDTHS,
+        kernels_at_once=3,
         cost=Cost(test=3.5, image_test=0.005, labelling_bytes=2_500),
     ),
     Method(

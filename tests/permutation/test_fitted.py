@@ -15,9 +15,9 @@ from m2st_core.learners.meta_features import MetaFeatures
 from m2st_core.learners.meta_witness import Posterior, WitnessTest
 from m2st_core.permutation import blocks
 from m2st_core.permutation.blocks import permutation_p_value, random_memberships
+from m2st_core.permutation.families import permuted_families, permuted_family
 from m2st_core.permutation.fused import FuseTest
 from m2st_core.permutation.ranked import AggregateTest, RankFuseTest
-from m2st_core.permutation.statistics import permuted_family
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
@@ -85,7 +85,7 @@ def test_mmdagg_equals_its_formula():
 
 @pytest.mark.parametrize("kind", [GaussianKernel, LaplaceKernel])
 def test_a_family_is_its_kernels_one_by_one(kind):
-    """Ten widths are permuted through fewer mixtures of kernels; what is lost is within the rounding error."""
+    """Ten widths are permuted through fewer kernels; what is lost is within the rounding error."""
     pooled, count = rows(2, 150, 2), 60
     members = random_memberships(count, 90, 20, [np.random.default_rng(seed) for seed in range(2)])
     widths = torch.linspace(0.2, 20, 10, dtype=float64) * torch.tensor([[1.0], [2.0]], dtype=float64)
@@ -100,6 +100,16 @@ def test_a_family_is_its_kernels_one_by_one(kind):
             xx, yy, xy = (torch.einsum("pi,ij,pj->p", a, off, b) for a, b in ((z, z), (1 - z, 1 - z), (z, 1 - z)))
             expected = xx / (60 * 59) + yy / (90 * 89) - 2 * xy / (60 * 90)
             assert (found[run, k] - expected).abs().max() < 2 * rounding[run, k] + 1e-4 * expected.std()
+
+
+def test_families_of_one_distance_are_permuted_together_and_stay_apart():
+    pooled, members = rows(2, N + M, 2), labellings()
+    widths = [torch.tensor([[0.5, 2.0], [1.0, 3.0]], dtype=float64), torch.tensor([[1.0], [0.7]], dtype=float64)]
+    kinds = (GaussianKernel, LaplaceKernel)
+    families = [Family(kind(width), ("k",) * width.shape[-1], 0.2) for width in widths for kind in kinds]
+    for family, found in zip(families, permuted_families(families, pooled, members, N), strict=True):
+        for part, expected in zip(found, permuted_family(family.kernel, pooled, members, N), strict=True):
+            torch.testing.assert_close(part, expected, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("norm", [1, 2])
