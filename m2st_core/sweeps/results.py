@@ -26,6 +26,7 @@ from m2st_core.testing.meta import ABOUT, TENSORS
 
 SHIPPED = 0.0  # the seconds of a cell that came with the software
 LEASE_SECONDS = 30.0  # a claim that is not renewed for so long is nobody's
+MOST_KEPT = 2000  # cells of a table that is kept in memory
 HOST = socket.gethostname()
 
 
@@ -71,6 +72,13 @@ def cells_of(spec_json: str) -> dict[str, Cell]:
 def _cells_with(spec_json: str, data: str) -> dict[str, Cell]:
     """Cells of a spec by key, for the user's images; cached, because hashing a large grid takes long."""
     return {cell.key: cell for cell in SweepSpec.from_json(spec_json).cells()}
+
+
+@lru_cache(maxsize=64)
+def _rows_with(spec_json: str, data: str, results: tuple[tuple[str, CellResult], ...]) -> pd.DataFrame:
+    """Results of a spec as a table: the same object for the same results, so that what is made of it can be kept."""
+    found = dict(results)
+    return as_rows((cell, found[key]) for key, cell in _cells_with(spec_json, data).items() if key in found)
 
 
 def keys_of(specs: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -172,9 +180,10 @@ class Results(Database):
 
     def rows(self, spec: SweepSpec) -> pd.DataFrame:
         """Finished cells of the spec as a tidy table, in the order of the grid."""
-        cells = cells_of(spec.to_json())
-        results = self.results(cells)
-        return as_rows((cell, results[key]) for key, cell in cells.items() if key in results)
+        text, data = spec.to_json(), data_of(spec.task)
+        results = self.results(_cells_with(text, data))
+        table = _rows_with if len(results) <= MOST_KEPT else _rows_with.__wrapped__
+        return table(text, data, tuple(sorted(results.items())))
 
 
 def write_durably(path: Path, data: bytes) -> None:

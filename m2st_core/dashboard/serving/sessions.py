@@ -21,6 +21,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from m2st_core.dashboard.serving.settings import COOKIE
 
 LOOK_SECONDS = 5.0
+TABS_AT_ONCE = 15  # with more open tabs than this, each asks less often how far its computation is
 IDLE_SECONDS = 120.0  # a session whose page has not run for so long may lose its files to one that needs the room
 log = logging.getLogger(__name__)
 
@@ -116,6 +117,11 @@ def is_open(session: str) -> bool:
     with _lock:
         known = _sessions.get(session)
     return known is not None and known.connected
+
+
+def poll_seconds(least: float) -> float:
+    """How long a page waits before it asks again how far a computation is: longer if many tabs are open."""
+    return least * max(1.0, sum(session.connected for session in all_sessions()) / TABS_AT_ONCE)
 
 
 def held_bytes() -> int:
