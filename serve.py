@@ -9,6 +9,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from m2st_core.dashboard.serving.gate import Gate, lifespan
+from m2st_core.dashboard.serving.sessions import keep_memory_together
 
 
 def prepare() -> None:
@@ -16,7 +17,7 @@ def prepare() -> None:
     from m2st_core.dashboard.jobs.sweeps import server_queue
     from m2st_core.paper.gallery import gallery
 
-    server_queue()
+    server_queue().started.wait()
     gallery()
 
 
@@ -29,4 +30,5 @@ async def life(server: object) -> AsyncIterator[None]:
 
 
 os.environ.setdefault("M2ST_SERVED", "1")
+keep_memory_together()
 app = st.App("app.py", middleware=[Middleware(Gate)], lifespan=life)

@@ -7,8 +7,10 @@ import os
 import shutil
 import socket
 import tempfile
+import threading
 import time
 import uuid
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import asdict
 from functools import lru_cache
@@ -26,8 +28,12 @@ from m2st_core.testing.meta import ABOUT, TENSORS
 
 SHIPPED = 0.0  # the seconds of a cell that came with the software
 LEASE_SECONDS = 30.0  # a claim that is not renewed for so long is nobody's
-MOST_KEPT = 2000  # cells of a table that is kept in memory
+MOST_KEPT, MOST_IN_GRIDS = 2_000, 60_000  # cells that are kept in memory: of one table, and of all grids (30 MB)
 HOST = socket.gethostname()
+
+
+_grids: OrderedDict[tuple[str, str], dict[str, Cell]] = OrderedDict()
+_lock = threading.Lock()
 
 
 def new_holder() -> str:
@@ -68,10 +74,18 @@ def cells_of(spec_json: str) -> dict[str, Cell]:
     return _cells_with(spec_json, data_of(json.loads(spec_json)["task"]))
 
 
-@lru_cache(maxsize=128)
 def _cells_with(spec_json: str, data: str) -> dict[str, Cell]:
-    """Cells of a spec by key, for the user's images; cached, because hashing a large grid takes long."""
-    return {cell.key: cell for cell in SweepSpec.from_json(spec_json).cells()}
+    """Cells of a spec by key, for the user's images; the latest are kept, because hashing a large grid takes long."""
+    with _lock:
+        if (spec_json, data) in _grids:
+            _grids.move_to_end((spec_json, data))
+            return _grids[spec_json, data]
+    cells = {cell.key: cell for cell in SweepSpec.from_json(spec_json).cells()}
+    with _lock:
+        _grids[spec_json, data] = cells
+        while sum(map(len, _grids.values())) > MOST_IN_GRIDS and len(_grids) > 1:
+            _grids.popitem(last=False)
+    return cells
 
 
 @lru_cache(maxsize=64)

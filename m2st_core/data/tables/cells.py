@@ -15,6 +15,7 @@ import numpy as np
 
 GAPS = " \u00a0\u2009\u202f'’"  # between thousands, in any convention
 MINUS = "−–‐‑‒﹣－-"
+TO_ASCII = {ord(mark): "-" for mark in MINUS}
 MISSING_SIGNS = frozenset(("", "?", "-", "--", ".", "..", "–", "—", "−"))
 MISSING_WORDS = frozenset(
     f(word) for word in ("n/a", "nan", "null", "nil", "missing", "<na>", "#n/a") for f in (str, str.upper, str.title)
@@ -183,4 +184,4 @@ def is_known_unit(unit: str) -> bool:
 
 
 def _ascii_minus(text: str) -> str:
-    return text.translate({ord(mark): "-" for mark in MINUS})
+    return text.translate(TO_ASCII)
