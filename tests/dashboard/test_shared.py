@@ -1,11 +1,15 @@
 """What is made once for all sessions."""
 
+from collections import OrderedDict
+
 import pandas as pd
 import pytest
 
 from m2st_core.dashboard.serving import sessions
 from m2st_core.dashboard.widgets.shared import shared
+from m2st_core.data.tables.cells import read_cell
 from m2st_core.studies.power import DEFAULT, add_shipped
+from m2st_core.sweeps import results
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.trial import CellResult
 
@@ -86,3 +90,23 @@ def test_pages_ask_less_often_if_many_tabs_are_open(monkeypatch, tabs, factor):
 
     monkeypatch.setattr(sessions, "all_sessions", lambda: [Open()] * tabs)
     assert sessions.poll_seconds(0.5) == 0.5 * factor
+
+
+def test_cells_of_tables_are_forgotten_with_the_session():
+    read_cell("a cell of somebody's table")
+    sessions._return_memory()
+    assert read_cell.cache_info().currsize == 0
+
+
+def test_grids_in_memory_are_bounded_by_their_cells(monkeypatch):
+    monkeypatch.setattr(results, "_grids", OrderedDict())
+    monkeypatch.setattr(results, "MOST_IN_GRIDS", 100)
+    specs = [DEFAULT.with_(repeats=2, seed=seed).to_json() for seed in range(8)]
+    size = len(results.cells_of(specs[0]))
+    assert 0 < size <= 50
+    for spec in specs:
+        assert len(results.cells_of(spec)) == size
+    assert sum(map(len, results._grids.values())) <= 100 and len(results._grids) == 100 // size
+    assert results.cells_of(specs[-1]) is results.cells_of(specs[-1])
+    large = DEFAULT.with_(repeats=40).to_json()  # kept alone: it is what is being looked at
+    assert results.cells_of(large) is results.cells_of(large) and len(results._grids) == 1
