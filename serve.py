@@ -9,22 +9,26 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from m2st_core.dashboard.serving.gate import Gate, lifespan
+from m2st_core.dashboard.serving.sessions import keep_memory_together
 
 
-def start_workers() -> None:
-    """Start the workers. The server answers before they are there, so this loads what they need."""
+def prepare() -> None:
+    """Start the workers, and draw the gallery of Paper. The server answers before that is done."""
     from m2st_core.dashboard.jobs.sweeps import server_queue
+    from m2st_core.paper.gallery import gallery
 
-    server_queue()
+    server_queue().started.wait()
+    gallery()
 
 
 @asynccontextmanager
 async def life(server: object) -> AsyncIterator[None]:
-    """Start the workers with the server, so that who resumes a run does not wait for them; end them with it."""
-    threading.Thread(target=start_workers, daemon=True).start()
+    """Prepare with the server what its first visitor would wait for; end its workers with it."""
+    threading.Thread(target=prepare, daemon=True).start()
     async with lifespan(server):
         yield
 
 
 os.environ.setdefault("M2ST_SERVED", "1")
+keep_memory_together()
 app = st.App("app.py", middleware=[Middleware(Gate)], lifespan=life)

@@ -175,8 +175,12 @@ class Tab:
             await self.socket.close()
 
     async def _read(self) -> None:
-        with suppress(websockets.ConnectionClosed):
+        try:
             await self._take_messages()
+        except websockets.ConnectionClosed:
+            pass
+        except Exception as error:  # otherwise whoever waits would wait for a message that nobody reads
+            self.errors.append(f"a message could not be read: {type(error).__name__}: {error}")
         self.closed = True
         self.finished.set()
 
@@ -196,12 +200,14 @@ class Tab:
                     self.errors.append(str(element))
             elif kind == "auto_rerun":
                 fragment = message.auto_rerun.fragment_id
+                if fragment in self.timers:
+                    self.timers[fragment].cancel()
                 self.timers[fragment] = asyncio.create_task(self._poll(fragment, message.auto_rerun.interval))
             elif kind == "stop_auto_rerun":
                 for fragment in message.stop_auto_rerun.fragment_ids:
                     if fragment in self.timers:
                         self.timers.pop(fragment).cancel()
-            elif kind == "file_urls_response" and self.urls is not None:
+            elif kind == "file_urls_response" and self.urls is not None and not self.urls.done():
                 self.urls.set_result(message.file_urls_response)
             elif kind == "script_finished" and message.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY:
                 self.finished.set()  # a fragment's end, or a run that starts again, is not the page's

@@ -10,6 +10,7 @@ from m2st_core.dashboard.paper.entry import COLOURS, figure_text, show_entry, sh
 from m2st_core.dashboard.power_lab.results import show_code
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart, download, finding, page_title, run_page
+from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.paper.committed import take_over
 from m2st_core.paper.experiments import PAPER, Layer, PaperExperiment
 from m2st_core.paper.gallery import Card, experiment_figure, free_choice, gallery, summed_up
@@ -70,7 +71,7 @@ def show_gallery() -> None:
     """All figures and tables at a glance."""
     cards = gallery()
     page_title("Paper")
-    finding(summed_up(cards))
+    finding(shared(summed_up, cards))
     st.caption(
         "*Meta Two-Sample Testing* (Liu, Xu, Lu, Sutherland, NeurIPS 2021). Open diamonds are published, lines and "
         "dots are the paper's algorithms run by this software. A number agrees if it lies within two standard errors; "

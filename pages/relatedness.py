@@ -6,6 +6,7 @@ from m2st_core.dashboard.jobs.jobs import watch_study
 from m2st_core.dashboard.widgets.controls import Control, ask, under
 from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page
 from m2st_core.dashboard.widgets.setting import ask_setting
+from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.figures.relatedness import gamma_figure, gamma_power_figure, gamma_spread_figure
 from m2st_core.paper.published import measured_gamma, published_gamma
 from m2st_core.studies.relatedness import RelatednessResult, RelatednessStudy, gamma_finding, order_sentence
@@ -62,7 +63,8 @@ def show_committed(closeness: float) -> None:
         ours = measured_gamma()
         low, high = ours["on_test_rows"].min(), ours["on_test_rows"].max()
         alt = f"γ̂ against C: published from 0.035 to 0.134, measured on fresh rows from {low:.3f} to {high:.3f}."
-        chart(gamma_figure(published_gamma(), ours, now=closeness, height=400), "relatedness_known", alt)
+        figure = shared(gamma_figure, published_gamma(), ours, now=closeness, height=400)
+        chart(figure, "relatedness_known", alt)
     with right:
         st.markdown(
             "**What it means for you.** γ̂ is how much signal a kernel taught by a related task may lose on your "

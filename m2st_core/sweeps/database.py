@@ -40,11 +40,16 @@ def is_writable(path: Path) -> bool:
     return os.access(path, os.W_OK)
 
 
+def store_home() -> Path:
+    """The folder of the store: ``M2ST_HOME``, or .m2st in the user's own."""
+    return Path(os.environ.get("M2ST_HOME") or Path.home() / ".m2st")
+
+
 class Database:
     """A folder with a database and learners; each thread and process opens connections of its own."""
 
     def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
-        self.home = Path(home or os.environ.get("M2ST_HOME") or Path.home() / ".m2st")
+        self.home = Path(home or store_home())
         self._path = self.home / "store.sqlite"
         self.read_only = self._path.exists() and not (is_writable(self.home) and is_writable(self._path))
         if self.read_only:

@@ -7,8 +7,10 @@ import os
 import shutil
 import socket
 import tempfile
+import threading
 import time
 import uuid
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import asdict
 from functools import lru_cache
@@ -26,7 +28,12 @@ from m2st_core.testing.meta import ABOUT, TENSORS
 
 SHIPPED = 0.0  # the seconds of a cell that came with the software
 LEASE_SECONDS = 30.0  # a claim that is not renewed for so long is nobody's
+MOST_KEPT, MOST_IN_GRIDS = 2_000, 60_000  # cells that are kept in memory: of one table, and of all grids (30 MB)
 HOST = socket.gethostname()
+
+
+_grids: OrderedDict[tuple[str, str], dict[str, Cell]] = OrderedDict()
+_lock = threading.Lock()
 
 
 def new_holder() -> str:
@@ -67,10 +74,25 @@ def cells_of(spec_json: str) -> dict[str, Cell]:
     return _cells_with(spec_json, data_of(json.loads(spec_json)["task"]))
 
 
-@lru_cache(maxsize=128)
 def _cells_with(spec_json: str, data: str) -> dict[str, Cell]:
-    """Cells of a spec by key, for the user's images; cached, because hashing a large grid takes long."""
-    return {cell.key: cell for cell in SweepSpec.from_json(spec_json).cells()}
+    """Cells of a spec by key, for the user's images; the latest are kept, because hashing a large grid takes long."""
+    with _lock:
+        if (spec_json, data) in _grids:
+            _grids.move_to_end((spec_json, data))
+            return _grids[spec_json, data]
+    cells = {cell.key: cell for cell in SweepSpec.from_json(spec_json).cells()}
+    with _lock:
+        _grids[spec_json, data] = cells
+        while sum(map(len, _grids.values())) > MOST_IN_GRIDS and len(_grids) > 1:
+            _grids.popitem(last=False)
+    return cells
+
+
+@lru_cache(maxsize=64)
+def _rows_with(spec_json: str, data: str, results: tuple[tuple[str, CellResult], ...]) -> pd.DataFrame:
+    """Results of a spec as a table: the same object for the same results, so that what is made of it can be kept."""
+    found = dict(results)
+    return as_rows((cell, found[key]) for key, cell in _cells_with(spec_json, data).items() if key in found)
 
 
 def keys_of(specs: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -172,9 +194,10 @@ class Results(Database):
 
     def rows(self, spec: SweepSpec) -> pd.DataFrame:
         """Finished cells of the spec as a tidy table, in the order of the grid."""
-        cells = cells_of(spec.to_json())
-        results = self.results(cells)
-        return as_rows((cell, results[key]) for key, cell in cells.items() if key in results)
+        text, data = spec.to_json(), data_of(spec.task)
+        results = self.results(_cells_with(text, data))
+        table = _rows_with if len(results) <= MOST_KEPT else _rows_with.__wrapped__
+        return table(text, data, tuple(sorted(results.items())))
 
 
 def write_durably(path: Path, data: bytes) -> None:

@@ -47,7 +47,7 @@ class SweepSpec:
     """
 
     task: str = "hdgm"
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict, hash=False)
     null: bool = False
     methods: tuple[str, ...] = ("Feature-MKL", "Meta-WiTS", "MMD-FUSE")
     preset: str = "recommended"

@@ -335,13 +335,18 @@ def test_a_served_instance_starts_its_workers_before_the_first_visitor(monkeypat
     """Who resumes a run after a restart waits for its cells only."""
     import serve
 
-    started, closed = threading.Event(), []
-    monkeypatch.setattr("m2st_core.dashboard.jobs.sweeps.server_queue", started.set)
-    monkeypatch.setattr(gate, "close_server", lambda: closed.append(started.is_set()))
+    asked, drawn, closed = threading.Event(), threading.Event(), []
+    workers = SimpleNamespace(started=threading.Event())
+    monkeypatch.setattr("m2st_core.dashboard.jobs.sweeps.server_queue", lambda: asked.set() or workers)
+    monkeypatch.setattr("m2st_core.paper.gallery.gallery", drawn.set)
+    monkeypatch.setattr(gate, "close_server", lambda: closed.append(drawn.is_set()))
 
     async def live():
         async with serve.life(None):
-            assert await asyncio.to_thread(started.wait, 20)
+            assert await asyncio.to_thread(asked.wait, 20)
+            assert not drawn.wait(0.2)  # the workers come first
+            workers.started.set()
+            assert await asyncio.to_thread(drawn.wait, 20)
 
     asyncio.run(live())
     assert closed == [True]

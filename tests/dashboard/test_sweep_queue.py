@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import Future
 
 import pytest
 
@@ -9,7 +10,7 @@ from m2st_core.dashboard.jobs import sweep_queue as module
 from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
 from m2st_core.dashboard.jobs.turns import QueueFull
 from m2st_core.dashboard.serving.settings import ServerLimits
-from m2st_core.sweeps.executors import InlineExecutor
+from m2st_core.sweeps.executors import InlineExecutor, WorkerLost
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.sweep import SweepFailed
@@ -202,3 +203,31 @@ def test_a_sweep_that_a_stopping_server_left_goes_on_at_once_in_the_next(tmp_pat
     wait_for(lambda: second.status(run).state == "done", 60)
     assert len(second.store.rows(spec)) == 40
     second.close()
+
+
+def test_a_server_that_stops_while_its_workers_start_does_not_wait_for_them(tmp_path, sweeps):
+    class Starting:
+        """Workers that are loading for as long as nobody stops them."""
+
+        workers = 1
+
+        def __init__(self):
+            self.asked, self.ended = [], []
+
+        def submit(self, job, function, *arguments):
+            self.asked.append(Future())
+            return self.asked[-1]
+
+        def cancel(self):
+            for future in self.asked:
+                future.set_exception(WorkerLost())
+
+        def close(self):
+            self.ended.append(True)
+
+    workers = Starting()
+    queue = SweepQueue(Store(tmp_path), lambda: workers)
+    wait_for(lambda: workers.asked)
+    began = time.monotonic()
+    queue.close()
+    assert time.monotonic() - began < 3 and workers.ended == [True] and queue.started.is_set()

@@ -1,12 +1,17 @@
 """Numbers are read right, or asked about: one grammar of cells, one decision over all files of an upload."""
 
+import random
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import m2st_core as m2st
 from m2st_core.__main__ import main
 from m2st_core.analysis.differences import differences
 from m2st_core.analysis.writeup import DataSource, as_command, as_python
+from m2st_core.data.tables import cells as grammar
+from m2st_core.data.tables import profiles
 from m2st_core.data.tables.assembled import assemble
 from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.encoding import Cleaning, Encoding
@@ -313,3 +318,28 @@ def test_answers_that_no_question_has_are_refused(answers):
         replaced(column("1", "2"), **answers)
     with pytest.raises(TableError, match="no column 'z'"):
         assemble(replaced(column("1", "2"), read_as={"z": "words"}))
+
+
+def test_numbers_with_many_decimals_are_read_as_all_others():
+    """Most cells that software writes take a short cut, which must not change what they are."""
+    draw, forms = random.Random(0), 0
+    for _ in range(3_000):
+        whole = draw.choice(["0", "1", "12", "123", "1234", "01", "31", "20240131", str(draw.randrange(10**9))])
+        decimals = "".join(draw.choices("0123456789", k=draw.randrange(3, 9)))
+        text = f"{draw.choice(['', '-', '+'])}{whole}.{decimals}{draw.choice(['', '', 'e5', 'E-07', 'e+99', 'e100'])}"
+        if grammar.MANY_DECIMALS.fullmatch(text) and not grammar.DATES.fullmatch(text):
+            forms += 1
+            assert repr(grammar.read_cell(text)) == repr(grammar._number(text)), text
+    assert forms > 500
+
+
+def test_a_wide_table_is_read_column_by_column_as_a_narrow_one():
+    """Columns with few rows are read without pandas, long ones with it: both give the same numbers and forms."""
+    texts = pd.Series([*["1.5", "-2", "7,25", "", "8.654", "1e-3", "dog", "10 %"] * 3, None, "3"], dtype="str")
+    few = profiles.numbers(texts), profiles.forms_of(texts)
+    many = pd.concat([texts] * 200, ignore_index=True)
+    assert len(many) > profiles.FEW_CELLS
+    assert np.array_equal(profiles.numbers(many)[: len(texts)], few[0], equal_nan=True)
+    assert (
+        np.array_equal(profiles.forms_of(many)[0][: len(texts)], few[1][0]) and profiles.forms_of(many)[1] == few[1][1]
+    )

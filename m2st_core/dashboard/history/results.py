@@ -9,6 +9,7 @@ from m2st_core.dashboard.jobs.sweeps import sweep_queue, watch
 from m2st_core.dashboard.power_lab.results import show_code, show_results, show_training
 from m2st_core.dashboard.serving.tools import show_run_tools
 from m2st_core.dashboard.widgets.page import chart, choice_sentences
+from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.data import size_unit
 from m2st_core.figures.power import compare_figure
 from m2st_core.studies.power import difference_names, overlaid, power_finding, run_names, spec_differences
@@ -20,7 +21,7 @@ def runs_finding(chosen: list[Run]) -> str:
     """Say what the chosen run has found, or how runs are used."""
     if len(chosen) == 1 and not chosen[0].spec.null:
         spec = chosen[0].spec
-        found = power_finding(summarise(sweep_queue().store.rows(spec)), size_unit(spec.task))
+        found = shared(power_finding, shared(summarise, sweep_queue().store.rows(spec)), size_unit(spec.task))
         if found:
             return found
     kept = len(sweep_queue().store.runs())

@@ -11,7 +11,7 @@ import streamlit as st
 
 from m2st_core.dashboard.jobs.manager import Job, JobManager
 from m2st_core.dashboard.serving.rights import check_time
-from m2st_core.dashboard.serving.sessions import at_end, session_id
+from m2st_core.dashboard.serving.sessions import at_end, poll_seconds, session_id
 from m2st_core.dashboard.serving.settings import is_served, once_per_server
 from m2st_core.dashboard.serving.visitor import visitor
 from m2st_core.sweeps.cost import machine_factor
@@ -48,7 +48,7 @@ def poll(active: Callable[[], bool], show: Callable[[], None], seconds: float = 
     """Show something repeatedly while it is active, then run the whole page once more."""
     polling = active()
 
-    @st.fragment(run_every=seconds if polling else None)
+    @st.fragment(run_every=poll_seconds(seconds) if polling else None)
     def fragment() -> None:
         if polling and not active():
             st.rerun()

@@ -53,7 +53,7 @@ class SweepQueue:
         self._executor: Executor | None = None
         self._jobs: dict[str, SweepJob] = {}  # by run, in the order of the requests
         self._served: dict[str, float] = {}  # time of each session's last turn
-        self._change, self._closed = threading.Condition(), False
+        self._change, self._closed, self.started = threading.Condition(), False, threading.Event()  # of the workers
         self._thread = threading.Thread(target=self._work, name="sweeps", daemon=True)
         self._thread.start()
 
@@ -106,6 +106,8 @@ class SweepQueue:
         with self._change:
             self._closed = True
             self._change.notify_all()
+        if self._executor is not None and not self.started.is_set():
+            self._executor.cancel()  # nobody waits for workers that are only starting
         self._thread.join(CLOSE_SECONDS)
         if self._executor is not None and not self._thread.is_alive():
             self._executor.close()
@@ -119,11 +121,9 @@ class SweepQueue:
                 place = 0 if job.state == "running" else order.index(job) + len(self._jobs) - len(order)
                 return RunStatus(job.state, "", job.progress, place, frozenset(job.sessions))
             stored = self.store.run(run)
-        if stored is None:
-            return None
-        if stored.state not in ENDED:
+        if stored is not None and stored.state not in ENDED:
             return RunStatus("interrupted", ELSEWHERE if self.store.is_computed(run) else stored.message)
-        return RunStatus(stored.state, stored.message)
+        return RunStatus(stored.state, stored.message) if stored is not None else None
 
     @property
     def workers(self) -> int:
@@ -147,6 +147,7 @@ class SweepQueue:
             self._workers()
         except Exception:  # a job that needs the workers will fail with a sentence
             log.exception("the workers did not start")
+        self.started.set()
         while True:
             with self._change:
                 self._change.wait_for(lambda: self._closed or self._order())

@@ -12,7 +12,9 @@ from m2st_core.dashboard.jobs.sweep_queue import RunStatus
 from m2st_core.dashboard.jobs.sweeps import POLL_SECONDS, cost_in_words, show_state, sweep_queue
 from m2st_core.dashboard.power_lab.controls import double_repeats
 from m2st_core.dashboard.power_lab.results import Earlier, show_results
+from m2st_core.dashboard.serving.sessions import poll_seconds
 from m2st_core.dashboard.widgets.page import finding
+from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.data import size_unit
 from m2st_core.studies.power import DEFAULT, difference_names, is_shipped, power_finding
 from m2st_core.sweeps.spec import SweepSpec
@@ -33,7 +35,7 @@ def show_curves(spec: SweepSpec, level: bool, said: DeltaGenerator, begin: Begin
     _show_buttons(spec, level, running is not None, missing, begin)
     pale = _pale(spec, complete=not missing[False])
     with said:
-        st.fragment(lambda: _say(spec, pale), run_every=POLL_SECONDS if running else None)()
+        st.fragment(lambda: _say(spec, pale), run_every=poll_seconds(POLL_SECONDS) if running else None)()
     poll(lambda: _running(spec) is not None, lambda: _show(spec, pale), POLL_SECONDS)
 
 
@@ -115,9 +117,9 @@ def _pale(spec: SweepSpec, complete: bool) -> SweepSpec | None:
 
 def _say(spec: SweepSpec, pale: SweepSpec | None) -> None:
     """Say what the curves show; before every method has points, say what is missing and whose the pale curves are."""
-    table = summarise(sweep_queue().store.rows(spec))
+    table = shared(summarise, sweep_queue().store.rows(spec))
     missing = [label_of(method) for method in spec.methods if method not in set(table["method"])]
-    sentence = power_finding(table, size_unit(spec.task))
+    sentence = shared(power_finding, table, size_unit(spec.task))
     if missing and _running(spec) is not None:
         sentence = f"Training: **{', '.join(missing)}** will follow."
     elif missing:
@@ -144,6 +146,6 @@ def _earlier(spec: SweepSpec, pale: SweepSpec | None) -> list[Earlier]:
     pins = [pin for pin in st.session_state.get(PINS, []) if pin != spec]
     others = [*pins, *([] if pale is None or pale in pins else [pale])]
     names = difference_names([*others, spec])
-    tables = [summarise(sweep_queue().store.rows(one)) for one in others]
+    tables = [shared(summarise, sweep_queue().store.rows(one)) for one in others]
     curves = zip(others, names, tables, strict=False)
     return [Earlier(name, table, one in pins) for one, name, table in curves if not table.empty]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from m2st_core.dashboard.jobs.sweeps import sweep_queue
 from m2st_core.dashboard.widgets.page import chart, download
+from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.data import size_unit
 from m2st_core.figures.null import type_1_figure
 from m2st_core.figures.power import add_earlier
@@ -40,8 +42,7 @@ COLUMNS = {  # of a summary: title and help
 }
 
 
-@dataclass(frozen=True)
-class Earlier:
+class Earlier(NamedTuple):
     """Curves of other settings, which stay for comparison."""
 
     name: str
@@ -61,16 +62,20 @@ def show_figure(
     best = table.loc[table.groupby("method", sort=False)["m_te"].idxmax()]
     values = "; ".join(f"{label_of(row.method)} {row.rate:.2f} ± {row.error:.2f}" for row in best.itertuples())
     counted = "all target" if kind == "total" else "test"
-    alt = (
-        f"{what} against the number of {counted} rows {size_unit(spec.task)}; at the largest size: {values or 'none'}."
-    )
+    axis = f"{what} against the number of {counted} rows {size_unit(spec.task)}"
+    others = "".join(f" {'Pinned' if other.pinned else 'Pale'}: {other.name}." for other in earlier)
+    alt = f"{axis}; at the largest size: {values or 'none'}.{others}"
+    chart(shared(_draw_curves, spec, table, kind, tuple(earlier)), f"{key}_chart", alt)
+
+
+def _draw_curves(spec: SweepSpec, table: pd.DataFrame, kind: str, earlier: Sequence[Earlier]) -> go.Figure:
+    """The curves of a sweep over those of other settings."""
     figure = sweep_figure(spec, table, kind)
     for other in earlier:
         training = other.table["m_tr"].fillna(0) if kind == "total" else 0
         shown = other.table.assign(m_te=other.table["m_te"] + training)
         add_earlier(figure, shown, other.name, pinned=other.pinned)
-        alt += f" {'Pinned' if other.pinned else 'Pale'}: {other.name}."
-    chart(figure, f"{key}_chart", alt)
+    return figure
 
 
 def show_table(table: pd.DataFrame, key: str) -> None:
@@ -114,7 +119,7 @@ def show_results(
     if rows.empty and not earlier:
         st.caption("No points yet. They appear here as soon as they are computed.")
         return
-    table = with_published(summarise(rows))
+    table = shared(with_published, shared(summarise, rows))
     choice = kind == "power" and not spec.null and table["m_tr"].notna().any()
     kind = "total" if choice and st.session_state.get(f"{key}_axis", AXES[0]) == AXES[1] else kind
     columns = st.columns([7, 3] if level is not None and not level.empty else 1, gap="medium")
@@ -126,11 +131,9 @@ def show_results(
     if rows.empty:
         return
     name = spec.run_id
-    notes = "± is one standard error between repeats."
-    if spec.null:
-        notes = "Dashed: α. Bars: Wilson's 95 % intervals. Grey band: 99 % of valid tests fall here."
-    if table["published"].notna().any():
-        notes += " Open diamonds: published numbers."
+    null_notes = "Dashed: α. Bars: Wilson's 95 % intervals. Grey band: 99 % of valid tests fall here."
+    notes = null_notes if spec.null else "± is one standard error between repeats."
+    notes += " Open diamonds: published numbers." if table["published"].notna().any() else ""
     with st.container(horizontal=True, vertical_alignment="center"):
         if choice:
             _ask_axis(key)
@@ -146,8 +149,8 @@ def show_results(
 
 def _show_level(spec: SweepSpec, rows: pd.DataFrame, key: str) -> None:
     """Show how often each test rejects if P = Q, all sizes together."""
-    table = level_table(rows)
-    figure = type_1_figure(table, spec.alpha, null_band(spec.alpha, int(table["tests"].max())))
+    table = shared(level_table, rows)
+    figure = shared(type_1_figure, table, spec.alpha, shared(null_band, spec.alpha, int(table["tests"].max())))
     values = "; ".join(f"{label_of(row.method)} {row.rate:.3f}" for row in table.itertuples())
     st.markdown("**Type-I error**", help="Share of samples with P = Q that are rejected, all sizes together.")
     chart(figure, f"{key}_type_1", f"Type-I error at α = {spec.alpha:g}: {values}.")
@@ -213,8 +216,5 @@ def _course(key: str, _learner: LearnerSpec) -> dict[str, list[float]] | None:
     course = learner_from_parts(*parts).course if parts is not None else None
     if course is None or not len(course.step):
         return None
-    return {
-        "step": course.step.tolist(),
-        "train": course.train[:, 0].tolist(),
-        "held_out": course.held_out[:, 0].tolist(),
-    }
+    train, held_out = (values[:, 0].tolist() for values in (course.train, course.held_out))
+    return {"step": course.step.tolist(), "train": train, "held_out": held_out}

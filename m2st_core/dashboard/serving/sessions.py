@@ -19,9 +19,13 @@ from streamlit import config, runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from m2st_core.dashboard.serving.settings import COOKIE
+from m2st_core.data.tables.cells import read_cell
 
 LOOK_SECONDS = 5.0
+TABS_AT_ONCE = 15  # with more open tabs than this, each asks less often how far its computation is
 IDLE_SECONDS = 120.0  # a session whose page has not run for so long may lose its files to one that needs the room
+M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3  # of glibc's malloc.h
+LARGE_BYTES = 2**22
 log = logging.getLogger(__name__)
 
 
@@ -118,6 +122,11 @@ def is_open(session: str) -> bool:
     return known is not None and known.connected
 
 
+def poll_seconds(least: float) -> float:
+    """How long a page waits before it asks again how far a computation is: longer if many tabs are open."""
+    return least * max(1.0, sum(session.connected for session in all_sessions()) / TABS_AT_ONCE)
+
+
 def held_bytes() -> int:
     """About how much memory the files of all sessions take."""
     return sum(session.bytes for session in all_sessions())
@@ -190,8 +199,21 @@ def _end_of(session: str) -> None:
 
 
 def _return_memory() -> None:
-    """Give memory that was let go back to the system."""
+    """Give memory that was let go back to the system, with the cells of tables that were read."""
+    read_cell.cache_clear()
     gc.collect()
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def keep_memory_together() -> None:
+    """Let all threads share two heaps, and give large arrays back at once.
+
+    By default glibc has up to eight heaps per core. Each thread of a page leaves holes in one of them.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            libc = ctypes.CDLL("libc.so.6")
+            libc.mallopt(M_ARENA_MAX, 2)
+            libc.mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)

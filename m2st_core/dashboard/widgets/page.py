@@ -19,6 +19,7 @@ from m2st_core.analysis.answer import unbroken
 from m2st_core.analysis.correction import Analysis
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.jobs.sweeps import sweep_queue
+from m2st_core.dashboard.serving.sessions import poll_seconds
 from m2st_core.dashboard.serving.tools import admit, show_who
 from m2st_core.device import device_words
 from m2st_core.studies.synthetic import Rate
@@ -56,8 +57,7 @@ def _outside_app() -> bool:
 
     A server that has just started and finds a folder pages/ does so: it takes app.py for one of the pages.
     """
-    context = get_script_run_ctx()
-    if context is None:
+    if (context := get_script_run_ctx()) is None:
         return False
     pages = context.pages_manager.get_pages().values()
     return any(Path(page["script_path"]) == Path(context.main_script_path).resolve() for page in pages)
@@ -80,7 +80,7 @@ def show_status() -> None:
     busy = bool(_sweeps())
     with st.container(horizontal=True):
         st.caption(f"Computing on {where}.", width="content")
-        st.fragment(_show_queue, run_every=POLL_SECONDS if busy else None)(busy)
+        st.fragment(_show_queue, run_every=poll_seconds(POLL_SECONDS) if busy else None)(busy)
     show_who()
 
 

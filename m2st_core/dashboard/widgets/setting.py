@@ -10,6 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from m2st_core.dashboard.widgets.controls import SEED, TASK, Control, ask, parameter_controls
 from m2st_core.dashboard.widgets.page import chart
+from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.data import TASKS
 from m2st_core.data.task import IndependentTask
 from m2st_core.figures.relatedness import neighbours_figure
@@ -87,6 +88,6 @@ def _show_related(setting: LabSetting) -> None:
     parameter = next(p for p in task.parameters if p.name == task.strength)
     related = task.related_strengths(setting.closeness, setting.n_tasks)
     own, symbol = float(setting.settings[task.strength]), "Δ" if task.strength == "delta" else parameter.label
-    figure = neighbours_figure(own, related, symbol, (parameter.minimum, parameter.maximum))
+    figure = shared(neighbours_figure, own, tuple(related), symbol, (parameter.minimum, parameter.maximum))
     alt = f"The target has {symbol} = {own:g}, and its related tasks {related[0]:.2f} to {related[-1]:.2f}."
     chart(figure, "setting_picture", alt)

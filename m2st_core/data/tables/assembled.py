@@ -124,8 +124,9 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     )
     columns, values = {}, {}
     for name in names:
-        numbers = made.numbers(name)
-        columns[name] = _classified(made, name, numbers)
+        pieces = [table.numbers(name) for table in tables]
+        numbers = np.concatenate(pieces)[order]
+        columns[name] = _classified(made, name, numbers, pieces)
         if columns[name].kind == NUMERIC:
             values[name] = numbers
     said = {note: [table.name for table in tables if note in table.notes] for t in tables for note in t.notes}
@@ -166,8 +167,9 @@ def _said(readings: Readings, names: Sequence[str]) -> list[str]:
     return [*readings.warnings, *converted, *signs]
 
 
-def _classified(made: Assembled, name: str, values: np.ndarray) -> Column:
-    if all(table.named for table in made.tables) and is_running(name, (table.numbers(name) for table in made.tables)):
+def _classified(made: Assembled, name: str, values: np.ndarray, pieces: Sequence[np.ndarray]) -> Column:
+    """A column by its numbers: those of all rows, and the pieces of each table."""
+    if all(table.named for table in made.tables) and is_running(name, pieces):
         return Column(name, RUNNING, "it only counts the rows")
     reading = made.tables[0].reading(name)
     return classify(name, reading.kind, reading.unit, lambda: made.words(name), values, made.limits)

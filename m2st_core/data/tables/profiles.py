@@ -99,9 +99,8 @@ def profile(name: str, pieces: Sequence[Piece]) -> Profile:
             units[unit], unit_examples[unit] = len(where), example(int(where[0]))
             units[""] -= len(where)
     if units[""] and len(units) > 1:
-        bare = np.flatnonzero(numeric & (of_odd == ""))
-        unit_examples[""] = example(int(bare[0]))
-    whole = cells[(form == forms.WHOLE) | (form == forms.PADDED)] if forms.PADDED in examples else cells.iloc[:0]
+        unit_examples[""] = example(int(np.flatnonzero(numeric & (of_odd == ""))[0]))
+    whole = cells[(form == forms.WHOLE) | (form == forms.PADDED)] if forms.PADDED in examples else None
     words = [text for text, cell in odd.items() if cell.form in (forms.WORD, forms.VALUE_OR_MISSING)]
     rewritten = [text for text, cell in odd.items() if cell.form in (forms.WHOLE, forms.POINT) and not cell.unit]
     rewritten = [text for text in rewritten if not ASCII.fullmatch(text)]
@@ -112,7 +111,7 @@ def profile(name: str, pieces: Sequence[Piece]) -> Profile:
         examples,
         {unit: count for unit, count in units.items() if count},
         unit_examples,
-        frozenset(whole.str.len()),
+        frozenset(whole.str.len() if whole is not None else ()),
         frozenset(words[:MOST_WORDS]),
         int(cells[numeric].nunique()) if set(examples) & {forms.DAY_MONTH, forms.COMPACT_DATE} else 0,
         (len(where), example(int(where[0]))) if len(where) else None,
@@ -150,13 +149,17 @@ def numbers(cells: pd.Series, mark: str = ".") -> np.ndarray:
     return values[codes]
 
 
-def _different(cells: pd.Series) -> tuple[np.ndarray, pd.Series]:
+def _different(cells: pd.Series) -> tuple[np.ndarray, pd.Series | np.ndarray]:
     """The code of every cell, −1 if it is empty, and the different cells."""
-    codes, different = pd.factorize(cells)
-    return codes, pd.Series(different, dtype="str")
+    if len(cells) > FEW_CELLS:
+        codes, different = pd.factorize(cells)
+        return codes, pd.Series(different, dtype="str")
+    places: dict[str, int] = {}  # pandas takes a millisecond, and there may be thousands of columns with few rows
+    found = [places.setdefault(text, len(places)) if isinstance(text, str) else -1 for text in cells.tolist()]
+    return np.array(found, dtype=np.intp), np.array(list(places), dtype=object)
 
 
-def _plain(different: pd.Series) -> np.ndarray:
+def _plain(different: pd.Series | np.ndarray) -> np.ndarray:
     """Which cells are plain numbers, if there are too many to be read one by one."""
     return _matches(different, PLAIN) if len(different) > FEW_CELLS else np.zeros(len(different), dtype=bool)
 

@@ -1,0 +1,61 @@
+"""Tables and figures that look the same to everyone: made once, and kept for all sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, TypeVar
+
+Made = TypeVar("Made")
+
+
+class _Same:
+    """The key of something that cannot be hashed, such as a table: only the same object is equal."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call, equal to others of the same function with equal arguments."""
+
+    make: Callable[..., Any]
+    key: Any
+    arguments: tuple[Any, ...] = field(compare=False)
+    named: dict[str, Any] = field(compare=False)
+
+
+def shared(make: Callable[..., Made], *arguments: Any, **named: Any) -> Made:
+    """The result of a function of some module, one object for all sessions, which nobody may change.
+
+    Never for a user's own data, which must not outlive their session, nor with a function of a page, which is another
+    one at every run.
+
+    >>> shared(sorted, (2, 1)) is shared(sorted, (2, 1))
+    True
+    """
+    made: Made = _made(_Call(make, _key((arguments, tuple(named.items()))), arguments, named))
+    return made
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_key, value))
+    try:
+        hash(value)
+    except TypeError:
+        return _Same(value)
+    return value
+
+
+@lru_cache(maxsize=256)
+def _made(call: _Call) -> Any:
+    return call.make(*call.arguments, **call.named)

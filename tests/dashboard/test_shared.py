@@ -1,0 +1,112 @@
+"""What is made once for all sessions."""
+
+from collections import OrderedDict
+
+import pandas as pd
+import pytest
+
+from m2st_core.dashboard.serving import sessions
+from m2st_core.dashboard.widgets.shared import shared
+from m2st_core.data.tables.cells import read_cell
+from m2st_core.studies.power import DEFAULT, add_shipped
+from m2st_core.sweeps import results
+from m2st_core.sweeps.store import Store
+from m2st_core.sweeps.trial import CellResult
+
+
+def counted():
+    calls = []
+
+    def make(*arguments, **named):
+        calls.append((arguments, named))
+        return object()
+
+    return make, calls
+
+
+def test_equal_arguments_share_what_is_made():
+    make, calls = counted()
+    assert shared(make, (1, "a"), now=2) is shared(make, (1, "a"), now=2)
+    assert len(calls) == 1
+    assert shared(make, (1, "b"), now=2) is not shared(make, (1, "a"), now=2)
+    assert shared(make, (1, "a"), now=3) is not shared(make, (1, "a"), now=2)
+
+
+def test_a_table_counts_as_the_same_only_if_it_is_the_same_object():
+    make, calls = counted()
+    table = pd.DataFrame({"a": [1]})
+    assert shared(make, [table]) is shared(make, [table])
+    assert shared(make, [table]) is not shared(make, [table.copy()])
+    assert len(calls) == 2
+
+
+def test_an_error_is_not_kept():
+    tries = []
+
+    def fail():
+        tries.append(1)
+        raise ValueError("no")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"):
+            shared(fail)
+    assert len(tries) == 2
+
+
+def test_rows_are_the_same_table_until_a_cell_is_added(tmp_path):
+    store = Store(tmp_path)
+    spec = DEFAULT.with_(repeats=1)
+    cells = list(spec.cells())
+    store.add_cell(cells[0], CellResult(3, 10, 0.5))
+    before = store.rows(spec)
+    assert store.rows(spec) is before and len(before) == 1
+    store.add_cell(cells[1], CellResult(4, 10, 0.5))
+    assert len(store.rows(spec)) == 2 and len(before) == 1
+    other = Store(tmp_path / "other")
+    other.add_cell(cells[0], CellResult(9, 10, 0.5))
+    assert other.rows(spec)["rejections"].tolist() == [9]
+
+
+def test_what_is_drawn_leaves_the_shared_tables_as_they_are(tmp_path):
+    from m2st_core.dashboard.power_lab.results import Earlier, _draw_curves
+    from m2st_core.paper.published import with_published
+    from m2st_core.sweeps.summary import summarise
+
+    store = Store(tmp_path)
+    add_shipped(store)
+    rows = store.rows(DEFAULT)
+    tables = rows, shared(summarise, rows), shared(with_published, shared(summarise, rows))
+    copies = [table.copy(deep=True) for table in tables]
+    for kind in ("power", "total"):
+        _draw_curves(DEFAULT, tables[2], kind, (Earlier("before", tables[1], True), Earlier("pale", tables[1], False)))
+    for table, copy in zip(tables, copies, strict=True):
+        pd.testing.assert_frame_equal(table, copy)
+
+
+@pytest.mark.parametrize(("tabs", "factor"), [(1, 1.0), (15, 1.0), (30, 2.0), (60, 4.0)])
+def test_pages_ask_less_often_if_many_tabs_are_open(monkeypatch, tabs, factor):
+    class Open:
+        connected = True
+
+    monkeypatch.setattr(sessions, "all_sessions", lambda: [Open()] * tabs)
+    assert sessions.poll_seconds(0.5) == 0.5 * factor
+
+
+def test_cells_of_tables_are_forgotten_with_the_session():
+    read_cell("a cell of somebody's table")
+    sessions._return_memory()
+    assert read_cell.cache_info().currsize == 0
+
+
+def test_grids_in_memory_are_bounded_by_their_cells(monkeypatch):
+    monkeypatch.setattr(results, "_grids", OrderedDict())
+    monkeypatch.setattr(results, "MOST_IN_GRIDS", 100)
+    specs = [DEFAULT.with_(repeats=2, seed=seed).to_json() for seed in range(8)]
+    size = len(results.cells_of(specs[0]))
+    assert 0 < size <= 50
+    for spec in specs:
+        assert len(results.cells_of(spec)) == size
+    assert sum(map(len, results._grids.values())) <= 100 and len(results._grids) == 100 // size
+    assert results.cells_of(specs[-1]) is results.cells_of(specs[-1])
+    large = DEFAULT.with_(repeats=40).to_json()  # kept alone: it is what is being looked at
+    assert results.cells_of(large) is results.cells_of(large) and len(results._grids) == 1
