@@ -15,7 +15,6 @@ ALL_EIGENVECTORS = 1200  # size of a matrix up to which all its eigenvectors are
 SOME_EIGENVECTORS = 256  # of a larger one
 ITERATIONS = 4
 SQUARE_BLOCKS = 3
-FEW_OF_MANY = 40  # size of a matrix from which finding only some eigenvectors is faster
 
 
 def ascend(
@@ -82,23 +81,6 @@ def squares_of(rows: Tensor) -> Tensor:
         part = rows[..., own].mT @ rows[..., rest]
         found[:, own, rest], found[:, rest, own] = part, part.mT
     return found
-
-
-@torch.no_grad()
-def first_eigenvectors(matrix: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ``count`` largest eigenvalues (…, count) and their eigenvectors (…, Q, count), the largest first."""
-    size = matrix.shape[-1]
-    count = min(count, size)
-    if not count or size < FEW_OF_MANY or matrix.device.type != "cpu" or not bool(matrix.isfinite().all()):
-        values, vectors = torch.linalg.eigh(matrix)
-        return values[..., size - count :].flip(-1), vectors[..., size - count :].flip(-1)
-    from scipy.linalg.lapack import dsyevr  # slow to import
-
-    flat = matrix.reshape(-1, size, size).double().numpy()
-    found = [dsyevr(own, range="I", il=size - count + 1, iu=size)[:2] for own in flat]
-    values, vectors = (torch.from_numpy(np.stack(part)).to(matrix) for part in zip(*found, strict=True))
-    values, vectors = values[..., :count].flip(-1), vectors[..., :count].flip(-1)
-    return values.reshape(*matrix.shape[:-2], count), vectors.reshape(*matrix.shape[:-1], count)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.learners.ascent import first_eigenvectors, leading_eigenvectors, squares_of
+from m2st_core.learners.ascent import leading_eigenvectors, squares_of
 from m2st_core.rng import Streams
 
 PRICE = 4.0  # log-likelihood on left-out tasks at which a direction after the first is as likely real as not
@@ -99,13 +99,15 @@ def leading_directions(tasks: Differences, count: int, order: str) -> Tensor:
 
 def _axes(weighted: Tensor, count: int) -> Tensor:
     """The leading right singular vectors of (…, T, K): (…, K, count), 0 where there are fewer."""
-    tall = weighted.shape[-2] >= weighted.shape[-1]
-    values, vectors = first_eigenvectors(weighted.mT @ weighted if tall else weighted @ weighted.mT, count)
-    real = values > 1e-12 * values[..., :1]
-    if tall:
-        axes = vectors * real[..., None, :]
+    if weighted.shape[-2] >= weighted.shape[-1]:
+        values, vectors = torch.linalg.eigh(weighted.mT @ weighted)
+        real = (values > 1e-12 * values[..., -1:])[..., -count:].flip(-1)
+        axes = vectors[..., -count:].flip(-1) * real[..., None, :]
     else:
-        axes = weighted.mT @ vectors * (real / values.where(real, 1.0).sqrt())[..., None, :]
+        values, vectors = torch.linalg.eigh(weighted @ weighted.mT)
+        real = (values > 1e-12 * values[..., -1:])[..., -count:].flip(-1)
+        length = values[..., -count:].flip(-1).where(real, 1.0).sqrt()
+        axes = weighted.mT @ vectors[..., -count:].flip(-1) * (real / length)[..., None, :]
     return torch.nn.functional.pad(axes, (0, count - axes.shape[-1]))
 
 

@@ -9,7 +9,7 @@ import torch
 import m2st_core as m2st
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.kernels.gaussian import GaussianKernel
-from m2st_core.learners.ascent import ascend, draw_rows, first_eigenvectors, squares_of
+from m2st_core.learners.ascent import ascend, draw_rows, squares_of
 from m2st_core.learners.bank import fit_bank
 from m2st_core.learners.classifier import fit_classifier
 from m2st_core.learners.embeddings import REGULARISATION, fit_mean_embedding, fit_smooth_characteristic, hotelling
@@ -175,16 +175,6 @@ def test_outliers_do_not_send_the_points_away():
     features = fit_mean_embedding(train, RECOMMENDED, streams()).features
     inside = features.units(train.x[:, 1:])
     assert (features.points.abs().amax(dim=(-2, -1)) < 3 * inside.abs().amax(dim=(-2, -1))).all()
-
-
-@pytest.mark.parametrize(("size", "count"), [(60, 3), (60, 1), (60, 0), (9, 2), (3, 5)])
-def test_the_first_eigenvectors_are_those_of_the_whole_decomposition(size, count):
-    rows = torch.randn(2, 2, size, 2 * size, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    matrix = rows @ rows.mT
-    values, vectors = first_eigenvectors(matrix, count)
-    every = torch.linalg.eigvalsh(matrix).flip(-1)[..., :count]
-    torch.testing.assert_close(values, every, rtol=1e-10, atol=0)
-    torch.testing.assert_close(matrix @ vectors, vectors * values[..., None, :], rtol=0, atol=1e-8)
 
 
 def test_a_symmetric_product_is_computed_by_half():
