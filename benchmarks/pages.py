@@ -32,17 +32,19 @@ SLIDER = "[data-testid=stSlider] input[type=range]"
 SETTLED = """() => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'
     && document.querySelector('h1, h2') && !document.querySelector('[data-testid=stSkeleton]')"""
 WATCH = """() => {
-    const picture = () => [...document.querySelectorAll('.js-plotly-plot .main-svg')].map(e => e.innerHTML).join('')
+    const drawn = '.js-plotly-plot .main-svg'
+    const picture = () => [...document.querySelectorAll(drawn)].map(svg => svg.innerHTML).join('')
     const before = picture()
-    window.moved = new Promise(done => addEventListener('keydown', () => {
-        const began = performance.now()
-        const look = () => {
-            const now = picture()
-            now && now !== before ? done(performance.now() - began) : requestAnimationFrame(look)
-        }
-        look()
-    }, {once: true, capture: true}))
-}"""
+    let began
+    addEventListener('keydown', () => { began = performance.now() }, {once: true, capture: true})
+    window.moved = new Promise(done => new MutationObserver((changes, observer) => {
+        const redrawn = changes.some(({target, addedNodes}) => target.closest?.(drawn)
+            || [...addedNodes].some(node => node.closest?.(drawn) || node.querySelector?.(drawn)))
+        if (!redrawn || !picture() || picture() === before) return
+        observer.disconnect()
+        requestAnimationFrame(() => done(performance.now() - began))
+    }).observe(document.body, {subtree: true, childList: true, attributes: true}))
+}"""  # it sleeps until a chart changes: reading all of them in every frame would slow down what it times
 
 
 @contextmanager
