@@ -81,7 +81,8 @@ def _table(text: np.ndarray) -> pd.DataFrame:
 
 
 def _result(values: dict[str, Any], null: np.ndarray) -> TestResult:
-    return TestResult(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}, null=null)
+    plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+    return TestResult(**plain, null=null)
 
 
 def shipped_result(study: Hashable) -> WeightsResult | OneTest | None:
