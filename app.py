@@ -6,7 +6,6 @@ import streamlit as st
 
 import m2st_core
 from m2st_core.dashboard.jobs.log import start_log
-from m2st_core.dashboard.learn.pictures import prepare_slow_pages
 from m2st_core.dashboard.widgets.page import show_status
 
 NAME = "Meta two-sample testing"
@@ -47,7 +46,6 @@ def main() -> None:
         show_tabs(groups[LAB])
     page.run()
     show_status()
-    prepare_slow_pages()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from m2st_core.dashboard.history.list import choose_runs
-from m2st_core.dashboard.history.results import compare, runs_finding, show_one
+from m2st_core.dashboard.history.results import compare, runs_finding, show_one, show_shipped
 from m2st_core.dashboard.jobs.sweeps import check_limits, cost_in_words, show_problems, start
 from m2st_core.dashboard.serving.tools import offer_undo
 from m2st_core.dashboard.widgets.page import finding, page_title, run_page
@@ -54,7 +54,9 @@ def main() -> None:
         show_one(chosen[0])
     elif chosen:
         compare(chosen)
-    elif st.session_state.get("runs_linked") == []:
+    elif "runs_linked" not in st.session_state:
+        show_shipped()
+    elif not st.session_state["runs_linked"]:
         st.info("Choose a run above to look at it, or several to compare them.")
     import_spec()
 

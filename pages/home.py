@@ -3,7 +3,7 @@
 import streamlit as st
 
 from app import PAGES
-from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page
+from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_part
 from m2st_core.figures.samples import lens_figure
 from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY
 from m2st_core.studies.home import ALPHA, AXIS, DELTA, GENERIC, N_TASKS, SIZE, STEP, TAUGHT, home_table
@@ -100,7 +100,7 @@ def show_doors() -> None:
 def main() -> None:
     """Show the page."""
     page_title("Are these two samples different?")
-    show_story()
+    show_part(show_story)
     show_doors()
 
 

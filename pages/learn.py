@@ -7,7 +7,7 @@ from m2st_core.dashboard.learn.pictures import Sample
 from m2st_core.dashboard.learn.projector import LOOKS, is_on, larger, show_player, show_toggle
 from m2st_core.dashboard.learn.quiz import show_quiz, show_recap, show_theory
 from m2st_core.dashboard.widgets.controls import SEED, Control
-from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page
+from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_part
 
 
 def set_value(control: Control, value: object) -> None:
@@ -78,10 +78,8 @@ def show_buttons(step: str, sample: Sample, drawn: bool) -> None:
         st.button("New sample", on_click=set_value, args=(SEED, seed), **redraw)
 
 
-def main() -> None:
+def show_step() -> None:
     """Show one step."""
-    page_title("Learn")
-    st.html(LOOKS)
     step = STEP.draw()
     place = STEP.options.index(step)
     lesson = LESSONS[place] if place < len(LESSONS) else None
@@ -89,6 +87,13 @@ def main() -> None:
     sample = show_lesson(lesson) if lesson else show_end()
     show_buttons(step, sample, lesson is not None and lesson.drawn)
     show_toggle()
+
+
+def main() -> None:
+    """Show the page."""
+    page_title("Learn")
+    st.html(LOOKS)
+    show_part(show_step)
 
 
 run_page(main)

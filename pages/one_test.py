@@ -2,30 +2,33 @@
 
 import streamlit as st
 
-from m2st_core.dashboard.jobs.jobs import watch_study
+from m2st_core.dashboard.jobs.jobs import SHIPPED, watch_study
 from m2st_core.dashboard.widgets.controls import ALPHA, NULL, PERMUTATIONS, PRESET, TRAIN_FRACTION, Control, ask, under
-from m2st_core.dashboard.widgets.page import chart, error_text, finding, p_text, p_value_sentences, page_title, run_page
+from m2st_core.dashboard.widgets.p_values import error_text, p_text, p_value_sentences
+from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page
 from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.samples import samples_figure
+from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.one_test import SingleTest, method_words
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import TestResult, TwoSample
 
+DEFAULT = SingleTest()
 SIZES = (4, 2000, 10)
 META_FIRST = sorted(METHODS, key=lambda name: not METHODS[name].uses_related_tasks)
 CONTROLS = (
     Control(
         "method",
         "Test",
-        "Meta-FUSE",
+        DEFAULT.method,
         "Tests with related tasks learn from those of the setting above. Tests that need training rows split each "
         "sample: they learn from one part and test the other.",
         tuple(META_FIRST),
         shown=method_words,
     ),
-    Control("n", "Rows of x (n)", 100, "Rows drawn from P. More rows reveal smaller differences.", bounds=SIZES),
-    Control("m", "Rows of y (m)", 100, "Rows drawn from Q. n and m may differ.", bounds=SIZES),
+    Control("n", "Rows of x (n)", DEFAULT.n, "Rows drawn from P. More rows reveal smaller differences.", bounds=SIZES),
+    Control("m", "Rows of y (m)", DEFAULT.m, "Rows drawn from Q. n and m may differ.", bounds=SIZES),
     NULL,
 )
 ADVANCED = under("", PRESET, ALPHA, PERMUTATIONS, TRAIN_FRACTION)
@@ -94,6 +97,8 @@ def main() -> None:
         show_charts(sample, found.result if found else None)
         if found:
             show(found.result)
+            if shipped_result(test) is not None:
+                st.caption(SHIPPED)
     with st.expander("Repeat this in Python"):
         st.code(test.as_python(), language="python")
 

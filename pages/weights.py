@@ -2,12 +2,13 @@
 
 import streamlit as st
 
-from m2st_core.dashboard.jobs.jobs import watch_study
+from m2st_core.dashboard.jobs.jobs import SHIPPED, watch_study
 from m2st_core.dashboard.widgets.controls import Control, ask, under
 from m2st_core.dashboard.widgets.page import chart, choice_sentences, clickable_chart, finding, page_title, run_page
 from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.figures.samples import heat_figure
 from m2st_core.figures.weights import criterion_figure, share_figure, weight_spread_figure, weights_figure
+from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.synthetic import AXIS
 from m2st_core.studies.weights import MIXTURES, PRESET, LearnedFeatures, WeightsResult, WeightsStudy
 from m2st_core.testing.methods import label_of
@@ -172,6 +173,8 @@ def main() -> None:
             finding(job.result.finding if job.state == "done" else waiting)
         if job.state == "done":
             show_weights(job.result, study, view)
+            if shipped_result(study) is not None:
+                st.caption(SHIPPED)
             show_variation(job.result, study)
     with st.expander("What is mixed"):
         st.markdown(

@@ -104,6 +104,7 @@ def lens_figure(
     ``strongest``, so that fields of several tests can be compared.
     """
     figure = heat_figure(field, axis, name="", sample=sample, height=LENS_HEIGHT, strongest=strongest)
+    figure.data = [trace for trace in figure.data if trace.type != "contour"]  # one curve less to redraw
     figure.data[0].update(showscale=False, hoverinfo="skip", hovertemplate=None)
     share, error = (100 * value for value in found)
     bar = {"y": [""], "orientation": "h", "xaxis": "x2", "yaxis": "y2", "showlegend": False, "hoverinfo": "skip"}
@@ -113,6 +114,7 @@ def lens_figure(
     title = f"finds the difference in {share:.0f} ± {error:.0f} of 100 samples"
     return figure.update_layout(
         barmode="overlay",
+        margin={"l": 0, "r": 0, "t": 40, "b": 30, "autoexpand": False},
         xaxis=hidden,
         yaxis=hidden | {"domain": [0.17, 1]},
         xaxis2=hidden | {"range": [0, 100], "anchor": "y2", "title": title},

@@ -28,11 +28,11 @@ _learners: dict[Hashable, MetaLearner] = {}
 class LabSetting:
     """A task with its parameters, its related tasks, and the seed."""
 
-    task: str
-    parameters: tuple[tuple[str, Setting], ...]
-    closeness: float
-    n_tasks: int
-    seed: int
+    task: str = "hdgm"
+    parameters: tuple[tuple[str, Setting], ...] = tuple((one.name, one.default) for one in TASKS["hdgm"].parameters)
+    closeness: float = 0.3
+    n_tasks: int = 100
+    seed: int = 0
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -79,15 +79,15 @@ def _verdict(result: TestResult) -> str:
 class SingleTest:
     """The settings of one test on one pair of samples. They are hashable, so they also identify the job."""
 
-    setting: LabSetting
-    null: bool
-    n: int
-    m: int
-    method: str
-    alpha: float
-    n_permutations: int
-    train_fraction: float
-    preset: str
+    setting: LabSetting = LabSetting()
+    null: bool = False
+    n: int = 100
+    m: int = 100
+    method: str = "Meta-FUSE"
+    alpha: float = 0.05
+    n_permutations: int = 999
+    train_fraction: float = 0.5
+    preset: str = "recommended"
 
     @property
     def learns(self) -> bool:

@@ -22,13 +22,12 @@ from m2st_core.kernels.base import KernelBank
 from m2st_core.learners.ascent import part_of
 from m2st_core.learners.bank import is_generic
 from m2st_core.learners.feature_mkl import AGGREGATE, feature_bank
-from m2st_core.learners.knowledge import learned_spaces
 from m2st_core.learners.meta_mkl import base_kernels
 from m2st_core.learners.mixtures import kernel_terms
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.studies.synthetic import PLACES, on_plane, truth
+from m2st_core.studies.synthetic import PLACES, on_plane
 from m2st_core.sweeps.cost import predict
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.trial import draw_targets
@@ -48,14 +47,11 @@ MIXTURES = {  # columns of the table, and the methods whose weights they hold
 
 @dataclass(frozen=True)
 class LearnedFeatures:
-    """The leading coordinate of ψ (g, g), the prior variance along each, and the share of the features in β.
+    """The share of the learned features in β: a row of ``shares`` per m_tr and training sample.
 
-    ``shares`` has a row per m_tr and training sample. ``share`` is that of the first training sample. ``senses`` says
-    how many of the related tasks point the same way.
+    ``share`` is that of the first training sample. ``senses`` says how many of the related tasks point the same way.
     """
 
-    leading: np.ndarray
-    prior: np.ndarray
     shares: pd.DataFrame
     share: float
     senses: str
@@ -183,19 +179,13 @@ class WeightsStudy:
         )
 
     def _features(self, learner: MetaLearner, adapted: dict[int, KernelTest]) -> LearnedFeatures:
-        """The learned features, with the sign of ψ that agrees with the truth."""
-        features = learned_spaces(learner.knowledge)[0]
-        with torch.no_grad():
-            leading = on_plane(features(PLACES[None])[0, :, -1])
-        agrees = np.sum(leading * np.tanh(truth(self.delta))) >= 0
+        """What the mixtures make of the learned features."""
         shares = [
             {"m_tr": size, "repeat": repeat, "share": diagnostics[SHARE]}
             for size, mixed in adapted.items()
             for repeat, diagnostics in enumerate(mixed.diagnostics)
         ]
         return LearnedFeatures(
-            leading=leading if agrees else -leading,
-            prior=learner.prior,
             shares=pd.DataFrame(shares),
             share=float(adapted[self.m_tr].diagnostics[0][SHARE]),
             senses=sense_sentence(senses_of(learner)),

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 
+from m2st_core.studies.power import add_shipped
 from m2st_core.sweeps.trial import digest
 from tests.pages.harness import charts, open_page, until, words
 
@@ -14,9 +15,14 @@ def upload(app, data):
     return app.run()
 
 
-def test_an_empty_store_says_what_to_do(store):
+def test_an_empty_store_shows_the_shipped_curves_and_says_what_to_do(store):
     app = open_page(PAGE)
-    assert "There are no runs yet" in words(app) and not app.dataframe
+    assert "There are no runs yet" in words(app) or "there are no runs yet" in words(app)
+    assert "What you train in **Power** appears here" in words(app) and not app.dataframe
+    add_shipped(store)
+    app = open_page(PAGE)
+    assert "reaches 80 % power" in words(app) and "These curves are shipped: there are no runs yet." in words(app)
+    assert len(charts(app)) == 1
 
 
 def test_the_newest_run_is_shown(finished):

@@ -17,7 +17,8 @@ def store(tmp_path, monkeypatch):
 
 def dots(app, lens):
     """The first column of the sample from P."""
-    return numbers(charts(app)[lens]["data"][2]["x"])
+    rows = next(trace for trace in charts(app)[lens]["data"] if trace["type"] == "scatter")
+    return numbers(rows["x"])
 
 
 def bar(app, lens):

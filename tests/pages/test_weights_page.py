@@ -2,7 +2,8 @@
 
 import pytest
 
-from m2st_core.dashboard.jobs.jobs import job_manager
+from m2st_core.dashboard.jobs.jobs import SHIPPED
+from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.weights import WeightsStudy
 from tests.pages.harness import charts, numbers, open_page, run, settle, words
 from tests.quick import use_few_steps
@@ -39,12 +40,15 @@ def test_the_papers_mixture_is_one_click_away(monkeypatch):
     assert "trusted" not in words(app) and "are generic" not in words(app)
 
 
-def test_at_first_the_page_shows_what_the_server_has_computed_before():
-    """The server runs ``WeightsStudy()`` when it has its first visitor, whatever page that one opens."""
-    app = settle(open_page("weights"), CHARTS)
-    assert app.session_state["weights_job"][2] == WeightsStudy()
-    known = job_manager().submit("another visitor's", pytest.fail, WeightsStudy())
-    assert known.state == "done" and known.result is not None
+def test_at_first_the_page_shows_the_shipped_result_and_says_so(monkeypatch):
+    monkeypatch.setattr(WeightsStudy, "run", pytest.fail)
+    app = open_page("weights")
+    assert len(charts(app)) == CHARTS and shipped_result(WeightsStudy()).finding in words(app)
+    assert SHIPPED in words(app)
+
+
+def test_other_settings_are_not_said_to_be_shipped():
+    assert SHIPPED not in words(settle(open_page("weights", **SMALL), CHARTS))
 
 
 def test_weights_are_seen_as_shares_of_the_statistic_or_as_beta():

@@ -48,7 +48,7 @@ def choose_runs() -> list[Run]:
     """List all runs and ask which to show. The link keeps the choice."""
     history = all_runs()
     if history.empty:
-        st.info("Change a setting in **Power** and train it, or import a spec below.")
+        st.info("What you train in **Power** appears here, with all its results. You can also import a spec below.")
         return []
     config = {
         "done": st.column_config.ProgressColumn(format="percent", help="Share of the cells computed so far."),

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import streamlit as st
 
 from m2st_core.dashboard.history.list import confirm_delete
 from m2st_core.dashboard.jobs.sweeps import sweep_queue, watch
-from m2st_core.dashboard.power_lab.results import show_code, show_results, show_training
+from m2st_core.dashboard.power_lab.results import show_code, show_figure, show_results, show_training
 from m2st_core.dashboard.serving.tools import show_run_tools
 from m2st_core.dashboard.widgets.page import chart, choice_sentences
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.data import size_unit
 from m2st_core.figures.power import compare_figure
-from m2st_core.studies.power import difference_names, overlaid, power_finding, run_names, spec_differences
+from m2st_core.paper.published import with_published
+from m2st_core.studies.power import DEFAULT, difference_names, overlaid, power_finding, run_names, spec_differences
 from m2st_core.sweeps.store import Run
 from m2st_core.sweeps.summary import summarise
 
@@ -26,9 +28,23 @@ def runs_finding(chosen: list[Run]) -> str:
             return found
     kept = len(sweep_queue().store.runs())
     if not kept:
-        return "There are no runs yet. What you train in **Power** appears here, with all its results."
+        found = power_finding(shipped_table(), size_unit(DEFAULT.task))
+        return f"{found} These curves are shipped: there are no runs yet." if found else "There are no runs yet."
     runs = "One run is" if kept == 1 else f"{kept} runs are"
     return f"{runs} kept, with all results. Open one, or choose several to compare them."
+
+
+def shipped_table() -> pd.DataFrame:
+    """A summary of the curves that Power opens with."""
+    return with_published(summarise(sweep_queue().store.rows(DEFAULT)))
+
+
+def show_shipped() -> None:
+    """Show the shipped curves while there are no runs."""
+    table = shipped_table()
+    if not table.empty:
+        st.header("The shipped curves of Power", anchor=False)
+        show_figure(DEFAULT, table, "runs_shipped")
 
 
 def show_one(run: Run) -> None:

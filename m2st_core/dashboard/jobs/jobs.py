@@ -14,12 +14,14 @@ from m2st_core.dashboard.serving.rights import check_time
 from m2st_core.dashboard.serving.sessions import at_end, poll_seconds, session_id
 from m2st_core.dashboard.serving.settings import is_served, once_per_server
 from m2st_core.dashboard.serving.visitor import visitor
+from m2st_core.studies.first_results import shipped_result
 from m2st_core.sweeps.cost import machine_factor
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import duration
 from m2st_core.testing.two_sample import two_sample_test
 from m2st_core.types import Progress
 
+SHIPPED = "Shipped result of this version. Other settings are computed when you choose them."
 POLL_SECONDS, QUICK_SECONDS = 0.5, 0.8
 ASK_SECONDS = 60.0  # on the machine of the predictions: what takes longer starts on request, never by a link alone
 
@@ -65,7 +67,10 @@ class Study(Hashable, Protocol):
 
 
 def watch_study(page: str, study: Study, doing: str, expected: float | None = None) -> Job:
-    """Watch the job of a study. Any session that asks for the same study gets its result at once."""
+    """Watch the job of a study. A result that is shipped, or that another session has asked for, is there at once."""
+    shipped = shipped_result(study)
+    if shipped is not None:
+        job_manager().keep(study, shipped)
     return watch_job(page, study, study.run, doing, study, expected)
 
 

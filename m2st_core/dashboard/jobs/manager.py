@@ -169,11 +169,15 @@ class JobManager:
 
     def _answer(self, function: Callable[[Progress], Any], question: Hashable, progress: Progress) -> Any:
         result = function(progress)
+        self.keep(question, result)
+        return result
+
+    def keep(self, question: Hashable, answer: Any) -> None:
+        """Keep the answer to a question for everyone."""
         with self._change:
-            self._answers[question] = result
+            self._answers[question] = answer
             if len(self._answers) > KEPT_ANSWERS:
                 self._answers.popitem(last=False)
-        return result
 
     def drop(self, key: Hashable) -> None:
         """Stop and remove a job that has not succeeded, so that it can be started again."""

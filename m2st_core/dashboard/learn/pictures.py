@@ -7,15 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import plotly.graph_objects as go
-import streamlit as st
 
-from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.figures.course import found_figure, learning_figure, p_value_strip, shuffle_figure
 from m2st_core.figures.samples import heat_figure, samples_figure
 from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY
 from m2st_core.studies import synthetic
 from m2st_core.studies.course import FEW_ROWS, HISTORY_SIZES, OWN_ROWS, ROWS, TRAINING_ROWS, Cell, p_values
-from m2st_core.studies.weights import WeightsStudy
 
 HEIGHT = 520
 ALPHA = 0.05
@@ -73,7 +70,8 @@ def show_samples(sample: Sample, delta: float) -> Picture:
     else:
         verdict = "a false alarm" if p <= ALPHA else "rightly no evidence"
         sentence = f"P and Q are the same here: Δ = 0. A generic test gives p = {p:.2f}, **{verdict}**."
-    figure = samples_figure(x, y).update_layout(height=HEIGHT)
+    margins = {"l": 50, "r": 10, "t": 40, "b": 50, "autoexpand": False}  # searching for them would draw all rows twice
+    figure = samples_figure(x, y).update_layout(height=HEIGHT, margin=margins)
     return Picture(sentence, ((figure, f"Scatter plot of two samples, {len(x)} rows each, with Δ={delta:g}."),))
 
 
@@ -210,10 +208,3 @@ def show_misled(sample: Sample, target: str) -> Picture:
         f"**{percent(more)}**."
     )
     return Picture(sentence, ((figure, f"Three groups of 100 dots, one per sample. {sentence}"),))
-
-
-@st.cache_resource(show_spinner=False)
-def prepare_slow_pages() -> None:
-    """Compute once per server, in the background, what the slower pages show at first."""
-    study = WeightsStudy()
-    job_manager().submit("the first weights", study.run, study)

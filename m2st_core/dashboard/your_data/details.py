@@ -17,7 +17,8 @@ from m2st_core.analysis.pictures import (
 from m2st_core.analysis.plan import Outcome, blocks_of, other_splits
 from m2st_core.analysis.related_traits import MOST_COLUMNS, TargetGamma, target_gamma
 from m2st_core.analysis.writeup import assumptions
-from m2st_core.dashboard.widgets.page import chart, error_text, noted_metric, p_text
+from m2st_core.dashboard.widgets.p_values import error_text, p_text
+from m2st_core.dashboard.widgets.page import chart, noted_metric
 from m2st_core.dashboard.your_data.exports import show_exports
 from m2st_core.dashboard.your_data.state import UserData, as_text, show_table
 from m2st_core.data.tables.upload import Upload
