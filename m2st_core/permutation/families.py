@@ -21,6 +21,7 @@ from m2st_core.types import Progress
 FAMILY_ROWS = 64  # of the upper triangle at once
 LEVEL_ROWS = 32  # whose values with all rows show which kernels are independent
 INDEPENDENT = 1e-5  # share of a kernel's variation that may be lost
+LOST = 5e-5  # what that changes at most, in standard deviations of the statistic
 RIDGE = 1e-12  # where a run needs fewer kernels than others
 
 Found = tuple[Tensor, Tensor, Tensor]
@@ -108,7 +109,7 @@ def permuted_family(
     first = torch.cat([pairs, total], dim=-1)
     products = torch.cat([first[:, None], torch.cat([total[..., None], squares], dim=-1)], dim=1)  # R x 1+r x 1+r
     rounding = torch.finfo(dtype).eps * largest * (1 / n + 1 / (size - n))
-    rounding = rounding + 1e-5 * statistics.std(dim=-1, correction=0)
+    rounding = rounding + LOST * statistics.std(dim=-1, correction=0)
     return statistics, rounding, 2 * ((back @ products) * back).sum(dim=-1)
 
 
