@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 
 from m2st_core.criterion import witness_of_rows
 from m2st_core.data import make_task
+from m2st_core.data.images.described import PIXELS, DescribedTask
 from m2st_core.data.images.tasks import ImageTask, ShownImages
 from m2st_core.data.task import Setting
 from m2st_core.device import one_core, one_thread_per_operation, resolve_device
@@ -85,6 +86,7 @@ class ImageStudy:
     seed: int
     data: str = ""  # fingerprint of the user's images
     repeats: int = 1  # trainings
+    features: str = PIXELS  # what describes an image
 
     @cached_property
     def spec(self) -> SweepSpec:
@@ -117,9 +119,18 @@ class ImageStudy:
         return self.target.show(size, size, Streams(self.seed).child("images to look at"))
 
     @property
+    def described(self) -> bool:
+        """Whether images are described by features of a pretrained network rather than by their pixels."""
+        return self.features != PIXELS
+
+    @property
     def quick(self) -> bool:
         """Whether the images are so small that one core is as fast as several, and the study takes seconds."""
-        return math.prod(self.target.shape) < FEW_PIXELS
+        return math.prod(self.target.shape) < FEW_PIXELS and not self.described
+
+    def cells(self) -> list[Cell]:
+        """Everything to be measured, repeat by repeat."""
+        return [replace(cell, features=self.features if self.described else "") for cell in self.spec.cells()]
 
     def run(self, progress: Progress | None = None) -> ImagesResult:
         """Train each learner once, measure every method at every size, then explain the kernel of Feature-MKL."""
@@ -128,7 +139,7 @@ class ImageStudy:
 
     def _run(self, progress: Progress | None) -> ImagesResult:
         device = str(resolve_device())
-        cells = list(self.spec.cells())
+        cells = self.cells()
         learners = {cell.learner.key: cell.learner for cell in cells if cell.learner is not None}
         total = TRAINING_COST * len(learners) + len(cells) + 1
         done = 0
@@ -148,7 +159,10 @@ class ImageStudy:
         chosen = [(cell, result) for cell, result in results if cell.method in self.methods]
         explained, own = next((cell, cell.learner) for cell in cells if cell.method == EXPLAINED and cell.learner)
         explanation = self._explain(explained, trained[own.key], device)
-        return ImagesResult(with_published(summarise(as_rows(chosen))), explanation)
+        power = with_published(summarise(as_rows(chosen)))
+        if self.described:  # the published powers are those of tests on pixels
+            power = power.assign(published=np.nan, published_error=np.nan, difference=np.nan, doubt="")
+        return ImagesResult(power, explanation)
 
     @torch.no_grad()
     def _explain(self, cell: Cell, parts: LearnerParts, device: str) -> KernelExplanation:
@@ -157,8 +171,10 @@ class ImageStudy:
         assert isinstance(adapted, KernelTest)
         size, shown = max(self.m_te), self.shown()
         rows = np.concatenate([shown.x, shown.y])
+        source = cell.source()
+        seen = source.describe(rows) if isinstance(source, DescribedTask) else rows
         with one_thread_per_operation():
-            pooled = torch.from_numpy(rows)[None].to(device)
+            pooled = torch.from_numpy(seen)[None].to(device)
             values = witness_of_rows(adapted.kernel(pooled, pooled)[0], size).cpu().numpy()
         pairs = {f"{a} or {b}": (a, b) for a, b in self.target.pairs()}
         beta, criterion = adapted.weights[0], adapted.diagnostics[0][CRITERION]
