@@ -26,7 +26,7 @@ from m2st_core.rng import Streams
 from m2st_core.studies.weights import CRITERION
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import as_rows, summarise
-from m2st_core.sweeps.trial import Cell, CellResult, LearnerParts, learned_method, run_cell, train_learner
+from m2st_core.sweeps.trial import Cell, CellResult, LearnerParts, LearnerSpec, learned_method, run_cell, train_learner
 from m2st_core.types import Progress
 
 EXPLAINED = "Feature-MKL"
@@ -141,7 +141,7 @@ class ImageStudy:
         device = str(resolve_device())
         cells = self.cells()
         learners = {cell.learner.key: cell.learner for cell in cells if cell.learner is not None}
-        total = TRAINING_COST * len(learners) + len(cells) + 1
+        total = TRAINING_COST * len(learners) * (2 if self.described else 1) + len(cells) + 1
         done = 0
 
         def next_share(cost: int) -> Progress | None:
@@ -151,6 +151,8 @@ class ImageStudy:
 
         trained: dict[str, LearnerParts] = {}
         for key, learner in learners.items():
+            if self.described:
+                _describe(learner, next_share(TRAINING_COST))
             trained[key] = train_learner(learner, device, next_share(TRAINING_COST))
         results: list[tuple[Cell, CellResult]] = []
         for cell in cells:
@@ -191,6 +193,15 @@ class ImageStudy:
             criterion={pair: criterion[name] for name, pair in pairs.items() if name in criterion},
             classes=_by_class(values, np.concatenate([shown.x_classes, shown.y_classes]), size),
         )
+
+
+def _describe(learner: LearnerSpec, progress: Progress | None) -> None:
+    """Compute the features of the related tasks before they are learned from; they stay in memory."""
+    tasks = learner.related_tasks()
+    for count, name in enumerate(tasks, 1):
+        tasks[name]
+        if progress is not None:
+            progress(count, len(tasks), 0.0)
 
 
 def _by_class(values: np.ndarray, classes: np.ndarray, n: int) -> pd.DataFrame:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -93,6 +94,11 @@ class LearnerSpec(Unit):
     n_tasks: int
     rows_per_task: int
 
+    def related_tasks(self) -> Mapping[str, TwoSample]:
+        """The tasks to learn from, by name."""
+        rows, seed = self.rows_per_task * self.rows_per_size, self.streams.child("meta-tasks").seed
+        return self.source().draw_related_tasks(closeness=self.closeness, n_tasks=self.n_tasks, rows=rows, seed=seed)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(Unit):
@@ -135,15 +141,11 @@ class CellResult:
 
 def train_learner(spec: LearnerSpec, device: str, progress: Progress | None = None) -> LearnerParts:
     """Meta-train the learner that cells of a repeat share."""
-    tasks = spec.source().draw_related_tasks(
-        closeness=spec.closeness,
-        n_tasks=spec.n_tasks,
-        rows=spec.rows_per_task * spec.rows_per_size,
-        seed=spec.streams.child("meta-tasks").seed,
-    )
     method = next(name for name, one in METHODS.items() if one.training == spec.learn)
     seed = spec.streams.child("meta-training").seed
-    return meta_train(method, tasks, preset=spec.preset, seed=seed, device=device, progress=progress).parts()
+    return meta_train(
+        method, spec.related_tasks(), preset=spec.preset, seed=seed, device=device, progress=progress
+    ).parts()
 
 
 def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Progress | None = None) -> CellResult:
@@ -151,11 +153,10 @@ def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Prog
 
     All methods of a repeat get the same samples at every closeness, so their differences are paired.
     """
-    began = time.perf_counter()
+    began, rejections = time.perf_counter(), 0
     task = cell.source(cell.null)
     rows, name = cell.m_te * cell.rows_per_size, f"m_te={cell.m_te}"
     method = learned_method(cell, parts, device, part_of(progress, 0, 0)) if cell.method in METHODS else None
-    rejections = 0
     at_once = max(1, ELEMENTS_AT_ONCE // (2 * rows * math.prod(task.shape or (WIDTHS.get(cell.features, 1),))))
     for start in range(0, cell.tests, at_once):
         count = min(at_once, cell.tests - start)
