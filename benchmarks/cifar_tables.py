@@ -111,8 +111,8 @@ STAGES = (
     Stage("features", ("MMD-M", *LEARNED), view="features"),
     Stage("pixels", ("MMD-O", "SCF", "ME", "C2ST-S", "C2ST-L", "MMD-D")),
     Stage("pixels", LEARNED),
-    Stage("pixels", DEEP),
-    Stage("algorithm 1", ("Meta-KL", "Meta-MKL"), outer_steps=5, m_tr=(100,), targets=TARGETS[:2], repeats=3),
+    Stage("pixels", DEEP, tests=8),
+    Stage("algorithm 1", ("Meta-KL", "Meta-MKL"), outer_steps=5, m_tr=(100,), targets=TARGETS[:2], repeats=3, tests=8),
     Stage(
         "CIFAR-100", (*LEARNED, "Meta-KL", "Meta-MKL", "AGT-KL"), related="CIFAR-100", m_tr=(100,), targets=TARGETS[:2]
     ),

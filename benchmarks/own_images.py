@@ -34,9 +34,13 @@ SHEETS = (
 )
 
 ALERT = "[data-testid=stAlert]"
-REFUSED = "[data-testid=stFileUploaderFileErrorMessage]"
 CAPTION = "[data-testid=stCaptionContainer]"
 READY = "() => [...document.querySelectorAll('button')].some(b => b.innerText.trim() === 'Compare' && !b.disabled)"
+
+HAS_FILES = """place => {
+    const uploader = document.querySelectorAll('[data-testid=stFileUploader]')[place]
+    return uploader.querySelector('[data-testid=stFileChip]') && !uploader.querySelector('[role=progressbar]')
+}"""
 
 
 def photographs(count: int, seed: int, tint: int = 0) -> dict[str, bytes]:
@@ -156,11 +160,21 @@ def compare(page: Any, samples: Sequence[Any], history: Any = None) -> float:
     """Upload two samples, press Compare; seconds until the contact sheets of the answer are there."""
     began = time.perf_counter()
     for place, files in enumerate([*samples, *([history] if history else [])]):
-        page.locator(INPUT).nth(place).set_input_files(files)
-        page.wait_for_function(SETTLED)
+        upload(page, place, files)
     page.get_by_role("button", name="Compare", exact=True).click()
     page.wait_for_function(SHEETS)
-    return time.perf_counter() - began
+    seconds = time.perf_counter() - began
+    if ("earlier" in page.locator(".stMain").inner_text().partition("What this does not mean")[0]) != bool(history):
+        raise RuntimeError("The answer does not say whether there was a history.")
+    return seconds
+
+
+def upload(page: Any, place: int, files: Any) -> None:
+    """Upload files, and wait until the page has them."""
+    page.locator(INPUT).nth(place).set_input_files(files)
+    page.wait_for_function(HAS_FILES, arg=place)
+    page.wait_for_timeout(300)  # then the page runs again
+    page.wait_for_function(SETTLED)
 
 
 def times(page: Any, address: str, folder: Path, watcher: Watcher) -> None:
@@ -209,13 +223,12 @@ def refusals(page: Any, address: str, folder: Path, watcher: Watcher) -> None:
             watcher.peak = 0.0
             others = [] if name.endswith(".zip") else [str(path) for path in sorted((folder / "march").iterdir())[:8]]
             inputs.nth(0).set_input_files([str(folder / name), *others])
-            page.wait_for_function(f"() => ({READY})() || document.querySelector('{REFUSED}')")
+            page.wait_for_function(READY)
             page.wait_for_function(SETTLED)
-            button = page.get_by_role("button", name="Compare", exact=True)
-            if not button.is_disabled():
-                button.click()
-                page.wait_for_function(f"() => ({SHEETS})() || document.querySelector('{ALERT}')")
-            said = page.locator(f"{ALERT}, {REFUSED}").all_inner_texts()
+            page.get_by_role("button", name="Compare", exact=True).click()
+            page.wait_for_function(f"() => ({SHEETS})() || document.querySelector('{ALERT}')")
+            page.wait_for_function(SETTLED)  # the notes are there too
+            said = page.locator(ALERT).all_inner_texts()
             notes = [text for text in page.locator(CAPTION).all_inner_texts() if text.startswith("“")]
             words = " ".join([*said, *notes]).replace("\n", " ").replace("|", "/") or "used"
             print(f"| {name} | {words} | {watcher.peak - watcher.idle:.0f} |", flush=True)

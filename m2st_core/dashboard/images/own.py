@@ -21,7 +21,6 @@ from m2st_core.data.images.own import MOST_IMAGES, File
 from m2st_core.data.tables.limits import plain
 from m2st_core.types import Progress
 
-IMAGE_TYPES = ["png", "jpg", "jpeg", "zip"]
 MOST_UPLOAD = 200  # MB of one file: a ZIP of many images
 NAMES = ("first", "second")
 QUESTION = "Do your two samples of images come from the same source?"
@@ -34,7 +33,7 @@ def show_own_images() -> str:
         uploads.append(
             column.file_uploader(
                 f"The {name} sample: PNGs or JPEGs, or a ZIP of them",
-                IMAGE_TYPES,
+                None,  # what is not a PNG or JPEG gets a sentence, instead of being left out
                 accept_multiple_files=True,
                 key=f"own_images_{name}",
                 max_upload_size=MOST_UPLOAD,
