@@ -89,7 +89,7 @@ def _show_pairs(explanation: KernelExplanation) -> None:
         chart(figure, "images_weights", alt)
         st.caption(
             f"The weights of {label_of(EXPLAINED)}. Kernels of {len(weights)} single class pairs have "
-            f"{sum(weights.values()):.2f} in all. Kernels learned from all pairs have the rest."
+            f"{sum(weights.values()):.2f} in all. Kernels learned from all pairs and Gaussian kernels have the rest."
         )
     with right:
         st.header("Ĵ of each class pair", anchor=False)
