@@ -273,10 +273,12 @@ def _table(
 
 
 def _cell(rates: np.ndarray, tests: int) -> str:
+    """Mean ± standard error; a single repeat has the binomial one, with one more rejection and acceptance."""
     if not len(rates):
         return "–"
     mean = float(rates.mean())
-    error = float(rates.std(ddof=1) / len(rates) ** 0.5) if len(rates) > 1 else (mean * (1 - mean) / tests) ** 0.5
+    near = (mean * tests + 1) / (tests + 2)
+    error = float(rates.std(ddof=1) / len(rates) ** 0.5) if len(rates) > 1 else (near * (1 - near) / (tests + 2)) ** 0.5
     return f"{mean:.2f} ± {error:.2f}"
 
 
