@@ -33,6 +33,7 @@ from m2st_core.types import Shape, TwoSample
 METHODS = ["MMD-M", "MMD-FUSE", "Omnibus", "MMD-O", "MMD-D", "Meta-Witness", "Meta-FUSE", "Feature-MKL", "Meta-WiTS"]
 TARGETS = ("class shift", "CIFAR-100", "null")
 PER_CLASS, CHOICES = 100, 250  # images of each class in a related task; in the half for choices
+PAIRS = 100  # related tasks of CIFAR-100's classes
 ANIMALS = (2, 3, 4, 5, 6, 7)
 BOTH = ("Meta-Witness", "MMD-M")  # twice the smaller p-value, as ``compare_images`` does with a history
 LEVEL = 0.05
@@ -88,6 +89,23 @@ def load(cifar10: str, cifar100: str, view: str, side: int) -> tuple[Images, lis
     return images, [own[:CHOICES] for own in classes]
 
 
+def hundred_apart(cifar100: str, images: Images) -> tuple[Images, list[np.ndarray]]:
+    """The same with half of CIFAR-100's images of each class set apart for related tasks, and those images."""
+    with np.load(cifar100) as second:
+        labels = second["y"]
+    order = np.random.default_rng(123).permutation(len(labels))
+    halves = [np.array_split(order[labels[order] == c], 2) for c in np.unique(labels)]
+    return replace(images, any100=np.concatenate([own for _, own in halves])), [own for own, _ in halves]
+
+
+def related_hundred(images: Images, apart: list[np.ndarray], generator: np.random.Generator) -> dict[str, TwoSample]:
+    """100 random pairs of CIFAR-100's classes, with the images set apart."""
+    every = list(combinations(range(len(apart)), 2))
+    pairs = [every[index] for index in generator.choice(len(every), PAIRS, replace=False)]
+    rows = images.hundred
+    return {f"{a} or {b}": TwoSample(rows[apart[a]], rows[apart[b]], images.shape) for a, b in pairs}
+
+
 def related_tasks(images: Images, choices: list[np.ndarray], generator: np.random.Generator) -> dict[str, TwoSample]:
     """Pairs of classes, with 100 images of each class."""
     dealt = [generator.permutation(own)[:PER_CLASS] for own in choices]
@@ -103,11 +121,13 @@ def _features(images: np.ndarray, side: int) -> Tensor:
     return torch.from_numpy(image_features(images, extractor(side=side)).astype(np.float64))
 
 
-def p_values(draw: Callable[[int], TwoSample], method: Method, tests: int, streams: Streams, preset: str) -> np.ndarray:
-    """The p-values of the test samples: (tests,)."""
+def p_values(
+    draw: Callable[[int], TwoSample], method: Method, tests: range, streams: Streams, preset: str
+) -> np.ndarray:
+    """The p-values of the test samples with these numbers: (tests,)."""
     found = []
-    for start in range(0, tests, AT_ONCE):
-        pairs = [draw(index) for index in range(start, min(start + AT_ONCE, tests))]
+    for start in range(tests.start, tests.stop, AT_ONCE):
+        pairs = [draw(index) for index in range(start, min(start + AT_ONCE, tests.stop))]
         sample = TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]), pairs[0].shape)
         seeds = [streams.child(f"test {index}").seed for index in range(start, start + len(pairs))]
         chosen = PRESETS[preset]
@@ -116,11 +136,22 @@ def p_values(draw: Callable[[int], TwoSample], method: Method, tests: int, strea
     return np.array(found)
 
 
+def fewer_steps(preset: str, outer_steps: int | None) -> str:
+    """The name of a preset with so many steps of Algorithm 1; None: the preset's own."""
+    if outer_steps is None:
+        return preset
+    own = PRESETS[preset]
+    name, ascent = f"{preset}, {outer_steps} steps", replace(own.images.meta_kl, outer_steps=outer_steps)
+    PRESETS[name] = replace(own, images=replace(own.images, meta_kl=ascent))
+    return name
+
+
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="m2st_core bench cifar", description=__doc__)
     parser.add_argument("cifar10", help=".npz with x (n, 32, 32, 3), bytes, and y, the classes 0…9")
     parser.add_argument("cifar100", help=".npz with x (n, 32, 32, 3), bytes")
+    parser.add_argument("--stages", nargs="*", default=(), help="with --tables: only these parts of them")
     parser.add_argument("--view", choices=("pixels", "features"), default="pixels")
     parser.add_argument("--side", type=int, default=SIDE, help="pixels at which features are computed")
     parser.add_argument("--methods", nargs="*", default=METHODS)
@@ -133,15 +164,14 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--first", type=int, default=0, help="the first repeat")
     parser.add_argument("--preset", default="recommended")
     parser.add_argument("--outer-steps", type=int, help="fewer steps of Algorithm 1 than the preset's")
+    parser.add_argument("--tables", help="a .csv of rows: compute what it lacks of the paper's tables, and print them")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    preset = options.preset
-    if options.outer_steps:
-        own = PRESETS[preset]
-        ascent = replace(own.images.meta_kl, outer_steps=options.outer_steps)
-        PRESETS[preset := f"{preset}, {options.outer_steps} steps"] = replace(
-            own, images=replace(own.images, meta_kl=ascent)
-        )
+    if options.tables:
+        from benchmarks.cifar_tables import run_tables  # which needs this module
+
+        return run_tables(options)
+    preset = fewer_steps(options.preset, options.outer_steps)
     columns = [
         (target, m) for target in options.targets for m in (options.null_m_te if target == "null" else options.m_te)
     ]
@@ -164,8 +194,8 @@ def main(arguments: Sequence[str] = ()) -> None:
                 learned = learn_once(method, train, repeat, PRESETS[preset])
                 for m in (m for own, m in columns if own == target):
                     here = streams.child(f"{target} {m}")
-                    draws = _draws(tested, target, m, here)
-                    found[name].append(p_values(draws, learned, options.tests, here, preset))
+                    draws = draws_of(tested, target, m, here)
+                    found[name].append(p_values(draws, learned, range(options.tests), here, preset))
             spent[name] += time.process_time() - start
             rates[name].append([float((p <= LEVEL).mean()) for p in found[name]])
             print(json.dumps({"repeat": repeat, "method": name, "rates": rates[name][-1]}), flush=True)
@@ -179,7 +209,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     print_table(["", *(f"{target}, m_te={m}" for target, m in columns)], rates)
 
 
-def _draws(images: Images, target: str, m: int, streams: Streams) -> Callable[[int], TwoSample]:
+def draws_of(images: Images, target: str, m: int, streams: Streams) -> Callable[[int], TwoSample]:
+    """The test samples of a target by their number."""
     return lambda index: images.draw(target, m, streams.numpy(f"set {index}"))
 
 

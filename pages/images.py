@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from m2st_core.dashboard.images.features import ask_features
 from m2st_core.dashboard.images.own import show_own_images
 from m2st_core.dashboard.images.results import show_examples, show_result
 from m2st_core.dashboard.images.story import show_story
@@ -14,10 +15,11 @@ from m2st_core.dashboard.widgets.page import finding, page_title, run_page
 from m2st_core.dashboard.widgets.setting import LabSetting, ask_setting
 from m2st_core.data import TASKS
 from m2st_core.data.images.cifar import SOURCES
+from m2st_core.data.images.described import PIXELS
 from m2st_core.data.images.tasks import ImageTask
+from m2st_core.studies.image_cost import study_cost
 from m2st_core.studies.images import ImageStudy
 from m2st_core.studies.power import power_finding
-from m2st_core.sweeps.cost import predict
 from m2st_core.sweeps.summary import duration
 from m2st_core.sweeps.trial import data_of
 from m2st_core.testing.methods import METHODS
@@ -82,7 +84,7 @@ def study_controls(source: str) -> tuple[Control, ...]:
     return (*under("images_", methods), *under(prefix, m_te, *training))
 
 
-def ask_study(setting: LabSetting) -> ImageStudy | None:
+def ask_study(setting: LabSetting, features: str) -> ImageStudy | None:
     """Ask for everything else. If a choice is empty, say so and return None."""
     target = IMAGE_TASKS[setting.task]
     values = ask(study_controls(target.learned_from))
@@ -97,6 +99,7 @@ def ask_study(setting: LabSetting) -> ImageStudy | None:
         n_tasks=min(setting.n_tasks, pairs),
         seed=setting.seed,
         data=data_of(target.name),
+        features=features,
         **values,
     )
 
@@ -130,9 +133,10 @@ def show_classes() -> str:
     more = st.expander("More settings")
     with place:
         setting = ask_setting(more, tuple(IMAGE_TASKS))
-    missing = IMAGE_TASKS[setting.task]().missing()
+        missing = IMAGE_TASKS[setting.task]().missing()
+        features = PIXELS if missing else ask_features("images_", PIXELS)
     with more:
-        study = None if missing else ask_study(setting)
+        study = None if missing else ask_study(setting, features)
     sentence = "Do two samples of images come from the same source?"
     with body:
         if missing:
@@ -144,7 +148,7 @@ def show_classes() -> str:
 
 def show_study(study: ImageStudy) -> str:
     """Show the samples and, digits at once and larger images on request, what tests find. Return the finding."""
-    cost = predict(study.spec)
+    cost = study_cost(study)
     job = None
     results = st.container()
     if study.quick or st.session_state.get("images_trained") == study:

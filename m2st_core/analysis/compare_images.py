@@ -10,6 +10,7 @@ from PIL import Image
 from m2st_core.analysis.evidence import evidence_of
 from m2st_core.analysis.image_answer import ImageComparison
 from m2st_core.data.images.decode import RULE, SIDE
+from m2st_core.data.images.described import PIXELS
 from m2st_core.data.images.extractors import PRETRAINED, Extractor, extractor
 from m2st_core.data.images.features import as_bytes, image_features
 from m2st_core.data.images.own import ImageSample, Source, read_image_history, read_images
@@ -19,7 +20,7 @@ from m2st_core.testing.methods import METHODS
 from m2st_core.testing.two_sample import examine
 from m2st_core.types import Progress
 
-PIXELS, PIXEL_SIDE = "pixels", 32
+PIXEL_SIDE = 32
 WITH_HISTORY, WITHOUT_HISTORY = "Meta-Witness", "MMD-M"
 READ, DESCRIBED, TESTED = 0.3, 0.6, 0.95  # of the progress
 

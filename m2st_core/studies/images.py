@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 
 from m2st_core.criterion import witness_of_rows
 from m2st_core.data import make_task
+from m2st_core.data.images.described import PIXELS, DescribedTask
 from m2st_core.data.images.tasks import ImageTask, ShownImages
 from m2st_core.data.task import Setting
 from m2st_core.device import one_core, one_thread_per_operation, resolve_device
@@ -25,7 +26,7 @@ from m2st_core.rng import Streams
 from m2st_core.studies.weights import CRITERION
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import as_rows, summarise
-from m2st_core.sweeps.trial import Cell, CellResult, LearnerParts, learned_method, run_cell, train_learner
+from m2st_core.sweeps.trial import Cell, CellResult, LearnerParts, LearnerSpec, learned_method, run_cell, train_learner
 from m2st_core.types import Progress
 
 EXPLAINED = "Feature-MKL"
@@ -85,6 +86,7 @@ class ImageStudy:
     seed: int
     data: str = ""  # fingerprint of the user's images
     repeats: int = 1  # trainings
+    features: str = PIXELS  # what describes an image
 
     @cached_property
     def spec(self) -> SweepSpec:
@@ -117,9 +119,18 @@ class ImageStudy:
         return self.target.show(size, size, Streams(self.seed).child("images to look at"))
 
     @property
+    def described(self) -> bool:
+        """Whether images are described by features of a pretrained network rather than by their pixels."""
+        return self.features != PIXELS
+
+    @property
     def quick(self) -> bool:
         """Whether the images are so small that one core is as fast as several, and the study takes seconds."""
-        return math.prod(self.target.shape) < FEW_PIXELS
+        return math.prod(self.target.shape) < FEW_PIXELS and not self.described
+
+    def cells(self) -> list[Cell]:
+        """Everything to be measured, repeat by repeat."""
+        return [replace(cell, features=self.features if self.described else "") for cell in self.spec.cells()]
 
     def run(self, progress: Progress | None = None) -> ImagesResult:
         """Train each learner once, measure every method at every size, then explain the kernel of Feature-MKL."""
@@ -128,9 +139,9 @@ class ImageStudy:
 
     def _run(self, progress: Progress | None) -> ImagesResult:
         device = str(resolve_device())
-        cells = list(self.spec.cells())
+        cells = self.cells()
         learners = {cell.learner.key: cell.learner for cell in cells if cell.learner is not None}
-        total = TRAINING_COST * len(learners) + len(cells) + 1
+        total = TRAINING_COST * len(learners) * (2 if self.described else 1) + len(cells) + 1
         done = 0
 
         def next_share(cost: int) -> Progress | None:
@@ -140,6 +151,8 @@ class ImageStudy:
 
         trained: dict[str, LearnerParts] = {}
         for key, learner in learners.items():
+            if self.described:
+                _describe(learner, next_share(TRAINING_COST))
             trained[key] = train_learner(learner, device, next_share(TRAINING_COST))
         results: list[tuple[Cell, CellResult]] = []
         for cell in cells:
@@ -148,7 +161,10 @@ class ImageStudy:
         chosen = [(cell, result) for cell, result in results if cell.method in self.methods]
         explained, own = next((cell, cell.learner) for cell in cells if cell.method == EXPLAINED and cell.learner)
         explanation = self._explain(explained, trained[own.key], device)
-        return ImagesResult(with_published(summarise(as_rows(chosen))), explanation)
+        power = with_published(summarise(as_rows(chosen)))
+        if self.described:  # the published powers are those of tests on pixels
+            power = power.assign(published=np.nan, published_error=np.nan, difference=np.nan, doubt="")
+        return ImagesResult(power, explanation)
 
     @torch.no_grad()
     def _explain(self, cell: Cell, parts: LearnerParts, device: str) -> KernelExplanation:
@@ -157,8 +173,10 @@ class ImageStudy:
         assert isinstance(adapted, KernelTest)
         size, shown = max(self.m_te), self.shown()
         rows = np.concatenate([shown.x, shown.y])
+        source = cell.source()
+        seen = source.describe(rows) if isinstance(source, DescribedTask) else rows
         with one_thread_per_operation():
-            pooled = torch.from_numpy(rows)[None].to(device)
+            pooled = torch.from_numpy(seen)[None].to(device)
             values = witness_of_rows(adapted.kernel(pooled, pooled)[0], size).cpu().numpy()
         pairs = {f"{a} or {b}": (a, b) for a, b in self.target.pairs()}
         beta, criterion = adapted.weights[0], adapted.diagnostics[0][CRITERION]
@@ -175,6 +193,15 @@ class ImageStudy:
             criterion={pair: criterion[name] for name, pair in pairs.items() if name in criterion},
             classes=_by_class(values, np.concatenate([shown.x_classes, shown.y_classes]), size),
         )
+
+
+def _describe(learner: LearnerSpec, progress: Progress | None) -> None:
+    """Compute the features of the related tasks before they are learned from; they stay in memory."""
+    tasks = learner.related_tasks()
+    for count, name in enumerate(tasks, 1):
+        tasks[name]
+        if progress is not None:
+            progress(count, len(tasks), 0.0)
 
 
 def _by_class(values: np.ndarray, classes: np.ndarray, n: int) -> pd.DataFrame:

@@ -6,12 +6,14 @@ import hashlib
 import json
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 
 from m2st_core.data import make_task
+from m2st_core.data.images.described import WIDTHS, DescribedTask
 from m2st_core.data.images.tasks import ImageTask
 from m2st_core.data.synthetic import HDGM
 from m2st_core.data.task import Task
@@ -29,7 +31,7 @@ from m2st_core.testing.run import learn_once, run_tests
 from m2st_core.types import Progress, TwoSample
 
 CODE = "5"  # enters every key; changes when the same spec would give other numbers
-ELEMENTS_AT_ONCE = 2**25  # largest number of pixels in the test samples held in memory together
+ELEMENTS_AT_ONCE = 2**25  # largest number of values in the test samples held in memory together
 METHODS_KEPT = 32
 LearnerParts = tuple[str, bytes]  # JSON and safetensors, which travel between processes
 
@@ -46,8 +48,7 @@ def digest(value: Any) -> str:
 
 def data_of(task: str) -> str:
     """Fingerprint of the user's images that a task draws; empty if it draws none or has none yet."""
-    made = make_task(task)
-    return made.fingerprint() if isinstance(made, ImageTask) else ""
+    return made.fingerprint() if isinstance(made := make_task(task), ImageTask) else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +61,12 @@ class Unit:
     repeat: int
     seed: int
     data: str = ""  # fingerprint of the user's images
+    features: str = ""  # what describes the images, if not their pixels
 
     @property
     def key(self) -> str:
         """The hash under which the result is stored."""
-        optional = ("data", "revision")
+        optional = ("data", "features", "revision")
         return digest({name: value for name, value in vars(self).items() if value or name not in optional})
 
     @property
@@ -77,6 +79,11 @@ class Unit:
         """Rows that one unit of size stands for."""
         return type(make_task(self.task, **self.settings)).rows_per_size
 
+    def source(self, null: bool = False) -> Task:
+        """The task that rows are drawn from."""
+        task = make_task(self.task, null=null, **self.settings)
+        return DescribedTask(task, self.features) if self.features and isinstance(task, ImageTask) else task
+
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerSpec(Unit):
@@ -86,6 +93,11 @@ class LearnerSpec(Unit):
     closeness: float
     n_tasks: int
     rows_per_task: int
+
+    def related_tasks(self) -> Mapping[str, TwoSample]:
+        """The tasks to learn from, by name."""
+        rows, seed = self.rows_per_task * self.rows_per_size, self.streams.child("meta-tasks").seed
+        return self.source().draw_related_tasks(closeness=self.closeness, n_tasks=self.n_tasks, rows=rows, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,15 +141,11 @@ class CellResult:
 
 def train_learner(spec: LearnerSpec, device: str, progress: Progress | None = None) -> LearnerParts:
     """Meta-train the learner that cells of a repeat share."""
-    tasks = make_task(spec.task, **spec.settings).draw_related_tasks(
-        closeness=spec.closeness,
-        n_tasks=spec.n_tasks,
-        rows=spec.rows_per_task * spec.rows_per_size,
-        seed=spec.streams.child("meta-tasks").seed,
-    )
     method = next(name for name, one in METHODS.items() if one.training == spec.learn)
     seed = spec.streams.child("meta-training").seed
-    return meta_train(method, tasks, preset=spec.preset, seed=seed, device=device, progress=progress).parts()
+    return meta_train(
+        method, spec.related_tasks(), preset=spec.preset, seed=seed, device=device, progress=progress
+    ).parts()
 
 
 def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Progress | None = None) -> CellResult:
@@ -145,12 +153,11 @@ def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Prog
 
     All methods of a repeat get the same samples at every closeness, so their differences are paired.
     """
-    began = time.perf_counter()
-    task = make_task(cell.task, null=cell.null, **cell.settings)
+    began, rejections = time.perf_counter(), 0
+    task = cell.source(cell.null)
     rows, name = cell.m_te * cell.rows_per_size, f"m_te={cell.m_te}"
     method = learned_method(cell, parts, device, part_of(progress, 0, 0)) if cell.method in METHODS else None
-    rejections = 0
-    at_once = max(1, ELEMENTS_AT_ONCE // (2 * rows * math.prod(task.shape or ())))
+    at_once = max(1, ELEMENTS_AT_ONCE // (2 * rows * math.prod(task.shape or (WIDTHS.get(cell.features, 1),))))
     for start in range(0, cell.tests, at_once):
         count = min(at_once, cell.tests - start)
         sample = draw_targets(task, rows, count, cell.target_streams.child(name), start)
@@ -185,16 +192,14 @@ _learned: dict[tuple[str, str], Method] = {}
 def learned_method(cell: Cell, parts: LearnerParts | None, device: str, progress: Progress | None = None) -> Method:
     """The method fitted with its learner and the repeat's training sample; cells that differ in m_te share it."""
     key = replace(cell, m_te=2, tests=1).key, device
-    method = _learned.get(key)
-    if method is not None:
-        return method
+    if (known := _learned.get(key)) is not None:
+        return known
     method = METHODS[cell.method]
     if parts is not None:
         method = learner_from_parts(*parts).for_method(cell.method).bound(torch.device(device))
     if cell.m_tr is not None:
         streams, rows = cell.target_streams.child(f"m_tr={cell.m_tr}"), cell.m_tr * cell.rows_per_size
-        task = make_task(cell.task, null=cell.null, **cell.settings)
-        sample = task.to_learn_from().sample(rows, seed=streams.child("training sample").seed)
+        sample = cell.source(cell.null).to_learn_from().sample(rows, seed=streams.child("training sample").seed)
         seed, preset = streams.child("learning").seed, PRESETS[cell.preset]
         method = learn_once(method, sample.to(torch.device(device)), seed, preset, progress)
     while len(_learned) >= METHODS_KEPT:

@@ -2,6 +2,7 @@
 
 import re
 
+from benchmarks.own_images import INPUT, photographs, zipped
 from tests.browser.test_pages import keep
 
 CLASSES = "images?images_part=Pairs+of+classes"
@@ -36,4 +37,28 @@ def test_missing_images_say_what_to_do(visit):
     tab = visit(viewport={"width": 400, "height": 800})
     tab.open(f"{CLASSES}&task=CIFAR-10+against+CIFAR-10.1")
     tab.page.get_by_text(re.compile("CIFAR-10 is not in")).first.wait_for()
+    tab.assert_clean()
+
+
+def test_own_images_from_upload_to_answer_with_pictures(visit):
+    """A drawing among the files is not left out in silence. Without it the answer comes, with both contact sheets."""
+    tab = visit(viewport={"width": 400, "height": 800})
+    tab.open("images?images_part=Your+own+images")
+    page, inputs = tab.page, tab.page.locator(INPUT)
+    packs = [
+        {"name": f"{name}.zip", "mimeType": "application/zip", "buffer": zipped(photographs(8, seed, tint))}
+        for name, seed, tint in (("march", 1, 0), ("april", 2, 120))
+    ]
+    drawing = {"name": "drawing.svg", "mimeType": "image/svg+xml", "buffer": b"<svg/>"}
+    inputs.nth(0).set_input_files([packs[0], drawing])
+    inputs.nth(1).set_input_files(packs[1])
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.get_by_text("drawing.svg is an SVG drawing").first.wait_for()
+    page.get_by_role("button", name="Remove drawing.svg").click()
+    page.get_by_text("drawing.svg is an SVG drawing").first.wait_for(state="detached")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    for name in ("march", "april|second sample"):
+        picture = page.get_by_alt_text(re.compile(f"Most typical of “({name})”"))
+        page.wait_for_function("image => image.naturalWidth > 50", arg=picture.element_handle())
+    keep(tab, "own-images")
     tab.assert_clean()

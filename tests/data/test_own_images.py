@@ -72,8 +72,8 @@ def test_a_hostile_image_gives_one_sentence_and_no_memory(name):
     ("image", "form", "note"),
     [
         (NOISE.convert("CMYK"), "JPEG", "converted from CMYK"),
-        (NOISE.convert("L"), "PNG", "are grey"),
-        (NOISE.convert("1"), "PNG", "are grey"),
+        (NOISE.convert("L"), "PNG", "is grey"),
+        (NOISE.convert("1"), "PNG", "is grey"),
         (NOISE.convert("RGBA"), "PNG", "transparent parts"),
         (NOISE.convert("LA"), "PNG", "transparent parts"),
         (Image.fromarray(np.full((30, 30), 40_000, np.uint16)), "PNG", "16 bits"),
@@ -155,3 +155,10 @@ def test_too_many_or_too_large_is_refused(monkeypatch, tmp_path):
 def test_other_sources_are_refused(source, sentence):
     with pytest.raises(ImageFileError, match=sentence):
         read_images(source)
+
+
+def test_one_image_and_several_are_said_rightly():
+    grey, clear = packed(NOISE.convert("L")), packed(NOISE)
+    assert "1 of 2 images is grey." in read_images([("a.png", grey), ("b.png", clear)]).notes
+    assert "2 of 2 images are grey." in read_images([("a.png", grey), ("b.png", grey)]).notes
+    assert "Passed over, since they are not images: c.txt." in read_images([("a.png", clear), ("c.txt", b"")]).notes

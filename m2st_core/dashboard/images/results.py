@@ -54,10 +54,12 @@ def show_result(result: ImagesResult, study: ImageStudy) -> None:
     """Show the power of each method, then the kernel of Feature-MKL."""
     st.header("Power against the number of test images", anchor=False)
     show_figure(study.spec, result.power, "images_power")
+    by = "pretrained features" if study.described else "pixels"
     st.caption(
         f"Share of {study.tests} fresh test samples that are rejected at α = 0.05, after one training with "
-        f"m_tr={study.m_tr} images per sample. Bands are ± one binomial standard error. The standard error between "
-        "trainings needs several of them: **Power** repeats the same target."
+        f"m_tr={study.m_tr} images per sample. Images are compared by {by}. Bands are ± one binomial standard error. "
+        "The standard error between trainings needs several of them"
+        + (": **Power** repeats the same target." if not study.described else ".")
     )
     explanation = result.explanation
     _show_pairs(explanation)
@@ -87,7 +89,7 @@ def _show_pairs(explanation: KernelExplanation) -> None:
         chart(figure, "images_weights", alt)
         st.caption(
             f"The weights of {label_of(EXPLAINED)}. Kernels of {len(weights)} single class pairs have "
-            f"{sum(weights.values()):.2f} in all. Kernels learned from all pairs have the rest."
+            f"{sum(weights.values()):.2f} in all. Kernels learned from all pairs and Gaussian kernels have the rest."
         )
     with right:
         st.header("Ĵ of each class pair", anchor=False)

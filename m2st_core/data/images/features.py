@@ -36,19 +36,19 @@ def image_features(
     by: Extractor | None = None,
     *,
     device: str | torch.device = "auto",
-    keep: bool = True,
+    keep: bool | FeatureShelf = True,
     progress: Progress | None = None,
 ) -> np.ndarray:
     """Describe images, bytes (n, H, W, 3), (n, H, W, 1) or (n, H, W), by features (n, d).
 
     By default ``by`` is the pretrained EfficientNet-Lite0 at 128 pixels. With ``keep`` they are stored under
-    ``M2ST_HOME``, and images seen before are looked up.
+    ``M2ST_HOME``, or on a shelf of the caller's, and images seen before are looked up.
     """
     by = by or extractor()
     pixels = as_bytes(images)
     keys = _keys(pixels)
     distinct, first, place = np.unique(keys, return_index=True, return_inverse=True)
-    shelf = FeatureShelf(by.key) if keep and by.key else None
+    shelf = keep if isinstance(keep, FeatureShelf) else FeatureShelf(by.key) if keep and by.key else None
     known = shelf.look_up(distinct) if shelf is not None else {}
     new = np.flatnonzero([key.tobytes() not in known for key in distinct])
     if len(new):

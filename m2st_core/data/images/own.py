@@ -39,6 +39,12 @@ class ImageSample:
         return len(self.images)
 
 
+def _for_one(what: str) -> str:
+    """What was done to images, said of one image."""
+    verb, _, rest = what.partition(" ")
+    return f"{ {'were': 'was', 'are': 'is', 'have': 'has'}.get(verb, verb) } {rest}"
+
+
 class _Gathered:
     """The images of one sample so far."""
 
@@ -48,9 +54,12 @@ class _Gathered:
         self.changes: Counter[str] = Counter()
 
     def sample(self, passed: Sequence[str] = ()) -> ImageSample:
-        notes = [f"{count} of {len(self.images)} images {what}." for what, count in sorted(self.changes.items())]
+        notes = [
+            f"{count} of {len(self.images)} images {_for_one(what) if count == 1 else what}."
+            for what, count in sorted(self.changes.items())
+        ]
         if passed:
-            notes.append(f"Passed over, since they are no images: {listed(passed, 3)}.")
+            notes.append(f"Passed over, since they are not images: {listed(passed, 3)}.")
         return ImageSample(np.stack(self.images), tuple(self.names), tuple(notes))
 
 
