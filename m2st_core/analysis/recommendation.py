@@ -48,7 +48,8 @@ def recommend(
         method = "Meta-FUSE"
         reasons += [
             "It combines kernels learned from the related tasks, which have half of the weight, with those of "
-            "Omnibus. Tasks that are related can add much power, and tasks that are not cost little.",
+            "Omnibus. Tasks that are related can add much power. In simulations, unrelated tasks cost 0.02 of power on "
+            "average, and at most 0.14.",
             "If you know that your samples can only differ as the related tasks do, Meta-Witness may be stronger.",
         ]
     else:

@@ -22,10 +22,10 @@ def anns(store, monkeypatch):
 def test_a_stranger_finds_nothing_of_another_s_run(anns, monkeypatch):
     _, run = anns
     empty = open_page("history")  # with the shipped curves
-    assert "There are no runs yet" in words(empty) and "secret" not in words(empty)
+    assert "there are no runs yet" in words(empty) and "secret" not in words(empty)
     for address in ({"run": run}, {"run": [run, SMALL.run_id]}, {"run": run, "share": "guess"}):
         app = open_page("history", **address)
-        assert "There are no runs yet" in words(app) and "secret" not in words(app)
+        assert "there are no runs yet" in words(app) and "secret" not in words(app)
         assert charts(app) == charts(empty) and len(app.dataframe) == len(empty.dataframe)
     app.session_state["runs_shown"] = app.session_state["runs_next"] = [run]
     app.session_state["run_deleted"] = (run, "any")
