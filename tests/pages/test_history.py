@@ -17,7 +17,7 @@ def upload(app, data):
 
 def test_an_empty_store_shows_the_shipped_curves_and_says_what_to_do(store):
     app = open_page(PAGE)
-    assert "There are no runs yet" in words(app) or "there are no runs yet" in words(app)
+    assert "there are no runs yet" in words(app).lower()
     assert "What you train in **Power** appears here" in words(app) and not app.dataframe
     add_shipped(store)
     app = open_page(PAGE)
