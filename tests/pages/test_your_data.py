@@ -107,7 +107,7 @@ def test_an_example_goes_through_all_three_stages():
 
 def test_the_first_example_needs_its_history_and_shows_images_instead_of_columns():
     app = open_page("test_my_data")
-    shipped = re.findall(r"p = [\d.]*\d", words(app))
+    shipped = re.findall(r"p [=≤] [\d.]*\d", words(app))
     first = next(b.key for b in app.button if b.label.startswith("Try "))
     assert first == "data_example_handwriting"
     app = click(app, first)
