@@ -37,11 +37,6 @@ ALERT = "[data-testid=stAlert]"
 CAPTION = "[data-testid=stCaptionContainer]"
 READY = "() => [...document.querySelectorAll('button')].some(b => b.innerText.trim() === 'Compare' && !b.disabled)"
 
-HAS_FILES = """place => {
-    const uploader = document.querySelectorAll('[data-testid=stFileUploader]')[place]
-    return uploader.querySelector('[data-testid=stFileChip]') && !uploader.querySelector('[role=progressbar]')
-}"""
-
 
 def photographs(count: int, seed: int, tint: int = 0) -> dict[str, bytes]:
     """JPEGs of 1600×1200 by name: smooth random scenes, some with more red."""
@@ -169,11 +164,20 @@ def compare(page: Any, samples: Sequence[Any], history: Any = None) -> float:
     return seconds
 
 
-def upload(page: Any, place: int, files: Any) -> None:
-    """Upload files, and wait until the page has them."""
+def upload(page: Any, place: int, files: str | list[str]) -> None:
+    """Upload files, and wait until the server has them and the page has run with them."""
+    sent: list[Any] = []
+
+    def count(answer: Any) -> None:
+        if answer.request.method == "PUT" and "upload_file" in answer.url:
+            sent.append(answer)
+
+    page.on("response", count)
     page.locator(INPUT).nth(place).set_input_files(files)
-    page.wait_for_function(HAS_FILES, arg=place)
-    page.wait_for_timeout(1000)  # then the page runs again with them
+    while len(sent) < (1 if isinstance(files, str) else len(files)):
+        page.wait_for_timeout(50)
+    page.remove_listener("response", count)
+    page.wait_for_timeout(300)
     page.wait_for_function(SETTLED)
 
 

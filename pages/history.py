@@ -16,7 +16,11 @@ def import_spec() -> None:
     """Read a spec from a file and check it before it runs."""
     with st.expander("Import a spec"):
         file = st.file_uploader(
-            "Spec (TOML)", "toml", key="runs_upload", help="A file saved with Settings (TOML), at most 64 kB."
+            "Spec (TOML)",
+            "toml",
+            key="runs_upload",
+            max_upload_size=1,
+            help="A file saved with Settings (TOML), at most 64 kB.",
         )
         if file is None:
             return

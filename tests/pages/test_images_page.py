@@ -1,5 +1,8 @@
 """Images: examples of both samples, training as a job, power, weights of class pairs, typical images."""
 
+import tomllib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -44,6 +47,9 @@ def test_own_images_wait_for_two_samples_and_say_what_is_missing(store, monkeypa
     first, second, history = app.get("file_uploader")
     assert not first.proto.type and not second.proto.type  # a GIF or SVG gets a sentence instead of being left out
     assert list(history.proto.type) == [".zip"]
+    config = tomllib.loads((Path(__file__).parents[2] / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
+    allowed = config["server"]["maxUploadSize"]  # beyond it the server refuses without a sentence
+    assert all(0 < one.proto.max_upload_size_mb <= allowed for one in (first, second, history))
     monkeypatch.setattr("m2st_core.data.images.efficientnet.find_spec", lambda name: None)
     app = open_page("images", images_part="Your own images")
     assert "pip install -r requirements-images.txt" in words(app)

@@ -21,7 +21,6 @@ from m2st_core.data.images.own import MOST_IMAGES, File
 from m2st_core.data.tables.limits import plain
 from m2st_core.types import Progress
 
-MOST_UPLOAD = 200  # MB of one file: a ZIP of many images
 NAMES = ("first", "second")
 QUESTION = "Do your two samples of images come from the same source?"
 
@@ -36,7 +35,6 @@ def show_own_images() -> str:
                 None,  # what is not a PNG or JPEG gets a sentence, instead of being left out
                 accept_multiple_files=True,
                 key=f"own_images_{name}",
-                max_upload_size=MOST_UPLOAD,
                 help=f"At most {MOST_IMAGES:,} images of {MOST_BYTES >> 20} MB each.",
             )
         )
@@ -44,7 +42,6 @@ def show_own_images() -> str:
         "Earlier comparisons, if there are any: a ZIP",
         ["zip"],
         key="own_images_history",
-        max_upload_size=MOST_UPLOAD,
         help="A folder for each earlier comparison, with two folders of images in it. A test learns from them which "
         "differences to expect. No image of your samples may be among them.",
     )
