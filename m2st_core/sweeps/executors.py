@@ -18,7 +18,7 @@ from m2st_core.device import resolve_device
 from m2st_core.types import Cancelled, Progress
 
 REPORT_SECONDS = 0.25
-LOW_PRIORITY = 19  # of worker processes, so that pages come first
+LOW_PRIORITY = 10  # of worker processes, so that pages come first
 GRACE_SECONDS = 1.0  # time for running jobs to reach their next step after a cancel, before their processes are killed
 Report = tuple[str, int, int]  # job, step, total
 
