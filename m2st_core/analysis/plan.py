@@ -197,7 +197,7 @@ def _learners(
     to_train = [name for learn, name in reversed(first.items()) if learn not in trained]
     if to_train and tasks is None:
         cause = f"The learner is for {given.method}." if given is not None else "None are given."
-        raise ValueError(f"{to_train[0]} learns from related tasks. {cause} Add some, or use MMD-FUSE.")
+        raise ValueError(f"{to_train[0]} learns from related tasks. {cause} Add some, or use Omnibus.")
     for index, name in enumerate(to_train):
         stage = part_of(progress, index / len(to_train), (index + 1) / len(to_train))
         trained[METHODS[name].learn] = meta_train(

@@ -23,6 +23,7 @@ from m2st_core.data.separate import separate
 from m2st_core.device import resolve_device
 from m2st_core.kernels.gaussian import GaussianKernel, median_squared_distance
 from m2st_core.learners.ascent import part_of
+from m2st_core.learners.meta_features import in_usual_units
 from m2st_core.rng import Streams
 from m2st_core.sweeps.summary import wilson_interval
 from m2st_core.testing.meta import MetaLearner, meta_train
@@ -89,6 +90,14 @@ def check_related_tasks(
     samples = as_named_samples(tasks)
     if len(samples) < 2:
         raise ValueError(f"Leaving a task out needs at least 2 related tasks. There is {len(samples)}.")
+    width = next(iter(samples.values())).x.shape[-1]
+    if min(sizes) < 2:
+        raise ValueError(f"sizes must be at least 2 rows each. Got {sizes[0]} and {sizes[1]}.")
+    if columns and len(columns) != width:
+        raise ValueError(f"columns has {len(columns)} names, and the related tasks have {width} columns.")
+    rows = None if pooled is None else as_rows(pooled, "pooled")
+    if rows is not None and rows.shape[-1] != width:
+        raise ValueError(f"pooled has {rows.shape[-1]} columns, and the related tasks have {width}.")
     streams = Streams(seed).child("history check")
     names = list(samples)
     left_out = [names[i] for i in streams.numpy("left out").permutation(len(names))[:most_left_out]]
@@ -131,15 +140,14 @@ def check_related_tasks(
     if abs(gain) >= clear:
         verdict = "helps" if gain > 0 else "harms"
     unlike = None
-    if pooled is not None and len(samples) >= FEWEST_COMPARED:
-        unlike = unlikeness(samples, sizes, streams)(as_rows(pooled, "pooled"))
+    if rows is not None and len(samples) >= FEWEST_COMPARED:
+        unlike = unlikeness(samples, sizes, streams)(rows)
     sentence = (
         f"When {len(left_out)} related tasks were left out in turn and tested with {n} and {m} rows, "
         f"{METHODS[best['method']].label} detected the difference in {best['power']:.0%} of the tests after learning "
         f"from the other tasks, and {METHODS[plain['method']].label} in {plain['power']:.0%} without them."
     )
     senses = senses_of(meta_train(CHECKED[0], samples, seed=streams.seed, device=device))
-    width = next(iter(samples.values())).x.shape[-1]
     columns = columns or [f"column {index + 1}" for index in range(width)]
     traits = (sense_sentence(senses), *(odd_values(samples, columns) if width <= MOST_COLUMNS else ()))
     return RelatedCheck(table, tuple(left_out), (n, m), verdict, unlike, senses, (sentence, MEANINGS[verdict], *traits))
@@ -170,6 +178,7 @@ def unlikeness(
     share = min(1.0, ROWS_COMPARED / sum(sizes), *ratios)
     counts = [max(1, int(share * size)) for size in sizes]
     tasks = [_subsets(pair, counts, 1, streams.child(f"rows of {name}")).pooled[0] for name, pair in samples.items()]
+    tasks = in_usual_units(tasks)
     everything = torch.cat(tasks)
     scale = everything.std(dim=0)
     scale = scale.where(scale > 0, 1.0)

@@ -42,7 +42,7 @@ def senses_of(learner: MetaLearner) -> dict[str, float]:
 def sense_sentence(senses: Mapping[str, float]) -> str:
     """How many tasks point the same way along their common direction."""
     if not senses:
-        return "The related tasks show no direction of difference that they have in common."
+        return "No direction of difference that the related tasks have in common could be confirmed."
     reversed_tasks = [name for name, sense in senses.items() if sense < -CLEAR]
     same = sum(sense > CLEAR for sense in senses.values())
     unclear = len(senses) - same - len(reversed_tasks)
@@ -52,7 +52,8 @@ def sense_sentence(senses: Mapping[str, float]) -> str:
         sentence += f"; {len(reversed_tasks)} {verb} reversed ({_named(reversed_tasks)}), which is allowed for"
     if unclear:
         sentence += f"; for {unclear} the sense is unclear"
-    return sentence + "."
+    caution = " Where tasks are weak, some of this may be wrong; the tests allow for it." if reversed_tasks else ""
+    return f"{sentence}.{caution}"
 
 
 def odd_values(samples: Mapping[str, TwoSample], columns: Sequence[str]) -> tuple[str, ...]:

@@ -192,7 +192,7 @@ def _named(related_tasks: Any) -> tuple[tuple[str, ...], Iterable[Any]]:
             raise ValueError("related_tasks must be a list of (x, y) pairs, or a mapping of names to pairs.") from None
         names = tuple(f"task {index + 1}" for index, _ in enumerate(pairs))
     if not names:
-        raise ValueError("related_tasks is empty. Bring at least one related pair of samples, or use MMD-FUSE.")
+        raise ValueError("related_tasks is empty. Bring at least one related pair of samples, or use Omnibus.")
     return names, pairs
 
 

@@ -169,6 +169,15 @@ def column_units(rows: Tensor) -> tuple[Tensor, Tensor]:
     return centre, spread.where(spread > 0, 1.0)
 
 
+def in_usual_units(tasks: Sequence[Tensor]) -> list[Tensor]:
+    """Rows of each task (n, d). Columns that spread more than ten times off the usual are measured in own units."""
+    centres, spreads = (torch.stack(parts) for parts in zip(*map(column_units, tasks), strict=True))
+    usual, middle = spreads.median(dim=0).values, centres.median(dim=0).values
+    odd = (spreads > ODD * usual) | (spreads < usual / ODD)
+    units = zip(tasks, odd, centres, spreads, strict=True)
+    return [torch.where(mine, (own - c) / s * usual + middle, own) if mine.any() else own for own, mine, c, s in units]
+
+
 def in_common_units(related: RelatedTasks) -> RelatedTasks:
     """Measure a task's column in the task's own units if its spread is more than ten times off that of the others.
 
@@ -180,15 +189,8 @@ def in_common_units(related: RelatedTasks) -> RelatedTasks:
     rows = related.rows.clone()
     for repeat in range(len(rows)):
         places = [related.where[repeat, task][related.inside[repeat, task]] for task in range(len(related.names))]
-        units = [column_units(rows[repeat, place]) for place in places]
-        spreads = torch.stack([spread for _, spread in units])
-        usual = spreads.median(dim=0).values
-        odd = (spreads > ODD * usual) | (spreads < usual / ODD)
-        for task in odd.any(dim=1).nonzero()[:, 0].tolist():
-            centre, spread = units[task]
-            middle = torch.stack([own for own, _ in units]).median(dim=0).values
-            own = rows[repeat, places[task]]
-            rows[repeat, places[task]] = torch.where(odd[task], (own - centre) / spread * usual + middle, own)
+        for place, own in zip(places, in_usual_units([rows[repeat, place] for place in places]), strict=True):
+            rows[repeat, place] = own
     common = robust_units(related.with_rows(rows))
     spread_out = (rows == common.centre).double().mean(dim=1, keepdim=True) < 0.5
     return related.with_rows(torch.where((common(rows).abs() > FAR) & spread_out, common.centre.to(rows), rows))
