@@ -3,6 +3,9 @@
 HDGM, target Δ=0.7 (0.9 in ten columns), 100 rows per sample and related task. Each repeat has its own related tasks and
 fresh targets with their own training rows (m_tr=50 per mode). Methods that do not split test the m_te rows per mode
 only. ``--total`` gives every method the same rows instead: methods that split use half of them for training.
+
+Two rows that no test can have stand beside the methods: ``ceiling`` knows the log-likelihood ratio of the middle
+related task and uses it as a two-sided witness; ``limit`` knows the target's and its sign, as in Power.
 """
 
 from __future__ import annotations
@@ -18,10 +21,14 @@ import torch
 
 from benchmarks.common import batch, bound_methods, over_repeats, rejection_rate
 from m2st_core.data.synthetic import HDGM
+from m2st_core.permutation.blocks import permutation_p_value, random_memberships
+from m2st_core.permutation.statistics import permuted_mean_difference
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
 METHODS = ("Meta-Witness", "Meta-WiTS", "Meta-FUSE", "Feature-MKL")
+KNOWN = ("ceiling", "limit")
+PERMUTATIONS = 199
 TRAIN = 100  # training rows of each sample
 
 
@@ -37,13 +44,16 @@ class History:
     exchanged: bool = False
     fault: str = ""
 
+    def task(self, index: float) -> HDGM:
+        """The distributions of one related task."""
+        return HDGM(delta=self.delta - 0.1 - self.closeness + 0.1 * index / self.tasks, dimension=self.columns)
+
     def draw(self, seed: int) -> dict[str, TwoSample]:
         """The related tasks. Faults have randomness of their own, so that the rest is the same as without them."""
         rows, odd = Streams(seed).numpy("rows"), Streams(seed).numpy("faults")
         found = {}
         for index in range(self.tasks):
-            strength = self.delta - 0.1 - self.closeness + 0.1 * index / self.tasks
-            task = HDGM(delta=strength, dimension=self.columns)
+            task = self.task(index)
             x, y = task.draw_p(self.rows[0], rows), task.draw_q(self.rows[1], rows)
             x, y = self._spoil(x, y, index, odd)
             if self.exchanged and odd.random() < 0.5:
@@ -94,16 +104,34 @@ def one_repeat(options: argparse.Namespace, name: str, repeat: int) -> dict[str,
     """Power of each method at each size."""
     history = HISTORIES[name]
     streams = Streams(options.seed).child(f"histories, repeat {repeat}")
-    methods = bound_methods(options.methods, history.draw(streams.child("tasks").seed), "recommended", streams.seed)
+    related = history.draw(streams.child("tasks").seed)
+    names = [method for method in options.methods if method not in KNOWN]
+    methods = bound_methods(names, related, "recommended", streams.seed) if names else {}
     target = HDGM(delta=history.delta, dimension=history.columns)
-    powers: dict[str, list[float]] = {method: [] for method in methods}
+    powers: dict[str, list[float]] = {method: [] for method in options.methods}
     for size in options.sizes:
         rows = size if options.total else 2 * size + TRAIN
         sample = batch(partial(_draw, target, rows), options.tests, streams.child(f"target, {rows} rows"))
         for method, spec in methods.items():
             train = 0 if options.total else TRAIN
-            powers[method].append(rejection_rate(sample, spec, 199, "recommended", streams.child(method), train))
+            rate = rejection_rate(sample, spec, PERMUTATIONS, "recommended", streams.child(method), train)
+            powers[method].append(rate)
+        tested = sample if options.total else TwoSample(sample.x[:, TRAIN:], sample.y[:, TRAIN:])
+        if "ceiling" in powers:
+            powers["ceiling"].append(_known_rate(history.task(history.tasks / 2), tested, streams, two_sided=True))
+        if "limit" in powers:
+            powers["limit"].append(_known_rate(target, tested, streams, two_sided=False))
     return powers
+
+
+def _known_rate(known: HDGM, sample: TwoSample, streams: Streams, two_sided: bool) -> float:
+    """The share of pairs rejected at 5 % by a test whose witness is the true log p/q of ``known``."""
+    n, m = sample.sizes
+    scores = torch.from_numpy(known.log_likelihood_ratio(sample.pooled.numpy()))
+    generators = [streams.child(f"known, test {index}").numpy("permutations") for index in range(len(scores))]
+    members = random_memberships(n, m, PERMUTATIONS, generators)
+    statistics, rounding = permuted_mean_difference(scores, members, n, two_sided=two_sided)
+    return float((permutation_p_value(statistics, rounding, "(1+b)/(1+B)") <= 0.05).double().mean())
 
 
 def _draw(target: HDGM, rows: int, seed: int) -> TwoSample:
@@ -118,7 +146,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sizes", type=int, nargs="*", default=[100, 200], help="m_te per mode; with --total, rows")
     parser.add_argument("--total", action="store_true", help="sizes are all rows of each sample, for every method")
-    parser.add_argument("--methods", nargs="*", default=list(METHODS))
+    parser.add_argument("--methods", nargs="*", default=[*METHODS, *KNOWN])
     parser.add_argument("--histories", nargs="*", default=list(HISTORIES), choices=list(HISTORIES))
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args(arguments)

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from m2st_core.analysis.related_traits import odd_values, sense_sentence, senses_of
+from m2st_core.analysis.related_traits import copies, odd_values, sense_sentence, senses_of
 from m2st_core.criterion import mmd2_unbiased
 from m2st_core.data.arrays import as_named_samples, as_rows
 from m2st_core.data.separate import separate
@@ -31,7 +31,8 @@ from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
 from m2st_core.types import Progress, TwoSample
 
-CHECKED = ("Meta-FUSE", "Meta-Witness", "Meta-WiTS", "MMD-FUSE", "MMD-M")
+WITH, WITHOUT = "Meta-FUSE", "Omnibus"  # the tests that are recommended with related tasks, and without
+CHECKED = (WITH, "Meta-Witness", "Meta-WiTS", WITHOUT, "MMD-M")
 ALPHA, PERMUTATIONS = 0.05, 199
 CLEAR_GAIN = 0.1  # difference in power
 SHARE_OF_ROWS = 0.8  # of a task's rows in one test at most, so that its tests differ
@@ -51,14 +52,14 @@ class RelatedCheck:
 
     ``table`` has one row per method: method, uses_related_tasks, power, low, high, tests. Low and high are Wilson's
     95 % interval for the number of tests that share no rows. ``sizes`` are the rows of (x, y) in each test. The related
-    tasks help (or harm) if the best method that uses them is better (or worse) than the best that does not, by at least
-    0.1 and by two standard errors between left-out tasks.
+    tasks help (or harm) if Meta-FUSE is better (or worse) than Omnibus, by at least 0.1 and by two standard errors
+    between left-out tasks. The other methods are there to be seen; no choice depends on them.
 
     ``unlike`` compares unlabelled rows: the standard deviations by which the target's rows differ more from the related
     tasks' rows than those do from each other. It is None without a target or with fewer than five tasks.
 
     ``senses`` has E[sign] of each task's difference along the tasks' common direction, mostly positive; it is empty if
-    they have none. ``sentences`` say all this, and name tasks with odd values.
+    they have none, and has no copies. ``sentences`` say all this, and name tasks with odd values.
     """
 
     table: pd.DataFrame
@@ -94,10 +95,10 @@ def check_related_tasks(
     if min(sizes) < 2:
         raise ValueError(f"sizes must be at least 2 rows each. Got {sizes[0]} and {sizes[1]}.")
     if columns and len(columns) != width:
-        raise ValueError(f"columns has {len(columns)} names, and the related tasks have {width} columns.")
+        raise ValueError(f"columns must name each of the related tasks' columns: {width}. Got {len(columns)}.")
     rows = None if pooled is None else as_rows(pooled, "pooled")
     if rows is not None and rows.shape[-1] != width:
-        raise ValueError(f"pooled has {rows.shape[-1]} columns, and the related tasks have {width}.")
+        raise ValueError(f"pooled must have as many columns as the related tasks: {width}. Got {rows.shape[-1]}.")
     streams = Streams(seed).child("history check")
     names = list(samples)
     left_out = [names[i] for i in streams.numpy("left out").permutation(len(names))[:most_left_out]]
@@ -127,13 +128,12 @@ def check_related_tasks(
         if progress is not None:
             progress(1000 * (index + 1) // len(left_out), 1000, 0.0)
     table = pd.DataFrame([_table_row(method, rejected[method], disjoint_tests) for method in CHECKED])
-    related = table["uses_related_tasks"]
-    best, plain = (table.loc[table["power"][rows].idxmax()] for rows in (related, ~related))
-    gain = best["power"] - plain["power"]
-    sampling_error = sum(row["power"] * (1 - row["power"]) / row["tests"] for row in (best, plain)) ** 0.5
+    learned, plain = (table.set_index("method").loc[method] for method in (WITH, WITHOUT))
+    gain = learned["power"] - plain["power"]
+    sampling_error = sum(row["power"] * (1 - row["power"]) / row["tests"] for row in (learned, plain)) ** 0.5
     noise = np.inf
     if len(left_out) > 1:
-        gains = rejected[best["method"]].mean(axis=1) - rejected[plain["method"]].mean(axis=1)
+        gains = rejected[WITH].mean(axis=1) - rejected[WITHOUT].mean(axis=1)
         noise = max(sampling_error, gains.std(ddof=1) / len(left_out) ** 0.5)
     clear = max(CLEAR_GAIN, 2 * noise)
     verdict: Literal["helps", "harms", "unclear"] = "unclear"
@@ -144,13 +144,18 @@ def check_related_tasks(
         unlike = unlikeness(samples, sizes, streams)(rows)
     sentence = (
         f"When {len(left_out)} related tasks were left out in turn and tested with {n} and {m} rows, "
-        f"{METHODS[best['method']].label} detected the difference in {best['power']:.0%} of the tests after learning "
-        f"from the other tasks, and {METHODS[plain['method']].label} in {plain['power']:.0%} without them."
+        f"{WITH} detected the difference in {_rate(learned)} of the tests after learning from the other tasks, and "
+        f"{WITHOUT} in {_rate(plain)} without them."
     )
-    senses = senses_of(meta_train(CHECKED[0], samples, seed=streams.seed, device=device))
+    senses = senses_of(meta_train(WITH, samples, seed=streams.seed, device=device))
+    senses = {name: sense for name, sense in senses.items() if name not in copies(samples)}
     columns = columns or [f"column {index + 1}" for index in range(width)]
     traits = (sense_sentence(senses), *(odd_values(samples, columns) if width <= MOST_COLUMNS else ()))
     return RelatedCheck(table, tuple(left_out), (n, m), verdict, unlike, senses, (sentence, MEANINGS[verdict], *traits))
+
+
+def _rate(row: pd.Series) -> str:
+    return f"{row['power']:.0%} ({row['low']:.0%} to {row['high']:.0%}, 95 % interval)"
 
 
 def _table_row(method: str, rejected: np.ndarray, disjoint_tests: int) -> dict[str, Any]:

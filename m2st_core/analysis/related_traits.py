@@ -81,13 +81,22 @@ def odd_values(samples: Mapping[str, TwoSample], columns: Sequence[str]) -> tupl
             f"“{columns[column]}” has values more than {FAR:g} spreads from the median in {_named(tasks)} "
             f"(up to {float(far[:, column].max()):.1%} of the rows). Nothing is learned from them."
         )
+    same = (
+        f"{original} and {name} are the same comparison. It counts once." for name, original in copies(samples).items()
+    )
+    return (*sentences, *same)
+
+
+def copies(samples: Mapping[str, TwoSample]) -> dict[str, str]:
+    """The tasks that have the same rows as an earlier one, in any order: name → name of the earlier one."""
     first: dict[bytes, str] = {}
+    found = {}
     for name, sample in samples.items():
         parts = sorted(rows.sort(dim=0).values.contiguous().cpu().numpy().tobytes() for rows in sample)
         original = first.setdefault(b"".join(parts), name)
         if original != name:
-            sentences.append(f"{original} and {name} are the same comparison. It counts once.")
-    return tuple(sentences)
+            found[name] = original
+    return found
 
 
 def _named(names: Sequence[str]) -> str:

@@ -118,7 +118,7 @@ def as_rows(values: Any, name: str) -> np.ndarray:
         row, column = np.argwhere(~np.isfinite(rows))[0]
         count = int((~np.isfinite(rows)).any(axis=1).sum())
         raise ValueError(
-            f"{name} has {rows[row, column]} at row {row + 1}, column {column + 1} ({count} such rows in all). "
+            f"{name} has {rows[row, column]} at row {row + 1}, column {column + 1} (rows with such values: {count}). "
             "Remove or fill in missing and infinite values."
         )
     return rows

@@ -19,7 +19,7 @@ from m2st_core.types import Progress, TestResult
 def two_sample_test(
     x: Any,
     y: Any,
-    method: str = "MMD-D",
+    method: str = "Omnibus",
     *,
     related_tasks: Any = None,
     alpha: float = 0.05,
@@ -69,7 +69,7 @@ def two_sample_test(
 def examine(
     x: Any,
     y: Any,
-    method: str = "MMD-D",
+    method: str = "Omnibus",
     settings: TestSettings | None = None,
     *,
     related_tasks: Any = None,

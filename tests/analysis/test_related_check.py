@@ -46,6 +46,21 @@ def test_tasks_that_share_a_difference_help_each_other(helpful):
     assert "left out in turn and tested with 50 and 60 rows" in helpful.sentences[0]
 
 
+def test_the_sentence_compares_the_two_tests_that_are_recommended(helpful):
+    table = helpful.table.set_index("method")
+    for method, words in (("Meta-FUSE", "Meta-FUSE detected the difference in "), ("Omnibus", "and Omnibus in ")):
+        row = table.loc[method]
+        rate = f"{row['power']:.0%} ({row['low']:.0%} to {row['high']:.0%}, 95 % interval)"
+        assert words + rate in helpful.sentences[0]
+
+
+def test_a_copy_of_a_task_has_no_vote_on_the_common_direction():
+    tasks = m2st.make_task("mean_shift", shift=2.0).draw_related_tasks(n_tasks=6, rows=30, closeness=0.1, seed=1)
+    tasks["copy"] = next(iter(tasks.values())).swapped()
+    check = m2st.check_related_tasks(tasks, (10, 10), most_left_out=1, repeats=1)
+    assert "6 of 6 related tasks point the same way" in check.sentences[2]
+
+
 def test_intervals_count_tests_that_share_no_row(helpful):
     """Three tasks of 100 rows give one test of 60 rows each: three independent tests, whatever was repeated."""
     certain = helpful.table[helpful.table["power"] == 1.0]
@@ -107,8 +122,8 @@ def test_a_task_in_other_units_hides_no_foreign_rows():
     ("sizes", "given", "sentence"),
     [
         ((1, 20), {}, "sizes must be at least 2 rows each. Got 1 and 20."),
-        ((20, 20), {"columns": ["a"]}, "columns has 1 names, and the related tasks have 2 columns."),
-        ((20, 20), {"pooled": np.zeros((40, 1))}, "pooled has 1 columns, and the related tasks have 2."),
+        ((20, 20), {"columns": ["a"]}, "columns must name each of the related tasks' columns: 2. Got 1."),
+        ((20, 20), {"pooled": np.zeros((40, 1))}, "pooled must have as many columns as the related tasks: 2. Got 1."),
     ],
 )
 def test_arguments_that_do_not_fit_the_tasks_are_refused(sizes, given, sentence):

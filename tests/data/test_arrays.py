@@ -51,7 +51,7 @@ def bad_row(value):
 
 
 BAD = {
-    "nan": (bad_row(np.nan), r"x has nan at row 4, column 2 \(1 such rows"),
+    "nan": (bad_row(np.nan), r"x has nan at row 4, column 2 \(rows with such values: 1"),
     "inf": (bad_row(-np.inf), "x has -inf at row 4, column 2"),
     "missing in pandas": (
         pd.DataFrame({"a": [1, None, 3], "b": [1, 2, 3]}).astype("Int64"),
