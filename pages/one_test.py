@@ -38,7 +38,8 @@ def show(result: TestResult) -> None:
     """Show the p-value and what it means."""
     p_value, error, training, tested = st.columns(4)
     p_value.metric("p-value", p_text(result), help="How often so large a difference occurs if P = Q.")
-    error.metric("Monte-Carlo error", error_text(result) or "none", help=f"Of the p-value: {result.error_words}.")
+    no_error = "at the floor" if result.at_floor else "none"
+    error.metric("Monte-Carlo error", error_text(result) or no_error, help=f"Of the p-value: {result.error_words}.")
     training_rows, test_rows = (f"{n} + {m}" if n else "none" for n, m in (result.n_train, result.n_test))
     training.metric("Training rows", training_rows, help="Rows of x + rows of y that are learned from, never tested.")
     tested.metric("Test rows", test_rows, help="Rows of x + rows of y behind the p-value.")
