@@ -29,6 +29,17 @@ def test_a_repeated_patient_is_found_with_the_groups_it_is_in():
     assert found.in_both == 0 and "never in both groups" in found.sentence
 
 
+def test_repeated_patients_are_noted_unless_they_are_the_block():
+    rows = [f"P{i % 10:02},{i * 7 % 11},{'ab'[i // 10 % 2]}" for i in range(40)]
+    upload = one("Patient ID,v,group", *rows)
+
+    def noted(cleaning):
+        return any("Rows of one unit are not independent." in note for note in prepare(upload, cleaning).decisions)
+
+    assert noted(Cleaning()) and noted(Cleaning(left_out=("Patient ID",)))
+    assert not noted(Cleaning(block="Patient ID"))
+
+
 def test_other_columns_are_no_identifiers():
     rows = [f"{i * 7 % 11},{i / 3:.2f},{'xyz'[i % 3]},{'ab'[i % 2]}" for i in range(30)]
     assert identifiers(assemble(one("idle,patience,site,group", *rows))) == []

@@ -326,12 +326,23 @@ def test_a_repeated_patient_is_offered_as_the_block():
     rows = "\n".join(f"P{i % 20:02},{(i * 7) % 11},{'ab'[i // 20 % 2]}" for i in range(40))
     app = drop(open_page("test_my_data"), "one", ("x.csv", f"Patient ID,v,g\n{rows}".encode()))
     click(app, "data_next")
-    assert "20 of its 20 values have several rows, 20 of them in both groups" in words_of(app.warning[0].value)
+    assert "20 of its 20 values have several rows, 20 of them in both groups" in words_of(app.error[0].value)
+    assert app.button(key="data_next").disabled
     click(app, "data_block_0")
-    assert not app.warning and outcome_block(app) == "Patient ID"
+    assert not app.error and outcome_block(app) == "Patient ID" and not app.button(key="data_next").disabled
     next(s for s in app.selectbox if s.label == "Block column").select("(none)")
-    click(go_on(app), "data_leave_0")
-    assert not app.warning and app.session_state["own_data"].cleaning.left_out == ("Patient ID",)
+    assert go_on(app).button(key="data_next").disabled
+    click(app, "data_compare_0")
+    assert not app.error and not app.button(key="data_next").disabled
+    assert "20 of its 20 values have several rows" in words(app)  # the note stays, in the report too
+
+
+def test_a_repeated_patient_can_be_left_out():
+    rows = "\n".join(f"P{i % 20:02},{(i * 7) % 11},{'ab'[i // 20 % 2]}" for i in range(40))
+    app = drop(open_page("test_my_data"), "one", ("x.csv", f"Patient ID,v,g\n{rows}".encode()))
+    click(app, "data_next")
+    click(app, "data_leave_0")
+    assert not app.error and app.session_state["own_data"].cleaning.left_out == ("Patient ID",)
 
 
 def outcome_block(app):

@@ -180,7 +180,7 @@ def _show_in_use(state: UserData, slot: str) -> None:
         state.trained = None if slot == "learner" else state.trained
 
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown("✅ In use: " + "; ".join(as_text(line) for line in lines[:LISTED_FILES]) + more)
+        st.markdown(":material/check: In use: " + "; ".join(as_text(line) for line in lines[:LISTED_FILES]) + more)
         st.button("Remove", key=f"data_remove_{slot}", on_click=remove, help="Remove this. The other files stay.")
 
 

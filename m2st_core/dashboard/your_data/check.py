@@ -80,8 +80,8 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
             st.warning(as_text(warning))
         if not ask_readings(state, assembled, state.cleaning) and problem:
             offer_repair(problem, assembled, state.cleaning, MISSING.key)
-        offer_blocks(assembled, state.cleaning, f"data_block_{mark}", f"data_left_out_{mark}")
-    if data is not None:
+        settled = offer_blocks(assembled, state.cleaning, mark)
+    if data is not None and settled:
         with test:
             choose_test(data)
     with look:
@@ -91,7 +91,7 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
     config = {name: st.column_config.Column(help=help_) for name, help_ in HELPS.items()}
     show_table(table, key="data_columns", column_config=config)
     _show_notes(list(dict.fromkeys((*report.notes, *(data.decisions if data else ())))))
-    return data is not None
+    return data is not None and settled
 
 
 def _show_groups(state: UserData, assembled: Assembled, target: Pair, data: CleanData | None) -> None:

@@ -88,15 +88,23 @@ def offer_repair(problem: str, made: Assembled, cleaning: Cleaning, missing_key:
         _button(FILL, "data_fill", missing_key, "median and indicator", help_)
 
 
-def offer_blocks(made: Assembled, cleaning: Cleaning, block_key: str, left_out_key: str) -> None:
-    """Show columns that look like identifiers, and offer to use them as blocks or to leave them out."""
+def offer_blocks(made: Assembled, cleaning: Cleaning, mark: str) -> bool:
+    """Show columns that look like identifiers, and offer to use them as blocks or to leave them out.
+
+    Return whether all is settled: about a column whose units have several rows, the user decides before any test.
+    """
+    settled = True
+    compared = st.session_state.get(f"data_compared_{mark}", [])
     for number, found in enumerate(identifiers(made)):
-        if found.column not in (*cleaning.left_out, cleaning.block):
-            st.warning(as_text(found.sentence))
-            _offer(found, number, cleaning, block_key, left_out_key)
+        if found.column not in (*cleaning.left_out, cleaning.block, *compared):
+            (st.error if found.repeated else st.warning)(as_text(found.sentence))
+            _offer(found, number, cleaning, mark)
+            settled = settled and not found.repeated
+    return settled
 
 
-def _offer(found: Identifier, number: int, cleaning: Cleaning, block_key: str, left_out_key: str) -> None:
+def _offer(found: Identifier, number: int, cleaning: Cleaning, mark: str) -> None:
+    block_key, left_out_key, compared_key = (f"data_{what}_{mark}" for what in ("block", "left_out", "compared"))
     with st.container(horizontal=True):
         if found.in_both:
             help_ = "Labels are then permuted within each unit only, which is right for repeated measurements."
@@ -104,6 +112,12 @@ def _offer(found: Identifier, number: int, cleaning: Cleaning, block_key: str, l
         help_ = "Do not compare this column. If rows of one unit repeat within a group, keep one of them."
         left_out = [*cleaning.left_out, found.column]
         _button(f"Leave {as_text(found.column)} out", f"data_leave_{number}", left_out_key, left_out, help_)
+        if found.repeated:
+            compared = [*st.session_state.get(compared_key, []), found.column]
+            help_ = "It names no units: it is a property of the rows, like the others."
+            _button(f"Compare {as_text(found.column)}", f"data_compare_{number}", compared_key, compared, help_)
+    if found.repeated:
+        st.caption("Until this is decided, no test is run.")
 
 
 def _button(label: str, key: str, widget: str, value: str | list[str], help: str) -> None:

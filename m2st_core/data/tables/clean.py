@@ -23,7 +23,7 @@ from m2st_core.data.tables.assembled import Assembled, assemble
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.limits import TableError, to_safe_csv
 from m2st_core.data.tables.rows import FEWEST_ROWS, check_target, choose_columns, encode, keep_rows, learn
-from m2st_core.data.tables.suspects import refuse_same_rows
+from m2st_core.data.tables.suspects import identifiers, refuse_same_rows
 from m2st_core.data.tables.upload import Upload
 from m2st_core.types import TwoSample
 
@@ -105,7 +105,7 @@ def prepare(
         choices = cleaning or encoding.cleaning
         cleaning = replace(encoding.cleaning, missing=choices.missing, block=choices.block)
     cleaning = cleaning or Cleaning()
-    notes = list(made.notes)
+    notes = [*made.notes, *(found.sentence for found in identifiers(made) if not found.settled_by(cleaning))]
     check_target(made, np.ones(len(made.rows), dtype=bool))
     chosen = choose_columns(made, cleaning, encoding, notes)
     keep = keep_rows(made, chosen, cleaning, notes)

@@ -42,6 +42,10 @@ class Identifier:
         found = f"{self.column!r} repeats: {self.repeated:,} of its {self.units:,} values have several rows{both}."
         return f"{found} Rows of one unit are not independent."
 
+    def settled_by(self, cleaning: Cleaning) -> bool:
+        """Whether nothing needs to be said of it: as a block, or left out if no unit has several rows."""
+        return self.column == cleaning.block or (self.column in cleaning.left_out and not self.repeated)
+
 
 def identifiers(made: Assembled) -> list[Identifier]:
     """Return the columns of the target that look like identifiers, and repeat or would be compared.
