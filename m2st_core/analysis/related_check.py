@@ -144,7 +144,7 @@ def check_related_tasks(
         unlike = unlikeness(samples, sizes, streams)(rows)
     sentence = (
         f"When {len(left_out)} related tasks were left out in turn and tested with {n} and {m} rows, "
-        f"{WITH} detected the difference in {_rate(learned)} of the tests after learning from the other tasks, and "
+        f"{WITH} detected the difference in {_rate(learned)} after learning from the other tasks, and "
         f"{WITHOUT} in {_rate(plain)} without them."
     )
     senses = senses_of(meta_train(WITH, samples, seed=streams.seed, device=device))
@@ -155,7 +155,8 @@ def check_related_tasks(
 
 
 def _rate(row: pd.Series) -> str:
-    return f"{row['power']:.0%} ({row['low']:.0%} to {row['high']:.0%}, 95 % interval)"
+    power, low, high = (f"{100 * row[name]:.0f}" for name in ("power", "low", "high"))
+    return f"{power} % of the tests (95 % interval {low} to {high} %)"
 
 
 def _table_row(method: str, rejected: np.ndarray, disjoint_tests: int) -> dict[str, Any]:

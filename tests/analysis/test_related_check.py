@@ -49,8 +49,8 @@ def test_tasks_that_share_a_difference_help_each_other(helpful):
 def test_the_sentence_compares_the_two_tests_that_are_recommended(helpful):
     table = helpful.table.set_index("method")
     for method, words in (("Meta-FUSE", "Meta-FUSE detected the difference in "), ("Omnibus", "and Omnibus in ")):
-        row = table.loc[method]
-        rate = f"{row['power']:.0%} ({row['low']:.0%} to {row['high']:.0%}, 95 % interval)"
+        power, low, high = (round(100 * table.loc[method, name]) for name in ("power", "low", "high"))
+        rate = f"{power} % of the tests (95 % interval {low} to {high} %)"
         assert words + rate in helpful.sentences[0]
 
 
