@@ -148,7 +148,8 @@ def check_related_tasks(
         f"{WITHOUT} in {_rate(plain)} without them."
     )
     senses = senses_of(meta_train(WITH, samples, seed=streams.seed, device=device))
-    senses = {name: sense for name, sense in senses.items() if name not in copies(samples)}
+    repeated = copies(samples)
+    senses = {name: sense for name, sense in senses.items() if name not in repeated}
     columns = columns or [f"column {index + 1}" for index in range(width)]
     traits = (sense_sentence(senses), *(odd_values(samples, columns) if width <= MOST_COLUMNS else ()))
     return RelatedCheck(table, tuple(left_out), (n, m), verdict, unlike, senses, (sentence, MEANINGS[verdict], *traits))
