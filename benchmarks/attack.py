@@ -83,8 +83,8 @@ async def attack(host: str, owner: Tab, run: str) -> tuple[int, list[str]]:
     done += ["the power page shows the run"] if _shows(eve) else []
     skills = BackMsg()
     skills.backend_operation_request.install_skills.SetInParent()
-    for message in (skills, BackMsg(stop_script=True), BackMsg(clear_cache=True), BackMsg(set_run_on_save=True), BackMsg(load_git_info=True),
-                    BackMsg(debug_shutdown_runtime=True), BackMsg(debug_disconnect_websocket=True)):  # fmt: skip
+    commands = ("stop_script", "clear_cache", "set_run_on_save", "load_git_info", "debug_shutdown_runtime")
+    for message in (skills, *(BackMsg(**{name: True}) for name in (*commands, "debug_disconnect_websocket"))):
         await eve.send(message, wait=False)
         tries += 1
     await eve.socket.send(b"\xff no message")
