@@ -144,8 +144,9 @@ def kill_workers(count: int, seconds: float, chance: random.Random) -> str:
             nonlocal killed, due
             workers = list(executor._pool._processes or {})
             if killed < count and workers and due < time.monotonic() < ends:
-                os.kill(chance.choice(workers), signal.SIGKILL)
-                killed, due = killed + 1, time.monotonic() + chance.uniform(0.5, 3)
+                with contextlib.suppress(ProcessLookupError):  # it may have ended with one killed before
+                    os.kill(chance.choice(workers), signal.SIGKILL)
+                    killed, due = killed + 1, time.monotonic() + chance.uniform(0.5, 3)
 
         while True:
             try:
