@@ -54,6 +54,8 @@ async def attack(host: str, owner: Tab, run: str) -> tuple[int, list[str]]:
     if not names or rename is None:
         return 0, ["the owner's run was not there, so nothing was tried"]
     await owner.run((names[0].id, "string_value", NAME), (rename.id, "trigger_value", True))
+    await owner.switch("power", f"run={run}")
+    stops = [(widget.id, "trigger_value", True) for widget in _widgets(owner, "button")]
     await owner.switch("history", f"run={run}")
     if not _shows(owner):
         return 0, ["the owner could not rename the run, so nothing was tried"]
@@ -72,8 +74,17 @@ async def attack(host: str, owner: Tab, run: str) -> tuple[int, list[str]]:
             await eve.run(*values)  # Cancel, Rename it, Make a link, Delete it, Undo
             tries += 1
             done += ["a widget's value shows the run"] if _shows(eve) else []
-    for message in (BackMsg(clear_cache=True), BackMsg(set_run_on_save=True), BackMsg(load_git_info=True),
-                    BackMsg(debug_shutdown_runtime=True), BackMsg(debug_disconnect_websocket=True)):  # fmt: skip
+    for fragment in list(owner.timers) or ["unknown"]:  # parts of the owner's page
+        await eve.run(*texts, *clicks, fragment=fragment)
+        tries += 1
+    await eve.switch("power", f"run={run}")
+    await eve.run(*(click for click in stops if click[0] not in {one.id for one in _widgets(eve, "button")}))
+    tries += 1
+    done += ["the power page shows the run"] if _shows(eve) else []
+    skills = BackMsg()
+    skills.backend_operation_request.install_skills.SetInParent()
+    commands = ("stop_script", "clear_cache", "set_run_on_save", "load_git_info", "debug_shutdown_runtime")
+    for message in (skills, *(BackMsg(**{name: True}) for name in (*commands, "debug_disconnect_websocket"))):
         await eve.send(message, wait=False)
         tries += 1
     await eve.socket.send(b"\xff no message")

@@ -27,7 +27,7 @@ STORY = (
 def pick_step() -> tuple[str, DeltaGenerator]:
     """Draw the stages, of which the link keeps one, and a place for the buttons beside them."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        step = st.segmented_control(
+        chosen = st.segmented_control(
             "Stage",
             ORDER,
             default=ORDER[0],
@@ -39,6 +39,7 @@ def pick_step() -> tuple[str, DeltaGenerator]:
             help="The three stages. You can go back at any time; nothing is lost.",
         )
         buttons = st.container(horizontal=True, width="content")
+    step = chosen or ORDER[0]  # a link with an empty stage has none
     st.caption(f"Stage {ORDER.index(step) + 1} of {len(ORDER)}: {STEPS[step]}.")
     return step, buttons
 

@@ -189,4 +189,5 @@ def _choose(
 
 def largest_rows(method: Method) -> int:
     """The most rows, of both samples together, that one test uses: its cost is quadratic in them."""
-    return LARGEST_ROWS if method.kernels_at_once == 1 else LARGEST_ROWS_OF_BANKS
+    many = method.kernels_at_once > 1 or method.cost.test > 1
+    return LARGEST_ROWS_OF_BANKS if many else LARGEST_ROWS

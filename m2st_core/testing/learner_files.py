@@ -57,30 +57,25 @@ def load_learner(path: str | os.PathLike[str]) -> MetaLearner:
     return tried_out(learner_from_parts(about, packed, str(folder)), str(folder))
 
 
-def is_text(value: object) -> bool:
-    """Whether a value is text."""
-    return isinstance(value, str)
-
-
 def is_count(value: object) -> bool:
     """Whether a value is a whole number ≥ 0."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(map(is_text, value))
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 SCHEMA: dict[str, Callable[[Any], bool]] = {
-    "method": is_text,
-    "preset": is_text,
+    "method": lambda value: isinstance(value, str),
+    "preset": lambda value: isinstance(value, str),
     "seed": is_count,
     "task_names": _are_texts,
-    "columns": is_count,
-    "shape": lambda value: value is None or (len(value) == 3 and all(map(is_count, value))),
+    "columns": lambda value: is_count(value) and value <= 10**6,
+    "shape": lambda value: value is None or (len(value) == 3 and all(is_count(one) and one <= 10**4 for one in value)),
     "base_names": _are_texts,
-    "choices": lambda value: all(is_text(name) and is_number(number) for name, number in value.items()),
-    "sha256": is_text,
+    "choices": lambda value: all(map(is_number, value.values())),
+    "sha256": lambda value: isinstance(value, str),
 }
 
 
@@ -100,8 +95,8 @@ def read_about(text: str, where: str) -> dict[str, Any]:
         )
     for name, fits in SCHEMA.items():
         try:
-            right = fits(about.get(name))
-        except (TypeError, AttributeError):
+            right = fits(about[name])
+        except (KeyError, TypeError, AttributeError):
             right = False
         if not right:
             raise ValueError(f"{where} holds a damaged learner: {ABOUT} does not say its {name!r}. Train again.")
@@ -123,12 +118,12 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
         tensors = load(packed)
         course = Course(*(tensors.pop(f"course.{name}").numpy() for name in ("step", "train", "held_out")))
         seen = KnownRows(*(tensors.pop(f"seen.{name}").numpy() for name in SEEN))
-        for name, tensor in tensors.items():
-            if not tensor.is_floating_point() or tensor.isnan().any():
-                raise ValueError(f"{where} holds a damaged learner: {name} has no numbers. Train again.")
-        knowledge = rebuild(tensors, preset.on(shape))
-    except (KeyError, IndexError, TypeError, SafetensorError, RuntimeError):
+        wrong = [name for name, tensor in tensors.items() if not _has_numbers(name, tensor)]
+        knowledge = None if wrong else rebuild(tensors, preset.on(shape))
+    except (KeyError, IndexError, TypeError, ValueError, SafetensorError, RuntimeError):
         raise ValueError(f"{where} holds a damaged learner: parts of {TENSORS} do not fit. Train again.") from None
+    if knowledge is None:
+        raise ValueError(f"{where} holds a damaged learner: {wrong[0]} has no numbers. Train again.")
     knowledge.course = course
     knowledge.base_names = tuple(about["base_names"])
     knowledge.choices = {CHOICES_OF_5.get(name, name): float(value) for name, value in about["choices"].items()}
@@ -142,6 +137,12 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
         seen=seen,
         shape=shape,
     )
+
+
+def _has_numbers(name: str, tensor: torch.Tensor) -> bool:
+    """Whether all numbers are finite. The logarithm of a weight may be that of 0."""
+    fine = tensor.isfinite() | ((tensor == -math.inf) & ("log_weight" in name))
+    return tensor.is_floating_point() and bool(fine.all())
 
 
 def tried_out(learner: MetaLearner, where: str) -> MetaLearner:
@@ -192,11 +193,8 @@ def learner_from_zip(name: str, data: bytes, limits: Limits | None = None) -> tu
         if isinstance(error, TableError):
             raise
         raise TableError(f"{name}: this is not a ZIP of a learner. Bring the file that this page exported.") from None
-    for part in (ABOUT, TENSORS):
-        if part not in found:
-            raise TableError(
-                f"{name} does not hold a learner: {part} is missing. Bring the file that this page exported."
-            )
+    if missing := [part for part in (ABOUT, TENSORS) if part not in found]:
+        raise TableError(f"{name} does not hold a learner: {missing[0]} is missing. Bring the exported file.")
     try:
         learner = tried_out(learner_from_parts(found[ABOUT].decode(), found[TENSORS], name), name)
         encoding = Encoding.from_json(found[ENCODING_FILE].decode(), name) if ENCODING_FILE in found else None
@@ -206,6 +204,10 @@ def learner_from_zip(name: str, data: bytes, limits: Limits | None = None) -> tu
         raise TableError(str(error)) from None
     except Exception:  # whatever a forged file makes the reader stumble over
         raise TableError(f"{name} holds a damaged learner. Train again.") from None
+    return _fitting(learner, encoding, name)
+
+
+def _fitting(learner: MetaLearner, encoding: Encoding | None, name: str) -> tuple[MetaLearner, Encoding | None]:
     if encoding is not None and len(encoding.features) != learner.columns:
         raise TableError(f"{name} is damaged: its columns do not fit its learner. Train and save again.")
     return learner, encoding
@@ -213,7 +215,6 @@ def learner_from_zip(name: str, data: bytes, limits: Limits | None = None) -> tu
 
 def open_learner(path: str | os.PathLike[str]) -> tuple[MetaLearner, Encoding | None]:
     """A learner from its folder or from its ZIP."""
-    place = Path(path)
-    if place.is_file():
+    if (place := Path(path)).is_file():
         return learner_from_zip(str(place), place.read_bytes())
-    return load_learner(place), load_encoding(place)
+    return _fitting(load_learner(place), load_encoding(place), str(place))

@@ -280,6 +280,7 @@ def test_a_proxy_s_name_counts_with_its_secret_only(monkeypatch):
 
 def test_messages_for_developers_do_not_pass():
     kinds = [BackMsg(clear_cache=True), BackMsg(load_git_info=True), BackMsg(app_heartbeat=True)]
+    kinds[:0] = [operation("install_skills"), operation("dismiss_skills_nudge")]
     coming = [{"type": "websocket.receive", "bytes": message.SerializeToString()} for message in kinds]
     coming += [{"type": "websocket.receive", "bytes": b"\xff nonsense"}, {"type": "websocket.disconnect"}]
     source = iter(coming)
@@ -291,7 +292,30 @@ def test_messages_for_developers_do_not_pass():
         passing = gate._without_commands(receive)
         return [await passing() for _ in range(count)]
 
-    assert asyncio.run(take(3)) == coming[2:]
+    assert asyncio.run(take(3)) == coming[4:]
+
+
+def operation(name):
+    """A message by which a page asks streamlit for something beside a run of its script."""
+    message = BackMsg()
+    getattr(message.backend_operation_request, name).SetInParent()
+    return message
+
+
+def test_what_pages_send_passes():
+    kinds = [operation("deferred_file"), operation("dataframe_chunk"), BackMsg(stop_script=True), BackMsg()]
+    kinds[-1].rerun_script.query_string = "run=1"
+    assert all(gate._passes(message.SerializeToString()) for message in kinds)
+
+
+def test_every_kind_of_message_that_streamlit_has_was_thought_of():
+    """A new version may bring a kind that pages need, or one that must not pass."""
+    left_out = {"clear_cache", "set_run_on_save", "load_git_info"}
+    left_out |= {"debug_disconnect_websocket", "debug_shutdown_runtime"}
+    kinds = {field.name for field in BackMsg.DESCRIPTOR.oneofs_by_name["type"].fields}
+    assert kinds <= {*gate.MESSAGES, gate.REQUEST} | left_out
+    asked = BackMsg().backend_operation_request.DESCRIPTOR.oneofs_by_name["payload"].fields
+    assert {field.name for field in asked} <= {*gate.OPERATIONS, "install_skills", "dismiss_skills_nudge"}
 
 
 def test_a_server_stops_although_an_open_tab_does_not_answer(monkeypatch):

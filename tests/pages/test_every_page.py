@@ -1,5 +1,6 @@
 """The contract of every page in the navigation of the app."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,26 @@ def test_its_own_link_brings_every_number_back(name):
     for key, value in changed.items():
         app.session_state[key] = value
     assert settings(run(app)).items() >= opened.items()
+
+
+HOSTILE = ("inf", "1e309", "nan", "-1", "9" * 400, "1.5", "true", "[]", "{}", "", "\u202e\x00漢😀", "<b>", "../..", "٣")
+FURTHER = ("run", "share", "task", "experiment", "teacher", "method", "methods")
+
+
+def links(name, every):
+    """Addresses of a page that set all its controls to something they cannot be, or some to several such values."""
+    app = open_page(name)
+    keys = sorted({str(control.key) for control in elements(app, BOUND) if control.key} | set(FURTHER))
+    yield from ({key: text for key in keys} for text in HOSTILE[:: 1 if every else 3])
+    chance = random.Random(0)
+    for _ in range(10 if every else 1):
+        yield {key: chance.sample(HOSTILE, 3) for key in chance.sample(keys, min(6, len(keys)))}
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_no_link_breaks_it(name, every, caplog):
+    for link in links(name, every):
+        open_page(name, **link)
+        broken = [record.exc_info for record in caplog.records if "could not be shown" in record.message]
+        broken += [record.exc_info for record in caplog.records if "a page failed" in record.message]
+        assert not broken, link

@@ -64,6 +64,9 @@ def with_tensors(parts, change):
         {"seed": True},
         {"columns": float("inf")},
         {"columns": "two"},
+        {"columns": 10**30},
+        {"columns": 10**9},
+        {"shape": [1, 10**6, 10**6]},
         {"shape": [1, 2]},
         {"shape": 7},
         {"task_names": "task"},
@@ -80,6 +83,12 @@ def test_an_entry_of_another_kind_is_named(parts, change, tmp_path):
     assert refused((about | change, packed), tmp_path) == (
         f"it holds a damaged learner: learner.json does not say its {name!r}. Train again."
     )
+
+
+def test_an_entry_that_is_missing_is_named(parts, tmp_path):
+    about, packed = parts["Meta-WiTS"]
+    without = {name: value for name, value in about.items() if name != "shape"}
+    assert "does not say its 'shape'" in refused((without, packed), tmp_path)
 
 
 @pytest.mark.parametrize("about", [[], 3, None, {}, {"format": "8"}, {"format": [8]}])
@@ -110,6 +119,21 @@ def test_a_method_that_learns_in_another_way_is_refused(parts, mine, other, tmp_
 def test_tensors_that_are_not_those_saved_are_refused(parts, change, words, tmp_path):
     name = "spaces.0.transform"
     forged = with_tensors(parts["Meta-WiTS"], lambda tensors: tensors | {name: change(tensors[name])})
+    assert words in refused(forged, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "words"),
+    [
+        ("spaces.0.frequencies", torch.zeros(0), "do not fit"),
+        ("spaces.0.frequencies", torch.tensor(1.0), "do not fit"),
+        ("spaces.0.centre", torch.full((2,), float("inf")), "spaces.0.centre has no numbers"),
+        ("spaces.0.log_weight", torch.full((1,), float("inf")), "spaces.0.log_weight has no numbers"),
+    ],
+    ids=["empty", "one", "infinite", "infinite weight"],
+)
+def test_tensors_that_would_be_stumbled_over_are_refused(parts, name, tensor, words, tmp_path):
+    forged = with_tensors(parts["Meta-WiTS"], lambda tensors: tensors | {name: tensor})
     assert words in refused(forged, tmp_path)
 
 

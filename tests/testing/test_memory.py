@@ -152,6 +152,13 @@ def test_of_large_samples_the_scarce_one_is_not_thinned(sizes, used):
     assert f"MMD-M uses {used[0]:,} of {sizes[0]:,} and {used[1]:,} of {sizes[1]:,} rows" in notes[0]
 
 
+@pytest.mark.parametrize("name", [name for name, method in m2st.METHODS.items() if method.cost.test > 1])
+def test_tests_that_compare_many_kernels_take_fewer_rows(name):
+    pair = TwoSample(torch.zeros(299_000, 1), torch.zeros(60, 1))
+    chosen, _, _, _ = _choose(pair, m2st.METHODS[name], m2st.TestSettings())
+    assert chosen.sizes == (9_940, 60)
+
+
 def test_leading_eigenvectors_of_a_large_matrix_are_those_of_the_whole(monkeypatch):
     rows = torch.randn(300, 60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     matrix = (rows @ torch.diag(0.8 ** torch.arange(60.0, dtype=torch.float64)) @ rows.mT)[None]

@@ -31,7 +31,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 HEALTH, METRICS, UPLOADS = "/_stcore/health", "/_stcore/metrics", "/_stcore/upload_file/"
-COMMANDS = ("clear_cache", "set_run_on_save", "load_git_info", "debug_disconnect_websocket", "debug_shutdown_runtime")
+MESSAGES = ("rerun_script", "stop_script", "file_urls_request", "app_heartbeat")  # what pages send
+REQUEST, OPERATIONS = "backend_operation_request", ("deferred_file", "dataframe_chunk")
 PROTOCOLS = "sec-websocket-protocol"  # the header in which streamlit's page names the session to go on with
 YEAR = 365 * 24 * 3600
 LEAVE_SECONDS = 1  # for open tabs to take leave when the server stops
@@ -112,19 +113,28 @@ def _has_room(given: dict[str, str]) -> bool:
 
 
 def _without_commands(receive: Receive) -> Receive:
-    """Leave out messages that are for developers: they would clear everybody's cache, or tell of the server's files."""
+    """Pass on what pages send, and leave out the rest: commands for developers, and kinds that we do not know.
+
+    They would clear everybody's cache, tell of the server's files or write some.
+    """
 
     async def receiving() -> MutableMapping[str, Any]:
-        while True:
-            message = await receive()
-            try:
-                kind = BackMsg.FromString(message.get("bytes") or b"").WhichOneof("type")
-            except DecodeError:
-                kind = None  # streamlit refuses it
-            if kind not in COMMANDS:
-                return message
+        while not _passes((message := await receive()).get("bytes") or b""):
+            pass
+        return message
 
     return receiving
+
+
+def _passes(data: bytes) -> bool:
+    try:
+        message = BackMsg.FromString(data)
+    except DecodeError:
+        return True  # streamlit refuses it
+    kind = message.WhichOneof("type")
+    if kind == REQUEST:
+        return getattr(message, REQUEST).WhichOneof("payload") in OPERATIONS
+    return kind is None or kind in MESSAGES
 
 
 def _visitor_cookie(cookies: str) -> str:

@@ -168,8 +168,8 @@ class Encoding:
             return cls(Cleaning.from_dict(values["cleaning"]), columns, str(values["learned_from"]))
         except TableError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise TableError(f"{where} is damaged ({type(error).__name__}). Train and save again.") from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise TableError(f"{where} is damaged. Train and save again.") from None
 
 
 def _column(values: dict[str, Any]) -> Numeric | Categorical:

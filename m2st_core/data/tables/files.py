@@ -190,8 +190,8 @@ def _read_archive(name: str, data: bytes, limits: Limits) -> tuple[Table, ...]:
                     raise TableError(f"{name}: its tables hold more than {limits.cells:,} cells. Bring fewer rows.")
     except TableError:
         raise
-    except (zlib.error, *UNREADABLE) as error:
-        raise TableError(f"{name}: the archive is damaged ({type(error).__name__}). Pack the files again.") from None
+    except (zlib.error, *UNREADABLE):
+        raise TableError(f"{name}: the archive is damaged. Pack the files again.") from None
     return tuple(tables)
 
 

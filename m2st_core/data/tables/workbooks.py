@@ -70,9 +70,9 @@ def read_workbook(name: str, data: bytes, limits: Limits) -> Rows:
         yield from _rows(name, parts, data, limits)
     except TableError:
         raise
-    except Exception as error:  # a damaged workbook can make the reader raise anything
+    except Exception:  # a damaged workbook can make the reader raise anything
         parts.check()  # the reader may have packed the end of the time into an error of its own
-        raise TableError(f"{name}: the workbook is damaged ({type(error).__name__}). Save the sheet as CSV.") from None
+        raise TableError(f"{name}: the workbook is damaged. Save the sheet as CSV.") from None
 
 
 def _rows(name: str, parts: TimedParts, data: bytes, limits: Limits) -> Iterator[tuple[int, list[str]]]:
