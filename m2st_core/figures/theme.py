@@ -77,6 +77,7 @@ def laid_out(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380
     named = [*((axis, x_title) for axis in figure.select_xaxes()), *((axis, y_title) for axis in figure.select_yaxes())]
     for axis, title in named:
         axis.title.text, axis.automargin, axis.zeroline = title, True, False
+        axis.ticklabeloverflow = "allow"  # plotly would measure every label again to hide those that do not fit
     return figure
 
 
