@@ -9,6 +9,7 @@ from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_pag
 from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.samples import samples_figure
+from m2st_core.figures.theme import short_labels
 from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.one_test import SingleTest, method_words
 from m2st_core.testing.methods import METHODS
@@ -54,7 +55,7 @@ def show_charts(sample: TwoSample, result: TestResult | None) -> None:
         st.header("The two samples", anchor=False)
         x, y = (rows.numpy() for rows in sample)
         alt = f"Scatter plot of {len(x)} rows of x and {len(y)} rows of y."
-        chart(samples_figure(x, y), "samples_chart", alt)
+        chart(short_labels(samples_figure(x, y)), "samples_chart", alt)
     with right:
         st.header("The statistic, if P = Q", anchor=False)
         if result is not None:

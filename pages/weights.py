@@ -16,6 +16,7 @@ from m2st_core.dashboard.widgets.page import (
 )
 from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.figures.samples import heat_figure
+from m2st_core.figures.theme import short_labels
 from m2st_core.figures.weights import criterion_figure, share_figure, weight_spread_figure, weights_figure
 from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.synthetic import AXIS
@@ -99,11 +100,11 @@ def show_weights(result: WeightsResult, study: WeightsStudy, view: str) -> None:
     with kernel:
         st.markdown(f"**What “{name}” sees**")
         figure = heat_figure(result.witnesses[row], AXIS, name=name, sample=result.sample, height=400)
-        chart(figure, "weights_kernel", f"Heat map of the witness function of the kernel {name}.")
+        chart(short_labels(figure), "weights_kernel", f"Heat map of the witness function of the kernel {name}.")
     with mixture:
         st.markdown("**What the mixture sees**")
         figure = heat_figure(result.mixture, AXIS, name="mixture", sample=result.sample, height=400)
-        chart(figure, "weights_mixture", "Heat map of the witness function of the learned mixture.")
+        chart(short_labels(figure), "weights_mixture", "Heat map of the witness function of the learned mixture.")
     hidden = len(result.table) - len(table)
     left_out = f" {hidden} other kernels have little or no weight." if hidden else ""
     st.caption(
@@ -123,7 +124,7 @@ def tasks_sentence(result: WeightsResult, study: WeightsStudy) -> str:
 
 
 def show_variation(result: WeightsResult, study: WeightsStudy) -> None:
-    """Show Ĵ of each kernel, and how β varies with the training sample and its size."""
+    """Show how β varies with the training sample and its size, and Ĵ of each kernel."""
     if result.features is not None:
         show_shares(result.features)
     left, right = st.columns(2, gap="large")
@@ -135,6 +136,11 @@ def show_variation(result: WeightsResult, study: WeightsStudy) -> None:
         st.header("β over training samples", anchor=False)
         alt = f"Box plots of each kernel's weight over {study.repeats} training samples."
         chart(weight_spread_figure(result.repeats, study.method), "weights_spread", alt)
+
+
+def show_more(result: WeightsResult, study: WeightsStudy) -> None:
+    """Offer what is behind the weights: three more charts, and the numbers."""
+    show_folded("How β varies, and why", "weights_variation", lambda: show_variation(result, study))
     names = {column: label_of(method) for column, method in MIXTURES[study.method].items()}
     table = result.table.rename(columns=names)
     show_folded("Table", "weights_table", lambda: show_table(table))
@@ -199,7 +205,7 @@ def main() -> None:
             show_weights(job.result, study, view)
             if shipped_result(study) is not None:
                 st.caption(SHIPPED)
-            show_variation(job.result, study)
+            show_more(job.result, study)
     show_folded("What is mixed", "weights_mixed", explain_mixtures)
 
 

@@ -81,6 +81,14 @@ def laid_out(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380
     return figure
 
 
+def short_labels(figure: go.Figure, *, left: int = 60, below: int = 50) -> go.Figure:
+    """Reserve these pixels for the axes: to fit labels of unknown length, plotly draws a chart three times."""
+    figure.layout.margin.l, figure.layout.margin.b = left, below
+    for axis in (*figure.select_xaxes(), *figure.select_yaxes()):
+        axis.automargin = False
+    return figure
+
+
 def equal_aspect(figure: go.Figure, x_span: float, y_span: float) -> go.Figure:
     """Keep shapes as they are at any width: one unit has the same length on both axes.
 
