@@ -26,7 +26,8 @@ LOOKS = Path(m2st_core.__file__).parent / "dashboard" / "widgets"
 
 
 def show_tabs(pages: list[st.Page]) -> None:
-    """Show the pages of the Lab side by side; while they are there, the navigation marks the Lab (page.css)."""
+    """Show the pages of the Lab side by side, and mark the Lab in the navigation."""
+    st.html(LOOKS / "lab.css")
     with st.container(horizontal=True, gap="xsmall", key="lab_tabs"):
         for page in pages:
             st.page_link(page, width="content")

@@ -7,7 +7,7 @@ from m2st_core.dashboard.learn.pictures import Sample
 from m2st_core.dashboard.learn.projector import LOOKS, is_on, larger, show_player, show_toggle
 from m2st_core.dashboard.learn.quiz import show_quiz, show_recap, show_theory
 from m2st_core.dashboard.widgets.controls import SEED, Control
-from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_part
+from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_folded, show_part
 
 
 def set_value(control: Control, value: object) -> None:
@@ -47,9 +47,12 @@ def show_lesson(lesson: Lesson) -> Sample:
         for index, (column, (figure, alt)) in enumerate(zip(columns, shown.charts, strict=True)):
             with column:
                 chart(larger(figure) if is_on() else figure, f"learn_{LESSONS.index(lesson)}_{index}", alt)
-    with st.expander("The maths"):
+
+    def maths() -> None:
         for line in lesson.maths:
             st.markdown(line)
+
+    show_folded("The maths", "learn_maths", maths)
     return sample
 
 

@@ -5,10 +5,11 @@ import streamlit as st
 from m2st_core.dashboard.jobs.jobs import SHIPPED, watch_study
 from m2st_core.dashboard.widgets.controls import ALPHA, NULL, PERMUTATIONS, PRESET, TRAIN_FRACTION, Control, ask, under
 from m2st_core.dashboard.widgets.p_values import error_text, p_text, p_value_sentences
-from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page
+from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_folded
 from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.samples import samples_figure
+from m2st_core.figures.theme import short_labels
 from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.one_test import SingleTest, method_words
 from m2st_core.testing.methods import METHODS
@@ -55,7 +56,7 @@ def show_charts(sample: TwoSample, result: TestResult | None) -> None:
         st.header("The two samples", anchor=False)
         x, y = (rows.numpy() for rows in sample)
         alt = f"Scatter plot of {len(x)} rows of x and {len(y)} rows of y."
-        chart(samples_figure(x, y), "samples_chart", alt)
+        chart(short_labels(samples_figure(x, y)), "samples_chart", alt)
     with right:
         st.header("The statistic, if P = Q", anchor=False)
         if result is not None:
@@ -65,6 +66,11 @@ def show_charts(sample: TwoSample, result: TestResult | None) -> None:
             chart(null_figure(result), "null_chart", alt)
         else:
             st.caption("It appears when the test is done.")
+
+
+def show_code(test: SingleTest) -> None:
+    """Show code that repeats the test elsewhere."""
+    st.code(test.as_python(), language="python")
 
 
 def main() -> None:
@@ -100,8 +106,7 @@ def main() -> None:
             show(found.result)
             if shipped_result(test) is not None:
                 st.caption(SHIPPED)
-    with st.expander("Repeat this in Python"):
-        st.code(test.as_python(), language="python")
+    show_folded("Repeat this in Python", "one_test_code", lambda: show_code(test))
 
 
 run_page(main)

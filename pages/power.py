@@ -7,8 +7,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from m2st_core.dashboard.jobs.sweeps import show_problems, start, sweep_queue
 from m2st_core.dashboard.power_lab.controls import LEVEL, ask_sweep, load_sweep, use_paper_methods
-from m2st_core.dashboard.power_lab.curves import show_curves
-from m2st_core.dashboard.power_lab.results import show_code, show_results, show_training
+from m2st_core.dashboard.power_lab.curves import show_curves, show_training
+from m2st_core.dashboard.power_lab.results import show_code, show_results
 from m2st_core.dashboard.widgets.page import choice_sentences, page_title, run_page
 from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.sweeps.database import StoreError

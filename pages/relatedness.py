@@ -1,10 +1,11 @@
 """Relatedness: γ̂ against the closeness C, its spread, and what it means for power."""
 
+import pandas as pd
 import streamlit as st
 
 from m2st_core.dashboard.jobs.jobs import watch_study
 from m2st_core.dashboard.widgets.controls import Control, ask, under
-from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page
+from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_folded
 from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.figures.relatedness import gamma_figure, gamma_power_figure, gamma_spread_figure
@@ -74,15 +75,19 @@ def show_committed(closeness: float) -> None:
         st.caption(
             f"Target: HDGM, Δ=0.7. 2,000 rows per sample and half, 10 tasks, 10 restarts, 100 steps: `{COMMAND}`"
         )
-        with st.expander("The maths"):
-            st.latex(r"\hat\gamma_{it}=\big\lvert\hat J(\text{target};k_{it})-\hat J(\text{task }i;k_{it})\big\rvert")
-            st.latex(r"\hat\gamma=\min_i\max_t\hat\gamma_{it}")
-            st.markdown(
-                "$k_{it}$ is a deep kernel trained from random start t to separate the target from task i. The paper "
-                "evaluates it on its training rows (squares). We also evaluate it on fresh rows (circles). Bars span "
-                "the tasks' largest $\\hat\\gamma_{it}$. Of 20 pairs of samples of one task, 19 have a $\\hat\\gamma$ "
-                "inside the grey band, the noise floor. It shrinks as rows are added."
-            )
+        show_folded("The maths", "relatedness_maths", show_maths)
+
+
+def show_maths() -> None:
+    """Show how γ̂ is defined and drawn."""
+    st.latex(r"\hat\gamma_{it}=\big\lvert\hat J(\text{target};k_{it})-\hat J(\text{task }i;k_{it})\big\rvert")
+    st.latex(r"\hat\gamma=\min_i\max_t\hat\gamma_{it}")
+    st.markdown(
+        "$k_{it}$ is a deep kernel trained from random start t to separate the target from task i. The paper "
+        "evaluates it on its training rows (squares). We also evaluate it on fresh rows (circles). Bars span "
+        "the tasks' largest $\\hat\\gamma_{it}$. Of 20 pairs of samples of one task, 19 have a $\\hat\\gamma$ "
+        "inside the grey band, the noise floor. It shrinks as rows are added."
+    )
 
 
 def floor_sentences(result: RelatednessResult) -> str:
@@ -117,8 +122,12 @@ def show_result(result: RelatednessResult, study: RelatednessStudy, closeness: f
             f"Meta-Witness (ours) learned from N={study.n_tasks} related tasks; {study.tests} tests with "
             f"m_te={study.m_te} per mode; Wilson's 95 % intervals."
         )
-    with st.expander("Table"):
-        st.dataframe(result.curve, hide_index=True, width="stretch")
+    show_folded("Table", "relatedness_table", lambda: show_table(result.curve))
+
+
+def show_table(curve: pd.DataFrame) -> None:
+    """Show the numbers behind γ̂."""
+    st.dataframe(curve, hide_index=True, width="stretch")
 
 
 def main() -> None:

@@ -1,12 +1,22 @@
 """Weights: how a mixture weighs its base kernels for a target, why, and how much this varies."""
 
+import pandas as pd
 import streamlit as st
 
 from m2st_core.dashboard.jobs.jobs import SHIPPED, watch_study
 from m2st_core.dashboard.widgets.controls import Control, ask, under
-from m2st_core.dashboard.widgets.page import chart, choice_sentences, clickable_chart, finding, page_title, run_page
+from m2st_core.dashboard.widgets.page import (
+    chart,
+    choice_sentences,
+    clickable_chart,
+    finding,
+    page_title,
+    run_page,
+    show_folded,
+)
 from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.figures.samples import heat_figure
+from m2st_core.figures.theme import short_labels
 from m2st_core.figures.weights import criterion_figure, share_figure, weight_spread_figure, weights_figure
 from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.synthetic import AXIS
@@ -90,11 +100,11 @@ def show_weights(result: WeightsResult, study: WeightsStudy, view: str) -> None:
     with kernel:
         st.markdown(f"**What “{name}” sees**")
         figure = heat_figure(result.witnesses[row], AXIS, name=name, sample=result.sample, height=400)
-        chart(figure, "weights_kernel", f"Heat map of the witness function of the kernel {name}.")
+        chart(short_labels(figure), "weights_kernel", f"Heat map of the witness function of the kernel {name}.")
     with mixture:
         st.markdown("**What the mixture sees**")
         figure = heat_figure(result.mixture, AXIS, name="mixture", sample=result.sample, height=400)
-        chart(figure, "weights_mixture", "Heat map of the witness function of the learned mixture.")
+        chart(short_labels(figure), "weights_mixture", "Heat map of the witness function of the learned mixture.")
     hidden = len(result.table) - len(table)
     left_out = f" {hidden} other kernels have little or no weight." if hidden else ""
     st.caption(
@@ -114,7 +124,7 @@ def tasks_sentence(result: WeightsResult, study: WeightsStudy) -> str:
 
 
 def show_variation(result: WeightsResult, study: WeightsStudy) -> None:
-    """Show Ĵ of each kernel, and how β varies with the training sample and its size."""
+    """Show how β varies with the training sample and its size, and Ĵ of each kernel."""
     if result.features is not None:
         show_shares(result.features)
     left, right = st.columns(2, gap="large")
@@ -126,9 +136,19 @@ def show_variation(result: WeightsResult, study: WeightsStudy) -> None:
         st.header("β over training samples", anchor=False)
         alt = f"Box plots of each kernel's weight over {study.repeats} training samples."
         chart(weight_spread_figure(result.repeats, study.method), "weights_spread", alt)
-    with st.expander("Table"):
-        names = {column: label_of(method) for column, method in MIXTURES[study.method].items()}
-        st.dataframe(result.table.rename(columns=names), hide_index=True, width="stretch")
+
+
+def show_more(result: WeightsResult, study: WeightsStudy) -> None:
+    """Offer what is behind the weights: three more charts, and the numbers."""
+    show_folded("How β varies, and why", "weights_variation", lambda: show_variation(result, study))
+    names = {column: label_of(method) for column, method in MIXTURES[study.method].items()}
+    table = result.table.rename(columns=names)
+    show_folded("Table", "weights_table", lambda: show_table(table))
+
+
+def show_table(table: pd.DataFrame) -> None:
+    """Show all numbers of the first training sample."""
+    st.dataframe(table, hide_index=True, width="stretch")
 
 
 def show_shares(features: LearnedFeatures) -> None:
@@ -138,6 +158,16 @@ def show_shares(features: LearnedFeatures) -> None:
     st.caption(
         "Their contribution to the spread of the statistic if P = Q. The Gaussian kernels have the rest. "
         f"{features.senses}"
+    )
+
+
+def explain_mixtures() -> None:
+    """Say what the two mixtures learn, and from what."""
+    st.markdown(
+        r"Two tests mix kernels learned from related tasks, $k_\beta=\sum_i\beta_i k_i$. They learn β from a few "
+        "training rows of the target. Meta-MKL maximises Ĵ, the signal over noise that determines power. "
+        "Feature-MKL also estimates how similar the target is to the related tasks.\n\n"
+        + choice_sentences(PRESET.name, list(MIXTURES))
     )
 
 
@@ -175,14 +205,8 @@ def main() -> None:
             show_weights(job.result, study, view)
             if shipped_result(study) is not None:
                 st.caption(SHIPPED)
-            show_variation(job.result, study)
-    with st.expander("What is mixed"):
-        st.markdown(
-            r"Two tests mix kernels learned from related tasks, $k_\beta=\sum_i\beta_i k_i$. They learn β from a few "
-            "training rows of the target. Meta-MKL maximises Ĵ, the signal over noise that determines power. "
-            "Feature-MKL also estimates how similar the target is to the related tasks.\n\n"
-            + choice_sentences(PRESET.name, list(MIXTURES))
-        )
+            show_more(job.result, study)
+    show_folded("What is mixed", "weights_mixed", explain_mixtures)
 
 
 run_page(main)

@@ -16,6 +16,7 @@ from m2st_core.figures.theme import (
     WITHOUT_HISTORY,
     error_bars,
     laid_out,
+    short_labels,
 )
 from m2st_core.testing.method import GREENS
 from m2st_core.testing.methods import label_of
@@ -43,7 +44,8 @@ def neighbours_figure(target: float, related: Sequence[float], symbol: str, boun
     margin = 0.03 * (bounds[1] - bounds[0])
     laid_out(figure, x_title=f"how strongly P and Q differ: {symbol}", y_title="", height=140)
     figure.update_xaxes(range=[bounds[0] - margin, bounds[1] + margin], fixedrange=True)
-    return figure.update_yaxes(visible=False, range=[-1, 1], fixedrange=True)
+    figure.update_yaxes(visible=False, range=[-1, 1], fixedrange=True)
+    return short_labels(figure, left=10)
 
 
 def gamma_figure(

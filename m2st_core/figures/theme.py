@@ -77,6 +77,15 @@ def laid_out(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380
     named = [*((axis, x_title) for axis in figure.select_xaxes()), *((axis, y_title) for axis in figure.select_yaxes())]
     for axis, title in named:
         axis.title.text, axis.automargin, axis.zeroline = title, True, False
+        axis.ticklabeloverflow = "allow"  # plotly would measure every label again to hide those that do not fit
+    return figure
+
+
+def short_labels(figure: go.Figure, *, left: int = 60, below: int = 50) -> go.Figure:
+    """Reserve these pixels for the axes: to fit labels of unknown length, plotly draws a chart three times."""
+    figure.layout.margin.l, figure.layout.margin.b = left, below
+    for axis in (*figure.select_xaxes(), *figure.select_yaxes()):
+        axis.automargin = False
     return figure
 
 

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from math import nan
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from m2st_core.paper.experiments import LAYERS, PAPER, Layer, PaperExperiment
+from m2st_core.paper.experiments import LAYERS, Layer, PaperExperiment
 from m2st_core.paper.published import FOLDER, in_words
+from m2st_core.paper.shipped import (
+    ABOUT,
+    PLACE,
+    file_name,
+    grid,
+    place_of,
+    read_about,
+    revised_methods,
+    revisions,
+    shipped,
+)
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.store import SHIPPED, Store
 from m2st_core.sweeps.summary import as_rows
-from m2st_core.sweeps.trial import CODE, Cell, CellResult, canonical, data_of
-from m2st_core.testing.methods import METHODS
+from m2st_core.sweeps.trial import CODE, CellResult, data_of
 from m2st_core.types import VERSION
-
-ABOUT = "about.json"
-PLACE = ("method", "closeness", "n_tasks", "m_tr", "m_te", "repeat")  # identifies a cell of a sweep
 
 
 class Outdated(ValueError):
@@ -54,23 +59,13 @@ class Committed:
         return f"preset `{self.spec.preset}`, {done} repeats × {self.spec.tests} test samples{where}, {self.date}"
 
 
-def file_name(experiment: str, layer: Layer) -> str:
-    """The name of a file, without its ending."""
-    return experiment if layer == "paper" else f"{experiment}_ours"
-
-
-def read_about(folder: Path | None = None) -> dict[str, dict[str, Any]]:
-    """The entry of each file in ``about.json``; empty in a copy without documents."""
-    path = (folder or FOLDER) / ABOUT
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
 def committed(experiment: PaperExperiment, layer: Layer, folder: Path | None = None) -> Committed | None:
     """Read the results of an experiment at full scale. None if there are none, an Outdated error if they do not fit.
 
     Experiments whose grids overlap share results.
     """
-    spec, about = experiment.spec("full", layer), read_about(folder)
+    spec, folder = experiment.spec("full", layer), folder or FOLDER
+    about = read_about(folder)
     own = _file_of(spec, about) or file_name(experiment.name, layer)
     problem = _problem(own, about[own], spec) if own in about else ""
     found = shipped(spec, folder)
@@ -78,8 +73,8 @@ def committed(experiment: PaperExperiment, layer: Layer, folder: Path | None = N
         if problem:
             raise Outdated(problem)
         return None
-    repeats = Counter(_place(vars(cell))[:-1] for cell, _, _ in found)
-    points = {place[:-1] for place in _grid(spec)}
+    repeats = Counter(place_of(vars(cell))[:-1] for cell, _, _ in found)
+    points = {place[:-1] for place in grid(spec)}
     incomplete = tuple(dict.fromkeys(place[0] for place in sorted(points - set(repeats), key=str)))
     rows = as_rows((cell, CellResult(rejections, cell.tests, nan)) for cell, rejections, _ in found)
     bounds, counts = (min(repeats.values()), max(repeats.values())), (len(repeats), len(points))
@@ -101,27 +96,12 @@ def results_of(experiment: PaperExperiment) -> tuple[dict[Layer, Committed], lis
     return results, problems
 
 
-def shipped(spec: SweepSpec, folder: Path | None = None) -> list[tuple[Cell, int, str]]:
-    """Cells of a sweep that come with the software, in the order of the grid: (cell, rejections, date)."""
-    folder, known = folder or FOLDER, dict[str, tuple[int, str]]()
-    owners = {file_name(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in LAYERS}
-    for name, entry in read_about(folder).items():
-        if entry["code"] == CODE and name in owners:
-            sweep, path = owners[name][0].spec("full", owners[name][1]), folder / f"{name}.csv"
-            if entry["spec"] == sweep.hash:
-                revised, changed = _revised(entry, sweep), path.stat().st_mtime_ns
-                for key, (method, rejections) in _read(path, changed, sweep.to_json(), _stamp(sweep)).items():
-                    if method not in revised:
-                        known.setdefault(key, (rejections, entry["date"]))
-    return [(cell, *known[key]) for key, cell in _grid(spec).values() if key in known]
-
-
 def take_over(store: Store, spec: SweepSpec, folder: Path | None = None) -> int:
     """Store the cells that come with the software, so that they need not be computed. Return their number.
 
     Cells on images are left out, because the images here may be others.
     """
-    found = [] if data_of(spec.task) else shipped(spec, folder)
+    found = [] if data_of(spec.task) else shipped(spec, folder or FOLDER)
     there = store.results(cell.key for cell, _, _ in found)
     store.add_cells((cell, CellResult(r, cell.tests, SHIPPED)) for cell, r, _ in found if cell.key not in there)
     return len(found)
@@ -135,7 +115,7 @@ def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path
     spec, folder = experiment.spec("full", layer), folder or FOLDER
     if store.run(spec.run_id) is None:
         return ""
-    cells = dict(_grid(spec).values())
+    cells = {cell.key: cell for _, cell in grid(spec).values()}
     results, about = store.results(cells), read_about(folder)
     if len(results) <= len(shipped(spec, folder)):
         return ""
@@ -146,7 +126,7 @@ def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path
     rows.assign(**whole)[[*PLACE, "rejections"]].to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     date = time.strftime("%Y-%m-%d", time.gmtime(store.newest(cells)))
     made = {"spec": spec.hash, "code": CODE, "version": VERSION, "preset": spec.preset, "date": date}
-    about[name] = made | {"revisions": _revisions(spec)}
+    about[name] = made | {"revisions": revisions(spec)}
     text = json.dumps(dict(sorted(about.items())), indent=1)
     (folder / ABOUT).write_text(f"{text}\n", encoding="utf-8")
     return name
@@ -163,58 +143,7 @@ def _problem(name: str, entry: Mapping[str, Any], spec: SweepSpec) -> str:
         return f"{name}.csv was made by an older version of this software and is not shown."
     if entry["spec"] != spec.hash:
         return f"{name}.csv was made by a sweep with other settings and is not shown."
-    revised = _revised(entry, spec)
+    revised = revised_methods(entry, spec)
     if not revised:
         return ""
     return f"Not shown: {in_words(revised)}, which changed after {name}.csv was computed."
-
-
-def _revisions(spec: SweepSpec) -> dict[str, int]:
-    return {name: METHODS[name].revision for name in spec.methods if name in METHODS}
-
-
-def _revised(entry: Mapping[str, Any], spec: SweepSpec) -> list[str]:
-    """Methods that changed after a file was made. Files that record no revisions have revision 0."""
-    before = entry.get("revisions", {})
-    return [name for name, revision in _revisions(spec).items() if revision != before.get(name, 0)]
-
-
-@lru_cache(maxsize=64)
-def _read(path: Path, changed: int, spec_json: str, stamp: str) -> dict[str, tuple[str, int]]:
-    """Method and rejections by the key of each cell of a file. Lines that are not cells of the sweep are errors."""
-    spec = SweepSpec.from_json(spec_json)
-    results: dict[str, tuple[str, int]] = {}
-    cells = _grid(spec)
-    with path.open(encoding="utf-8", newline="") as lines:
-        for line in csv.DictReader(lines):
-            place, count = _place(line), int(line["rejections"])
-            if place not in cells:
-                raise ValueError(f"{path.name} has a cell that its sweep lacks: {place}.")
-            key, cell = cells[place]
-            if key in results:
-                raise ValueError(f"{path.name} has a cell twice: {place}.")
-            if not 0 <= count <= spec.tests:
-                raise ValueError(f"{path.name} has {count} rejections of {spec.tests} tests: {place}.")
-            results[key] = cell.method, count
-    return results
-
-
-def _stamp(spec: SweepSpec) -> str:
-    """What the keys of a sweep's cells depend on besides the sweep."""
-    return canonical([CODE, _revisions(spec), data_of(spec.task)])
-
-
-def _grid(spec: SweepSpec) -> dict[tuple[str, ...], tuple[str, Cell]]:
-    """Cells of a sweep and their keys, by their place."""
-    return _grid_again(spec.to_json(), _stamp(spec))
-
-
-@lru_cache(maxsize=64)
-def _grid_again(spec_json: str, stamp: str) -> dict[tuple[str, ...], tuple[str, Cell]]:
-    """Listing a large grid takes long, so it is cached."""
-    return {_place(vars(cell)): (cell.key, cell) for cell in SweepSpec.from_json(spec_json).cells()}
-
-
-def _place(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The place of a cell or of a file's line in the grid, as text."""
-    return tuple("" if values[name] is None else str(values[name]) for name in PLACE)

@@ -6,7 +6,7 @@ import json
 import math
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any
 
@@ -95,7 +95,7 @@ class SweepSpec:
 
     def cells(self) -> Iterator[Cell]:
         """Every cell once, repeat by repeat: whole curves appear early and then become smoother."""
-        keys: set[str] = set()
+        places: set[tuple[Any, ...]] = set()  # in the grid; a method that ignores a setting has one place for all of it
         shared = {name: getattr(self, name) for name in SHARED} | {"data": data_of(self.task)}
         for repeat, closeness, n_tasks, m_tr, m_te, name in product(
             range(self.repeats), self.closeness, self.n_tasks, self.m_tr, self.m_te, self.methods
@@ -113,8 +113,9 @@ class SweepSpec:
                 repeat=repeat,
                 revision=method.revision if method is not None else 0,
             )
-            if (key := cell.key) not in keys:
-                keys.add(key)
+            place = (name, cell.closeness, cell.n_tasks, cell.m_tr, m_te, repeat)
+            if place not in places:
+                places.add(place)
                 yield cell
 
     def _name_problems(self) -> Iterator[str]:
@@ -162,7 +163,8 @@ class SweepSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        plain = {f.name: getattr(self, f.name) for f in fields(self)} | {"settings": dict(self.settings)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
 
     def to_json(self) -> str:
         """Canonical JSON."""

@@ -9,12 +9,18 @@ import numpy as np
 from streamlit.testing.v1 import AppTest
 
 APP = Path(__file__).parents[2] / "app.py"
+FOLDED = (  # the expanders that are filled when they are opened
+    "lab_numbers", "lab_code", "lab_training", "runs_numbers", "one_test_code", "story_table", "weights_table",
+    "weights_variation", "weights_mixed", "relatedness_table", "relatedness_maths", "learn_maths",
+)  # fmt: skip
 TEXTS = ("title", "header", "subheader", "markdown", "caption", "info", "warning", "error")
 
 
-def open_page(page, **query):
-    """Open a page by the stem of its file."""
+def open_page(page, *, unfolded=True, **query):
+    """Open a page by the stem of its file, with its expanders open."""
     app = AppTest.from_file(APP, default_timeout=300).switch_page(f"pages/{page}.py")
+    for name in FOLDED if unfolded else ():
+        app.session_state[f"{name}_unfolded"] = True
     for name, value in query.items():
         app.query_params[name] = value
     return run(app)

@@ -8,9 +8,11 @@ import pytest
 
 from benchmarks.reproduction import fill_page
 from m2st_core.paper import committed as module
-from m2st_core.paper.committed import Outdated, commit, committed, file_name, read_about, results_of, take_over
+from m2st_core.paper import shipped as shipped_module
+from m2st_core.paper.committed import Outdated, commit, committed, results_of, take_over
 from m2st_core.paper.experiments import LAYERS, OURS, PAPER
 from m2st_core.paper.published import FOLDER, UNEXPLAINED, compare, explanations
+from m2st_core.paper.shipped import file_name, grid, read_about
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import as_text, summarise
 from m2st_core.sweeps.trial import CODE, CellResult, run_cell
@@ -105,6 +107,7 @@ def test_rows_of_an_older_version_or_another_sweep_are_refused(store, folder, mo
         committed(other, "paper", folder)
     monkeypatch.setattr("m2st_core.sweeps.trial.CODE", "next")
     monkeypatch.setattr(module, "CODE", "next")
+    monkeypatch.setattr(shipped_module, "CODE", "next")
     with pytest.raises(Outdated, match="older version"):
         committed(TABLE_3, "paper", folder)
     fill(store, TABLE_3, repeats=1)  # computed by the next version
@@ -206,13 +209,15 @@ def test_lines_that_are_no_cells_are_errors(store, folder, line, message):
 
 
 def test_the_repository_lists_every_file():
-    assert sorted(path.stem for path in FOLDER.glob("*.csv") if path.stem != "explanations") == sorted(read_about())
+    assert sorted(path.stem for path in FOLDER.glob("*.csv") if path.stem != "explanations") == sorted(
+        read_about(FOLDER)
+    )
 
 
 def test_the_rows_in_the_repository_belong_to_this_version_and_its_sweeps():
     """Rows of our methods may be outdated. Then they are not shown, and a sentence says so."""
     layers = {file_name(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in LAYERS}
-    for name, entry in read_about().items():
+    for name, entry in read_about(FOLDER).items():
         experiment, layer = layers[name]
         spec = experiment.spec("full", layer)
         assert (entry["spec"], entry["code"], entry["preset"]) == (spec.hash, CODE, spec.preset)
@@ -252,3 +257,21 @@ def test_the_page_has_the_numbers_of_the_files():
     assert fill_page(page) == page
     for name, experiment in PAPER.items():
         assert (f"<!-- begin {name} -->" in page) == (experiment.kind != "images"), name
+
+
+def test_cells_of_two_sweeps_are_the_same_exactly_if_their_keys_are(monkeypatch):
+    small = TABLE_3.full.with_(repeats=2)
+    sweeps = [
+        small,
+        small.with_(null=not small.null),
+        small.with_(tests=50),
+        small.with_(rows_per_task=small.rows_per_task + 1),
+        small.with_(m_te=small.m_te[:1]),
+        small.with_(methods=small.methods[::-1]),
+        small.with_(seed=1),
+    ]
+    cells = [pair for sweep in sweeps for pair in grid(sweep).values()]
+    revise(monkeypatch, small.methods[0])
+    cells += grid(small).values()
+    keys, whats = [cell.key for _, cell in cells], [what for what, _ in cells]
+    assert len(set(keys)) == len(set(whats)) == len(set(zip(keys, whats, strict=True))) < len(keys)

@@ -6,6 +6,7 @@ import streamlit as st
 
 from m2st_core.dashboard.images.results import TYPICAL, show_grid
 from m2st_core.dashboard.power_lab.results import show_figure, show_table
+from m2st_core.dashboard.widgets.page import show_folded
 from m2st_core.studies.image_story import ALONE, STUDY, TAUGHT, shipped_story, story_finding
 from m2st_core.testing.methods import label_of
 
@@ -41,6 +42,5 @@ def show_story() -> str:
         with column:
             show_grid(images, f"The {len(images)} images that are most typical of {side} for the learned kernel.")
             st.caption(f"Most typical of **{side}** for {label_of(TAUGHT[0])}, the clearest first.")
-    with st.expander("Table"):
-        show_table(result.power, "story_power")
+    show_folded("Table", "story_table", lambda: show_table(result.power, "story_power"))
     return story_finding(result.power)

@@ -1,4 +1,4 @@
-"""The curves of Power: present ones, pale ones of the settings before, pinned ones, and the buttons that train."""
+"""The curves of Power: present ones, pale ones of before, pinned ones, the buttons that train, and training curves."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from m2st_core.dashboard.jobs.sweeps import POLL_SECONDS, cost_in_words, show_st
 from m2st_core.dashboard.power_lab.controls import double_repeats
 from m2st_core.dashboard.power_lab.results import Earlier, show_results
 from m2st_core.dashboard.serving.sessions import poll_seconds
-from m2st_core.dashboard.widgets.page import finding
+from m2st_core.dashboard.widgets.page import chart, finding, show_folded
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.data import size_unit
+from m2st_core.figures.weights import training_figure
 from m2st_core.studies.power import DEFAULT, difference_names, is_shipped, power_finding
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import summarise
+from m2st_core.sweeps.trial import LearnerSpec
+from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.methods import label_of
 
 SHOWN, PINS, REFINE = "lab_shown", "lab_pins", "lab_refine"
@@ -149,3 +152,35 @@ def _earlier(spec: SweepSpec, pale: SweepSpec | None) -> list[Earlier]:
     tables = [shared(summarise, sweep_queue().store.rows(one)) for one in others]
     curves = zip(others, names, tables, strict=False)
     return [Earlier(name, table, one in pins) for one, name, table in curves if not table.empty]
+
+
+def show_training(spec: SweepSpec) -> None:
+    """Show training curves of the first repeat, for methods that are trained step by step."""
+    courses = training_courses(spec)
+    if not courses:
+        return
+
+    def curves() -> None:
+        for title, course in courses.items():
+            st.caption(f"{title}, first repeat: the criterion on training rows and on held-out rows.")
+            alt = f"The training criterion of {title} over {len(course['step'])} checks."
+            chart(training_figure(course), f"course_{title}", alt)
+
+    show_folded("Training curves", "lab_training", curves)
+
+
+def training_courses(spec: SweepSpec) -> dict[str, dict[str, list[float]]]:
+    """Stored training curves of the first repeat by method. Methods that learn in closed form have none."""
+    first = [cell for cell in spec.cells() if cell.repeat == 0]
+    learners = {cell.learner.key: (cell.method, cell.learner) for cell in first if cell.learner is not None}
+    return {label_of(name): course for key, (name, learner) in learners.items() if (course := _course(key, learner))}
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _course(key: str, _learner: LearnerSpec) -> dict[str, list[float]] | None:
+    parts = sweep_queue().store.learner(_learner)
+    course = learner_from_parts(*parts).course if parts is not None else None
+    if course is None or not len(course.step):
+        return None
+    train, held_out = (values[:, 0].tolist() for values in (course.train, course.held_out))
+    return {"step": course.step.tolist(), "train": train, "held_out": held_out}

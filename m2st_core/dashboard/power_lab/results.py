@@ -1,4 +1,4 @@
-"""The results of a sweep: its figure, its table, downloads, code that repeats it, and training curves."""
+"""The results of a sweep: its figure, its table, downloads and code that repeats it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,15 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from m2st_core.dashboard.jobs.sweeps import sweep_queue
-from m2st_core.dashboard.widgets.page import chart, download
+from m2st_core.dashboard.widgets.page import chart, download, show_folded
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.data import size_unit
 from m2st_core.figures.null import type_1_figure
 from m2st_core.figures.power import add_earlier
-from m2st_core.figures.weights import training_figure
 from m2st_core.paper.published import with_published
 from m2st_core.studies.power import level_finding, level_table
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import null_band, summarise, sweep_figure
-from m2st_core.sweeps.trial import LearnerSpec
-from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.methods import label_of
 
 COLUMNS = {  # of a summary: title and help
@@ -138,13 +134,16 @@ def show_results(
         if choice:
             _ask_axis(key)
         st.caption(f"Sizes count rows {size_unit(spec.task)}. {notes}")
-    with st.expander("Numbers and downloads"):
+
+    def numbers() -> None:
         show_table(table, key)
         with st.container(horizontal=True):
             download("Figure (HTML)", lambda: sweep_figure(spec, table, kind).to_html(), f"{name}.html", key)
             download("Table (CSV)", lambda: table.to_csv(index=False), f"{name}.csv", key)
             download("All cells (CSV)", lambda: rows.to_csv(index=False), f"{name}-cells.csv", key)
             download("Settings (TOML)", spec.to_toml, f"{name}.toml", key)
+
+    show_folded("Numbers and downloads", f"{key}_numbers", numbers)
 
 
 def _show_level(spec: SweepSpec, rows: pd.DataFrame, key: str) -> None:
@@ -159,9 +158,12 @@ def _show_level(spec: SweepSpec, rows: pd.DataFrame, key: str) -> None:
 
 def show_code(spec: SweepSpec) -> None:
     """Show code that repeats the sweep elsewhere."""
-    with st.expander("Repeat this in Python or in the shell"):
+
+    def code() -> None:
         st.code(as_python(spec), language="python")
         st.code(as_shell(spec), language="bash")
+
+    show_folded("Repeat this in Python or in the shell", "lab_code", code)
 
 
 def as_python(spec: SweepSpec) -> str:
@@ -189,32 +191,3 @@ def as_shell(spec: SweepSpec) -> str:
 {spec.to_toml()}END
 python -m m2st_core sweep spec.toml --out rows.csv --figure power.html
 """
-
-
-def show_training(spec: SweepSpec) -> None:
-    """Show training curves of the first repeat, for methods that are trained step by step."""
-    courses = training_courses(spec)
-    if not courses:
-        return
-    with st.expander("Training curves"):
-        for title, course in courses.items():
-            st.caption(f"{title}, first repeat: the criterion on training rows and on held-out rows.")
-            alt = f"The training criterion of {title} over {len(course['step'])} checks."
-            chart(training_figure(course), f"course_{title}", alt)
-
-
-def training_courses(spec: SweepSpec) -> dict[str, dict[str, list[float]]]:
-    """Stored training curves of the first repeat by method. Methods that learn in closed form have none."""
-    first = [cell for cell in spec.cells() if cell.repeat == 0]
-    learners = {cell.learner.key: (cell.method, cell.learner) for cell in first if cell.learner is not None}
-    return {label_of(name): course for key, (name, learner) in learners.items() if (course := _course(key, learner))}
-
-
-@st.cache_data(max_entries=64, show_spinner=False)
-def _course(key: str, _learner: LearnerSpec) -> dict[str, list[float]] | None:
-    parts = sweep_queue().store.learner(_learner)
-    course = learner_from_parts(*parts).course if parts is not None else None
-    if course is None or not len(course.step):
-        return None
-    train, held_out = (values[:, 0].tolist() for values in (course.train, course.held_out))
-    return {"step": course.step.tolist(), "train": train, "held_out": held_out}

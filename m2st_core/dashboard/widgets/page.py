@@ -46,6 +46,17 @@ def show_part(part: Callable[[], None]) -> None:
     st.fragment(lambda: _guarded(part))()
 
 
+def show_folded(label: str, key: str, part: Callable[[], None]) -> None:
+    """Show an expander that is filled when it is opened: code, tables and formulas make a page slow to open."""
+
+    def expander() -> None:
+        with st.expander(label, key=f"{key}_unfolded", on_change="rerun") as place:
+            if place.open:
+                part()
+
+    show_part(expander)
+
+
 def _guarded(show: Callable[[], None]) -> None:
     try:
         if admit():
