@@ -112,4 +112,4 @@ def test_the_code_is_sent_when_it_is_asked_for():
     app = open_page("one_test", unfolded=False)
     assert "Repeat this in Python" in [expander.label for expander in app.expander] and not app.code
     app.session_state["one_test_code_unfolded"] = True
-    assert "two_sample_test" in run(app).code[0].value
+    assert "m2st.make_task" in run(app).code[0].value
