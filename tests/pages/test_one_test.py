@@ -106,3 +106,10 @@ def test_the_python_code_gives_the_same_answer(capsys, query):
     assert float(capsys.readouterr().out.split()[0]) == pytest.approx(
         float(metrics(app)["p-value"].removeprefix("≤ ")), rel=1e-2
     )
+
+
+def test_the_code_is_sent_when_it_is_asked_for():
+    app = open_page("one_test", unfolded=False)
+    assert "Repeat this in Python" in [expander.label for expander in app.expander] and not app.code
+    app.session_state["one_test_code_unfolded"] = True
+    assert "m2st.make_task" in run(app).code[0].value
