@@ -16,18 +16,20 @@ from m2st_core.figures.theme import (
     error_bars,
     laid_out,
     sample_looks,
+    short_labels,
 )
 
 GOLDEN_RATIO = 0.618  # spreads marks evenly without random numbers
 ROW, DOT, DOT_BINS = 8, 10, 26  # sizes of rows and of dots in pixels, and piles of dots
 SHUFFLED_ROWS = 200  # of each sample
-SLOW, FALLS = 8, (1.0, 0.5, 0.0)  # the dots of the first shuffles fall in three frames
+SLOW, FALLS = 5, (1.0, 0.5, 0.0)  # the dots of the first shuffles fall in three frames
+ONE_BY_ONE, TOGETHER = 20, 8  # shuffles that have a frame each, and those in each frame after them
 GROUP_STEP = 12  # columns from one group of dots to the next
 OBSERVED_LINE = {"color": OBSERVED_COLOUR, "width": 3}
 
 
 def shuffle_figure(rows: np.ndarray, members: np.ndarray, statistics: np.ndarray, shown: int) -> go.Figure:
-    """Draw labels that swap above a null distribution that fills: one frame per shuffle, and Play and Pause.
+    """Draw labels that swap above a null distribution that fills, with Play and Pause.
 
     ``rows`` (N, 2) are called P where ``members`` (1+B, N) is true and have MMD² ``statistics`` (1+B,). The first of
     them are observed. The figure starts with the first ``shown`` shuffles. When all are shown, the labels are the
@@ -79,16 +81,17 @@ def shuffle_figure(rows: np.ndarray, members: np.ndarray, statistics: np.ndarray
     )
     figure.update_layout(xaxis2_range=[low - margin, high + margin])
     equal_aspect(figure, *np.ptp(rows, axis=0)).update_yaxes(scaleanchor=None, selector={"anchor": "x2"})
-    return _animated(figure, state, count)
+    return _animated(short_labels(figure, left=20), state, count)
 
 
 def _animated(figure: go.Figure, state: Callable[[int, float], list[dict[str, Any]]], count: int) -> go.Figure:
-    """Add a frame per shuffle; the dots of the first ones fall. Play starts with the real labels."""
-    falls = [(step, falling) for step in range(1, count + 1) for falling in (FALLS if step <= SLOW else (0.0,))]
+    """Add frames of one shuffle and then of several; the first dots fall. Play starts with the real labels."""
+    steps = [*range(1, min(count, ONE_BY_ONE)), *range(ONE_BY_ONE, count, TOGETHER), count]
+    falls = [(step, falling) for step in steps for falling in (FALLS if step <= SLOW else (0.0,))]
     frames, pauses = [], []
     for step, falling in [(0, 0.0), *falls]:
         frames.append({"data": state(step, falling), "traces": [1, 3, 4, 5], "name": f"{step}-{falling}"})
-        pauses.append(800 if step in (0, count) else 300 if step <= SLOW else 150 if step <= 3 * SLOW else 70)
+        pauses.append(800 if step in (0, count) else 300 if step < ONE_BY_ONE else 400)
     figure.frames = frames
     still: dict[str, Any] = {"mode": "immediate", "transition": {"duration": 0}}
     play = [None, still | {"frame": [{"duration": pause, "redraw": True} for pause in pauses]}]
