@@ -22,8 +22,8 @@ from m2st_core.figures.theme import (
 GOLDEN_RATIO = 0.618  # spreads marks evenly without random numbers
 ROW, DOT, DOT_BINS = 8, 10, 26  # sizes of rows and of dots in pixels, and piles of dots
 SHUFFLED_ROWS = 200  # of each sample
-SLOW, FALLS = 5, (1.0, 0.5, 0.0)  # the dots of the first shuffles fall in three frames
-ONE_BY_ONE, TOGETHER = 20, 8  # shuffles that have a frame each, and those in each frame after them
+SLOW, FALLS = 4, (1.0, 0.5, 0.0)  # the dots of the first shuffles fall in three frames
+ONE_BY_ONE, TOGETHER = 10, 12  # shuffles that have a frame each, and those in each frame after them
 GROUP_STEP = 12  # columns from one group of dots to the next
 OBSERVED_LINE = {"color": OBSERVED_COLOUR, "width": 3}
 
@@ -189,6 +189,5 @@ def p_value_strip(groups: Mapping[str, np.ndarray], alpha: float, own: float, *,
     )  # fmt: skip
     laid_out(figure, x_title="p-value", y_title="", height=height)
     figure.update_xaxes(range=[-0.02, 1.02])
-    return figure.update_yaxes(
-        tickvals=list(range(len(groups))), ticktext=list(groups), range=[-0.5, len(groups) - 0.5]
-    )
+    figure.update_yaxes(tickvals=list(range(len(groups))), ticktext=list(groups), range=[-0.5, len(groups) - 0.5])
+    return short_labels(figure)

@@ -70,7 +70,7 @@ def heat_figure(
     below = {"y": -AXIS_TITLE / (height - 2.5 * AXIS_TITLE), "yanchor": "top"}
     figure = go.Figure()
     figure.add_heatmap(
-        x=axis, y=rows_axis, z=values, zmin=-limit, zmax=limit, colorscale=DIVERGING, zsmooth="best", name=name,
+        x=axis, y=rows_axis, z=values, zmin=-limit, zmax=limit, colorscale=DIVERGING, zsmooth="fast", name=name,
         colorbar={"title": {"text": name, "side": "top"}, "orientation": "h", "thickness": 10} | below,
         hovertemplate="%{x:.2f}, %{y:.2f}: %{z:.3g}<extra></extra>",
     )  # fmt: skip

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from m2st_core.figures.course import found_figure, learning_figure, p_value_strip, shuffle_figure
 from m2st_core.figures.samples import heat_figure, samples_figure
-from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY
+from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY, short_labels
 from m2st_core.studies import synthetic
 from m2st_core.studies.course import FEW_ROWS, HISTORY_SIZES, OWN_ROWS, ROWS, TRAINING_ROWS, Cell, p_values
 
@@ -113,6 +113,7 @@ def show_kernel(sample: Sample, width: float) -> Picture:
     seen = heat_figure(view.witness, axis, name="what the kernel sees", sample=rows, height=440)
     truth = heat_figure(synthetic.truth(sample.delta), axis, name="the truth, known to no test", height=440)
     alt = f"Where a Gaussian kernel of width {width:g} sees more of P, and where more of Q."
+    seen, truth = short_labels(seen), short_labels(truth)
     return Picture(sentence, ((seen, alt), (truth, "Where P is denser than Q, and where Q is denser than P.")))
 
 
