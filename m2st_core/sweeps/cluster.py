@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from m2st_core.device import resolve_device
-from m2st_core.sweeps.executors import Report, WorkerLost, drain, reporting
+from m2st_core.sweeps.executors import GRACE_SECONDS, Report, WorkerLost, drain, reporting
 from m2st_core.types import Cancelled
 
 
@@ -74,7 +74,7 @@ class DaskExecutor:
         """Progress that arrived since the last call."""
         return drain(self._reports)
 
-    def cancel(self) -> None:
+    def cancel(self, grace: float = GRACE_SECONDS) -> None:
         """Drop waiting tasks. Running tasks check the event, because Dask itself cannot stop them."""
         self._event.set()
         self._event = self._new_event()

@@ -20,6 +20,7 @@ from m2st_core.types import Cancelled, Progress
 REPORT_SECONDS = 0.25
 LOW_PRIORITY = 10  # of worker processes, so that pages come first
 GRACE_SECONDS = 1.0  # time for running jobs to reach their next step after a cancel, before their processes are killed
+PAUSE_SECONDS = 30.0  # the same when work is only paused: new processes would take seconds from all others
 Report = tuple[str, int, int]  # job, step, total
 
 
@@ -38,8 +39,8 @@ class Executor(Protocol):
     def reports(self) -> Iterator[Report]:
         """Progress that arrived since the last call."""
 
-    def cancel(self) -> None:
-        """Stop running jobs at their next step, and drop those that wait."""
+    def cancel(self, grace: float = GRACE_SECONDS) -> None:
+        """Stop running jobs at their next step, for which they have some seconds, and drop those that wait."""
 
     def close(self) -> None:
         """Release the workers."""
@@ -116,12 +117,12 @@ class PoolExecutor:
         """Progress that arrived since the last call."""
         return drain(self._reports)
 
-    def cancel(self) -> None:
+    def cancel(self, grace: float = GRACE_SECONDS) -> None:
         """Stop jobs at their next step; processes that do not reach it in time are killed and replaced."""
         self._stopped.value = self._batch
         self._batch += 1
         left = [future for future in tuple(self._running) if not future.cancel()]
-        if wait(left, GRACE_SECONDS).not_done:
+        if wait(left, grace).not_done:
             for process in list((self._pool._processes or {}).values()):
                 process.kill()
             self._pool.shutdown(wait=True, cancel_futures=True)
@@ -190,7 +191,7 @@ class InlineExecutor:
         """Progress that arrived since the last call."""
         return drain(self._reports)
 
-    def cancel(self) -> None:
+    def cancel(self, grace: float = GRACE_SECONDS) -> None:
         """Stop jobs at their next step."""
         self._stop.set()
         self._stop = threading.Event()

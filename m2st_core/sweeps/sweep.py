@@ -10,7 +10,7 @@ from contextlib import suppress
 import pandas as pd
 
 from m2st_core.sweeps.database import StoreError
-from m2st_core.sweeps.executors import Executor
+from m2st_core.sweeps.executors import GRACE_SECONDS, PAUSE_SECONDS, Executor
 from m2st_core.sweeps.results import new_holder
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
@@ -86,6 +86,10 @@ def end_run(store: Store, run: str, error: BaseException | None = None, message:
         store.set_state(run, "failed", message or _described(error))
 
 
+class Paused(Cancelled):
+    """Raised by a watcher to stop the work for now, while others use the workers."""
+
+
 def compute_sweep(spec: SweepSpec, store: Store, executor: Executor, progress: Watcher | None = None) -> None:
     """Compute what the store lacks. The state of the run is left to its owner.
 
@@ -95,8 +99,8 @@ def compute_sweep(spec: SweepSpec, store: Store, executor: Executor, progress: W
     work = Work(spec, store, executor, progress)
     try:
         work.finish_all()
-    except BaseException:
-        executor.cancel()
+    except BaseException as error:
+        executor.cancel(PAUSE_SECONDS if isinstance(error, Paused) else GRACE_SECONDS)
         raise
     if work.errors:
         described = "; ".join(sorted({_described(error) for error in work.errors}))

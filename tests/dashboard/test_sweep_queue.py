@@ -218,7 +218,7 @@ def test_a_server_that_stops_while_its_workers_start_does_not_wait_for_them(tmp_
             self.asked.append(Future())
             return self.asked[-1]
 
-        def cancel(self):
+        def cancel(self, grace=0.0):
             for future in self.asked:
                 future.set_exception(WorkerLost())
 

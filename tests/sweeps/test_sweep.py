@@ -18,7 +18,14 @@ from m2st_core.sweeps import trial as trial_module
 from m2st_core.sweeps import work as work_module
 from m2st_core.sweeps.cluster import DaskExecutor
 from m2st_core.sweeps.database import StoreError
-from m2st_core.sweeps.executors import InlineExecutor, PoolExecutor, WorkerLost, make_executor
+from m2st_core.sweeps.executors import (
+    GRACE_SECONDS,
+    PAUSE_SECONDS,
+    InlineExecutor,
+    PoolExecutor,
+    WorkerLost,
+    make_executor,
+)
 from m2st_core.sweeps.spec import LIMIT, SweepSpec, origin_of
 from m2st_core.sweeps.store import OLDER, Store
 from m2st_core.sweeps.summary import as_text, null_band, summarise, sweep_figure
@@ -374,3 +381,29 @@ def test_the_figure_has_the_band_of_the_tests_done(reference):
     figure = sweep_figure(spec, with_published(summarise(rows[rows["repeat"] == 0])))
     (band,) = [shape for shape in figure.layout.shapes if shape.type == "rect"]
     assert (band.x0, band.x1) == null_band(spec.alpha, spec.tests) != null_band(spec.alpha, 2 * spec.tests)
+
+
+def slow_step(device, progress):
+    """A job whose steps take longer than a cancel waits."""
+    for step in range(3):
+        progress(step, 3, 0.0)
+        time.sleep(1.5 * GRACE_SECONDS)
+
+
+def test_a_pause_keeps_the_workers():
+    """New processes would load everything again, while others wait for their turn."""
+    executor = PoolExecutor(workers=1)
+    try:
+        before = executor.submit("a", process_id).result(timeout=60)
+        paused = executor.submit("b", slow_step)
+        while not list(executor.reports()):
+            time.sleep(0.05)
+        executor.cancel(PAUSE_SECONDS)
+        assert isinstance(paused.exception(timeout=2), Cancelled)
+        assert executor.submit("c", process_id).result(timeout=60) == before
+    finally:
+        executor.close()
+
+
+def process_id(device, progress):
+    return os.getpid()

@@ -10,14 +10,14 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from m2st_core.dashboard.jobs.turns import Clock, Paused, QueueFull, SweepJob, TimeIsUp, in_turns
+from m2st_core.dashboard.jobs.turns import Clock, QueueFull, SweepJob, TimeIsUp, in_turns
 from m2st_core.dashboard.serving.settings import ServerLimits
 from m2st_core.sweeps.cost import machine_factor
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store, own_id
-from m2st_core.sweeps.sweep import Lease, SweepFailed, compute_sweep, end_run, warm_up
+from m2st_core.sweeps.sweep import Lease, Paused, SweepFailed, compute_sweep, end_run, warm_up
 from m2st_core.sweeps.work import SweepProgress
 from m2st_core.types import Cancelled
 

@@ -41,10 +41,6 @@ class QueueFull(ValueError):
     """A sentence on why no more sweeps are accepted now."""
 
 
-class Paused(Cancelled):
-    """It is another session's turn."""
-
-
 class TimeIsUp(Cancelled):
     """The owner's time for today is used up."""
 
