@@ -23,7 +23,7 @@ GOLDEN_RATIO = 0.618  # spreads marks evenly without random numbers
 ROW, DOT, DOT_BINS = 8, 10, 26  # sizes of rows and of dots in pixels, and piles of dots
 SHUFFLED_ROWS = 200  # of each sample
 SLOW, FALLS = 4, (1.0, 0.5, 0.0)  # the dots of the first shuffles fall in three frames
-ONE_BY_ONE, TOGETHER = 10, 12  # shuffles that have a frame each, and those in each frame after them
+ONE_BY_ONE, TOGETHER = 8, 15  # shuffles that have a frame each, and those in each frame after them
 GROUP_STEP = 12  # columns from one group of dots to the next
 OBSERVED_LINE = {"color": OBSERVED_COLOUR, "width": 3}
 

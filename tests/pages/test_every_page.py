@@ -94,19 +94,18 @@ HOSTILE = ("inf", "1e309", "nan", "-1", "9" * 400, "1.5", "true", "[]", "{}", ""
 FURTHER = ("run", "share", "task", "experiment", "teacher", "method", "methods")
 
 
-def links(name, every):
+def links(name):
     """Addresses of a page that set all its controls to something they cannot be, or some to several such values."""
     app = open_page(name)
     keys = sorted({str(control.key) for control in elements(app, BOUND) if control.key} | set(FURTHER))
-    yield from ({key: text for key in keys} for text in HOSTILE[:: 1 if every else 3])
+    yield from ({key: text for key in keys} for text in HOSTILE[::2])
     chance = random.Random(0)
-    for _ in range(10 if every else 1):
+    for _ in range(3):
         yield {key: chance.sample(HOSTILE, 3) for key in chance.sample(keys, min(6, len(keys)))}
 
 
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["some", "all"])
-def test_no_link_breaks_it(name, every, caplog):
-    for link in links(name, every):
+def test_no_link_breaks_it(name, caplog):
+    for link in links(name):
         open_page(name, **link)
         broken = [record.exc_info for record in caplog.records if "could not be shown" in record.message]
         broken += [record.exc_info for record in caplog.records if "a page failed" in record.message]
