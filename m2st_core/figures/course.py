@@ -117,7 +117,8 @@ def _stacked(statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
 
 def _counted(reached: np.ndarray) -> str:
     step, count = len(reached), int(reached.sum())
-    return f"{step} shuffles, {count} at least as large: p = {1 + count}/{1 + step} = {(1 + count) / (1 + step):.2f}"
+    shuffles = "shuffle" if step == 1 else "shuffles"
+    return f"{step} {shuffles}, {count} at least as large: p = {1 + count}/{1 + step} = {(1 + count) / (1 + step):.2f}"
 
 
 def found_figure(groups: Mapping[str, tuple[np.ndarray, str]], *, height: int = 380) -> go.Figure:
