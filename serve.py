@@ -14,9 +14,11 @@ from m2st_core.dashboard.serving.sessions import keep_memory_together
 
 def prepare() -> None:
     """Start the workers, and draw the gallery of Paper. The server answers before that is done."""
+    from m2st_core.dashboard.jobs.jobs import job_manager
     from m2st_core.dashboard.jobs.sweeps import server_queue
     from m2st_core.paper.gallery import gallery
 
+    job_manager()
     server_queue().started.wait()
     gallery()
 

@@ -1,10 +1,15 @@
 """Jobs run, report, stop, fail politely, and are found again by their key."""
 
+import os
 import threading
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from m2st_core.dashboard.jobs.manager import KEPT_ANSWERS, KEPT_JOBS, PER_PERSON, JobManager
+from m2st_core.dashboard.jobs.processes import Processes
+from m2st_core.sweeps.executors import LOW
 
 
 @pytest.fixture
@@ -178,3 +183,46 @@ def test_the_time_of_a_job_is_told(manager):
     manager.submit(("ann", 0), lambda progress: threading.Event().wait(0.05), person="ann", spend=told.append).wait(5)
     manager.submit(("ann", 1), lambda progress: 1).wait(5)
     assert len(told) == 1 and 0.04 < told[0] < 5
+
+
+def own_process(progress):
+    progress(1, 2, 0.0)
+    return os.getpid(), os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def endless(progress):
+    while True:
+        progress(1, 4, 0.0)
+
+
+def refuse(progress):
+    raise ValueError("Bring two columns.")
+
+
+def test_a_study_runs_in_a_process_of_low_priority_that_stays_and_can_be_cancelled(manager):
+    processes = Processes()
+
+    def submit(key, work):
+        return manager.submit(key, partial(processes.run, work))
+
+    try:
+        first, again, bad = (submit(index, work) for index, work in enumerate((own_process, own_process, refuse)))
+        for job in (first, again, bad):
+            job.wait(60)
+        assert first.result == again.result and first.result[0] != os.getpid() and first.result[1] == LOW
+        assert bad.state == "failed" and bad.error == "Bring two columns."
+        job = submit("endless", endless)
+        for _ in range(200):
+            if job.share == 0.25:
+                break
+            job.wait(0.05)
+        assert job.share == 0.25
+        job.cancel()
+        job.wait(10)
+        assert job.state == "cancelled"
+        last = submit("last", own_process)
+        last.wait(60)
+        assert last.result == first.result  # it reached its next step, so its process was not killed
+    finally:
+        processes.close()
+    assert not Path(f"/proc/{first.result[0]}").exists()

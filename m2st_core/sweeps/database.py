@@ -1,4 +1,4 @@
-"""The database of a store: opened for one transaction, brought up to date, and read where it cannot be written."""
+"""The database of a store: one transaction at a time, brought up to date, and read where it cannot be written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ RUN_COLUMNS = {  # those that schema 2 lacks
     "holder": "TEXT NOT NULL DEFAULT ''",
     "until": "REAL NOT NULL DEFAULT 0",
 }
+MOST_IDLE = 4  # open connections
+File = tuple[int, ...]
 AMONG = "(SELECT value FROM json_each(?))"
 
 
@@ -46,9 +48,10 @@ def store_home() -> Path:
 
 
 class Database:
-    """A folder with a database and learners; each thread and process opens connections of its own."""
+    """A folder with a database and learners. A transaction has a connection of its own; a few stay open for others."""
 
     def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
+        self._idle: list[tuple[File, sqlite3.Connection]] = []
         self.home = Path(home or store_home())
         self._path = self.home / "store.sqlite"
         self.read_only = self._path.exists() and not (is_writable(self.home) and is_writable(self._path))
@@ -81,10 +84,16 @@ class Database:
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
-        """Open a connection for one transaction."""
+        """A connection for one transaction."""
         try:
-            with closing(self._open()) as db, db:
-                yield db
+            with ExitStack() as stack:
+                file, db = self._take()
+                stack.callback(db.close)
+                with db:
+                    yield db
+                if file and len(self._idle) < MOST_IDLE:
+                    stack.pop_all()
+                    self._idle.append((file, db))
         except sqlite3.DatabaseError as error:
             if "readonly" in str(error) or (self.read_only and "cannot modify" in str(error)):
                 raise StoreError(f"The store {self.home} can be read but not written. {REMEDY}") from None
@@ -93,9 +102,28 @@ class Database:
             remedy = f"Move it away, or {REMEDY[0].lower()}{REMEDY[1:]}"
             raise StoreError(f"The store {self._path} cannot be read or written: {error}. {remedy}") from None
 
+    def close(self) -> None:
+        """Close the connections that are open, so that all is in one file."""
+        while self._idle:
+            with suppress(IndexError):
+                self._idle.pop()[1].close()
+
+    def _take(self) -> tuple[File, sqlite3.Connection]:
+        """An idle connection to the file that is there now, or a new one; read-only ones may not see what changes."""
+        if self.read_only:
+            return (), self._open()
+        while self._idle:
+            with suppress(IndexError):  # another thread was faster
+                file, db = self._idle.pop()
+                if file == _identity(self._path):
+                    return file, db
+                db.close()  # the store was moved away or deleted
+        db = self._open()
+        return _identity(self._path), db
+
     def _open(self) -> sqlite3.Connection:
         if not self.read_only:
-            db = sqlite3.connect(self._path, timeout=30)
+            db = sqlite3.connect(self._path, timeout=30, check_same_thread=False)
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
             return db
@@ -135,6 +163,15 @@ REMEDY = "Set M2ST_HOME to another folder."
 def today() -> str:
     """The day that usage is counted in, which begins at midnight UTC."""
     return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def _identity(path: Path) -> File:
+    """Device and number of a file; empty if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino
 
 
 def _version(db: sqlite3.Connection) -> int:

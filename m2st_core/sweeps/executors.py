@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from typing import Any, Protocol
 
 import torch
@@ -18,7 +19,7 @@ from m2st_core.device import resolve_device
 from m2st_core.types import Cancelled, Progress
 
 REPORT_SECONDS = 0.25
-LOW_PRIORITY = 10  # of worker processes, so that pages come first
+LOW, LOWER = 5, 10  # priorities of processes: pages come first, then what a page waits for, then sweeps
 GRACE_SECONDS = 1.0  # time for running jobs to reach their next step after a cancel, before their processes are killed
 PAUSE_SECONDS = 30.0  # the same when work is only paused: new processes would take seconds from all others
 Report = tuple[str, int, int]  # job, step, total
@@ -74,8 +75,8 @@ def drain(source: Any) -> Iterator[Report]:
 class PoolExecutor:
     """Spawned processes, one per core by default; GPUs are assigned in turn."""
 
-    def __init__(self, workers: int | None = None) -> None:
-        self.workers = workers or os.cpu_count() or 1
+    def __init__(self, workers: int | None = None, priority: int = LOWER) -> None:
+        self.workers, self.priority = workers or os.cpu_count() or 1, priority
         self._context = multiprocessing.get_context("spawn")
         self._device = str(resolve_device())
         self._batch = 1  # number of the jobs submitted since the last cancel
@@ -94,12 +95,16 @@ class PoolExecutor:
     def submit(self, job: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Run in a process; a broken pool is replaced."""
         outcome: Future[Any] = Future()
+        before = set(self._pool._processes or ())
         try:
             inner = self._pool.submit(_run_in_worker, self._batch, job, function, arguments)
         except BrokenProcessPool:
             self._pool.shutdown(wait=False)
             self._pool = self._start()
             inner = self._pool.submit(_run_in_worker, self._batch, job, function, arguments)
+        for process in set(self._pool._processes or ()) - before:  # at once: each loads torch for seconds
+            with suppress(AttributeError, ProcessLookupError):  # not on every system, or it has died
+                os.setpriority(os.PRIO_PROCESS, process, self.priority)
         self._running.add(inner)
         inner.add_done_callback(lambda done: self._finish(done, outcome))
         return outcome
@@ -160,8 +165,6 @@ def _run_in_worker(batch: int, job: str, function: Callable[..., Any], arguments
 
     if stopped():
         raise Cancelled
-    if hasattr(os, "setpriority"):
-        os.setpriority(os.PRIO_PROCESS, 0, LOW_PRIORITY)
     return function(*arguments, _worker["device"], reporting(job, stopped, _worker["reports"].put))
 
 

@@ -26,7 +26,7 @@ from streamlit.web.server.starlette.starlette_websocket import (
 )
 
 from m2st_core.dashboard.serving.gate import Gate
-from m2st_core.dashboard.serving.visitor import _identity
+from m2st_core.dashboard.serving.visitor import _identity, can_log_in
 
 OWN, FOREIGN = (RSAKey.generate_key(2048, {"kid": "1"}) for _ in range(2))
 ORIGIN = "http://localhost:8501"
@@ -92,7 +92,9 @@ def provider(monkeypatch):
         auth = {"redirect_uri": f"{ORIGIN}/oauth2callback", "cookie_secret": "a long random text " * 2, "stub": stub}
         monkeypatch.setattr(secrets_singleton, "_secrets", {"auth": auth})
         monkeypatch.setenv("M2ST_SERVED", "1")
+        can_log_in.cache_clear()
         yield address
+        can_log_in.cache_clear()
         server.shutdown()
 
 

@@ -206,6 +206,7 @@ def test_a_read_only_store_can_be_read(store, schema, monkeypatch, capsys):
     run = fill(store, QUICK)
     if schema == 2:
         make_schema_2(store)
+    store.close()
     before = (store.home / "store.sqlite").read_bytes()
     read_only(monkeypatch)
     monkeypatch.setenv("M2ST_HOME", str(store.home))
@@ -219,6 +220,7 @@ def test_a_read_only_store_can_be_read(store, schema, monkeypatch, capsys):
 
 def make_schema_2(store):
     """The store as the previous version wrote it."""
+    store.close()
     execute(store, "PRAGMA journal_mode = DELETE")
     for column in database.RUN_COLUMNS:
         execute(store, f"ALTER TABLE runs DROP COLUMN {column}")
@@ -305,3 +307,34 @@ def test_time_is_counted_by_person_and_day(store, monkeypatch):
     assert store.used_today("ann") == 30.0 and store.usage() == [("bob", 40.0), ("ann", 30.0)]
     monkeypatch.setattr(database, "today", lambda: "2099-01-01")
     assert store.used_today("ann") == 0.0
+
+
+def test_connections_are_used_again_but_never_for_a_store_that_was_moved_away(tmp_path, monkeypatch):
+    opened, open_ = [], Store._open
+    monkeypatch.setattr(Store, "_open", lambda self: opened.append(1) or open_(self))
+    here, there = tmp_path / "here", tmp_path / "there"
+    store = Store(here)
+    store.seen_by("ann").start_run(SPEC)
+    assert len(store.runs()) == 1 and len(opened) == 1
+    with pytest.raises(StoreError), store._connect() as broken:
+        raise sqlite3.ProgrammingError
+    with pytest.raises(sqlite3.ProgrammingError):
+        broken.execute("SELECT 1")  # what failed is closed
+    here.rename(there)
+    with pytest.raises(StoreError):
+        store.runs()
+    Store(here)
+    assert store.runs().empty and len(Store(there).runs()) == 1
+
+
+def test_threads_at_once_have_connections_of_their_own(store):
+    def count():
+        for _ in range(20):
+            store.add_usage("ann", 1.0)
+
+    threads = [threading.Thread(target=count) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert store.used_today("ann") == 120 and len(store._idle) <= database.MOST_IDLE

@@ -37,7 +37,7 @@ def runs_finding(chosen: list[Run]) -> str:
 
 def shipped_table() -> pd.DataFrame:
     """A summary of the curves that Power opens with."""
-    return with_published(summarise(sweep_queue().store.rows(DEFAULT)))
+    return shared(with_published, shared(summarise, sweep_queue().store.rows(DEFAULT)))
 
 
 def show_shipped() -> None:

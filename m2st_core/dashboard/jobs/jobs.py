@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import streamlit as st
 
 from m2st_core.dashboard.jobs.manager import Job, JobManager
+from m2st_core.dashboard.jobs.processes import study_processes
 from m2st_core.dashboard.serving.rights import check_time
 from m2st_core.dashboard.serving.sessions import at_end, poll_seconds, session_id
 from m2st_core.dashboard.serving.settings import is_served, once_per_server
@@ -36,7 +37,7 @@ def job_manager() -> JobManager:
         gc.collect()
         gc.freeze()
     manager = JobManager()
-    manager.submit("warm-up", _warm_up)
+    manager.submit("warm-up", _elsewhere(_warm_up))
     at_end(manager.forget)
     return manager
 
@@ -44,6 +45,11 @@ def job_manager() -> JobManager:
 def _warm_up(progress: Progress) -> None:
     """Test once."""
     two_sample_test(range(10), range(1, 20, 2), progress=progress)
+
+
+def _elsewhere(work: Callable[[Progress], Any]) -> Callable[[Progress], Any]:
+    """The work, on a served instance in a process of its own."""
+    return partial(study_processes().run, work) if is_served() else work
 
 
 def poll(active: Callable[[], bool], show: Callable[[], None], seconds: float = POLL_SECONDS) -> None:
@@ -71,7 +77,7 @@ def watch_study(page: str, study: Study, doing: str, expected: float | None = No
     shipped = shipped_result(study)
     if shipped is not None:
         job_manager().keep(study, shipped)
-    return watch_job(page, study, study.run, doing, study, expected)
+    return watch_job(page, study, _elsewhere(study.run), doing, study, expected)
 
 
 def watch_job(

@@ -111,16 +111,16 @@ class SweepQueue:
         self._thread.join(CLOSE_SECONDS)
         if self._executor is not None and not self._thread.is_alive():
             self._executor.close()
+        self.store.close()
 
     def status(self, run: str) -> RunStatus | None:
         """The state of a run; None if there is no such run."""
         with self._change:
-            job = self._jobs.get(run)
-            if job is not None:
+            if (job := self._jobs.get(run)) is not None:
                 order = self._order()
                 place = 0 if job.state == "running" else order.index(job) + len(self._jobs) - len(order)
                 return RunStatus(job.state, "", job.progress, place, frozenset(job.sessions))
-            stored = self.store.run(run)
+        stored = self.store.run(run)
         if stored is not None and stored.state not in ENDED:
             return RunStatus("interrupted", ELSEWHERE if self.store.is_computed(run) else stored.message)
         return RunStatus(stored.state, stored.message) if stored is not None else None

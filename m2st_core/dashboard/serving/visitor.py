@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from m2st_core.dashboard.serving.sessions import session_id
 from m2st_core.dashboard.serving.settings import COOKIE, is_served, signature, unsign, words_in
@@ -60,8 +62,9 @@ def _identity(user: dict[str, Any], headers: dict[str, str], cookies: dict[str, 
 
 
 def _user() -> dict[str, Any]:
-    """What ``st.login`` knows of the visitor."""
-    return dict(st.user.to_dict())
+    """What ``st.login`` knows of the visitor, without looking for secrets on disk as ``st.user`` does."""
+    context = get_script_run_ctx()
+    return dict(context.user_info) if context is not None else {}
 
 
 def _tokens() -> tuple[str, ...]:
@@ -73,8 +76,9 @@ def _tokens() -> tuple[str, ...]:
     return tuple(known)
 
 
+@lru_cache(maxsize=1)
 def can_log_in() -> bool:
-    """Whether an identity provider is configured, in the section auth of the secrets."""
+    """Whether an identity provider was configured, in the section auth of the secrets, when the server started."""
     try:
         return "auth" in st.secrets
     except (FileNotFoundError, KeyError):
