@@ -1,6 +1,8 @@
 """The contract of every page in the navigation of the app."""
 
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,3 +112,30 @@ def test_no_link_breaks_it(name, caplog):
         broken = [record.exc_info for record in caplog.records if "could not be shown" in record.message]
         broken += [record.exc_info for record in caplog.records if "a page failed" in record.message]
         assert not broken, link
+
+
+TABS = """
+import ast, sys, threading, streamlit
+failed, start = [], threading.Barrier(len(sys.argv) - 1)
+
+def load(path):
+    body = [node for node in ast.parse(open(path).read()).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    start.wait()
+    try:
+        exec(compile(ast.Module(body, []), path, "exec"), {})
+    except BaseException as error:
+        failed.append((path, repr(error)))
+
+tabs = [threading.Thread(target=load, args=(path,)) for path in sys.argv[1:]]
+for do in (threading.Thread.start, threading.Thread.join):
+    for tab in tabs:
+        do(tab)
+sys.exit(str(failed) if failed else 0)
+"""
+
+
+def test_tabs_that_are_opened_at_once_do_not_block_one_another():
+    """A server that has just started runs the pages themselves, each on a thread: what they import may not cross."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", TABS, *PAGES], cwd=root, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
