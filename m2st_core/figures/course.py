@@ -21,11 +21,10 @@ from m2st_core.figures.theme import (
 
 GOLDEN_RATIO = 0.618  # spreads marks evenly without random numbers
 ROW, DOT, DOT_BINS = 8, 10, 26  # sizes of rows and of dots in pixels, and piles of dots
-SHUFFLED_ROWS = 200  # of each sample
-SLOW, FALLS = 4, (1.0, 0.5, 0.0)  # the dots of the first shuffles fall in three frames
-ONE_BY_ONE, TOGETHER = 8, 15  # shuffles that have a frame each, and those in each frame after them
+SHUFFLED_ROWS = 100  # of each sample
+SLOW, FALLS = 3, (1.0, 0.5, 0.0)  # the dots of the first shuffles fall in three frames
+ONE_BY_ONE, TOGETHER = 6, 20  # shuffles that have a frame each, and those in each frame after them
 GROUP_STEP = 12  # columns from one group of dots to the next
-MARKERS = np.array([0, 2])  # of P and Q as plotly numbers them, which are drawn faster than names
 OBSERVED_LINE = {"color": OBSERVED_COLOUR, "width": 3}
 
 
@@ -42,23 +41,22 @@ def shuffle_figure(rows: np.ndarray, members: np.ndarray, statistics: np.ndarray
     reached = statistics[1:] >= statistics[0]
 
     def state(step: int, falling: float = 0.0) -> list[dict[str, Any]]:
-        """The traces after some shuffles: rows with the looks of their labels, dots (size 0 hides), and the count."""
-        called_q = (~members[step % count][drawn]).astype(int)
+        """The traces after some shuffles: rows called P, rows called Q, dots, and the count. Size 0 hides."""
+        called_p = members[step % count][drawn]
+        sizes = (np.where(called, ROW, 0) for called in (called_p, ~called_p))
         above = heights + falling * top * (np.arange(count) == step - 1)
         dots = {"y": above, "marker": {"size": np.where(np.arange(count) < step, DOT, 0)}}
-        labels = {"marker": {"color": called_q, "symbol": MARKERS[called_q]}}
-        return [labels, dots, {"text": [_counted(reached[:step])]}]
+        return [*({"marker": {"size": size}} for size in sizes), dots, {"text": [_counted(reached[:step])]}]
 
     figure = go.Figure()
-    labels, dots, counter = state(shown)
-    looks = sample_looks(("called P", "called Q"))
-    for name, colour, marker in looks:
+    *labels, dots, counter = state(shown)
+    for look, label in zip(sample_looks(("called P", "called Q")), labels, strict=True):
+        name, colour, marker = look
         figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker={"color": colour, "symbol": marker})
-    scale = {"colorscale": [(place, look[1]) for place, look in enumerate(looks)], "cmin": 0, "cmax": 1}
-    figure.add_scatter(
-        x=rows[drawn, 0], y=rows[drawn, 1], mode="markers", showlegend=False, hoverinfo="skip",
-        marker=labels["marker"] | scale | {"size": ROW, "opacity": 0.9},
-    )  # fmt: skip
+        figure.add_scatter(
+            x=rows[drawn, 0], y=rows[drawn, 1], mode="markers", showlegend=False, hoverinfo="skip",
+            marker=label["marker"] | {"color": colour, "symbol": marker, "opacity": 0.9},
+        )  # fmt: skip
     below: dict[str, Any] = {"xaxis": "x2", "yaxis": "y2", "showlegend": False}
     colours = np.where(reached, OBSERVED_COLOUR, NULL_COLOUR).tolist()
     figure.add_scatter(
@@ -92,7 +90,7 @@ def _animated(figure: go.Figure, state: Callable[[int, float], list[dict[str, An
     falls = [(step, falling) for step in steps for falling in (FALLS if step <= SLOW else (0.0,))]
     frames, pauses = [], []
     for step, falling in [(0, 0.0), *falls]:
-        frames.append({"data": state(step, falling), "traces": [2, 3, 4], "name": f"{step}-{falling}"})
+        frames.append({"data": state(step, falling), "traces": [1, 3, 4, 5], "name": f"{step}-{falling}"})
         pauses.append(800 if step in (0, count) else 300 if step < ONE_BY_ONE else 400)
     figure.frames = frames
     still: dict[str, Any] = {"mode": "immediate", "transition": {"duration": 0}}

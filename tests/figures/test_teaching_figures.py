@@ -3,9 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from plotly.validator_cache import ValidatorCache
 
-from m2st_core.figures.course import MARKERS, found_figure, learning_figure, p_value_strip, shuffle_figure
+from m2st_core.figures.course import found_figure, learning_figure, p_value_strip, shuffle_figure
 from m2st_core.figures.relatedness import (
     bound_course_figure,
     gamma_figure,
@@ -47,37 +46,33 @@ MEMBERS = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0, 1, 1, 0], [1, 0, 0, 1]], dty
 STATISTICS = np.array([2.0, 0.0, 3.0, 0.01])
 
 
-def called_p(rows):
+def called_p(traces):
     """Which rows are drawn as P's; all others must be drawn as Q's."""
-    called_q = np.array(rows.marker.color)
-    assert (np.array(rows.marker.symbol) == MARKERS[called_q]).all()
-    return (1 - called_q).tolist()
+    p, q = (np.array(trace.marker.size) > 0 for trace in traces)
+    assert (p != q).all()
+    return p.astype(int).tolist()
 
 
 def test_labels_swap_and_dots_pile_up_frame_by_frame():
     figure = shuffle_figure(ROWS, MEMBERS, STATISTICS, 3)
-    p, q, rows, dots, counter, observed = figure.data
-    symbols = ValidatorCache.get_validator("scatter.marker", "symbol").values  # 0, "0", "circle", …
-    for look, place in ((p, 0), (q, 1)):
-        assert symbols[symbols.index(look.marker.symbol) - 2] == MARKERS[place]
-        assert rows.marker.colorscale[place] == (place, look.marker.color)
-    assert called_p(rows) == [1, 1, 0, 0]  # at the end, the observed labels again
+    _, p, _, q, dots, counter, observed = figure.data
+    assert called_p((p, q)) == [1, 1, 0, 0]  # at the end, the observed labels again
     assert list(dots.marker.size) == [10, 10, 10] and dots.marker.color[1] != dots.marker.color[0]
     assert dots.x[0] == dots.x[2] < 2 < dots.x[1] and list(dots.y) == [0.5, 0.5, 1.5]
     assert counter.text == ("3 shuffles, 1 at least as large: p = 2/4 = 0.50",) and observed.x == (2, 2)
     landed = [frame for frame in figure.frames if frame.name.endswith("-0.0")]
-    assert [frame.data[2].text[0].split()[0] for frame in landed] == ["0", "1", "2", "3"]
-    assert [called_p(frame.data[0]) for frame in landed] == [MEMBERS[i].astype(int).tolist() for i in (0, 1, 2, 0)]
-    assert list(landed[2].data[1].marker.size) == [10, 10, 0] and landed[0].traces == (2, 3, 4)
-    assert any(frame.data[1].y[0] > 0.5 for frame in figure.frames)  # the first dot falls
+    assert [frame.data[3].text[0].split()[0] for frame in landed] == ["0", "1", "2", "3"]
+    assert [called_p(frame.data[:2]) for frame in landed] == [MEMBERS[i].astype(int).tolist() for i in (0, 1, 2, 0)]
+    assert list(landed[2].data[2].marker.size) == [10, 10, 0] and landed[0].traces == (1, 3, 4, 5)
+    assert any(frame.data[2].y[0] > 0.5 for frame in figure.frames)  # the first dot falls
     play = figure.layout.updatemenus[0].buttons[0]
     assert play.label == "Play" and len(play.args[1]["frame"]) == len(figure.frames)
 
 
 def test_a_slider_shows_a_state_in_between():
     figure = shuffle_figure(ROWS, MEMBERS, STATISTICS, 1)
-    assert called_p(figure.data[2]) == [1, 0, 1, 0]
-    assert list(figure.data[3].marker.size) == [10, 0, 0]
+    assert called_p((figure.data[1], figure.data[3])) == [1, 0, 1, 0]
+    assert list(figure.data[4].marker.size) == [10, 0, 0]
 
 
 def test_found_samples_are_full_dots_in_the_same_places():
