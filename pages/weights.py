@@ -10,6 +10,7 @@ from m2st_core.dashboard.widgets.page import (
     choice_sentences,
     clickable_chart,
     finding,
+    latest,
     page_title,
     run_page,
     show_folded,
@@ -198,14 +199,16 @@ def main() -> None:
     )
     with body:
         job = watch_study("weights", study, "Learning from the related tasks…", study.expected_seconds)
+        shown = latest("weights", study, job.result if job.state == "done" else None)
         with said:
             waiting = "Nothing is computed yet." if job.state == "asked" else "Learning from the related tasks…"
-            finding(job.result.finding if job.state == "done" else waiting)
-        if job.state == "done":
-            show_weights(job.result, study, view)
-            if shipped_result(study) is not None:
+            finding(f"{shown.before}{shown.result.finding}" if shown else waiting)
+        if shown is not None:
+            with shown.marked():
+                show_weights(shown.result, shown.settings, view)
+            if shipped_result(shown.settings) is not None:
                 st.caption(SHIPPED)
-            show_more(job.result, study)
+            show_more(shown.result, shown.settings)
     show_folded("What is mixed", "weights_mixed", explain_mixtures)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ SYMBOLS: dict[
 ] = {  # entries of a spec in few words, in the order in which a name lists them
     "task": lambda value: TASKS[value].title if value in TASKS else value,
     "settings.delta": "Δ={}",
+    "method": label_of,
     "closeness": "C={}",
     "n_tasks": "N={}",
     "null": lambda value: "P = Q" if value == "True" else "P ≠ Q",
@@ -161,6 +163,33 @@ def difference_names(specs: Sequence[SweepSpec]) -> list[str]:
     if not differing:
         return [", ".join(map(label_of, spec.methods)) for spec in specs]
     return [", ".join(words_of(name, one[name]) for name in differing if name in one) for one in listed]
+
+
+def former_words(former: Hashable, now: Hashable) -> str:
+    """What the former settings of a study had where the present ones differ; empty if nothing differs.
+
+    >>> from m2st_core.studies.one_test import LabSetting, SingleTest
+    >>> former_words(SingleTest(), SingleTest(LabSetting(closeness=0.5, parameters=(("delta", 0.5),)), method="MMD-M"))
+    'Δ=0.7, Meta-FUSE (ours), C=0.3'
+    """
+    before, after = _leaves(former), _leaves(now)
+    order = [name for name in (*SYMBOLS, *before) if before.get(name) != after.get(name) and name in before]
+    return ", ".join(words_of(name, before[name]) for name in dict.fromkeys(order))
+
+
+def _leaves(study: Any) -> dict[str, str]:
+    """The settings of a study as text, by their entries in a spec."""
+    leaves = dict[str, str]()
+    for name in (field.name for field in fields(study)):
+        value = getattr(study, name)
+        if is_dataclass(value):
+            leaves |= _leaves(value)
+        elif name in ("parameters", "settings"):
+            leaves |= {f"settings.{key}": str(one) for key, one in value}
+        else:
+            entry = name if name in SYMBOLS else f"settings.{name}"
+            leaves[entry] = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return leaves
 
 
 def run_names(specs: Mapping[str, SweepSpec]) -> dict[str, str]:
