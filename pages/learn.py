@@ -46,13 +46,17 @@ def show_lesson(lesson: Lesson) -> Sample:
         for index, (column, (figure, alt)) in enumerate(zip(columns, shown.charts, strict=True)):
             with column:
                 chart(larger(figure) if is_on() else figure, f"learn_{LESSONS.index(lesson)}_{index}", alt)
+    return sample
+
+
+def show_maths(lesson: Lesson) -> None:
+    """Show the step's formulas below the buttons, whose tooltips open upwards."""
 
     def maths() -> None:
         for line in lesson.maths:
             st.markdown(line)
 
     show_folded("The maths", "learn_maths", maths)
-    return sample
 
 
 def show_end() -> Sample:
@@ -88,6 +92,8 @@ def show_step() -> None:
     st.header(f"{place + 1}. {step}" if lesson else step, anchor=False)
     sample = show_lesson(lesson) if lesson else show_end()
     show_buttons(step, sample, lesson is not None and lesson.drawn)
+    if lesson is not None:
+        show_maths(lesson)
     show_toggle()
 
 
