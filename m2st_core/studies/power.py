@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -116,12 +115,15 @@ def level_table(rows: pd.DataFrame) -> pd.DataFrame:
     return table.assign(rate=table["rejections"] / table["tests"], low=low, high=high, m_te=0)
 
 
-def level_finding(table: pd.DataFrame, alpha: float) -> str:
-    """Say whether the tests keep their level."""
+def level_finding(table: pd.DataFrame, alpha: float, methods: Sequence[str] = ()) -> str:
+    """Say whether the tests keep their level, and which of ``methods`` were not measured."""
     above = table.loc[table["low"] > alpha, "method"].map(label_of)
     if len(above):
-        return f"More false alarms than α = {alpha:g}: {', '.join(above)}."
-    return f"False alarms as α = {alpha:g} promises, in {table['tests'].max():,} tests of each method shown."
+        sentence = f"More false alarms than α = {alpha:g}: {', '.join(above)}."
+    else:
+        sentence = f"False alarms as α = {alpha:g} promises, in {table['tests'].max():,} tests of each method shown."
+    unknown = [label_of(name) for name in methods if name not in set(table["method"])]
+    return f"{sentence} Not measured with these settings: {', '.join(unknown)}." if unknown else sentence
 
 
 def entries(spec: SweepSpec) -> dict[str, str]:
@@ -163,33 +165,6 @@ def difference_names(specs: Sequence[SweepSpec]) -> list[str]:
     if not differing:
         return [", ".join(map(label_of, spec.methods)) for spec in specs]
     return [", ".join(words_of(name, one[name]) for name in differing if name in one) for one in listed]
-
-
-def former_words(former: Hashable, now: Hashable) -> str:
-    """What the former settings of a study had where the present ones differ; empty if nothing differs.
-
-    >>> from m2st_core.studies.one_test import LabSetting, SingleTest
-    >>> former_words(SingleTest(), SingleTest(LabSetting(closeness=0.5, parameters=(("delta", 0.5),)), method="MMD-M"))
-    'Δ=0.7, Meta-FUSE (ours), C=0.3'
-    """
-    before, after = _leaves(former), _leaves(now)
-    order = [name for name in (*SYMBOLS, *before) if before.get(name) != after.get(name) and name in before]
-    return ", ".join(words_of(name, before[name]) for name in dict.fromkeys(order))
-
-
-def _leaves(study: Any) -> dict[str, str]:
-    """The settings of a study as text, by their entries in a spec."""
-    leaves = dict[str, str]()
-    for name in (field.name for field in fields(study)):
-        value = getattr(study, name)
-        if is_dataclass(value):
-            leaves |= _leaves(value)
-        elif name in ("parameters", "settings"):
-            leaves |= {f"settings.{key}": str(one) for key, one in value}
-        else:
-            entry = name if name in SYMBOLS else f"settings.{name}"
-            leaves[entry] = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return leaves
 
 
 def run_names(specs: Mapping[str, SweepSpec]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from m2st_core.dashboard.jobs.sweeps import sweep_queue
 from m2st_core.dashboard.serving.sessions import poll_seconds
 from m2st_core.dashboard.serving.tools import admit, show_who
 from m2st_core.device import device_words
-from m2st_core.studies.power import former_words
+from m2st_core.studies.one_test import former_words
 from m2st_core.studies.synthetic import Rate
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.spec import origin_of
