@@ -32,7 +32,7 @@ KERNELS = {
     "Meta-MKL": "**Δ=…** are the deep kernels of single related tasks. Diamonds: Meta-Best1, which tests with the one "
     "kernel of the largest Ĵ. Lines: Meta-MKL-A, which weighs all equally.",
 }
-VIEWS = {"influence": "share of the statistic", "beta": "β"}
+VIEWS = {"influence": "share of the statistic's spread", "beta": "β"}
 METHOD = Control(
     "method",
     "Mixture",
@@ -157,7 +157,7 @@ def show_shares(features: LearnedFeatures) -> None:
     st.header("How far the learned features are trusted", anchor=False)
     chart(share_figure(features.shares), "weights_share", "Share of the learned features against m_tr per mode.")
     st.caption(
-        "Their contribution to the spread of the statistic if P = Q. The Gaussian kernels have the rest. "
+        "Their share of the statistic's spread if P = Q. The Gaussian kernels have the rest. "
         f"{features.senses}"
     )
 
@@ -202,7 +202,7 @@ def main() -> None:
         shown = latest("weights", study, job.result if job.state == "done" else None)
         with said:
             waiting = "Nothing is computed yet." if job.state == "asked" else "Learning from the related tasks…"
-            finding(f"{shown.before}{shown.result.finding}" if shown else waiting)
+            finding(f"{shown.before}{shown.result.finding(shown.settings)}" if shown else waiting)
         if shown is not None:
             with shown.marked():
                 show_weights(shown.result, shown.settings, view)

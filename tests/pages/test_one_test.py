@@ -9,7 +9,7 @@ from m2st_core.dashboard.jobs.jobs import SHIPPED
 from m2st_core.dashboard.widgets.p_values import p_text
 from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.one_test import SingleTest, method_words
-from tests.pages.harness import button, charts, metrics, numbers, open_page, run, until, words
+from tests.pages.harness import FORMER, button, charts, metrics, numbers, open_page, run, until, words
 
 
 def start(**query):
@@ -20,7 +20,6 @@ def settled(app):
     return until(app, lambda app: (metrics(app) and FORMER not in words(app)) or app.error)
 
 
-FORMER = "It stays until there is a new one."
 PLAIN = {"method": "MMD-M", "n": "60", "m": "60"}
 LEARNED = {"n_tasks": "6", "n": "60", "m": "60", "n_permutations": "99"}
 
