@@ -156,10 +156,7 @@ def show_shares(features: LearnedFeatures) -> None:
     """Show how the share of the learned features changes with the number of training rows."""
     st.header("How far the learned features are trusted", anchor=False)
     chart(share_figure(features.shares), "weights_share", "Share of the learned features against m_tr per mode.")
-    st.caption(
-        "Their share of the statistic's spread if P = Q. The Gaussian kernels have the rest. "
-        f"{features.senses}"
-    )
+    st.caption(f"Their share of the statistic's spread if P = Q. The Gaussian kernels have the rest. {features.senses}")
 
 
 def explain_mixtures() -> None:

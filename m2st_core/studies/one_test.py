@@ -188,10 +188,12 @@ def method_words(name: str) -> str:
 def former_words(former: Hashable, now: Hashable) -> str:
     """What the former settings of a study had where the present ones differ; empty if nothing differs.
 
-    >>> former_words(SingleTest(), SingleTest(LabSetting(closeness=0.5, parameters=(("delta", 0.5),)), method="MMD-M"))
-    'Δ=0.7, Meta-FUSE (ours), C=0.3'
+    >>> former_words(SingleTest(), SingleTest(LabSetting(closeness=0.5), n=40, method="MMD-M"))
+    'Meta-FUSE (ours), C=0.3, n=100'
     """
     before, after = _leaves(former), _leaves(now)
+    if before.get("task") != after.get("task"):  # its parameters are other ones
+        before = {name: value for name, value in before.items() if not name.startswith("settings.")}
     order = [name for name in (*SYMBOLS, *before) if before.get(name) != after.get(name) and name in before]
     return ", ".join(words_of(name, before[name]) for name in dict.fromkeys(order))
 
@@ -206,6 +208,6 @@ def _leaves(study: Any) -> dict[str, str]:
         elif name in ("parameters", "settings"):
             leaves |= {f"settings.{key}": str(one) for key, one in value}
         else:
-            entry = name if name in SYMBOLS else f"settings.{name}"
+            entry = f"settings.{name}" if f"settings.{name}" in SYMBOLS else name
             leaves[entry] = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return leaves

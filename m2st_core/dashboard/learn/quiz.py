@@ -172,7 +172,7 @@ def show_theory() -> None:
             "γ = 0.1, n = 10,000, N = 10, D = 1,000, s = 0.3. ξ is known up to a constant, which is 1 here: trust how "
             "the bounds change, not how high they are."
         )
-        st.markdown("γ measures how far the related tasks are from the target. It grows with the closeness C.")
+        st.markdown("γ measures how far the related tasks are from the target. It grows with C.")
         st.latex(
             r"\gamma=\sup_{k\in\mathcal K}\lvert J(P,Q;k)-J(P',Q';k)\rvert,\quad\hat\gamma=\min_i\max_t\hat\gamma_{it}"
         )
