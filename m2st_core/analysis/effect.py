@@ -136,7 +136,8 @@ def effect_size(examined: FinishedTest, evidence: Evidence) -> EffectSize:
             unknown = "the result is significant, but so close to its threshold that luck may account for most of it"
         else:
             fewest = min(1.0, FEWEST_ROWS / min(n, m))
-            rows = tuple(math.ceil(round(size * max(factor, fewest), 6)) for size in (n, m))
+            times = max(factor, fewest)
+            rows = math.ceil(round(n * times, 6)), math.ceil(round(m * times, 6))
             sizes, luck = f"{rows[0]} and {rows[1]} rows", "allowing for the luck of a significant first result"
             if factor >= fewest:
                 sentences.append(f"About {sizes} should give 80 % power, {luck}.")

@@ -153,7 +153,8 @@ LESSONS = (
     Lesson(
         "When history misleads",
         f"All {HISTORY_SIZES[-1]} related tasks differ in a correlation, so they teach a test to look for one. New "
-        f"samples may differ in it too, with Δ = 0.7. Or in **{SOMETHING_NEW}**: a mean that moves by {SHIFT:g}.",
+        f"samples may differ **{LIKE_HISTORY}**, with Δ = 0.7, or in **{SOMETHING_NEW}**: a mean that moves by "
+        f"{SHIFT:g}.",
         _own(
             "target",
             "The new difference is",

@@ -120,8 +120,9 @@ def latest(page: str, settings: Hashable, result: Any | None) -> Shown | None:
     """What a page shows: this result or, until there is one, the former one of the session."""
     if result is not None:
         st.session_state[f"{page}_latest"] = settings, result
-    kept = st.session_state.get(f"{page}_latest")
-    return None if kept is None else Shown(*kept, former_words(kept[0], settings))
+    if (kept := st.session_state.get(f"{page}_latest")) is None:
+        return None
+    return Shown(kept[0], kept[1], former_words(kept[0], settings))
 
 
 def show_status() -> None:
