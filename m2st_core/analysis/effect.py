@@ -20,11 +20,11 @@ from m2st_core.types import TestResult
 TARGET_POWER = 0.8
 CERTAIN = 0.99  # no larger power is written out
 SMALLEST_FACTOR, LARGEST_FACTOR = 1e-3, 20.0  # times the present rows; the normal approximation fails beyond
-FEWEST_ROWS = 15  # of the smaller sample: docs/analysis.md has checked no smaller recommended size
+FEWEST_ROWS = 15  # of the smaller sample: smaller recommendations too often had little power (docs/analysis.md)
 REACH = 8.0  # standard errors that the integral covers on either side of the observation
 GRID = 1001
 CANNOT_SAY = "These data cannot say how many rows you need"
-TOO_FEW = "Fewer may be enough, but this estimate was not checked for smaller studies."
+TOO_FEW = "Fewer may be enough, but this estimate is not reliable for smaller studies."
 CAVEAT = (
     "A significant result tends to overstate the difference, because lucky samples are more likely to be significant. "
     "Power and sample size are therefore given only after a significant result, averaged over all differences that "

@@ -175,7 +175,7 @@ def test_the_answer_speaks_of_all_rows_at_the_same_split():
     assert "a threshold from 499 random relabellings of them, drawn for this estimate alone" in answer.how
 
 
-def test_rows_are_named_as_far_as_the_estimate_was_checked():
+def test_rows_are_named_as_far_as_the_estimate_is_reliable():
     """A moderate difference names its rows; after a strong one, no study of fewer than 15 rows is recommended."""
     answer = m2st.analyse(*pair(60, 60, shift=0.9), "MMD-M", n_permutations=199).effect
     n, m = answer.rows_for_power
@@ -184,7 +184,7 @@ def test_rows_are_named_as_far_as_the_estimate_was_checked():
     assert strong.rows_for_power == (15, 30)
     assert (
         strong.sentences[0].startswith("15 and 30 rows should give more than 80 % power")
-        and "not checked" in (strong.sentences[0])
+        and "not reliable" in (strong.sentences[0])
     )
     assert strong.power > 0.99 and "with probability above 0.99 (rough 90 % interval above 0.99)" in strong.sentences[1]
 
