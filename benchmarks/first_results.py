@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from m2st_core.studies.first_results import FILE, compute_first_results
+from m2st_core.studies.first_results import FILE, WEIGHTS, compute_first_results
 
 
 def main(arguments: Sequence[str] = ()) -> None:
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     results = compute_first_results()
     results.save()
     print(f"{FILE.name}: {FILE.stat().st_size / 1e3:.0f} kB in {time.perf_counter() - began:.0f} s")
-    print(f"Weights: {results.weights.finding}\nOne test: {results.test.finding}")
+    print(f"Weights: {results.weights.finding(WEIGHTS)}\nOne test: {results.test.finding}")
 
 
 if __name__ == "__main__":

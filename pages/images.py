@@ -12,7 +12,7 @@ from m2st_core.dashboard.images.story import show_story
 from m2st_core.dashboard.jobs.jobs import watch_study
 from m2st_core.dashboard.jobs.sweeps import gpu_in_words
 from m2st_core.dashboard.widgets.controls import Control, ask, methods_control, under
-from m2st_core.dashboard.widgets.page import finding, page_title, run_page
+from m2st_core.dashboard.widgets.page import finding, latest, page_title, run_page
 from m2st_core.dashboard.widgets.setting import LabSetting, ask_setting
 from m2st_core.data import TASKS
 from m2st_core.data.images.cifar import SOURCES
@@ -162,11 +162,12 @@ def show_study(study: ImageStudy) -> str:
             st.rerun()
     st.header("Two samples", anchor=False)
     show_examples(study)
-    if job is None or job.state != "done":
+    shown = latest("images", study, job.result if job is not None and job.state == "done" else None)
+    if shown is None:
         return ""
-    with results:
-        show_result(job.result, study)
-    return power_finding(job.result.power, "per sample")
+    with results, shown.marked():
+        show_result(shown.result, shown.settings)
+    return shown.before + power_finding(shown.result.power, "per sample")
 
 
 run_page(main)

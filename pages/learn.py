@@ -4,8 +4,8 @@ import streamlit as st
 
 import m2st_core  # noqa: F401 - whole before its parts, or tabs that are opened at once block one another
 from m2st_core.dashboard.learn.lessons import LAST, LESSONS, SAMPLE, STEP, Lesson
-from m2st_core.dashboard.learn.pictures import Sample
 from m2st_core.dashboard.learn.projector import LOOKS, is_on, larger, show_player, show_toggle
+from m2st_core.dashboard.learn.questions import Sample
 from m2st_core.dashboard.learn.quiz import show_quiz, show_recap, show_theory
 from m2st_core.dashboard.widgets.controls import SEED, Control
 from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_folded, show_part
@@ -16,8 +16,9 @@ def set_value(control: Control, value: object) -> None:
     st.session_state[control.key] = value
 
 
-def ask_sample(own: Control | None) -> tuple[Sample, object]:
+def ask_sample(lesson: Lesson | None) -> tuple[Sample, object]:
     """Draw the step's own control, and those that all steps share in a popover; the sample and the own value."""
+    own = lesson.control if lesson else None
     value = own.draw() if own else None
     if own is LESSONS[1].control:
         show_player()
@@ -26,7 +27,7 @@ def ask_sample(own: Control | None) -> tuple[Sample, object]:
         with st.popover("The sample", help="Carried from step to step."):
             values |= {control.field: control.draw() for control in SAMPLE if control != own}
         sample = Sample(values["delta"], values["rows"], values["seed"])
-        st.caption(f"Δ = {sample.delta:g}, {sample.rows} rows each, seed {sample.seed}", width="content")
+        st.caption((lesson or LESSONS[0]).carried(sample), width="content")
     return sample, value
 
 
@@ -36,10 +37,8 @@ def show_lesson(lesson: Lesson) -> Sample:
     text, picture = st.columns([2, 3], gap="large")
     with text:
         st.markdown(lesson.idea)
-        sample, value = ask_sample(lesson.control)
-        if not lesson.drawn and sample.few_rows < sample.rows:
-            st.caption(f"This step uses {sample.few_rows} rows each.")
-        st.markdown(f"*{lesson.question}*")
+        sample, value = ask_sample(lesson)
+        st.markdown(f"*{lesson.question(sample)}*")
     shown = lesson.show(sample, value)
     with sentence:
         finding(shown.sentence)
@@ -48,13 +47,17 @@ def show_lesson(lesson: Lesson) -> Sample:
         for index, (column, (figure, alt)) in enumerate(zip(columns, shown.charts, strict=True)):
             with column:
                 chart(larger(figure) if is_on() else figure, f"learn_{LESSONS.index(lesson)}_{index}", alt)
+    return sample
+
+
+def show_maths(lesson: Lesson) -> None:
+    """Show the step's formulas below the buttons, whose tooltips open upwards."""
 
     def maths() -> None:
         for line in lesson.maths:
             st.markdown(line)
 
     show_folded("The maths", "learn_maths", maths)
-    return sample
 
 
 def show_end() -> Sample:
@@ -90,6 +93,8 @@ def show_step() -> None:
     st.header(f"{place + 1}. {step}" if lesson else step, anchor=False)
     sample = show_lesson(lesson) if lesson else show_end()
     show_buttons(step, sample, lesson is not None and lesson.drawn)
+    if lesson is not None:
+        show_maths(lesson)
     show_toggle()
 
 

@@ -6,7 +6,7 @@ import m2st_core  # noqa: F401 - whole before its parts, or tabs that are opened
 from m2st_core.dashboard.jobs.jobs import SHIPPED, watch_study
 from m2st_core.dashboard.widgets.controls import ALPHA, NULL, PERMUTATIONS, PRESET, TRAIN_FRACTION, Control, ask, under
 from m2st_core.dashboard.widgets.p_values import error_text, p_text, p_value_sentences
-from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_folded
+from m2st_core.dashboard.widgets.page import chart, finding, latest, page_title, run_page, show_folded
 from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.samples import samples_figure
@@ -95,18 +95,23 @@ def main() -> None:
             sample = test.sample()
         except ValueError as error:
             st.error(str(error))
-            return
-        doing = "Learning from the related tasks, then testing…" if test.learns else "Training and testing…"
-        job = watch_study("one_test", test, doing, test.expected_seconds)
-        found = job.result if job.state == "done" else None  # asked once: it may end while the page is drawn
-        with said:
+            sample, result, waiting = None, None, "These settings cannot be tested."
+        else:
+            doing = "Learning from the related tasks, then testing…" if test.learns else "Training and testing…"
+            job = watch_study("one_test", test, doing, test.expected_seconds)
+            result = job.result if job.state == "done" else None  # asked once: it may end while the page is drawn
             waiting = "Nothing is computed yet." if job.state == "asked" else f"{doing.split(',')[0].rstrip('…')}…"
-            finding(found.finding if found else waiting)
-        show_charts(sample, found.result if found else None)
-        if found:
-            show(found.result)
-            if shipped_result(test) is not None:
+        shown = latest("one_test", test, result)
+        with said:
+            finding(f"{shown.before}{shown.result.finding}" if shown else waiting)
+        if shown is not None:
+            with shown.marked():
+                show_charts(shown.settings.sample(), shown.result.result)
+                show(shown.result.result)
+            if shipped_result(shown.settings) is not None:
                 st.caption(SHIPPED)
+        elif sample is not None:
+            show_charts(sample, None)
     show_folded("Repeat this in Python", "one_test_code", lambda: show_code(test))
 
 

@@ -6,7 +6,7 @@ import streamlit as st
 import m2st_core  # noqa: F401 - whole before its parts, or tabs that are opened at once block one another
 from m2st_core.dashboard.jobs.jobs import watch_study
 from m2st_core.dashboard.widgets.controls import Control, ask, under
-from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_folded
+from m2st_core.dashboard.widgets.page import chart, finding, latest, page_title, run_page, show_folded
 from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.figures.relatedness import gamma_figure, gamma_power_figure, gamma_spread_figure
@@ -145,17 +145,19 @@ def main() -> None:
     with body:
         show_committed(setting.closeness)
         st.header("Measure it here", anchor=False)
-        curve = measured_gamma()
+        curve, before = measured_gamma(), ""
         if MEASURE.draw():
             doing = "Training kernels and testing…"
             job = watch_study("relatedness", study, doing, study.expected_seconds)
-            if job.state == "done":
-                curve = job.result.curve
-                show_result(job.result, study, setting.closeness)
+            shown = latest("relatedness", study, job.result if job.state == "done" else None)
+            if shown is not None:
+                curve, before = shown.result.curve, shown.before
+                with shown.marked():
+                    show_result(shown.result, shown.settings, setting.closeness)
         else:
             st.caption(f"For this Δ and N, at five values of C: about {duration(study.expected_seconds)}.")
     with said:
-        finding(gamma_finding(curve, setting.closeness))
+        finding(before + gamma_finding(curve, setting.closeness))
 
 
 run_page(main)

@@ -11,6 +11,7 @@ from m2st_core.dashboard.widgets.page import (
     choice_sentences,
     clickable_chart,
     finding,
+    latest,
     page_title,
     run_page,
     show_folded,
@@ -32,7 +33,7 @@ KERNELS = {
     "Meta-MKL": "**Δ=…** are the deep kernels of single related tasks. Diamonds: Meta-Best1, which tests with the one "
     "kernel of the largest Ĵ. Lines: Meta-MKL-A, which weighs all equally.",
 }
-VIEWS = {"influence": "share of the statistic", "beta": "β"}
+VIEWS = {"influence": "share of the statistic's spread", "beta": "β"}
 METHOD = Control(
     "method",
     "Mixture",
@@ -156,10 +157,7 @@ def show_shares(features: LearnedFeatures) -> None:
     """Show how the share of the learned features changes with the number of training rows."""
     st.header("How far the learned features are trusted", anchor=False)
     chart(share_figure(features.shares), "weights_share", "Share of the learned features against m_tr per mode.")
-    st.caption(
-        "Their contribution to the spread of the statistic if P = Q. The Gaussian kernels have the rest. "
-        f"{features.senses}"
-    )
+    st.caption(f"Their share of the statistic's spread if P = Q. The Gaussian kernels have the rest. {features.senses}")
 
 
 def explain_mixtures() -> None:
@@ -199,14 +197,16 @@ def main() -> None:
     )
     with body:
         job = watch_study("weights", study, "Learning from the related tasks…", study.expected_seconds)
+        shown = latest("weights", study, job.result if job.state == "done" else None)
         with said:
             waiting = "Nothing is computed yet." if job.state == "asked" else "Learning from the related tasks…"
-            finding(job.result.finding if job.state == "done" else waiting)
-        if job.state == "done":
-            show_weights(job.result, study, view)
-            if shipped_result(study) is not None:
+            finding(f"{shown.before}{shown.result.finding(shown.settings)}" if shown else waiting)
+        if shown is not None:
+            with shown.marked():
+                show_weights(shown.result, shown.settings, view)
+            if shipped_result(shown.settings) is not None:
                 st.caption(SHIPPED)
-            show_more(job.result, study)
+            show_more(shown.result, shown.settings)
     show_folded("What is mixed", "weights_mixed", explain_mixtures)
 
 

@@ -125,7 +125,7 @@ def what_differs(outcome: Outcome, found: Sequence[Difference]) -> str:
             "how columns go together."
         )
     named = "; ".join(
-        f"“{one.column}”, with {one.words(one.x)} in “{data.x_name}” and {one.words(one.y)} in “{data.y_name}” "
+        f"“{one.column}”, with {one.typical_words[0]} in “{data.x_name}” and {one.typical_words[1]} in “{data.y_name}” "
         f"({one.words(one.difference, signed=True)}, 95 % interval {one.interval_words})"
         for one in clear[:NAMED_COLUMNS]
     )
@@ -141,9 +141,10 @@ def which_pixel(outcome: Outcome, x: np.ndarray, y: np.ndarray) -> str:
     first, second = (float(mean[place]) for mean in means)
     if not outcome.analysis.rejected:
         return ""
+    decimals = max(0, 2 - int(np.floor(np.log10(max(abs(first), abs(second)) or 1))))
     return (
-        f"What differs most on average: “pixel {place[0]},{place[1]}”, with {first:.3g} in “{data.x_name}” and "
-        f"{second:.3g} in “{data.y_name}”."
+        f"What differs most on average: “pixel {place[0]},{place[1]}”, with a mean of {first:.{decimals}f} in "
+        f"“{data.x_name}” and {second:.{decimals}f} in “{data.y_name}”."
     )
 
 

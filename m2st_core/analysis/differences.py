@@ -18,6 +18,7 @@ UNIT = re.compile(
     r"(?P<name>.*\S)\s*(?:\((?P<round>[^()]{1,20})\)|\[(?P<square>[^\[\]]{1,20})\]| / (?P<slash>\S{1,12}))"
 )
 DIGITS = 12  # significant digits of the largest value of a column
+MOST_DECIMALS, LARGEST = 5, 1e6  # beyond them numbers are written as powers of ten
 YES = ("yes", "y", "true", "1", "positive", "present")
 
 
@@ -43,10 +44,19 @@ class Difference:
         """Y's typical value minus x's."""
         return self.y - self.x
 
+    @property
+    def _format(self) -> str:
+        """How the column's numbers are written: with as many decimals as give its interval two digits."""
+        half = (self.high - self.low) / 2
+        largest = max(map(abs, (self.x, self.y, self.low, self.high)))
+        if not (MOST_DECIMALS > -np.log10(half or 1) and largest < LARGEST):
+            return ".4g"
+        return f".{max(0, 1 - int(np.floor(np.log10(half)))) if half else 1}f"
+
     def number(self, value: float, signed: bool = False) -> str:
-        """A typical value or a difference; shares are in percent."""
+        """A typical value or a difference, all of a column with the same decimals; shares are in percent."""
         sign = "+" if signed else ""
-        return (f"{100 * value:{sign}.0f}" if self.is_share else f"{value:{sign}.4g}").replace("-", "−")
+        return (f"{100 * value:{sign}.0f}" if self.is_share else f"{value:{sign}{self._format}}").replace("-", "−")
 
     def words(self, value: float, signed: bool = False) -> str:
         """The number with its unit; differences of shares are in percentage points."""
@@ -54,10 +64,15 @@ class Difference:
         return f"{self.number(value, signed)} {unit}".strip()
 
     @property
+    def typical_words(self) -> tuple[str, str]:
+        """X's and y's typical values in a sentence, after "with"."""
+        first, second = self.words(self.x), self.words(self.y)
+        return (f"{first} of the rows", second) if self.is_share else (f"a median of {first}", second)
+
+    @property
     def interval_words(self) -> str:
         """The interval in words."""
-        scale, form = (100, ".0f") if self.is_share else (1, ".3g")
-        return f"{scale * self.low:{form}} to {scale * self.high:{form}}".replace("-", "−")
+        return f"{self.number(self.low)} to {self.number(self.high)}"
 
 
 def differences(data: CleanData) -> tuple[Difference, ...]:

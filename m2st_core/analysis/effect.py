@@ -18,10 +18,13 @@ from m2st_core.testing.methods import METHODS
 from m2st_core.types import TestResult
 
 TARGET_POWER = 0.8
+CERTAIN = 0.99  # no larger power is written out
 SMALLEST_FACTOR, LARGEST_FACTOR = 1e-3, 20.0  # times the present rows; the normal approximation fails beyond
+FEWEST_ROWS = 15  # of the smaller sample: smaller recommendations too often had little power (docs/analysis.md)
 REACH = 8.0  # standard errors that the integral covers on either side of the observation
 GRID = 1001
 CANNOT_SAY = "These data cannot say how many rows you need"
+TOO_FEW = "Fewer may be enough, but this estimate is not reliable for smaller studies."
 CAVEAT = (
     "A significant result tends to overstate the difference, because lucky samples are more likely to be significant. "
     "Power and sample size are therefore given only after a significant result, averaged over all differences that "
@@ -102,8 +105,8 @@ class EffectSize:
 
     ``mmd2`` and ``criterion`` (Ĵ) are those of the kernel named in ``how``. For tests without a kernel ``mmd2`` is the
     squared difference of mean scores. ``power`` is the expected power of a new study of the same sizes, with a 90 %
-    interval. ``rows_for_power`` are all rows of (x, y) that give 80 % power at the same split and ratio. Both are given
-    only if the test rejects, and both correct for this selection (``PowerModel.posterior``).
+    interval. ``rows_for_power`` are all rows of (x, y) that give 80 % power at the same split and ratio, but at least
+    15 of a sample. Both are given only if the test rejects, and both correct for this (``PowerModel.posterior``).
     """
 
     mmd2: float
@@ -132,17 +135,22 @@ def effect_size(examined: FinishedTest, evidence: Evidence) -> EffectSize:
         if factor is None:
             unknown = "the result is significant, but so close to its threshold that luck may account for most of it"
         else:
-            rows = math.ceil(n * factor), math.ceil(m * factor)
-            luck = "allowing for the luck of a significant first result"
-            sentences.append(f"About {rows[0]} and {rows[1]} rows should give 80 % power, {luck}.")
+            fewest = min(1.0, FEWEST_ROWS / min(n, m))
+            times = max(factor, fewest)
+            rows = math.ceil(round(n * times, 6)), math.ceil(round(m * times, 6))
+            sizes, luck = f"{rows[0]} and {rows[1]} rows", "allowing for the luck of a significant first result"
+            if factor >= fewest:
+                sentences.append(f"About {sizes} should give 80 % power, {luck}.")
+            else:
+                sentences.append(f"{sizes} should give more than 80 % power, {luck}. {TOO_FEW}")
         sentences.append(
-            f"A new study of {n} and {m} rows would detect the difference again with probability about {power:.2f} "
-            f"(rough 90 % interval {interval[0]:.2f} to {interval[1]:.2f})."
+            f"A new study of {n} and {m} rows would detect the difference again with probability "
+            f"{probability_words(power, interval)}."
         )
         within = " within blocks" if examined.codes is not None else ""
         how += (
-            " Power is computed by a normal approximation of the statistic, with the variance of these rows and the "
-            f"threshold of {len(evidence.null)} permutations{within}."
+            " Power is computed by a normal approximation of the statistic, with the variance of these rows and a "
+            f"threshold from {len(evidence.null)} random relabellings of them{within}, drawn for this estimate alone."
         )
     if unknown:
         sentences.insert(0, f"{CANNOT_SAY}: {unknown}.")
@@ -155,6 +163,17 @@ def effect_size(examined: FinishedTest, evidence: Evidence) -> EffectSize:
         how=how,
         sentences=tuple(sentences),
     )
+
+
+def probability_words(power: float, interval: tuple[float, float]) -> str:
+    """Return a power with its 90 % interval in words. None of them is said to be certain.
+
+    >>> probability_words(0.892, (0.47, 0.9991)), probability_words(0.9992, (0.991, 1.0))
+    ('about 0.89 (rough 90 % interval 0.47 to above 0.99)', 'above 0.99 (rough 90 % interval above 0.99)')
+    """
+    said, low, high = (f"{value:.2f}" if value <= CERTAIN else f"above {CERTAIN}" for value in (power, *interval))
+    within = low if low == high else f"{low} to {high}"
+    return f"{said if power > CERTAIN else f'about {said}'} (rough 90 % interval {within})"
 
 
 def _why_unknown(result: TestResult) -> str:

@@ -118,12 +118,12 @@ class LeftOutGamma:
             return f"γ̂ is not computed for more than {MOST_COLUMNS} columns."
         gammas = [measured.gamma() for measured in self.by_task.values()]
         above = sum(measured.stands_out for measured in self.by_task.values())
-        meaning = "these are unlike the others" if above else "γ̂ shows no difference between these tasks"
+        floor = np.median([measured.floor for measured in self.by_task.values()])
+        unlike = {0: "None is", 1: "One is"}.get(above, f"{above} are")
         return (
-            f"For {len(gammas)} left-out tasks, γ̂ to the most related of a few others goes from {min(gammas):.2f} to "
-            f"{max(gammas):.2f}. By chance, two samples of one task with as many rows reach "
-            f"{np.median([measured.floor for measured in self.by_task.values()]):.2f} (the noise floor). "
-            f"γ̂ stands out from it for {above or 'none'} of them: {meaning}."
+            f"{len(gammas)} left-out tasks were each compared with the most similar of a few others. {unlike} clearly "
+            f"unlike it (γ̂ from {min(gammas):.2f} to {max(gammas):.2f}; two samples of one task reach {floor:.2f} by "
+            "chance)."
         )
 
 

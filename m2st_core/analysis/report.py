@@ -49,7 +49,6 @@ def html_report(
     figures = {name: _figure(picture, with_library=name == first) for name, picture in drawn.items()}
     answer, when = answer_of(outcome), made or date.today()
     files = [[file[key] for key in ("name", "rows", "columns", "sha256")] for file in data.record.get("files", [])]
-    title = escape(answer.verdict)
     groups = f"“{escape(data.x_name)}” against “{escape(data.y_name)}”"
     body = [
         f'<p class="small">{groups} · {when.day} {when:%B %Y} · m2st {VERSION}</p>',
@@ -87,7 +86,7 @@ def html_report(
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>{STYLE}</style></head>\n<body>"
+        f"<title>{escape(answer.verdict)}</title><style>{STYLE}</style></head>\n<body>"
         + "\n".join(filter(None, body))
         + "</body></html>\n"
     )
@@ -116,7 +115,7 @@ def _effects(answer: Answer) -> str:
     if not answer.table:
         return ""
     rows = answer.table[:SHOWN_ROWS]
-    table = _table(rows[0], (row.values() for row in rows))
+    table = _table(rows[0], (row.values() for row in rows), named=True)
     inner = f'<div class="effects">{table}</div><p class="small">{escape(EFFECT_CAPTION)}</p>'
     return _section("How far apart the groups are", inner)
 
@@ -185,11 +184,12 @@ def _list(items: Iterable[str]) -> str:
     return f"<ul>{entries}</ul>" if entries else ""
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    lines = ["".join(f"<td>{escape(str(cell))}</td>" for cell in row) for row in rows]
-    heads = "".join(f"<th>{escape(name)}</th>" for name in head)
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+def _table(head: Iterable[str], rows: Iterable[Iterable[Any]], named: bool = False) -> str:
+    names = [escape(name) for name in head]  # on a phone they stand beside the cells, if ``named``
+    cells = [f'<td data-name="{name}">' if named else "<td>" for name in names]
+    lines = ["".join(f"{td}{escape(str(cell))}</td>" for td, cell in zip(cells, row, strict=True)) for row in rows]
+    heads, body = "</th><th>".join(names), "</tr><tr>".join(lines)
+    return f"<table><thead><tr><th>{heads}</th></tr></thead><tbody><tr>{body}</tr></tbody></table>"
 
 
 def versions() -> dict[str, str]:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from m2st_core.analysis.answer import p_short
 from m2st_core.analysis.plan import Outcome, Plan
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.examples import EXAMPLES
@@ -77,7 +78,8 @@ def methods_sentence(outcome: Outcome) -> str:
     elif result.enumerated:
         how = f"all {result.n_permutations + 1} labellings{blocks}"
     else:
-        error = "" if result.at_floor else f" (Monte-Carlo standard error {result.p_value_se:.2g})"
+        error = f" (Monte-Carlo standard error {result.p_value_se:.2g})"
+        error = " (the smallest p that they can give)" if result.at_floor else error
         how = f"{result.n_permutations} random permutations{blocks}{error}"
     if result.split_p_values:
         splits = len(result.split_p_values)
@@ -86,7 +88,7 @@ def methods_sentence(outcome: Outcome) -> str:
         f"{result.n_test[0]} rows of “{data.x_name}” and {result.n_test[1]} rows of “{data.y_name}”, described by "
         f"{len(data.features)} variables, were compared by the two-sample test {result.method} "
         f"({cited(method.reference)}; preset {result.preset}){learned}; it was declared the primary test beforehand. "
-        f"{result.p_words}, from {how}; significance level {result.alpha:g}, seed {result.seed}, m2st {VERSION}."
+        f"{p_short(result)}, from {how}; significance level {result.alpha:g}, seed {result.seed}, m2st {VERSION}."
     )
     if plan.secondary:
         others = ", ".join(name + (" of m2st" if METHODS[name].origin == "ours" else "") for name in plan.secondary)

@@ -64,13 +64,12 @@ def _power_curves(table: pd.DataFrame, x: str, x_title: str, also: Sequence[str]
 
 
 def add_earlier(figure: go.Figure, table: pd.DataFrame, name: str, *, pinned: bool) -> None:
-    """Add curves of other settings: pinned ones are thin and named, others pale with one name for all."""
-    for index, (method, group) in enumerate(table.groupby("method", sort=False)):
-        group, label = group.sort_values("m_te"), f"{label_of(method)}, {name}"
+    """Add curves of other settings, named by method and settings: pinned ones are thin, others pale."""
+    for method, group in table.groupby("method", sort=False):
+        group, label = group.sort_values("m_te"), f"{'' if pinned else 'pale: '}{label_of(method)}, {name}"
         figure.add_scatter(
             x=group["m_te"].astype(float), y=group["rate"].astype(float), mode="lines",
-            name=label if pinned else f"pale: {name}", legendgroup=label if pinned else "pale",
-            showlegend=pinned or index == 0, opacity=PINNED if pinned else GHOST, legendrank=LAST,
+            name=label, legendgroup=label, opacity=PINNED if pinned else GHOST, legendrank=LAST,
             line={"color": colour_of(method), "dash": look_of(method).dash, "width": 2 if pinned else 4},
             hovertemplate="%{y:.3f}<extra>" + label + "</extra>",
         )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import product
@@ -159,3 +159,15 @@ def p_values(cell: Cell) -> np.ndarray:
     """The stored p-values of a cell (100,)."""
     packed: str = shipped()["p_values_in_percent"][cell.key]
     return np.frombuffer(base64.b64decode(packed), dtype=np.uint8) / 100
+
+
+def goal_within_reach(shares: Sequence[float], preferred: float, above: float = 0.0) -> float | None:
+    """A share, in tens of percent, that the settings of a control reach, but not the first one; None without any.
+
+    It is larger than ``above``, and as near the preferred one as possible.
+
+    >>> goal_within_reach((0.42, 0.48, 0.75), 0.5), goal_within_reach((0.98, 1.0), 0.5)
+    (0.5, None)
+    """
+    goals = [tenths / 10 for tenths in range(1, 10) if max(above, shares[0]) < tenths / 10 <= max(shares)]
+    return min(goals, key=lambda goal: abs(goal - preferred), default=None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from m2st_core.data import TASKS, make_task
 from m2st_core.data.task import Setting, Task
 from m2st_core.learners.ascent import part_of
+from m2st_core.studies.power import SYMBOLS, words_of
 from m2st_core.sweeps.cost import LONG_FITS, machine_factor, predict
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.testing.meta import MetaLearner, meta_train
@@ -182,3 +183,31 @@ print(result.p_value, result.sentence)
 def method_words(name: str) -> str:
     """A method in a list: whether it learns from related tasks, if it does."""
     return f"{label_of(name)} · with related tasks" if METHODS[name].uses_related_tasks else label_of(name)
+
+
+def former_words(former: Hashable, now: Hashable) -> str:
+    """What the former settings of a study had where the present ones differ; empty if nothing differs.
+
+    >>> former_words(SingleTest(), SingleTest(LabSetting(closeness=0.5), n=40, method="MMD-M"))
+    'Meta-FUSE (ours), C=0.3, n=100'
+    """
+    before, after = _leaves(former), _leaves(now)
+    if before.get("task") != after.get("task"):  # its parameters are other ones
+        before = {name: value for name, value in before.items() if not name.startswith("settings.")}
+    order = [name for name in (*SYMBOLS, *before) if before.get(name) != after.get(name) and name in before]
+    return ", ".join(words_of(name, before[name]) for name in dict.fromkeys(order))
+
+
+def _leaves(study: Any) -> dict[str, str]:
+    """The settings of a study as text, by their entries in a spec."""
+    leaves = dict[str, str]()
+    for name in (field.name for field in fields(study)):
+        value = getattr(study, name)
+        if is_dataclass(value):
+            leaves |= _leaves(value)
+        elif name in ("parameters", "settings"):
+            leaves |= {f"settings.{key}": str(one) for key, one in value}
+        else:
+            entry = f"settings.{name}" if f"settings.{name}" in SYMBOLS else name
+            leaves[entry] = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return leaves

@@ -27,6 +27,7 @@ SYMBOLS: dict[
 ] = {  # entries of a spec in few words, in the order in which a name lists them
     "task": lambda value: TASKS[value].title if value in TASKS else value,
     "settings.delta": "Δ={}",
+    "method": label_of,
     "closeness": "C={}",
     "n_tasks": "N={}",
     "null": lambda value: "P = Q" if value == "True" else "P ≠ Q",
@@ -114,12 +115,15 @@ def level_table(rows: pd.DataFrame) -> pd.DataFrame:
     return table.assign(rate=table["rejections"] / table["tests"], low=low, high=high, m_te=0)
 
 
-def level_finding(table: pd.DataFrame, alpha: float) -> str:
-    """Say whether the tests keep their level."""
+def level_finding(table: pd.DataFrame, alpha: float, methods: Sequence[str] = ()) -> str:
+    """Say whether the tests keep their level, and which of ``methods`` were not measured."""
     above = table.loc[table["low"] > alpha, "method"].map(label_of)
     if len(above):
-        return f"More false alarms than α = {alpha:g}: {', '.join(above)}."
-    return f"False alarms as α = {alpha:g} promises, in {table['tests'].max():,} tests of each method shown."
+        sentence = f"More false alarms than α = {alpha:g}: {', '.join(above)}."
+    else:
+        sentence = f"False alarms as α = {alpha:g} promises, in {table['tests'].max():,} tests of each method shown."
+    unknown = [label_of(name) for name in methods if name not in set(table["method"])]
+    return f"{sentence} Not measured with these settings: {', '.join(unknown)}." if unknown else sentence
 
 
 def entries(spec: SweepSpec) -> dict[str, str]:

@@ -71,20 +71,25 @@ class WeightsResult:
     mixture: np.ndarray
     features: LearnedFeatures | None
 
-    @property
-    def finding(self) -> str:
-        """Say which kernel weighs most, and how far the related tasks are trusted."""
+    def finding(self, study: WeightsStudy) -> str:
+        """Say how far the related tasks are trusted on average, and which kernel weighs most in the sample shown."""
         first = self.table.loc[self.table["influence"].idxmax()]
         name = {"aggregate": "the kernel of all tasks", "generic": f"the generic {first['kernel']}"}.get(first["kind"])
         name = name or f"the kernel of {first['kernel']}"
-        share = f"**{100 * first['influence']:.0f} %** of the statistic"
+        largest, spread = f"**{100 * first['influence']:.0f} %**", "of the statistic's spread"
         if self.features is None:
-            return f"This test mixes {len(self.table)} deep kernels. The largest share, {share}, is {name}."
-        learned = f"**{100 * self.features.share:.0f} %** of the statistic"
-        said = f"What the related tasks taught makes up {learned}"
-        if learned == share and first["kind"] == "aggregate":
-            return f"{said}, all of it through {name}."
-        return f"{said}. The largest share, {share.removesuffix(' of the statistic')}, is {name}."
+            most = f"In the training sample shown, the largest share, {largest} {spread}, is {name}."
+            return f"This test mixes {len(self.table)} deep kernels. {most}"
+        shares = self.features.shares
+        mean = float(shares.loc[shares["m_tr"] == study.m_tr, "share"].mean())
+        own = f"**{100 * self.features.share:.0f} %**"
+        said = (
+            f"What the related tasks taught makes up **{100 * mean:.0f} %** {spread}, on average over {study.repeats} "
+            f"training samples. In the one shown it is {own}"
+        )
+        if own == largest and first["kind"] == "aggregate":
+            return f"{said}, all through {name}."
+        return f"{said}; the largest share there, {largest}, is {name}."
 
 
 @dataclass(frozen=True)

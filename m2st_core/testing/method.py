@@ -21,7 +21,7 @@ otherwise the pooled test rows without their labels."""
 ORIGINS: dict[Origin, str] = {
     "no history": "tests that use no related tasks",
     "paper": "deep kernels of Liu et al. (2021)",
-    "ours": "tests of this project, on learned features except Omnibus",
+    "ours": "tests of this project; those that use related tasks learn features from them",
 }
 
 

@@ -86,7 +86,7 @@ def test_columns_are_in_their_units_and_sorted_by_standardised_size():
     assert [(one.column, one.unit) for one in found][0] == ("dose", "mg")
     dose, height = found[0], next(one for one in found if one.column == "height")
     assert (dose.x, dose.y, dose.difference) == (5.2, 6.2, pytest.approx(1.0))
-    assert (height.words(height.x), height.difference) == ("157 cm", 0.0)
+    assert (height.words(height.x), height.difference) == ("157.0 cm", 0.0)
     assert [abs(one.size) for one in found] == sorted((abs(one.size) for one in found), reverse=True)
     (ill,) = [one for one in found if one.is_share]
     assert ill.column == "ill = yes" and ill.x == pytest.approx(5 / 15) and ill.words(ill.x) == "33 %"

@@ -87,12 +87,13 @@ def test_the_report_has_what_a_reader_needs(outcome, report):
         "Holm (1979)",
         "tested 2 times", "SHA-256", "m2st_core test", "<td>exact</td><td>yes",
         "No tested row may be among their labelled rows", "Feature-MKL (ours)", "Meta-FUSE (ours) (secondary)",
-        "<td>Feature-MKL (ours): tests of this project, on learned features except Omnibus</td>",
+        "<td>Feature-MKL (ours): tests of this project; those that use related tasks learn features from them</td>",
     ):  # fmt: skip
         assert words in report, words
     assert "Liu, Xu, Lu, Sutherland" not in report  # none of these tests is theirs
     for name, version in versions().items():
         assert f"<td>{name}</td><td>{version}</td>" in report
+    assert '<td data-name="Column">' in report and '<td data-name="95 % interval">' in report
     for name in pictures(outcome):
         assert f'id="figure-{name}"' in report
     assert {"null", "weights", "witness", "importance", "samples"} == set(pictures(outcome))
@@ -137,7 +138,10 @@ def test_the_verdict_names_the_groups_and_never_says_that_they_are_the_same(shif
     if shift:
         assert answer.verdict == "Evidence that “lot B” differs from “lot A” (p ≤ 0.001)"
         assert "No smaller p-value is possible with 999 permutations" in answer.basis
-        assert answer.differs.startswith("What differs most: “mass”, with ") and " mg in “lot A” and " in answer.differs
+        assert answer.differs.startswith("What differs most: “mass”, with a median of ")
+        assert " mg in “lot A” and " in answer.differs
+        numbers = re.findall(r"\d+\.\d+", answer.differs)
+        assert len(numbers) == 5 and len({len(number.split(".")[1]) for number in numbers}) == 1
     else:
         p = outcome.analysis.primary.p_value
         assert answer.verdict == f"No evidence of a difference at α=0.05 with 29 and 29 rows (p = {p:.3g})"
@@ -193,9 +197,9 @@ def test_the_methods_sentence_says_whose_the_test_is_and_how_it_was_set(outcome,
     ours = m2st.carry_out(prepare(upload(related=3)), m2st.Plan("Meta-KL"), explained=False)
     assert "3 related comparisons, starting from a classifier of them (a setting of m2st)" in methods_sentence(ours)
     alone = m2st.carry_out(prepare(upload()), m2st.Plan("MMD-M"), explained=False)
-    assert "MMD-M (Gretton, Borgwardt, Rasch, Schölkopf, Smola 2012; preset recommended); it was" in methods_sentence(
-        alone
-    )
+    said = methods_sentence(alone)
+    assert "MMD-M (Gretton, Borgwardt, Rasch, Schölkopf, Smola 2012; preset recommended); it was" in said
+    assert "p ≤ 0.001, from 999 random permutations (the smallest p that they can give);" in said
 
 
 @pytest.mark.parametrize("method", m2st.METHODS.values(), ids=lambda method: method.name)
@@ -285,7 +289,7 @@ def test_gamma_of_left_out_tasks_is_put_into_words():
     names = list(tasks)[:2]
     found = left_out_gamma(tasks, names)
     assert list(found.by_task) == names
-    assert "For 2 left-out tasks" in found.sentence and "noise floor" in found.sentence
+    assert found.sentence.startswith("2 left-out tasks were each compared") and "by chance" in found.sentence
     wide = {name: (np.zeros((4, 300)), np.zeros((4, 300))) for name in names}
     assert "not computed" in left_out_gamma(wide, names).sentence
 

@@ -94,6 +94,18 @@ def test_home_answers_the_keyboard_and_leads_on(visit):
     tab.assert_clean()
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_download_icon_stands_on_the_pages_own_background(visit, scheme):
+    tab = visit(color_scheme=scheme)
+    tab.open()
+    tab.page.locator(".js-plotly-plot").first.hover()
+    group = tab.page.locator(".modebar-group").first
+    group.wait_for()
+    assert group.evaluate("group => getComputedStyle(group).backgroundColor") == "rgba(0, 0, 0, 0)"
+    icon = group.locator("path").first.evaluate("path => getComputedStyle(path).fill")
+    assert icon == {"light": "rgb(0, 0, 0)", "dark": "rgb(255, 255, 255)"}[scheme]
+
+
 def test_a_phone_has_a_menu(visit):
     tab = visit(viewport={"width": 400, "height": 800})
     tab.open()

@@ -29,7 +29,7 @@ def finish(tab):
 
 def curves(tab, name):
     """Wait for a name in the legend of the chart."""
-    tab.page.locator(".st-key-lab_chart .legendtext", has_text=name).first.wait_for()
+    tab.page.locator(".st-key-lab_chart .legendtext", has_text=re.compile(f"^{re.escape(name)}$")).first.wait_for()
 
 
 def delta(tab):
@@ -78,7 +78,7 @@ def test_a_researcher_changes_pins_shares_and_compares(visit):
     tab.wait_url("hdgm_delta=0.65")
     tab.settle()
     assert float(strength.input_value()) == 0.65  # the first change stays
-    curves(tab, "pale: Δ=0.7")
+    curves(tab, "pale: MMD-M, Δ=0.7")
     keep(tab, "power-pale")
     strength.press("ArrowRight")
     tab.wait_url("run=")

@@ -13,6 +13,7 @@ FOLDED = (  # the expanders that are filled when they are opened
     "lab_numbers", "lab_code", "lab_training", "runs_numbers", "one_test_code", "story_table", "weights_table",
     "weights_variation", "weights_mixed", "relatedness_table", "relatedness_maths", "learn_maths",
 )  # fmt: skip
+FORMER = "It stays until there is a new one."  # beside a result of other settings
 TEXTS = ("title", "header", "subheader", "markdown", "caption", "info", "warning", "error")
 
 
@@ -44,7 +45,7 @@ def until(app, holds, seconds=600):
 
 def settle(app, charts_expected):
     """Run until the job behind the page is done and all its charts are drawn."""
-    until(app, lambda app: len(app.get("plotly_chart")) >= charts_expected)
+    until(app, lambda app: FORMER not in words(app) and len(app.get("plotly_chart")) >= charts_expected)
     assert len(app.get("plotly_chart")) == charts_expected and not app.error
     return app
 

@@ -1,5 +1,6 @@
 """Learn: each step's sentence has the study's numbers; settings are carried along; the quiz counts."""
 
+import re
 import time
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 
 from m2st_core.dashboard.learn.lessons import LAST, LESSONS
 from m2st_core.dashboard.learn.pictures import LIKE_HISTORY, WIDTHS
+from m2st_core.dashboard.learn.questions import Sample, power
 from m2st_core.dashboard.learn.quiz import QUIZ
 from m2st_core.studies import synthetic
-from m2st_core.studies.course import OWN_ROWS, Cell, p_values
+from m2st_core.studies.course import DELTAS, HISTORY_SIZES, OWN_ROWS, ROWS, TRAINING_ROWS, Cell, p_values
 from tests.pages.harness import button, charts, open_page, run, words
 
 STEPS = [lesson.name for lesson in LESSONS]
@@ -150,6 +152,48 @@ def test_step_7_says_who_is_misled():
     assert "misleads" in new
     like = sentence(open_step(7, learn_target=LIKE_HISTORY))
     assert "helps" in like and percent("Meta-Witness", 100, 0.7, 40) in like
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize("rows", ROWS)
+def test_every_question_has_an_answer_on_its_control(delta, rows):
+    sample = Sample(delta, rows, 0)
+    few, questions = sample.few_rows, [lesson.question(sample) for lesson in LESSONS]
+    if not delta:
+        assert all("the same here" in question for question in questions[2:6])
+        return
+    goal = re.search(r"give (\d+) % power", questions[3])
+    powers = [power(Cell("MMD-M", size, delta)).share for size in ROWS]
+    assert powers[0] < int(goal[1]) / 100 <= max(powers)
+    without = power(Cell("MMD-M", few, delta)).share
+    own = [power(Cell(OWN_ROWS, few, delta, size)).share > without + 0.05 for size in TRAINING_ROWS]
+    assert ("before learning pays" in questions[4]) == any(own)
+    history = [power(Cell("Meta-Witness", few, delta, size)).share for size in HISTORY_SIZES]
+    goal = re.search(r"in (half|\d+ %) of the samples", questions[5])
+    if goal is None:
+        assert questions[5] == "Does it matter here how many related tasks there are?"
+    else:
+        share = 0.5 if goal[1] == "half" else int(goal[1][:-2]) / 100
+        assert max(without, history[0]) < share <= max(history)
+
+
+def test_step_6_asks_what_its_control_can_answer():
+    assert "in half of the samples?" in words(open_step(6))
+    far = words(open_step(6, learn_delta="0.9", learn_rows="200"))
+    assert "half" not in far and "Does it matter here how many related tasks there are?" in far
+
+
+def test_step_7_has_one_difference():
+    app = open_step(7, learn_delta="0.9", learn_rows="800")
+    assert words(app).count("Δ =") == 1 and "0.9" not in words(app)
+    assert "200 rows each, the most in this step" in words(app)
+
+
+def test_the_recap_says_why_home_has_other_numbers():
+    assert "Home averages over 800 others: 12 % without related tasks, 78 % with them." in words(
+        open_page("learn", step=LAST)
+    )
+    assert "Home" not in words(open_page("learn", step=LAST, learn_delta="0.9"))
 
 
 def test_the_quiz_explains_each_answer_and_counts():

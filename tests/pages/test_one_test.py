@@ -1,5 +1,7 @@
 """One test: with and without related tasks, an edited setting, a link, nonsense in the link."""
 
+import threading
+
 import pytest
 
 import m2st_core as m2st
@@ -7,7 +9,7 @@ from m2st_core.dashboard.jobs.jobs import SHIPPED
 from m2st_core.dashboard.widgets.p_values import p_text
 from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.one_test import SingleTest, method_words
-from tests.pages.harness import charts, metrics, numbers, open_page, run, until, words
+from tests.pages.harness import FORMER, button, charts, metrics, numbers, open_page, run, until, words
 
 
 def start(**query):
@@ -15,7 +17,7 @@ def start(**query):
 
 
 def settled(app):
-    return until(app, lambda app: metrics(app) or app.error)
+    return until(app, lambda app: (metrics(app) and FORMER not in words(app)) or app.error)
 
 
 PLAIN = {"method": "MMD-M", "n": "60", "m": "60"}
@@ -74,6 +76,46 @@ def test_editing_a_setting_changes_the_answer():
     assert metrics(app)["p-value"] == "≤ 0.001"
     assert "**MMD-M** finds a difference (p ≤ 0.001, the smallest that 999 permutations can give)" in words(app)
     assert "make_task('mean_shift', shift=3.0" in app.code[0].value
+
+
+def test_a_former_result_stays_and_is_marked_until_the_new_one_is_there(monkeypatch):
+    app = start(**PLAIN)
+    before, run_now, released = metrics(app), SingleTest.run, threading.Event()
+
+    def run_later(self, progress=None):
+        released.wait(60)
+        return run_now(self, progress)
+
+    monkeypatch.setattr(SingleTest, "run", run_later)
+    app.number_input(key="n").set_value(40)
+    app.number_input(key="seed").set_value(3)
+    run(app)
+    assert metrics(app) == before and len(charts(app)) == 3
+    assert "Before, with seed 0, n=60: **MMD-M** finds none" in words(app) and FORMER in words(app)
+    button(app, "Cancel").click()
+    run(app)
+    until(app, lambda app: "Cancelled." in words(app))
+    assert metrics(app) == before and FORMER in words(app)
+    released.set()
+    button(app, "Run again").click()
+    settled(run(app))
+    assert metrics(app)["Test rows"] == "40 + 60" and "Before" not in words(app)
+
+
+def test_settings_that_cannot_be_tested_keep_the_former_result(monkeypatch):
+    app = start(**PLAIN)
+    before = metrics(app)
+
+    def refuse(self):
+        if self.n == 40:
+            raise ValueError("Too few rows.")
+        return draw(self)
+
+    draw = SingleTest.sample
+    monkeypatch.setattr(SingleTest, "sample", refuse)
+    app.number_input(key="n").set_value(40)
+    run(app)
+    assert app.error[0].value == "Too few rows." and metrics(app) == before and FORMER in words(app)
 
 
 @pytest.mark.parametrize("method", [name for name, method in m2st.METHODS.items() if not method.uses_related_tasks])

@@ -4,6 +4,7 @@ import pytest
 
 from m2st_core.studies.power import DEFAULT, SHIPPED, shipped_results, shipped_specs
 from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.sweep import STOPPED
 from tests.pages.harness import button, charts, open_page, run, until, words
 
 PAGE = "power"
@@ -62,9 +63,13 @@ def test_a_change_leaves_the_curves_pale(store):
     app = open_page(PAGE)
     app.number_input(key="n_tasks").set_value(40)
     run(app)
-    assert "**Meta-WiTS (ours), Meta-Witness (ours)** has not been run with these settings yet" in words(app)
-    assert "Pale: N=100." in words(app) and "pale: N=100" in curves(app)
-    assert curves(app)["pale: N=100"]["opacity"] < 0.5
+    assert (
+        "**Meta-WiTS (ours), Meta-Witness (ours)** have not been run with these settings yet: press **Train**."
+        in words(app)
+    )
+    pale = [f"pale: {name}, N=100" for name in ("Meta-WiTS (ours)", "Meta-Witness (ours)", "MMD-M")]
+    assert "Pale: N=100." in words(app) and set(pale) <= curves(app).keys()
+    assert all(curves(app)[name]["opacity"] < 0.5 and curves(app)[name].get("showlegend", True) for name in pale)
     assert "MMD-M" in curves(app)  # it learns from no related task, so its curve is known
     assert not app.button(key="lab_go").disabled and "About **" in words(app)
 
@@ -115,6 +120,20 @@ def test_cancel_is_never_where_train_was(store, finished, state):
     app = open_page(PAGE, **SMALL | {"lab_repeats": "3"})
     assert app.button(key="lab_go").label == {"cancelled": "Resume", "failed": "Retry"}[state]
     assert not [each for each in app.button if each.key in ("lab_cancel", "lab_resume")]
+
+
+def test_a_run_that_was_cancelled_at_once_says_that_nothing_is_kept_and_what_to_press(store):
+    spec = spec_of(open_page(PAGE, **SMALL | {"lab_methods": ["MMD-M"]}))
+    store.set_state(store.start_run(spec), "cancelled", STOPPED)
+    app = open_page(PAGE, **SMALL | {"lab_methods": ["MMD-M"]})
+    assert "**MMD-M** has not been run with these settings yet: press **Resume**." in words(app)
+    assert "Stopped on request. No cell was finished yet." in words(app) and "kept" not in words(app)
+
+
+def test_the_type_1_panel_names_methods_that_were_not_measured(store):
+    assert "Not measured" not in words(open_page(PAGE))
+    app = open_page(PAGE, lab_methods=["Meta-WiTS (ours)", "MMD-M", "Meta-FUSE (ours)", "MMD-D"])
+    assert "Not measured with these settings: Meta-FUSE (ours), MMD-D." in words(app)
 
 
 def test_preset_and_methods_say_at_first_sight_whose_they_are(store):
@@ -175,7 +194,9 @@ def test_cancelling_keeps_what_is_done(store):
     app.button(key="lab_go").click().run()
     until(app, lambda app: len(app.dataframe) == 1)
     app.button(key="lab_cancel").click().run()
-    assert "finished cells are kept" in words(app) and len(app.dataframe) == 1
+    done = len(store.rows(spec_of(app)))
+    assert f"Stopped on request. {done:,} of 400 cells are computed and kept." in words(app) and done
+    assert len(app.dataframe) == 1
     assert app.button(key="lab_go").label == "Resume"
     assert store.runs()["state"].tolist() == ["cancelled"]
 

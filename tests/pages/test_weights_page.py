@@ -14,12 +14,16 @@ CHARTS = 7  # with the picture of the related tasks
 
 def test_the_page_shows_what_the_study_finds():
     app = settle(open_page("weights", **SMALL, seed="3"), CHARTS)
-    result = WeightsStudy(0.3, 12, 50, 0.7, 25, 5, (10, 25, 50, 100), 3).run()
+    study = WeightsStudy(0.3, 12, 50, 0.7, 25, 5, (10, 25, 50, 100), 3)
+    result = study.run()
     _, bars, kernel, mixture = charts(app)[:4]
     largest = result.table.sort_values("influence", ascending=False, kind="stable").head(12).query("influence >= 0.005")
     assert numbers(bars["data"][0]["x"]) == pytest.approx(largest["influence"].tolist())
     assert kernel["data"][0]["name"] == largest["kernel"].iloc[0] and mixture["data"][0]["name"] == "mixture"
-    assert result.finding in words(app) and f"**{100 * result.features.share:.0f} %** of the statistic" in words(app)
+    mean = result.features.shares.query("m_tr == 25")["share"].mean()
+    assert result.finding(study) in words(app)
+    assert f"**{100 * mean:.0f} %** of the statistic's spread, on average over 5 training samples." in words(app)
+    assert f"In the one shown it is **{100 * result.features.share:.0f} %**" in words(app)
     assert "10 of the 12 tasks, drawn at random, have a kernel of their own" in words(app)
     assert list(app.dataframe[0].value["kernel"]) == list(result.table["kernel"])
 
@@ -43,7 +47,7 @@ def test_the_papers_mixture_is_one_click_away(monkeypatch):
 def test_at_first_the_page_shows_the_shipped_result_and_says_so(monkeypatch):
     monkeypatch.setattr(WeightsStudy, "run", pytest.fail)
     app = open_page("weights")
-    assert len(charts(app)) == CHARTS and shipped_result(WeightsStudy()).finding in words(app)
+    assert len(charts(app)) == CHARTS and shipped_result(WeightsStudy()).finding(WeightsStudy()) in words(app)
     assert SHIPPED in words(app)
 
 

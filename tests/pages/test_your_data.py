@@ -86,6 +86,7 @@ def test_an_example_goes_through_all_three_stages():
     assert app.session_state["data_step"] == "Check" and len(charts(app)) == 2
     assert "Recommended: Meta-FUSE (ours)" in words(app) and any(b.label == "Cancel" for b in app.button)
     assert [b.label for b in app.button if b.key.startswith("data_next")] == ["Run Meta-FUSE (ours) →"] * 2
+    assert "“Values” are those of both groups and all related tasks together." in words(app)
     click(app, "data_next_below")
     data = m2st.prepare(m2st.EXAMPLES["diabetes"].load())
     expected = m2st.carry_out(data, m2st.Plan("Meta-FUSE", ("MMD-M",)))
@@ -94,6 +95,8 @@ def test_an_example_goes_through_all_three_stages():
     assert "With the history: evidence (p ≤ 0.001) by Meta-FUSE" in words(app)
     assert "Without: evidence (p ≤ 0.001) by Omnibus" in words(app)
     assert "It does not say that the difference is large" in words(app) and "tested once in this session" in words(app)
+    assert "“cholesterol to HDL ratio”, with a median of 3.0 in “slow” and 5.0 in “fast” (+2.0, 95 %" in words(app)
+    assert "15 and 29 rows should give more than 80 % power" in words(app) and "1.00" not in words(app)
     effects, secondary = app.dataframe[0].value, app.dataframe[1].value
     assert list(effects.columns[:5]) == ["Column", "Unit", "“slow”", "“fast”", "Difference"] and len(effects) == 10
     assert effects.set_index("Column").loc["body mass index", "Unit"] == "kg/m²"

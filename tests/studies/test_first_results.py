@@ -30,7 +30,7 @@ def test_the_weights_are_computed_again(again):
     assert list(shipped.table["kernel"]) == list(computed.table["kernel"])
     assert shipped.table["influence"].to_numpy() == pytest.approx(computed.table["influence"].to_numpy(), abs=0.02)
     assert shipped.features.share == pytest.approx(computed.features.share, abs=0.02)
-    assert shipped.features.senses == computed.features.senses and shipped.finding == computed.finding
+    assert shipped.features.senses == computed.features.senses and shipped.finding(WEIGHTS) == computed.finding(WEIGHTS)
     shares, expected = shipped.features.shares, computed.features.shares
     pd.testing.assert_frame_equal(shares, expected, check_exact=False, atol=0.02)
     assert shipped.repeats["weight"].to_numpy() == pytest.approx(

@@ -7,21 +7,33 @@ from dataclasses import dataclass, replace
 
 from m2st_core.dashboard.learn import pictures
 from m2st_core.dashboard.learn.pictures import LIKE_HISTORY, SOMETHING_NEW, Picture
+from m2st_core.dashboard.learn.questions import Sample, ask_rows, ask_tasks, ask_training, ask_width
 from m2st_core.dashboard.widgets.controls import SEED, Control, under
 from m2st_core.studies.course import CLOSENESS, DELTAS, HISTORY_SIZES, ROWS, ROWS_PER_TASK, SHIFT, TESTS, TRAINING_ROWS
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """One step. ``show(sample, value)`` makes its picture and its sentence from the value of the control."""
+    """One step. ``show(sample, value)`` makes its picture and its sentence from the value of the control.
+
+    ``question`` asks what the control can answer with the carried sample.
+    """
 
     name: str
     idea: str
     control: Control
-    question: str
+    question: Callable[[Sample], str]
     show: Callable[..., Picture]
     maths: tuple[str, ...]
     drawn: bool = False  # whether another seed changes the picture
+    own_target: bool = False  # whether the control, and not the carried Δ, says what differs
+
+    def carried(self, sample: Sample) -> str:
+        """What of the carried sample this step uses."""
+        if self.drawn:
+            return f"Δ = {sample.delta:g}, {sample.rows} rows each, seed {sample.seed}"
+        rows = f"{sample.few_rows} rows each" + (", the most in this step" if sample.few_rows < sample.rows else "")
+        return rows if self.own_target else f"Δ = {sample.delta:g}, {rows}"
 
 
 DELTA, SIZE = under(
@@ -44,7 +56,7 @@ LESSONS = (
         "Circles were drawn from **P**, diamonds from **Q**. Are P and Q the same? Their means and variances are. Only "
         "the correlation of the two columns may differ. Δ says how much.",
         DELTA,
-        "At which Δ do you begin to see a difference?",
+        lambda sample: "At which Δ do you begin to see a difference?",
         pictures.show_samples,
         (
             "Each distribution has two modes. Q's modes are correlated, with opposite signs.",
@@ -65,7 +77,7 @@ LESSONS = (
             "Each shuffle gives the same rows other labels and drops one dot.",
             pictures.SHUFFLES,
         ),
-        "How many shuffles does it take until the decision at 5 % is stable?",
+        lambda sample: "How many shuffles does it take until the decision at 5 % is stable?",
         pictures.show_shuffles,
         (
             "MMD² is the mean similarity within the samples, minus that between them. The p-value counts labellings:",
@@ -85,7 +97,7 @@ LESSONS = (
             "Small widths show detail and noise, large ones only means.",
             pictures.WIDTHS,
         ),
-        "Which width comes closest to the truth?",
+        ask_width,
         pictures.show_kernel,
         (
             "The map is the witness function of a Gaussian kernel:",
@@ -100,7 +112,7 @@ LESSONS = (
         f"Draw {TESTS} fresh samples and test each. The share in which it finds the difference is its **power**. "
         "Without a difference, the share that it rejects is its **type-I error**.",
         SIZE,
-        "How many rows give 80 % power?",
+        ask_rows,
         pictures.show_power,
         (
             r"$$\text{power}=\Pr\nolimits_{P\ne Q}(p\le\alpha),\qquad \Pr\nolimits_{P=Q}(p\le\alpha)\le\alpha=0.05$$",
@@ -113,7 +125,7 @@ LESSONS = (
         "Why not **learn** what to look for? Learn the map of step 3 from some rows of P and Q. Then test other rows "
         "with it.",
         _own("training", "Training rows per sample", 20, "Rows that the map is learned from.", TRAINING_ROWS),
-        "How many training rows does it take before learning pays?",
+        ask_training,
         pictures.show_training,
         (
             "The witness function of the training rows scores the test rows:",
@@ -130,7 +142,7 @@ LESSONS = (
         _own(
             "tasks", "Related tasks N", 40, f"Earlier comparisons, {ROWS_PER_TASK} rows per sample each.", HISTORY_SIZES
         ),
-        "How many related tasks does it take to find the difference in half of the samples?",
+        ask_tasks,
         pictures.show_history,
         (
             "With history: Meta-Witness, a kernel on features ψ along which the related tasks differ. Without: MMD-M.",
@@ -140,9 +152,9 @@ LESSONS = (
     ),
     Lesson(
         "When history misleads",
-        "History shows where to look. A difference may be elsewhere. "
-        f"**{SOMETHING_NEW.capitalize()}** here is a mean that moves by {SHIFT:g}. "
-        f"**{LIKE_HISTORY.capitalize()}** is Δ = 0.7. The 40 related tasks stay the same.",
+        f"All {HISTORY_SIZES[-1]} related tasks differ in a correlation, so they teach a test to look for one. New "
+        f"samples may differ **{LIKE_HISTORY}**, with Δ = 0.7, or in **{SOMETHING_NEW}**: a mean that moves by "
+        f"{SHIFT:g}.",
         _own(
             "target",
             "The new difference is",
@@ -150,13 +162,15 @@ LESSONS = (
             "What the new samples differ in.",
             (SOMETHING_NEW, LIKE_HISTORY),
         ),
-        "Which test would you choose if you do not know?",
+        lambda sample: "Which test would you choose if you do not know?",
         pictures.show_misled,
         (
-            "Two tasks are γ-related if no kernel does much better on one of them:",
+            "γ measures how unlike two tasks are. J is a kernel's signal over noise, and γ its largest change from one "
+            "task to the other:",
             r"$$\gamma=\sup_{k\in\mathcal K}\lvert J(P,Q;k)-J(P',Q';k)\rvert$$",
-            "Meta-FUSE combines p-values of learned and of generic kernels, so it needs no luck with the history.",
+            "Meta-FUSE combines learned kernels with generic ones.",
         ),
+        own_target=True,
     ),
 )
 LAST = "Recap and quiz"

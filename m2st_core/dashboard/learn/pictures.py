@@ -8,38 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
+from m2st_core.dashboard.learn.questions import ALPHA, GOAL, NOTICEABLE, Sample, percent, power, size_goal
 from m2st_core.figures.course import found_figure, learning_figure, p_value_strip, shuffle_figure
 from m2st_core.figures.samples import heat_figure, samples_figure
 from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY, short_labels
 from m2st_core.studies import synthetic
-from m2st_core.studies.course import FEW_ROWS, HISTORY_SIZES, OWN_ROWS, ROWS, TRAINING_ROWS, Cell, p_values
+from m2st_core.studies.course import HISTORY_SIZES, OWN_ROWS, TRAINING_ROWS, Cell, p_values
 
 HEIGHT = 520
-ALPHA = 0.05
-GOAL = 0.8
-NOTICEABLE, LARGE = 0.05, 0.15  # differences of two powers, of which 100 tests show the second clearly
 WIDTHS = (0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0)
 SHUFFLES = (0, 1, 2, 5, 10, 20, 50, synthetic.PERMUTATIONS)
 LIKE_HISTORY, SOMETHING_NEW = "like the history", "something new"
-
-
-@dataclass(frozen=True)
-class Sample:
-    """What all steps share: the difference Δ, the rows per sample and the seed."""
-
-    delta: float
-    rows: int
-    seed: int
-
-    @property
-    def few_rows(self) -> int:
-        """The rows of the steps that learn. With more of them, no test would need to."""
-        return min(self.rows, FEW_ROWS[-1])
-
-    @property
-    def drawn(self) -> tuple[float, int, int]:
-        """Δ, rows per mode and seed."""
-        return self.delta, self.rows // 2, self.seed
 
 
 @dataclass(frozen=True)
@@ -48,16 +27,6 @@ class Picture:
 
     sentence: str
     charts: tuple[tuple[go.Figure, str], ...]
-
-
-def percent(share: float) -> str:
-    """A share in words."""
-    return f"{100 * share:.0f} %"
-
-
-def power(cell: Cell) -> synthetic.Rate:
-    """The stored rejection rate of a cell."""
-    return synthetic.Rate(p_values(cell), ALPHA)
 
 
 def show_samples(sample: Sample, delta: float) -> Picture:
@@ -124,11 +93,10 @@ def show_power(sample: Sample, rows: int) -> Picture:
     groups = {"P = Q": level.p_values}
     if sample.delta:
         groups["P ≠ Q"] = found.p_values
-        reached = [size for size in ROWS if power(Cell("MMD-M", size, sample.delta)).share >= GOAL]
-        goal = f"At Δ = {sample.delta:g} no size on this slider reaches 80 %."
-        if reached:
-            goal = "That reaches 80 %." if found.share >= GOAL else "Reaching 80 % takes more rows."
-        sentence = f"The test finds the difference in **{percent(found.share)}** of 100 samples. {goal} {alarms}"
+        goal = size_goal(sample.delta) or GOAL
+        reached = f"That reaches {percent(goal)}."
+        reached = reached if found.share >= goal else f"Reaching {percent(goal)} takes more rows."
+        sentence = f"The test finds the difference in **{percent(found.share)}** of 100 samples. {reached} {alarms}"
     else:
         sentence = f"P and Q are the same here. {alarms} About 5 % may, at any number of rows."
     own = synthetic.shuffle_labels(sample.delta, rows // 2, sample.seed).p_value(synthetic.PERMUTATIONS)
@@ -151,7 +119,11 @@ def show_training(sample: Sample, training_rows: int) -> Picture:
             f"A map learned from {training_rows} rows finds the difference in **{percent(now)}** of samples, a test "
             f"without learning in **{percent(floor)}**. "
         )
-        noise = f"So few rows teach noise. With {most} it would be {percent(learned[most].share)}."
+        enough = learned[most].share > floor + NOTICEABLE
+        more = (
+            f"With {most} it would be {percent(learned[most].share)}." if enough else f"Even {most} are too few here."
+        )
+        noise = f"So few rows teach noise. {more}" if training_rows < most else more
         sentence += noise if now <= floor + NOTICEABLE else "These rows are enough to learn from."
     powers = np.array([rate.share for rate in learned.values()])
     intervals = np.array([rate.interval for rate in learned.values()])
@@ -201,11 +173,10 @@ def show_misled(sample: Sample, target: str) -> Picture:
         }
     )
     without, only, more = (shares[name] for name in ("MMD-M", "Meta-Witness", "Meta-FUSE"))
-    effect = "misleads" if only < without - NOTICEABLE else "helps" if only > without + NOTICEABLE else "hardly changes"
-    safe = "is as good" if more >= without - NOTICEABLE else "stays close" if more >= without - LARGE else "loses too"
+    effect = "misleads" if only < without - NOTICEABLE else "helps" if only > without + NOTICEABLE else "hardly matters"
     sentence = (
-        f"History **{effect}** Meta-Witness: it finds the difference in **{percent(only)}** of samples, a test without "
-        f"history in **{percent(without)}**. Meta-FUSE, which also looks elsewhere, **{safe}** with "
+        f"History **{effect}** here. With history alone, the test finds the difference in **{percent(only)}** of "
+        f"samples, without history in **{percent(without)}**. Meta-FUSE, which uses both, finds it in "
         f"**{percent(more)}**."
     )
     return Picture(sentence, ((figure, f"Three groups of 100 dots, one per sample. {sentence}"),))

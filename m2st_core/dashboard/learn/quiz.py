@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from m2st_core.dashboard.learn.pictures import Sample, percent, power
+from m2st_core.dashboard.learn.questions import Sample, percent, power
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart
 from m2st_core.figures.relatedness import bound_course_figure, gamma_figure
 from m2st_core.paper.published import measured_gamma, published_gamma
-from m2st_core.studies.course import HISTORY_SIZES, OWN_ROWS, TRAINING_ROWS, Cell
+from m2st_core.studies.course import CLOSENESS, HISTORY_SIZES, OWN_ROWS, TESTS, TRAINING_ROWS, Cell
+from m2st_core.studies.home import DELTA, SIZE, home_table
 from m2st_core.studies.relatedness import SIZES, BoundSettings, bound_courses
 
 
@@ -121,7 +122,21 @@ def show_recap(sample: Sample) -> None:
             f"- If the difference is a new one, history alone finds it in {percent(misled)}, and Meta-FUSE in "
             f"{percent(safe)}."
         )
+        st.caption(_chance_sentence(sample))
         st.page_link("pages/test_my_data.py", label="Test my data", help="Go on with your own two files.")
+
+
+def _chance_sentence(sample: Sample) -> str:
+    """Say how exact the recap's shares are, and why Home has other numbers for the same sample."""
+    sentence = f"Each share is of {TESTS} samples, so chance may move it by several points."
+    if (sample.delta, sample.few_rows) != (DELTA, 2 * SIZE):
+        return sentence
+    table = home_table()
+    generic, taught = table.powers(table.closeness.tolist().index(CLOSENESS))
+    return (
+        f"{sentence} Home averages over {TESTS * len(table.generic_power)} others: {percent(generic[0])} without "
+        f"related tasks, {percent(taught[0])} with them."
+    )
 
 
 def show_quiz() -> None:
@@ -157,7 +172,7 @@ def show_theory() -> None:
             "γ = 0.1, n = 10,000, N = 10, D = 1,000, s = 0.3. ξ is known up to a constant, which is 1 here: trust how "
             "the bounds change, not how high they are."
         )
-        st.markdown("γ measures how far the related tasks are from the target. It grows with the closeness C.")
+        st.markdown("γ measures how far the related tasks are from the target. It grows with C.")
         st.latex(
             r"\gamma=\sup_{k\in\mathcal K}\lvert J(P,Q;k)-J(P',Q';k)\rvert,\quad\hat\gamma=\min_i\max_t\hat\gamma_{it}"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -20,6 +21,7 @@ from m2st_core.figures.weights import training_figure
 from m2st_core.studies.power import DEFAULT, difference_names, is_shipped, power_finding
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import summarise
+from m2st_core.sweeps.sweep import STOPPED
 from m2st_core.sweeps.trial import LearnerSpec
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.methods import label_of
@@ -56,13 +58,11 @@ def _show_buttons(spec: SweepSpec, level: bool, running: bool, missing: dict[boo
 
     ``missing`` counts the cells to compute, by whether P = Q.
     """
-    status = sweep_queue().status(spec.run_id)
-    label = LABELS.get(status.state, "Train") if status is not None else "Train"
     pins: list[SweepSpec] = st.session_state.setdefault(PINS, [])
     left, right = st.columns([2, 5], vertical_alignment="center")
     with left.container(horizontal=True, vertical_alignment="center"):
         train = st.button(
-            label,
+            _label(spec),
             type="primary",
             key="lab_go",
             disabled=running or not any(missing.values()),
@@ -98,6 +98,12 @@ def _show_buttons(spec: SweepSpec, level: bool, running: bool, missing: dict[boo
         begin(spec, level)
 
 
+def _label(spec: SweepSpec) -> str:
+    """The words on the button that computes what is missing."""
+    status = sweep_queue().status(spec.run_id)
+    return LABELS.get(status.state, "Train") if status is not None else "Train"
+
+
 def _refine(spec: SweepSpec) -> None:
     """Ask for more repeats and start them. A callback: it runs before the controls are drawn."""
     double_repeats(spec)
@@ -126,7 +132,8 @@ def _say(spec: SweepSpec, pale: SweepSpec | None) -> None:
     if missing and _running(spec) is not None:
         sentence = f"Training: **{', '.join(missing)}** will follow."
     elif missing:
-        sentence = f"**{', '.join(missing)}** has not been run with these settings yet: press **Train**."
+        have = "has" if len(missing) == 1 else "have"
+        sentence = f"**{', '.join(missing)}** {have} not been run with these settings yet: press **{_label(spec)}**."
     if missing and pale is not None:
         sentence += f" Pale: {difference_names([pale, spec])[0]}."
     finding(sentence)
@@ -140,8 +147,17 @@ def _show(spec: SweepSpec, pale: SweepSpec | None) -> None:
         others = [run for run in (spec.run_id, null.run_id) if run != running[0]]
         show_state(*running, "lab", also=others)
     elif own is not None:
-        show_state(spec.run_id, own, "lab", resume=False)
+        show_state(spec.run_id, _counted(spec, own), "lab", resume=False)
     show_results(spec, store.rows(spec), "lab", earlier=_earlier(spec, pale), level=store.rows(null))
+
+
+def _counted(spec: SweepSpec, status: RunStatus) -> RunStatus:
+    """The status of a run that was stopped on request, with the number of cells that are computed."""
+    if status.state != "cancelled" or status.message != STOPPED:
+        return status
+    done, cells = len(sweep_queue().store.rows(spec)), len(list(spec.cells()))
+    kept = f"{done:,} of {cells:,} cells are computed and kept." if done else "No cell was finished yet."
+    return replace(status, message=f"Stopped on request. {kept}")
 
 
 def _earlier(spec: SweepSpec, pale: SweepSpec | None) -> list[Earlier]:

@@ -23,7 +23,7 @@ from m2st_core.testing.methods import label_of
 COLUMNS = {  # of a summary: title and help
     "label": ("method", None),
     "preset": ("preset", None),
-    "closeness": ("C", "Closeness: how far the related tasks are from the target. 0 is nearly the target itself."),
+    "closeness": ("C", "The paper's closeness. At 0 the related tasks are nearly the target, at 0.6 hardly related."),
     "n_tasks": ("N", "Number of related tasks."),
     "m_tr": ("m_tr", "Training rows of the target, counted as the line above the table says."),
     "m_te": ("m_te", "Rows of each tested sample, counted as the line above the table says."),
@@ -153,7 +153,7 @@ def _show_level(spec: SweepSpec, rows: pd.DataFrame, key: str) -> None:
     values = "; ".join(f"{label_of(row.method)} {row.rate:.3f}" for row in table.itertuples())
     st.markdown("**Type-I error**", help="Share of samples with P = Q that are rejected, all sizes together.")
     chart(figure, f"{key}_type_1", f"Type-I error at α = {spec.alpha:g}: {values}.")
-    st.caption(level_finding(table, spec.alpha))
+    st.caption(level_finding(table, spec.alpha, spec.methods))
 
 
 def show_code(spec: SweepSpec) -> None:

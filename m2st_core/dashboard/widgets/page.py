@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -21,6 +23,7 @@ from m2st_core.dashboard.jobs.sweeps import sweep_queue
 from m2st_core.dashboard.serving.sessions import poll_seconds
 from m2st_core.dashboard.serving.tools import admit, show_who
 from m2st_core.device import device_words
+from m2st_core.studies.one_test import former_words
 from m2st_core.studies.synthetic import Rate
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.spec import origin_of
@@ -90,6 +93,36 @@ def page_title(title: str, *, sidebar: bool = False) -> None:
 def finding(sentence: str) -> None:
     """Show the page's one sentence, computed from its numbers, directly under the title."""
     st.container(key="finding").markdown(unbroken(sentence))
+
+
+class Shown(NamedTuple):
+    """The result that a page shows, its settings and, if it is a former one, what those had that is changed now."""
+
+    settings: Any
+    result: Any
+    former: str
+
+    @property
+    def before(self) -> str:
+        """The start of a sentence about a former result."""
+        return f"Before, with {self.former}: " if self.former else ""
+
+    @contextmanager
+    def marked(self) -> Iterator[None]:
+        """A place for the result: a former one is pale, and said to be one."""
+        with st.container(key="former" if self.former else "latest"):
+            if self.former:
+                st.caption(f"This is the result with {self.former}. It stays until there is a new one.")
+            yield
+
+
+def latest(page: str, settings: Hashable, result: Any | None) -> Shown | None:
+    """What a page shows: this result or, until there is one, the former one of the session."""
+    if result is not None:
+        st.session_state[f"{page}_latest"] = settings, result
+    if (kept := st.session_state.get(f"{page}_latest")) is None:
+        return None
+    return Shown(kept[0], kept[1], former_words(kept[0], settings))
 
 
 def show_status() -> None:

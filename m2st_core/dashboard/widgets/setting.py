@@ -18,9 +18,9 @@ from m2st_core.studies.one_test import LabSetting
 
 CLOSENESS = Control(
     "closeness",
-    "Closeness C: how far the related tasks are from the target",
+    "Closeness C of the related tasks: the smaller, the closer",
     0.3,
-    "0 is nearly the target itself, 0.6 is hardly related. The picture shows where the related tasks are.",
+    "At 0 they are nearly the target itself, at 0.6 hardly related. The picture shows where the related tasks are.",
     bounds=(0.0, 0.6, 0.1),
 )
 N_TASKS = Control(

@@ -31,7 +31,7 @@ NOT_NUMBERS = "Not numbers"
 HELPS = {
     NOT_NUMBERS: "Cells of a numeric column that cannot be read as numbers. They are treated as missing.",
     "Outliers": "Values more than three interquartile ranges outside the quartiles. They are shown, never removed.",
-    "Values": "Range and median of numbers, or the most frequent levels with their counts.",
+    "Values": "Range and median of numbers, or the most frequent levels with their counts, in all rows together.",
 }
 MISSING = Control(
     "missing",
@@ -52,8 +52,7 @@ SCALING = Control(
     tuple(SCALING_CHOICES),
     prefix="data_",
 )
-LEVELS_SHOWN = 12
-NOTES_SHOWN = 8
+LEVELS_SHOWN, NOTES_SHOWN = 12, 8
 
 
 def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanData], None]) -> bool:
@@ -66,7 +65,6 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
         raise TableError("The upload has related tasks only. Bring P and Q.")
     read, test, look = st.container(), st.container(), st.container()
     st.header("Columns and their preparation")
-    mark = upload.files_digest[:16]
     state.cleaning = _ask_cleaning(state, assembled, target, report)
     data, problem = None, ""
     try:
@@ -80,7 +78,7 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
             st.warning(as_text(warning))
         if not ask_readings(state, assembled, state.cleaning) and problem:
             offer_repair(problem, assembled, state.cleaning, MISSING.key)
-        settled = offer_blocks(assembled, state.cleaning, mark)
+        settled = offer_blocks(assembled, state.cleaning, upload.files_digest[:16])
     if data is not None and settled:
         with test:
             choose_test(data)
@@ -90,6 +88,8 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
     table = table if upload.related else table.drop(columns="Missing in related tasks")
     config = {name: st.column_config.Column(help=help_) for name, help_ in HELPS.items()}
     show_table(table, key="data_columns", column_config=config)
+    rows = "both groups and all related tasks" if upload.related else "both groups"
+    st.caption(f"“{NOT_NUMBERS}”, “Outliers” and “Values” are those of {rows} together.")
     _show_notes(list(dict.fromkeys((*report.notes, *(data.decisions if data else ())))))
     return data is not None and settled
 
