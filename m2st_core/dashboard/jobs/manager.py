@@ -15,7 +15,7 @@ from m2st_core.sweeps.summary import Pace
 from m2st_core.types import Cancelled, Progress
 
 State = Literal["asked", "waiting", "running", "done", "failed", "cancelled"]
-KEPT_JOBS, KEPT_ANSWERS = 16, 64  # for each session, and for everyone
+KEPT_JOBS, KEPT_ANSWERS = 16, 32  # for each session, and for everyone
 PER_PERSON = 8  # jobs that wait or run
 log = logging.getLogger(__name__)
 

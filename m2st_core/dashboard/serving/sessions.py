@@ -21,7 +21,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from m2st_core.dashboard.serving.settings import COOKIE
 from m2st_core.data.tables.cells import read_cell
 
-LOOK_SECONDS = 5.0
+LOOK_SECONDS = 3.0
 TABS_AT_ONCE = 15  # with more open tabs than this, each asks less often how far its computation is
 IDLE_SECONDS = 120.0  # a session whose page has not run for so long may lose its files to one that needs the room
 M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3  # of glibc's malloc.h
@@ -158,7 +158,8 @@ def _watch() -> None:
     while True:
         time.sleep(LOOK_SECONDS)
         try:
-            end_left(float(config.get_option("server.disconnectedSessionTTL")))
+            least = float(config.get_option("server.disconnectedSessionTTL")) - 3 * LOOK_SECONDS
+            end_left(max(LOOK_SECONDS, least))  # later streamlit would not find it any more, and keep it in memory
         except Exception:  # the watch must go on
             log.exception("sessions that have left could not be ended")
 

@@ -56,6 +56,6 @@ def _key(value: Any) -> Any:
     return value
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def _made(call: _Call) -> Any:
     return call.make(*call.arguments, **call.named)
