@@ -21,7 +21,7 @@ from m2st_core.figures.theme import (
 
 GOLDEN_RATIO = 0.618  # spreads marks evenly without random numbers
 ROW, DOT, DOT_BINS = 8, 10, 26  # sizes of rows and of dots in pixels, and piles of dots
-SHUFFLED_ROWS = 100  # of each sample
+SHUFFLED_ROWS = 50  # of each sample that are drawn
 SLOW, FALLS = 3, (1.0, 0.5, 0.0)  # the dots of the first shuffles fall in three frames
 ONE_BY_ONE, TOGETHER = 6, 20  # shuffles that have a frame each, and those in each frame after them
 GROUP_STEP = 12  # columns from one group of dots to the next
@@ -71,7 +71,9 @@ def shuffle_figure(rows: np.ndarray, members: np.ndarray, statistics: np.ndarray
     figure.add_scatter(
         x=[statistics[0]] * 2, y=[0, 1.1 * top], mode="lines", line=OBSERVED_LINE, hoverinfo="skip", **below
     )
-    laid_out(figure, x_title="", y_title="", height=500)
+    rows_each = min(int(members[0].sum()), int((~members[0]).sum()))
+    drawn_words = f"{SHUFFLED_ROWS} of {rows_each} rows of each sample" if rows_each > SHUFFLED_ROWS else ""
+    laid_out(figure, x_title=drawn_words, y_title="", height=500)
     margin = 0.04 * (high - low) or 1.0
     figure.update_layout(
         xaxis_showticklabels=False,

@@ -88,7 +88,7 @@ def _cells_with(spec_json: str, data: str) -> dict[str, Cell]:
     return cells
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _rows_with(spec_json: str, data: str, results: tuple[tuple[str, CellResult], ...]) -> pd.DataFrame:
     """Results of a spec as a table: the same object for the same results, so that what is made of it can be kept."""
     found = dict(results)

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from m2st_core.dashboard.learn.questions import ALPHA, GOAL, NOTICEABLE, Sample, percent, power, size_goal
+from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.figures.course import found_figure, learning_figure, p_value_strip, shuffle_figure
 from m2st_core.figures.samples import heat_figure, samples_figure
 from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY, short_labels
@@ -61,7 +62,7 @@ def show_shuffles(sample: Sample, shown: int) -> Picture:
             often = "rarely do this: **evidence**" if p <= ALPHA else "often do this: **no evidence**"
             sentence += f"Arbitrary labels {often} of a difference."
     alt = f"The rows with their labels, above the MMD² of {shown} shuffles; {reached} reach the observed one."
-    return Picture(sentence, ((shuffle_figure(test.rows, test.members, test.statistics, shown), alt),))
+    return Picture(sentence, ((shared(shuffle_figure, test.rows, test.members, test.statistics, shown), alt),))
 
 
 def show_kernel(sample: Sample, width: float) -> Picture:
