@@ -95,9 +95,10 @@ def constant_column_notes(sample: TwoSample) -> tuple[str, ...]:
     constant = torch.nonzero((pooled == pooled[:1]).all(dim=0)).flatten().tolist()
     if not constant:
         return ()
+    columns = "column" if len(constant) == 1 else "columns"
     named = ", ".join(str(index + 1) for index in constant[:NAMED_COLUMNS])
     more = f" and {len(constant) - NAMED_COLUMNS} more" if len(constant) > NAMED_COLUMNS else ""
-    return (f"Constant in both samples, so without information: column {named}{more} of {pooled.shape[1]}.",)
+    return (f"Constant in both samples, so without information: {columns} {named}{more} of {pooled.shape[1]}.",)
 
 
 def as_rows(values: Any, name: str) -> np.ndarray:

@@ -168,7 +168,8 @@ def _gamma_sentence() -> str:
     ours, theirs = measured_gamma().sort_values("closeness"), published_gamma().sort_values("closeness")
     grows = "grows with C" if ours["on_training_rows"].is_monotonic_increasing else "does not grow steadily with C"
     last, here, there = theirs["closeness"].iloc[-1], ours["on_training_rows"].iloc[-1], theirs["gamma_hat"].iloc[-1]
-    return f"γ̂ {grows}, and reaches {here:.3f} at C = {last:g}. The paper has {there:.3f}, without a standard error."
+    said = f"γ̂ on training rows {grows}, and reaches {here:.3f} at C = {last:g}."
+    return f"{said} The paper has {there:.3f}, without a standard error."
 
 
 def shown_size(experiment: PaperExperiment) -> int | None:

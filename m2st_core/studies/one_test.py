@@ -73,7 +73,7 @@ class OneTest:
 
 
 def _verdict(result: TestResult) -> str:
-    return f"finds {'a difference' if result.rejected else 'none'} ({result.p_words})"
+    return f"finds {'a difference' if result.rejected else 'no difference'} ({result.p_words})"
 
 
 @dataclass(frozen=True)

@@ -125,9 +125,10 @@ def gamma_finding(curve: pd.DataFrame, closeness: float) -> str:
     """
     row = curve.loc[(curve["closeness"] - closeness).abs().idxmin()]
     gamma, floor = row["on_test_rows"], row["floor"]
+    nearest = "" if abs(row["closeness"] - closeness) < 1e-9 else ", the nearest value that was measured,"
     said = (
-        f"At C = {row['closeness']:g} the signal Ĵ of a kernel differs by up to **γ̂ = {gamma:.3f}** between a related "
-        f"task and the target. Noise alone gives {floor:.3f}"
+        f"At C = {row['closeness']:g}{nearest} the signal Ĵ of a kernel on fresh rows differs by up to "
+        f"**γ̂ = {gamma:.3f}** between a related task and the target. Noise alone gives {floor:.3f}"
     )
     return f"{said}: these rows cannot tell how related the tasks are." if gamma <= floor else f"{said}."
 

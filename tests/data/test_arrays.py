@@ -117,7 +117,8 @@ def test_constant_columns_are_noted():
     assert constant_column_notes(as_two_sample(x, y)) == ()
     wide = np.c_[GOOD, np.zeros((6, 15))]
     assert (
-        "column 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 5 more of 17" in constant_column_notes(as_two_sample(wide, wide))[0]
+        "columns 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 5 more of 17"
+        in constant_column_notes(as_two_sample(wide, wide))[0]
     )
 
 

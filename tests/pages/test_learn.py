@@ -4,10 +4,12 @@ import re
 import time
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 
 from m2st_core.dashboard.learn.lessons import LAST, LESSONS
 from m2st_core.dashboard.learn.pictures import LIKE_HISTORY, WIDTHS
+from m2st_core.dashboard.learn.projector import LARGE, larger
 from m2st_core.dashboard.learn.questions import Sample, power
 from m2st_core.dashboard.learn.quiz import QUIZ
 from m2st_core.studies import synthetic
@@ -235,3 +237,13 @@ def test_a_redraw_is_quick(number):
     began = time.process_time()
     run(app)
     assert time.process_time() - began < 2  # about 0.1 s; this guards against far worse
+
+
+def test_the_recap_without_a_difference_counts_false_alarms():
+    said = words(open_page("learn", step="Recap and quiz", learn_delta="0.0"))
+    assert "gives a false alarm in" in said and "type-I error" in said and "finds the difference in" not in said
+
+
+def test_the_teacher_s_large_type_is_the_teacher_s_only():
+    figure = go.Figure().add_scatter(x=[0], y=[0]).update_xaxes(title_text="x")
+    assert larger(figure).layout.font.size == LARGE and figure.layout.font.size is None

@@ -30,7 +30,7 @@ def test_a_test_without_related_tasks_gives_an_answer():
     expected = m2st.two_sample_test(x, y, "MMD-M")
     assert metrics(app)["p-value"] == f"{expected.p_value:.3g}"
     assert metrics(app)["Test rows"] == "60 + 60" and metrics(app)["Training rows"] == "none"
-    assert "**MMD-M** finds none (p = " in words(app)
+    assert "**MMD-M** finds no difference (p = " in words(app)
     assert "does not show that P and Q are the same" in words(app)
     _, samples, null = charts(app)
     assert len(samples["data"]) == 2
@@ -91,7 +91,7 @@ def test_a_former_result_stays_and_is_marked_until_the_new_one_is_there(monkeypa
     app.number_input(key="seed").set_value(3)
     run(app)
     assert metrics(app) == before and len(charts(app)) == 3
-    assert "Before, with seed 0, n=60: **MMD-M** finds none" in words(app) and FORMER in words(app)
+    assert "Before, with seed 0, n=60: **MMD-M** finds no difference" in words(app) and FORMER in words(app)
     button(app, "Cancel").click()
     run(app)
     until(app, lambda app: "Cancelled." in words(app))

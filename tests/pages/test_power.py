@@ -64,7 +64,7 @@ def test_a_change_leaves_the_curves_pale(store):
     app.number_input(key="n_tasks").set_value(40)
     run(app)
     assert (
-        "**Meta-WiTS (ours), Meta-Witness (ours)** have not been run with these settings yet: press **Train**."
+        "**Meta-WiTS (ours) and Meta-Witness (ours)** have not been run with these settings yet: press **Train**."
         in words(app)
     )
     pale = [f"pale: {name}, N=100" for name in ("Meta-WiTS (ours)", "Meta-Witness (ours)", "MMD-M")]

@@ -17,11 +17,16 @@ def test_the_published_and_our_measured_curve_are_there_at_once():
     app = open_page("relatedness")
     assert len(charts(app)) == 2 and "at five values of C: about" in words(app)
     floor, published, _, fresh = charts(app)[1]["data"]
-    assert "At C = 0.3 the signal Ĵ of a kernel differs by up to **γ̂ = 0.087**" in words(app)
+    assert "At C = 0.3 the signal Ĵ of a kernel on fresh rows differs by up to **γ̂ = 0.087**" in words(app)
     assert "on fresh rows is **higher**" in words(app)
     assert "noise floor" in floor["name"] and numbers(floor["y"]) == list(measured_gamma()["floor"])
     assert numbers(published["y"]) == list(published_gamma()["gamma_hat"])
     assert numbers(fresh["y"]) == list(measured_gamma()["on_test_rows"])
+
+
+def test_the_finding_says_which_setting_it_is_of():
+    app = open_page("relatedness", hdgm_delta="0.3", closeness="0.6")
+    assert "For Δ = 0.7, not yours: At C = 0.5, the nearest value that was measured, the signal" in words(app)
 
 
 def test_switching_it_on_measures():

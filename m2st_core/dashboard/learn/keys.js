@@ -29,8 +29,11 @@ function press(event) {
   pressButton(name, performance.now() + PATIENCE);
 }
 
-// Every rerun calls this. The first call is enough: the switch decides whether keys count.
+// Every rerun calls this. A step that is shown for the first time is shown from its top.
 export default function () {
+  const step = document.querySelector("h2")?.textContent;
+  if (step !== window.learnStep) document.querySelector("[data-testid=stMain]")?.scrollTo(0, 0);
+  window.learnStep = step;
   if (window.learnKeys) return;
   window.learnKeys = true;
   window.addEventListener("keydown", press, true);

@@ -53,7 +53,8 @@ def show_shuffles(sample: Sample, shown: int) -> Picture:
         sentence = "These are the real labels. Press **Play**, or move the slider."
     else:
         sentence = (
-            f"{reached} of {shown} shuffles reach the MMD² of the real labels. The real labels count too: "
+            f"{reached} of {shown} shuffles reach{'es' if reached == 1 else ''} the MMD² of the real labels. The real "
+            "labels count too: "
             f"**p** = {1 + reached}/{1 + shown} = **{p:.2f}**. "
         )
         if 1 / (1 + shown) > ALPHA:

@@ -29,7 +29,8 @@ def is_on() -> bool:
 
 
 def larger(figure: go.Figure) -> go.Figure:
-    """The figure with text that the last row can read."""
+    """A copy of the figure with text that the last row can read."""
+    figure = go.Figure(figure)  # others may look at the same one
     axes = {"tickfont_size": LARGE, "title_font_size": LARGE}
     figure.update_annotations(font_size=LARGE).update_traces(textfont_size=LARGE, selector={"mode": "text"})
     return figure.update_layout(font_size=LARGE, legend_font_size=LARGE).update_xaxes(axes).update_yaxes(axes)

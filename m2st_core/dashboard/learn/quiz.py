@@ -111,14 +111,15 @@ def show_recap(sample: Sample) -> None:
     history = power(Cell("Meta-Witness", rows, delta, most)).share
     misled = power(Cell("Meta-Witness", rows, learned_from=most, shifted=True)).share
     safe = power(Cell("Meta-FUSE", rows, learned_from=most, shifted=True)).share
+    found, called = ("finds the difference", "power") if delta else ("gives a false alarm", "type-I error")
     with st.container(border=True, key="learn_recap"):
         st.subheader("What you have seen", anchor=False)
         st.markdown(
             "- A **p-value** is the share of labellings that reach the observed difference.\n"
-            f"- With {rows} rows at Δ = {delta:g}, a generic kernel finds the difference in {percent(generic)} of "
-            "samples. That is its **power**.\n"
-            f"- After **learning** from {least} own rows, a test finds it in {percent(learned)}.\n"
-            f"- After learning from {most} **related tasks**, a test finds it in {percent(history)}.\n"
+            f"- With {rows} rows at Δ = {delta:g}, a generic kernel {found} in {percent(generic)} of samples. That is "
+            f"its **{called}**.\n"
+            f"- After **learning** from {least} own rows, a test does so in {percent(learned)}.\n"
+            f"- After learning from {most} **related tasks**, a test does so in {percent(history)}.\n"
             f"- If the difference is a new one, history alone finds it in {percent(misled)}, and Meta-FUSE in "
             f"{percent(safe)}."
         )

@@ -18,6 +18,7 @@ from m2st_core.dashboard.widgets.page import chart, finding, show_folded
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.data import size_unit
 from m2st_core.figures.weights import training_figure
+from m2st_core.paper.published import in_words
 from m2st_core.studies.power import DEFAULT, difference_names, is_shipped, power_finding
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import summarise
@@ -130,11 +131,11 @@ def _say(spec: SweepSpec, pale: SweepSpec | None) -> None:
     missing = [label_of(method) for method in spec.methods if method not in set(table["method"])]
     sentence = shared(power_finding, table, size_unit(spec.task))
     if missing and _running(spec) is not None:
-        sentence = f"Training: **{', '.join(missing)}** will follow."
+        sentence = f"Training: **{in_words(missing)}** will follow."
     elif missing:
         have = "has" if len(missing) == 1 else "have"
-        sentence = f"**{', '.join(missing)}** {have} not been run with these settings yet: press **{_label(spec)}**."
-    if missing and pale is not None:
+        sentence = f"**{in_words(missing)}** {have} not been run with these settings yet: press **{_label(spec)}**."
+    if missing and pale is not None and pale not in st.session_state.get(PINS, []):
         sentence += f" Pale: {difference_names([pale, spec])[0]}."
     finding(sentence)
 

@@ -154,30 +154,30 @@ def _to_release(session: Session) -> Iterator[Session]:
     yield from (other for other in others if other.connected and other.seen < idle)
 
 
-def _watch() -> None:
+def _watch(ended: bool = False) -> None:
     while True:
         time.sleep(LOOK_SECONDS)
+        if ended:
+            _return_memory()  # at the next look, when streamlit has let go what they held
         try:
-            least = float(config.get_option("server.disconnectedSessionTTL")) - 3 * LOOK_SECONDS
-            end_left(max(LOOK_SECONDS, least))  # later streamlit would not find it any more, and keep it in memory
+            time_left = float(config.get_option("server.disconnectedSessionTTL"))  # then streamlit cannot find them
+            ended = end_left(max(LOOK_SECONDS, time_left - 3 * LOOK_SECONDS))
         except Exception:  # the watch must go on
             log.exception("sessions that have left could not be ended")
 
 
-def end_left(after: float) -> None:
-    """End the sessions whose tabs have been closed for so many seconds."""
-    ended = []
+def end_left(after: float) -> bool:
+    """End the sessions whose tabs have been closed for so many seconds; return whether there were any."""
+    ended = False
     for session in all_sessions():
         if session.connected:
             session.left = 0.0
         elif not session.left:
             session.left = time.monotonic()
         if session.left and time.monotonic() - session.left >= after:
-            ended.append(session.connection)
             end(session)
-    if ended:
-        del session
-        _return_memory()
+            ended = True
+    return ended
 
 
 def end(session: Session) -> None:

@@ -129,7 +129,7 @@ def show_status() -> None:
     """Say below the page where computations run and, while there are any, how many sweeps."""
     where = "a Dask cluster" if os.environ.get("M2ST_DASK") else f"{device_words()} of this server"
     busy = bool(_sweeps())
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, key="status"):
         st.caption(f"Computing on {where}.", width="content")
         st.fragment(_show_queue, run_every=poll_seconds(POLL_SECONDS) if busy else None)(busy)
     show_who()

@@ -132,8 +132,9 @@ EXAMPLES: Registry[Example] = Registry(
             Example(
                 "handwriting",
                 "Handwriting: has somebody else filled in this form?",
-                "P is 15 digits by one hand, and Q is 15 by another. The related tasks are four earlier batches by the "
-                "same two hands, 25 and 25 digits each. Here the history decides.",
+                "P is 15 digits by one hand, and Q is 15 by another, as we read the order of scikit-learn's digits, "
+                "which name no writers. The related tasks are four earlier batches by the same two hands, 25 and 25 "
+                "digits each. Here the history decides.",
                 "Real images.",
                 handwriting,
             ),
