@@ -72,7 +72,7 @@ def shuffle_figure(rows: np.ndarray, members: np.ndarray, statistics: np.ndarray
         x=[statistics[0]] * 2, y=[0, 1.1 * top], mode="lines", line=OBSERVED_LINE, hoverinfo="skip", **below
     )
     rows_each = min(int(members[0].sum()), int((~members[0]).sum()))
-    drawn_words = f"{SHUFFLED_ROWS} of {rows_each} rows each, " if rows_each > SHUFFLED_ROWS else ""
+    drawn_words = f"{SHUFFLED_ROWS} of {rows_each} rows each" if rows_each > SHUFFLED_ROWS else ""
     laid_out(figure, x_title="", y_title="", height=500).update_layout(legend_title_text=drawn_words)
     margin = 0.04 * (high - low) or 1.0
     figure.update_layout(

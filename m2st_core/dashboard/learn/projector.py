@@ -9,7 +9,7 @@ import streamlit as st
 
 HERE = Path(__file__).parent
 LOOKS = HERE / "learn.css"
-LARGE = 20  # points, of the text in charts
+LARGE, NARROW = 20, 14  # points, of the text in charts, and beside colours, where there is little room
 BUTTONS = """
 <button type="button">Play</button> <button type="button">Pause</button>
 <p hidden>This device asks for less motion. Move the slider instead.</p>
@@ -31,9 +31,15 @@ def is_on() -> bool:
 def larger(figure: go.Figure) -> go.Figure:
     """A copy of the figure with text that the last row can read."""
     figure = go.Figure(figure)  # others may look at the same one
-    axes = {"tickfont_size": LARGE, "title_font_size": LARGE}
+    axes = {"tickfont_size": LARGE, "title_font_size": LARGE, "title_standoff": LARGE}
     figure.update_annotations(font_size=LARGE).update_traces(textfont_size=LARGE, selector={"mode": "text"})
-    return figure.update_layout(font_size=LARGE, legend_font_size=LARGE).update_xaxes(axes).update_yaxes(axes)
+    figure.update_layout(font_size=LARGE, legend_font_size=LARGE, margin_b=5 * LARGE)
+    figure.update_xaxes(axes).update_yaxes(axes)
+    if any(trace.type == "heatmap" for trace in figure.data):
+        figure.update_xaxes(title_text="")  # it would meet the words beside the colours
+        small = {"title": {"font": {"size": NARROW}}, "tickfont": {"size": NARROW}}
+        figure.update_traces(colorbar=small, selector={"type": "heatmap"})
+    return figure
 
 
 def show_toggle() -> None:
