@@ -226,3 +226,14 @@ def test_a_study_runs_in_a_process_of_low_priority_that_stays_and_can_be_cancell
     finally:
         processes.close()
     assert not Path(f"/proc/{first.result[0]}").exists()
+
+
+@pytest.mark.parametrize("work", [own_process, lambda progress: None])
+def test_closing_ends_a_process_that_has_only_started(manager, work):
+    """Also one that never gets its work, as that cannot be sent."""
+    processes = Processes()
+    job = manager.submit("early", partial(processes.run, work))
+    job.wait(0.5)
+    processes.close()
+    job.wait(20)
+    assert job.state == "failed"

@@ -123,11 +123,11 @@ class PoolExecutor:
         return drain(self._reports)
 
     def cancel(self, grace: float = GRACE_SECONDS) -> None:
-        """Stop jobs at their next step; processes that do not reach it in time are killed and replaced."""
+        """Stop jobs at their next step; if they do not reach it in time, or have none, all processes are killed."""
         self._stopped.value = self._batch
         self._batch += 1
         left = [future for future in tuple(self._running) if not future.cancel()]
-        if wait(left, grace).not_done:
+        if not grace or wait(left, grace).not_done:
             for process in list((self._pool._processes or {}).values()):
                 process.kill()
             self._pool.shutdown(wait=True, cancel_futures=True)

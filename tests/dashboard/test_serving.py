@@ -67,11 +67,15 @@ def desk(queue, person, tokens=()):
     return Desk(queue, Visitor(f"{person}'s tab", person, tokens=tuple(tokens)))
 
 
+def at_once(progress):
+    """No work."""
+
+
 def test_clearing_streamlit_s_cache_touches_neither_queue_nor_jobs(monkeypatch):
     monkeypatch.setattr(sweeps, "start_executor", InlineExecutor)
     monkeypatch.setattr(queue_module, "machine_factor", lambda: 1.0)
     monkeypatch.setattr(queue_module, "warm_up", lambda executor: None)
-    monkeypatch.setattr("m2st_core.dashboard.jobs.jobs._warm_up", lambda progress: None)
+    monkeypatch.setattr("m2st_core.dashboard.jobs.jobs._warm_up", at_once)
     queue, manager = sweeps.server_queue(), job_manager()
     st.cache_resource.clear()  # what streamlit does at the message clear_cache of any client
     assert sweeps.server_queue() is queue and job_manager() is manager and queue._thread.is_alive()
