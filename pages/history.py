@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-import m2st_core  # noqa: F401 - whole before its parts, or tabs that are opened at once block one another
+import m2st_core
 from m2st_core.dashboard.history.list import choose_runs
 from m2st_core.dashboard.history.results import compare, runs_finding, show_one, show_shipped
 from m2st_core.dashboard.jobs.sweeps import check_limits, cost_in_words, show_problems, start

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-import m2st_core  # noqa: F401 - whole before its parts, or tabs that are opened at once block one another
+import m2st_core
 from app import PAGES
 from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_part
 from m2st_core.figures.samples import lens_figure

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-import m2st_core  # noqa: F401 - whole before its parts, or tabs that are opened at once block one another
+import m2st_core
 from m2st_core.dashboard.images.features import ask_features
 from m2st_core.dashboard.images.own import show_own_images
 from m2st_core.dashboard.images.results import show_examples, show_result

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-import m2st_core  # noqa: F401 - whole before its parts, or tabs that are opened at once block one another
+import m2st_core
 from m2st_core.dashboard.learn.lessons import LAST, LESSONS, SAMPLE, STEP, Lesson
 from m2st_core.dashboard.learn.projector import LOOKS, is_on, larger, show_player, show_toggle
 from m2st_core.dashboard.learn.questions import Sample

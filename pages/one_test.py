@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-import m2st_core  # noqa: F401 - whole before its parts, or tabs that are opened at once block one another
+import m2st_core
 from m2st_core.dashboard.jobs.jobs import SHIPPED, watch_study
 from m2st_core.dashboard.widgets.controls import ALPHA, NULL, PERMUTATIONS, PRESET, TRAIN_FRACTION, Control, ask, under
 from m2st_core.dashboard.widgets.p_values import error_text, p_text, p_value_sentences

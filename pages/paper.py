@@ -5,7 +5,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-import m2st_core  # noqa: F401 - whole before its parts, or tabs that are opened at once block one another
+import m2st_core
 from m2st_core.dashboard.jobs.sweeps import cost_in_words, start, sweep_queue, watch
 from m2st_core.dashboard.paper.entry import COLOURS, figure_text, show_entry, show_numbers
 from m2st_core.dashboard.power_lab.results import show_code

@@ -5,7 +5,7 @@ import re
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-import m2st_core  # noqa: F401 - whole before its parts, or tabs that are opened at once block one another
+import m2st_core
 from m2st_core.dashboard.jobs.sweeps import show_problems, start, sweep_queue
 from m2st_core.dashboard.power_lab.controls import LEVEL, ask_sweep, load_sweep, use_paper_methods
 from m2st_core.dashboard.power_lab.curves import show_curves, show_training

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-import m2st_core  # noqa: F401 - whole before its parts, or tabs that are opened at once block one another
+import m2st_core
 from m2st_core.analysis.plan import Plan
 from m2st_core.dashboard.widgets.page import finding, page_title, run_page
 from m2st_core.dashboard.your_data.answer import answer_stage, run_plan

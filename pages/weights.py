@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-import m2st_core  # noqa: F401 - whole before its parts, or tabs that are opened at once block one another
+import m2st_core
 from m2st_core.dashboard.jobs.jobs import SHIPPED, watch_study
 from m2st_core.dashboard.widgets.controls import Control, ask, under
 from m2st_core.dashboard.widgets.page import (
