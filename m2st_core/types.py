@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -43,7 +43,6 @@ Shape = tuple[int, int, int]
 Progress = Callable[[int, int, float], None]
 """Called as ``progress(step, total, value)``; it stops the work by raising :class:`Cancelled`."""
 
-
 Origin = Literal["no history", "paper", "ours"]
 """The origin of a test: without related tasks, from Liu et al. (2021), or from this project's own family."""
 
@@ -65,12 +64,14 @@ class Cancelled(Exception):  # noqa: N818 - an outcome the caller asked for, not
 class TwoSample:
     """Rows of P and rows of Q, with any number of leading batch dimensions.
 
-    Shapes: ``x`` is (…, n, d), ``y`` is (…, m, d). Flattened images have a ``shape``, with d = C·H·W.
+    Shapes: ``x`` is (…, n, d), ``y`` is (…, m, d). Flattened images have a ``shape``, with d = C·H·W. Rows of a table
+    have the names of their ``columns``.
     """
 
     x: Tensor
     y: Tensor
     shape: Shape | None = None
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.x.shape[-1] != self.y.shape[-1] or self.x.shape[:-2] != self.y.shape[:-2]:
@@ -93,11 +94,11 @@ class TwoSample:
 
     def to(self, *args: Any) -> TwoSample:
         """The same rows on another device or in another dtype."""
-        return TwoSample(self.x.to(*args), self.y.to(*args), self.shape)
+        return replace(self, x=self.x.to(*args), y=self.y.to(*args))
 
     def swapped(self) -> TwoSample:
         """The same rows with the two samples exchanged."""
-        return TwoSample(self.y, self.x, self.shape)
+        return replace(self, x=self.y, y=self.x)
 
     def images(self) -> tuple[Tensor, Tensor]:
         """Both samples as images, (…, n, C, H, W) and (…, m, C, H, W), if they are images."""
@@ -111,8 +112,7 @@ class TestResult:
     """The result of a two-sample test, with everything needed to report and repeat it.
 
     ``null`` is the statistic under B random relabellings of the test rows; for an asymptotic test it is B quantiles
-    of the reference distribution. With few rows it holds all other relabellings (``enumerated``), and B
-    (``n_permutations``) is their number.
+    of the reference distribution. With few rows it holds all B = ``n_permutations`` other ones (``enumerated``).
     ``p_value_se`` is the Monte-Carlo standard error of the p-value: how much other random permutations would move it.
     It never covers the random split. It is 0 if no permutation was drawn: asymptotic, or ``enumerated``.
     ``smallest_p`` is the smallest p-value that these labellings can give (0 if nothing bounds it).

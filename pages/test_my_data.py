@@ -11,7 +11,7 @@ from m2st_core.dashboard.widgets.page import finding, page_title, run_page
 from m2st_core.dashboard.your_data.answer import answer_stage, run_plan
 from m2st_core.dashboard.your_data.bring import bring_stage
 from m2st_core.dashboard.your_data.check import check_stage
-from m2st_core.dashboard.your_data.plan import plan_problem, plan_test, stop_related_check
+from m2st_core.dashboard.your_data.plan import plan_test, stop_related_check
 from m2st_core.dashboard.your_data.state import STEPS, UserData, as_text, go_to, user_data
 from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.upload import Upload
@@ -80,10 +80,7 @@ def check_and_choose(state: UserData, upload: Upload, buttons: DeltaGenerator) -
 
     def choose_test(data: CleanData) -> None:
         plan = plan_test(state, upload, data)
-        problem = plan_problem(state, upload, data, plan)
-        if problem:
-            st.error(as_text(problem))
-        else:
+        if plan is not None:
             chosen.append(plan)
 
     check_stage(state, upload, choose_test)

@@ -53,10 +53,17 @@ class Difference:
             return ".4g"
         return f".{max(0, 1 - int(np.floor(np.log10(half)))) if half else 1}f"
 
+    @property
+    def _percent(self) -> str:
+        """Whole percent, or with a decimal where the rounded shares would not have the rounded difference."""
+        x, y, difference = (round(100 * value) for value in (self.x, self.y, self.difference))
+        return ".0f" if y - x == difference else ".1f"
+
     def number(self, value: float, signed: bool = False) -> str:
         """A typical value or a difference, all of a column with the same decimals; shares are in percent."""
         sign = "+" if signed else ""
-        return (f"{100 * value:{sign}.0f}" if self.is_share else f"{value:{sign}{self._format}}").replace("-", "−")
+        shown = f"{100 * value:{sign}{self._percent}}" if self.is_share else f"{value:{sign}{self._format}}"
+        return shown.replace("-", "−")
 
     def words(self, value: float, signed: bool = False) -> str:
         """The number with its unit; differences of shares are in percentage points."""
@@ -84,7 +91,7 @@ def differences(data: CleanData) -> tuple[Difference, ...]:
     >>> p = read_table("p.csv", b"height (cm),ill\n150,no\n160,no\n170,yes\n")
     >>> q = read_table("q.csv", b"height (cm),ill\n170,yes\n181,yes\n190,no\n")
     >>> [(d.column, d.words(d.x), d.words(d.difference, True)) for d in differences(prepare(Upload((p, q))))]
-    [('height', '160 cm', '+21 cm'), ('ill = yes', '33 %', '+33 points')]
+    [('height', '160 cm', '+21 cm'), ('ill = yes', '33.3 %', '+33.3 points')]
     """
     found, start = [], 0
     for column in data.encoding.columns:

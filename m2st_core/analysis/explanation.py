@@ -172,7 +172,6 @@ def explain(evidence: Evidence, *, seed: int = 0, progress: Progress | None = No
         points[:, column] = torch.from_numpy(mesh[..., index].ravel()).to(points)
     at_x, at_y = evidence.at_rows()
     top_x, top_y = np.argsort(-at_x, kind="stable")[:TYPICAL_ROWS], np.argsort(at_y, kind="stable")[:TYPICAL_ROWS]
-    others = pooled.shape[1] - len(pair)
     return Explanation(
         importance=importance,
         pair=pair,
@@ -181,7 +180,7 @@ def explain(evidence: Evidence, *, seed: int = 0, progress: Progress | None = No
         typical_x=(evidence.rows[0][top_x], at_x[top_x]),
         typical_y=(evidence.rows[1][top_y], at_y[top_y]),
         how=f"Exploratory, by {evidence.how}, on {sum(evidence.sample.sizes)} test rows.",
-        at=f"The other {others} columns are held at their medians over both samples." if others else "",
+        at="All other columns are held at their medians over both samples." if pooled.shape[1] > len(pair) else "",
         notes=importance.notes,
     )
 

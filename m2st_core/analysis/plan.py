@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from m2st_core.analysis.correction import Analysis, Family, adjusted_p_values, analyse, check_plan_splits, examine_with
@@ -146,8 +147,8 @@ def carry_out(
     tasks = apart.tasks if apart is not None else None
     learners = _learners(tasks, plan, learner, device, part_of(progress, 0, TRAINED))
     analysis = analyse(
-        data.x,
-        data.y,
+        pd.DataFrame(data.x, columns=data.features),
+        pd.DataFrame(data.y, columns=data.features),
         plan.primary,
         plan.secondary,
         family=plan.family,

@@ -84,9 +84,10 @@ def methods_sentence(outcome: Outcome) -> str:
     if result.split_p_values:
         splits = len(result.split_p_values)
         how += f" under each of {splits} random splits, combined as twice the smallest running median"
+    variables = len(data.encoding.columns)
     paragraph = (
         f"{result.n_test[0]} rows of “{data.x_name}” and {result.n_test[1]} rows of “{data.y_name}”, described by "
-        f"{len(data.features)} variables, were compared by the two-sample test {result.method} "
+        f"{variables} variable{'s' * (variables != 1)}, were compared by the two-sample test {result.method} "
         f"({cited(method.reference)}; preset {result.preset}){learned}; it was declared the primary test beforehand. "
         f"{p_short(result)}, from {how}; significance level {result.alpha:g}, seed {result.seed}, m2st {VERSION}."
     )

@@ -35,6 +35,7 @@ def as_two_sample(x: Any, y: Any) -> TwoSample:
             raise ValueError(f"x has images of {shape} (channels, height, width) and y of {other}.")
     if isinstance(x, pd.DataFrame) and isinstance(y, pd.DataFrame):
         y = match_columns(x, y)
+    columns = tuple(name for name in getattr(x, "columns", ()) if isinstance(name, str))
     x, y = as_rows(x, "x"), as_rows(y, "y")
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"x has {x.shape[1]} columns and y has {y.shape[1]}. Both samples need the same columns.")
@@ -47,7 +48,7 @@ def as_two_sample(x: Any, y: Any) -> TwoSample:
         raise ValueError("All rows of x and y are identical: there is nothing to compare. Bring rows that vary.")
     if not SMALLEST_SPREAD <= spread <= LARGEST_SPREAD:
         raise ValueError(f"The values of x and y spread over {spread:.1e}, too wide or too narrow. Rescale them.")
-    return TwoSample(torch.from_numpy(x), torch.from_numpy(y), shape)
+    return TwoSample(torch.from_numpy(x), torch.from_numpy(y), shape, columns if len(columns) == x.shape[1] else ())
 
 
 def _are_images(values: Any) -> bool:
@@ -77,7 +78,7 @@ def as_images(values: Any, name: str) -> tuple[np.ndarray, Shape]:
 
 def match_columns(x: pd.DataFrame, y: pd.DataFrame) -> pd.DataFrame:
     """Put y's columns in x's order, if both have names. Columns that only one of them has are an error."""
-    if not all(isinstance(name, str) for name in (*x.columns, *y.columns)):
+    if x.columns.equals(y.columns) or not all(isinstance(name, str) for name in (*x.columns, *y.columns)):
         return y
     for table, name in ((x, "x"), (y, "y")):
         if not table.columns.is_unique:
@@ -95,10 +96,10 @@ def constant_column_notes(sample: TwoSample) -> tuple[str, ...]:
     constant = torch.nonzero((pooled == pooled[:1]).all(dim=0)).flatten().tolist()
     if not constant:
         return ()
-    columns = "column" if len(constant) == 1 else "columns"
-    named = ", ".join(str(index + 1) for index in constant[:NAMED_COLUMNS])
-    more = f" and {len(constant) - NAMED_COLUMNS} more" if len(constant) > NAMED_COLUMNS else ""
-    return (f"Constant in both samples, so without information: {columns} {named}{more} of {pooled.shape[1]}.",)
+    numbers, of = tuple(map(str, range(1, pooled.shape[1] + 1))), "" if sample.columns else f" of {pooled.shape[1]}"
+    named = ", ".join((sample.columns or numbers)[index] for index in constant[:NAMED_COLUMNS])
+    named += f" and {len(constant) - NAMED_COLUMNS} more" if len(constant) > NAMED_COLUMNS else ""
+    return (f"Constant in both samples, so without information: column{'s' * (len(constant) > 1)} {named}{of}.",)
 
 
 def as_rows(values: Any, name: str) -> np.ndarray:
@@ -164,8 +165,7 @@ def _check_whole(column: np.ndarray, name: str, index: int) -> None:
 def as_related_tasks(related_tasks: Any) -> RelatedTasks:
     """Make one repeat (R=1) from a list of (x, y) pairs, or a mapping of names to pairs, checked task by task.
 
-    Images that several tasks share are held once. Tasks are read one after another, so a mapping that makes a pair when
-    it is asked for needs no memory for the others.
+    Images that several tasks share are held once. Pairs are read one by one, so a mapping may make each when asked.
     """
     if isinstance(related_tasks, RelatedTasks):
         return related_tasks

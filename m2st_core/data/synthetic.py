@@ -134,6 +134,7 @@ class VarianceShift(MeanShift):
     title = "Variance shift"
     description = "Standard Gaussians; the first column of Q has another standard deviation."
     strength = "scale"
+    same_at = 1.0
     parameters = (
         Parameter("scale", "standard deviation in Q", 1.5, "Of Q's first column; P's is 1.", 0.1, 5.0, 0.1),
         DIMENSION,

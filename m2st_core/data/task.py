@@ -101,6 +101,7 @@ class IndependentTask(Task):
     """A task whose two samples are drawn independently, each from a distribution with a sampler."""
 
     strength: ClassVar[str]  # the parameter by which related tasks differ
+    same_at: ClassVar[float] = 0.0  # its value for which P = Q
 
     def draw(self, n: int, m: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
         """Rows of P (n, d) and of Q (m, d)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -85,31 +86,33 @@ def card_of(experiment: PaperExperiment) -> Card:
 
 
 def summed_up(cards: Sequence[Card]) -> str:
-    """What was run, and how much of it agrees, in words."""
-    numbers = pd.concat([card.compared for card in cards])
-    numbers = numbers.drop_duplicates(KEYS)  # some figures show numbers of a table
-    near, whole = (numbers["difference"].abs() <= FAR).sum(), sum(card.state == "agrees" for card in cards)
-    whole_runs, parts = (sum(card.run == state for card in cards) for state in ("whole", "in part"))
+    """What was run, and how much of it agrees, in words. A table on two cards counts once, and our own entry not."""
+    entries: dict[str, list[Card]] = {}
+    for card in cards:
+        if card.experiment.kind != "type-I":
+            entries.setdefault(re.split("[:,]", card.experiment.title)[0], []).append(card)
+    runs = [{card.run for card in entry} for entry in entries.values()]
+    whole, parts = sum(run == {"whole"} for run in runs), sum(run not in ({"whole"}, {"no"}) for run in runs)
     more = f", and {parts} more in part" if parts else ""
-    run = f"This software has run {whole_runs} of the paper's {len(cards)} figures and tables{more}."
+    said = f"This software has run {whole} of the paper's {len(entries)} figures and tables{more}."
+    printed = pd.concat([card.compared for card in cards])
+    numbers = printed.drop_duplicates(KEYS)
     if numbers.empty:
-        return run
-    every = f" In {whole} of them every number agrees." if whole else ""
-    return f"{run}{every} {near} of {len(numbers)} published numbers lie within two standard errors of ours."
-
-
-def _numbers(experiment: PaperExperiment) -> pd.DataFrame:
-    """The numbers that the paper prints for this."""
-    table, spec = published_table(experiment.name), experiment.full
-    return table.head(0) if spec is None else table[table["m_te"].isin(spec.m_te)]
+        return said
+    agree = sum(all(card.state == "agrees" for card in entry) for entry in entries.values())
+    every = f" In {agree} of them every number agrees." if agree else ""
+    near = (numbers["difference"].abs() <= FAR).sum()
+    once = " Numbers that the paper prints twice count once." if len(numbers) < len(printed) else ""
+    return f"{said}{every} {near} of {len(numbers)} published numbers lie within two standard errors of ours.{once}"
 
 
 def _verdict(experiment: PaperExperiment, paper: Committed | None, compared: pd.DataFrame) -> tuple[State, str, str]:
     """State, badge and sentence of a card. Doubtful numbers are not compared."""
-    table = _numbers(experiment)
-    numbers = int((table["doubt"] == "").sum())
     if experiment.full is None:
         return "open", "no standard errors", _gamma_sentence()
+    table = published_table(experiment.name)
+    table = table[table["m_te"].isin(experiment.full.m_te)]
+    numbers = int((table["doubt"] == "").sum())
     if paper is None:
         needs = " It needs CIFAR-10.1 and a GPU." if experiment.kind == "images" else ""
         prints = f"The paper prints {len(table)} numbers." if numbers else nothing_published(experiment)

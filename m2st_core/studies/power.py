@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from m2st_core.data import TASKS
+from m2st_core.data import TASKS, size_unit
+from m2st_core.data.task import IndependentTask
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import summarise, wilson_interval
@@ -69,6 +70,15 @@ def add_shipped(store: Store) -> None:
 def is_shipped(spec: SweepSpec) -> bool:
     """Whether every cell of a sweep is shipped."""
     return {cell.key for cell in spec.cells()} <= shipped_results().keys()
+
+
+def sweep_finding(spec: SweepSpec, rows: pd.DataFrame) -> str:
+    """Say what the cells of a sweep show: power, or whether the tests keep their level if P = Q."""
+    task = TASKS[spec.task]
+    same = issubclass(task, IndependentTask) and dict(spec.settings).get(task.strength) == task.same_at
+    if (same or spec.null) and not rows.empty:
+        return level_finding(level_table(rows), spec.alpha)
+    return power_finding(summarise(rows), size_unit(spec.task))
 
 
 def power_finding(table: pd.DataFrame, unit: str) -> str:

@@ -19,9 +19,9 @@ Fit = Callable[..., FittedTest]
 otherwise the pooled test rows without their labels."""
 
 ORIGINS: dict[Origin, str] = {
-    "no history": "tests that use no related tasks",
-    "paper": "deep kernels of Liu et al. (2021)",
-    "ours": "tests of this project; those that use related tasks learn features from them",
+    "no history": "without related tasks",
+    "paper": "with deep kernels, of Liu et al. (2021)",
+    "ours": "of this project; related tasks, where used, teach the features",
 }
 
 

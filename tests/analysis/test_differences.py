@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from m2st_core.analysis.differences import differences, median_error, median_interval, share_interval, split_unit
+from m2st_core.analysis.differences import (
+    Difference,
+    differences,
+    median_error,
+    median_interval,
+    share_interval,
+    split_unit,
+)
 from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_table
@@ -43,6 +50,15 @@ def naive_newcombe(a, n, b, m):
 @pytest.mark.parametrize("counts", [(3, 20, 9, 30), (0, 12, 12, 12), (7, 7, 7, 7)])
 def test_the_interval_of_a_difference_of_shares_is_newcombes(counts):
     assert share_interval(*counts) == pytest.approx(naive_newcombe(*counts), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("shares", "words"),
+    [((0.475, 0.485), ("47.5 %", "48.5 %", "+1.0 points")), ((0.25, 0.75), ("25 %", "75 %", "+50 points"))],
+)
+def test_rounded_shares_have_the_rounded_difference(shares, words):
+    share = Difference("ill = yes", "", True, *shares, low=-0.1, high=0.6, size=1.0)
+    assert (share.words(share.x), share.words(share.y), share.words(share.difference, signed=True)) == words
 
 
 DRAWS = {

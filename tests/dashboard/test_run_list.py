@@ -3,7 +3,14 @@
 import pandas as pd
 
 from m2st_core.dashboard.power_lab.results import as_python, as_shell
-from m2st_core.studies.power import difference_names, level_finding, power_finding, spec_differences
+from m2st_core.studies.power import (
+    difference_names,
+    level_finding,
+    level_table,
+    power_finding,
+    spec_differences,
+    sweep_finding,
+)
 from m2st_core.sweeps.spec import SweepSpec
 
 SPEC = SweepSpec(methods=("MMD-M",))
@@ -53,3 +60,9 @@ def test_the_code_holds_the_spec():
     for text in (as_python(SPEC), as_shell(SPEC)):
         assert SPEC.to_toml() in text
     compile(as_python(SPEC), "page", "exec")
+
+
+def test_without_a_difference_the_finding_speaks_of_false_alarms():
+    rows = pd.DataFrame({"method": ["MMD-M"], "rejections": [11], "tests": [200]})
+    for spec in (SPEC.with_(null=True), SPEC.with_(settings={"delta": 0.0})):
+        assert sweep_finding(spec, rows) == level_finding(level_table(rows), 0.05)

@@ -113,6 +113,10 @@ def test_constant_columns_are_noted():
     assert constant_column_notes(as_two_sample(x, y)) == (
         "Constant in both samples, so without information: column 3 of 3.",
     )
+    named = [pd.DataFrame(rows, columns=["age", "weight", "site"]) for rows in (x, y)]
+    assert constant_column_notes(as_two_sample(*named)) == (
+        "Constant in both samples, so without information: column site.",
+    )
     y[:, 2] = 8  # constant in each sample, but not the same: that is information
     assert constant_column_notes(as_two_sample(x, y)) == ()
     wide = np.c_[GOOD, np.zeros((6, 15))]

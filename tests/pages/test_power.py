@@ -67,10 +67,11 @@ def test_a_change_leaves_the_curves_pale(store):
         "**Meta-WiTS (ours) and Meta-Witness (ours)** have not been run with these settings yet: press **Train**."
         in words(app)
     )
-    pale = [f"pale: {name}, N=100" for name in ("Meta-WiTS (ours)", "Meta-Witness (ours)", "MMD-M")]
+    pale = [f"pale: {name}, N=100" for name in ("Meta-WiTS (ours)", "Meta-Witness (ours)")]
     assert "Pale: N=100." in words(app) and set(pale) <= curves(app).keys()
     assert all(curves(app)[name]["opacity"] < 0.5 and curves(app)[name].get("showlegend", True) for name in pale)
-    assert "MMD-M" in curves(app)  # it learns from no related task, so its curve is known
+    assert "MMD-M" in curves(app)  # it learns from no related task, so its curve is known, and drawn once
+    assert "pale: MMD-M, N=100" not in curves(app)
     assert not app.button(key="lab_go").disabled and "About **" in words(app)
 
 
@@ -82,6 +83,15 @@ def test_pinned_curves_stay_beside_others(store):
     assert "Meta-WiTS (ours), C=0.3" in curves(app) and "Meta-WiTS (ours)" in curves(app)
     app.button(key="lab_unpin").click().run()
     assert "Meta-WiTS (ours), C=0.3" not in curves(app)
+
+
+def test_without_a_difference_rejections_are_false_alarms(store):
+    app = open_page(PAGE, hdgm_delta="0.0")
+    assert "With Δ = 0, P = Q: every rejection is a false alarm." in words(app)
+    app = open_page(PAGE, hdgm_delta="0.3", closeness="0.3")
+    assert "All related tasks have Δ = 0, so P = Q in them. They teach nothing." in words(app)
+    app = open_page(PAGE, hdgm_delta="0.3", closeness="0.2")
+    assert "They teach nothing." not in words(app)
 
 
 def test_the_first_change_after_opening_a_saved_run_stays(finished):
@@ -139,12 +149,14 @@ def test_the_type_1_panel_names_methods_that_were_not_measured(store):
 def test_preset_and_methods_say_at_first_sight_whose_they_are(store):
     app = open_page(PAGE)
     assert "Preset **recommended**: our own settings" in words(app)
-    assert "**Meta-WiTS (ours), Meta-Witness (ours)**: tests of this project" in words(app)
-    assert "**MMD-M**: tests that use no related tasks." in words(app) and "**: deep kernels of Liu" not in words(app)
+    assert "**Meta-WiTS (ours), Meta-Witness (ours)**: of this project" in words(app)
+    assert "**MMD-M**: without related tasks." in words(app) and "deep kernels, of Liu" not in words(app)
     shown = app.multiselect(key="lab_methods").options
     assert "Feature-MKL (ours)" in shown and "Meta-MKL" in shown and "Meta-MKL (ours)" not in shown
     other = open_page(PAGE, lab_methods=["Meta-KL"], lab_preset="paper")
-    assert "Preset **paper**" in words(other) and "**Meta-KL**: deep kernels of Liu et al. (2021)." in words(other)
+    assert "Preset **paper**" in words(other) and "**Meta-KL**: with deep kernels, of Liu et al. (2021)." in words(
+        other
+    )
 
 
 def test_a_run_of_an_older_version_is_refused_with_a_sentence(store, older_run):

@@ -15,21 +15,21 @@ from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.data import size_unit
 from m2st_core.figures.power import compare_figure
 from m2st_core.paper.published import with_published
-from m2st_core.studies.power import DEFAULT, difference_names, overlaid, power_finding, run_names, spec_differences
+from m2st_core.studies.power import DEFAULT, difference_names, overlaid, run_names, spec_differences, sweep_finding
 from m2st_core.sweeps.store import Run
 from m2st_core.sweeps.summary import summarise
 
 
 def runs_finding(chosen: list[Run]) -> str:
     """Say what the chosen run has found, or how runs are used."""
-    if len(chosen) == 1 and not chosen[0].spec.null:
+    if len(chosen) == 1:
         spec = chosen[0].spec
-        found = shared(power_finding, shared(summarise, sweep_queue().store.rows(spec)), size_unit(spec.task))
+        found = shared(sweep_finding, spec, sweep_queue().store.rows(spec))
         if found:
             return found
     kept = len(sweep_queue().store.runs())
     if not kept:
-        found = power_finding(shipped_table(), size_unit(DEFAULT.task))
+        found = shared(sweep_finding, DEFAULT, sweep_queue().store.rows(DEFAULT))
         return f"{found} These curves are shipped: there are no runs yet." if found else "There are no runs yet."
     runs = "One run is" if kept == 1 else f"{kept} runs are"
     return f"{runs} kept, with all results. Open one, or choose several to compare them."

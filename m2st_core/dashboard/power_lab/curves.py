@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -16,10 +17,9 @@ from m2st_core.dashboard.power_lab.results import Earlier, show_results
 from m2st_core.dashboard.serving.sessions import poll_seconds
 from m2st_core.dashboard.widgets.page import chart, finding, show_folded
 from m2st_core.dashboard.widgets.shared import shared
-from m2st_core.data import size_unit
 from m2st_core.figures.weights import training_figure
 from m2st_core.paper.published import in_words
-from m2st_core.studies.power import DEFAULT, difference_names, is_shipped, power_finding
+from m2st_core.studies.power import DEFAULT, difference_names, is_shipped, sweep_finding
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import summarise
 from m2st_core.sweeps.sweep import STOPPED
@@ -127,9 +127,9 @@ def _pale(spec: SweepSpec, complete: bool) -> SweepSpec | None:
 
 def _say(spec: SweepSpec, pale: SweepSpec | None) -> None:
     """Say what the curves show; before every method has points, say what is missing and whose the pale curves are."""
-    table = shared(summarise, sweep_queue().store.rows(spec))
-    missing = [label_of(method) for method in spec.methods if method not in set(table["method"])]
-    sentence = shared(power_finding, table, size_unit(spec.task))
+    rows = sweep_queue().store.rows(spec)
+    missing = [label_of(method) for method in spec.methods if method not in set(rows["method"])]
+    sentence = shared(sweep_finding, spec, rows)
     if missing and _running(spec) is not None:
         sentence = f"Training: **{in_words(missing)}** will follow."
     elif missing:
@@ -162,13 +162,19 @@ def _counted(spec: SweepSpec, status: RunStatus) -> RunStatus:
 
 
 def _earlier(spec: SweepSpec, pale: SweepSpec | None) -> list[Earlier]:
-    """The pale and the pinned curves, named by where their settings differ."""
+    """The pale and the pinned curves, named by where their settings differ; those that are the same only once."""
     pins = [pin for pin in st.session_state.get(PINS, []) if pin != spec]
     others = [*pins, *([] if pale is None or pale in pins else [pale])]
     names = difference_names([*others, spec])
-    tables = [shared(summarise, sweep_queue().store.rows(one)) for one in others]
+    tables = [shared(summarise, _unlike(one, spec)) for one in others]
     curves = zip(others, names, tables, strict=False)
     return [Earlier(name, table, one in pins) for one, name, table in curves if not table.empty]
+
+
+def _unlike(other: SweepSpec, present: SweepSpec) -> pd.DataFrame:
+    """The rows of methods that have other cells than the present ones. MMD-M's do not depend on the closeness."""
+    known, rows = {cell.key for cell in present.cells()}, sweep_queue().store.rows(other)
+    return rows[rows["method"].isin({cell.method for cell in other.cells() if cell.key not in known})]
 
 
 def show_training(spec: SweepSpec) -> None:

@@ -91,3 +91,7 @@ def _show_related(setting: LabSetting) -> None:
     figure = shared(neighbours_figure, own, tuple(related), symbol, (parameter.minimum, parameter.maximum))
     alt = f"The target has {symbol} = {own:g}, and its related tasks {related[0]:.2f} to {related[-1]:.2f}."
     chart(figure, "setting_picture", alt)
+    if own == task.same_at:
+        st.caption(f"With {symbol} = {own:g}, P = Q: every rejection is a false alarm.")
+    elif all(strength == task.same_at for strength in related):
+        st.caption(f"All related tasks have {symbol} = {task.same_at:g}, so P = Q in them. They teach nothing.")

@@ -61,8 +61,8 @@ ADVANCED = (
 )
 
 
-def plan_test(state: UserData, upload: Upload, data: CleanData) -> Plan:
-    """Show the recommended test, and return the plan as it stands."""
+def plan_test(state: UserData, upload: Upload, data: CleanData) -> Plan | None:
+    """Show the recommended test, and return the plan as it stands; None after saying why it cannot be run."""
     st.header("The test")
     line = st.container()
     check = _show_related_check(state, upload, data) if len(data.related_tasks) > 1 else None
@@ -75,6 +75,10 @@ def plan_test(state: UserData, upload: Upload, data: CleanData) -> Plan:
     with st.expander("Another test, secondary tests, settings"):
         plan = _ask_plan(methods, advice)
     with line:
+        problem = _plan_problem(state, upload, data, plan)
+        if problem:
+            st.error(as_text(problem))
+            return None
         _show_choice(plan, advice)
     return plan
 
@@ -115,7 +119,7 @@ def _ask_plan(methods: list[str], advice: Recommendation) -> Plan:
     return plan if any(METHODS[name].needs_split for name in plan.methods) else replace(plan, splits=1)
 
 
-def plan_problem(state: UserData, upload: Upload, data: CleanData, plan: Plan) -> str:
+def _plan_problem(state: UserData, upload: Upload, data: CleanData, plan: Plan) -> str:
     """Say why the plan cannot be run, from the number of rows alone; empty if it can."""
 
     def check() -> str:
