@@ -80,7 +80,7 @@ def show_gallery() -> None:
     )
     for section, images in SECTIONS.items():
         st.header(section, anchor=False)
-        with st.container(horizontal=True, gap="small"):
+        with st.container(horizontal=True, gap="small", key=f"gallery_{section}"):
             for card in cards:
                 if (card.experiment.kind == "images") == images:
                     show_card(card)

@@ -86,7 +86,7 @@ def _tail(result: TestResult) -> str:
     if not result.by_permutation:
         return f"at least as large: p = {result.p_value:.3g}"
     reached, among = _reached(result)
-    return f"at least as large: {reached:,} of {among:,}{', the observed one included' if result.exact else ''}"
+    return f"at least as large: {reached:,} of {among:,}{',<br>the observed one included' if result.exact else ''}"
 
 
 def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) -> go.Figure:
