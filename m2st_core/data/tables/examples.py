@@ -134,7 +134,8 @@ EXAMPLES: Registry[Example] = Registry(
                 "Handwriting: has somebody else filled in this form?",
                 "P is 15 digits by one hand, and Q is 15 by another, as we read the order of scikit-learn's digits, "
                 "which name no writers. The related tasks are four earlier batches by the same two hands, 25 and 25 "
-                "digits each. Here the history decides.",
+                "digits each. Here the history decides: the two forms were chosen for it, and the digits are dealt "
+                "with seed 0. Of 40 such deals, a test with history finds 68 %, and one without 12 %.",
                 "Real images.",
                 handwriting,
             ),
