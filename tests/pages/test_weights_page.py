@@ -1,11 +1,13 @@
 """Weights: bars, the chosen kernel beside the mixture, variation."""
 
+import threading
+
 import pytest
 
 from m2st_core.dashboard.jobs.jobs import SHIPPED
 from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.weights import WeightsStudy
-from tests.pages.harness import charts, numbers, open_page, run, settle, words
+from tests.pages.harness import FORMER, charts, numbers, open_page, run, settle, words
 from tests.quick import use_few_steps
 
 SMALL = {"n_tasks": "12", "weights_repeats": "5", "weights_m_tr": "25"}
@@ -75,3 +77,13 @@ def test_an_edited_setting_starts_another_study():
 def test_nonsense_in_the_address_is_ignored():
     app = open_page("weights", n_tasks="0", weights_m_tr="x", hdgm_delta="7", weights_repeats="5")
     assert app.number_input(key="n_tasks").value == 100 and app.slider(key="hdgm_delta").value == 0.7
+
+
+def test_the_former_result_stays_and_is_marked_while_another_is_computed(monkeypatch):
+    ended = threading.Event()
+    monkeypatch.setattr(WeightsStudy, "run", lambda self, progress=None: ended.wait(60))
+    app = open_page("weights")
+    app.number_input(key="n_tasks").set_value(20)
+    run(app)
+    assert len(charts(app)) == CHARTS and FORMER in words(app) and "Before, with N=100: " in words(app)
+    ended.set()
