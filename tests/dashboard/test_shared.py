@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from m2st_core.dashboard.serving import sessions
-from m2st_core.dashboard.widgets.shared import shared
+from m2st_core.dashboard.widgets.shared import _made, forget_shared, shared
 from m2st_core.data.tables.cells import read_cell
 from m2st_core.studies.power import DEFAULT, add_shipped
 from m2st_core.sweeps import results
@@ -96,6 +96,15 @@ def test_cells_of_tables_are_forgotten_with_the_session():
     read_cell("a cell of somebody's table")
     sessions._return_memory()
     assert read_cell.cache_info().currsize == 0
+
+
+@pytest.mark.parametrize(("left", "kept"), [([], 0), ([object()], 1)])
+def test_what_all_share_is_forgotten_when_nobody_is_left(monkeypatch, left, kept):
+    forget_shared()
+    shared(sorted, (3, 1, 2))
+    monkeypatch.setattr(sessions, "all_sessions", lambda: left)
+    sessions._return_memory()
+    assert _made.cache_info().currsize == kept
 
 
 def test_grids_in_memory_are_bounded_by_their_cells(monkeypatch):

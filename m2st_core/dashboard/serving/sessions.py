@@ -19,6 +19,7 @@ from streamlit import config, runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from m2st_core.dashboard.serving.settings import COOKIE
+from m2st_core.dashboard.widgets.shared import forget_shared
 from m2st_core.data.tables.cells import read_cell
 
 LOOK_SECONDS = 3.0
@@ -200,8 +201,10 @@ def _end_of(session: str) -> None:
 
 
 def _return_memory() -> None:
-    """Give memory that was let go back to the system, with the cells of tables that were read."""
+    """Give memory that was let go back to the system: cells that were read and, if nobody is left, what all shared."""
     read_cell.cache_clear()
+    if not all_sessions():
+        forget_shared()
     gc.collect()
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
@@ -209,10 +212,7 @@ def _return_memory() -> None:
 
 
 def keep_memory_together() -> None:
-    """Let all threads share two heaps, and give large arrays back at once.
-
-    By default glibc has up to eight heaps per core. Each thread of a page leaves holes in one of them.
-    """
+    """Let all threads share two of glibc's heaps, where each would leave holes in its own; give large arrays back."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             libc = ctypes.CDLL("libc.so.6")

@@ -56,6 +56,11 @@ def _key(value: Any) -> Any:
     return value
 
 
+def forget_shared() -> None:
+    """Let go of everything; it is made again when it is asked for."""
+    _made.cache_clear()
+
+
 @lru_cache(maxsize=128)
 def _made(call: _Call) -> Any:
     return call.make(*call.arguments, **call.named)
