@@ -18,6 +18,10 @@ EFFECT_CAPTION = (
     "Medians, or shares of the rows. Intervals hold for each column by itself, not for all at once. The table shows "
     "typical values only: the test also sees spread, shape and combinations of columns."
 )
+WITHOUT_BLOCKS = (
+    "It ignores the blocks: its intervals take all rows as independent, while the test compares rows within blocks. So "
+    "an interval and the test may disagree, and then the test counts."
+)
 ONE_LOOK = "These data have been tested once in this session. This is the first result, and the one to report."
 SEVERAL_LOOKS = (
     "These data have been tested {count} times in this session. Report the first result, or all: each further attempt "
@@ -38,6 +42,7 @@ class Answer:
     differs: str
     not_meant: str
     table: tuple[dict[str, str], ...]
+    caption: str
 
 
 def answer_of(outcome: Outcome) -> Answer:
@@ -51,6 +56,7 @@ def answer_of(outcome: Outcome) -> Answer:
         differs=what_differs(outcome, found) if images is None else which_pixel(outcome, *images),
         not_meant=not_meant(outcome),
         table=effect_table(outcome, found),
+        caption=effect_caption(outcome),
     )
 
 
@@ -85,7 +91,8 @@ def basis(outcome: Outcome) -> str:
     learned = f", after learning on {result.n_train[0]} and {result.n_train[1]} others" if any(result.n_train) else ""
     history = len(outcome.learners[result.method].task_names) if result.method in outcome.learners else 0
     taught = f", taught by {history} related task{'s' * (history != 1)}," if history else ""
-    said = [f"{result.label}{taught} compared {rows}{learned}. It was declared before its result was known."]
+    within = "" if outcome.data.x_blocks is None else f", within the blocks of “{outcome.data.encoding.cleaning.block}”"
+    said = [f"{result.label}{taught} compared {rows}{learned}{within}. It was declared before its result was known."]
     if not result.by_permutation:
         said.append("Its p-value is an approximation for large samples.")
     elif result.enumerated:
@@ -158,6 +165,11 @@ def not_meant(outcome: Outcome) -> str:
     return (
         "It does not show that the groups are the same. They may differ in a way that these rows are too few to show."
     )
+
+
+def effect_caption(outcome: Outcome) -> str:
+    """Return what the table of effects shows, and what it leaves out."""
+    return EFFECT_CAPTION if outcome.data.x_blocks is None else f"{EFFECT_CAPTION} {WITHOUT_BLOCKS}"
 
 
 def looks(tested: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -22,6 +23,7 @@ from m2st_core.types import Progress
 
 PIXEL_SIDE = 32
 WITH_HISTORY, WITHOUT_HISTORY = "Meta-Witness", "MMD-M"
+GIVEN = "features that were computed elsewhere"
 READ, DESCRIBED, TESTED = 0.3, 0.6, 0.95  # of the progress
 
 Images = ImageSample | Source | np.ndarray
@@ -37,7 +39,7 @@ def compare_images(
     features: str | Extractor = PRETRAINED,
     side: int = SIDE,
     method: str = "",
-    names: tuple[str, str] = ("x", "y"),
+    names: tuple[str, str] | None = None,
     alpha: float = 0.05,
     n_permutations: int = 999,
     seed: int = 0,
@@ -54,7 +56,7 @@ def compare_images(
         features: What describes an image: a name or an Extractor, or ``"pixels"``.
         side: Pixels to which images are brought.
         method: A test; by default MMD-M, and with a history also Meta-Witness: twice the smaller p-value decides.
-        names: What to call the samples.
+        names: What to call the samples; by default as their folders or ZIPs, or x and y.
         alpha: Level of the test.
         n_permutations: Random labellings.
         seed: Of all random numbers.
@@ -62,11 +64,15 @@ def compare_images(
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         progress: Called with (step, total, value).
     """
-    by = None if features == PIXELS else features if isinstance(features, Extractor) else extractor(str(features), side)
+    names = names or _names(x, y)
     reading = part_of(progress, 0, READ)
     samples = [_read(x, side, reading), _read(y, side, reading)]
     earlier = _read_history(history, side, reading)
     every = [*samples, *(sample for pair in earlier.values() for sample in pair)]
+    described = not any(isinstance(sample, ImageSample) for sample in every)
+    by = features if isinstance(features, Extractor) else None
+    if by is None and features != PIXELS and not described:
+        by = extractor(str(features), side)
     rows = _describe(every, by, keep, device, part_of(progress, READ, DESCRIBED))
     pairs = zip(earlier, zip(rows[2::2], rows[3::2], strict=True), strict=True)
     tasks = dict(pairs) or None
@@ -92,7 +98,7 @@ def compare_images(
         results=results,
         alpha=alpha,
         earlier=len(earlier) if METHODS[tests[0]].uses_related_tasks else 0,
-        features=by.words if by is not None else f"their pixels, {PIXEL_SIDE}×{PIXEL_SIDE}",
+        features=GIVEN if described else by.words if by is not None else f"their pixels, {PIXEL_SIDE}×{PIXEL_SIDE}",
         samples=(_pictures(samples[0]), _pictures(samples[1])),
         typical=(evidence.rows[0][typical[0]], evidence.rows[1][typical[1]]),
         notes=(*_notes(names, samples, side), *dict.fromkeys(note for result in results for note in result.notes)),
@@ -100,6 +106,13 @@ def compare_images(
 
 
 Sample = ImageSample | np.ndarray
+
+
+def _names(x: Images, y: Images) -> tuple[str, str]:
+    """The names of two folders or ZIPs, if they have different ones."""
+    if isinstance(x, str | Path) and isinstance(y, str | Path) and Path(x).stem != Path(y).stem:
+        return Path(x).stem or "x", Path(y).stem or "y"
+    return "x", "y"
 
 
 def _read(source: Images, side: int, progress: Progress | None) -> Sample:
@@ -155,5 +168,12 @@ def _pictures(sample: Sample) -> np.ndarray | None:
 def _notes(names: tuple[str, str], samples: Sequence[Sample], side: int) -> tuple[str, ...]:
     """What was done to the images, in words."""
     read = [(name, sample) for name, sample in zip(names, samples, strict=True) if isinstance(sample, ImageSample)]
-    rule = [RULE.format(side=side)] if read else ["The samples came as features that were computed elsewhere."]
+    rule = [RULE.format(side=side)] if read else [f"The samples came as {GIVEN}."]
+    first, second = ({image.tobytes() for image in _rows(sample)} for sample in samples)
+    if both := len(first & second):
+        rule.append(f"{both} image{'s are' if both > 1 else ' is'} in both samples. If that is a mistake, remove them.")
     return (*rule, *(f"“{name}”: {note}" for name, sample in read for note in sample.notes))
+
+
+def _rows(sample: Sample) -> np.ndarray:
+    return sample.images if isinstance(sample, ImageSample) else sample

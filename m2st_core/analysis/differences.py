@@ -66,8 +66,9 @@ class Difference:
         return shown.replace("-", "−")
 
     def words(self, value: float, signed: bool = False) -> str:
-        """The number with its unit; differences of shares are in percentage points."""
-        unit = ("points" if signed else "%") if self.is_share else self.unit
+        """The number with its unit; differences of shares and of percents are in percentage points."""
+        unit = "%" if self.is_share else self.unit
+        unit = "points" if signed and unit == "%" else unit
         return f"{self.number(value, signed)} {unit}".strip()
 
     @property

@@ -140,12 +140,13 @@ def effect_size(examined: FinishedTest, evidence: Evidence) -> EffectSize:
             rows = math.ceil(round(n * times, 6)), math.ceil(round(m * times, 6))
             sizes, luck = f"{rows[0]} and {rows[1]} rows", "allowing for the luck of a significant first result"
             if factor >= fewest:
-                sentences.append(f"About {sizes} should give 80 % power, {luck}.")
+                sentences.append(f"By this estimate, about {sizes} give 80 % power, {luck}.")
             else:
-                sentences.append(f"{sizes} should give more than 80 % power, {luck}. {TOO_FEW}")
-        sentences.append(
+                sentences.append(f"By this estimate, {sizes} give more than 80 % power, {luck}. {TOO_FEW}")
+        sentences.insert(
+            0,
             f"A new study of {n} and {m} rows would detect the difference again with probability "
-            f"{probability_words(power, interval)}."
+            f"{probability_words(power, interval)}.",
         )
         within = " within blocks" if examined.codes is not None else ""
         how += (
@@ -179,7 +180,7 @@ def probability_words(power: float, interval: tuple[float, float]) -> str:
 def _why_unknown(result: TestResult) -> str:
     """Return why this result does not determine a power; empty if it does."""
     if not result.rejected:
-        return "they are compatible with no difference at all"
+        return "the result is not significant, so the difference may have many sizes, or none"
     if not METHODS[result.method].by_permutation:
         return f"it is not known how the statistic of {result.method} grows with the rows"
     return ""

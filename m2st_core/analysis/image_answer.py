@@ -92,7 +92,7 @@ class ImageComparison:
         """What the verdict does not mean."""
         if self.rejected:
             return (
-                "That they differ does not say why. Another camera, size, compression or light is a difference too, "
+                "That they differ does not say why. Another camera, compression or light is a difference too, "
                 "and images of one scene or person are not independent."
             )
         return "That nothing was found does not show that the images are alike: more images may show a difference."
@@ -103,7 +103,8 @@ class ImageComparison:
         for name, images, order in zip(self.names, self.samples, self.typical, strict=True):
             if images is not None:
                 sheets[f"The first images of “{name}”"] = contact_sheet(images[:SHOWN])
-                sheets[f"Most typical of “{name}”, the clearest first"] = contact_sheet(images[order[:count]])
+                luck = "" if self.rejected else ", perhaps by chance"
+                sheets[f"Most typical of “{name}”{luck}, the clearest first"] = contact_sheet(images[order[:count]])
         return sheets
 
     def html(self, made: date | None = None) -> str:

@@ -10,17 +10,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from m2st_core.analysis.answer import EFFECT_CAPTION, Answer, answer_of, looks, unbroken
+from m2st_core.analysis.answer import Answer, answer_of, looks, unbroken
 from m2st_core.analysis.pictures import Picture, pictures, related_picture
 from m2st_core.analysis.plan import Outcome
 from m2st_core.analysis.related_check import RelatedCheck
 from m2st_core.analysis.writeup import assumptions, methods_sentence, references
-from m2st_core.testing.method import ORIGINS
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import VERSION
 
 SHOWN_ROWS = 40  # of the table of columns
-CONVERSIONS = ("column", "cell", "read as", "cells", "to undo")
+CONVERSIONS = ("column", "cell", "read as", "cells", "to undo, in the shell")
 LIBRARIES = ("torch", "numpy", "pandas", "scipy", "plotly")
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 EXPLORATORY = (
@@ -116,7 +115,7 @@ def _effects(answer: Answer) -> str:
         return ""
     rows = answer.table[:SHOWN_ROWS]
     table = _table(rows[0], (row.values() for row in rows), named=True)
-    inner = f'<div class="effects">{table}</div><p class="small">{escape(EFFECT_CAPTION)}</p>'
+    inner = f'<div class="effects">{table}</div><p class="small">{escape(answer.caption)}</p>'
     return _section("How far apart the groups are", inner)
 
 
@@ -169,7 +168,7 @@ def _quantities(outcome: Outcome) -> list[tuple[str, str]]:
 def _settings(outcome: Outcome) -> Iterable[tuple[str, Any]]:
     primary, plan = outcome.analysis.primary, outcome.plan
     shown = vars(plan) | {
-        "primary": f"{primary.label}: {ORIGINS[primary.origin]}",
+        "primary": primary.label,
         "secondary": ", ".join(METHODS[name].label for name in plan.secondary) or "none",
     }
     return ((name.replace("_", " "), value) for name, value in shown.items())

@@ -145,10 +145,9 @@ def entries(spec: SweepSpec) -> dict[str, str]:
 
 
 def spec_differences(specs: Mapping[str, SweepSpec]) -> pd.DataFrame:
-    """One row per entry and one column per run. Entries where the runs differ come first and are marked."""
+    """One row per entry in which the runs differ, and one column per run."""
     table = pd.DataFrame({name: pd.Series(entries(spec), dtype=object) for name, spec in specs.items()}).fillna("–")
-    differs = table.nunique(axis=1) > 1
-    return table.assign(differs=differs).sort_values("differs", ascending=False, kind="stable")
+    return table[table.nunique(axis=1) > 1]
 
 
 def words_of(entry: str, value: str) -> str:

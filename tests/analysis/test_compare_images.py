@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from m2st_core.analysis.compare_images import compare_images
+from m2st_core.data.images import efficientnet
 from m2st_core.data.images.efficientnet import missing_weights
 from m2st_core.data.images.extractors import network_extractor
 
@@ -53,6 +55,31 @@ def test_features_and_images_do_not_mix():
     rows = np.random.default_rng(0).normal(size=(2, 20, 3))
     found = compare_images(rows[0], rows[1] + 3, features=BY, n_permutations=99)
     assert found.rejected and not found.pictures()
+    assert "by features that were computed elsewhere" in found.basis and "blocks" not in found.basis
+
+
+def test_own_features_need_no_package(monkeypatch):
+    monkeypatch.setattr(efficientnet, "PACKAGE", "not_installed")
+    rows = np.random.default_rng(0).normal(size=(2, 20, 3))
+    assert compare_images(rows[0], rows[1] + 3, n_permutations=99).rejected
+    with pytest.raises(ValueError, match="requirements-images.txt"):
+        compare_images(sample(10, 0.5, 0), sample(10, 0.5, 1))
+
+
+def test_images_in_both_samples_are_named():
+    x, y = sample(20, 0.5, 1), sample(20, 0.5, 2)
+    found = compare_images(x, np.concatenate([x[:3], y]), features=BY, n_permutations=99)
+    assert any(note.startswith("3 images are in both samples.") for note in found.notes)
+    assert not any("both samples" in note for note in compare_images(x, y, features=BY, n_permutations=99).notes)
+
+
+def test_samples_are_called_as_their_folders(tmp_path):
+    for seed, (name, bright) in enumerate([("march", 0.0), ("april", 1.0)]):
+        (tmp_path / name).mkdir()
+        for place, image in enumerate(sample(12, bright, seed)):
+            Image.fromarray(image).save(tmp_path / name / f"{place}.png")
+    found = compare_images(tmp_path / "march", str(tmp_path / "april"), features=BY, n_permutations=99)
+    assert found.names == ("march", "april") and "“april” differ from those of “march”" in found.verdict
 
 
 def test_pixels_need_no_network():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from m2st_core.analysis.answer import answer_of
 from m2st_core.analysis.differences import (
     Difference,
     differences,
@@ -14,6 +15,7 @@ from m2st_core.analysis.differences import (
     share_interval,
     split_unit,
 )
+from m2st_core.analysis.plan import Plan, carry_out
 from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_table
@@ -33,6 +35,11 @@ def naive_median_error(values):
 def test_the_error_of_a_median_is_that_of_the_formula(n):
     values = np.random.default_rng(n).exponential(size=n)
     assert median_error(values) == pytest.approx(naive_median_error(values.tolist()), rel=1e-9)
+
+
+def test_a_difference_of_percents_is_in_points():
+    one = Difference("yield", "%", False, 90.7, 86.9, low=-6.0, high=-1.6, size=-1.0)
+    assert (one.words(one.x), one.words(one.difference, signed=True)) == ("90.7 %", "−3.8 points")
 
 
 def naive_newcombe(a, n, b, m):
@@ -122,3 +129,15 @@ def test_filled_cells_do_not_count_and_scaling_changes_nothing():
 )
 def test_a_unit_is_what_stands_in_brackets(header, expected):
     assert split_unit(header) == expected
+
+
+def test_with_blocks_the_answer_says_that_the_table_ignores_them():
+    rows = ["\n".join(f"{(i * 7) % base},site {i % 3}" for i in range(30)) for base in (11, 13)]
+    files = [read_table(f"{len(part)}.csv", f"v,site\n{part}".encode()) for part in rows]
+    plan = Plan("MMD-M", n_permutations=99)
+    with_blocks, without = (
+        answer_of(carry_out(prepare(Upload(tuple(files)), Cleaning(block=block)), plan, explained=False))
+        for block in ("site", "")
+    )
+    assert "within the blocks of “site”" in with_blocks.basis and "ignores the blocks" in with_blocks.caption
+    assert "block" not in without.basis + without.caption

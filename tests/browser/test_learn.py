@@ -64,3 +64,18 @@ def test_a_teacher_has_keys_and_no_chrome(visit):
     step(tab, 1)
     assert tab.page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth + 1")
     tab.assert_clean()
+
+
+def test_the_next_step_is_shown_from_its_top(visit):
+    tab = visit()
+    tab.page.set_viewport_size({"width": 1280, "height": 600})
+    tab.open("learn")
+    step(tab, 1)
+    tab.settle()
+    tab.page.get_by_role("button", name="Next →").scroll_into_view_if_needed()
+    place = "() => document.querySelector('[data-testid=stMain]').scrollTop"
+    assert tab.page.evaluate(place) > 0
+    tab.page.get_by_role("button", name="Next →").click()
+    step(tab, 2)
+    tab.page.wait_for_function(f"({place})() === 0")
+    tab.assert_clean()

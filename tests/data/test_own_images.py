@@ -135,6 +135,19 @@ def test_a_history_has_two_folders_for_each_comparison():
         read_image_history([("history.zip", zipped({"a/x/1.png": packed(NOISE)}))], 16)
 
 
+def test_comparisons_of_the_same_name_in_other_folders_stay_apart():
+    files = {f"{year}/run1/{side}/1.png": packed(NOISE) for year in (2023, 2024) for side in "ab"}
+    assert list(read_image_history([("history.zip", zipped(files))], 16)) == ["2023/run1", "2024/run1"]
+
+
+def test_an_image_counts_whatever_it_is_called_and_a_large_film_does_not(monkeypatch):
+    monkeypatch.setattr(own, "MOST_BYTES", 100_000)
+    files = [("a.png", packed(NOISE)), ("camera", packed(NOISE, "JPEG")), ("film.mp4", bytes(200_000))]
+    for source in (files, [("images.zip", zipped(dict(files)))]):
+        sample = read_images(source, 16)
+        assert sample.names == ("a.png", "camera") and "film.mp4" in sample.notes[-1]
+
+
 def test_too_many_or_too_large_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(own, "MOST_IMAGES", 2)
     with pytest.raises(ImageFileError, match="more than 2 images"):

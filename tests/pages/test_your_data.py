@@ -96,7 +96,7 @@ def test_an_example_goes_through_all_three_stages():
     assert "Without: evidence (p ≤ 0.001) by Omnibus" in words(app)
     assert "It does not say that the difference is large" in words(app) and "tested once in this session" in words(app)
     assert "“cholesterol to HDL ratio”, with a median of 3.0 in “slow” and 5.0 in “fast” (+2.0, 95 %" in words(app)
-    assert "15 and 29 rows should give more than 80 % power" in words(app) and "1.00" not in words(app)
+    assert "15 and 29 rows give more than 80 % power" in words(app) and "1.00" not in words(app)
     effects, secondary = app.dataframe[0].value, app.dataframe[1].value
     assert list(effects.columns[:5]) == ["Column", "Unit", "“slow”", "“fast”", "Difference"] and len(effects) == 10
     assert effects.set_index("Column").loc["body mass index", "Unit"] == "kg/m²"

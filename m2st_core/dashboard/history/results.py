@@ -22,17 +22,23 @@ from m2st_core.sweeps.summary import summarise
 
 def runs_finding(chosen: list[Run]) -> str:
     """Say what the chosen run has found, or how runs are used."""
-    if len(chosen) == 1:
-        spec = chosen[0].spec
-        found = shared(sweep_finding, spec, sweep_queue().store.rows(spec))
-        if found:
-            return found
-    kept = len(sweep_queue().store.runs())
-    if not kept:
+    store = sweep_queue().store
+    if len(chosen) == 1 and (found := _found(chosen[0])):
+        return found
+    kept = store.runs()
+    if kept.empty:
         found = shared(sweep_finding, DEFAULT, sweep_queue().store.rows(DEFAULT))
         return f"{found} These curves are shipped: there are no runs yet." if found else "There are no runs yet."
-    runs = "One run is" if kept == 1 else f"{kept} runs are"
+    newest = None if chosen else store.run(kept.loc[kept["created"].idxmax(), "id"])
+    if newest is not None and (found := _found(newest)):
+        return f"The newest of {len(kept)} run{'s' * (len(kept) != 1)}: {found}"
+    runs = "One run is" if len(kept) == 1 else f"{len(kept)} runs are"
     return f"{runs} kept, with all results. Open one, or choose several to compare them."
+
+
+def _found(run: Run) -> str:
+    """What a run has found; empty if it has no results yet."""
+    return shared(sweep_finding, run.spec, sweep_queue().store.rows(run.spec))
 
 
 def shipped_table() -> pd.DataFrame:
@@ -82,10 +88,7 @@ def compare(runs: list[Run]) -> None:
         alt = f"Rejection rates of {len(runs)} runs against the number of test rows, {len(figure.data)} curves."
         chart(figure, "runs_compare", alt)
     st.header("Where the settings differ", anchor=False)
-    table = spec_differences(specs)
-    marks = table.pop("differs")
-    styled = table.style.apply(lambda row: ["font-weight: bold" if marks[row.name] else ""] * len(row), axis=1)
-    st.dataframe(styled, width="stretch", key="runs_differences")
+    st.dataframe(spec_differences(specs), width="stretch", key="runs_differences")
 
 
 def _distinct(names: list[str]) -> list[str]:

@@ -53,8 +53,9 @@ def _own(
 LESSONS = (
     Lesson(
         "Can you see it?",
-        "Circles were drawn from **P**, diamonds from **Q**. Are P and Q the same? Their means and variances are. Only "
-        "the correlation of the two columns may differ. Δ says how much.",
+        "Circles were drawn from **P**, diamonds from **Q**. Are P and Q the same? Their means, variances and "
+        "overall correlation are. But each is two clouds, and in Q the columns may correlate within each cloud, with "
+        "opposite signs. Δ says how much.",
         DELTA,
         lambda sample: "At which Δ do you begin to see a difference?",
         pictures.show_samples,
@@ -152,9 +153,9 @@ LESSONS = (
     ),
     Lesson(
         "When history misleads",
-        f"All {HISTORY_SIZES[-1]} related tasks differ in a correlation, so they teach a test to look for one. New "
-        f"samples may differ **{LIKE_HISTORY}**, with Δ = 0.7, or in **{SOMETHING_NEW}**: a mean that moves by "
-        f"{SHIFT:g}.",
+        f"All {HISTORY_SIZES[-1]} related tasks differ in the correlation within clouds, so they teach a test to look "
+        f"for it. New samples may differ **{LIKE_HISTORY}**, with Δ = 0.7, or in **{SOMETHING_NEW}**: a mean that "
+        f"moves by {SHIFT:g}.",
         _own(
             "target",
             "The new difference is",

@@ -43,16 +43,19 @@ def larger(figure: go.Figure) -> go.Figure:
 
 
 def show_toggle() -> None:
-    """Draw the switch. While it is on, hide what surrounds the step, enlarge the type and listen to keys."""
+    """Draw the switch. While it is on, hide what surrounds the step, enlarge the type and listen to keys.
+
+    On or off, the script shows every new step from its top.
+    """
     help_ = "For a projector. Keys: ← → for steps, R for a new sample, Esc to leave a slider."
     on = st.toggle("Teacher's view", is_on(), key="projector", help=help_, persist_state="session")
+    listen = st.components.v2.component("learn_keys", js=(HERE / "keys.js").read_text("utf-8"))
+    listen(key="learn_keys")
     if not on:
         st.query_params.pop("teacher", None)
         return
     st.query_params["teacher"] = "1"
     st.html(HERE / "projector.css")
-    listen = st.components.v2.component("learn_keys", js=(HERE / "keys.js").read_text("utf-8"))
-    listen(key="learn_keys")
 
 
 def show_player() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from m2st_core.analysis.answer import EFFECT_CAPTION, Answer, answer_of, looks, unbroken
+from m2st_core.analysis.answer import Answer, answer_of, looks, unbroken
 from m2st_core.analysis.pictures import Picture, pixels_picture, tiles_picture
 from m2st_core.analysis.plan import Outcome, carry_out
 from m2st_core.dashboard.widgets.page import chart
@@ -66,7 +66,7 @@ def answer_stage(state: UserData, upload: Upload, outcome: Outcome) -> None:
     if answer.table:
         st.header("How far apart the groups are")
         show_table(pd.DataFrame(answer.table), key="data_effects")
-        st.caption(EFFECT_CAPTION)
+        st.caption(answer.caption)
     else:
         pixels, tiles = st.columns([2, 3], gap="large")
         with pixels:

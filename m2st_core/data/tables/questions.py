@@ -121,7 +121,8 @@ class Conversion:
     def sentence(self) -> str:
         """The conversion in words."""
         count = f"{self.cells:,} cell{'s' * (self.cells != 1)}"
-        return f"{self.column!r}: {self.example.cell[:40]!r} is read as {self.becomes} ({count}; to undo: {self.undo})."
+        read = f"{self.column!r}: {self.example.cell[:40]!r} is read as {self.becomes}"
+        return f"{read} ({count}; in the shell {self.undo} undoes it)."
 
 
 def read_as_option(column: str, kind: str) -> str:
