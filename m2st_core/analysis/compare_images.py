@@ -102,6 +102,7 @@ def compare_images(
         samples=(_pictures(samples[0]), _pictures(samples[1])),
         typical=(evidence.rows[0][typical[0]], evidence.rows[1][typical[1]]),
         notes=(*_notes(names, samples, side), *dict.fromkeys(note for result in results for note in result.notes)),
+        files=(_files(samples[0]), _files(samples[1])),
     )
 
 
@@ -163,6 +164,10 @@ def _small(images: np.ndarray) -> np.ndarray:
 
 def _pictures(sample: Sample) -> np.ndarray | None:
     return sample.images if isinstance(sample, ImageSample) else None
+
+
+def _files(sample: Sample) -> tuple[str, ...]:
+    return sample.names if isinstance(sample, ImageSample) else ()
 
 
 def _notes(names: tuple[str, str], samples: Sequence[Sample], side: int) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ class ImageComparison:
     """The result of a test of images, or of one with the history and one without, and what they rest on.
 
     ``typical`` are the positions of the images most typical of x and of y, the clearest first, in the test with the
-    smaller p-value. Samples that came as features have no images.
+    smaller p-value. ``files`` are the names of their files. Samples that came as features have no images.
     """
 
     names: tuple[str, str]
@@ -49,6 +49,7 @@ class ImageComparison:
     samples: tuple[np.ndarray | None, np.ndarray | None] = field(repr=False)
     typical: tuple[np.ndarray, np.ndarray] = field(repr=False)
     notes: tuple[str, ...] = ()
+    files: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()), repr=False)
 
     @property
     def best(self) -> TestResult:
@@ -117,6 +118,9 @@ class ImageComparison:
                 f"p = {result.p_value:.4g}, {result.error_words}; statistic {result.statistic:.4g}; {n} + {m} images, "
                 f"and {sum(result.n_train)} to learn from; {result.n_permutations:,} permutations; seed {result.seed}"
             )
+        for name, files, order in zip(self.names, self.files, self.typical, strict=True):
+            if files:
+                facts[f"most typical of “{name}”"] = ", ".join(files[place] for place in order[:TYPICAL])
         facts |= versions()
         return PAGE.format(
             policy=POLICY,

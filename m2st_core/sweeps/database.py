@@ -126,6 +126,7 @@ class Database:
             db = sqlite3.connect(self._path, timeout=30, check_same_thread=False)
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
+            db.execute("PRAGMA cache_size = -512")  # kB; several connections stay open
             return db
         wal = self._path.with_name(f"{self._path.name}-wal")
         unchanging = "" if wal.exists() and wal.stat().st_size else "&immutable=1"

@@ -31,7 +31,6 @@ LEASE_SECONDS = 30.0  # a claim that is not renewed for so long is nobody's
 MOST_KEPT, MOST_IN_GRIDS = 2_000, 60_000  # cells that are kept in memory: of one table, and of all grids (30 MB)
 HOST = socket.gethostname()
 
-
 _grids: OrderedDict[tuple[str, str], dict[str, Cell]] = OrderedDict()
 _lock = threading.Lock()
 
@@ -42,10 +41,7 @@ def new_holder() -> str:
 
 
 def _started(process: int) -> str:
-    """When a process started, in the system's own words; empty if that cannot be told.
-
-    In a container that was started again, the server has the same number as before.
-    """
+    """When a process started, or empty: in a container that was started again, the server has its old number."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -93,6 +89,13 @@ def _rows_with(spec_json: str, data: str, results: tuple[tuple[str, CellResult],
     """Results of a spec as a table: the same object for the same results, so that what is made of it can be kept."""
     found = dict(results)
     return as_rows((cell, found[key]) for key, cell in _cells_with(spec_json, data).items() if key in found)
+
+
+def forget_tables() -> None:
+    """Let go of grids and tables in memory; they are made again when they are asked for."""
+    with _lock:
+        _grids.clear()
+    _rows_with.cache_clear()
 
 
 def keys_of(specs: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -175,9 +178,8 @@ class Results(Database):
         asked, now = list(keys), time.time()
         with self._connect() as db:
             db.execute("BEGIN IMMEDIATE")
-            claims = db.execute(
-                f"SELECT * FROM claims WHERE holder != ? AND key IN {AMONG}", (holder, canonical(asked))
-            )
+            query = f"SELECT * FROM claims WHERE holder != ? AND key IN {AMONG}"
+            claims = db.execute(query, (holder, canonical(asked)))
             others = {key for key, other, until in claims.fetchall() if is_held(other, until)}
             own = [key for key in asked if key not in others]
             values = [(key, holder, now + LEASE_SECONDS) for key in own]

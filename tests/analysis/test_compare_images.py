@@ -79,6 +79,8 @@ def test_samples_are_called_as_their_folders(tmp_path):
         for place, image in enumerate(sample(12, bright, seed)):
             Image.fromarray(image).save(tmp_path / name / f"{place}.png")
     found = compare_images(tmp_path / "march", str(tmp_path / "april"), features=BY, n_permutations=99)
+    files = sorted(f"{place}.png" for place in range(12))
+    assert f"<td>{', '.join(files[place] for place in found.typical[1])}</td>" in found.html()
     assert found.names == ("march", "april") and "“april” differ from those of “march”" in found.verdict
 
 

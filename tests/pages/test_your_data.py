@@ -369,6 +369,19 @@ def test_two_of_three_groups_are_compared_or_one_with_the_rest():
     assert "--groups mid" in app.code[1].value and "groups=('mid',)" in app.code[0].value
 
 
+def test_a_column_with_units_can_be_read_as_words():
+    rows = "".join(f"{i % 7} kg,{(i * 5) % 11}\n" for i in range(40))
+    more = "".join(f"{i % 5} kg,{(i * 3) % 11}\n" for i in range(40))
+    app = drop(two_files(), "p", ("p.csv", f"w,v\n{rows}".encode()))
+    app = click(drop(app, "q", ("q.csv", f"w,v\n{more}".encode())), "data_next")
+    kind = app.dataframe[0].value.set_index("Column")["Read as"]
+    assert app.selectbox(key="data_reread").options == ["w"] and "kg" in kind["w"]
+    click(app, "data_reread_words")
+    kind = app.dataframe[0].value.set_index("Column")["Read as"]
+    assert "kg" not in kind["w"] and not [box for box in app.selectbox if box.key == "data_reread"]
+    assert "You said how to read cells" in words(app)
+
+
 def test_a_block_column_limits_the_tests_and_is_said():
     rows = "\n".join(f"{(i * 7) % 11},{'ab'[i % 2]},site {i % 3}" for i in range(60))
     app = drop(open_page("test_my_data"), "one", ("x.csv", f"v,g,site\n{rows}".encode()))

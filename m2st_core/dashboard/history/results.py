@@ -30,7 +30,7 @@ def runs_finding(chosen: list[Run]) -> str:
         found = shared(sweep_finding, DEFAULT, sweep_queue().store.rows(DEFAULT))
         return f"{found} These curves are shipped: there are no runs yet." if found else "There are no runs yet."
     newest = None if chosen else store.run(kept.loc[kept["created"].idxmax(), "id"])
-    if newest is not None and (found := _found(newest)):
+    if newest is not None and newest.state == "done" and (found := _found(newest)):
         return f"The newest of {len(kept)} run{'s' * (len(kept) != 1)}: {found}"
     runs = "One run is" if len(kept) == 1 else f"{len(kept)} runs are"
     return f"{runs} kept, with all results. Open one, or choose several to compare them."

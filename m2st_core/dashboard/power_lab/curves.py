@@ -20,6 +20,7 @@ from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.figures.weights import training_figure
 from m2st_core.paper.published import in_words
 from m2st_core.studies.power import DEFAULT, difference_names, is_shipped, sweep_finding
+from m2st_core.sweeps.results import cells_of
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import summarise
 from m2st_core.sweeps.sweep import STOPPED
@@ -173,8 +174,9 @@ def _earlier(spec: SweepSpec, pale: SweepSpec | None) -> list[Earlier]:
 
 def _unlike(other: SweepSpec, present: SweepSpec) -> pd.DataFrame:
     """The rows of methods that have other cells than the present ones. MMD-M's do not depend on the closeness."""
-    known, rows = {cell.key for cell in present.cells()}, sweep_queue().store.rows(other)
-    return rows[rows["method"].isin({cell.method for cell in other.cells() if cell.key not in known})]
+    known, rows = cells_of(present.to_json()), sweep_queue().store.rows(other)
+    own = {cell.method for key, cell in cells_of(other.to_json()).items() if key not in known}
+    return rows[rows["method"].isin(own)]
 
 
 def show_training(spec: SweepSpec) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from m2st_core.sweeps.results import forget_tables
+
 Made = TypeVar("Made")
 
 
@@ -57,8 +59,9 @@ def _key(value: Any) -> Any:
 
 
 def forget_shared() -> None:
-    """Let go of everything; it is made again when it is asked for."""
+    """Let go of everything, and of the tables it was made of; it is made again when it is asked for."""
     _made.cache_clear()
+    forget_tables()
 
 
 @lru_cache(maxsize=128)

@@ -10,7 +10,7 @@ import streamlit as st
 from m2st_core.dashboard.your_data.state import UserData, as_text, show_table
 from m2st_core.data.tables.assembled import Assembled
 from m2st_core.data.tables.encoding import Cleaning
-from m2st_core.data.tables.questions import DECIMAL, READ_AS, SHOWN, Question
+from m2st_core.data.tables.questions import DECIMAL, NUMBERS, READ_AS, SHOWN, WORDS, Question
 from m2st_core.data.tables.rows import open_questions
 from m2st_core.data.tables.suspects import Identifier, identifiers, incomplete_rows
 
@@ -37,7 +37,31 @@ def ask_readings(state: UserData, made: Assembled, cleaning: Cleaning) -> bool:
             st.caption(as_text(f"You said how to read cells ({'; '.join(said)})."))
             help_ = "Forget the answers, and ask again."
             st.button("Ask again", key="data_ask_again", on_click=state.answers.__delitem__, args=(mark,), help=help_)
+    _offer_readings(state, made)
     return bool(questions)
+
+
+def _offer_readings(state: UserData, made: Assembled) -> None:
+    """Offer to read a column otherwise whose cells are read as something else than they say."""
+    converted = tuple(dict.fromkeys(conversion.column for conversion in made.readings.conversions))
+    if not converted:
+        return
+    with st.popover(
+        "Read a column otherwise…", help="If cells with a unit, a percent sign or the like are read wrong."
+    ):
+        column = st.selectbox(
+            "Read this column", converted, key="data_reread", help="Columns whose cells were changed."
+        )
+        for kind, words in {NUMBERS: "As numbers", WORDS: "As words"}.items():
+            given = made.upload.files_digest, str(column), kind
+            help_ = "You can change this later."
+            st.button(words, key=f"data_reread_{kind}", on_click=_read_as, args=(state, *given), help=help_)
+
+
+def _read_as(state: UserData, mark: str, column: str, kind: str) -> None:
+    """Remember how the user wants a column to be read."""
+    given = state.answers.setdefault(mark, {})
+    given[READ_AS] = given.get(READ_AS, {}) | {column: kind}
 
 
 def _ask(state: UserData, mark: str, number: int, question: Question) -> None:
@@ -54,7 +78,7 @@ def _ask(state: UserData, mark: str, number: int, question: Question) -> None:
     def answer(value: str, file: str = "") -> None:
         given = state.answers.setdefault(mark, {})
         if question.option == READ_AS:
-            given[READ_AS] = given.get(READ_AS, {}) | {question.columns[0]: value}
+            _read_as(state, mark, question.columns[0], value)
         elif question.option == DECIMAL and (file or given.get(DECIMAL)):  # what was said for other files stays
             files = [file] if file else question.files
             given[DECIMAL] = given.get(DECIMAL, {}) | dict.fromkeys(files, value)
