@@ -95,7 +95,7 @@ def show_step() -> None:
     show_buttons(step, sample, lesson is not None and lesson.drawn)
     if lesson is not None:
         show_maths(lesson)
-    show_toggle()
+    show_toggle(step)
 
 
 def main() -> None:

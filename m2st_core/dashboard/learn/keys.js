@@ -29,9 +29,8 @@ function press(event) {
   pressButton(name, performance.now() + PATIENCE);
 }
 
-// Every rerun calls this. A step that is shown for the first time is shown from its top.
-export default function () {
-  const step = document.querySelector("h2")?.textContent;
+// Called when the step changes. A step that is shown for the first time is shown from its top.
+export default function ({ data: step }) {
   if (step !== window.learnStep) document.querySelector("[data-testid=stMain]")?.scrollTo(0, 0);
   window.learnStep = step;
   if (window.learnKeys) return;

@@ -42,15 +42,15 @@ def larger(figure: go.Figure) -> go.Figure:
     return figure
 
 
-def show_toggle() -> None:
-    """Draw the switch. While it is on, hide what surrounds the step, enlarge the type and listen to keys.
+def show_toggle(step: str) -> None:
+    """Draw the switch below a step. While it is on, hide what surrounds the step, enlarge the type and listen to keys.
 
     On or off, the script shows every new step from its top.
     """
     help_ = "For a projector. Keys: ← → for steps, R for a new sample, Esc to leave a slider."
     on = st.toggle("Teacher's view", is_on(), key="projector", help=help_, persist_state="session")
     listen = st.components.v2.component("learn_keys", js=(HERE / "keys.js").read_text("utf-8"))
-    listen(key="learn_keys")
+    listen(key="learn_keys", data=step)
     if not on:
         st.query_params.pop("teacher", None)
         return
