@@ -13,7 +13,7 @@ from m2st_core.analysis.image_answer import ImageComparison
 from m2st_core.data.images.decode import RULE, SIDE
 from m2st_core.data.images.described import PIXELS
 from m2st_core.data.images.extractors import PRETRAINED, Extractor, extractor
-from m2st_core.data.images.features import as_bytes, image_features
+from m2st_core.data.images.features import as_bytes, image_features, image_keys
 from m2st_core.data.images.own import ImageSample, Source, read_image_history, read_images
 from m2st_core.learners.ascent import part_of
 from m2st_core.testing.method import TestSettings
@@ -174,7 +174,7 @@ def _notes(names: tuple[str, str], samples: Sequence[Sample], side: int) -> tupl
     """What was done to the images, in words."""
     read = [(name, sample) for name, sample in zip(names, samples, strict=True) if isinstance(sample, ImageSample)]
     rule = [RULE.format(side=side)] if read else [f"The samples came as {GIVEN}."]
-    first, second = ({image.tobytes() for image in _rows(sample)} for sample in samples)
+    first, second = (set(image_keys(np.ascontiguousarray(_rows(sample))).tolist()) for sample in samples)
     if both := len(first & second):
         rule.append(f"{both} image{'s are' if both > 1 else ' is'} in both samples. If that is a mistake, remove them.")
     return (*rule, *(f"“{name}”: {note}" for name, sample in read for note in sample.notes))

@@ -38,7 +38,7 @@ class ImageComparison:
     """The result of a test of images, or of one with the history and one without, and what they rest on.
 
     ``typical`` are the positions of the images most typical of x and of y, the clearest first, in the test with the
-    smaller p-value. ``files`` are the names of their files. Samples that came as features have no images.
+    smaller p-value. ``files`` are the names of all files of x and of y. Samples that came as features have no images.
     """
 
     names: tuple[str, str]

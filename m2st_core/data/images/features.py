@@ -46,7 +46,7 @@ def image_features(
     """
     by = by or extractor()
     pixels = as_bytes(images)
-    keys = _keys(pixels)
+    keys = image_keys(pixels)
     distinct, first, place = np.unique(keys, return_index=True, return_inverse=True)
     shelf = keep if isinstance(keep, FeatureShelf) else FeatureShelf(by.key) if keep and by.key else None
     known = shelf.look_up(distinct) if shelf is not None else {}
@@ -92,7 +92,7 @@ def as_bytes(images: Any) -> np.ndarray:
     return np.ascontiguousarray(pixels)
 
 
-def _keys(pixels: np.ndarray) -> np.ndarray:
+def image_keys(pixels: np.ndarray) -> np.ndarray:
     """A hash of each image and its shape: (n,)."""
     about = repr(pixels.shape[1:]).encode()
     digests = (hashlib.blake2b(image.data, digest_size=KEY_BYTES, key=about).digest() for image in pixels)
