@@ -205,6 +205,40 @@ def test_a_sweep_that_a_stopping_server_left_goes_on_at_once_in_the_next(tmp_pat
     second.close()
 
 
+def test_a_server_that_stops_while_a_sweep_pauses_does_not_wait_for_its_cells(tmp_path, monkeypatch):
+    """A paused sweep lets its cells reach their next step, for half a minute; a stop has ten seconds."""
+    monkeypatch.setattr(module, "machine_factor", lambda: 1.0)
+    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.5)
+    monkeypatch.setattr(module, "TURN_SECONDS", 0.05)
+
+    class Slow(InlineExecutor):
+        """Workers whose cells reach no step; they can only be killed."""
+
+        def __init__(self):
+            super().__init__()
+            self.killed, self.graces = threading.Event(), []
+
+        def cancel(self, grace=1.0):
+            self.graces.append(grace)
+            super().cancel(grace)
+            if grace == 0:
+                self.killed.set()
+            self.killed.wait(grace)
+
+    workers = Slow()
+    queue = SweepQueue(Store(tmp_path), lambda: workers)
+    runs = [queue.submit(SPEC.with_(repeats=500), "a"), queue.submit(spec(3), "b")]
+    wait_for(lambda: workers.graces)
+    began = time.monotonic()
+    queue.close()
+    assert time.monotonic() - began < 3 and workers.graces[0] > 10 and not queue._thread.is_alive()
+    with pytest.raises(RuntimeError):
+        workers.submit("late", print)  # closed
+    after = SweepQueue(Store(tmp_path), InlineExecutor)
+    assert [after.status(run).state for run in runs] == ["interrupted", "interrupted"]
+    after.close()
+
+
 def test_a_server_that_stops_while_its_workers_start_does_not_wait_for_them(tmp_path, sweeps):
     class Starting:
         """Workers that are loading for as long as nobody stops them."""

@@ -22,7 +22,7 @@ from m2st_core.sweeps.work import SweepProgress
 from m2st_core.types import Cancelled
 
 ENDED = ("done", "failed", "cancelled")
-CLOSE_SECONDS = 6.0
+CLOSE_SECONDS = 3.0  # for a sweep to stop when the server does, and again after its workers were killed
 TURN_SECONDS = 60.0  # after this time a sweep pauses for another session's, and goes on in its next turn
 ELSEWHERE = "Another process computes this run now. Its points appear here; reload to see its end."
 STOPPING = "cannot schedule new futures"  # in the error of executors when Python ends
@@ -109,6 +109,9 @@ class SweepQueue:
         if self._executor is not None and not self.started.is_set():
             self._executor.cancel()  # nobody waits for workers that are only starting
         self._thread.join(CLOSE_SECONDS)
+        if self._executor is not None and self._thread.is_alive():
+            self._executor.cancel(0)  # a sweep that pauses waits longer for its cells than the server may
+            self._thread.join(CLOSE_SECONDS)
         if self._executor is not None and not self._thread.is_alive():
             self._executor.close()
         self.store.close()
