@@ -140,9 +140,9 @@ class Results(Database):
         statement = "INSERT OR IGNORE INTO measurements VALUES (?, ?, ?, ?)"
         self._execute(statement, key, canonical(spec), canonical(rows), time.time())
 
-    def learner(self, spec: LearnerSpec) -> LearnerParts | None:
+    def learner(self, key: str) -> LearnerParts | None:
         """A learner's parts; None if there are none, or if its files are damaged."""
-        folder = self.home / "learners" / spec.key
+        folder = self.home / "learners" / key
         try:
             parts = (folder / ABOUT).read_text(encoding="utf-8"), (folder / TENSORS).read_bytes()
             learner_from_parts(*parts)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from m2st_core.sweeps.cost import relative_seconds
@@ -17,12 +18,14 @@ from m2st_core.sweeps.executors import Executor, WorkerLost
 from m2st_core.sweeps.results import LEASE_SECONDS, Results, new_holder
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import Pace
-from m2st_core.sweeps.trial import Cell, LearnerParts, LearnerSpec, run_cell, train_learner
+from m2st_core.sweeps.trial import Cell, LearnerSpec, run_cell, train_learner
 from m2st_core.types import Cancelled
 
 ATTEMPTS = 3
 POLL_SECONDS = 0.2
 LOOK_SECONDS = 1.0  # between two looks at what others compute
+KEPT_LEARNERS = 8  # in memory, those used last: a sweep may have hundreds
+LOST = "A trained learner was removed or damaged. Start the sweep again: it is trained again."
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Work:
         self.ready: list[tuple[int, Cell]] = []  # a heap, by place in the grid
         self.waiting: dict[str, list[Cell]] = {}  # by learner
         self.to_train: deque[LearnerSpec] = deque()
-        self.parts: dict[str, LearnerParts] = {}
+        self.parts_of = lru_cache(KEPT_LEARNERS)(store.learner)
         self.jobs: dict[Future[Any], Job] = {}
         self.errors: list[BaseException] = []
         self.holder, self.renewed, self.looked = new_holder(), time.monotonic(), time.monotonic()
@@ -132,14 +135,14 @@ class Work:
         first = not self.jobs and not self.computed  # show a first row at once, if one is ready
         if self.to_train and (trainings < self.executor.workers or not self.ready) and not (first and self.ready):
             spec = self.to_train.popleft()
-            parts = self.store.learner(spec)
-            if parts is None and self._claim(spec):
-                parts = self.store.learner(spec)  # it may have been finished before our claim
-                if parts is None:
+            trained = self.store.learner(spec.key) is not None
+            if not trained and self._claim(spec):
+                trained = self.store.learner(spec.key) is not None  # it may have been finished before our claim
+                if not trained:
                     self._submit(Job(spec, f"learner-{spec.key}", time.monotonic()))
-            if parts is not None:
+            if trained:
                 self.work -= relative_seconds(spec)
-                self._release(spec, parts)
+                self._release(spec)
             return True
         if self.ready:
             _, cell = heapq.heappop(self.ready)
@@ -154,24 +157,25 @@ class Work:
         return False
 
     def _count(self, cell: Cell) -> None:
-        """Count a cell that the store has now, and forget a learner that no cell needs any more."""
+        """Count a cell that the store has now."""
         self.done += 1
         if (learner := cell.learner) is not None:
-            (waiting := self.waiting[learner.key]).remove(cell)
-            if not waiting:
-                del self.parts[learner.key]
+            self.waiting[learner.key].remove(cell)
 
     def _submit(self, job: Job) -> None:
         if isinstance(job.spec, Cell):
-            parts = self.parts[learner.key] if (learner := job.spec.learner) else None
+            learner = job.spec.learner
+            parts = self.parts_of(learner.key) if learner is not None else None
+            if learner is not None and parts is None:
+                self.errors.append(StoreError(LOST))
+                return
             future = self.executor.submit(job.name, run_cell, job.spec, parts)
         else:
             future = self.executor.submit(job.name, train_learner, job.spec)
         self.jobs[future] = job
 
-    def _release(self, spec: LearnerSpec, parts: LearnerParts) -> None:
+    def _release(self, spec: LearnerSpec) -> None:
         """Put the cells of a trained learner at their place in the grid's order, repeat by repeat."""
-        self.parts[spec.key] = parts
         for cell in self.waiting[spec.key]:
             heapq.heappush(self.ready, (self.place[cell.key], cell))
 
@@ -190,7 +194,7 @@ class Work:
         elif isinstance(job.spec, LearnerSpec):
             seconds = time.monotonic() - job.began
             self.store.add_learner(job.spec, future.result(), seconds)
-            self._release(job.spec, future.result())
+            self._release(job.spec)
             self.learners, self.spent = self.learners + 1, self.spent + seconds
         else:
             result = future.result()

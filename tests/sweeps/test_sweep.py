@@ -217,6 +217,32 @@ def test_a_damaged_learner_is_trained_again(reference, tmp_path, monkeypatch):
     assert same(rows.query("m_te < 30").reset_index(drop=True), reference)
 
 
+def test_a_learner_that_is_lost_while_its_cells_wait_is_named_and_trained_again(reference, tmp_path, monkeypatch):
+    original = work_module.Work._release
+
+    def lose(work, spec):
+        original(work, spec)
+        (tmp_path / "learners" / spec.key / "learner.safetensors").write_bytes(b"")
+
+    store = Store(tmp_path)
+    with monkeypatch.context() as patched, pytest.raises(SweepFailed, match="4 jobs of 12 cells") as failed:
+        patched.setattr(work_module.Work, "_release", lose)
+        run(SPEC, store)
+    assert failed.value.sentences == (work_module.LOST,) and len(store.rows(SPEC)) == 8
+    assert same(run(SPEC, store), reference)
+
+
+def test_a_sweep_holds_few_of_its_learners(tmp_path, monkeypatch):
+    """Those of 500 repeats would fill the memory of the server."""
+    monkeypatch.setattr(work_module, "KEPT_LEARNERS", 1)
+    spec, works = SPEC.with_(methods=("Meta-WiTS",), repeats=4), []
+    original = work_module.Work._report
+    monkeypatch.setattr(work_module.Work, "_report", lambda work: works.append(work) or original(work))
+    rows = run(spec, Store(tmp_path))
+    kept = works[-1].parts_of.cache_info()
+    assert len(rows) == 8 and works[-1].learners == 4 and kept.currsize == 1 and kept.misses < 8
+
+
 def test_a_failing_cell_is_reported_and_the_others_are_kept(tmp_path, monkeypatch):
     original = work_module.run_cell
 

@@ -31,7 +31,7 @@ def store(tmp_path, monkeypatch):
 
 
 def contents(store):
-    return store.rows(SPEC).to_dict(), store.runs().to_dict(), store.learner(next(SPEC.cells()).learner)
+    return store.rows(SPEC).to_dict(), store.runs().to_dict(), store.learner(next(SPEC.cells()).learner.key)
 
 
 def test_a_backup_restores_runs_cells_and_learners(store, tmp_path, monkeypatch, capsys):

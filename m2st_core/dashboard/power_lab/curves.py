@@ -203,7 +203,7 @@ def training_courses(spec: SweepSpec) -> dict[str, dict[str, list[float]]]:
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def _course(key: str, _learner: LearnerSpec) -> dict[str, list[float]] | None:
-    parts = sweep_queue().store.learner(_learner)
+    parts = sweep_queue().store.learner(_learner.key)
     course = learner_from_parts(*parts).course if parts is not None else None
     if course is None or not len(course.step):
         return None
