@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import streamlit as st
 from starlette.middleware import Middleware
 
+from m2st_core.dashboard.jobs.log import start_log
 from m2st_core.dashboard.serving.gate import Gate, lifespan
 from m2st_core.dashboard.serving.sessions import keep_memory_together
 
@@ -33,4 +34,5 @@ async def life(server: object) -> AsyncIterator[None]:
 
 os.environ.setdefault("M2ST_SERVED", "1")
 keep_memory_together()
+start_log()
 app = st.App("app.py", middleware=[Middleware(Gate)], lifespan=life)

@@ -77,6 +77,7 @@ def run_test(options: argparse.Namespace) -> None:
     analysis = outcome.analysis
     if options.json:
         values = analysis.primary.to_dict()
+        values["notes"] = [*data.decisions, *values["notes"]]
         secondary = [
             {name: getattr(v.result, name) for name in ("method", "origin", "p_value")} | {"holm": v.adjusted_p_value}
             for v in analysis.secondary

@@ -56,10 +56,15 @@ def test_a_log_starts_once_and_only_if_asked_for(monkeypatch):
     assert own.handlers == before[0]
     monkeypatch.setenv("M2ST_LOG", "json")
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(logging, "lastResort", logging.StreamHandler())
+    library = logging.getLogger("streamlit.of_a_test")
+    monkeypatch.setattr(library, "handlers", [logging.StreamHandler()])
     try:
         log.start_log()
         log.start_log()
         assert len(own.handlers) == 1 and isinstance(own.handlers[0].formatter, log.JsonLines)
+        assert isinstance(library.handlers[0].formatter, log.JsonLines)
+        assert isinstance(logging.lastResort.formatter, log.JsonLines)
     finally:
         own.handlers, own.propagate = before[0], before[2]
         own.setLevel(before[1])

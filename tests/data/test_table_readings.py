@@ -148,6 +148,23 @@ def test_other_cells_of_any_file_settle_it():
         assert any("'8.654' is read as" in note for note in made.decisions)
 
 
+def test_a_file_of_another_dialect_settles_nothing():
+    """Points in a file with commas between cells, or in a workbook, say nothing about German thousands."""
+    openpyxl, io = pytest.importorskip("openpyxl"), __import__("io")
+    book, stream = openpyxl.Workbook(), io.BytesIO()
+    for row in (["a", "b"], [8713.16, 1], [7467.5, 2]):
+        book.active.append(row)
+    book.save(stream)
+    thousands = table("q.csv", "a;b", "7.467;1", "8.112;2")
+    points = table("p.csv", "a,b", "8713.16,1", "7467.5,2")
+    for p in (points, read_table("p.xlsx", stream.getvalue())):
+        (question,) = assemble(Upload((p, thousands))).readings.questions
+        assert question.option == "decimal" and question.files == ("q.csv",)
+        assert prepare(Upload((p, thousands), decimal={"q.csv": ","}), PLAIN).y[0, 0] == 7467
+    alike = table("p.csv", "a;b", "8713.16;1", "7467.5;2")
+    assert "'7.467' is read as 7.467" in " ".join(prepare(Upload((alike, thousands)), PLAIN).decisions)
+
+
 def test_commas_between_cells_speak_for_points_unless_another_file_has_decimal_commas():
     p, q = table("p.csv", "a,b", "8.654,1", "7.111,2"), table("q.csv", "a,b", "8.561,1", "9.222,3")
     data = prepare(Upload((p, q)), PLAIN)
@@ -232,6 +249,13 @@ def test_codes_and_compact_dates_are_no_numbers():
     days = assemble(column("20240131", "20240201", "19991231", "20240303"))
     assert days.columns["c"].kind == "date" and "--read-as c=numbers" in " ".join(days.notes)
     assert assemble(column("20240131", "20249999", "31", "5")).columns["c"].kind == "numeric"
+    floats = assemble(column("20240131.0", "20240201.0", "19991231.0", "20240303.0"))
+    assert floats.columns["c"].kind == "date" and "'20240131.0' is read as a date" in " ".join(floats.notes)
+    many = [f"{day}{end}" for end in ("", ".0") for day in range(20240101, 20240129)]
+    sentinel = column(*many, "99999999")
+    (question,) = assemble(sentinel).readings.questions
+    assert question.option == "read_as" and set(question.answers) == {"numbers", "dates"}
+    assert values(sentinel, read_as={"c": "numbers"})[-2:] == [20240128, 99999999]
     plates = assemble(column(*["1E10", "1A11", "2B05", "3C07"] * 2))
     assert plates.columns["c"].kind == "categorical" and "1E10" in plates.words("c").tolist()
 
@@ -261,6 +285,22 @@ def test_totals_are_left_out_or_kept():
         prepare(upload)
     sizes = [len(prepare(replaced(upload, totals=t), PLAIN).x) for t in ("leave out", "keep")]
     assert sizes == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("names", "rows"),
+    [
+        (["x", "y", "Subtotal", "z", "w", "Subtotal", "Total"], (4, 7, 8)),
+        (["Total", "x", "y", "z"], (2,)),
+        (["x", "y", "z", "Mean", "SD", "Min", "Max"], (5, 6, 7, 8)),
+        (["partial", "total"] * 20, ()),
+        (["total"] * 3, ()),
+    ],
+)
+def test_totals_are_found_anywhere_but_a_common_word_is_a_value(names, rows):
+    p = table("p.csv", "name,v", *(f"{name},{i}.5" for i, name in enumerate(names)))
+    q = table("q.csv", "name,v", *(f"{'xyz'[i]},{i}.5" for i in range(3)))
+    assert assemble(Upload((p, q))).readings.totals.get(0, ()) == rows
 
 
 def test_identifiers_are_found_by_what_they_hold():

@@ -54,13 +54,14 @@ def session_id() -> str:
 
 
 def start_log() -> None:
-    """Write JSON lines if ``M2ST_LOG`` asks for them; called at every run of a page, it acts once."""
+    """Write JSON lines if ``M2ST_LOG`` asks for them. Called at every run of a page, as loggers may be new."""
     if os.environ.get("M2ST_LOG", "") != "json":
         return
-    for name in ("", "streamlit"):
-        for handler in logging.getLogger(name).handlers:
-            if not isinstance(handler.formatter, JsonLines):
-                handler.setFormatter(JsonLines())
+    loggers = [logging.root, *logging.root.manager.loggerDict.values()]  # streamlit gives each of its own a handler
+    handlers = [handler for logger in loggers if isinstance(logger, logging.Logger) for handler in logger.handlers]
+    for handler in [*handlers, *([logging.lastResort] if logging.lastResort else [])]:
+        if not isinstance(handler.formatter, JsonLines):
+            handler.setFormatter(JsonLines())
     own = logging.getLogger(OURS)
     if not own.handlers:
         handler = logging.StreamHandler()

@@ -113,24 +113,26 @@ def _has_room(given: dict[str, str]) -> bool:
 
 
 def _without_commands(receive: Receive) -> Receive:
-    """Pass on what pages send, and leave out the rest: commands for developers, and kinds that we do not know.
+    """Pass on what pages send, and leave out the rest: commands for developers, unknown kinds, and what is damaged.
 
     They would clear everybody's cache, tell of the server's files or write some.
     """
 
     async def receiving() -> MutableMapping[str, Any]:
-        while not _passes((message := await receive()).get("bytes") or b""):
+        while (message := await receive())["type"] == "websocket.receive" and not _passes(message.get("bytes")):
             pass
         return message
 
     return receiving
 
 
-def _passes(data: bytes) -> bool:
+def _passes(data: bytes | None) -> bool:
+    if data is None:  # a text
+        return False
     try:
         message = BackMsg.FromString(data)
     except DecodeError:
-        return True  # streamlit refuses it
+        return False
     kind = message.WhichOneof("type")
     if kind == REQUEST:
         return getattr(message, REQUEST).WhichOneof("payload") in OPERATIONS

@@ -25,7 +25,8 @@ EXCEL_ERRORS = frozenset(("#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!", "#NU
 INFINITE_WORDS = re.compile(rf"[+{MINUS}]?(inf|infinity|∞)", re.IGNORECASE)
 TOTALS = re.compile(
     r"(grand |sub-?)?totals?|sums?|mean|average|avg\.?|median|(gesamt)?summe|gesamt|mittelwert|durchschnitt|somme|"
-    r"moyenne|suma|media|totale",
+    r"moyenne|suma|media|totale|sd|std\.?( ?dev\.?)?|standard deviation|standardabweichung|"
+    r"min(imum)?\.?|max(imum)?\.?|count",
     re.IGNORECASE,
 )
 DATES = re.compile(
@@ -85,7 +86,7 @@ class Cell:
         return second if np.isnan(first) else first
 
 
-@lru_cache(maxsize=2**16)
+@lru_cache(maxsize=2**14)
 def read_cell(text: str) -> Cell:
     """Read a cell without spaces around it.
 
@@ -135,6 +136,8 @@ def _form(text: str, body: str, exponent: str, point: float, comma: float) -> in
     """The form of a number."""
     if np.isnan(point):
         return POINT_GROUPS if "." in body else COMMA
+    if body == text and is_compact_date(body):
+        return COMPACT_DATE
     if np.isnan(comma):
         return COMMA_GROUPS if "," in body else DAY_MONTH if DAY_AND_MONTH.fullmatch(text) else POINT
     if point != comma:
@@ -143,13 +146,12 @@ def _form(text: str, body: str, exponent: str, point: float, comma: float) -> in
         return CODE if BARE_EXPONENT.fullmatch(text) else WHOLE
     if body != text:
         return WHOLE
-    if len(body) > 1 and body[0] == "0":
-        return PADDED
-    return COMPACT_DATE if is_compact_date(body) else WHOLE
+    return PADDED if len(body) > 1 and body[0] == "0" else WHOLE
 
 
 def is_compact_date(digits: str) -> bool:
-    """Whether digits are a day such as 20240131."""
+    """Whether digits are a day such as 20240131, or 20240131.0 as software writes it."""
+    digits = digits.removesuffix(".0")
     if len(digits) != 8 or digits[:2] not in ("19", "20"):
         return False
     try:

@@ -118,12 +118,16 @@ def _doubt(one: Profile, numeric: int, unit: str) -> Verdict | None:
         bare = one.unit_examples[""]
         sentence = f"{bare.cell!r} has no unit, and {one.unit_examples[unit].cell!r} has one. Is it in {unit}, too?"
         return Verdict(NUMBERS, unit, (), ask_kind(one.name, sentence, both, [bare, one.unit_examples[unit]]))
-    if one.count(forms.COMPACT_DATE) == numeric and one.distinct > 1:
-        return _turned(one, forms.COMPACT_DATE, DATES, "a date")
+    if (days := one.count(forms.COMPACT_DATE)) >= MOSTLY * numeric and one.distinct > 1:
+        if days == numeric:
+            return _turned(one, forms.COMPACT_DATE, DATES, "a date")
+        found = list(one.examples[forms.COMPACT_DATE])
+        sentence = f"{found[0].cell!r} is a number, or a date; {numeric - days:,} other cells are no dates."
+        return Verdict(NUMBERS, "", (), ask_kind(one.name, sentence, (NUMBERS, DATES), found))
     if one.count(forms.DAY_MONTH) == numeric and one.distinct >= FEW_DAYS:
-        days = list(one.examples[forms.DAY_MONTH])
-        sentence = f"{days[0].cell!r} is a number, or a day and a month."
-        return Verdict(NUMBERS, "", (), ask_kind(one.name, sentence, (NUMBERS, DATES), days))
+        found = list(one.examples[forms.DAY_MONTH])
+        sentence = f"{found[0].cell!r} is a number, or a day and a month."
+        return Verdict(NUMBERS, "", (), ask_kind(one.name, sentence, (NUMBERS, DATES), found))
     if padded := one.count(forms.PADDED):
         if padded + one.count(forms.WHOLE) == numeric and len(one.widths) == 1:
             return _turned(one, forms.PADDED, WORDS, "a code, because of its leading zero")

@@ -17,7 +17,7 @@ from m2st_core.data.tables.questions import Example
 PLAIN = r"-?(0|[1-9]\d{0,30})([.,]\d{1,60})?(e[+-]?\d{1,2})?"  # numbers as software writes them, read by columns
 ASCII = re.compile(r"[+-]?[\d.]+([eE][+-]?\d+)?")
 OPEN = r"-?[1-9]\d{0,2}[.,]\d{3}"
-DAY = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])"
+DAY = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(\.0)?"
 DAY_MONTH = r"([12]\d|3[01])\.(0[1-9]|1[0-2])"
 EXAMPLES = 3
 FEW_CELLS = 2_000  # that are read one by one
@@ -174,21 +174,21 @@ def decide_marks(
     """The decimal mark of each column with open cells in each file, and the files in doubt by column.
 
     What the user ``said`` about a file decides, and else the nearest evidence: of the same cells, of the file, of the
-    column in other files, of the whole upload; and in the end commas between cells, which writers of 8.654 for 8654
-    avoid. There is doubt where evidence is absent or contradicts itself, where a column would mix decimals with
-    thousands though no cell proves that thousands are marked, and where a column would be read differently in two files
-    and the user did not say so.
+    column in other files, of all files; and in the end commas between cells, which writers of 8.654 for 8654 avoid.
+    Files with other separators, or workbooks, are no evidence: another program wrote them. There is doubt where
+    evidence is absent or contradicts itself, where a column would mix decimals with thousands though no cell proves
+    that thousands are marked, and where a column would be read differently in two files and the user did not say so.
     """
     files = sum((one.counts for one in profiles), np.zeros((len(separators), len(FORMS)), dtype=np.int64))
-    everything = files.sum(axis=0)
     marks, doubts = {}, {}
     for one in profiles:
         with_open = np.flatnonzero(one.counts[:, OPENS].any(axis=1)).tolist()
         if with_open:
-            column = one.total
-            found = [
-                said[i] or _mark(one.counts[i], files[i], column, everything, separators[i] == ",") for i in with_open
-            ]
+            found = []
+            for i in with_open:
+                alike = np.array(separators) == separators[i]
+                column, all_files = one.counts[alike].sum(axis=0), files[alike].sum(axis=0)
+                found.append(said[i] or _mark(one.counts[i], files[i], column, all_files, separators[i] == ","))
             usual = next((mark for mark in found if mark), ".")
             by_file = dict(zip(with_open, found, strict=True))
             marks[one.name] = tuple(by_file.get(i) or usual for i in range(len(separators)))

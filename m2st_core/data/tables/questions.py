@@ -100,7 +100,9 @@ def ask_kind(column: str, sentence: str, kinds: Sequence[str], examples: Sequenc
     def shown(cell: str, kind: str) -> str:
         if kind == NUMBERS:
             return f"{read_cell(cell).value('.'):.15g}"
-        return "day {}, month {}".format(*cell.split(".")) if kind == DATES else f"“{cell}”"
+        if kind != DATES:
+            return f"“{cell}”"
+        return f"{cell[:4]}-{cell[4:6]}-{cell[6:8]}" if len(cell) > 5 else "day {}, month {}".format(*cell.split("."))
 
     words = {NUMBERS: "Numbers", WORDS: "Words: codes or categories", DATES: "Dates, which are not compared"}
     cells = tuple((example, tuple(shown(example.cell, kind) for kind in kinds)) for example in examples[:SHOWN])

@@ -26,7 +26,7 @@ from m2st_core.data.tables.questions import (
 )
 
 MARKS = {".": "decimal point", ",": "decimal comma"}
-LAST_ROWS = 3  # of a file, among which totals are looked for
+FEW_TOTALS, TOTALS_SHARE = 5, 0.1  # a word such as Total in more rows, and a larger share of them, is a value
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,15 @@ def _decimal_question(doubtful: Sequence[Profile], among: tuple[str, ...]) -> Qu
 
 
 def _open_conversions(one: Profile, marks: Sequence[str], said: bool) -> list[Conversion]:
-    """Open cells that became thousands, or decimals though their column does not prove it."""
+    """Open cells that became thousands, or decimals though their column in that file does not prove it."""
     found = []
     for kind, other in ((forms.OPEN_POINT, ","), (forms.OPEN_COMMA, ".")):
         if not one.counts[:, kind].any():
             continue
-        mark = marks[int(np.flatnonzero(one.counts[:, kind])[0])]
+        files = np.flatnonzero(one.counts[:, kind])
+        mark = marks[int(files[0])]
         example = one.examples[kind][0]
-        obvious = mark != other and bool(proven_marks(one.total)) and not said
+        obvious = mark != other and all(proven_marks(one.counts[i]) for i in files) and not said
         if not obvious or kind == forms.OPEN_COMMA:
             becomes = f"{read_cell(example.cell).value(mark):.15g}"
             undo = "--decimal ." if mark == "," else '--decimal ","'
@@ -157,15 +158,14 @@ def _kept(one: Profile, used_for_missing: set[str]) -> frozenset[str]:
 
 
 def _total_rows(columns: Mapping[str, Sequence[Piece]], profiles: Mapping[str, Profile]) -> dict[int, tuple[int, ...]]:
-    """Rows at the end of each file that have a word such as Total, which the file's column has nowhere else."""
+    """Rows of each file that have a word such as Total in a column where few rows have one."""
     found: dict[int, set[int]] = {}
     for name, one in profiles.items():
         for i in np.flatnonzero(one.counts[:, forms.TOTAL]).tolist():
             cells = columns[name][i].cells
-            last = cells.iloc[-LAST_ROWS:].dropna()
-            totals = last[[read_cell(str(cell)).form == forms.TOTAL for cell in last]]
-            if len(totals) == one.counts[i, forms.TOTAL]:
-                found.setdefault(i, set()).update(map(int, totals.index))
+            if one.counts[i, forms.TOTAL] <= max(min(FEW_TOTALS, len(cells) - 1), TOTALS_SHARE * len(cells)):
+                words = [cell for cell in cells.dropna().unique() if read_cell(str(cell)).form == forms.TOTAL]
+                found.setdefault(i, set()).update(map(int, cells.index[cells.isin(words)]))
     return {i: tuple(sorted(rows)) for i, rows in found.items()}
 
 
