@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import http.client
 import os
 import shutil
 import sys
@@ -47,14 +48,16 @@ def run_ready(options: argparse.Namespace) -> None:
         raise ValueError(f"The disk of {store.home} has only {free / 2**20:,.0f} MB free. Delete runs, or make room.")
     if options.url:
         address = options.url.rstrip("/") + HEALTH
+        if not address.startswith(("http://", "https://")):
+            raise ValueError(f"The address must begin with http:// or https://. Got {options.url!r}.")
         try:
             with urllib.request.urlopen(address, timeout=PATIENCE) as answer:  # noqa: S310 - the user's own server
                 if answer.status != 200:
-                    raise ValueError(f"{address} answers {answer.status}.")
-        except (urllib.error.URLError, OSError, ValueError) as error:
-            raise ValueError(
-                f"The dashboard does not answer at {address}: {getattr(error, 'reason', error)}."
-            ) from None
+                    raise OSError(0, f"it answers {answer.status}")
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            words = getattr(reason, "strerror", None) or (reason if isinstance(reason, str) else "no answer")
+            raise ValueError(f"The dashboard does not answer at {address}: {words}.") from None
     print("ready")
 
 

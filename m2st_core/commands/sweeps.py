@@ -114,7 +114,10 @@ def list_runs(store: Store) -> None:
         print(f"There are no runs in {store.home} yet.")
     for row in frame.itertuples():
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.updated))
-        print(f"{row.id}  {when}  {row.state:9}  {row.done}/{row.cells} cells  {row.name}")
+        left = row.state == "running" and not store.is_computed(row.id)
+        print(f"{row.id}  {when}  {'unfinished' if left else row.state:10}  {row.done}/{row.cells} cells  {row.name}")
+        if left:
+            print(f"    No process computes it now. To go on: python -m m2st_core runs resume {row.id}")
         if row.state in SENTENCES:
             print(f"    {row.message}")
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+SECRET = "secret"  # the file with what a served instance signs its cookies with
 SCHEMA = 3  # schema 1 lacks the measurements, schema 2 the owners of runs, claims and usage
 TABLES = (
     "cells (key TEXT PRIMARY KEY, spec TEXT NOT NULL, rejections INTEGER NOT NULL, tests INTEGER NOT NULL, "

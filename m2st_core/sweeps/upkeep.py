@@ -12,7 +12,7 @@ import zlib
 from contextlib import closing
 from pathlib import Path
 
-from m2st_core.sweeps.database import SCHEMA, StoreError
+from m2st_core.sweeps.database import SCHEMA, SECRET, StoreError
 from m2st_core.sweeps.store import Store
 from m2st_core.testing.meta import ABOUT, TENSORS
 
@@ -22,7 +22,10 @@ LEARNER = re.compile(rf"learners/[0-9a-f]{{32}}/({re.escape(ABOUT)}|{re.escape(T
 
 
 def back_up(store: Store, path: Path) -> int:
-    """Write the store into a ZIP, which appears whole or not at all; return the number of learners."""
+    """Write the store into a ZIP, which appears whole or not at all; return the number of learners.
+
+    It has the secret by which a server knows its visitors again, so only its owner can read the file.
+    """
     with tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=".m2st-backup-") as folder:
         copy, packed = Path(folder) / DATABASE, Path(folder) / "backup.zip"
         try:
@@ -31,10 +34,13 @@ def back_up(store: Store, path: Path) -> int:
                 target.execute("PRAGMA journal_mode = DELETE")
             with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
                 archive.write(copy, DATABASE)
+                if (store.home / SECRET).is_file():
+                    archive.write(store.home / SECRET, SECRET)
                 learners = [place for place in sorted((store.home / "learners").iterdir()) if (place / ABOUT).is_file()]
                 for place in learners:
                     for name in (TENSORS, ABOUT):
                         archive.write(place / name, f"learners/{place.name}/{name}")
+            packed.chmod(0o600)
             packed.replace(path)
         except (OSError, sqlite3.DatabaseError) as error:
             raise StoreError(f"The store {store.home} could not be backed up: {error}.") from None
@@ -57,6 +63,9 @@ def restore(path: Path, home: str | os.PathLike[str] | None = None) -> Path:
             if learners.is_dir():
                 learners.rmdir()
             (new / "learners").rename(learners)
+            if (new / SECRET).exists():
+                (new / SECRET).chmod(0o600)
+                (new / SECRET).replace(target / SECRET)
             (new / DATABASE).rename(target / DATABASE)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
         raise StoreError(f"{path} is not a backup of a store, or it is damaged.") from None
@@ -70,7 +79,7 @@ def _unpack(path: Path, folder: Path) -> None:
     """Unpack what a store has; anything else is refused."""
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
-            if info.filename != DATABASE and not LEARNER.fullmatch(info.filename):
+            if info.filename not in (DATABASE, SECRET) and not LEARNER.fullmatch(info.filename):
                 raise StoreError(f"{path} is not a backup of a store: it holds {info.filename!r}.")
             place = folder / info.filename
             place.parent.mkdir(exist_ok=True)

@@ -210,7 +210,7 @@ def test_a_login_s_cookie_that_streamlit_has_checked_is_an_identity():
     assert _identity(_parse_decoded_user_cookie(cookie, "https://evil.example"), {}, {})[0] == "tab"
 
 
-def answer(path="/", kind="http", scheme="http", method="GET", **headers):
+def answer(path="/", kind="http", scheme="http", method="GET", parts=3, **headers):
     """What the app behind the gate receives, and the status and headers that come out."""
     seen, sent = [], []
 
@@ -222,11 +222,19 @@ def answer(path="/", kind="http", scheme="http", method="GET", **headers):
     async def send(message):
         sent.append(message)
 
+    async def receive():
+        left[0] -= 1
+        return {"type": "http.request", "body": b"x", "more_body": left[0] > 0}
+
+    left = [parts]
     headers = {"host": "localhost"} | headers
     given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     asyncio.run(
-        gate.Gate(app)({"type": kind, "path": path, "scheme": scheme, "method": method, "headers": given}, None, send)
+        gate.Gate(app)(
+            {"type": kind, "path": path, "scheme": scheme, "method": method, "headers": given}, receive, send
+        )
     )
+    assert left[0] == 0 or not sent or sent[0]["status"] == 200  # who is refused has been heard to the end
     start = sent[0] if sent else {"status": None, "headers": []}
     return (seen or [None])[0], start["status"], {name.decode(): value.decode() for name, value in start["headers"]}
 
@@ -396,6 +404,13 @@ def test_raw_uploads_have_a_cap_over_all_sessions(uploads, monkeypatch):
     assert answer(**uploads, method="PUT", content_length="400")[1] == 200
     assert answer(**uploads, method="PUT", content_length="401")[1] == answer(**uploads, method="PUT")[1] == 507
     assert answer(**uploads, method="DELETE")[1] == 200
+
+
+def test_raw_uploads_of_one_visitor_leave_room_for_others(uploads, monkeypatch):
+    monkeypatch.setenv("M2ST_MOST_UPLOAD_BYTES", "2000")
+    gate.runtime.get_instance().uploaded_file_mgr.file_storage["a-tab"] = {"x": SimpleNamespace(data=b"x" * 600)}
+    assert answer(**uploads, method="PUT", content_length="400")[1] == 200
+    assert answer(**uploads, method="PUT", content_length="401")[1] == 507
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])

@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from m2st_core.dashboard.jobs import sweeps
-from m2st_core.dashboard.jobs.sweep_queue import RunStatus
+from m2st_core.dashboard.jobs.turns import RunStatus
 from m2st_core.dashboard.serving.rights import Desk
 from m2st_core.dashboard.serving.visitor import Visitor
 from m2st_core.sweeps.work import SweepProgress

@@ -35,16 +35,23 @@ def contents(store):
 
 
 def test_a_backup_restores_runs_cells_and_learners(store, tmp_path, monkeypatch, capsys):
+    (tmp_path / "home" / "secret").write_text("by which visitors are known")
     assert main(["store", "backup", str(tmp_path / "b.zip")]) == 0
-    assert "1 learners" in capsys.readouterr().out
+    assert "1 learners" in capsys.readouterr().out and (tmp_path / "b.zip").stat().st_mode & 0o077 == 0
     monkeypatch.setenv("M2ST_HOME", str(tmp_path / "new"))
     (tmp_path / "new" / "learners").mkdir(parents=True)  # as a mounted volume may have it
     assert main(["store", "restore", str(tmp_path / "b.zip")]) == 0
     assert contents(Store()) == contents(store)
-    assert sorted(path.name for path in (tmp_path / "new").iterdir() if "-" not in path.name) == [
-        "learners",
-        "store.sqlite",
-    ]
+    new = sorted(path for path in (tmp_path / "new").iterdir() if "-" not in path.name)
+    assert [path.name for path in new] == ["learners", "secret", "store.sqlite"]
+    assert new[1].read_text() == "by which visitors are known" and new[1].stat().st_mode & 0o077 == 0
+
+
+def test_a_run_that_a_stopped_process_left_is_called_unfinished(store, capsys):
+    run = SPEC.run_id
+    assert main(["runs"]) == 0 and f"runs resume {run}" in (said := capsys.readouterr().out) and "unfinished" in said
+    store.hold(run, "a process that computes it")
+    assert main(["runs"]) == 0 and "running" in (said := capsys.readouterr().out) and "unfinished" not in said
 
 
 def test_a_backup_is_consistent_while_somebody_writes(store, tmp_path):
@@ -111,6 +118,7 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(store, tmp_path):
 
 def test_ready_says_what_is_missing(store, monkeypatch, capsys):
     assert main(["ready"]) == 0 and capsys.readouterr().out == "ready\n"
+    assert main(["ready", "127.0.0.1:9"]) == 2 and "must begin with http" in capsys.readouterr().err
     assert main(["ready", "http://127.0.0.1:9"]) == 2
     assert "The dashboard does not answer at http://127.0.0.1:9/_stcore/health" in capsys.readouterr().err
     monkeypatch.setattr(service, "LEAST_DISK", 2**70)

@@ -8,9 +8,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from m2st_core.dashboard.jobs.turns import Clock, QueueFull, SweepJob, TimeIsUp, in_turns
+from m2st_core.dashboard.jobs.turns import Clock, QueueFull, RunStatus, SweepJob, TimeIsUp, in_turns
 from m2st_core.dashboard.serving.settings import ServerLimits
 from m2st_core.sweeps.cost import machine_factor
 from m2st_core.sweeps.database import StoreError
@@ -27,22 +26,6 @@ TURN_SECONDS = 60.0  # after this time a sweep pauses for another session's, and
 ELSEWHERE = "Another process computes this run now. Its points appear here; reload to see its end."
 STOPPING = "cannot schedule new futures"  # in the error of executors when Python ends
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class RunStatus:
-    """The state of a run for a page; ``place`` counts the sweeps that come before it."""
-
-    state: str  # waiting, running, done, failed, cancelled or interrupted
-    message: str = ""
-    progress: SweepProgress | None = None
-    place: int = 0
-    sessions: frozenset[str] = frozenset()
-
-    @property
-    def active(self) -> bool:
-        """Whether the run waits or runs."""
-        return self.state in ("waiting", "running")
 
 
 class SweepQueue:

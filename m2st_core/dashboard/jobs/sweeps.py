@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 
 from m2st_core.dashboard.jobs.jobs import poll
-from m2st_core.dashboard.jobs.sweep_queue import RunStatus, SweepQueue
-from m2st_core.dashboard.jobs.turns import QueueFull
+from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
+from m2st_core.dashboard.jobs.turns import QueueFull, RunStatus
 from m2st_core.dashboard.serving.rights import Desk
 from m2st_core.dashboard.serving.settings import once_per_server
 from m2st_core.dashboard.serving.visitor import visitor

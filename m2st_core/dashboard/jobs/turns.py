@@ -27,6 +27,22 @@ class SweepJob:
     stop: bool = False
 
 
+@dataclass(frozen=True)
+class RunStatus:
+    """The state of a run for a page; ``place`` counts the sweeps that come before it."""
+
+    state: str  # waiting, running, done, failed, cancelled or interrupted
+    message: str = ""
+    progress: SweepProgress | None = None
+    place: int = 0
+    sessions: frozenset[str] = frozenset()
+
+    @property
+    def active(self) -> bool:
+        """Whether the run waits or runs."""
+        return self.state in ("waiting", "running")
+
+
 def in_turns(waiting: Sequence[SweepJob], served: Mapping[str, float]) -> list[SweepJob]:
     """Jobs in the order in which they will start: the session whose last turn (``served``) is oldest comes first."""
     left, last, order = list(waiting), dict(served), list[SweepJob]()

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import hmac
 import os
-import re
 import secrets
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
-from functools import cache
 from http.cookies import CookieError, SimpleCookie
-from pathlib import Path
 from typing import Any
 
-import streamlit
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from streamlit import config, runtime
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
+from m2st_core.dashboard.serving.headers import protective_headers
 from m2st_core.dashboard.serving.sessions import may_go_on
 from m2st_core.dashboard.serving.settings import COOKIE, ServerLimits, close_server, sign, unsign
 from m2st_core.dashboard.serving.visitor import KNOWN, PROXIED, STAMP
@@ -35,6 +30,7 @@ MESSAGES = ("rerun_script", "stop_script", "file_urls_request", "app_heartbeat")
 REQUEST, OPERATIONS = "backend_operation_request", ("deferred_file", "dataframe_chunk")
 PROTOCOLS = "sec-websocket-protocol"  # the header in which streamlit's page names the session to go on with
 YEAR = 365 * 24 * 3600
+PERSON_SHARE = 0.5  # of the memory for files
 LEAVE_SECONDS = 1  # for open tabs to take leave when the server stops
 PROXY_SECRET = "x-m2st-proxy-secret"  # the header by which a proxy shows that it is the trusted one
 
@@ -52,18 +48,8 @@ class Gate:
             return
         given = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         web = scope["type"] == "http"
-        asks_health = scope["path"].rstrip("/").endswith(HEALTH)  # by any name: watchers ask at 127.0.0.1
-        if web and not asks_health and not is_host_allowed(given.get("host")):
-            await _refuse(send, 400, "This server has another name. Its operator can allow this one.")
-            return
-        if web and scope["path"].rstrip("/").endswith(METRICS) and not _may_measure(given):
-            await _refuse(send, 404, "Not found.")
-            return
-        if web and UPLOADS in scope["path"] and scope["method"] != "OPTIONS" and not _is_own_tab(scope["path"], given):
-            await _refuse(send, 404, "Not found.")
-            return
-        if web and scope["method"] == "PUT" and UPLOADS in scope["path"] and not _has_room(given):
-            await _refuse(send, 507, "The server's memory for files is full. Please try again in a few minutes.")
+        if web and (refusal := _refusal(scope["method"], scope["path"], given)):
+            await _refuse(receive, send, *refusal)
             return
         scope = {**scope, "headers": _vouched(scope["headers"], given)}
         known = unsign(_visitor_cookie(given.get("cookie", ""))).startswith(KNOWN)
@@ -72,6 +58,21 @@ class Gate:
             await self.app(scope, receive, _protecting(send, greet, scope["scheme"] == "https"))
         else:
             await self.app(scope, _without_commands(receive), send)
+
+
+def _refusal(method: str, path: str, given: dict[str, str]) -> tuple[int, str] | None:
+    """The status and the sentence for a request that does not pass."""
+    page = path.rstrip("/")
+    if not page.endswith(HEALTH) and not is_host_allowed(given.get("host")):  # watchers ask at 127.0.0.1
+        return 400, "This server has another name. Its operator can allow this one."
+    if page.endswith(METRICS) and not _may_measure(given):
+        return 404, "Not found."
+    if UPLOADS in path and method != "OPTIONS":
+        if not _is_own_tab(path, given):
+            return 404, "Not found."
+        if method == "PUT" and (sentence := _no_room(given)):
+            return 507, sentence
+    return None
 
 
 def _vouched(headers: list[tuple[bytes, bytes]], given: dict[str, str]) -> list[tuple[bytes, bytes]]:
@@ -98,18 +99,28 @@ def _may_measure(given: dict[str, str]) -> bool:
 
 def _is_own_tab(path: str, given: dict[str, str]) -> bool:
     """Whether a file's address belongs to an open tab of the visitor who asks: both have the same cookie."""
-    client = runtime.get_instance().get_client(path.partition(UPLOADS)[2].partition("/")[0])
+    cookie = _cookie_of(path.partition(UPLOADS)[2].partition("/")[0])
+    return cookie is not None and cookie == _visitor_cookie(given.get("cookie", ""))
+
+
+def _cookie_of(tab: str) -> str | None:
+    client = runtime.get_instance().get_client(tab)
     context = client.client_context if client is not None else None
-    return context is not None and context.cookies.get(COOKIE, "") == _visitor_cookie(given.get("cookie", ""))
+    return context.cookies.get(COOKIE, "") if context is not None else None
 
 
-def _has_room(given: dict[str, str]) -> bool:
-    """Whether a file fits into what the uploads of all sessions may take, as they came."""
+def _no_room(given: dict[str, str]) -> str:
+    """Why a file does not fit into what the uploads of all, or of this visitor, may take as they came; empty if so."""
     size = given.get("content-length", "")
     coming = int(size) if size.isdecimal() else config.get_option("server.maxUploadSize") * 2**20
     stored = getattr(runtime.get_instance().uploaded_file_mgr, "file_storage", {})
-    held = sum(len(file.data) for files in list(stored.values()) for file in list(files.values()))
-    return bool(held + coming <= ServerLimits.from_environment().upload_bytes)
+    held = {tab: sum(len(file.data) for file in list(files.values())) for tab, files in list(stored.items())}
+    most, visitor = ServerLimits.from_environment().upload_bytes, _visitor_cookie(given.get("cookie", ""))
+    if coming + sum(held.values()) > most:
+        return "The server's memory for files is full. Please try again in a few minutes."
+    if coming + sum(bytes_ for tab, bytes_ in held.items() if _cookie_of(tab) == visitor) > PERSON_SHARE * most:
+        return "Your files take half of the server's memory for files. Please remove some, or close other tabs."
+    return ""
 
 
 def _without_commands(receive: Receive) -> Receive:
@@ -166,42 +177,11 @@ def _protecting(send: Send, greet: bool, https: bool) -> Send:
     return sending
 
 
-def protective_headers() -> dict[str, str]:
-    """Headers of every answer: who may frame it, what its pages may load, and no address of ours to other sites."""
-    frames = os.environ.get("M2ST_FRAME_ANCESTORS", "").strip() or "'none'"
-    policy = (
-        "default-src 'self'",
-        f"script-src 'self' 'wasm-unsafe-eval' blob: {_inline_scripts()}".strip(),
-        "style-src 'self' 'unsafe-inline'",
-        "img-src 'self' data: blob:",
-        "font-src 'self' data:",
-        "connect-src 'self' data: blob:",
-        "worker-src 'self' blob:",
-        "frame-src 'self' blob:",
-        "object-src 'none'",
-        "base-uri 'self'",
-        "form-action 'self'",
-        f"frame-ancestors {frames}",
-    )
-    headers = {
-        "content-security-policy": "; ".join(policy),
-        "x-content-type-options": "nosniff",
-        "referrer-policy": "no-referrer",
-        "permissions-policy": "camera=(), geolocation=(), microphone=()",
-    }
-    return headers | ({"x-frame-options": "DENY"} if frames == "'none'" else {})
-
-
-@cache
-def _inline_scripts() -> str:
-    """The hashes of the scripts inside streamlit's page, which may run although they are not in files."""
-    page = Path(streamlit.__file__).parent / "static" / "index.html"
-    scripts = re.findall(r"<script>(.*?)</script>", page.read_text(encoding="utf-8"), re.DOTALL)
-    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
-    return " ".join(f"'sha256-{digest}'" for digest in digests)
-
-
-async def _refuse(send: Send, status: int, sentence: str) -> None:
+async def _refuse(receive: Receive, send: Send, status: int, sentence: str) -> None:
+    """Answer with a sentence, when what was sent has arrived: who still sends would not read it."""
+    left = config.get_option("server.maxUploadSize") * 2**20
+    while left > 0 and (part := await receive()).get("more_body"):
+        left -= len(part.get("body", b""))
     headers = [(b"content-type", b"text/plain; charset=utf-8")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": sentence.encode()})

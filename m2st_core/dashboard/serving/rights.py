@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from m2st_core.dashboard.jobs.sweep_queue import RunStatus, SweepQueue
-from m2st_core.dashboard.jobs.turns import QueueFull
+from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
+from m2st_core.dashboard.jobs.turns import QueueFull, RunStatus
 from m2st_core.dashboard.serving.sessions import is_open
 from m2st_core.dashboard.serving.settings import ServerLimits, is_served
 from m2st_core.dashboard.serving.visitor import Visitor

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from m2st_core.sweeps.database import Database, store_home
+from m2st_core.sweeps.database import SECRET, Database, store_home
 
 COOKIE = "m2st_visitor"
 Made = TypeVar("Made")
@@ -99,7 +99,7 @@ class ServerLimits:
 @functools.cache
 def _secret_in(home: Path) -> bytes:
     """The secret that a store keeps, made at its first use; one for this process if the store cannot be written."""
-    path = Database(home).home / "secret"
+    path = Database(home).home / SECRET
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_hex(32))
