@@ -25,7 +25,7 @@ from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import rebuild
 from m2st_core.presets import PRESETS
 from m2st_core.testing.meta import ABOUT, FORMAT, SEEN, TENSORS, MetaLearner
-from m2st_core.testing.method import is_number
+from m2st_core.testing.method import is_count, is_number
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
@@ -35,6 +35,7 @@ CHOICES_OF_5 = {  # the names of choices in format 5
     "λ of β": "beta_regularisation",
     "adaptation steps": "adaptation_steps",
 }
+MOST_STEPS, WIDEST = 1_000, 200_000  # a forged file must not take a server's time and memory
 FORMATS = (5, 6, 7, FORMAT)
 TRIED_ROWS = 80  # no method needs more
 TRIAL: dict[str, Any] = {"alpha": 0.5, "n_permutations": 3, "device": "cpu"}
@@ -57,11 +58,6 @@ def load_learner(path: str | os.PathLike[str]) -> MetaLearner:
     return tried_out(learner_from_parts(about, packed, str(folder)), str(folder))
 
 
-def is_count(value: object) -> bool:
-    """Whether a value is a whole number ≥ 0."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
@@ -71,10 +67,15 @@ SCHEMA: dict[str, Callable[[Any], bool]] = {
     "preset": lambda value: isinstance(value, str),
     "seed": is_count,
     "task_names": _are_texts,
-    "columns": lambda value: is_count(value) and value <= 10**6,
-    "shape": lambda value: value is None or (len(value) == 3 and all(is_count(one) and one <= 10**4 for one in value)),
+    "columns": lambda value: is_count(value) and value <= WIDEST,
+    "shape": lambda value: (
+        value is None or (len(value) == 3 and all(map(is_count, value)) and math.prod(value) <= WIDEST)
+    ),
     "base_names": _are_texts,
-    "choices": lambda value: all(map(is_number, value.values())),
+    "choices": lambda value: (
+        all(map(is_number, value.values()))
+        and max(value.get("adaptation_steps", 0), value.get("adaptation steps", 0)) <= MOST_STEPS
+    ),
     "sha256": lambda value: isinstance(value, str),
 }
 

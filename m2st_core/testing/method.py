@@ -159,6 +159,11 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
 
 
+def is_count(value: object) -> bool:
+    """Whether a value of JSON is a whole number ≥ 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def is_whole(value: object) -> bool:
     """Whether a value is a whole number; True and False are not."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

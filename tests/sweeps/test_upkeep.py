@@ -10,6 +10,7 @@ from m2st_core.__main__ import main
 from m2st_core.commands import service
 from m2st_core.commands.service import entry_point
 from m2st_core.sweeps.database import SCHEMA, StoreError
+from m2st_core.sweeps.results import new_holder
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.trial import CellResult, train_learner
@@ -50,7 +51,7 @@ def test_a_backup_restores_runs_cells_and_learners(store, tmp_path, monkeypatch,
 def test_a_run_that_a_stopped_process_left_is_called_unfinished(store, capsys):
     run = SPEC.run_id
     assert main(["runs"]) == 0 and f"runs resume {run}" in (said := capsys.readouterr().out) and "unfinished" in said
-    store.hold(run, "a process that computes it")
+    store.hold(run, new_holder())
     assert main(["runs"]) == 0 and "running" in (said := capsys.readouterr().out) and "unfinished" not in said
 
 
