@@ -68,9 +68,7 @@ SCHEMA: dict[str, Callable[[Any], bool]] = {
     "seed": is_count,
     "task_names": _are_texts,
     "columns": lambda value: is_count(value) and value <= WIDEST,
-    "shape": lambda value: (
-        value is None or (len(value) == 3 and all(map(is_count, value)) and math.prod(value) <= WIDEST)
-    ),
+    "shape": lambda one: one is None or (len(one) == 3 and all(map(is_count, one)) and math.prod(one) <= WIDEST),
     "base_names": _are_texts,
     "choices": lambda value: (
         all(map(is_number, value.values()))
