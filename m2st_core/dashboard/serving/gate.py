@@ -9,6 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from http.cookies import CookieError, SimpleCookie
+from multiprocessing import util
 from typing import Any
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -197,3 +198,4 @@ async def lifespan(app: object) -> AsyncIterator[None]:
         yield
     finally:
         close_server()
+        getattr(util, "_run_finalizers", lambda: None)()  # uvicorn ends by the signal, before Python would do it
