@@ -6,12 +6,11 @@ other cells decide (``profiles``).
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
-
-import numpy as np
+from typing import NamedTuple
 
 GAPS = " \u00a0\u2009\u202f'’"  # between thousands, in any convention
 MINUS = "−–‐‑‒﹣－-"
@@ -56,6 +55,7 @@ DIGITS = {
     for mark, other in ((".", ","), (",", "."))
 }
 DAY_AND_MONTH = re.compile(r"(0[1-9]|[12]\d|3[01])\.(0[1-9]|1[0-2])")
+PARTS = ("sign", "inner", "body", "money", "unit", "exponent", "bound")
 BARE_EXPONENT = re.compile(r"\d+E\d+")
 
 FORMS = (
@@ -71,19 +71,18 @@ NUMBERS = slice(WHOLE, CODE + 1)  # forms with a value
 NEARLY = slice(WHOLE, TOTAL + 1)  # and those that are found in columns of numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """What a cell says: its form, its values by decimal point and by decimal comma (NaN if none), and its unit."""
 
     form: int
-    point: float = np.nan
-    comma: float = np.nan
+    point: float = math.nan
+    comma: float = math.nan
     unit: str = ""
 
     def value(self, mark: str) -> float:
         """The number by this decimal mark, or by the other one if only that makes sense."""
         first, second = (self.point, self.comma) if mark == "." else (self.comma, self.point)
-        return second if np.isnan(first) else first
+        return second if math.isnan(first) else first
 
 
 @lru_cache(maxsize=2**14)
@@ -114,31 +113,32 @@ def read_cell(text: str) -> Cell:
 def _number(text: str) -> Cell | None:
     """Read a number with a sign, a currency and a unit; None if there is none."""
     match = CELL.fullmatch(text)
-    if not match or (match["sign"] and match["inner"]):
+    if not match:
         return None
-    body = match["body"].rstrip(GAPS)
-    unit = _unit(match["money"], match["unit"], attached=len(body) == len(match["body"]))
-    if unit is None:
+    sign, inner, whole, money, unit, exponent, bound = match.group(*PARTS)
+    body = whole.rstrip(GAPS)
+    unit = _unit(money, unit, attached=len(body) == len(whole))
+    if unit is None or (sign and inner):
         return None
-    exponent = _ascii_minus(match["exponent"] or "")
-    sign = -1.0 if (match["sign"] or match["inner"] or "+") in MINUS else 1.0
-    point, comma = (sign * _value(body, exponent, mark) for mark in ".,")
-    if np.isnan(point) and np.isnan(comma):
+    exponent = _ascii_minus(exponent) if exponent else ""
+    factor = -1.0 if (sign or inner or "+") in MINUS else 1.0
+    point, comma = factor * _value(body, exponent, "."), factor * _value(body, exponent, ",")
+    if math.isnan(point) and math.isnan(comma):
         return None
-    if match["bound"]:
+    if bound:
         return Cell(BOUND)
-    if np.isinf(point) or np.isinf(comma):
+    if math.isinf(point) or math.isinf(comma):
         return Cell(INFINITE)
     return Cell(_form(text, body, exponent, point, comma), point, comma, unit)
 
 
 def _form(text: str, body: str, exponent: str, point: float, comma: float) -> int:
     """The form of a number."""
-    if np.isnan(point):
+    if math.isnan(point):
         return POINT_GROUPS if "." in body else COMMA
     if body == text and is_compact_date(body):
         return COMPACT_DATE
-    if np.isnan(comma):
+    if math.isnan(comma):
         return COMMA_GROUPS if "," in body else DAY_MONTH if DAY_AND_MONTH.fullmatch(text) else POINT
     if point != comma:
         return OPEN_POINT if "." in body else OPEN_COMMA
@@ -163,9 +163,12 @@ def is_compact_date(digits: str) -> bool:
 
 def _value(body: str, exponent: str, mark: str) -> float:
     match = DIGITS[mark].fullmatch(body)
-    if not match or not any(map(str.isdigit, body)) or (exponent and match["gap"]):
-        return np.nan
-    digits = body.replace(match["gap"], "") if match["gap"] else body
+    if not match:
+        return math.nan
+    gap = match["gap"]
+    if gap and exponent:
+        return math.nan
+    digits = body.replace(gap, "") if gap else body
     return float(digits.replace(",", ".") + exponent)
 
 

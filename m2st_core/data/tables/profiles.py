@@ -132,7 +132,7 @@ def forms_of(cells: pd.Series) -> tuple[np.ndarray, dict[str, Cell]]:
         found[_matches(texts, DAY_MONTH)] = forms.DAY_MONTH
         found[[i for i in np.flatnonzero(_matches(texts, DAY)) if is_compact_date(texts.iloc[i])]] = forms.COMPACT_DATE
         kinds[:-1][plain] = found
-    odd = {str(text): read_cell(str(text)) for text in different[~plain]}
+    odd = {str(text): read_cell(str(text)) for text in different[~plain].tolist()}  # pandas would take as long again
     kinds[:-1][~plain] = [cell.form for cell in odd.values()]
     return kinds[codes], odd
 
@@ -145,7 +145,7 @@ def numbers(cells: pd.Series, mark: str = ".") -> np.ndarray:
     if plain.any():
         plain &= ~_matches(different, OPEN.replace("[.,]", "," if mark == "." else r"\."))  # thousands
         values[:-1][plain] = pd.to_numeric(different[plain].str.replace(",", ".", regex=False))
-    values[:-1][~plain] = [read_cell(str(text)).value(mark) for text in different[~plain]]
+    values[:-1][~plain] = [read_cell(str(text)).value(mark) for text in different[~plain].tolist()]
     return values[codes]
 
 
