@@ -178,7 +178,7 @@ def history(tmp_path):
 def test_one_file_with_a_group_column(table, capsys):
     base = ["test", table, "--group-column", "arm", "--method", "MMD-M"]
     assert main(base) == 2
-    assert "DATA.csv: row 2, column 'a': the cell is empty" in capsys.readouterr().err
+    assert "DATA.csv: row 2, column 'a': the value is missing" in capsys.readouterr().err
     for missing, rows, columns in (
         ("drop rows", 30, "a, colour"),
         ("median and indicator", 31, "a, a is missing, colour"),

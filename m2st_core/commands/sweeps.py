@@ -20,7 +20,7 @@ from m2st_core.paper.committed import take_over
 from m2st_core.paper.experiments import PAPER, Layer
 from m2st_core.paper.gamma import GAMMA, run_gamma, summarise_gamma
 from m2st_core.paper.published import published_gamma, with_published
-from m2st_core.studies.power import add_shipped
+from m2st_core.studies.power import add_shipped, shipped_results
 from m2st_core.sweeps.cost import predict
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor, make_executor
@@ -79,7 +79,7 @@ def run_runs(options: argparse.Namespace) -> None:
         list_runs(store)
         return
     if options.action == "collect":
-        runs, cells, learners = store.collect(0, orphans=True)
+        runs, cells, learners = store.collect(0, orphans=True, shipped=shipped_results())
         add_shipped(store)
         print(f"Removed for good: {runs} deleted runs, {cells} cells and {learners} learners that no run has.")
         return

@@ -211,7 +211,7 @@ class SweepSpec:
         if len(text) > LONGEST or text.count("[") > MOST_BRACKETS:
             raise SpecError(f"A sweep is described by at most {LONGEST:,} characters and {MOST_BRACKETS} lists.")
         try:
-            return cls.from_dict(tomllib.loads(text))
+            return cls.from_dict(json.loads(json.dumps(tomllib.loads(text), default=str)))  # dates as texts
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise SpecError(f"This is not TOML: {error}.") from None
 

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -180,11 +181,13 @@ class Store(Results):
         self._change(run, "share = ?", token)
         return token
 
-    def collect(self, after: float = UNDO_SECONDS, *, orphans: bool = False) -> tuple[int, int, int]:
+    def collect(
+        self, after: float = UNDO_SECONDS, *, orphans: bool = False, shipped: Collection[str] = ()
+    ) -> tuple[int, int, int]:
         """Remove runs that were deleted so many seconds ago, with cells and learners that no other run has.
 
-        ``orphans`` also removes cells and learners of no run at all, but those that came with the software, and what
-        a crash has left. Return the numbers of removed runs, cells and learners.
+        ``orphans`` also removes cells and learners of no run at all, but the ``shipped`` ones, and what a crash has
+        left. Return the numbers of removed runs, cells and learners.
         """
         old, kept = dict[str, str](), dict[str, str]()
         for run, text, owner, deleted in self._execute("SELECT id, spec, owner, deleted FROM runs"):
@@ -194,7 +197,8 @@ class Store(Results):
             return 0, 0, 0
         cells, learners = keys_of(old.values())
         if orphans and all(kept.values()):  # a run that cannot be read may need any of them
-            cells |= {key for (key,) in self._execute(f"SELECT key FROM cells WHERE seconds != {SHIPPED}")}
+            stored = {key for (key,) in self._execute(f"SELECT key FROM cells WHERE seconds != {SHIPPED}")}
+            cells |= stored.difference(shipped)
             folders = (self.home / "learners").iterdir()
             learners |= {folder.name for folder in folders if time.time() - folder.stat().st_mtime > LEASE_SECONDS}
         needed = keys_of(kept.values())

@@ -36,6 +36,15 @@ def test_our_records_have_ids(line):
     assert values["level"] == "error" and values["time"][:2] == "20"
 
 
+def test_the_lines_of_a_request_have_its_id(line, caplog):
+    with caplog.at_level(logging.INFO, logger="m2st_core"):
+        log.note_page("power")
+        first = line("m2st_core.dashboard", "one")[0]["request"]
+        assert caplog.messages == ["page power"] and line("m2st_core.dashboard", "two")[0]["request"] == first
+        log.note_page("learn")
+    assert len(first) == 12 and line("m2st_core.dashboard", "three")[0]["request"] not in ("", first)
+
+
 @pytest.mark.parametrize("name", ["m2st_core.dashboard", "streamlit.runtime"])
 def test_the_words_of_an_error_are_left_out(line, name):
     values, text = line(name, "Uncaught app execution", error=secret_error())

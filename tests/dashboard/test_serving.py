@@ -146,10 +146,10 @@ def test_a_day_s_time_is_refused_and_stopped_with_a_sentence(queue, monkeypatch)
     monkeypatch.setenv("M2ST_MOST_MINUTES", "1")
     clock = Clock(queue.store, "ann")
     clock.count(30.0)
-    with pytest.raises(TimeIsUp, match="Your 1 minutes of computing for today are used up. Finished cells are kept"):
+    with pytest.raises(TimeIsUp, match="Your computing time for today, 1 min, is used up. Finished cells are kept"):
         clock.count(61.0)
     assert queue.store.used_today("ann") == 61.0
-    with pytest.raises(QueueFull, match="You have used your 1 minutes .* What is computed stays"):
+    with pytest.raises(QueueFull, match="You have used your computing time .* What is computed stays"):
         desk(queue, "ann").submit(SPEC)
     assert desk(queue, "bob").submit(SPEC) == own_id(SPEC.run_id, "bob")
 

@@ -42,7 +42,7 @@ def history(extra=""):
 
 
 def test_missing_cells_are_refused_unless_a_choice_is_made(upload):
-    with pytest.raises(TableError, match=r"p.csv: row 5, column 'age': the cell is empty \(1 such cells\). Correct"):
+    with pytest.raises(TableError, match=r"p.csv: row 5, column 'age': the value is missing. Correct"):
         prepare(upload)
     with pytest.raises(TableError, match=r"q.csv: row 3, column 'income': 'dog' is not a number"):
         prepare(Upload((table("p.csv", "income\n1\n2\n3\n"), table("q.csv", "income\n4\ndog\n5\n"))))

@@ -48,6 +48,8 @@ READ = {
     "currency": (["$10", "$4.50", "-$5", "$1,234.50"], [10, 4.5, -5, 1234.5], "$"),
     "currency behind": (["10 €", "4,50 €", "5€", "1.234,50 €"], [10, 4.5, 5, 1234.5], "€"),
     "unit": (["1 kg", "2kg", "0.5 kg", "3 kg"], [1, 2, 0.5, 3], "kg"),
+    "two spellings": (["1 lb", "2 lbs", "3 lb", "4 lbs"], [1, 2, 3, 4], "lb"),
+    "one unit, two signs": (["1 m²", "2 m2", "3 m2", "4 m²"], [1, 2, 3, 4], "m²"),
     "one day and two days": (["1 day", "2 days", "3 days", "4 days"], [1, 2, 3, 4], "day"),
     "other minus signs": (["–1", "−2", "-3", "4"], [-1, -2, -3, 4], ""),
     "both marks, each clear": (["1,5", "1.25", "2,5", "3"], [1.5, 1.25, 2.5, 3], ""),
@@ -161,6 +163,12 @@ def test_a_file_of_another_dialect_settles_nothing():
         (question,) = assemble(Upload((p, thousands))).readings.questions
         assert question.option == "decimal" and question.files == ("q.csv",)
         assert prepare(Upload((p, thousands), decimal={"q.csv": ","}), PLAIN).y[0, 0] == 7467
+    words = openpyxl.Workbook()
+    for row in (["a", "b"], ["7.467", 1], ["8.112", 2]):
+        words.active.append(row)
+    words.save(stream := io.BytesIO())
+    (question,) = assemble(Upload((p, read_table("q.xlsx", stream.getvalue())))).readings.questions
+    assert question.option == "decimal" and question.files == ("q.xlsx",)
     alike = table("p.csv", "a;b", "8713.16;1", "7467.5;2")
     assert "'7.467' is read as 7.467" in " ".join(prepare(Upload((alike, thousands)), PLAIN).decisions)
 
@@ -213,6 +221,19 @@ def test_files_with_different_marks_can_be_answered_one_by_one(tmp_path, monkeyp
     assert "FILE=MARK" in capsys.readouterr().err
 
 
+def test_numbers_without_a_header_that_may_be_one_are_told():
+    assert any("'1,5' is read as two cells" in note for note in table("d.csv", "1,5", "2,7", "3,1").notes)
+    assert not any("two cells" in note for note in table("d.csv", "1,5,2", "2,7,2", "3,1,1").notes)
+
+
+def test_what_thousands_of_columns_say_is_cut():
+    header = ",".join(f"c{i}" for i in range(50))
+    p, q = (table(f"{n}.csv", header, *(",".join(["10%"] * 49 + [f"{i}%"]) for i in range(4))) for n in "pq")
+    notes = assemble(Upload((p, q))).notes
+    assert sum("is read as" in note for note in notes) == 30
+    assert "20 further readings like these are in the report." in notes
+
+
 def test_files_with_different_marks_are_a_warning():
     p, q = table("p.csv", "a;b", "8,65;1", "7,1;2"), table("q.csv", "a,b", "8.56,1", "9.2,3")
     made = assemble(Upload((p, q)))
@@ -256,6 +277,10 @@ def test_codes_and_compact_dates_are_no_numbers():
     (question,) = assemble(sentinel).readings.questions
     assert question.option == "read_as" and set(question.answers) == {"numbers", "dates"}
     assert values(sentinel, read_as={"c": "numbers"})[-2:] == [20240128, 99999999]
+    moments = assemble(column("20240131120000", "20240201120000", "19991231235959", "20240303080000"))
+    assert moments.columns["c"].kind == "date"
+    for odd in (["1½", "2½"], ["10¹²", "10¹³"], ["2x3", "4x3"], ["12 AM", "3 PM"], ["1.5D3", "2.5D3"]):
+        assert assemble(column(*odd * 3)).columns["c"].kind == "categorical"
     plates = assemble(column(*["1E10", "1A11", "2B05", "3C07"] * 2))
     assert plates.columns["c"].kind == "categorical" and "1E10" in plates.words("c").tolist()
 
@@ -267,7 +292,7 @@ def test_na_and_none_are_values_where_they_fit_and_numbers_do_not_use_them():
     assert "c = None" in severity.features
     assert "c = Na" in prepare(column("Na", "K", "Cl", "Na"), PLAIN).features
     for cells in (["NA", "red", "blue", "red"], ["n/a", "DE", "FR", "DE"]):
-        with pytest.raises(TableError, match="column 'c': the cell is empty"):
+        with pytest.raises(TableError, match="column 'c': the value is missing"):
             prepare(column(*cells))
     used = table("d.csv", "c,v,group", "NA,1,p", "DE,NA,q", "FR,3,p", "NA,4,q")
     assert assemble(Upload((used,), group="group")).words("c").isna().sum() == 2
@@ -293,6 +318,7 @@ def test_totals_are_left_out_or_kept():
         (["x", "y", "Subtotal", "z", "w", "Subtotal", "Total"], (4, 7, 8)),
         (["Total", "x", "y", "z"], (2,)),
         (["x", "y", "z", "Mean", "SD", "Min", "Max"], (5, 6, 7, 8)),
+        (["x", "y", "z", "Total (n=3)"], (5,)),
         (["partial", "total"] * 20, ()),
         (["total"] * 3, ()),
     ],

@@ -306,7 +306,7 @@ def test_formulas_are_harmless_in_tables_that_can_be_downloaded():
 def test_missing_values_are_never_filled_in_silently_and_buttons_repair_them():
     app = drop(open_page("test_my_data"), "one", ("x.csv", b"v,g\n1,a\n2,a\n,a\n1,b\n3,b\n4,b\n5,a\n,b\n6,a\n"))
     click(app, "data_next")
-    assert "x.csv: row 4, column 'v': the cell is empty" in words(app) and app.button(key="data_next").disabled
+    assert "x.csv: row 4, column 'v': the value is missing" in words(app) and app.button(key="data_next").disabled
     assert (app.button(key="data_drop").label, app.button(key="data_fill").label) == ("Drop 2 rows", "Fill in medians")
     assert app.selectbox(key="data_missing").options == ["Stop", "Drop rows", "Fill in medians"]
     click(app, "data_drop")

@@ -150,6 +150,7 @@ def test_a_task_alone_describes_a_sweep(task):
         ("closeness = [nan]", "closeness must be a finite number"),
         ("n_permutations = 1000000000", "n_permutations must be a whole number from 1 to 1,000,000"),
         ("seed = 99999999999999999999", "seed must be a whole number"),
+        ("seed = 1979-05-27", "Got '1979-05-27'"),
         ('methods = [["MMD-M"]]', "Unknown method"),
         ("m_te = [[[1]]]", "m_te must be a whole number"),
         ("[[task]]\nname = 1", "Unknown task"),

@@ -6,7 +6,9 @@ import hashlib
 import json
 import logging
 import os
+import threading
 import traceback
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 OURS = "m2st_core"
 FRAMES = 12  # the innermost places of an error
 LIBRARY = Path(__file__).parents[3]
+_this = threading.local()  # streamlit runs a page on a thread of its own
+log = logging.getLogger(__name__)
 
 
 class JsonLines(logging.Formatter):
@@ -34,7 +38,7 @@ class JsonLines(logging.Formatter):
             "event": record.getMessage() if ours else str(record.msg).split("\n")[0],
         }
         if session := session_id():
-            values["session"] = session
+            values |= {"session": session, "request": getattr(_this, "request", "")}
         if record.exc_info and record.exc_info[1] is not None:
             values |= _without_words(record.exc_info[1])
         return json.dumps(values, ensure_ascii=False)
@@ -45,6 +49,12 @@ def _without_words(error: BaseException) -> dict[str, Any]:
     frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
     places = [f"{os.path.relpath(frame.filename, LIBRARY)}:{frame.lineno} {frame.name}" for frame in frames]
     return {"error": type(error).__name__, "places": places}
+
+
+def note_page(page: str) -> None:
+    """Write that a page is asked for, and give this request an id, which all its lines have."""
+    _this.request = uuid.uuid4().hex[:12]
+    log.info("page %s", page)
 
 
 def session_id() -> str:

@@ -47,7 +47,8 @@ class SweepQueue:
             job = self._jobs.get(own_id(spec.run_id, store.owner or ""))
             own = sum(session in other.sessions for other in self._jobs.values())
             if (job is None or session not in job.sessions) and own >= most.sweeps:
-                raise QueueFull(f"You have {own} sweeps waiting or running. Wait for one, or cancel one in History.")
+                words = f"{own} sweep{'s' * (own != 1)}"
+                raise QueueFull(f"You have {words} waiting or running. Wait for one, or cancel one in History.")
             if job is not None and not job.stop:
                 job.sessions.add(session)
                 return job.run

@@ -75,5 +75,5 @@ class Clock:
         self.counted, most = spent, ServerLimits.from_environment().minutes
         if self.store.used_today(self.owner) >= 60 * most:
             raise TimeIsUp(
-                f"Your {most} minutes of computing for today are used up. Finished cells are kept; resume it tomorrow."
+                f"Your computing time for today, {most} min, is used up. Finished cells are kept; resume it tomorrow."
             )

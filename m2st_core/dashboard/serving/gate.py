@@ -50,7 +50,7 @@ class Gate:
         given = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         web = scope["type"] == "http"
         if web and (refusal := _refusal(scope["method"], scope["path"], given)):
-            await _refuse(receive, send, *refusal)
+            await _refuse(receive, _protecting(send, False, scope["scheme"] == "https"), *refusal)
             return
         scope = {**scope, "headers": _vouched(scope["headers"], given)}
         known = unsign(_visitor_cookie(given.get("cookie", ""))).startswith(KNOWN)

@@ -87,5 +87,5 @@ def check_time(store: Database, who: Visitor) -> None:
     most = ServerLimits.from_environment().minutes
     if who.person and store.used_today(who.person) >= 60 * most:
         raise QueueFull(
-            f"You have used your {most} minutes of computing for today. More from midnight UTC. What is computed stays."
+            f"You have used your computing time for today, {most} min. More from midnight UTC. What is computed stays."
         )

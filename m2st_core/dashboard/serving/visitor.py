@@ -49,7 +49,7 @@ def visitor() -> Visitor:
 def _identity(user: dict[str, Any], headers: dict[str, str], cookies: dict[str, str]) -> tuple[str, str, str]:
     """The kind of an identity, what identifies it and what is shown of it, from the strongest evidence there is."""
     if user.get("is_logged_in") and (user.get("sub") or user.get("email")):
-        email = str(user.get("email") or "") if user.get("email_verified", True) else ""
+        email = str(user.get("email") or "") if str(user.get("email_verified", True)).lower() == "true" else ""
         subject = str(user.get("sub") or email)
         return "login", f"{user.get('iss', '')} {subject}", email or subject
     stamp = unsign({name.lower(): value for name, value in headers.items()}.get(STAMP, ""))

@@ -17,6 +17,7 @@ from m2st_core.data.tables.upload import Pair, Pairing, Side, Upload
 
 SHOWN = 5
 NAMED_FILES = 3  # with the same note
+MOST_SAID = 30  # conversions of cells
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,8 @@ def _said(readings: Readings, names: Sequence[str]) -> list[str]:
     """What reading has to say about these columns."""
     signs = [f"Cells with {' '.join(sorted(readings.signs))} count as missing."] if readings.signs else []
     converted = [one.sentence for one in readings.conversions if one.column in names]
+    if len(converted) > MOST_SAID:
+        converted[MOST_SAID:] = [f"{len(converted) - MOST_SAID:,} further readings like these are in the report."]
     return [*readings.warnings, *converted, *signs]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import date
+from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,9 +23,9 @@ VALUES_OR_MISSING = frozenset(("NA", "na", "Na", "NONE", "none", "None"))  # Nam
 EXCEL_ERRORS = frozenset(("#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!", "#NULL!", "#SPILL!", "#CALC!"))
 INFINITE_WORDS = re.compile(rf"[+{MINUS}]?(inf|infinity|∞)", re.IGNORECASE)
 TOTALS = re.compile(
-    r"(grand |sub-?)?totals?|sums?|mean|average|avg\.?|median|(gesamt)?summe|gesamt|mittelwert|durchschnitt|somme|"
+    r"((grand |sub-?)?totals?|sums?|mean|average|avg\.?|median|(gesamt)?summe|gesamt|mittelwert|durchschnitt|somme|"
     r"moyenne|suma|media|totale|sd|std\.?( ?dev\.?)?|standard deviation|standardabweichung|"
-    r"min(imum)?\.?|max(imum)?\.?|count",
+    r"min(imum)?\.?|max(imum)?\.?|count)( ?\(.*\))?",
     re.IGNORECASE,
 )
 DATES = re.compile(
@@ -41,6 +41,12 @@ UNITS = frozenset(
     "hPa kPa bar mbar mmHg mol mmol µmol nmol M mM µM nM U IU ppm ppb dB px B kB MB GB km/h m/s mph bpm mg/dl "
     "mg/dL mmol/l mmol/L g/l g/L kg/m2 kg/m² A mA K C F".split()
 )
+SPELLINGS = {
+    "lbs": "lb", "hr": "h", "hrs": "h", "hour": "h", "hours": "h", "sec": "s", "secs": "s", "second": "s",
+    "mins": "min", "minute": "min", "yr": "year", "yrs": "year", "ug": "µg", "ul": "µl", "um": "µm", "KG": "kg",
+    "Kg": "kg", "L": "l", "mL": "ml", "dL": "dl", "µL": "µl", "mg/dL": "mg/dl", "mmol/L": "mmol/l", "g/L": "g/l",
+    "m²": "m2", "m³": "m3", "cm²": "cm2", "cm³": "cm3", "kg/m²": "kg/m2", "C": "°C", "F": "°F", "d": "day",
+}  # fmt: skip
 ATTACHED = frozenset("gmshltdLVWJ%‰°")  # one letter after the digits is a unit if it is one of these
 CELL = re.compile(
     rf"(?P<bound>[<>≤≥≈~]=?\s*)?(?P<sign>[+{MINUS}])?(?P<money>[{MONEY_SIGNS}]|(?:R|US|C|A)\$|{MONEY_CODES})?\s?"
@@ -150,12 +156,12 @@ def _form(text: str, body: str, exponent: str, point: float, comma: float) -> in
 
 
 def is_compact_date(digits: str) -> bool:
-    """Whether digits are a day such as 20240131, or 20240131.0 as software writes it."""
+    """Whether digits are a day such as 20240131 or 20240131.0, or a moment such as 20240131120000."""
     digits = digits.removesuffix(".0")
-    if len(digits) != 8 or digits[:2] not in ("19", "20"):
+    if len(digits) not in (8, 12, 14) or digits[:2] not in ("19", "20"):
         return False
     try:
-        date(int(digits[:4]), int(digits[4:6]), int(digits[6:]))
+        datetime.strptime(digits, "%Y%m%d%H%M%S"[: len(digits) - 2])
     except ValueError:
         return False
     return True
@@ -183,7 +189,14 @@ def _unit(money: str | None, unit: str | None, attached: bool) -> str | None:
         unit = unit[:-1]
     if attached and len(unit) == 1 and unit not in ATTACHED and unit not in MONEY_SIGNS:
         return None
+    if unit not in UNITS and (unit in ("AM", "PM", "am", "pm") or any(map(str.isnumeric, unit))):
+        return None  # a time, a fraction, a power or a product
     return unit
+
+
+def same_unit(unit: str) -> str:
+    """One spelling of a unit that is written in several ways."""
+    return SPELLINGS.get(unit, unit)
 
 
 def is_known_unit(unit: str) -> bool:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from m2st_core.data.arrays import LARGEST_WHOLE
 from m2st_core.data.tables import cells as forms
-from m2st_core.data.tables.cells import is_known_unit, read_cell
+from m2st_core.data.tables.cells import is_known_unit, read_cell, same_unit
 from m2st_core.data.tables.limits import Limits
 from m2st_core.data.tables.profiles import Profile
 from m2st_core.data.tables.questions import (
@@ -96,8 +96,8 @@ def judge(one: Profile, chosen: str = "") -> Verdict:
         return Verdict(chosen)
     if not chosen and (not numeric or nearly < MOSTLY * filled):
         return Verdict(WORDS)
-    units = set(one.units) - {""}
-    if len(units) > 1:
+    units = [unit for unit in one.units if unit]
+    if len({same_unit(unit) for unit in units}) > 1:
         if not chosen and not all(map(is_known_unit, units)):
             return Verdict(WORDS)  # codes such as 12ab, 13cd
         first, second, *_ = (one.unit_examples[unit] for unit in one.units if unit)

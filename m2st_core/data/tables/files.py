@@ -148,6 +148,9 @@ def _table(name: str, rows: Rows, digest: str, notes: list[str], separator: str,
     if not named:
         first_name, last_name = frame.columns[0], frame.columns[-1]
         name_notes = [f"There is no header: columns are called {first_name!r} to {last_name!r}, by position."]
+        if separator == "," and width == 2 and "".join(first).isdecimal():
+            one = ",".join(first)
+            name_notes.append(f"{one!r} is read as two cells. If it is one number, write {'.'.join(first)} instead.")
     return Table(name, frame, digest, separator, (*notes, *name_notes, *cell_notes), named)
 
 

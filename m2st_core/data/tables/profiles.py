@@ -17,7 +17,7 @@ from m2st_core.data.tables.questions import Example
 PLAIN = r"-?(0|[1-9]\d{0,30})([.,]\d{1,60})?(e[+-]?\d{1,2})?"  # numbers as software writes them, read by columns
 ASCII = re.compile(r"[+-]?[\d.]+([eE][+-]?\d+)?")
 OPEN = r"-?[1-9]\d{0,2}[.,]\d{3}"
-DAY = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(\.0)?"
+DAY = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(\d{4}|\d{6})?(\.0)?"
 DAY_MONTH = r"([12]\d|3[01])\.(0[1-9]|1[0-2])"
 EXAMPLES = 3
 FEW_CELLS = 2_000  # that are read one by one
@@ -188,7 +188,7 @@ def decide_marks(
             for i in with_open:
                 alike = np.array(separators) == separators[i]
                 column, all_files = one.counts[alike].sum(axis=0), files[alike].sum(axis=0)
-                found.append(said[i] or _mark(one.counts[i], files[i], column, all_files, separators[i] == ","))
+                found.append(said[i] or _mark(one.counts[i], files[i], column, all_files, separators[i]))
             usual = next((mark for mark in found if mark), ".")
             by_file = dict(zip(with_open, found, strict=True))
             marks[one.name] = tuple(by_file.get(i) or usual for i in range(len(separators)))
@@ -198,13 +198,14 @@ def decide_marks(
     return marks, doubts
 
 
-def _mark(own: np.ndarray, file: np.ndarray, column: np.ndarray, everything: np.ndarray, by_commas: bool) -> str | None:
+def _mark(own: np.ndarray, file: np.ndarray, column: np.ndarray, everything: np.ndarray, separator: str) -> str | None:
     """The decimal mark of the open cells of a column in a file, by evidence from near to far; None if in doubt."""
+    by_commas, workbook = separator == ",", not separator
     if own[OPENS].all() and not proven_marks(own):
         return None
     levels = ((own, True, True), (file, False, True), (column, True, False), (everything, False, False))
     for counts, same_column, same_file in levels:
-        said = proven_marks(counts)
+        said = [mark for mark in proven_marks(counts) if mark == "," or not workbook]  # its numbers have points anyway
         if len(said) > 1:
             return None
         for mark in said:

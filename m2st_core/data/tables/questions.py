@@ -124,7 +124,8 @@ class Conversion:
         """The conversion in words."""
         count = f"{self.cells:,} cell{'s' * (self.cells != 1)}"
         read = f"{self.column!r}: {self.example.cell[:40]!r} is read as {self.becomes}"
-        return f"{read} ({count}; in the shell {self.undo} undoes it)."
+        undo = f"in the shell {self.undo} undoes it" if self.undo.startswith("--") else f"{self.undo} undo it"
+        return f"{read} ({count}; {undo})."
 
 
 def read_as_option(column: str, kind: str) -> str:

@@ -78,8 +78,9 @@ def keep_rows(made: Assembled, chosen: list[tuple[str, str]], cleaning: Cleaning
         cells = made.words(name).iloc[rows]
         if cleaning.missing == "refuse":
             cell = cells.iloc[0]
-            what = "the cell is empty" if pd.isna(cell) else f"{str(cell)[:40]!r} {why_not(cell)}"
-            raise TableError(f"{made.where(rows[0])}, column {name!r}: {what} ({len(rows):,} such cells). {REMEDY}")
+            what = "the value is missing" if pd.isna(cell) else f"{str(cell)[:40]!r} {why_not(cell)}"
+            alike = f" ({len(rows):,} such cells)" if len(rows) > 1 else ""
+            raise TableError(f"{made.where(rows[0])}, column {name!r}: {what}{alike}. {REMEDY}")
         if len(odd := np.flatnonzero(cells.notna())):
             cell = str(cells.iloc[odd[0]])
             example = f"{made.where(rows[odd[0]])}: {cell[:40]!r} {why_not(cell)}"
