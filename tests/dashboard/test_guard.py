@@ -16,6 +16,6 @@ def test_bad_input_is_said_and_surprises_get_a_reference(caplog):
         run_page(bad)
         run_page(surprise)
 
-    app = AppTest.from_function(page).run()
+    app = AppTest.from_function(page, default_timeout=60).run()
     assert not app.exception and app.error[0].value == "The store cannot be made."
     assert "secret" not in app.error[1].value and app.error[1].value.split()[-1].rstrip(".") in caplog.text

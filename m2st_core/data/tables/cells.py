@@ -91,6 +91,13 @@ class Cell(NamedTuple):
         return second if math.isnan(first) else first
 
 
+KNOWN = (
+    dict.fromkeys(EXCEL_ERRORS, Cell(ERROR))
+    | dict.fromkeys(VALUES_OR_MISSING, Cell(VALUE_OR_MISSING))
+    | dict.fromkeys((*MISSING_SIGNS, *MISSING_WORDS), Cell(MISSING))
+)
+
+
 @lru_cache(maxsize=2**14)
 def read_cell(text: str) -> Cell:
     """Read a cell without spaces around it.
@@ -101,18 +108,14 @@ def read_cell(text: str) -> Cell:
     >>> [(FORMS[cell.form], cell.value("."), cell.unit) for cell in cells[2:]]
     [('whole', -1.0, ''), ('whole', 10.0, '%'), ('bound', nan, ''), ('word', nan, '')]
     """
-    if text in MISSING_SIGNS or text in MISSING_WORDS:
-        return Cell(MISSING)
-    if text in VALUES_OR_MISSING:
-        return Cell(VALUE_OR_MISSING)
-    if text in EXCEL_ERRORS:
-        return Cell(ERROR)
+    if MANY_DECIMALS.fullmatch(text):  # most cells that software writes, which this reads three times as fast
+        return Cell(POINT, float(text))
+    if (known := KNOWN.get(text)) is not None:
+        return known
     if INFINITE_WORDS.fullmatch(text):
         return Cell(INFINITE)
     if DATES.fullmatch(text):
         return Cell(DATE)
-    if MANY_DECIMALS.fullmatch(text):  # most cells that software writes, which this reads three times as fast
-        return Cell(POINT, float(text))
     return _number(text) or Cell(TOTAL if TOTALS.fullmatch(text.rstrip(":")) else WORD)
 
 

@@ -11,7 +11,8 @@ import pandas as pd
 from m2st_core.data.tables import cells as forms
 from m2st_core.data.tables.cells import EXCEL_ERRORS, MISSING_SIGNS, VALUES_OR_MISSING, read_cell
 from m2st_core.data.tables.columns import Verdict, judge
-from m2st_core.data.tables.profiles import OPENS, Piece, Profile, decide_marks, profile, proven_marks
+from m2st_core.data.tables.marks import OPENS, decide_marks, proven_marks
+from m2st_core.data.tables.profiles import Piece, Profile, profile
 from m2st_core.data.tables.questions import (
     DECIMAL,
     NUMBERS,
