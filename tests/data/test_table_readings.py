@@ -291,6 +291,9 @@ def test_na_and_none_are_values_where_they_fit_and_numbers_do_not_use_them():
     severity = prepare(column("None", "Mild", "None", "Severe"), PLAIN)
     assert "c = None" in severity.features
     assert "c = Na" in prepare(column("Na", "K", "Cl", "Na"), PLAIN).features
+    results = prepare(column("+", "-", "++", "-"), PLAIN)
+    assert "c = -" in results.features and "'-' is read as a value" in " ".join(results.decisions)
+    assert "count as missing" not in " ".join(results.decisions)
     for cells in (["NA", "red", "blue", "red"], ["n/a", "DE", "FR", "DE"]):
         with pytest.raises(TableError, match="column 'c': the value is missing"):
             prepare(column(*cells))

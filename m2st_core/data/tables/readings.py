@@ -84,6 +84,7 @@ def settle(
     readings: dict[str, tuple[Reading, ...]] = {}
     conversions: list[Conversion] = []
     questions: list[Question] = []
+    signs: frozenset[str] = frozenset()
     for name, verdict in verdicts.items():
         one = profiles[name]
         kept = _kept(one, used_for_missing) if verdict.kind == WORDS else frozenset()
@@ -96,10 +97,11 @@ def settle(
         if name not in doubts:
             conversions += _open_conversions(one, mark, any(said)) if verdict.kind == NUMBERS else []
         if kept:
-            example = one.examples[forms.VALUE_OR_MISSING][0]
-            conversions.append(
-                Conversion(name, one.count(forms.VALUE_OR_MISSING), example, "a value, not as missing", "empty cells")
-            )
+            found = [
+                Example(p.file, int(row), cell) for p in columns[name] for row, cell in p.cells.items() if cell in kept
+            ]
+            conversions.append(Conversion(name, len(found), found[0], "a value, not as missing", "empty cells"))
+        signs |= MISSING_SIGNS & missing
     if doubts:
         files = tuple(dict.fromkeys(columns[name][i].file for name, doubtful in doubts.items() for i in doubtful))
         questions.insert(0, _decimal_question([profiles[name] for name in doubts], files))
@@ -107,7 +109,6 @@ def settle(
     if rows and not totals:
         questions.insert(0, _totals_question(columns, rows))
     warnings = [text for one in profiles.values() for text in _differences(one, verdicts[one.name], columns[one.name])]
-    signs = MISSING_SIGNS.intersection(sign for one in profiles.values() for sign in one.missing)
     return Readings(readings, tuple(questions), tuple(conversions), tuple(warnings), signs, rows)
 
 
@@ -148,13 +149,15 @@ def _open_conversions(one: Profile, marks: Sequence[str], said: bool) -> list[Co
 
 
 def _kept(one: Profile, used_for_missing: set[str]) -> frozenset[str]:
-    """Words such as None and NA that are values of this column: no column of numbers has them, and they fit in."""
+    """Words such as None, NA and − that are values of this column: no column of numbers has them, and they fit in."""
     others = one.words - VALUES_OR_MISSING
     found = {word for word in one.words & VALUES_OR_MISSING if word.lower() == "none" and others}
     if others and all(len(word) == 2 and word.isalpha() for word in others):
         found |= one.words & {"NA", "na"}
     if others and all(len(word) <= 2 and word.istitle() for word in others):
         found |= one.words & {"Na"}
+    if others and all(set(word) == {"+"} for word in others):  # results of a test
+        found |= one.missing & {"-", "–", "−"}
     return frozenset(found - used_for_missing)
 
 
