@@ -51,7 +51,10 @@ def test_own_images_from_upload_to_answer_with_pictures(visit):
     ]
     drawing = {"name": "drawing.svg", "mimeType": "image/svg+xml", "buffer": b"<svg/>"}
     inputs.nth(0).set_input_files([packs[0], drawing])
+    page.get_by_text("march.zip").first.wait_for()
+    tab.settle()
     inputs.nth(1).set_input_files(packs[1])
+    page.get_by_text("april.zip").first.wait_for()
     page.get_by_role("button", name="Compare", exact=True).click()
     page.get_by_text("drawing.svg is an SVG drawing").first.wait_for()
     page.get_by_role("button", name="Remove drawing.svg").click()
