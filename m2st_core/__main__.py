@@ -22,8 +22,8 @@ from m2st_core.paper.experiments import PAPER
 from m2st_core.presets import PRESETS
 
 BENCHMARKS = (
-    "permutation, calibration, power, adaptation, deviations, mixtures, transfer, histories, recommend, planning, "
-    "splits, shared, uploads, example, course, home, pages, screens, shipped_power, peers, meta, images, "
+    "permutation, calibration, power, adaptation, deviations, mixtures, nested, transfer, histories, recommend, "
+    "planning, splits, shared, uploads, example, course, home, pages, screens, shipped_power, peers, meta, images, "
     "cifar, cifar_tables, own_images, sweep, reproduction, serving, crashes, image_story, first_results, bound"
 )
 

@@ -76,7 +76,9 @@ def show_gallery() -> None:
     st.caption(
         "*Meta Two-Sample Testing* (Liu, Xu, Lu, Sutherland, NeurIPS 2021). Open diamonds are published, lines and "
         "dots are the paper's algorithms run by this software. A number agrees if it lies within two standard errors; "
-        "by chance about 1 in 20 does not. The sizes of one row share their learners, so they agree or differ together."
+        "by chance about 1 in 20 does not. The sizes of one row share their learners, so they agree or differ "
+        "together. The published errors probably cover one set of related tasks only; Tables 5 and 6 say how much that "
+        "changes."
     )
     for section, images in SECTIONS.items():
         st.header(section, anchor=False)

@@ -73,8 +73,8 @@ def card_of(experiment: PaperExperiment) -> Card:
     paper = results.get("paper")
     shown: dict[Layer, pd.DataFrame] = {"paper": paper.rows} if paper else {}
     empty = experiment.full is not None and not shown and published_table(experiment.name).empty
-    compared = compare(experiment.name, paper.rows) if paper else pd.DataFrame(columns=[*KEYS, "difference", "doubt"])
-    compared = compared[compared["difference"].notna() & (compared["doubt"] == "")]
+    compared = compare(experiment.name, paper.rows) if paper else pd.DataFrame(columns=[*KEYS, "difference"])
+    compared = compared[compared["difference"].notna()]
     state, badge, sentence = _verdict(experiment, paper, compared)
     picture = "" if empty else thumbnail(experiment_figure(experiment, shown, shown_size(experiment)))
     done = experiment.full is None or (

@@ -17,7 +17,7 @@ from m2st_core.data.task import Task
 from m2st_core.sweeps.summary import summarise
 
 HERE = Path(__file__).parent
-FOLDER = HERE.parents[1] / "docs" / "reproduction"
+FOLDER = HERE / "results"
 LEAST_REPEATS = 5  # with fewer repeats their spread is too uncertain to express differences in it
 FAR = 2.0  # standard errors
 UNEXPLAINED = "Not explained yet."
@@ -64,13 +64,13 @@ def measured_gamma() -> pd.DataFrame:
 def with_published(table: pd.DataFrame) -> pd.DataFrame:
     """Add the paper's number to each point of a summary, and the difference in standard errors of both.
 
-    The difference is NaN with fewer than five repeats.
+    The difference is NaN with fewer than five repeats, and if there is a doubt about the paper's number.
     """
     numbers = _published_by_place()
     rows = [numbers.get(_place(row), (np.nan, np.nan, "")) for row in table.itertuples()]
     table = table.join(pd.DataFrame(rows, table.index, ["published", "published_error", "doubt"]))
     both = np.sqrt(table["error"].astype(float) ** 2 + table["published_error"].astype(float) ** 2)
-    comparable = (both > 0) & (table["repeats"] >= LEAST_REPEATS)
+    comparable = (both > 0) & (table["repeats"] >= LEAST_REPEATS) & (table["doubt"] == "")
     return table.assign(difference=(table["rate"] - table["published"]) / both.where(comparable))
 
 
@@ -112,7 +112,7 @@ def explanations(folder: Path | None = None) -> pd.DataFrame:
 def compare(experiment: str, rows: pd.DataFrame, sentences: pd.DataFrame | None = None) -> pd.DataFrame:
     """Summarise the cells that have a published number, and explain differences of more than two standard errors.
 
-    The column ``why`` holds the narrowest explanation.
+    The column ``why`` holds the narrowest explanation, or why a number is not compared.
     """
     sentences = explanations() if sentences is None else sentences
     table = with_published(summarise(rows))
@@ -124,6 +124,8 @@ def compare(experiment: str, rows: pd.DataFrame, sentences: pd.DataFrame | None 
 
 
 def _why(row: pd.Series, sentences: pd.DataFrame) -> str:
+    if row["doubt"]:
+        return f"Not compared: {row['doubt']}."
     if pd.isna(row["difference"]) or abs(row["difference"]) <= FAR:
         return ""
     fitting = sentences[sentences["method"] == row["method"]]
@@ -131,11 +133,11 @@ def _why(row: pd.Series, sentences: pd.DataFrame) -> str:
         fitting = fitting[fitting[name].isna() | (fitting[name] == row[name])]
     if len(fitting):
         return str(fitting.loc[fitting[list(NARROWING)].notna().sum(axis=1).idxmax(), "sentence"])
-    return f"The published number is doubtful: {row['doubt']}." if row["doubt"] else UNEXPLAINED
+    return UNEXPLAINED
 
 
 def reasons(compared: pd.DataFrame) -> list[tuple[str, str]]:
-    """Group the cells that are far off by their explanation: (where, why)."""
+    """Group the cells that are far off or not compared by their explanation: (where, why)."""
     lines = []
     for (method, why), group in compared[compared["why"] != ""].groupby(["method", "why"], sort=False):
         places = []

@@ -27,7 +27,7 @@ def file_name(experiment: str, layer: Layer) -> str:
 
 
 def read_about(folder: Path) -> dict[str, dict[str, Any]]:
-    """The entry of each file in ``about.json``; empty in a copy without documents."""
+    """The entry of each file in ``about.json``; empty if there is none."""
     path = folder / ABOUT
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from m2st_core.dashboard.serving.settings import close_server
@@ -103,6 +104,18 @@ def test_differences_have_standard_errors_and_a_sentence(give, folder):
     assert far["difference in SE"] > 20 and far["repeats"] == 6
     assert "**Meta-KL, m_te = 50, 80, 100, 120, 150, 250**: It adapts better." in words(app)
     assert "**Meta-MKL, m_te = 50, 80, 100, 150, 200, 250**: Not explained yet." in words(app)  # 120: 0.493
+
+
+def test_tables_over_n_say_what_one_history_would_change(give, folder):
+    give("table5")
+    assert "if repeats share a history" not in open_entry("table5").dataframe[0].value
+    cells = [(n, h, r, 40 + 10 * h + r) for n in (20, 100) for h in range(5) for r in range(2)]
+    nested = pd.DataFrame(cells, columns=["n_tasks", "history", "repeat", "rejections"])
+    nested.assign(method="Meta-KL", m_te=200, tests=100).to_csv(folder / "nested.csv", index=False)
+    app = open_entry("table5")
+    few = app.dataframe[0].value.query("N == 20 and m_te == 200").iloc[0]
+    assert few["difference in SE"] > 7 and 1 < few["if repeats share a history"] < 2
+    assert "If so, 0 of these 6 numbers differ by a surprising amount (over 2.8 standard" in words(app)
 
 
 def test_there_is_no_standard_error_below_five_repeats(give):

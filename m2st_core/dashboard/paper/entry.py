@@ -25,6 +25,7 @@ from m2st_core.paper.gallery import (
     nothing_published,
     shown_size,
 )
+from m2st_core.paper.nested import one_history_sentence, with_one_history
 from m2st_core.paper.published import LEAST_REPEATS, compare, measured_gamma, published_gamma, published_table, reasons
 from m2st_core.sweeps.spec import LIMIT
 from m2st_core.sweeps.summary import summarise
@@ -36,6 +37,11 @@ MARKS: dict[str, dict[Layer, str]] = {  # how each layer is drawn, by kind of ex
     "type-I": {"paper": "Names without a mark", "ours": "Names with (ours)"},
 }
 CURVES: dict[Layer, str] = {"paper": "Lines without (ours)", "ours": "Dashed lines with (ours)"}
+ONE_HISTORY = "if repeats share a history"
+ONE_HISTORY_HELP = (
+    "The same difference if the paper's repeats share one set of related tasks: divided by the spread between such "
+    "sets, measured here, the spread within them, and our standard error."
+)
 SIZE_LABELS = {"m_te": "Test rows m_te", "m_tr": "Training rows m_tr"}
 OURS = Control(
     "ours",
@@ -128,13 +134,15 @@ def _caption(experiment: PaperExperiment, shown: Results) -> list[str]:
 
 def _show_differences(experiment: PaperExperiment, result: Committed) -> None:
     """Compare published with measured numbers, and explain every cell that is far off."""
-    table = compare(experiment.name, result.rows)
+    table = with_one_history(compare(experiment.name, result.rows))
     if table.empty:
         return
-    far = reasons(table)
+    far, shared = reasons(table), one_history_sentence(table)
     if far:
         st.header("Why some numbers differ", anchor=False)
         st.markdown("\n".join(f"- **{where}**: {why}" for where, why in far))
+    if shared:
+        st.markdown(shared)
     st.header("Every number", anchor=False)
     show_numbers(table, "paper_differences", with_n=len(result.spec.n_tasks) > 1)
 
@@ -153,8 +161,13 @@ def show_numbers(table: pd.DataFrame, key: str, *, with_n: bool) -> None:
         }
     )
     shown = shown if with_n else shown.drop(columns="N")
+    if "one_history" in table and table["one_history"].notna().any():
+        shown.insert(shown.columns.get_loc("difference in SE") + 1, ONE_HISTORY, table["one_history"])
     help_ = f"This software minus published, in standard errors of both. It needs at least {LEAST_REPEATS} repeats."
-    config = {"difference in SE": st.column_config.NumberColumn(format="%+.1f", help=help_)}
+    config = {
+        "difference in SE": st.column_config.NumberColumn(format="%+.1f", help=help_),
+        ONE_HISTORY: st.column_config.NumberColumn(format="%+.1f", help=ONE_HISTORY_HELP),
+    }
     st.dataframe(shown, hide_index=True, width="stretch", key=key, column_config=config, placeholder="–")
 
 
