@@ -79,7 +79,7 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("related", metavar="RELATED.csv", nargs="+", help=help_)
     help_ = f"one of: {names_by_origin(with_related_tasks=True)}; default Meta-FUSE"
     train.add_argument("--method", default="Meta-FUSE", help=help_)
-    train.add_argument("--out", required=True, help="folder for the learner")
+    train.add_argument("--out", required=True, help="folder for the learner, or a ZIP if the name ends with .zip")
 
     for add in (test.add_argument, train.add_argument):
         add("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")

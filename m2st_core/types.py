@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -60,18 +60,40 @@ class Cancelled(Exception):  # noqa: N818 - an outcome the caller asked for, not
     """Raised by a progress callback to stop a long computation."""
 
 
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """Name the first few, and count the others.
+
+    >>> listed(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def described_columns(width: int, columns: Sequence[str], shape: Shape | None) -> str:
+    """Describe what rows hold, without their values.
+
+    >>> described_columns(2, ("a", "b"), None), described_columns(64, (), (1, 8, 8))
+    ('2 columns: a, b', 'images of 1 × 8 × 8')
+    """
+    if shape is not None:
+        return f"images of {' × '.join(map(str, shape))}"
+    return f"{width} {'column' if width == 1 else 'columns'}{': ' if columns else ''}{listed(columns)}"
+
+
 @dataclass(frozen=True)
 class TwoSample:
     """Rows of P and rows of Q, with any number of leading batch dimensions.
 
     Shapes: ``x`` is (…, n, d), ``y`` is (…, m, d). Flattened images have a ``shape``, with d = C·H·W. Rows of a table
-    have the names of their ``columns``.
+    have the names of their ``columns``; ``notes`` say where columns without names were taken by position.
     """
 
     x: Tensor
     y: Tensor
     shape: Shape | None = None
     columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.x.shape[-1] != self.y.shape[-1] or self.x.shape[:-2] != self.y.shape[:-2]:
@@ -81,6 +103,11 @@ class TwoSample:
 
     def __iter__(self) -> Iterator[Tensor]:
         return iter((self.x, self.y))
+
+    def __repr__(self) -> str:
+        batch = "".join(f"{size} × " for size in self.x.shape[:-2])
+        width = described_columns(self.x.shape[-1], self.columns, self.shape)
+        return f"TwoSample({batch}{self.sizes[0]} and {self.sizes[1]} rows, {width})"
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from m2st_core.analysis.effect import EffectSize, effect_size
 from m2st_core.analysis.evidence import Evidence, evidence_of
+from m2st_core.data.arrays import in_memory
 from m2st_core.data.separate import Separated
 from m2st_core.learners.ascent import part_of
 from m2st_core.testing.finished import FinishedTest
@@ -160,6 +161,7 @@ def analyse(
         if METHODS.find(name).uses_related_tasks and name not in learners:
             raise ValueError(f"{name} learns from related tasks, but no learner is given for it. Train one first.")
     check_plan_splits(names, splits)
+    x, y = in_memory(x, "x"), in_memory(y, "y")  # a lazy frame gives the same rows to all tests
     examined = []
     for index, name in enumerate(names):
         stage = part_of(progress, index / len(names), (index + 1) / len(names))

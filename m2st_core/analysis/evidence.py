@@ -6,7 +6,7 @@ represented by the mixture in which each has its weight in the fused statistic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -34,11 +34,11 @@ class Evidence:
     ``swapped`` says that the test's first sample is y.
     """
 
-    test: ShownTest
+    test: ShownTest = field(repr=False)
     sample: TwoSample
-    rows: tuple[np.ndarray, np.ndarray]
+    rows: tuple[np.ndarray, np.ndarray] = field(repr=False)
     threshold: float
-    null: np.ndarray
+    null: np.ndarray = field(repr=False)
     swapped: bool
     how: str
 
@@ -91,7 +91,7 @@ def evidence_of(examined: FinishedTest) -> Evidence:
         for side, rows in zip("xy", examined.rows, strict=True)
     ]
     x, y = (part[:, torch.from_numpy(rows)] for part, rows in zip(examined.test, kept, strict=True))
-    sample = TwoSample(x, y, examined.test.shape)
+    sample = replace(examined.test, x=x, y=y)
     n, m = sample.sizes
     generator = [streams.numpy("permutations")]
     if examined.codes is None:

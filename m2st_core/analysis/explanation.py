@@ -29,14 +29,16 @@ class Importance:
     """The loss in the statistic when one column is shuffled among the test rows, in null standard deviations.
 
     The loss is not a test of the column: among many columns, some lose much by chance. A loss near 0 says nothing, and
-    a negative loss means that the column only adds noise. ``columns`` are positions, most important first. ``loss`` is
-    the mean over shuffles and ``spread`` their standard deviation.
+    a negative loss means that the column only adds noise. ``columns`` are positions, most important first, and
+    ``names`` their names, if they have names. ``loss`` is the mean over shuffles and ``spread`` their standard
+    deviation.
     """
 
     columns: np.ndarray
     loss: np.ndarray
     spread: np.ndarray
     notes: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
 
 @torch.no_grad()
@@ -71,7 +73,8 @@ def column_importance(evidence: Evidence, *, seed: int = 0, progress: Progress |
     losses = (whole - np.stack(statistics)) / deviation
     loss, spread = losses.mean(axis=1), losses.std(axis=1, ddof=1)
     best = np.argsort(-loss, kind="stable")
-    return Importance(columns[best], loss[best], spread[best], notes)
+    names = tuple(evidence.sample.columns[column] for column in columns[best]) if evidence.sample.columns else ()
+    return Importance(columns[best], loss[best], spread[best], notes, names)
 
 
 def _choose_columns(values: np.ndarray, n: int, most: int) -> tuple[np.ndarray, tuple[str, ...]]:

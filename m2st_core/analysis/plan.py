@@ -78,7 +78,7 @@ class Outcome:
 
 def keep_apart(data: CleanData) -> tuple[CleanData, Separated]:
     """Return the related tasks without the target's rows, and the data scaled by these tasks alone."""
-    apart = separate(data.sample, data.related_tasks, units=data.encoding.units)
+    apart = separate(data.sample, data.tasks, units=data.encoding.units)
     if not apart.shared:
         return data, apart
     encoding = relearn(data.encoding, apart.tasks.take_inside().numpy())
@@ -137,6 +137,8 @@ def carry_out(
     """
     if not len(data.x):
         raise ValueError("There is nothing to test: the upload has related tasks only. Add P and Q.")
+    if learner is not None:
+        data = data.in_order_of(learner.column_names)
     check_plan(data, plan)
     needed = [METHODS[name].learn for name in plan.methods_with_tasks]
     if learner is not None and METHODS[learner.method].learn in needed:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from m2st_core.analysis.related_traits import copies, odd_values, sense_sentence, senses_of
 from m2st_core.criterion import mmd2_unbiased
-from m2st_core.data.arrays import as_named_samples, as_rows
+from m2st_core.data.arrays import as_named_rows, as_named_samples, match_columns
 from m2st_core.data.separate import separate
 from m2st_core.device import resolve_device
 from m2st_core.kernels.gaussian import GaussianKernel, median_squared_distance
@@ -92,13 +92,19 @@ def check_related_tasks(
     if len(samples) < 2:
         raise ValueError(f"Leaving a task out needs at least 2 related tasks. There is {len(samples)}.")
     width = next(iter(samples.values())).x.shape[-1]
+    known = next((sample.columns for sample in samples.values() if sample.columns), ())
     if min(sizes) < 2:
         raise ValueError(f"sizes must be at least 2 rows each. Got {sizes[0]} and {sizes[1]}.")
     if columns and len(columns) != width:
         raise ValueError(f"columns must name each of the related tasks' columns: {width}. Got {len(columns)}.")
-    rows = None if pooled is None else as_rows(pooled, "pooled")
-    if rows is not None and rows.shape[-1] != width:
-        raise ValueError(f"pooled must have as many columns as the related tasks: {width}. Got {rows.shape[-1]}.")
+    columns = columns or known
+    rows = None
+    if pooled is not None:
+        rows, pooled_names = as_named_rows(pooled, "pooled")
+        if rows.shape[-1] != width and not (known and pooled_names):
+            raise ValueError(f"pooled must have as many columns as the related tasks: {width}. Got {rows.shape[-1]}.")
+        order, _ = match_columns("the related tasks", known, "pooled", pooled_names)
+        rows = rows if order is None else rows[:, order]
     streams = Streams(seed).child("history check")
     names = list(samples)
     left_out = [names[i] for i in streams.numpy("left out").permutation(len(names))[:most_left_out]]

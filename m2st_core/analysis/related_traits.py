@@ -176,9 +176,7 @@ def target_gamma(
     n, m = sample.sizes
     if min(n, m) < FEWEST_ROWS:
         raise ValueError(f"γ̂ needs at least {FEWEST_ROWS} rows of each sample. There are {n} and {m}.")
-    result = relatedness(
-        (sample.x, sample.y), related_tasks, restarts=3, max_tasks=5, steps=50, seed=seed, progress=progress
-    )
+    result = relatedness(sample, related_tasks, restarts=3, max_tasks=5, steps=50, seed=seed, progress=progress)
     use = (
         f"It uses the {n} and {m} rows that {method} trains on and does not test, so it may guide the choice."
         if spec.needs_split

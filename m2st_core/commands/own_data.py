@@ -14,7 +14,7 @@ from m2st_core.analysis.report import html_report
 from m2st_core.analysis.writeup import DataSource, as_command, as_python
 from m2st_core.commands.places import check_file, check_folder, write_text
 from m2st_core.data.tables.clean import CleanData, prepare
-from m2st_core.data.tables.encoding import Cleaning, save_encoding
+from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_files
 from m2st_core.data.tables.questions import Marks
 from m2st_core.data.tables.upload import Upload
@@ -140,7 +140,7 @@ def read_as(words: Sequence[str]) -> dict[str, str]:
 
 def run_meta_train(options: argparse.Namespace) -> None:
     """Read the related tasks, learn, and save the learner."""
-    check_folder(options.out)
+    (check_file if options.out.lower().endswith(".zip") else check_folder)(options.out)
     data = prepare(
         Upload(
             (),
@@ -153,10 +153,9 @@ def run_meta_train(options: argparse.Namespace) -> None:
         chosen_cleaning(options, Cleaning()),
     )
     settings = {"preset": options.preset, "seed": options.seed, "device": options.device}
-    learner = meta_train(options.method, data.related_tasks, **settings)
+    learner = meta_train(options.method, data.tasks, **settings)
     try:
-        learner.save(options.out)
-        save_encoding(data.encoding, options.out)
+        learner.save(options.out, data.encoding)
     except OSError as error:
         raise ValueError(f"{options.out} cannot be written: {error.strerror}.") from None
     print(

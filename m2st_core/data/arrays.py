@@ -1,4 +1,8 @@
-"""Check what a user has in memory and make samples and related tasks of it. Errors say what, where and what to do."""
+"""Check what a user has in memory and make samples and related tasks of it. Errors say what, where and what to do.
+
+Columns belong to names. Every frame (pandas, polars, pyarrow, DuckDB, lazy ones) has names. Arrays, lists and series
+have none, and neither has a pandas frame with the default labels 0 … d−1. :func:`match_columns` has the rules.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import torch
 
 from m2st_core.data.related import RelatedTasks, stack_repeats
-from m2st_core.types import Shape, TwoSample
+from m2st_core.types import Shape, TwoSample, listed
 
 LARGEST_WHOLE = 2**53  # beyond it float64 skips whole numbers
 LARGEST_SPREAD, SMALLEST_SPREAD = 1e100, 1e-100  # squares of distances stay inside float64
-NAMED_COLUMNS = 10
 CHANNELS = (1, 3, 4)
 KINDS = {"O": "objects", "U": "text", "S": "text", "T": "text", "c": "complex numbers", "M": "dates", "m": "times"}
 
@@ -29,16 +33,16 @@ def as_two_sample(x: Any, y: Any) -> TwoSample:
     (1, 8, 8)
     """
     shape: Shape | None = None
+    x, y = in_memory(x, "x"), in_memory(y, "y")
     if _are_images(x) or _are_images(y):
         (x, shape), (y, other) = as_images(x, "x"), as_images(y, "y")
         if shape != other:
             raise ValueError(f"x has images of {shape} (channels, height, width) and y of {other}.")
-    if isinstance(x, pd.DataFrame) and isinstance(y, pd.DataFrame):
-        y = match_columns(x, y)
-    columns = tuple(name for name in getattr(x, "columns", ()) if isinstance(name, str))
-    x, y = as_rows(x, "x"), as_rows(y, "y")
-    if x.shape[1] != y.shape[1]:
+    (x, names), (y, others) = as_named_rows(x, "x"), as_named_rows(y, "y")
+    if x.shape[1] != y.shape[1] and not (names and others):
         raise ValueError(f"x has {x.shape[1]} columns and y has {y.shape[1]}. Both samples need the same columns.")
+    order, notes = match_columns("x", names, "y", others)
+    y = y if order is None else np.ascontiguousarray(y[:, order])
     for name, rows in (("x", x), ("y", y)):
         if len(rows) < 2:
             raise ValueError(f"{name} has 1 row. Bring at least 2 rows in each sample.")
@@ -48,7 +52,21 @@ def as_two_sample(x: Any, y: Any) -> TwoSample:
         raise ValueError("All rows of x and y are identical: there is nothing to compare. Bring rows that vary.")
     if not SMALLEST_SPREAD <= spread <= LARGEST_SPREAD:
         raise ValueError(f"The values of x and y spread over {spread:.1e}, too wide or too narrow. Rescale them.")
-    return TwoSample(torch.from_numpy(x), torch.from_numpy(y), shape, columns if len(columns) == x.shape[1] else ())
+    columns = names or (others if order is None else ())
+    return TwoSample(torch.from_numpy(x), torch.from_numpy(y), shape, columns, notes)
+
+
+def in_memory(values: Any, name: str) -> Any:
+    """Return a pandas frame or series for any other library's, a lazy one collected; other values as they are."""
+    if isinstance(values, (np.ndarray, torch.Tensor, pd.DataFrame, pd.Series, list, tuple)):
+        return values
+    try:
+        table = nw.from_native(values, pass_through=True, allow_series=True)
+        table = table.collect() if isinstance(table, nw.LazyFrame) else table
+        return table.to_pandas() if isinstance(table, (nw.DataFrame, nw.Series)) else values
+    except Exception as error:  # each library has its own
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{name} cannot be read as a frame of numbers: {reason}. Pass a pandas frame.") from error
 
 
 def _are_images(values: Any) -> bool:
@@ -76,18 +94,53 @@ def as_images(values: Any, name: str) -> tuple[np.ndarray, Shape]:
     return scaled.reshape(len(array), -1), (channels, height, width)
 
 
-def match_columns(x: pd.DataFrame, y: pd.DataFrame) -> pd.DataFrame:
-    """Put y's columns in x's order, if both have names. Columns that only one of them has are an error."""
-    if x.columns.equals(y.columns) or not all(isinstance(name, str) for name in (*x.columns, *y.columns)):
-        return y
-    for table, name in ((x, "x"), (y, "y")):
-        if not table.columns.is_unique:
-            twice = table.columns[table.columns.duplicated()][0]
-            raise ValueError(f"{name}: two columns are called {twice!r}. Rename one.")
-    only = {"x": [c for c in x if c not in y], "y": [c for c in y if c not in x]}
-    if sides := [f"only in {name}: {', '.join(columns)}" for name, columns in only.items() if columns]:
-        raise ValueError(f"The samples have different columns ({'; '.join(sides)}). Give both the same columns.")
-    return y[x.columns]
+def match_columns(
+    first: str, names: Sequence[str], second: str, others: Sequence[str]
+) -> tuple[list[int] | None, tuple[str, ...]]:
+    """Find the columns ``names`` of the first among ``others`` of the second: their positions, or None as they stand.
+
+    Columns are matched by name, and other names are an error. If one side has no names (it is empty), whole numbers
+    0 … d−1 on the other side, in any order, are positions; other names go by position, which the note says (a single
+    column needs none).
+
+    >>> match_columns("x", ("a", "b"), "y", ("b", "a"))
+    ([1, 0], ())
+    >>> match_columns("x", (), "y", ("2", "0", "1"))
+    ([1, 2, 0], ())
+    >>> match_columns("x", (), "y", ("b", "a"))
+    (None, ('The columns of x have no names, so they were taken in the order of y: b, a.',))
+    """
+    if tuple(names) == tuple(others) or len(names) + len(others) == 1:
+        return None, ()
+    numbered = [str(position) for position in range(len(names or others))]
+    if not (names and others) and set(names or others) != set(numbered):
+        nameless, named = (second, first) if names else (first, second)
+        told = f"The columns of {nameless} have no names, so they were taken in the order of {named}"
+        return None, (f"{told}: {listed(names or others)}.",)
+    names, others = list(names or numbered), list(others or numbered)
+    for side, own in ((first, names), (second, others)):
+        if twice := [name for position, name in enumerate(own) if name in own[:position]]:
+            raise ValueError(f"Two columns of {side} are called {twice[0]!r}. Rename one.")
+    only = {first: [name for name in names if name not in others], second: [n for n in others if n not in names]}
+    if sides := [f"only in {side}: {listed(own)}" for side, own in only.items() if own]:
+        raise ValueError(
+            f"The columns of {first} are {listed(names)} and those of {second} are {listed(others)} "
+            f"({'; '.join(sides)}). Give both the same columns."
+        )
+    return [others.index(name) for name in names], ()
+
+
+def in_order_of(
+    sample: TwoSample, columns: tuple[str, ...], width: int, first: str = "the related tasks", second: str = "x and y"
+) -> TwoSample:
+    """Put the columns of a sample in the order of these ``columns``, by :func:`match_columns`."""
+    if sample.x.shape[-1] != width and not (columns and sample.columns):
+        have = f"{first} have {width} columns and {second} have {sample.x.shape[-1]}."
+        raise ValueError(have[0].upper() + have[1:])
+    order, notes = match_columns(first, columns, second, sample.columns)
+    x, y = sample if order is None else (rows[..., order].contiguous() for rows in sample)
+    columns = columns or (sample.columns if order is None else ())
+    return replace(sample, x=x, y=y, columns=columns, notes=sample.notes + notes)
 
 
 def constant_column_notes(sample: TwoSample) -> tuple[str, ...]:
@@ -96,19 +149,39 @@ def constant_column_notes(sample: TwoSample) -> tuple[str, ...]:
     constant = torch.nonzero((pooled == pooled[:1]).all(dim=0)).flatten().tolist()
     if not constant:
         return ()
-    numbers, of = tuple(map(str, range(1, pooled.shape[1] + 1))), "" if sample.columns else f" of {pooled.shape[1]}"
-    named = ", ".join((sample.columns or numbers)[index] for index in constant[:NAMED_COLUMNS])
-    named += f" and {len(constant) - NAMED_COLUMNS} more" if len(constant) > NAMED_COLUMNS else ""
+    names, of = sample.columns, ""
+    if not names:
+        names, of = tuple(map(str, range(1, pooled.shape[1] + 1))), f" of {pooled.shape[1]}"
+    named = listed([names[index] for index in constant])
     return (f"Constant in both samples, so without information: column{'s' * (len(constant) > 1)} {named}{of}.",)
 
 
 def as_rows(values: Any, name: str) -> np.ndarray:
     """Make a new float64 array (n, d) of finite numbers; n numbers become one column."""
-    array = _as_array(values, name)
+    return as_named_rows(values, name)[0]
+
+
+def as_named_rows(values: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Make rows as ``as_rows`` does, and name their columns; no names for what is not a frame."""
+    values = in_memory(values, name)
+    return _as_finite(_as_array(values, name), name), _names_of(values)
+
+
+def _names_of(values: Any) -> tuple[str, ...]:
+    """The labels of a frame's columns as text, the levels of a MultiIndex joined; none for the default 0 … d−1."""
+    if not isinstance(values, pd.DataFrame) or values.columns.equals(pd.RangeIndex(values.shape[1])):
+        return ()
+    return tuple(" / ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in values.columns)
+
+
+def _as_finite(array: np.ndarray, name: str) -> np.ndarray:
     if array.ndim == 0:
         raise ValueError(f"{name} is a single value, not a sample. Pass rows of numbers.")
     if array.ndim > 2:
-        raise ValueError(f"{name} has {array.ndim} dimensions. Flatten each item to a row: shape (rows, columns).")
+        raise ValueError(
+            f"{name} has {array.ndim} dimensions. If its items are rows, flatten them: {name}.reshape(len({name}), -1)."
+            " If they are samples, test them one by one, or pass related_tasks as a list of pairs."
+        )
     array = array[:, None] if array.ndim == 1 else array
     if 0 in array.shape:
         raise ValueError(f"{name} is empty (shape {array.shape}). Pass at least 2 rows and 1 column.")
@@ -128,6 +201,7 @@ def as_rows(values: Any, name: str) -> np.ndarray:
 
 def _as_array(values: Any, name: str) -> np.ndarray:
     """Make a NumPy array of bool, int or float."""
+    values = values.to_frame() if isinstance(values, pd.Series) else values
     if isinstance(values, pd.DataFrame):
         for index, (column, dtype) in enumerate(values.dtypes.items()):
             if not pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_complex_dtype(dtype):
@@ -137,9 +211,19 @@ def _as_array(values: Any, name: str) -> np.ndarray:
         return values.astype("float64").to_numpy()
     if isinstance(values, torch.Tensor):
         if values.layout != torch.strided or values.is_quantized:
-            raise ValueError(f"{name} is a {values.layout} tensor. Pass a dense one.")
+            raise ValueError(f"{name} is a {values.layout} tensor. Pass a dense one, such as {name}.to_dense().")
         values = values.detach().cpu().resolve_conj().resolve_neg()
         values = (values.to(torch.float64) if values.is_floating_point() else values).numpy()
+    elif hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
+        return _as_array(torch.from_dlpack(values), name)
+    if values is None:
+        raise ValueError(f"{name} is None. Pass rows of numbers.")
+    if hasattr(values, "toarray"):
+        raise ValueError(f"{name} is a sparse matrix. Pass a dense one: {name}.toarray().")
+    if isinstance(values, Mapping):
+        raise ValueError(f"{name} is a {type(values).__name__}. Pass a frame of its columns: pd.DataFrame({name}).")
+    if getattr(values, "dtype", None) is not None and getattr(values.dtype, "names", None):
+        raise ValueError(f"{name} is a structured array. Pass a frame of its columns: pd.DataFrame({name}).")
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} is a masked array with missing values. Remove or fill them in.")
     try:
@@ -170,7 +254,13 @@ def as_related_tasks(related_tasks: Any) -> RelatedTasks:
     if isinstance(related_tasks, RelatedTasks):
         return related_tasks
     names, pairs = _named(related_tasks)
-    return stack_repeats([_checked(names, pairs)], names)
+    nameless: list[str] = []
+    tasks = stack_repeats([_checked(names, pairs, nameless)], names)
+    if not tasks.columns or not nameless:
+        return tasks
+    which = f"{'task' if len(nameless) == 1 else 'tasks'} {listed([repr(name) for name in nameless])}"
+    told = f"Columns without names in the related {which} were taken in this order: {listed(tasks.columns)}."
+    return replace(tasks, notes=(told,))
 
 
 def as_named_samples(related_tasks: Any) -> dict[str, TwoSample]:
@@ -178,7 +268,7 @@ def as_named_samples(related_tasks: Any) -> dict[str, TwoSample]:
     if isinstance(related_tasks, RelatedTasks):
         return related_tasks.samples()
     names, pairs = _named(related_tasks)
-    return dict(zip(names, _checked(names, pairs), strict=True))
+    return dict(zip(names, _checked(names, pairs, []), strict=True))
 
 
 def _named(related_tasks: Any) -> tuple[tuple[str, ...], Iterable[Any]]:
@@ -197,9 +287,14 @@ def _named(related_tasks: Any) -> tuple[tuple[str, ...], Iterable[Any]]:
     return names, pairs
 
 
-def _checked(names: Sequence[str], pairs: Iterable[Any]) -> Iterator[TwoSample]:
-    """Yield the checked samples one by one, images in float32."""
+def _checked(names: Sequence[str], pairs: Iterable[Any], nameless: list[str]) -> Iterator[TwoSample]:
+    """Yield the checked samples one by one, their columns in one order, images in float32.
+
+    Tasks with columns without names are added to ``nameless``.
+    """
     first: TwoSample | None = None
+    columns: tuple[str, ...] = ()
+    named_by = names[0]
     for name, pair in zip(names, pairs, strict=True):
         try:
             x, y = pair
@@ -209,12 +304,19 @@ def _checked(names: Sequence[str], pairs: Iterable[Any]) -> Iterator[TwoSample]:
             sample = as_two_sample(x, y)
         except ValueError as error:
             raise ValueError(f"Related task {name!r}: {error}") from None
-        sample = replace(sample, shape=pair.shape) if isinstance(pair, TwoSample) else sample
+        if isinstance(pair, TwoSample):
+            sample = replace(sample, shape=pair.shape, columns=pair.columns)
         first = first or sample
         if sample.shape != first.shape:
             shapes = f"{sample.shape or 'no images'} and {names[0]!r} has {first.shape or 'no images'}"
             raise ValueError(f"Related task {name!r} has {shapes} (channels, height, width). Give all the same shape.")
-        columns = sample.x.shape[1], first.x.shape[1]
-        if columns[0] != columns[1]:
-            raise ValueError(f"Related task {name!r} has {columns[0]} columns and {names[0]!r} has {columns[1]}.")
+        widths = sample.x.shape[1], first.x.shape[1]
+        if widths[0] != widths[1] and not (columns and sample.columns):
+            raise ValueError(f"Related task {name!r} has {widths[0]} columns and {names[0]!r} has {widths[1]}.")
+        if not sample.columns or sample.notes:
+            nameless.append(name)
+        sides = f"related task {named_by!r}", f"related task {name!r}"
+        sample = in_order_of(sample, columns, sample.x.shape[1], *sides)
+        if sample.columns and not columns:
+            columns, named_by = sample.columns, name
         yield sample.to(torch.float32) if sample.shape else sample

@@ -9,7 +9,7 @@ two samples of each task, and samples on the same side of different tasks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -41,8 +41,8 @@ MOST_PAIRS = 200  # pairs of samples from which chance is estimated
 class KnownRows:
     """Rows of related tasks (M, k), images projected, and the number of a sample that holds each row (M,)."""
 
-    rows: np.ndarray
-    sample: np.ndarray
+    rows: np.ndarray = field(repr=False)
+    sample: np.ndarray = field(repr=False)
 
     @cached_property
     def distinct(self) -> np.ndarray:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from m2st_core.types import Shape, TwoSample
+from m2st_core.types import Shape, TwoSample, described_columns
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class RelatedTasks:
 
     ``rows`` is (R, U, d), and ``where`` (R, T, L) is the row in each place of a task. Tasks that share images share
     rows. ``x_weight`` (R, T, L) is 1/n_i in a task's places of x, ``y_weight`` 1/m_i in those of y, and both are 0
-    elsewhere: a weighted sum over places is a mean, and padding never counts. ``shape`` is that of images.
+    elsewhere: a weighted sum over places is a mean, and padding never counts. ``shape`` is that of images. ``columns``
+    are the names of the rows' columns, if they have names; ``notes`` say which tasks had none.
     """
 
     rows: Tensor
@@ -39,6 +40,13 @@ class RelatedTasks:
     y_weight: Tensor
     names: tuple[str, ...]
     shape: Shape | None = None
+    columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        repeats = f"{len(self.rows)} repeats of " if len(self.rows) > 1 else ""
+        width = described_columns(self.rows.shape[-1], self.columns, self.shape)
+        return f"RelatedTasks({repeats}{len(self.names)} tasks, {width})"
 
     @property
     def inside(self) -> Tensor:
@@ -122,7 +130,7 @@ class RelatedTasks:
     def task(self, index: int) -> TwoSample:
         """The samples of one task of the first repeat."""
         x, y = (self.where[0, index][weight[0, index] > 0] for weight in (self.x_weight, self.y_weight))
-        return TwoSample(self.rows[0, x], self.rows[0, y], self.shape)
+        return TwoSample(self.rows[0, x], self.rows[0, y], self.shape, self.columns)
 
     def samples(self) -> dict[str, TwoSample]:
         """The tasks of the first repeat by name."""
@@ -169,12 +177,13 @@ class RowPool:
     def __init__(self, samples: Iterable[TwoSample]) -> None:
         self.sizes: list[tuple[int, int]] = []
         self.shape: Shape | None = None
+        self.columns: tuple[str, ...] = ()
         self._rows = torch.zeros(0, 1)
         self._row_keys, self._place_keys = array("q"), array("q")  # of the kept rows, and of all places in tasks
         self._distinct: set[int] = set()
         for sample in samples:
             self.sizes.append(sample.sizes)
-            self.shape = sample.shape
+            self.shape, self.columns = sample.shape, self.columns or sample.columns
             self._add(sample.pooled)
 
     def _add(self, rows: Tensor) -> None:
@@ -217,4 +226,4 @@ def stack_repeats(repeats: Sequence[Iterable[TwoSample]], names: tuple[str, ...]
     places = torch.arange(longest)
     x, y = places < sizes[:, :, 0], (places >= sizes[:, :, 0]) & (places < sizes.sum(dim=2))
     together = pad_sequence(list(rows), batch_first=True) if len(rows) > 1 else rows[0][None]
-    return RelatedTasks(together, torch.stack(where), _means(x), _means(y), names, pools[0].shape)
+    return RelatedTasks(together, torch.stack(where), _means(x), _means(y), names, pools[0].shape, pools[0].columns)

@@ -14,14 +14,14 @@ rows of few different values are not recognised, and a note says so. ``benchmark
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from m2st_core.data.arrays import as_related_tasks, as_two_sample
+from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
 from m2st_core.data.overlap import KnownRows, Overlap, same_rows
 from m2st_core.data.related import RelatedTasks
 from m2st_core.types import TwoSample
@@ -53,9 +53,7 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None) -> Separate
     """
     target = target if isinstance(target, TwoSample) else as_two_sample(*target)
     related = as_related_tasks(tasks)
-    columns = related.rows.shape[-1], target.x.shape[-1]
-    if columns[0] != columns[1]:
-        raise ValueError(f"The related tasks have {columns[0]} columns and x and y have {columns[1]}.")
+    target = in_order_of(target, related.columns, related.rows.shape[-1])
     known, place = known_rows(related)
     rest = np.arange(len(known.rows))
     overlap = first = find_overlap(target, known, units)
@@ -131,8 +129,9 @@ def _merged(pooled: Tensor, related: RelatedTasks, short: np.ndarray, usable: np
         if len(alone):
             others = torch.cat([tuple(related.task(int(index)))[1 - side] for index in alone])
             pair = (rows, others) if side == 0 else (others, rows)
-            tasks[f"{len(alone)} tasks with shared rows in {'xy'[side]}"] = TwoSample(*pair, related.shape)
-    return as_related_tasks(tasks) if tasks else related.select(usable)
+            sample = TwoSample(*pair, related.shape, related.columns)
+            tasks[f"{len(alone)} tasks with shared rows in {'xy'[side]}"] = sample
+    return replace(as_related_tasks(tasks), notes=related.notes) if tasks else related.select(usable)
 
 
 def _notes(shared: int, lost: int, merged: int, chance: float) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 from m2st_core.criterion import criterion_ratio, full_criterion, h_matrix, masked_terms
-from m2st_core.data.arrays import as_related_tasks, as_two_sample
+from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
 from m2st_core.data.related import RelatedTasks, stack_repeats
 from m2st_core.device import map_threads, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.kernels.base import copy_with
@@ -125,8 +125,8 @@ def relatedness(
     streams = Streams(seed).child("relatedness")
     place = resolve_device(device)
     own, tasks = as_two_sample(*target), as_related_tasks(related_tasks)
-    if own.x.shape[-1] != tasks.rows.shape[-1]:
-        raise ValueError(f"The related tasks have {tasks.rows.shape[-1]} columns and the target has {own.x.shape[-1]}.")
+    own = replace(own, columns=target.columns) if isinstance(target, TwoSample) else own
+    own = in_order_of(own, tasks.columns, tasks.rows.shape[-1])
     chosen = torch.randperm(len(tasks.names), generator=streams.torch("tasks"))[:max_tasks].sort().values
     tasks = tasks.select(chosen.numpy())
     goal = _halves(stack_repeats([[own]], ("target",)), streams.child("target"), place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -70,16 +70,17 @@ LARGEST_ROWS, LARGEST_ROWS_OF_BANKS = 40_000, 10_000  # both samples together, f
 class FinishedTest:
     """A result with the fitted test behind it and the rows it tested.
 
-    ``test`` and ``train`` are x (1, n, d) and y (1, m, d), as the user named them. The fitted test's first sample is y
+    ``test`` and ``train`` are x (1, n, d) and y (1, m, d), as the user named them; ``test.columns`` has the names of
+    their columns, which a learner may have put in another order. The fitted test's first sample is y
     if ``swapped``. ``rows`` are the positions of the test rows in the samples as given, ``codes`` their blocks.
     """
 
     result: TestResult
-    fitted: FittedTest
+    fitted: FittedTest = field(repr=False)
     train: TwoSample | None
     test: TwoSample
-    rows: tuple[np.ndarray, np.ndarray]
-    codes: tuple[np.ndarray, np.ndarray] | None
+    rows: tuple[np.ndarray, np.ndarray] = field(repr=False)
+    codes: tuple[np.ndarray, np.ndarray] | None = field(repr=False)
     swapped: bool
 
 
@@ -127,7 +128,7 @@ def finish_test(sample: TwoSample, method: Method, settings: TestSettings, prese
         result=result,
         fitted=runs.fitted,
         train=train,
-        test=test,
+        test=replace(test, columns=sample.columns),
         rows=(rows[0][rows_x], rows[1][rows_y]),
         codes=None if blocks is None else (blocks_x, blocks_y),
         swapped=swapped,
@@ -156,14 +157,14 @@ def training_part(sample: TwoSample, method: Method, settings: TestSettings) -> 
     chosen, _, blocks, _ = _choose(sample, method, settings)
     n_train, _ = split_sizes(chosen.sizes, method, settings.train_fraction)
     train, _ = draw_order(chosen.sizes, n_train, [Streams(settings.seed)], blocks).parts(chosen)
-    return TwoSample(train.x[0], train.y[0], sample.shape)
+    return TwoSample(train.x[0], train.y[0], sample.shape, sample.columns)
 
 
 def _choose(
     sample: TwoSample, method: Method, settings: TestSettings
 ) -> tuple[TwoSample, list[np.ndarray], Blocks | None, tuple[str, ...]]:
     """The rows to use, x (1, n, d) and y (1, m, d), their positions, their blocks, and notes about the choice."""
-    notes = () if sample.shape else constant_column_notes(sample)
+    notes = sample.notes if sample.shape else sample.notes + constant_column_notes(sample)
     blocks = None if settings.blocks is None else as_blocks(settings.blocks, sample.sizes)
     rows = [np.arange(size) for size in sample.sizes] if blocks is None else [blocks.rows_x, blocks.rows_y]
     if blocks is not None:

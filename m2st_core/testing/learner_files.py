@@ -10,6 +10,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +31,17 @@ from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 
-CHOICES_OF_5 = {  # the names of choices in format 5
-    "β is learned": "beta_is_learned",
-    "λ of β": "beta_regularisation",
-    "adaptation steps": "adaptation_steps",
-}
 MOST_STEPS, WIDEST = 1_000, 200_000  # a forged file must not take a server's time and memory
-FORMATS = (5, 6, 7, FORMAT)
 TRIED_ROWS = 80  # no method needs more
 TRIAL: dict[str, Any] = {"alpha": 0.5, "n_permutations": 3, "device": "cpu"}
-STAMP = (2020, 1, 1, 0, 0, 0)  # the same learner gives the same bytes
 
 
 def load_learner(path: str | os.PathLike[str]) -> MetaLearner:
-    """Read a learner as it was saved, to the bit. A damaged or foreign file gives a ValueError."""
-    folder = Path(path)
+    """Read a learner as it was saved, to the bit, from a folder or a ZIP. A damaged file gives a ValueError."""
+    return open_learner(path)[0]
+
+
+def _from_folder(folder: Path) -> MetaLearner:
     for name in (ABOUT, TENSORS):
         if not (folder / name).is_file():
             raise ValueError(f"{folder} does not hold a learner: {name} is missing.")
@@ -68,12 +65,11 @@ SCHEMA: dict[str, Callable[[Any], bool]] = {
     "seed": is_count,
     "task_names": _are_texts,
     "columns": lambda value: is_count(value) and value <= WIDEST,
+    "column_names": _are_texts,
+    "notes": _are_texts,
     "shape": lambda one: one is None or (len(one) == 3 and all(map(is_count, one)) and math.prod(one) <= WIDEST),
     "base_names": _are_texts,
-    "choices": lambda value: (
-        all(map(is_number, value.values()))
-        and max(value.get("adaptation_steps", 0), value.get("adaptation steps", 0)) <= MOST_STEPS
-    ),
+    "choices": lambda value: all(map(is_number, value.values())) and value.get("adaptation_steps", 0) <= MOST_STEPS,
     "sha256": lambda value: isinstance(value, str),
 }
 
@@ -86,12 +82,8 @@ def read_about(text: str, where: str) -> dict[str, Any]:
         about = None
     if not isinstance(about, dict):
         raise ValueError(f"{where} holds a damaged learner: {ABOUT} is not the JSON that was saved. Train again.")
-    version = about.get("format")
-    if version not in FORMATS:
-        raise ValueError(
-            f"{where} has learner format {version}, and this version reads {FORMATS[0]} to {FORMAT}. In other formats "
-            "some names of methods stand for other algorithms. Train again."
-        )
+    if (version := about.get("format")) != FORMAT:
+        raise ValueError(f"{where} has learner format {version}, and this version reads format {FORMAT}. Train again.")
     for name, fits in SCHEMA.items():
         try:
             right = fits(about[name])
@@ -99,6 +91,8 @@ def read_about(text: str, where: str) -> dict[str, Any]:
             right = False
         if not right:
             raise ValueError(f"{where} holds a damaged learner: {ABOUT} does not say its {name!r}. Train again.")
+    if about["column_names"] and len(about["column_names"]) != about["columns"]:
+        raise ValueError(f"{where} holds a damaged learner: {ABOUT} does not name all its columns. Train again.")
     return about
 
 
@@ -110,8 +104,6 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
     method, preset = METHODS.find(about["method"]), PRESETS.find(about["preset"])
     if method.adapt is None:
         raise ValueError(f"{where} holds a learner for {method.name}, which this version cannot use.")
-    if about["format"] < FORMAT and method.only_recommended:
-        raise ValueError(f"{where} was trained for an earlier form of {method.name}. Train again.")
     shape = None if about["shape"] is None else (about["shape"][0], about["shape"][1], about["shape"][2])
     try:
         tensors = load(packed)
@@ -125,7 +117,7 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
         raise ValueError(f"{where} holds a damaged learner: {wrong[0]} has no numbers. Train again.")
     knowledge.course = course
     knowledge.base_names = tuple(about["base_names"])
-    knowledge.choices = {CHOICES_OF_5.get(name, name): float(value) for name, value in about["choices"].items()}
+    knowledge.choices = {name: float(value) for name, value in about["choices"].items()}
     return MetaLearner(
         method=method.name,
         preset=preset.name,
@@ -135,6 +127,8 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
         knowledge=knowledge,
         seen=seen,
         shape=shape,
+        column_names=tuple(about["column_names"]),
+        notes=tuple(about["notes"]),
     )
 
 
@@ -158,19 +152,6 @@ def tried_out(learner: MetaLearner, where: str) -> MetaLearner:
     if not works:
         raise ValueError(f"{where} holds a damaged learner: {learner.method} cannot test with it. Train again.")
     return learner
-
-
-def learner_to_zip(learner: MetaLearner, encoding: Encoding | None) -> bytes:
-    """One file that ``learner_from_zip`` and ``--learner`` read."""
-    about, tensors = learner.parts()
-    parts: dict[str, str | bytes] = {ABOUT: about, TENSORS: tensors}
-    if encoding is not None:
-        parts[ENCODING_FILE] = encoding.to_json()
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in parts.items():
-            archive.writestr(zipfile.ZipInfo(name, STAMP), content, zipfile.ZIP_DEFLATED)
-    return packed.getvalue()
 
 
 def learner_from_zip(name: str, data: bytes, limits: Limits | None = None) -> tuple[MetaLearner, Encoding | None]:
@@ -207,13 +188,15 @@ def learner_from_zip(name: str, data: bytes, limits: Limits | None = None) -> tu
 
 
 def _fitting(learner: MetaLearner, encoding: Encoding | None, name: str) -> tuple[MetaLearner, Encoding | None]:
-    if encoding is not None and len(encoding.features) != learner.columns:
+    if encoding is None:
+        return learner, None
+    if len(encoding.features) != learner.columns or learner.column_names not in ((), encoding.features):
         raise TableError(f"{name} is damaged: its columns do not fit its learner. Train and save again.")
-    return learner, encoding
+    return replace(learner, column_names=encoding.features), encoding
 
 
 def open_learner(path: str | os.PathLike[str]) -> tuple[MetaLearner, Encoding | None]:
     """A learner from its folder or from its ZIP."""
     if (place := Path(path)).is_file():
         return learner_from_zip(str(place), place.read_bytes())
-    return _fitting(load_learner(place), load_encoding(place), str(place))
+    return _fitting(_from_folder(place), load_encoding(place), str(place))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,10 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from m2st_core.data.arrays import as_related_tasks, as_two_sample
+from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
 from m2st_core.data.overlap import KnownRows
 from m2st_core.data.separate import Separated, Units, coarse_notes, find_overlap, known_rows
+from m2st_core.data.tables.encoding import ENCODING_FILE, Encoding
 from m2st_core.device import one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import Knowledge, learned_spaces
@@ -25,11 +28,12 @@ from m2st_core.testing.finished import FinishedTest, finish_test
 from m2st_core.testing.memory import check_training_memory
 from m2st_core.testing.method import Method, TestSettings, check_preset
 from m2st_core.testing.methods import METHODS
-from m2st_core.types import Progress, Shape, TestResult, TwoSample
+from m2st_core.types import Progress, Shape, TestResult, TwoSample, described_columns
 
-FORMAT = 8
+FORMAT = 9
 TENSORS, ABOUT = "learner.safetensors", "learner.json"
 SEEN = ("rows", "sample")
+STAMP = (2020, 1, 1, 0, 0, 0)  # the same learner gives the same bytes
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,10 @@ class MetaLearner:
     ``course`` is the training curve, ``choices`` are those made on held-out rows. ``prior`` is the variance of the
     tasks' differences along each learned feature, in squared within-sample standard deviations. ``seen`` holds the
     training rows (projections of images), so that a target which shares some of them is recognised and refused.
+
+    ``column_names`` are those of the frames it was trained on. A target's frame may have these columns in any order,
+    and a frame with others is refused. Where either has no names, columns go by position, and a note of the result says
+    so. ``notes`` say which of the related tasks had no names.
     """
 
     method: str
@@ -49,6 +57,13 @@ class MetaLearner:
     knowledge: Knowledge
     seen: KnownRows
     shape: Shape | None = None  # set if rows are images
+    column_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        rows = described_columns(self.columns, self.column_names, self.shape)
+        tasks = f"{len(self.task_names)} related task{'s' * (len(self.task_names) != 1)}"
+        return f"MetaLearner({self.method!r}, preset={self.preset!r}, {tasks}, {rows})"
 
     @property
     def prior(self) -> np.ndarray:
@@ -88,12 +103,14 @@ class MetaLearner:
 
         ``apart`` says that this learner was trained on related tasks from which x and y were separated.
         """
-        settings, sample = settings or TestSettings(), as_two_sample(x, y)
-        if sample.x.shape[1] != self.columns:
-            raise ValueError(f"The related tasks have {self.columns} columns, x and y have {sample.x.shape[1]}.")
+        return self.examine_sample(as_two_sample(x, y), settings or TestSettings(), apart)
+
+    def examine_sample(self, sample: TwoSample, settings: TestSettings, apart: Separated | None = None) -> FinishedTest:
+        """Examine a checked pair of samples, with its columns in the order of the training rows."""
+        sample = in_order_of(sample, self.column_names, self.columns)
         if sample.shape and self.shape and sample.shape != self.shape:
             raise ValueError(f"The related tasks have images of {self.shape}, x and y have {sample.shape}.")
-        sample = replace(sample, shape=self.shape)
+        sample = replace(sample, shape=self.shape, notes=sample.notes + self.notes)
         notes = self.refuse_shared(sample) if apart is None else apart.notes
         method, preset = self.bound(resolve_device(settings.device)), PRESETS.find(self.preset)
         examined = finish_test(sample, method, settings, preset)
@@ -104,6 +121,7 @@ class MetaLearner:
 
         ``units`` turn scaled rows back into those of their files. The notes say where shared rows cannot be recognised.
         """
+        sample = in_order_of(sample, self.column_names, self.columns)
         overlap = find_overlap(sample, self.seen, units)
         shared = len(overlap)
         if shared:
@@ -114,19 +132,36 @@ class MetaLearner:
             )
         return coarse_notes(overlap.chance)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write ``learner.safetensors`` and ``learner.json`` into a folder, which is made if need be.
+    def save(self, path: str | os.PathLike[str], encoding: Encoding | None = None) -> None:
+        """Write a ZIP if the name ends with ``.zip``, and else a folder, which is made if need be.
 
-        They include the training rows (projections of images), by which shared rows are recognised.
+        Either holds ``learner.safetensors`` and ``learner.json``, and the encoding of the columns if one is given. They
+        include the training rows (projections of images), by which shared rows are recognised.
         """
-        folder = Path(path)
-        folder.mkdir(parents=True, exist_ok=True)
+        place = Path(path)
+        if place.suffix.lower() == ".zip":
+            place.write_bytes(self.packed(encoding))
+            return
+        place.mkdir(parents=True, exist_ok=True)
+        (place / ENCODING_FILE).unlink(missing_ok=True)  # that of an earlier learner
+        for name, content in self._files(encoding).items():
+            (place / name).write_bytes(content)
+
+    def packed(self, encoding: Encoding | None = None) -> bytes:
+        """The ZIP that ``save`` writes."""
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in self._files(encoding).items():
+                archive.writestr(zipfile.ZipInfo(name, STAMP), content, zipfile.ZIP_DEFLATED)
+        return packed.getvalue()
+
+    def _files(self, encoding: Encoding | None) -> dict[str, bytes]:
         about, tensors = self.parts()
-        (folder / TENSORS).write_bytes(tensors)
-        (folder / ABOUT).write_text(about, encoding="utf-8")
+        files = {ABOUT: about.encode(), TENSORS: tensors}
+        return files if encoding is None else files | {ENCODING_FILE: encoding.to_json().encode()}
 
     def parts(self) -> tuple[str, bytes]:
-        """The two files that ``save`` writes: JSON, with the hash of the tensors, and the tensors."""
+        """The learner as JSON, with the hash of the tensors, and the tensors."""
         tensors = {name: value.contiguous().cpu().clone() for name, value in self.knowledge.state_dict().items()}
         tensors |= {f"course.{name}": torch.from_numpy(values) for name, values in vars(self.course).items()}
         tensors |= {f"seen.{name}": torch.from_numpy(getattr(self.seen, name)) for name in SEEN}
@@ -138,6 +173,8 @@ class MetaLearner:
             "seed": self.seed,
             "task_names": self.task_names,
             "columns": self.columns,
+            "column_names": self.column_names,
+            "notes": self.notes,
             "shape": self.shape,
             "base_names": self.knowledge.base_names,
             "choices": self.knowledge.choices,
@@ -156,6 +193,8 @@ def meta_train(
     progress: Progress | None = None,
 ) -> MetaLearner:
     """Learn from related tasks: a list of (x, y) pairs, or a mapping of names to pairs, of any sizes.
+
+    Columns of frames are matched by name, and the learner keeps the names.
 
     >>> import m2st_core as m2st
     >>> learner = m2st.meta_train("Meta-WiTS", m2st.hdgm_related_tasks(n_tasks=2, rows=10))
@@ -180,4 +219,6 @@ def meta_train(
         knowledge=knowledge,
         seen=known_rows(meta)[0],
         shape=meta.shape,
+        column_names=meta.columns,
+        notes=meta.notes,
     )

@@ -36,8 +36,12 @@ def two_sample_test(
     """Test whether the rows of x and the rows of y come from the same distribution.
 
     Args:
-        x: Rows of the first sample: (n, d), or n numbers. NumPy, torch, pandas or lists.
-        y: Rows of the second sample: (m, d); n ≠ m is fine.
+        x: Rows of the first sample: (n, d), or n numbers. NumPy, torch, lists, or a frame of any library: pandas,
+            polars, pyarrow, DuckDB, lazy ones.
+        y: Rows of the second sample: (m, d); n ≠ m is fine. Columns of two frames are matched by name, and frames with
+            different names are refused; the same holds for related tasks. Arrays and lists go by position. A pandas
+            frame with the default labels 0 … d−1 has no names of its own: against other names it goes by position, with
+            a note, and against whole numbers in another order by these numbers.
         method: A name in ``METHODS``.
         related_tasks: Related pairs of samples, as a list of (x, y) or a mapping of names to pairs, for methods that
             learn from them. To test several targets, train once with ``meta_train``. Rows of x and y that are also
@@ -88,7 +92,8 @@ def examine(
             f"{method} learns its kernel from related tasks, and none are given. Pass related_tasks=[(x1, y1), …], "
             f"or use a method that needs none: {without}."
         )
-    apart = separate((x, y), related_tasks)
+    sample = as_two_sample(x, y)
+    apart = separate(sample, related_tasks)
     learner = meta_train(
         method,
         apart.tasks,
@@ -97,4 +102,4 @@ def examine(
         device=settings.device,
         progress=settings.progress,
     )
-    return learner.examine(x, y, settings, apart=apart)
+    return learner.examine_sample(sample, settings, apart)

@@ -218,9 +218,9 @@ def test_no_export_holds_a_cell_that_a_spreadsheet_runs(outcome):
 
 
 def test_a_learner_in_a_zip_gives_the_same_p_value(outcome, tmp_path):
-    from m2st_core.testing.learner_files import learner_from_zip, learner_to_zip
+    from m2st_core.testing.learner_files import learner_from_zip
 
-    packed = learner_to_zip(outcome.learners["Feature-MKL"], outcome.data.encoding)
+    packed = outcome.learners["Feature-MKL"].packed(outcome.data.encoding)
     learner, encoding = learner_from_zip("learner.zip", packed)
     target = Upload(upload(related=3).target, group="group")
     again = m2st.carry_out(prepare(target, encoding=encoding), m2st.Plan("Feature-MKL", seed=7), learner=learner)
@@ -236,7 +236,7 @@ def test_a_learner_in_a_zip_gives_the_same_p_value(outcome, tmp_path):
         (lambda data: b"a,b\n1,2\n", "not a ZIP of a learner"),
         (lambda data: rezip(data, {"learner.json": b"[1, 2]"}), "damaged"),
         (lambda data: rezip(data, {"learner.json": b"\xff\xfe"}), "not text"),
-        (lambda data: rezip(data, {"learner.json": b'{"format": 4}'}), "stand for other algorithms. Train again"),
+        (lambda data: rezip(data, {"learner.json": b'{"format": 4}'}), "learner format 4, and"),
         (lambda data: rezip(data, {"learner.safetensors": b"x" * 100}), "damaged"),
         (lambda data: rezip(data, {"learner.safetensors": None}), "learner.safetensors is missing"),
         (lambda data: rezip(data, {"encoding.json": b"{}"}), "damaged"),
@@ -244,9 +244,9 @@ def test_a_learner_in_a_zip_gives_the_same_p_value(outcome, tmp_path):
     ],
 )
 def test_a_damaged_learner_is_one_sentence(outcome, change, message):
-    from m2st_core.testing.learner_files import learner_from_zip, learner_to_zip
+    from m2st_core.testing.learner_files import learner_from_zip
 
-    data = change(learner_to_zip(outcome.learners["Feature-MKL"], outcome.data.encoding))
+    data = change(outcome.learners["Feature-MKL"].packed(outcome.data.encoding))
     with pytest.raises(ValueError, match=message):
         learner_from_zip("learner.zip", data)
 

@@ -11,7 +11,7 @@ import pytest
 import m2st_core as m2st
 from m2st_core.data.tables.assembled import assemble
 from m2st_core.data.tables.clean import prepare
-from m2st_core.data.tables.encoding import Cleaning, Encoding, load_encoding, save_encoding
+from m2st_core.data.tables.encoding import Cleaning, Encoding, load_encoding
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.limits import Limits, TableError, plain, safe_cell, to_safe_csv
 from m2st_core.data.tables.upload import Upload
@@ -146,7 +146,7 @@ def test_tasks_too_small_are_left_out_and_said():
 def test_an_encoding_survives_saving_and_serves_a_new_upload(tmp_path):
     first = prepare(Upload((), (history(),)))
     assert first.x.shape == first.y.shape == (0, 4) and len(first.related_tasks) == 3
-    save_encoding(first.encoding, tmp_path)
+    (tmp_path / "encoding.json").write_text(first.encoding.to_json())
     loaded = load_encoding(tmp_path)
     assert loaded == first.encoding and load_encoding(tmp_path / "elsewhere") is None
     p, q = "colour,age,more\nred,11,1\nblue,9,2\n", "age,colour,more\n12,red,5\n13,grey,5\n"

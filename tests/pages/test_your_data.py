@@ -13,7 +13,6 @@ import m2st_core as m2st
 from app import PAGES
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.your_data import details
-from m2st_core.testing.learner_files import learner_to_zip
 from tests.pages.harness import charts, metrics, open_page, until
 from tests.pages.harness import run as go_on
 from tests.pages.harness import words as shown
@@ -415,7 +414,7 @@ def test_related_files_or_a_zip_teach_and_the_learner_can_be_brought_back():
         click(go_on(app), "data_next")
         answers.append(answer(app))
     outcome = outcome_of(app)
-    saved = learner_to_zip(outcome.learners["Meta-WiTS"], outcome.data.encoding)
+    saved = outcome.learners["Meta-WiTS"].packed(outcome.data.encoding)
     app = drop(two_files(), "learner", ("learner.zip", saved))
     assert "learner.zip: Meta-WiTS (ours), 3 tasks" in words(app)
     app.segmented_control(key="data_step").set_value("Check")
@@ -442,7 +441,7 @@ def test_a_control_group_shared_with_the_history_is_kept_apart():
     assert "like a common control group" in words(app)
     outcome = outcome_of(app)
     assert outcome.analysis.primary.exact and outcome.apart.shared == 20
-    saved = learner_to_zip(m2st.meta_train("Meta-Witness", outcome.data.related_tasks), outcome.data.encoding)
+    saved = m2st.meta_train("Meta-Witness", outcome.data.related_tasks).packed(outcome.data.encoding)
     app = drop(two_files(), "learner", ("learner.zip", saved))
     app.segmented_control(key="data_step").set_value("Check")
     go_on(app)

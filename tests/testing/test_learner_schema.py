@@ -68,7 +68,9 @@ def with_tensors(parts, change):
         {"columns": 10**9},
         {"columns": 10**6},
         {"choices": {"adaptation_steps": 1e9}},
-        {"choices": {"adaptation steps": 1e9}},
+        {"column_names": "ab"},
+        {"column_names": [1, 2]},
+        {"notes": None},
         {"shape": [1, 10**6, 10**6]},
         {"shape": [3, 10**4, 10**4]},
         {"shape": [1, 2]},
@@ -89,13 +91,18 @@ def test_an_entry_of_another_kind_is_named(parts, change, tmp_path):
     )
 
 
+def test_names_for_some_columns_only_are_refused(parts, tmp_path):
+    about, packed = parts["Meta-WiTS"]
+    assert "does not name all its columns" in refused((about | {"column_names": ["a"]}, packed), tmp_path)
+
+
 def test_an_entry_that_is_missing_is_named(parts, tmp_path):
     about, packed = parts["Meta-WiTS"]
     without = {name: value for name, value in about.items() if name != "shape"}
     assert "does not say its 'shape'" in refused((without, packed), tmp_path)
 
 
-@pytest.mark.parametrize("about", [[], 3, None, {}, {"format": "8"}, {"format": [8]}])
+@pytest.mark.parametrize("about", [[], 3, None, {}, {"format": "9"}, {"format": [9]}, {"format": 8}])
 def test_json_of_something_else_is_refused(parts, about, tmp_path):
     expected = "has learner format" if isinstance(about, dict) else "not the JSON that was saved"
     assert expected in refused((about, parts["Meta-WiTS"][1]), tmp_path)

@@ -12,7 +12,6 @@ from m2st_core.analysis.report import decisions, html_report
 from m2st_core.analysis.writeup import DataSource, as_command, as_python, methods_sentence
 from m2st_core.dashboard.your_data.state import UserData, as_text
 from m2st_core.data.tables.upload import Upload
-from m2st_core.testing.learner_files import learner_to_zip
 
 
 def data_source(state: UserData, upload: Upload) -> DataSource:
@@ -80,7 +79,7 @@ def show_exports(state: UserData, upload: Upload, outcome: Outcome) -> None:
             "What was learned from the related tasks, with the preparation of the columns, to test other data with it. "
             "It contains the rows of the related tasks: whoever gets the file gets these data."
         )
-        exports += [("Learner (ZIP)", lambda: learner_to_zip(learner, data.encoding), "learner.zip", help_)]
+        exports += [("Learner (ZIP)", lambda: learner.packed(data.encoding), "learner.zip", help_)]
     with st.container(horizontal=True):
         for label, make, file_name, help_ in exports:
             st.download_button(label, make, file_name, on_click="ignore", help=help_)

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.arrays import as_related_tasks, as_two_sample
+from m2st_core.data.arrays import as_related_tasks, as_two_sample, match_columns
+from m2st_core.data.related import RelatedTasks
 from m2st_core.data.separate import count_of, find_overlap, known_rows
 from m2st_core.data.tables.assembled import Assembled, assemble
 from m2st_core.data.tables.encoding import Cleaning, Encoding
@@ -61,7 +62,25 @@ class CleanData:
     @property
     def sample(self) -> TwoSample:
         """The target as the tests take it."""
-        return as_two_sample(self.x, self.y)
+        return replace(as_two_sample(self.x, self.y), columns=self.features)
+
+    @property
+    def tasks(self) -> RelatedTasks:
+        """The related tasks as learners take them, with the names of their columns."""
+        return replace(as_related_tasks(self.related_tasks), columns=self.features)
+
+    def in_order_of(self, columns: tuple[str, ...]) -> CleanData:
+        """The same data with its columns in the order of a learner's ``columns``; other columns are an error."""
+        order, _ = match_columns("the learner", columns, "the data", self.features)
+        if order is None:
+            return self
+        position = {name: index for index, name in enumerate(columns)}
+        in_order = sorted(self.encoding.columns, key=lambda column: position[column.features[0]])
+        encoding = replace(self.encoding, columns=tuple(in_order))
+        if encoding.features != columns:
+            raise ValueError(f"No table has the learner's columns in their order: {', '.join(columns)}. Train again.")
+        related_tasks = {name: (p[:, order], q[:, order]) for name, (p, q) in self.related_tasks.items()}
+        return replace(self, x=self.x[:, order], y=self.y[:, order], related_tasks=related_tasks, encoding=encoding)
 
     def recoded(self, encoding: Encoding) -> CleanData:
         """The same rows by another scaling of the same columns."""

@@ -192,11 +192,6 @@ def _column(values: dict[str, Any]) -> Numeric | Categorical:
     return Categorical(levels=levels, **values)
 
 
-def save_encoding(encoding: Encoding, folder: str | os.PathLike[str]) -> None:
-    """Save it into the folder of a learner."""
-    (Path(folder) / ENCODING_FILE).write_text(encoding.to_json(), encoding="utf-8")
-
-
 def load_encoding(folder: str | os.PathLike[str]) -> Encoding | None:
     """Load the encoding of a learner; None if the learner was trained on arrays."""
     path = Path(folder) / ENCODING_FILE
