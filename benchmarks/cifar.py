@@ -35,7 +35,6 @@ TARGETS = ("class shift", "CIFAR-100", "null")
 PER_CLASS, CHOICES = 100, 250  # images of each class in a related task; in the half for choices
 PAIRS = 100  # related tasks of CIFAR-100's classes
 ANIMALS = (2, 3, 4, 5, 6, 7)
-BOTH = ("Meta-Witness", "MMD-M")  # twice the smaller p-value, as ``compare_images`` does with a history
 LEVEL = 0.05
 AT_ONCE = 10  # test samples in memory
 
@@ -185,24 +184,20 @@ def main(arguments: Sequence[str] = ()) -> None:
         methods = bound_methods(options.methods, pairs, preset, repeat)
         spent["training"] += time.process_time() - start
         teaching, tested = images.split(options.m_tr, streams.numpy("training images"))
-        found: dict[str, list[np.ndarray]] = {}
         for name, method in methods.items():
             start = time.process_time()
-            found[name] = []
+            found: list[float] = []
             for target in options.targets:
                 train = teaching.draw(target, options.m_tr, streams.numpy(f"train {target}"))
                 learned = learn_once(method, train, repeat, PRESETS[preset])
                 for m in (m for own, m in columns if own == target):
                     here = streams.child(f"{target} {m}")
                     draws = draws_of(tested, target, m, here)
-                    found[name].append(p_values(draws, learned, range(options.tests), here, preset))
+                    p = p_values(draws, learned, range(options.tests), here, preset)
+                    found.append(float((p <= LEVEL).mean()))
             spent[name] += time.process_time() - start
-            rates[name].append([float((p <= LEVEL).mean()) for p in found[name]])
+            rates[name].append(found)
             print(json.dumps({"repeat": repeat, "method": name, "rates": rates[name][-1]}), flush=True)
-        if set(BOTH) <= set(found):
-            pairs_of_p = zip(*(found[name] for name in BOTH), strict=True)
-            both = [float((2 * np.minimum(a, b) <= LEVEL).mean()) for a, b in pairs_of_p]
-            rates.setdefault(" or ".join(BOTH), []).append(both)
     print(f"\n{options.view}, m_tr={options.m_tr}, {options.repeats} repeats × {options.tests} test samples, ", end="")
     print(f"{preset}; {time.perf_counter() - began:.0f} s; processor seconds: ", end="")
     print(", ".join(f"{name} {value:.0f}" for name, value in spent.items()) + "\n")

@@ -22,6 +22,7 @@ from benchmarks.common import CPU, batch, rejection_rate
 from m2st_core.analysis.effect import TARGET_POWER, PowerModel, power_model
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method
+from m2st_core.types import DEFAULT_TEST
 
 GRID = 2.0 ** np.arange(-3, 5, 0.5)  # times the pilot's rows
 FEWEST_ROWS = 8
@@ -37,6 +38,13 @@ class Setting(NamedTuple):
 
 
 SETTINGS = {
+    "mean shift 0.5": Setting("mean_shift", {"shift": 0.5}, DEFAULT_TEST, (60, 60)),
+    "variance shift 1.8": Setting("variance_shift", {"scale": 1.8}, DEFAULT_TEST, (60, 60)),
+    "blobs": Setting("blobs", {}, DEFAULT_TEST, (150, 150)),
+    "mean shift 0.9, unequal": Setting("mean_shift", {"shift": 0.9}, DEFAULT_TEST, (30, 60)),
+    "mean shift 1.3, strong": Setting("mean_shift", {"shift": 1.3}, DEFAULT_TEST, (50, 50)),
+    "mean shift 0.3, weak": Setting("mean_shift", {"shift": 0.3}, DEFAULT_TEST, (50, 50)),
+    "no difference": Setting("mean_shift", {"shift": 0.0}, DEFAULT_TEST, (60, 60)),
     "mean shift 0.5, MMD-M": Setting("mean_shift", {"shift": 0.5}, "MMD-M", (50, 50)),
     "variance shift 1.8, MMD-FUSE": Setting("variance_shift", {"scale": 1.8}, "MMD-FUSE", (60, 60)),
     "HDGM 0.6, Meta-FUSE": Setting("hdgm", {"delta": 0.6}, "Meta-FUSE", (100, 100)),

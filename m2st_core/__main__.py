@@ -20,6 +20,7 @@ from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.questions import CHOICES, READ_AS, TOTALS
 from m2st_core.paper.experiments import PAPER
 from m2st_core.presets import PRESETS
+from m2st_core.types import DEFAULT_TAUGHT_TEST
 
 BENCHMARKS = (
     "permutation, calibration, power, adaptation, deviations, mixtures, nested, transfer, histories, recommend, "
@@ -77,8 +78,8 @@ def build_parser() -> argparse.ArgumentParser:
     train = commands.add_parser("meta-train", help="learn from related tasks, to test targets with --learner")
     help_ = "columns task, group (two values per task) and the features; or one file per task, or a ZIP of them"
     train.add_argument("related", metavar="RELATED.csv", nargs="+", help=help_)
-    help_ = f"one of: {names_by_origin(with_related_tasks=True)}; default Meta-FUSE"
-    train.add_argument("--method", default="Meta-FUSE", help=help_)
+    help_ = f"one of: {names_by_origin(with_related_tasks=True)}; default {DEFAULT_TAUGHT_TEST}"
+    train.add_argument("--method", default=DEFAULT_TAUGHT_TEST, help=help_)
     train.add_argument("--out", required=True, help="folder for the learner, or a ZIP if the name ends with .zip")
 
     for add in (test.add_argument, train.add_argument):

@@ -47,6 +47,20 @@ Origin = Literal["no history", "paper", "ours"]
 """The origin of a test: without related tasks, from Liu et al. (2021), or from this project's own family."""
 
 
+DEFAULT_TEST = "Omnibus"
+"""The test without related tasks, wherever none is named."""
+
+DEFAULT_TAUGHT_TEST = "Meta-FUSE"
+"""The test with related tasks, wherever none is named."""
+
+BASELINE = DEFAULT_TEST
+"""The test without related tasks that is shown beside one with them. It decides nothing."""
+
+GENERIC_TEST = "MMD-M"
+"""The generic test of Home, Learn and the examples of images, whose results ship as files: a single kernel, so that its
+witness and its null distribution can be drawn."""
+
+
 def labelled(method: str, origin: str) -> str:
     """The name of a method in lists, legends and sentences, where the paper's and ours stand side by side.
 

@@ -7,8 +7,9 @@ from app import PAGES
 from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_part
 from m2st_core.figures.samples import lens_figure
 from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY
-from m2st_core.studies.home import ALPHA, AXIS, DELTA, GENERIC, N_TASKS, SIZE, STEP, TAUGHT, home_table
+from m2st_core.studies.home import ALPHA, AXIS, DELTA, N_TASKS, SIZE, STEP, TAUGHT, home_table
 from m2st_core.testing.methods import label_of
+from m2st_core.types import GENERIC_TEST
 
 RELATED = ("hardly", "slightly", "somewhat", "fairly", "closely", "very closely")  # in the order of the table
 STRONGEST = 3.0  # standard deviations of the noise at which a lens has its full colour
@@ -38,7 +39,7 @@ def draw_lens(method: str, place: int, seed: int):
     """Draw what one test sees in one sample, once per server."""
     table = home_table()
     generic, taught = table.powers(place)
-    if method == GENERIC:
+    if method == GENERIC_TEST:
         field, found, colour = table.generic_field[seed], generic, WITHOUT_HISTORY
     else:
         field, found, colour = table.taught_field[place, seed], taught, WITH_HISTORY
@@ -81,7 +82,7 @@ def show_story() -> None:
         )
     left, right = st.columns(2, gap="large")
     with left:
-        show_lens(GENERIC, "Through a generic kernel", table.generic_p[seed], 0, seed)
+        show_lens(GENERIC_TEST, "Through a generic kernel", table.generic_p[seed], 0, seed)
     with right:
         show_lens(TAUGHT, f"Taught by {N_TASKS} earlier tasks", table.taught_p[place, seed], place, seed)
     st.caption(

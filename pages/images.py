@@ -24,6 +24,7 @@ from m2st_core.studies.power import power_finding
 from m2st_core.sweeps.summary import duration
 from m2st_core.sweeps.trial import data_of
 from m2st_core.testing.methods import METHODS
+from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST
 
 IMAGE_TASKS = {name: task for name, task in TASKS.items() if issubclass(task, ImageTask)}
 
@@ -48,7 +49,7 @@ def study_controls(source: str) -> tuple[Control, ...]:
     sizes = CIFAR if source in SOURCES else DIGITS
     methods = methods_control(
         METHODS,
-        ("Meta-FUSE", "Feature-MKL", "MMD-M"),
+        (DEFAULT_TAUGHT_TEST, "Feature-MKL", GENERIC_TEST),
         "The tests to compare on the same samples, in the preset recommended.",
     )
     m_te = Control(

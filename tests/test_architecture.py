@@ -1,9 +1,12 @@
 """The house rules, checked on the source itself."""
 
 import ast
+import inspect
 from pathlib import Path
 
 import pytest
+
+from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, DEFAULT_TEST, GENERIC_TEST
 
 ROOT = Path(__file__).parent.parent
 ROOMS = {
@@ -92,3 +95,51 @@ def test_a_name_has_one_import_path():
 @pytest.mark.parametrize(("text", "places"), [("hash[:12]", 1), ("can not", 0), ("regularisation).sqrt()", 1)])
 def test_an_idea_is_written_once(text, places):
     assert sum(path.read_text(encoding="utf-8").count(text) for path in CORE + FRONT) == places
+
+
+def defaults(node: ast.AST) -> list[ast.expr | None]:
+    """The values that a function's parameters, a class's fields or a call's ``default`` have if none is given."""
+    if isinstance(node, ast.FunctionDef | ast.Lambda):
+        return [*node.args.defaults, *node.args.kw_defaults]
+    if isinstance(node, ast.ClassDef):
+        return [field.value for field in node.body if isinstance(field, ast.AnnAssign)]
+    return [word.value for word in node.keywords if word.arg == "default"] if isinstance(node, ast.Call) else []
+
+
+def strings(node: ast.AST | None) -> set[str]:
+    return {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)} if node else set()
+
+
+@pytest.mark.parametrize("path", CORE + FRONT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_default_tests_are_named_in_one_place(path):
+    """No default of a parameter, field or option, and no constant, spells the default test or the baseline."""
+    assert BASELINE == DEFAULT_TEST
+    named = {DEFAULT_TEST, DEFAULT_TAUGHT_TEST, GENERIC_TEST, "MMD-FUSE"}
+    tree, where = ast.parse(path.read_text(encoding="utf-8")), str(path.relative_to(ROOT))
+    spelled = {name for node in ast.walk(tree) for value in defaults(node) for name in strings(value) & named}
+    constants = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+    spelled |= {value.value for value in constants if isinstance(value, ast.Constant)} & named
+    if where == "m2st_core/types.py":
+        assert spelled == named - {"MMD-FUSE"}
+    else:
+        assert not spelled, f"{path} names {spelled}: use the constants of m2st_core.types"
+
+
+def test_the_same_default_everywhere():
+    """The API, a plan, an analysis, images, One test and the shell have the same default."""
+    from m2st_core.__main__ import build_parser
+    from m2st_core.analysis.compare_images import compare_images
+    from m2st_core.analysis.correction import analyse
+    from m2st_core.analysis.plan import Plan
+    from m2st_core.analysis.recommendation import recommend
+    from m2st_core.studies.one_test import SingleTest
+    from m2st_core.testing.two_sample import examine, two_sample_test
+
+    parameters = [
+        inspect.signature(of).parameters[name].default
+        for of, name in ((two_sample_test, "method"), (examine, "method"), (analyse, "primary"), (Plan, "primary"))
+    ]
+    assert {*parameters, recommend(30, 30).method} == {DEFAULT_TEST}
+    assert inspect.signature(compare_images).parameters["method"].default == ""  # by whether there is a history
+    train = build_parser().parse_args(["meta-train", "related.csv", "--out", "learner"])
+    assert {SingleTest().method, recommend(30, 30, n_tasks=5).method, train.method} == {DEFAULT_TAUGHT_TEST}

@@ -19,10 +19,9 @@ from m2st_core.learners.ascent import part_of
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.two_sample import examine
-from m2st_core.types import Progress
+from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, DEFAULT_TEST, Progress
 
 PIXEL_SIDE = 32
-WITH_HISTORY, WITHOUT_HISTORY = "Meta-Witness", "MMD-M"
 GIVEN = "features that were computed elsewhere"
 READ, DESCRIBED, TESTED = 0.3, 0.6, 0.95  # of the progress
 
@@ -55,7 +54,8 @@ def compare_images(
         history: Earlier comparisons by name, each a pair of samples; or a folder or ZIP of them.
         features: What describes an image: a name or an Extractor, or ``"pixels"``.
         side: Pixels to which images are brought.
-        method: A test; by default MMD-M, and with a history also Meta-Witness: twice the smaller p-value decides.
+        method: The test that decides; by default Meta-FUSE with a history, and Omnibus without. Beside a test that
+            learned from the history, Omnibus is shown and decides nothing.
         names: What to call the samples; by default as their folders or ZIPs, or x and y.
         alpha: Level of the test.
         n_permutations: Random labellings.
@@ -76,32 +76,34 @@ def compare_images(
     rows = _describe(every, by, keep, device, part_of(progress, READ, DESCRIBED))
     pairs = zip(earlier, zip(rows[2::2], rows[3::2], strict=True), strict=True)
     tasks = dict(pairs) or None
-    tests = (method,) if method else (WITH_HISTORY, WITHOUT_HISTORY) if tasks else (WITHOUT_HISTORY,)
+    primary = method or (DEFAULT_TAUGHT_TEST if tasks else DEFAULT_TEST)
+    taught = METHODS.find(primary).uses_related_tasks
+    tests = (primary, BASELINE) if taught else (primary,)
     finished = []
     for place, name in enumerate(tests):
         step = (TESTED - DESCRIBED) / len(tests)
         settings = TestSettings(
-            alpha=alpha / len(tests),
+            alpha=alpha,
             n_permutations=n_permutations,
             seed=seed,
             device=device,
             progress=part_of(progress, DESCRIBED + place * step, DESCRIBED + (place + 1) * step),
         )
-        uses = METHODS.find(name).uses_related_tasks
-        finished.append(examine(rows[0], rows[1], name, settings, related_tasks=tasks if uses else None))
-    results = tuple(one.result for one in finished)
-    evidence = evidence_of(min(finished, key=lambda one: one.result.p_value))
+        given = tasks if METHODS[name].uses_related_tasks else None
+        finished.append(examine(rows[0], rows[1], name, settings, related_tasks=given))
+    result, *others = (one.result for one in finished)
+    evidence = evidence_of(finished[0])
     at_x, at_y = evidence.at_rows()
     typical = np.argsort(-at_x, kind="stable"), np.argsort(at_y, kind="stable")
     return ImageComparison(
         names=names,
-        results=results,
-        alpha=alpha,
-        earlier=len(earlier) if METHODS[tests[0]].uses_related_tasks else 0,
+        result=result,
+        without_history=others[0] if others else None,
+        earlier=len(earlier) if taught else 0,
         features=GIVEN if described else by.words if by is not None else f"their pixels, {PIXEL_SIDE}×{PIXEL_SIDE}",
         samples=(_pictures(samples[0]), _pictures(samples[1])),
         typical=(evidence.rows[0][typical[0]], evidence.rows[1][typical[1]]),
-        notes=(*_notes(names, samples, side), *dict.fromkeys(note for result in results for note in result.notes)),
+        notes=(*_notes(names, samples, side), *dict.fromkeys(note for one in (result, *others) for note in one.notes)),
         files=(_files(samples[0]), _files(samples[1])),
     )
 

@@ -19,7 +19,7 @@ from m2st_core.testing.meta import MetaLearner
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.two_sample import examine
-from m2st_core.types import Progress, TestResult
+from m2st_core.types import DEFAULT_TEST, Progress, TestResult
 
 Family = Literal["primary", "all"]
 """Tests that share one error rate: the secondary tests only ("primary"), or all tests together ("all")."""
@@ -127,7 +127,7 @@ class Analysis:
 def analyse(
     x: Any,
     y: Any,
-    primary: str = "MMD-FUSE",
+    primary: str = DEFAULT_TEST,
     secondary: Sequence[str] = (),
     *,
     family: Family = "primary",

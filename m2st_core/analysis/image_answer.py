@@ -35,15 +35,17 @@ PAGE = """<!doctype html>
 
 @dataclass(frozen=True)
 class ImageComparison:
-    """The result of a test of images, or of one with the history and one without, and what they rest on.
+    """The result of a test of images, and what it rests on.
 
-    ``typical`` are the positions of the images most typical of x and of y, the clearest first, in the test with the
-    smaller p-value. ``files`` are the names of all files of x and of y. Samples that came as features have no images.
+    ``without_history`` is the result of the baseline, if the test learned from earlier comparisons. It is shown beside
+    the answer and decides nothing. ``typical`` are the positions of the images most typical of x and of y in the test
+    that decides, the clearest first. ``files`` are the names of all files of x and of y. Samples that came as features
+    have no images.
     """
 
     names: tuple[str, str]
-    results: tuple[TestResult, ...]
-    alpha: float
+    result: TestResult
+    without_history: TestResult | None
     earlier: int
     features: str
     samples: tuple[np.ndarray | None, np.ndarray | None] = field(repr=False)
@@ -52,41 +54,38 @@ class ImageComparison:
     files: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()), repr=False)
 
     @property
-    def best(self) -> TestResult:
-        """The result with the smaller p-value."""
-        return min(self.results, key=lambda result: result.p_value)
-
-    @property
     def p_value(self) -> float:
-        """The p-value; of two tests, twice the smaller one."""
-        return min(1.0, len(self.results) * self.best.p_value)
+        """The p-value of the test that decides."""
+        return self.result.p_value
 
     @property
     def rejected(self) -> bool:
-        """Whether the samples differ at level ``alpha``."""
-        return self.p_value <= self.alpha
+        """Whether this test rejects at its level."""
+        return self.result.rejected
 
     @property
     def verdict(self) -> str:
         """The decision in one sentence."""
-        (x, y), (n, m) = self.names, self.best.n_test
-        p = p_short(self.best) if len(self.results) == 1 else f"p = {self.p_value:.3g}"
+        (x, y), (n, m), p = self.names, self.result.n_test, p_short(self.result)
         if self.rejected:
             return f"Evidence that the images of “{y}” differ from those of “{x}” ({p})"
-        return f"No evidence of a difference between {n} and {m} images at α={self.alpha:g} ({p})"
+        return f"No evidence of a difference between {n} and {m} images at α={self.result.alpha:g} ({p})"
 
     @property
     def basis(self) -> str:
         """What the verdict rests on."""
-        first, *others = self.results
+        first, without = self.result, self.without_history
         taught = f", taught by {self.earlier} earlier comparison{'s' * (self.earlier != 1)}," if self.earlier else ""
         said = f"{first.label}{taught} compared {first.n_test[0]} and {first.n_test[1]} images by {self.features}"
         if any(first.n_train):
             said += f", after learning on {first.n_train[0]} and {first.n_train[1]} others"
-        if not others:
-            return f"{said}."
-        beside = " and ".join(f"{other.label}, which knows no other comparison, {p_short(other)}" for other in others)
-        return f"{said}: {p_short(first)}. {beside}. Both were declared in advance, so twice the smaller one decides."
+        if without is None:
+            return f"{said}. It was declared before its result was known."
+        found = "evidence" if without.rejected else "no evidence"
+        return (
+            f"{said}. It was declared before its result was known, and it alone decides. Without the earlier "
+            f"comparisons, {without.label} finds {found} ({p_short(without)})."
+        )
 
     @property
     def not_meant(self) -> str:
@@ -112,7 +111,7 @@ class ImageComparison:
         """The report: one self-contained HTML file."""
         when = made or date.today()
         facts: dict[str, object] = {"features": self.features, "earlier comparisons": self.earlier}
-        for result in self.results:
+        for result in filter(None, (self.result, self.without_history)):
             n, m = result.n_test
             facts[result.label] = (
                 f"p = {result.p_value:.4g}, {result.error_words}; statistic {result.statistic:.4g}; {n} + {m} images, "

@@ -24,10 +24,9 @@ from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.two_sample import examine
-from m2st_core.types import Progress, TestResult
+from m2st_core.types import BASELINE, DEFAULT_TEST, Progress, TestResult
 
 TRAINED, TESTED = 0.7, 0.9  # of the progress
-WITHOUT_HISTORY = "Omnibus"  # Meta-FUSE adds learned kernels to its kernels
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Plan:
     ("primary") or all tests are corrected together ("all").
     """
 
-    primary: str = "MMD-FUSE"
+    primary: str = DEFAULT_TEST
     secondary: tuple[str, ...] = ()
     alpha: float = 0.05
     n_permutations: int = 999
@@ -63,8 +62,8 @@ class Plan:
 class Outcome:
     """An upload, its plan, the results, where the samples differ, and the learners trained on the way.
 
-    ``without_history`` is the result of Omnibus, if the primary test used related tasks. It is shown beside the answer
-    and decides nothing.
+    ``without_history`` is the result of the baseline, if the primary test used related tasks. It is shown beside the
+    answer and decides nothing.
     """
 
     data: CleanData = field(repr=False)
@@ -167,7 +166,7 @@ def carry_out(
         explanation = explain(analysis.evidence, seed=plan.seed, progress=part_of(progress, TESTED, 1.0))
         if plan.primary in plan.methods_with_tasks:
             own = TestSettings(device=device, **_settings(data, plan))
-            without = examine(data.x, data.y, WITHOUT_HISTORY, own).result
+            without = examine(data.x, data.y, BASELINE, own).result
     return Outcome(data, plan, analysis, explanation, learners, apart, without)
 
 
@@ -200,7 +199,7 @@ def _learners(
     to_train = [name for learn, name in reversed(first.items()) if learn not in trained]
     if to_train and tasks is None:
         cause = f"The learner is for {given.method}." if given is not None else "None are given."
-        raise ValueError(f"{to_train[0]} learns from related tasks. {cause} Add some, or use Omnibus.")
+        raise ValueError(f"{to_train[0]} learns from related tasks. {cause} Add some, or use {DEFAULT_TEST}.")
     for index, name in enumerate(to_train):
         stage = part_of(progress, index / len(to_train), (index + 1) / len(to_train))
         trained[METHODS[name].learn] = meta_train(

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from m2st_core.analysis.related_check import RelatedCheck
 from m2st_core.data.tables.clean import CleanData
+from m2st_core.testing.finished import LARGEST_ROWS, largest_rows
 from m2st_core.testing.meta import MetaLearner
+from m2st_core.testing.method import is_whole
 from m2st_core.testing.methods import METHODS
+from m2st_core.types import DEFAULT_TAUGHT_TEST, DEFAULT_TEST
 
-MANY_ROWS = 20_000  # both samples together
 UNLIKE = 4.0  # standard deviations from the related tasks' rows
 
 
@@ -37,33 +39,34 @@ def recommend(
     >>> recommend(30, 30, n_tasks=20).method
     'Meta-FUSE'
     """
-    for name, value in (("n", n), ("m", m)):
-        if value < 2:
-            raise ValueError(f"{name} must be at least 2 rows. Got {value}.")
-    if n_tasks < 0:
-        raise ValueError(f"n_tasks must be at least 0. Got {n_tasks}.")
+    for name, value, fewest in (("n", n, 2), ("m", m, 2), ("n_tasks", n_tasks, 0)):
+        if not is_whole(value) or value < fewest:
+            raise ValueError(f"{name} must be a whole number, at least {fewest}. Got {value!r}.")
     reasons = []
     not_used = _why_not_used(check) if n_tasks else ""
-    if n_tasks and n + m > MANY_ROWS:
-        not_used = "The related tasks are not used: with this many rows, Meta-FUSE would test only some."
     if n_tasks and not not_used:
-        method = "Meta-FUSE"
+        method = DEFAULT_TAUGHT_TEST
         reasons += [
             "It combines kernels learned from the related tasks, which have half of the weight, with those of "
-            "Omnibus. Tasks that are related can add much power. In simulations, unrelated tasks cost 0.02 of power on "
-            "average compared with Omnibus, and at most 0.14.",
+            f"{DEFAULT_TEST}. Tasks that are related can add much power. In simulations, unrelated tasks cost 0.02 of "
+            f"power on average compared with {DEFAULT_TEST}, and at most 0.14.",
             "If you know that your samples can only differ as the related tasks do, Meta-Witness may be stronger.",
         ]
     else:
-        method = "Omnibus"
+        method = DEFAULT_TEST
         reasons += [not_used] if not_used else []
         reasons.append(
-            "It combines MMD-FUSE with broad and fine kernels, tests all rows and has nothing to choose. In "
+            "It combines MMD-FUSE with broad and fine kernels, needs no training rows and has nothing to choose. In "
             "simulations of 23 kinds of differences its power was 0.02 to 0.05 below that of the best test for each on "
             "average, and at most 0.15."
         )
     if n_tasks and check is not None:
         reasons += check.sentences[:2]
+    if n + m > (most := largest_rows(METHODS[method])):
+        reasons.append(
+            f"Of your {n + m:,} rows it tests {most:,}, drawn at random, because it compares many kernels. Tests with "
+            f"one kernel, such as MMD-M and Energy, take up to {LARGEST_ROWS:,} rows."
+        )
     if min(n, m) < 10:
         reasons.append(f"With {min(n, m)} rows in the smaller sample, only large differences can be detected.")
     if max(n, m) > 3 * min(n, m):
@@ -81,7 +84,7 @@ def _why_not_used(check: RelatedCheck | None) -> str:
     if check is not None and check.unlike is not None and check.unlike > UNLIKE:
         return (
             "The related tasks are not used: even without labels, your rows look unlike those of all related tasks. "
-            "If you know that they are related, use Meta-FUSE."
+            f"If you know that they are related, use {DEFAULT_TAUGHT_TEST}."
         )
     return ""
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
+from scipy.special import betaincinv
 from torch import Tensor
 
 from m2st_core.analysis.related_traits import copies, odd_values, sense_sentence, senses_of
@@ -25,14 +26,12 @@ from m2st_core.kernels.gaussian import GaussianKernel, median_squared_distance
 from m2st_core.learners.ascent import part_of
 from m2st_core.learners.meta_features import in_usual_units
 from m2st_core.rng import Streams
-from m2st_core.sweeps.summary import wilson_interval
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
-from m2st_core.types import Progress, TwoSample
+from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, Progress, TwoSample
 
-WITH, WITHOUT = "Meta-FUSE", "Omnibus"  # the tests that are recommended with related tasks, and without
-CHECKED = (WITH, "Meta-Witness", "Meta-WiTS", WITHOUT, "MMD-M")
+CHECKED = (DEFAULT_TAUGHT_TEST, "Meta-Witness", "Meta-WiTS", BASELINE, "MMD-M")
 ALPHA, PERMUTATIONS = 0.05, 199
 CLEAR_GAIN = 0.1  # difference in power
 SHARE_OF_ROWS = 0.8  # of a task's rows in one test at most, so that its tests differ
@@ -50,10 +49,10 @@ MEANINGS = {
 class RelatedCheck:
     """Power on left-out tasks, with and without learning from the others.
 
-    ``table`` has one row per method: method, uses_related_tasks, power, low, high, tests. Low and high are Wilson's
-    95 % interval for the number of tests that share no rows. ``sizes`` are the rows of (x, y) in each test. The related
-    tasks help (or harm) if Meta-FUSE is better (or worse) than Omnibus, by at least 0.1 and by two standard errors
-    between left-out tasks. The other methods are there to be seen; no choice depends on them.
+    ``table`` has one row per method: method, uses_related_tasks, power, low, high, tests. Low and high are a 95 %
+    interval for the power on tasks like these (``power_interval``). ``sizes`` are the rows of (x, y) in each test. The
+    related tasks help (or harm) if Meta-FUSE is better (or worse) than Omnibus, by at least 0.1 and by two standard
+    errors between left-out tasks. The other methods are there to be seen; no choice depends on them.
 
     ``unlike`` compares unlabelled rows: the standard deviations by which the target's rows differ more from the related
     tasks' rows than those do from each other. It is None without a target or with fewer than five tasks.
@@ -113,10 +112,8 @@ def check_related_tasks(
         for side, size in enumerate(sizes)
     )
     rejected = {method: np.zeros((len(left_out), repeats), dtype=bool) for method in CHECKED}
-    disjoint_tests = 0
     for index, name in enumerate(left_out):
         own, own_streams = samples[name], streams.child(f"task {name}")
-        disjoint_tests += max(1, min(own.sizes[0] // n, own.sizes[1] // m))
         batch = _subsets(own, (n, m), repeats, own_streams)
         others = separate(own, {other: pair for other, pair in samples.items() if other != name}).tasks
         stage = part_of(progress, index / len(left_out), (index + 1) / len(left_out))
@@ -133,13 +130,13 @@ def check_related_tasks(
             rejected[method][index] = [result.rejected for result in results]
         if progress is not None:
             progress(1000 * (index + 1) // len(left_out), 1000, 0.0)
-    table = pd.DataFrame([_table_row(method, rejected[method], disjoint_tests) for method in CHECKED])
-    learned, plain = (table.set_index("method").loc[method] for method in (WITH, WITHOUT))
+    table = pd.DataFrame([_table_row(method, rejected[method]) for method in CHECKED])
+    learned, plain = (table.set_index("method").loc[method] for method in (DEFAULT_TAUGHT_TEST, BASELINE))
     gain = learned["power"] - plain["power"]
     sampling_error = sum(row["power"] * (1 - row["power"]) / row["tests"] for row in (learned, plain)) ** 0.5
     noise = np.inf
     if len(left_out) > 1:
-        gains = rejected[WITH].mean(axis=1) - rejected[WITHOUT].mean(axis=1)
+        gains = rejected[DEFAULT_TAUGHT_TEST].mean(axis=1) - rejected[BASELINE].mean(axis=1)
         noise = max(sampling_error, gains.std(ddof=1) / len(left_out) ** 0.5)
     clear = max(CLEAR_GAIN, 2 * noise)
     verdict: Literal["helps", "harms", "unclear"] = "unclear"
@@ -150,10 +147,10 @@ def check_related_tasks(
         unlike = unlikeness(samples, sizes, streams)(rows)
     sentence = (
         f"When {len(left_out)} related tasks were left out in turn and tested with {n} and {m} rows, "
-        f"{WITH} detected the difference in {_rate(learned)} after learning from the other tasks, and "
-        f"{WITHOUT} in {_rate(plain)} without them."
+        f"{DEFAULT_TAUGHT_TEST} detected the difference in {_rate(learned)} after learning from the other tasks, and "
+        f"{BASELINE} in {_rate(plain)} without them."
     )
-    senses = senses_of(meta_train(WITH, samples, seed=streams.seed, device=device))
+    senses = senses_of(meta_train(DEFAULT_TAUGHT_TEST, samples, seed=streams.seed, device=device))
     repeated = copies(samples)
     senses = {name: sense for name, sense in senses.items() if name not in repeated}
     columns = columns or [f"column {index + 1}" for index in range(width)]
@@ -166,15 +163,31 @@ def _rate(row: pd.Series) -> str:
     return f"{power} % of the tests (95 % interval {low} to {high} %)"
 
 
-def _table_row(method: str, rejected: np.ndarray, disjoint_tests: int) -> dict[str, Any]:
+def power_interval(power: float, tasks: int) -> tuple[float, float]:
+    """Return a 95 % interval for the mean power on tasks like these, from its average over so many left-out tasks.
+
+    The tests of one task share rows, so only tasks are independent. The average of T powers between 0 and 1 varies at
+    most as much as the share of successes in T trials. Hence the interval of Clopper and Pearson for T trials, with the
+    fractional number of successes power·T: it covers at least as often as it says, and usually more often.
+
+    >>> [tuple(round(end, 2) for end in power_interval(power, 6)) for power in (0.58, 0.72)]
+    [(0.16, 0.92), (0.26, 0.97)]
+    """
+    successes = power * tasks
+    low = float(betaincinv(successes, tasks - successes + 1, 0.025)) if power > 0 else 0.0
+    high = float(betaincinv(successes + 1, tasks - successes, 0.975)) if power < 1 else 1.0
+    return low, high
+
+
+def _table_row(method: str, rejected: np.ndarray) -> dict[str, Any]:
     power = float(np.mean(rejected))
-    low, high = wilson_interval(round(power * disjoint_tests), disjoint_tests)
+    low, high = power_interval(power, len(rejected))
     return {
         "method": method,
         "uses_related_tasks": METHODS[method].uses_related_tasks,
         "power": power,
-        "low": min(low, power),
-        "high": max(high, power),
+        "low": low,
+        "high": high,
         "tests": rejected.size,
     }
 

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from m2st_core.data.related import RelatedTasks, stack_repeats
-from m2st_core.types import Shape, TwoSample, listed
+from m2st_core.types import DEFAULT_TEST, Shape, TwoSample, listed
 
 LARGEST_WHOLE = 2**53  # beyond it float64 skips whole numbers
 LARGEST_SPREAD, SMALLEST_SPREAD = 1e100, 1e-100  # squares of distances stay inside float64
@@ -283,7 +283,7 @@ def _named(related_tasks: Any) -> tuple[tuple[str, ...], Iterable[Any]]:
             raise ValueError("related_tasks must be a list of (x, y) pairs, or a mapping of names to pairs.") from None
         names = tuple(f"task {index + 1}" for index, _ in enumerate(pairs))
     if not names:
-        raise ValueError("related_tasks is empty. Bring at least one related pair of samples, or use Omnibus.")
+        raise ValueError(f"related_tasks is empty. Bring at least one related pair of samples, or use {DEFAULT_TEST}.")
     return names, pairs
 
 

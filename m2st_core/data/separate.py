@@ -24,7 +24,7 @@ from torch import Tensor
 from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
 from m2st_core.data.overlap import KnownRows, Overlap, same_rows
 from m2st_core.data.related import RelatedTasks
-from m2st_core.types import TwoSample
+from m2st_core.types import DEFAULT_TEST, TwoSample
 
 FEWEST_ROWS = 4  # rows that each sample of a task must keep
 COARSE = 0.2  # chance of an equal row, from which on single shared rows are not recognised
@@ -72,7 +72,7 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None) -> Separate
     if not kept.names:
         raise ValueError(
             "The related tasks share so many rows with x and y that nothing is left to learn from. "
-            "Use MMD-FUSE, or bring related tasks with rows of their own."
+            f"Use {DEFAULT_TEST}, or bring related tasks with rows of their own."
         )
     return Separated(kept, len(shared), _notes(len(shared), len(lost), len(lost) if merged else 0, first.chance))
 

@@ -18,6 +18,7 @@ from m2st_core.permutation.statistics import permuted_mmd2
 from m2st_core.types import Progress, TwoSample
 
 RANK_ROUNDING = 1e-9
+LARGEST = 0.1  # share of the labellings, those in which a statistic is largest, that show what others add beside it
 GROUPS = 25  # of labellings, each left out once, for the standard error of a p-value that is not binomial
 TIE_BREAK = 1e-6
 
@@ -84,8 +85,16 @@ class RankFuseTest(PermutationTest):
         """The evidence of all families together."""
         return torch.stack(evidence).sum(dim=0)
 
+    def _usually_added(self, total: Tensor, own: Tensor) -> float:
+        """The median of what the other statistics add where this one is largest: (P,), (P,) → a number."""
+        return float((total - own)[own >= own.quantile(1 - LARGEST)].median())
+
     def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> tuple[ShownTest, float | None]:
-        """The mixture of the family with the most evidence, and the critical value it needs beside the others."""
+        """The mixture of the family with the most evidence, and the critical value it needs beside the others.
+
+        The others are taken to add what they usually add where this one is large, not what they happened to add here:
+        of several statistics, the one with the most evidence was lucky, and a new study cannot count on the others.
+        """
         shown: list[Callable[[float], tuple[ShownTest, float | None]]] = []  # of each statistic, at a level
         evidence, shares = [], []
         found, of_fuse = self._permuted(sample.pooled, members, sample.sizes[0])
@@ -106,8 +115,7 @@ class RankFuseTest(PermutationTest):
             evidence.append(self._rest / _share_reaching(scores, tolerance)[0])
             shares.append(self._rest)
         total, best = self._combined(evidence), int(torch.stack(evidence)[:, 0].argmax())
-        others = float(total[0] - evidence[best][0])
-        needed = float(total.quantile(1 - alpha)) - others
+        needed = float(total.quantile(1 - alpha)) - self._usually_added(total, evidence[best])
         return shown[best](shares[best] / max(needed, 2 * shares[best]))
 
 
@@ -128,6 +136,10 @@ class AggregateTest(RankFuseTest):
         """The largest evidence."""
         every = torch.stack(evidence)
         return every.amax(dim=0) + TIE_BREAK * every.sum(dim=0)
+
+    def _usually_added(self, total: Tensor, own: Tensor) -> float:
+        """Nothing: only the largest counts."""
+        return 0.0
 
 
 def _fused(mmd2: Tensor, error: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:

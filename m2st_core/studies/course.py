@@ -30,7 +30,7 @@ from m2st_core.sweeps.trial import draw_targets
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
-from m2st_core.types import TwoSample
+from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST, TwoSample
 
 FILE = Path(__file__).with_name("course.json")
 DELTAS = (0.0, 0.5, 0.7, 0.9)
@@ -44,7 +44,8 @@ TESTS, PERMUTATIONS = 100, 99  # so that p is a whole number of percent
 LEARNED_ANEW = 10  # tests that share one training sample
 HISTORIES = 4
 OWN_ROWS = "own rows"  # a witness function learned from rows of the target
-NAMES = ("MMD-M", "Meta-Witness", "Meta-FUSE")
+TAUGHT = "Meta-Witness"
+NAMES = (GENERIC_TEST, TAUGHT, DEFAULT_TAUGHT_TEST)
 STREAMS = Streams(2027).child("course")
 
 
@@ -119,18 +120,18 @@ def history(n_tasks: int, index: int) -> MetaLearner:
     """Learn from one of four sets of related tasks, each task with 100 rows per sample."""
     seed = STREAMS.child(f"history {index}").seed
     tasks = hdgm_related_tasks(CLOSENESS, n_tasks, ROWS_PER_TASK, seed=seed)
-    return meta_train("Meta-Witness", tasks, seed=seed, device="cpu")
+    return meta_train(TAUGHT, tasks, seed=seed, device="cpu")
 
 
 def every_cell() -> list[Cell]:
     """All cells that the course shows."""
     most = HISTORY_SIZES[-1]
-    cells = [Cell("MMD-M", rows, delta) for delta, rows in product(DELTAS, ROWS)]
+    cells = [Cell(GENERIC_TEST, rows, delta) for delta, rows in product(DELTAS, ROWS)]
     cells += [Cell(OWN_ROWS, rows, *rest) for rows, *rest in product(FEW_ROWS, DELTAS, TRAINING_ROWS)]
-    cells += [Cell("Meta-Witness", rows, *rest) for rows, *rest in product(FEW_ROWS, DELTAS, HISTORY_SIZES)]
-    cells += [Cell("MMD-M", rows, shifted=True) for rows in FEW_ROWS]
-    cells += [Cell("Meta-Witness", rows, learned_from=most, shifted=True) for rows in FEW_ROWS]
-    cells += [Cell("Meta-FUSE", rows, 0.7, most, shifted) for rows, shifted in product(FEW_ROWS, (False, True))]
+    cells += [Cell(TAUGHT, rows, *rest) for rows, *rest in product(FEW_ROWS, DELTAS, HISTORY_SIZES)]
+    cells += [Cell(GENERIC_TEST, rows, shifted=True) for rows in FEW_ROWS]
+    cells += [Cell(TAUGHT, rows, learned_from=most, shifted=True) for rows in FEW_ROWS]
+    cells += [Cell(DEFAULT_TAUGHT_TEST, rows, 0.7, most, shifted) for rows, shifted in product(FEW_ROWS, (False, True))]
     return cells
 
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from m2st_core.studies.one_test import WITHOUT, OneTest, SingleTest
+from m2st_core.studies.one_test import OneTest, SingleTest
 from m2st_core.studies.weights import LearnedFeatures, WeightsResult, WeightsStudy
 from m2st_core.sweeps.trial import CODE
 from m2st_core.testing.methods import METHODS
-from m2st_core.types import TestResult
+from m2st_core.types import BASELINE, TestResult
 
 FILE = Path(__file__).with_suffix(".npz")
 WEIGHTS, TEST = WeightsStudy(), SingleTest()
@@ -100,5 +100,5 @@ def compute_first_results() -> FirstResults:
 def code_version() -> str:
     """The versions of the sampling and of the tests. Numbers of another version do not agree with the code."""
     return json.dumps(
-        {"code": CODE} | {name: METHODS[name].revision for name in (WEIGHTS.method, TEST.method, WITHOUT)}
+        {"code": CODE} | {name: METHODS[name].revision for name in (WEIGHTS.method, TEST.method, BASELINE)}
     )

@@ -24,9 +24,10 @@ from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.two_sample import examine
+from m2st_core.types import GENERIC_TEST
 
 FILE = Path(__file__).with_suffix(".npz")
-GENERIC, TAUGHT = "MMD-M", "Meta-Witness"
+TAUGHT = "Meta-Witness"
 CLOSENESSES = (0.6, 0.5, 0.4, 0.3, 0.2, 0.1)  # the paper's C, from the least related tasks to the most related ones
 N_TASKS, ROWS_PER_TASK = 40, 100  # rows of each sample of a task
 SIZE = 50  # rows per mode of a target: 100 rows of each sample
@@ -91,7 +92,7 @@ def home_table() -> HomeTable:
 
 def code_version() -> str:
     """The versions of the sampling and of both tests. Numbers of another version do not agree with the code."""
-    return json.dumps({"code": CODE} | {name: METHODS[name].revision for name in (GENERIC, TAUGHT)})
+    return json.dumps({"code": CODE} | {name: METHODS[name].revision for name in (GENERIC_TEST, TAUGHT)})
 
 
 def repeat_streams(closeness: float, repeat: int) -> Streams:
@@ -110,7 +111,7 @@ def view(seed: int, learner: MetaLearner | None = None) -> View:
     """One target through MMD-M or, with a learner, through Meta-Witness."""
     x, y = two_samples(DELTA, SIZE, seed)
     settings = TestSettings(alpha=ALPHA, seed=seed, device="cpu")
-    tested: FinishedTest = examine(x, y, GENERIC, settings) if learner is None else learner.examine(x, y, settings)
+    tested: FinishedTest = examine(x, y, GENERIC_TEST, settings) if learner is None else learner.examine(x, y, settings)
     evidence = evidence_of(tested)
     n, m = evidence.sample.sizes
     noise = _similarities(evidence).std(axis=1, ddof=1).max() * (1 / n + 1 / m) ** 0.5
@@ -130,7 +131,7 @@ def _similarities(evidence: Evidence) -> np.ndarray:
 
 def power(repeat: int, learner: MetaLearner | None = None) -> float:
     """The share of fresh targets that are rejected. All tests of a repeat get the same targets."""
-    method = METHODS[GENERIC] if learner is None else learner.bound(CPU)
+    method = METHODS[GENERIC_TEST] if learner is None else learner.bound(CPU)
     p_values = many_tests(method, DELTA, False, SIZE, TESTS, Streams(repeat).child("home, targets").seed)
     return float((p_values <= ALPHA).mean())
 

@@ -18,9 +18,10 @@ from m2st_core.data import make_task
 from m2st_core.studies.images import ImagesResult, ImageStudy, KernelExplanation
 from m2st_core.sweeps.trial import CODE
 from m2st_core.testing.methods import METHODS, label_of
+from m2st_core.types import GENERIC_TEST
 
 FILE = Path(__file__).with_suffix(".npz")
-TAUGHT, ALONE = ("Feature-MKL",), ("MMD-D", "MMD-M")
+TAUGHT, ALONE = ("Feature-MKL",), ("MMD-D", GENERIC_TEST)
 TASK = "digits-shift"
 LEVELS = 255  # of grey in a stored picture
 STUDY = ImageStudy(

@@ -15,9 +15,8 @@ from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS, label_of
 from m2st_core.testing.two_sample import two_sample_test
-from m2st_core.types import Progress, TestResult, TwoSample
+from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, Progress, TestResult, TwoSample
 
-WITHOUT = "MMD-FUSE"  # the test without related tasks beside one with them
 ROWS_PER_TASK = 50  # per mode for HDGM, per sample elsewhere
 LEARNERS_KEPT = 16
 REFERENCE_ROWS, FIT_GROWTH = 200, 2.5  # pooled training rows of a predicted fit, and the exponent for more of them
@@ -84,7 +83,7 @@ class SingleTest:
     null: bool = False
     n: int = 100
     m: int = 100
-    method: str = "Meta-FUSE"
+    method: str = DEFAULT_TAUGHT_TEST
     alpha: float = 0.05
     n_permutations: int = 999
     train_fraction: float = 0.5
@@ -152,7 +151,7 @@ class SingleTest:
             return OneTest(two_sample_test(x, y, self.method, preset=self.preset, **shared, progress=progress))
         learner = self.learner(part_of(progress, 0, LEARNING))
         result = learner.test(x, y, **shared, progress=part_of(progress, LEARNING, 1))
-        return OneTest(result, two_sample_test(x, y, WITHOUT, **shared))
+        return OneTest(result, two_sample_test(x, y, BASELINE, **shared))
 
     def as_python(self) -> str:
         """A script that gives the same result."""

@@ -22,7 +22,7 @@ from m2st_core.sweeps.trial import draw_targets
 from m2st_core.testing.method import Method, TestSettings
 from m2st_core.testing.run import run_tests
 from m2st_core.testing.two_sample import examine, two_sample_test
-from m2st_core.types import TestResult
+from m2st_core.types import GENERIC_TEST, TestResult
 
 KEPT = 64
 AXIS = np.linspace(-3.0, 3.5, 45)
@@ -77,7 +77,7 @@ def gaussian_view(delta: float, size: int, width: float, seed: int) -> KernelVie
 def median_test(delta: float, size: int, seed: int) -> TestResult:
     """The result of MMD-M with 999 permutations."""
     x, y = two_samples(delta, size, seed)
-    return two_sample_test(x, y, "MMD-M", seed=seed)
+    return two_sample_test(x, y, GENERIC_TEST, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def shuffle_labels(delta: float, size: int, seed: int) -> Shuffles:
     """MMD-M with 99 permutations, and the permutations."""
     x, y = two_samples(delta, size, seed)
     settings = TestSettings(n_permutations=PERMUTATIONS, seed=seed, device="cpu")
-    finished = examine(x, y, "MMD-M", settings)
+    finished = examine(x, y, GENERIC_TEST, settings)
     n, null = len(x), finished.result.null
     members = random_memberships(n, len(y), PERMUTATIONS, [Streams(seed).numpy("permutations")])[0].numpy()
     if finished.swapped:  # the test's first sample is y

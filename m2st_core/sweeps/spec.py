@@ -16,7 +16,7 @@ from m2st_core.presets import PRESETS
 from m2st_core.sweeps.trial import Cell, canonical, data_of, digest
 from m2st_core.testing.method import MOST_PERMUTATIONS
 from m2st_core.testing.methods import METHODS, label_of
-from m2st_core.types import Registry
+from m2st_core.types import BASELINE, Registry
 
 LONGEST, MOST_BRACKETS, LAST = 10_000, 100, 2**63 - 1  # of TOML: its characters and lists; of all numbers
 LIMIT = "limit"  # the true log-likelihood ratio as witness, where the task's densities are known
@@ -49,7 +49,7 @@ class SweepSpec:
     task: str = "hdgm"
     settings: dict[str, Any] = field(default_factory=dict, hash=False)
     null: bool = False
-    methods: tuple[str, ...] = ("Feature-MKL", "Meta-WiTS", "MMD-FUSE")
+    methods: tuple[str, ...] = ("Feature-MKL", "Meta-WiTS", BASELINE)
     preset: str = "recommended"
     closeness: tuple[float, ...] = (0.3,)
     n_tasks: tuple[int, ...] = (100,)

@@ -15,6 +15,7 @@ from m2st_core.preset import PValueRule
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method
 from m2st_core.testing.split import draw_order, split_sizes
+from m2st_core.types import DEFAULT_TEST
 
 ENUMERATED = 10_000  # up to this many labellings are all counted, whatever B is: so few rows are cheap
 MANY = 10**6  # larger counts are not distinguished
@@ -129,5 +130,5 @@ def check_blocks(method: Method) -> None:
     if not method.by_permutation:
         raise ValueError(
             f"{method.name} finds its p-value without permutations, so it cannot honour blocks. "
-            "Choose an exact method, such as MMD-FUSE."
+            f"Choose an exact method, such as {DEFAULT_TEST}."
         )

@@ -9,6 +9,7 @@ from m2st_core.kernels.features import MOST_UNITS
 from m2st_core.permutation.blocks import KEYS_AT_ONCE, PIECE_BYTES
 from m2st_core.preset import Preset
 from m2st_core.testing.method import Method
+from m2st_core.types import DEFAULT_TEST
 
 GIGABYTE = 10**9
 ROW_COPIES = 6  # of all rows, in float64: as given, split, embedded
@@ -76,5 +77,5 @@ def check_training_memory(method: Method, rows: int, columns: int) -> None:
     refuse_beyond_memory(
         f"Learning from {rows:,} rows with {columns:,} columns",
         8 * (ROW_COPIES * rows * columns + FEATURE_COPIES * features),
-        "Leave out columns, or use Omnibus, which learns nothing.",
+        f"Leave out columns, or use {DEFAULT_TEST}, which learns nothing.",
     )

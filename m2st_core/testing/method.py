@@ -62,7 +62,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Method:
-    """One two-sample test. A name means one algorithm in every preset; presets choose its settings only.
+    """One two-sample test. A name means one procedure in every preset; presets choose its settings.
 
     A method without related tasks has ``fit``. A method with related tasks has ``learn``, which runs once, and
     ``adapt``, a fit whose first argument is the result of ``learn``.

@@ -179,7 +179,7 @@ OUR_METHODS = (
     ),
     Method(
         "Meta-FUSE",
-        "Combines learned features with general-purpose kernels: the safe choice when relatedness is uncertain.",
+        "Combines learned features with general-purpose kernels: the safer choice when relatedness is uncertain.",
         "harmonic mean of the families' p-values, permuted",
         OURS_FUSE,
         "ours",

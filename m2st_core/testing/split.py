@@ -15,7 +15,7 @@ from m2st_core.permutation.fitted import FittedTest
 from m2st_core.preset import Preset
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method
-from m2st_core.types import Progress, TwoSample
+from m2st_core.types import DEFAULT_TEST, Progress, TwoSample
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def split_sizes(
     if method.needs_split:
         needed = next(n for n in itertools.count(4) if int(n * fraction) >= 2 and n - int(n * fraction) >= least_test)
         how = f" with train_fraction={train_fraction:g}"
-        remedy = "Bring more rows, or use MMD-M, which needs no split."
+        remedy = f"Bring more rows, or use {DEFAULT_TEST}, which needs no split."
     raise ValueError(
         f"{method.name} needs at least {needed} rows in each sample{how}. The smaller sample has {min(sizes)}. {remedy}"
     )

@@ -13,13 +13,13 @@ from m2st_core.testing.finished import FinishedTest, finish_test
 from m2st_core.testing.meta import meta_train
 from m2st_core.testing.method import TestSettings, check_preset, refuse_unknown
 from m2st_core.testing.methods import METHODS
-from m2st_core.types import Progress, TestResult
+from m2st_core.types import DEFAULT_TAUGHT_TEST, DEFAULT_TEST, Progress, TestResult
 
 
 def two_sample_test(
     x: Any,
     y: Any,
-    method: str = "Omnibus",
+    method: str = DEFAULT_TEST,
     *,
     related_tasks: Any = None,
     alpha: float = 0.05,
@@ -73,7 +73,7 @@ def two_sample_test(
 def examine(
     x: Any,
     y: Any,
-    method: str = "Omnibus",
+    method: str = DEFAULT_TEST,
     settings: TestSettings | None = None,
     *,
     related_tasks: Any = None,
@@ -84,7 +84,9 @@ def examine(
     check_preset(spec, values)
     if not spec.uses_related_tasks:
         if related_tasks is not None:
-            raise ValueError(f"{method} does not learn from related tasks. Leave them out, or use Meta-FUSE.")
+            raise ValueError(
+                f"{method} does not learn from related tasks. Leave them out, or use {DEFAULT_TAUGHT_TEST}."
+            )
         return finish_test(as_two_sample(x, y), spec, settings, values)
     if related_tasks is None:
         without = ", ".join(name for name, other in METHODS.items() if not other.uses_related_tasks)

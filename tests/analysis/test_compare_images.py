@@ -1,5 +1,7 @@
 """Two samples of images, from files to the answer in words and pictures."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from m2st_core.analysis.compare_images import compare_images
 from m2st_core.data.images import efficientnet
 from m2st_core.data.images.efficientnet import missing_weights
 from m2st_core.data.images.extractors import network_extractor
+from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST
 
 BY = network_extractor(lambda images: torch.nn.functional.avg_pool2d(images, 4).flatten(1), side=16, name="blocks")
 
@@ -41,12 +44,28 @@ def test_a_history_is_learned_from_without_images_that_are_tested():
     x, y = sample(25, 0.2, 1), sample(25, 0.8, 2)
     history["task 10"] = (np.concatenate([x[:5], history["task 10"][0]]), history["task 10"][1])
     found = compare_images(x, y, history=history, features=BY, n_permutations=99)
-    assert [result.method for result in found.results] == ["Meta-Witness", "MMD-M"]
-    assert found.p_value == 2 * min(result.p_value for result in found.results)
-    assert "taught by 4 earlier comparisons" in found.basis and "twice the smaller one decides" in found.basis
+    assert found.result.method == DEFAULT_TAUGHT_TEST and "taught by 4 earlier comparisons" in found.basis
     assert any("5" in note and "related" in note for note in found.notes)
-    (alone,) = compare_images(x, y, history=history, features=BY, n_permutations=99, method="MMD-M").results
-    assert alone.p_value == found.results[1].p_value
+    alone = compare_images(x, y, history=history, features=BY, n_permutations=99, method=BASELINE)
+    assert (
+        found.without_history.p_value == alone.p_value == compare_images(x, y, features=BY, n_permutations=99).p_value
+    )
+    assert alone.without_history is None and "earlier comparisons" not in alone.basis
+
+
+@pytest.mark.parametrize("shown", [0.001, 0.9])
+def test_the_declared_test_decides_and_the_other_is_shown(shown):
+    """As on tables: whatever the test without the history finds, the answer and its p-value stay."""
+    history = {f"task {seed}": (sample(20, 0.2, seed), sample(20, 0.8, seed + 50)) for seed in range(10, 14)}
+    x, y = sample(25, 0.2, 1), sample(25, 0.8, 2)
+    found = compare_images(x, y, history=history, features=BY, n_permutations=99)
+    beside = replace(found.without_history, p_value=shown, rejected=shown <= 0.05)
+    other = replace(found, without_history=beside)
+    assert other.p_value == found.result.p_value and other.rejected == found.result.rejected
+    assert other.verdict == found.verdict and found.result.alpha == 0.05
+    assert "it alone decides" in other.basis and f"{beside.label} finds" in other.basis
+    assert ("finds evidence" in other.basis) == beside.rejected
+    assert other.html().count("permutations; seed") == 2
 
 
 def test_features_and_images_do_not_mix():

@@ -7,12 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.stats import binomtest
 
 import m2st_core as m2st
-from m2st_core.analysis.related_check import RelatedCheck, unlikeness
+from m2st_core.analysis.related_check import RelatedCheck, power_interval, unlikeness
 from m2st_core.analysis.related_traits import odd_values, sense_sentence, senses_of
 from m2st_core.data.arrays import as_named_samples
 from m2st_core.rng import Streams
+from m2st_core.testing.finished import largest_rows
 from m2st_core.types import TwoSample
 
 
@@ -61,10 +63,33 @@ def test_a_copy_of_a_task_has_no_vote_on_the_common_direction():
     assert "6 of 6 related tasks point the same way" in check.sentences[2]
 
 
-def test_intervals_count_tests_that_share_no_row(helpful):
-    """Three tasks of 100 rows give one test of 60 rows each: three independent tests, whatever was repeated."""
-    certain = helpful.table[helpful.table["power"] == 1.0]
-    assert (certain["low"] < 0.5).all()
+def test_intervals_count_left_out_tasks(helpful):
+    """Five tasks are five independent observations, however often each was tested."""
+    for row in helpful.table.itertuples():
+        assert (row.low, row.high) == power_interval(row.power, 5) and row.high - row.low > 0.4
+
+
+def test_other_rates_have_other_intervals():
+    intervals = [power_interval(power, 6) for power in (0.58, 0.61, 0.71, 0.72)]
+    assert sorted(set(intervals)) == intervals
+    for successes in range(7):
+        known = binomtest(successes, 6).proportion_ci(method="exact")
+        assert power_interval(successes / 6, 6) == pytest.approx((known.low, known.high), abs=1e-9)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0, np.inf], ids=["found always or never", "uniform at 0.5", "alike"])
+def test_intervals_cover_the_mean_power_of_such_tasks(spread):
+    """4,000 checks of six tasks with twelve tests each, at 19 mean powers: coverage at least 95 % (band 94 %)."""
+    generator = np.random.default_rng(0)
+    for mean in np.linspace(0.05, 0.95, 19):
+        powers = np.full((4000, 6), mean)
+        if spread == 0:
+            powers = (generator.random((4000, 6)) < mean).astype(float)
+        elif spread == 1:
+            powers = generator.beta(2 * mean, 2 * (1 - mean), (4000, 6))
+        rates = (generator.binomial(12, powers) / 12).mean(axis=1)
+        ends = {rate: power_interval(rate, 6) for rate in np.unique(rates)}
+        assert np.mean([ends[rate][0] <= mean <= ends[rate][1] for rate in rates]) > 0.94
 
 
 def test_tasks_without_a_difference_do_not_help():
@@ -145,7 +170,7 @@ CHECK = RelatedCheck(pd.DataFrame(), (), (30, 30), "helps", 0.0, {}, ("What was 
         (60, 20, replace(CHECK, unlike=4.5), "Omnibus"),
         (60, 20, replace(CHECK, verdict="harms"), "Omnibus"),
         (30_000, 0, None, "Omnibus"),
-        (30_000, 20, CHECK, "Omnibus"),
+        (30_000, 20, CHECK, "Meta-FUSE"),
     ],
 )
 def test_what_is_recommended(n, n_tasks, history, method):
@@ -153,6 +178,32 @@ def test_what_is_recommended(n, n_tasks, history, method):
     assert found.method == method and all(reason.endswith(".") for reason in found.reasons)
     assert "within your blocks" in found.reasons[-1] and m2st.METHODS[method].by_permutation
     assert ("What was found." in found.reasons) == (history is not None)
+
+
+@pytest.mark.parametrize("n_tasks", [0, 20])
+@pytest.mark.parametrize("rows", [5_000, 5_001])
+def test_the_reasons_say_whether_all_rows_are_tested(rows, n_tasks):
+    advice = m2st.recommend(rows, rows, n_tasks=n_tasks)
+    reasons = " ".join(advice.reasons)
+    most = largest_rows(m2st.METHODS[advice.method])
+    assert (f"Of your {2 * rows:,} rows it tests {most:,}, drawn at random" in reasons) == (2 * rows > most)
+    assert "tests all rows" not in reasons
+    for named in ("MMD-M", "Energy"):  # as an alternative that takes more
+        assert (f"up to {largest_rows(m2st.METHODS[named]):,} rows" in reasons) == (2 * rows > most)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "n_tasks", "sentence"),
+    [
+        ((30.5, 20), 0, "n must be a whole number, at least 2. Got 30.5."),
+        ((30, 1), 0, "m must be a whole number, at least 2. Got 1."),
+        ((30, 20), -1, "n_tasks must be a whole number, at least 0. Got -1."),
+        ((30, 20), 2.5, "n_tasks must be a whole number, at least 0. Got 2.5."),
+    ],
+)
+def test_numbers_that_count_no_rows_are_refused(sizes, n_tasks, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        m2st.recommend(*sizes, n_tasks=n_tasks)
 
 
 def test_small_and_unequal_samples_are_mentioned():

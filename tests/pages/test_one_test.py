@@ -9,6 +9,7 @@ from m2st_core.dashboard.jobs.jobs import SHIPPED
 from m2st_core.dashboard.widgets.p_values import p_text
 from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.one_test import SingleTest, method_words
+from m2st_core.types import BASELINE
 from tests.pages.harness import FORMER, button, charts, metrics, numbers, open_page, run, until, words
 
 
@@ -56,7 +57,8 @@ def test_a_test_with_related_tasks_learns_from_those_of_the_setting(method):
     tasks = task.draw_related_tasks(closeness=0.1, n_tasks=6, rows=100, seed=0)
     expected = m2st.meta_train(method, tasks).test(*task.sample(60, seed=0), n_permutations=99)
     assert metrics(app)["p-value"] == p_text(expected)
-    assert f"**{method} (ours)**" in words(app) and "**MMD-FUSE**, without related tasks," in words(app)
+    assert f"**{method} (ours)**" in words(app)
+    assert f"**{m2st.METHODS[BASELINE].label}**, without related tasks," in words(app)
     assert "draw_related_tasks" in app.code[0].value and "closeness=0.1, n_tasks=6" in app.code[0].value
 
 

@@ -14,7 +14,8 @@ from m2st_core.figures.course import found_figure, learning_figure, p_value_stri
 from m2st_core.figures.samples import heat_figure, samples_figure
 from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY, short_labels
 from m2st_core.studies import synthetic
-from m2st_core.studies.course import HISTORY_SIZES, OWN_ROWS, TRAINING_ROWS, Cell, p_values
+from m2st_core.studies.course import HISTORY_SIZES, OWN_ROWS, TAUGHT, TRAINING_ROWS, Cell, p_values
+from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST
 
 HEIGHT = 520
 WIDTHS = (0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0)
@@ -90,7 +91,7 @@ def show_kernel(sample: Sample, width: float) -> Picture:
 
 def show_power(sample: Sample, rows: int) -> Picture:
     """Step 4: the p-values of 100 tests, with and without a difference."""
-    found, level = power(Cell("MMD-M", rows, sample.delta)), power(Cell("MMD-M", rows, 0.0))
+    found, level = power(Cell(GENERIC_TEST, rows, sample.delta)), power(Cell(GENERIC_TEST, rows, 0.0))
     alarms = f"{percent(level.share)} of samples without a difference raise a false alarm."
     groups = {"P = Q": level.p_values}
     if sample.delta:
@@ -109,7 +110,7 @@ def show_training(sample: Sample, training_rows: int) -> Picture:
     """Step 5: power against the rows that a test learned from."""
     rows = sample.few_rows
     learned = {one: power(Cell(OWN_ROWS, rows, sample.delta, one)) for one in TRAINING_ROWS}
-    now, floor = learned[training_rows].share, power(Cell("MMD-M", rows, sample.delta)).share
+    now, floor = learned[training_rows].share, power(Cell(GENERIC_TEST, rows, sample.delta)).share
     if not sample.delta:
         sentence = (
             f"P and Q are the same here. False alarms of a map learned from {training_rows} rows: **{percent(now)}**, "
@@ -148,11 +149,11 @@ def show_history(sample: Sample, n_tasks: int) -> Picture:
     rows, delta = sample.few_rows, sample.delta
     figure, shares = _found(
         {
-            "without history": Cell("MMD-M", rows, delta),
-            f"with {n_tasks} related tasks": Cell("Meta-Witness", rows, delta, n_tasks),
+            "without history": Cell(GENERIC_TEST, rows, delta),
+            f"with {n_tasks} related tasks": Cell(TAUGHT, rows, delta, n_tasks),
         }
     )
-    without, with_ = shares["MMD-M"], shares["Meta-Witness"]
+    without, with_ = shares[GENERIC_TEST], shares[TAUGHT]
     if not delta:
         sentence = "P and Q are the same here. "
         sentence += f"False alarms with history: **{percent(with_)}**, without: **{percent(without)}**."
@@ -169,12 +170,14 @@ def show_misled(sample: Sample, target: str) -> Picture:
     most, rows, new = HISTORY_SIZES[-1], sample.few_rows, target == SOMETHING_NEW
     figure, shares = _found(
         {
-            "MMD-M<br>no history": Cell("MMD-M", rows, shifted=new),
-            "Meta-Witness<br>history only": Cell("Meta-Witness", rows, learned_from=most, shifted=new),
-            "Meta-FUSE<br>history and more": Cell("Meta-FUSE", rows, learned_from=most, shifted=new),
+            f"{GENERIC_TEST}<br>no history": Cell(GENERIC_TEST, rows, shifted=new),
+            f"{TAUGHT}<br>history only": Cell(TAUGHT, rows, learned_from=most, shifted=new),
+            f"{DEFAULT_TAUGHT_TEST}<br>history and more": Cell(
+                DEFAULT_TAUGHT_TEST, rows, learned_from=most, shifted=new
+            ),
         }
     )
-    without, only, more = (shares[name] for name in ("MMD-M", "Meta-Witness", "Meta-FUSE"))
+    without, only, more = (shares[name] for name in (GENERIC_TEST, TAUGHT, DEFAULT_TAUGHT_TEST))
     effect = "misleads" if only < without - NOTICEABLE else "helps" if only > without + NOTICEABLE else "hardly matters"
     sentence = (
         f"History **{effect}** here. With history alone, the test finds the difference in **{percent(only)}** of "

@@ -10,11 +10,13 @@ from m2st_core.studies.course import (
     HISTORY_SIZES,
     OWN_ROWS,
     ROWS,
+    TAUGHT,
     TRAINING_ROWS,
     Cell,
     goal_within_reach,
     p_values,
 )
+from m2st_core.types import GENERIC_TEST
 
 ALPHA = 0.05
 GOAL = 0.8
@@ -52,7 +54,7 @@ def power(cell: Cell) -> synthetic.Rate:
 
 def size_goal(delta: float) -> float | None:
     """The power that step 4 asks for: 80 %, or what its control reaches."""
-    return goal_within_reach([power(Cell("MMD-M", size, delta)).share for size in ROWS], GOAL)
+    return goal_within_reach([power(Cell(GENERIC_TEST, size, delta)).share for size in ROWS], GOAL)
 
 
 def ask_width(sample: Sample) -> str:
@@ -75,7 +77,7 @@ def ask_training(sample: Sample) -> str:
     if not sample.delta:
         return "P and Q are the same here. Does learning raise more false alarms?"
     rows, delta = sample.few_rows, sample.delta
-    floor = power(Cell("MMD-M", rows, delta)).share
+    floor = power(Cell(GENERIC_TEST, rows, delta)).share
     pays = [power(Cell(OWN_ROWS, rows, delta, one)).share > floor + NOTICEABLE for one in TRAINING_ROWS]
     if any(pays):
         return "How many training rows does it take before learning pays?"
@@ -87,8 +89,8 @@ def ask_tasks(sample: Sample) -> str:
     if not sample.delta:
         return "P and Q are the same here. Does history raise more false alarms?"
     rows, delta = sample.few_rows, sample.delta
-    without = power(Cell("MMD-M", rows, delta)).share
-    shares = [power(Cell("Meta-Witness", rows, delta, one)).share for one in HISTORY_SIZES]
+    without = power(Cell(GENERIC_TEST, rows, delta)).share
+    shares = [power(Cell(TAUGHT, rows, delta, one)).share for one in HISTORY_SIZES]
     goal = goal_within_reach(shares, 0.5, above=without + NOTICEABLE)
     if goal is None:
         return "Does it matter here how many related tasks there are?"

@@ -11,9 +11,10 @@ from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart
 from m2st_core.figures.relatedness import bound_course_figure, gamma_figure
 from m2st_core.paper.published import measured_gamma, published_gamma
-from m2st_core.studies.course import CLOSENESS, HISTORY_SIZES, OWN_ROWS, TESTS, TRAINING_ROWS, Cell
+from m2st_core.studies.course import CLOSENESS, HISTORY_SIZES, OWN_ROWS, TAUGHT, TESTS, TRAINING_ROWS, Cell
 from m2st_core.studies.home import DELTA, SIZE, home_table
 from m2st_core.studies.relatedness import SIZES, BoundSettings, bound_courses
+from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST
 
 
 @dataclass(frozen=True)
@@ -106,11 +107,11 @@ TARGET_ROWS = Control(
 def show_recap(sample: Sample) -> None:
     """Say in five lines what was seen, with the numbers of the carried sample, and where to go."""
     rows, delta, least, most = sample.few_rows, sample.delta, TRAINING_ROWS[1], HISTORY_SIZES[-1]
-    generic = power(Cell("MMD-M", rows, delta)).share
+    generic = power(Cell(GENERIC_TEST, rows, delta)).share
     learned = power(Cell(OWN_ROWS, rows, delta, least)).share
-    history = power(Cell("Meta-Witness", rows, delta, most)).share
-    misled = power(Cell("Meta-Witness", rows, learned_from=most, shifted=True)).share
-    safe = power(Cell("Meta-FUSE", rows, learned_from=most, shifted=True)).share
+    history = power(Cell(TAUGHT, rows, delta, most)).share
+    misled = power(Cell(TAUGHT, rows, learned_from=most, shifted=True)).share
+    safe = power(Cell(DEFAULT_TAUGHT_TEST, rows, learned_from=most, shifted=True)).share
     found, called = ("finds the difference", "power") if delta else ("gives a false alarm", "type-I error")
     with st.container(border=True, key="learn_recap"):
         st.subheader("What you have seen", anchor=False)

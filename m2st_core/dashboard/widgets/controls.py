@@ -157,7 +157,7 @@ PRESET = Control(
     "Preset",
     next(iter(PRESETS)),
     " ".join(f"**{name}**: {meaning}." for name, meaning in PRESET_MEANINGS.items())
-    + " A method's name means the same algorithm in every preset.",
+    + " In **recommended**, the paper's tests have settings of ours.",
     tuple(PRESETS),
 )
 ALPHA = Control(
