@@ -16,7 +16,7 @@ from m2st_core.paper.published import FAR, LEAST_REPEATS
 
 FILE = "nested.csv"
 PUBLISHED_REPEATS = 20  # on synthetic data
-LEVEL = 0.95  # of intervals, and of what is not surprising
+LEVEL = 0.95  # of intervals
 MEASURED = (0.3, 50)  # closeness and m_tr per mode
 POINT = ["method", "n_tasks", "m_te"]
 
@@ -67,13 +67,12 @@ def spread(folder: Path | None = None) -> pd.DataFrame:
 
 
 def with_one_history(table: pd.DataFrame, folder: Path | None = None) -> pd.DataFrame:
-    """Add ``one_history`` to a comparison: ours minus published, in standard deviations if its repeats share a history.
+    """Add to a comparison how far off each number is if the repeats behind it share a history.
 
-    One is √(σ_h² + σ_w²/20 + our squared standard error). N=20 has its own variances; other numbers of tasks have
-    those of the largest N that was measured. 95 % of such values lie below ``surprising``, about.
+    ``one_history`` is ours minus published over √(σ_h² + both squared standard errors): under one history the published
+    error leaves out σ_h. ``own_spread`` has σ_w²/20 in place of the published squared error. N=20 has variances of its
+    own; other numbers of tasks have those of the largest N that was measured. ``within`` is σ_w².
     """
-    from scipy import stats  # slow to import
-
     known = spread(folder).set_index(POINT)
     counts = set(known.index.get_level_values("n_tasks"))
     closeness, m_tr = MEASURED
@@ -83,23 +82,23 @@ def with_one_history(table: pd.DataFrame, folder: Path | None = None) -> pd.Data
     for row, fit in zip(table.itertuples(), fits, strict=True):
         point = row.method, row.n_tasks if row.n_tasks in counts else max(counts, default=0), row.m_te
         if not fit or point not in known.index:
-            values.append((np.nan, np.nan))
+            values.append((np.nan, np.nan, np.nan))
             continue
-        one = known.loc[point]
-        variance = one["between"] + one["within"] / PUBLISHED_REPEATS + row.error**2
-        bound = stats.t.ppf((1 + LEVEL) / 2, one["histories"] - 1)
-        values.append(((row.rate - row.published) / np.sqrt(variance), bound))
-    return table.join(pd.DataFrame(values, table.index, ["one_history", "surprising"], dtype=float))
+        one, off = known.loc[point], row.rate - row.published
+        ours = one["between"] + row.error**2
+        theirs = np.array([row.published_error**2, one["within"] / PUBLISHED_REPEATS])
+        values.append((*(off / np.sqrt(ours + theirs)), one["within"]))
+    return table.join(pd.DataFrame(values, table.index, ["one_history", "own_spread", "within"], dtype=float))
 
 
 def one_history_sentence(table: pd.DataFrame) -> str:
-    """What remains surprising of a comparison if the repeats of each number share a history; empty if not measured."""
+    """How many numbers of a comparison are far off if the repeats of each share a history; empty if not measured."""
     known = table[table["one_history"].notna()]
     if known.empty:
         return ""
-    bound, surprising = known["surprising"].max(), (known["one_history"].abs() > known["surprising"]).sum()
+    before, added, replaced = ((known[name].abs() > FAR).sum() for name in ("difference", "one_history", "own_spread"))
     return (
-        "The repeats behind a published number probably share one set of related tasks. If so, "
-        f"{surprising} of these {len(known)} numbers differ by a surprising amount (over {bound:.1f} standard "
-        f"deviations), against {(known['difference'].abs() > FAR).sum()} by over two standard errors."
+        "The repeats behind a published number probably share one set of related tasks. If so, its standard error "
+        f"leaves out the spread between such sets: with that added, {added} of {len(known)} numbers are beyond two, "
+        f"instead of {before}. With our spread within a set in place of the published one, {replaced} are."
     )

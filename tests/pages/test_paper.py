@@ -115,7 +115,7 @@ def test_tables_over_n_say_what_one_history_would_change(give, folder):
     app = open_entry("table5")
     few = app.dataframe[0].value.query("N == 20 and m_te == 200").iloc[0]
     assert few["difference in SE"] > 7 and 1 < few["if repeats share a history"] < 2
-    assert "If so, 0 of these 6 numbers differ by a surprising amount (over 2.8 standard" in words(app)
+    assert "with that added, 0 of 6 numbers are beyond two, instead of 2." in words(app)
 
 
 def test_there_is_no_standard_error_below_five_repeats(give):

@@ -31,7 +31,7 @@ def write(folder, *, histories=6, points=(("Meta-KL", 20, 200), ("Meta-KL", 100,
 def compared(*rows):
     """A comparison: method, N, m_te, our rate, its error, the published number, the difference in SE."""
     columns = ["method", "n_tasks", "m_te", "rate", "error", "published", "difference"]
-    table = pd.DataFrame(rows, columns=columns).astype({"n_tasks": "Float64"})
+    table = pd.DataFrame(rows, columns=columns).astype({"n_tasks": "Float64"}).assign(published_error=0.03)
     return table.assign(
         closeness=pd.array([0.3] * len(table), "Float64"), m_tr=pd.array([50.0] * len(table), "Float64")
     )
@@ -48,9 +48,9 @@ def test_components_are_those_of_the_analysis_of_variance():
 
 def test_components_recover_known_variances():
     """Means over 400 designs of 10 × 5 differ from the truth by less than three standard errors."""
-    found = np.array([components(simulated(0.03, 0.01, 10, 5, seed)) for seed in range(400)])
+    found = np.array([components(simulated(0.03, 0.04, 10, 5, seed)) for seed in range(400)])
     errors = found.std(axis=0) / 20
-    assert (np.abs(found.mean(axis=0) - [0.03, 0.01]) < 3 * errors).all()
+    assert (np.abs(found.mean(axis=0) - [0.03, 0.04]) < 3 * errors).all()
 
 
 def test_repeats_that_differ_more_than_histories_leave_nothing_between():
@@ -95,15 +95,22 @@ def test_the_difference_is_divided_by_what_one_history_would_spread(tmp_path):
         ("Meta-KL", 100, 200, 0.708, 0.031, 0.5, np.nan),  # doubtful
     )
     found = with_one_history(rows, tmp_path)
-    assert found["one_history"].iloc[0] == pytest.approx((0.665 - 0.269) / np.sqrt(0.002 + 0.02 / 20 + 0.04**2))
+    assert found["one_history"].iloc[0] == pytest.approx((0.665 - 0.269) / np.sqrt(0.002 + 0.03**2 + 0.04**2))
+    assert found["own_spread"].iloc[0] == pytest.approx((0.665 - 0.269) / np.sqrt(0.002 + 0.02 / 20 + 0.04**2))
     between, within = components(np.array([[0.4, 0.6], [0.05, 0.05]] * 3))
-    assert found["one_history"].iloc[1] == pytest.approx(0.012 / np.sqrt(between + within / 20 + 0.035**2))
+    assert found["one_history"].iloc[1] == pytest.approx(0.012 / np.sqrt(between + 0.03**2 + 0.035**2))
+    assert found["own_spread"].iloc[1] == pytest.approx(0.012 / np.sqrt(between + within / 20 + 0.035**2))
     assert found["one_history"].isna().tolist() == [False, False, True, True, True]
-    assert found["surprising"].iloc[0] == pytest.approx(2.571, abs=1e-3)  # Student's t, 5 degrees of freedom
-    assert one_history_sentence(found) == (
-        "The repeats behind a published number probably share one set of related tasks. If so, 1 of these 2 "
-        "numbers differ by a surprising amount (over 2.6 standard deviations), against 1 by over two standard errors."
-    )
+    assert "with that added, 1 of 2 numbers are beyond two, instead of 1. With our" in one_history_sentence(found)
+
+
+def test_without_spread_between_histories_nothing_changes(tmp_path):
+    """Then the value is the difference in combined standard errors."""
+    write(tmp_path, points=[("Meta-KL", 100, 200)])
+    table = pd.read_csv(tmp_path / "nested.csv")
+    table.assign(rejections=50 + 10 * (-1) ** table["repeat"]).to_csv(tmp_path / "nested.csv", index=False)
+    found = with_one_history(compared(("Meta-KL", 100, 200, 0.7, 0.04, 0.5, 4.0)), tmp_path)
+    assert found["one_history"].item() == pytest.approx(0.2 / np.hypot(0.03, 0.04))
 
 
 def test_other_settings_are_left_alone(tmp_path):

@@ -39,8 +39,8 @@ MARKS: dict[str, dict[Layer, str]] = {  # how each layer is drawn, by kind of ex
 CURVES: dict[Layer, str] = {"paper": "Lines without (ours)", "ours": "Dashed lines with (ours)"}
 ONE_HISTORY = "if repeats share a history"
 ONE_HISTORY_HELP = (
-    "The same difference if the paper's repeats share one set of related tasks: divided by the spread between such "
-    "sets, measured here, the spread within them, and our standard error."
+    "The same difference if the paper's repeats share one set of related tasks: the spread between such sets, measured "
+    "here, is added to both standard errors."
 )
 SIZE_LABELS = {"m_te": "Test rows m_te", "m_tr": "Training rows m_tr"}
 OURS = Control(
