@@ -89,6 +89,8 @@ def build_parser() -> argparse.ArgumentParser:
         add("--group-column", help="the column whose two values name the groups, in a file with both")
         help_ = "the decimal mark of cells such as 8.654 that can be read in two ways, . or , for all files or by file"
         add("--decimal", action="append", default=[], metavar="[FILE=]MARK", help=help_)
+        help_ = "the encoding of text that is not UTF-8, such as cp1251, for all files or by file"
+        add("--encoding", action="append", default=[], metavar="[FILE=]NAME", help=help_)
         help_ = f"what a column holds, COLUMN=KIND of {', '.join(CHOICES[READ_AS])}"
         add("--read-as", nargs="+", default=(), metavar="COLUMN=KIND", help=help_)
         help_ = "rows that look like totals: leave out, or keep"

@@ -12,13 +12,13 @@ from m2st_core.analysis.plan import Outcome, Plan
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import read_files
-from m2st_core.data.tables.questions import Marks, decimal_words
+from m2st_core.data.tables.questions import Marks, words_by_file
 from m2st_core.data.tables.upload import Upload
 from m2st_core.presets import PRESETS
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import VERSION
 
-ROLES = ("group", "task", "related_group", "groups", "decimal", "read_as", "totals")
+ROLES = ("group", "task", "related_group", "groups", "decimal", "read_as", "totals", "encoding")
 OWN_WORK = re.compile(r"this project: .*?\)")  # up to the end of the document's name
 TITLE = re.compile(r"\((\d{4})\),[^;]*")  # the year and the title after it
 LEARNED = {"ours": "features", "paper": "deep kernels"}  # by the method's origin
@@ -134,6 +134,7 @@ class DataSource:
     decimal: Marks = ""
     read_as: Mapping[str, str] = field(default_factory=dict)
     totals: str = ""
+    encoding: Marks = ""
 
     def upload(self) -> Upload:
         """Read the files or the example."""
@@ -146,7 +147,8 @@ class DataSource:
             wanted = "one file with a group column" if self.group else "two files, or one with --group-column"
             raise ValueError(f"test needs {wanted}. Got {len(target)}.")
         roles = (self.group, self.task, self.related_group, self.groups)
-        return Upload(target, read_files(self.related), *roles, self.decimal, self.read_as, self.totals)
+        answers = (self.decimal, self.read_as, self.totals, self.encoding)
+        return Upload(target, read_files(self.related), *roles, *answers)
 
 
 def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str = "report.html") -> str:
@@ -157,9 +159,10 @@ def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str =
         ("--example", source.example, ""),
         ("--group-column", None if source.example else source.group, ""),
         ("--groups", source.groups, ()),
-        *(("--decimal", word, "") for word in decimal_words(source.decimal)),
+        *(("--decimal", word, "") for word in words_by_file(source.decimal)),
         ("--read-as", tuple(f"{column}={kind}" for column, kind in source.read_as.items()), ()),
         ("--totals", source.totals, ""),
+        *(("--encoding", word, "") for word in words_by_file(source.encoding)),
         ("--related", source.related, ()),
         ("--task-column", source.task if source.related else None, DataSource.task),
         ("--related-group-column", source.related_group if source.related else None, ""),

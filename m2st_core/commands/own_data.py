@@ -50,9 +50,10 @@ def run_test(options: argparse.Namespace) -> None:
         *roles,
         options.learner,
         tuple(options.groups),
-        decimal=decimal_marks(options.decimal),
+        decimal=by_file("--decimal", ". or ,", "MARK", options.decimal),
         read_as=read_as(options.read_as),
         totals=options.totals,
+        encoding=by_file("--encoding", "NAME", "NAME", options.encoding),
     )
     data = prepare(origin.upload(), cleaning, encoding)
     advice = primary_method(options, data) if learner is None else Recommendation(learner.method, ())
@@ -120,13 +121,13 @@ def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
     return replace(usual, **{name: value for name, value in given.items() if value is not None})
 
 
-def decimal_marks(words: Sequence[str]) -> Marks:
-    """The decimal mark for all files, or by file from words such as P.csv=, ."""
+def by_file(option: str, values: str, value: str, words: Sequence[str]) -> Marks:
+    """What an option says for all files, or by file from words such as P.csv=cp1251."""
     if len(words) == 1 and "=" not in words[0]:
         return words[0]
     pairs = [word.rpartition("=") for word in words]
     if wrong := [word for word, (file, _, _) in zip(words, pairs, strict=True) if not file]:
-        raise ValueError(f"--decimal takes . or , once, or FILE=MARK for each file. Got {wrong[0]!r}.")
+        raise ValueError(f"{option} takes {values} once, or FILE={value} for each file. Got {wrong[0]!r}.")
     return {file: mark for file, _, mark in pairs} or ""
 
 
@@ -146,9 +147,10 @@ def run_meta_train(options: argparse.Namespace) -> None:
             (),
             read_files(options.related),
             related_group=options.group_column,
-            decimal=decimal_marks(options.decimal),
+            decimal=by_file("--decimal", ". or ,", "MARK", options.decimal),
             read_as=read_as(options.read_as),
             totals=options.totals,
+            encoding=by_file("--encoding", "NAME", "NAME", options.encoding),
         ),
         chosen_cleaning(options, Cleaning()),
     )

@@ -485,3 +485,46 @@ def test_cells_in_doubt_are_asked_about_before_any_test():
     click(app, "data_answer_0_.")
     assert app.session_state["own_data"].upload.decimal == {"p.csv": ",", "q.csv": "."}
     assert not app.button(key="data_next").disabled and "p.csv = ," in words(app)
+
+
+def test_files_in_two_encodings_are_asked_about_on_the_page():
+    """The words of the UTF-8 file come first among the readings; a header beyond ASCII is asked about, too."""
+    cities = ["Москва", "Киев", "Тула"]
+    for header in ("city,v", "город,v"):
+        app = open_page("test_my_data")
+        app.segmented_control(key="data_layout").set_value(True)
+        go_on(app)
+        for slot, codec, step in (("p", "utf-8", 3), ("q", "cp1251", 5)):
+            rows = "".join(f"{cities[i * step % 7 % 3]},{i * step % 11}.5\n" for i in range(24))
+            drop(app, slot, (f"{slot}.csv", f"{header}\n{rows}".encode(codec)))
+        click(app, "data_next")
+        assert "How is this meant?" in words(app) and "q.csv" not in words(app).split("How is this meant?")[0]
+        assert app.button(key="data_next").disabled and not app.error
+        readings = app.dataframe[0].value
+        assert list(readings)[:2] == ["Your cell", "Windows-1251 (cp1251)"]
+        assert set(readings["Windows-1251 (cp1251)"]) <= {*cities, "город"} and set(readings["File"]) == {"q.csv"}
+        click(app, "data_answer_0_cp1251")
+        assert "How is this meant?" not in words(app) and not app.button(key="data_next").disabled
+        state = app.session_state["own_data"]
+        assert state.upload.encoding == {"q.csv": "cp1251"} and "encoding: q.csv = cp1251" in words(app)
+        column = header.split(",")[0]
+        assert {*state.clean(state.upload).features} == {*(f"{column} = {word}" for word in cities), "v"}
+        click(app, "data_ask_again")
+        assert app.button(key="data_next").disabled
+
+
+def test_a_group_column_in_another_encoding_is_asked_about_on_the_page():
+    """The related tasks are UTF-8; the target's group column has another name there, as its file was guessed."""
+
+    def file(task, codec):
+        rows = [f"{'опыт' if i % 2 else 'норма'},{i * 37 % 11}.5" + task for i in range(24)]
+        return "\n".join(["группа,v" + ",task" * bool(task), *rows]).encode(codec)
+
+    app = open_page("test_my_data")
+    drop(app, "one", ("d.csv", file("", "cp1251")))
+    drop(app, "related", ("r.csv", file(",a", "utf-8")))
+    click(app, "data_next")
+    assert "How is this meant?" in words(app) and not app.error and app.button(key="data_next").disabled
+    click(app, "data_answer_0_cp1251")
+    assert "How is this meant?" not in words(app) and not app.error and not app.button(key="data_next").disabled
+    assert "Rows of “опыт”" in metrics(app)

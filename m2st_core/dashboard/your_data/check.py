@@ -12,7 +12,14 @@ import streamlit as st
 from m2st_core.analysis.pictures import images_of, look_picture
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart
-from m2st_core.dashboard.your_data.offers import MISSING_WORDS, NO_BLOCK, ask_readings, offer_blocks, offer_repair
+from m2st_core.dashboard.your_data.offers import (
+    MISSING_WORDS,
+    NO_BLOCK,
+    ask_questions,
+    ask_readings,
+    offer_blocks,
+    offer_repair,
+)
 from m2st_core.dashboard.your_data.state import UserData, as_text, choose, show_table
 from m2st_core.data.tables.assembled import Assembled
 from m2st_core.data.tables.checks import Check, ColumnReport, check
@@ -20,6 +27,7 @@ from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.columns import NUMERIC
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Cleaning
 from m2st_core.data.tables.limits import TableError
+from m2st_core.data.tables.questions import Unanswered
 from m2st_core.data.tables.upload import Pair, Upload
 from m2st_core.figures.samples import levels_figure, numbers_figure
 
@@ -57,9 +65,13 @@ LEVELS_SHOWN, NOTES_SHOWN = 12, 8
 
 def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanData], None]) -> bool:
     """Show the stage, and return whether the data can be tested as prepared. ``choose_test`` asks for the test."""
-    with st.spinner("Reading every column…"):
-        assembled = state.assembled(upload)
-        report = state.remember("checked", upload.digest, lambda: check(assembled))
+    try:
+        with st.spinner("Reading every column…"):
+            assembled = state.assembled(upload)
+            report = state.remember("checked", upload.digest, lambda: check(assembled))
+    except Unanswered as error:
+        ask_questions(state, upload.files_digest, [error.question])
+        return False
     target = assembled.target
     if target is None:
         raise TableError("The upload has related tasks only. Bring P and Q.")

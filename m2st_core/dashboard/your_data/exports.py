@@ -29,6 +29,7 @@ def data_source(state: UserData, upload: Upload) -> DataSource:
         decimal=upload.decimal,
         read_as=upload.read_as,
         totals=upload.totals,
+        encoding=upload.encoding,
     )
 
 

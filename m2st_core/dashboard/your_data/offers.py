@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
@@ -10,7 +11,7 @@ import streamlit as st
 from m2st_core.dashboard.your_data.state import UserData, as_text, show_table
 from m2st_core.data.tables.assembled import Assembled
 from m2st_core.data.tables.encoding import Cleaning
-from m2st_core.data.tables.questions import DECIMAL, NUMBERS, READ_AS, SHOWN, WORDS, Question
+from m2st_core.data.tables.questions import DECIMAL, ENCODING, NUMBERS, READ_AS, SHOWN, WORDS, Question
 from m2st_core.data.tables.rows import open_questions
 from m2st_core.data.tables.suspects import Identifier, identifiers, incomplete_rows
 
@@ -25,9 +26,7 @@ def ask_readings(state: UserData, made: Assembled, cleaning: Cleaning) -> bool:
     mark = made.upload.files_digest
     given = state.answers.get(mark, {})
     questions = open_questions(made, cleaning, state.trained.encoding if state.trained else None)
-    for number, question in enumerate(questions):
-        with st.container(border=True):
-            _ask(state, mark, number, question)
+    ask_questions(state, mark, questions)
     if given:
         said = [
             f"{key}: {', '.join(f'{k} = {v}' for k, v in value.items()) if isinstance(value, dict) else value}"
@@ -39,6 +38,13 @@ def ask_readings(state: UserData, made: Assembled, cleaning: Cleaning) -> bool:
             st.button("Ask again", key="data_ask_again", on_click=state.answers.__delitem__, args=(mark,), help=help_)
     _offer_readings(state, made)
     return bool(questions)
+
+
+def ask_questions(state: UserData, mark: str, questions: Sequence[Question]) -> None:
+    """Ask the questions about files, whose answers are kept under the mark of the files."""
+    for number, question in enumerate(questions):
+        with st.container(border=True):
+            _ask(state, mark, number, question)
 
 
 def _offer_readings(state: UserData, made: Assembled) -> None:
@@ -79,9 +85,9 @@ def _ask(state: UserData, mark: str, number: int, question: Question) -> None:
         given = state.answers.setdefault(mark, {})
         if question.option == READ_AS:
             _read_as(state, mark, question.columns[0], value)
-        elif question.option == DECIMAL and (file or given.get(DECIMAL)):  # what was said for other files stays
-            files = [file] if file else question.files
-            given[DECIMAL] = given.get(DECIMAL, {}) | dict.fromkeys(files, value)
+        elif question.option == ENCODING or (question.option == DECIMAL and (file or given.get(DECIMAL))):
+            files = [file] if file else question.files  # what was said for other files stays
+            given[question.option] = given.get(question.option, {}) | dict.fromkeys(files, value)
         else:
             given[question.option] = value
 

@@ -32,7 +32,7 @@ LONGEST_SENTENCE = 1200
 COPIES = 2  # a table in memory, and the arrays made of it
 
 Answers = dict[str, Any]
-"""Fields of an upload: decimal, read_as, totals."""
+"""Fields of an upload: decimal, read_as, totals, encoding."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class UserData:
 
     def _size(self, table: Table) -> int:
         if table.digest not in self.sizes:
-            self.sizes[table.digest] = int(table.frame.memory_usage(deep=True).sum())
+            self.sizes[table.digest] = int(table.frame.memory_usage(deep=True).sum()) + len(table.raw)
         return self.sizes[table.digest]
 
     def release(self, reason: str) -> None:

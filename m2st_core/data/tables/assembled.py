@@ -12,7 +12,9 @@ from m2st_core.data.tables.columns import NUMERIC, RUNNING, Column, classify, is
 from m2st_core.data.tables.files import Table
 from m2st_core.data.tables.limits import Limits, TableError, listed
 from m2st_core.data.tables.profiles import Piece
+from m2st_core.data.tables.questions import ENCODING, Unanswered
 from m2st_core.data.tables.readings import Readings, settle
+from m2st_core.data.tables.text_encodings import Comparison
 from m2st_core.data.tables.upload import Pair, Pairing, Side, Upload
 
 SHOWN = 5
@@ -87,8 +89,15 @@ class Assembled:
 def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     """Pool the samples of an upload and classify the columns that all tables share."""
     limits = limits or Limits.from_environment()
-    upload, readings = read_jointly(upload)
-    pairing = Pairing(upload)
+    given = upload
+    upload, readings = read_jointly(upload.decoded())
+    unsure = next((one for one in readings.questions if one.option == ENCODING and not one.columns), None)
+    try:
+        pairing = Pairing(upload)
+    except TableError:
+        if unsure:  # the column that it misses may have another name in another encoding
+            raise Unanswered(unsure) from None
+        raise
     if (count := len(pairing.related)) > limits.tasks:
         raise TableError(f"There are {count:,} related tasks, and {limits.tasks:,} is the most. Bring fewer.")
     related_sides = [side for pair in pairing.related for side in (pair.p, pair.q)]
@@ -98,6 +107,8 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     tables = tuple({id(side.table): side.table for side in sides}.values())
     # Related tables come first, because a learner was trained on their order of columns.
     names, lacking = shared_columns([*(side.table for side in related_sides), *tables], pairing.roles)
+    if unsure and not names:
+        raise Unanswered(unsure)
     for first, second in zip(tables, tables[1:], strict=False):
         if not (first.named and second.named) and (lacking or first.named != second.named):
             bare = first if not first.named else second
@@ -113,7 +124,7 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     order = np.concatenate([begins[id(side.table)] + side.positions for side in sides])
     limits.check_size("The upload", len(order), len(names))
     made = Assembled(
-        upload=upload,
+        upload=replace(given, target=upload.target, related=upload.related),
         target=pairing.target,
         related=pairing.related,
         tables=tables,
@@ -150,6 +161,9 @@ def read_jointly(upload: Upload) -> tuple[Upload, Readings]:
         if name not in names:
             raise TableError(f"{tables[0].name}: there is no column {name!r} that could be read as words or numbers.")
     readings = settle(pieces, [table.separator for table in tables], upload.decimal, upload.read_as, upload.totals)
+    roles = [role for role in (upload.group, upload.related_group, "group") if role]
+    if unsure := Comparison(tables, roles).question():
+        readings = replace(readings, questions=(unsure, *readings.questions))
     read = []
     for i, table in enumerate(tables):
         frame = table.frame

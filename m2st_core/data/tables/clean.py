@@ -231,7 +231,7 @@ def _record(
         "samples": {pair.name: [pair.p.label, pair.q.label] for pair in made.pairs},
         "rows": {name: [len(x), len(y)] for name, (x, y) in samples.items()},
         "columns": [{"name": c.name, "kind": c.kind, "why": c.why} for c in made.columns.values()],
-        "answers": {name: getattr(made.upload, name) for name in ("decimal", "read_as", "totals")},
+        "answers": {name: getattr(made.upload, name) for name in ("decimal", "read_as", "totals", "encoding")},
         "conversions": made.readings.table(made.columns),
         "cleaning": cleaning.to_dict(),
         "encoding": encoding.to_dict(),

@@ -76,6 +76,11 @@ class Numeric:
         """The columns that it becomes."""
         return (self.name, f"{self.name} is missing") if self.indicator else (self.name,)
 
+    @property
+    def known_words(self) -> tuple[str, ...]:
+        """The words that cells are compared with: the unit."""
+        return (self.unit,) if self.unit else ()
+
     def encode(self, values: np.ndarray, out: np.ndarray) -> None:
         """Write (n, 1 or 2) numbers; missing cells become the median."""
         missing = np.isnan(values)
@@ -98,6 +103,11 @@ class Categorical:
         """The columns that it becomes."""
         extra = [f"{self.name} is other"] * self.other + [f"{self.name} is missing"] * self.indicator
         return (*(f"{self.name} = {level}" for level in self.levels), *extra)
+
+    @property
+    def known_words(self) -> tuple[str, ...]:
+        """The words that cells are compared with: the levels."""
+        return self.levels
 
     def encode(self, words: pd.Series, out: np.ndarray) -> None:
         """Write (n, levels + …) zeros and ones."""

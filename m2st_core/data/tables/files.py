@@ -8,7 +8,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from m2st_core.data.tables.text import (
     read_rows,
     take_chunk,
 )
+from m2st_core.data.tables.text_encodings import possible_encodings
 from m2st_core.data.tables.workbooks import UNREADABLE, read_workbook
 
 ENDINGS = (".csv", ".tsv", ".txt", ".tab", ".xlsx")
@@ -44,6 +45,7 @@ class Table:
     The index of ``frame`` is the number of each row in the file, from 1, the header included. ``separator`` stands
     between its cells. ``readings`` say how columns are read; those that other files of an upload have no say in are
     decided by this file alone. ``notes`` say what else reading had to decide, ``digest`` is the file's SHA-256.
+    ``encoding`` is that of its text. If it is a guess, ``raw`` has the file's bytes, which can be decoded anew.
     """
 
     name: str
@@ -53,6 +55,8 @@ class Table:
     notes: tuple[str, ...] = ()
     named: bool = True  # whether the file has column names
     readings: Mapping[str, Reading] = field(default_factory=dict, repr=False, compare=False)
+    encoding: str = ""
+    raw: bytes = field(default=b"", repr=False, compare=False)
 
     def numbers(self, column: str) -> np.ndarray:
         """A column as float64, NaN where a cell is missing or not a number."""
@@ -70,6 +74,11 @@ class Table:
     def _alone(self) -> Mapping[str, Reading]:
         pieces = {str(name): (Piece(self.name, self.frame[name]),) for name in self.frame.columns}
         return {name: readings[0] for name, readings in settle(pieces, [self.separator]).columns.items()}
+
+    @cached_property
+    def encodings(self) -> tuple[str, ...]:
+        """The encodings that the file may have, if its encoding is a guess."""
+        return possible_encodings(self.raw)
 
     @property
     def stem(self) -> str:
@@ -100,8 +109,10 @@ def read_tables(name: str, data: bytes, limits: Limits | None = None) -> tuple[T
     return _read_archive(name, data, limits) if _is_archive(data) else (read_table(name, data, limits),)
 
 
-def read_table(name: str, data: bytes, limits: Limits | None = None) -> Table:
+def read_table(name: str, data: bytes, limits: Limits | None = None, encoding: str = "") -> Table:
     r"""Read the table in these bytes. The format is recognised by the bytes, not by the name.
+
+    ``encoding`` is that of a text file that is not UTF-8.
 
     >>> read_table("p.csv", b"height;weight\n1,5;2\n3;4,25\n").numbers("height")
     array([1.5, 3. ])
@@ -113,11 +124,12 @@ def read_table(name: str, data: bytes, limits: Limits | None = None) -> Table:
         raise TableError(f"{name}: Parquet is not read, because its unpacked size is unknown. Save it as CSV.")
     if data[:2] == b"PK":
         return _table(name, read_workbook(name, data, limits), digest, [], "", limits)
-    text, notes = decode(name, data)
+    text, codec, guessed, notes = decode(name, data, encoding)
     separator, start = find_separator(name, text)
     if separator != ",":
         notes.append(f"Cells are separated by {SEPARATORS.get(separator, repr(separator))}.")
-    return _table(name, read_rows(name, text, separator, start, limits), digest, notes, separator, limits)
+    table = _table(name, read_rows(name, text, separator, start, limits), digest, notes, separator, limits)
+    return replace(table, encoding=codec, raw=data if guessed else b"")
 
 
 def _table(name: str, rows: Rows, digest: str, notes: list[str], separator: str, limits: Limits) -> Table:

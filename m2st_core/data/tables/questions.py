@@ -8,24 +8,24 @@ from dataclasses import dataclass, field
 from m2st_core.data.tables.cells import read_cell
 from m2st_core.data.tables.limits import TableError
 
-DECIMAL, READ_AS, TOTALS = "decimal", "read_as", "totals"  # the options that answer a question
+DECIMAL, READ_AS, TOTALS, ENCODING = "decimal", "read_as", "totals", "encoding"  # the options that answer a question
 NUMBERS, WORDS, DATES = "numbers", "words", "dates"
 CHOICES = {DECIMAL: (".", ","), READ_AS: (NUMBERS, WORDS, DATES), TOTALS: ("leave out", "keep")}
 
 SHOWN = 3  # cells of the user's
 
 Marks = str | Mapping[str, str]
-"""A decimal mark for all files, or by the name of a file; empty where nothing is said."""
+"""A decimal mark, or an encoding, for all files or by the name of a file; empty where nothing is said."""
 
 
-def mark_of(decimal: Marks, file: str) -> str:
-    """The decimal mark that was said for a file; empty if none was."""
-    return decimal if isinstance(decimal, str) else decimal.get(file, "")
+def mark_of(said: Marks, file: str) -> str:
+    """The decimal mark, or the encoding, that was said for a file; empty if none was."""
+    return said if isinstance(said, str) else said.get(file, "")
 
 
-def decimal_words(decimal: Marks) -> list[str]:
-    """The decimal mark, or the marks by file, as the shell takes them."""
-    return [decimal] if isinstance(decimal, str) else [f"{file}={mark}" for file, mark in decimal.items()]
+def words_by_file(said: Marks) -> list[str]:
+    """What was said for all files, or by file, as the shell takes it."""
+    return [said] if isinstance(said, str) else [f"{file}={word}" for file, word in said.items()]
 
 
 def check_answers(decimal: Marks, read_as: Mapping[str, str], totals: str, files: Sequence[str]) -> None:
@@ -35,9 +35,14 @@ def check_answers(decimal: Marks, read_as: Mapping[str, str], totals: str, files
     for option, value in given:
         if value and value not in CHOICES[option]:
             raise TableError(f"{option} must be one of {', '.join(map(repr, CHOICES[option]))}. Got {value!r}.")
-    if unknown := [] if isinstance(decimal, str) else [file for file in decimal if file not in files]:
+    check_files(DECIMAL, decimal, files)
+
+
+def check_files(option: str, said: Marks, files: Sequence[str]) -> None:
+    """Refuse what is said for a file that is not there."""
+    if unknown := [] if isinstance(said, str) else [file for file in said if file not in files]:
         there = ", ".join(files[:SHOWN])
-        raise TableError(f"decimal names {unknown[0]!r}, which is no file here. There are {there}.")
+        raise TableError(f"{option} names {unknown[0]!r}, which is no file here. There are {there}.")
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,9 @@ class Example:
 class Question:
     """A doubt that changes numbers, with every reading of the user's own cells.
 
-    ``option`` is decimal, read_as or totals, and ``answers`` has its values in words. ``examples`` are cells, each with
-    its reading by each answer. A question about ``columns`` that are not compared need not be answered. ``files`` are
-    those that may have different answers.
+    ``option`` is decimal, read_as, totals or encoding, and ``answers`` has its values in words. ``examples`` are
+    cells, each with its reading by each answer. A question about ``columns`` that are not compared needs no answer.
+    ``files`` are those that may have different answers.
     """
 
     option: str
@@ -78,6 +83,14 @@ class Question:
     def error(self) -> str:
         """The question with its place, and the options that answer it in Python and in the shell."""
         column = self.columns[0] if self.columns else ""
+        where = f"{self.examples[0][0].where}{f', column {column!r}' if column else ''}"
+        leave = ", or leave the column out" if self.columns else ""
+        if self.option == ENCODING:
+            name, *others = self.answers
+            said = " ".join(f"--{ENCODING} {_quoted(f'{file}={name}')}" for file in self.files[:SHOWN])
+            more = f" (or {', '.join(others)})" if others else ""
+            in_python = f"{ENCODING}={dict.fromkeys(self.files[:SHOWN], name)}"
+            return f"{where}: {self.sentence} Choose {said}{more}, in Python {in_python}{leave}."
         if self.option == READ_AS:
             python = [f"read_as={{{column!r}: {answer!r}}}" for answer in self.answers]
             shell = [f"--read-as {_quoted(f'{column}={answer}')}" for answer in self.answers]
@@ -89,9 +102,15 @@ class Question:
             each = dict(zip(self.files, self.answers, strict=False))
             words = " ".join(f"--{self.option} {_quoted(f'{file}={answer}')}" for file, answer in each.items())
             by_file = f", or by file, such as {self.option}={each} (shell: {words})"
-        where = f"{self.examples[0][0].where}{f', column {column!r}' if column else ''}"
-        leave = ", or leave the column out" if self.columns else ""
         return f"{where}: {self.sentence} Choose {' or '.join(python)} (shell: {' or '.join(shell)}){by_file}{leave}."
+
+
+class Unanswered(TableError):
+    """An error that the answer to a question may solve."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question.error)
+        self.question = question
 
 
 def ask_kind(column: str, sentence: str, kinds: Sequence[str], examples: Sequence[Example]) -> Question:

@@ -14,7 +14,8 @@ from m2st_core.data.tables.cells import BOUND, ERROR, INFINITE, read_cell
 from m2st_core.data.tables.columns import CATEGORICAL, NUMERIC
 from m2st_core.data.tables.encoding import Categorical, Cleaning, Encoding, Numeric
 from m2st_core.data.tables.limits import TableError, listed
-from m2st_core.data.tables.questions import Question
+from m2st_core.data.tables.questions import ENCODING, Question
+from m2st_core.data.tables.text_encodings import Comparison
 
 FEWEST_ROWS = 2
 IQR_OF_NORMAL = 1.349
@@ -62,8 +63,19 @@ def choose_columns(
 def open_questions(made: Assembled, cleaning: Cleaning, encoding: Encoding | None = None) -> list[Question]:
     """The questions about columns that would be compared."""
     names = [column.name for column in encoding.columns] if encoding else made.columns
+    unsure = [question for question in made.readings.questions if question.option == ENCODING]
+    if encoding is not None:
+        learned = {column.name: column.known_words for column in encoding.columns}
+        found = Comparison(made.tables, learned=learned, limits=made.limits).question()
+        unsure = [found] if found else []
+    aside = {*cleaning.left_out, *(set(made.columns) - set(names))} - {cleaning.block}
+    unsure = [question for question in unsure if not question.columns or set(question.columns) - aside]
+    if unsure:  # what the other questions say may change with the answer
+        return unsure
     compared = [name for name in names if name not in (*cleaning.left_out, cleaning.block)]
-    return [question for question in made.readings.questions if question.concerns(compared)]
+    return [
+        question for question in made.readings.questions if question.option != ENCODING and question.concerns(compared)
+    ]
 
 
 def keep_rows(made: Assembled, chosen: list[tuple[str, str]], cleaning: Cleaning, notes: list[str]) -> np.ndarray:

@@ -8,11 +8,13 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from m2st_core.data.tables.limits import Limits, TableError
+from m2st_core.data.tables.text_encodings import GUESS, codec_of, guess, title
 
 SEPARATORS = {"\t": "tab", ";": "semicolon", "|": "pipe", ",": "comma"}  # the likelier one first, if two fit
 SAMPLE_LINES, SAMPLE_CHARACTERS = 100, 2**18
@@ -25,8 +27,18 @@ Rows = Iterator[tuple[int, list[str]]]
 """Rows of text cells, each with its number in the file (from 1)."""
 
 
-def decode(name: str, data: bytes) -> tuple[str, list[str]]:
-    """Decode the text of a file, with a note if its encoding had to be guessed."""
+class Decoded(NamedTuple):
+    """The text of a file, its encoding, whether that is a guess, and notes."""
+
+    text: str
+    encoding: str
+    guessed: bool
+    notes: list[str]
+
+
+def decode(name: str, data: bytes, said: str = "") -> Decoded:
+    """Decode the text of a file. ``said`` is its encoding if it is not UTF-8 and does not begin with a mark."""
+    codec = codec_of(said) if said else ""
     for mark, encoding in (
         (codecs.BOM_UTF32_LE, "utf-32"),
         (codecs.BOM_UTF32_BE, "utf-32"),
@@ -36,23 +48,34 @@ def decode(name: str, data: bytes) -> tuple[str, list[str]]:
     ):
         if data.startswith(mark):
             try:
-                return _checked(name, data.decode(encoding)), []
+                return Decoded(_checked(name, data.decode(encoding)), encoding.removesuffix("-sig"), False, [])
             except UnicodeDecodeError:
                 standard = encoding.removesuffix("-sig").upper()
                 raise TableError(f"{name}: it begins like {standard} text but is not. {SAVE_AS}") from None
-    if (at := data.find(0)) >= 0:
+    has_nulls = codec.startswith(("utf-16", "utf-32"))  # every separator has some in these encodings
+    wide = has_nulls and b"\0" in data
+    if not wide and (at := data.find(0)) >= 0:
         line = data.count(b"\n", 0, at) + 1
         raise TableError(f"{name}: row {line} holds a NUL byte, so this is not a text file, or UTF-16. {SAVE_AS}")
     try:
-        return _checked(name, data.decode("utf-8")), []
+        if not wide:
+            return Decoded(_checked(name, data.decode("utf-8")), "ascii" if data.isascii() else "utf-8", False, [])
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
+    if not said:
+        note = (
+            f"Not UTF-8 (row {line}): read as Latin-1 (Windows-1252). If words look wrong, say its encoding "
+            "(--encoding), or save it again as UTF-8."
+        )
+        return Decoded(_checked(name, guess(data)), GUESS, True, [note])
     try:
-        text = data.decode("cp1252")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")
-    note = f"Not UTF-8 (row {line}): read as Latin-1 (Windows-1252). If words look wrong, save it again as UTF-8."
-    return _checked(name, text), [note]
+        text = data.decode(codec if wide == has_nulls else "ascii")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise TableError(
+            f"{name}: row {line} is not {said} text. Choose another encoding, or save it as UTF-8."
+        ) from None
+    return Decoded(_checked(name, text), codec, False, [f"Read as {title(said)}, as you said."])
 
 
 def _checked(name: str, text: str) -> str:

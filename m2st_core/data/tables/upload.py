@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.tables.files import Table
+from m2st_core.data.tables.files import Table, read_table
 from m2st_core.data.tables.limits import TableError
-from m2st_core.data.tables.questions import Marks, check_answers, decimal_words
+from m2st_core.data.tables.questions import ENCODING, Marks, check_answers, check_files, mark_of, words_by_file
+from m2st_core.data.tables.text_encodings import codec_of
 
 GROUP_NAMES = ("group", "sample", "label", "class", "arm", "treatment", "condition", "cohort", "batch", "target")
 SIDE = re.compile(r"(.+)[_\-. ]([PQ])", re.IGNORECASE)  # north_P and north_Q are a pair
@@ -29,7 +30,8 @@ class Upload:
     two values to compare where the group column has more, or one value to compare with all others.
 
     The rest answers what reading may ask: ``decimal`` ("." or ",", for all or by file), ``read_as`` ("numbers", "words"
-    or "dates", by column) and ``totals`` (whether to "leave out" or to "keep" rows that look like totals).
+    or "dates", by column), ``totals`` (whether to "leave out" or to "keep" rows that look like totals) and ``encoding``
+    (of text files that are not UTF-8, such as "cp1251", for all or by file).
     """
 
     target: tuple[Table, ...]
@@ -41,9 +43,55 @@ class Upload:
     decimal: Marks = ""
     read_as: Mapping[str, str] = field(default_factory=dict)
     totals: str = ""
+    encoding: Marks = ""
 
     def __post_init__(self) -> None:
-        check_answers(self.decimal, self.read_as, self.totals, [t.name for t in (*self.target, *self.related)])
+        files = [t.name for t in (*self.target, *self.related)]
+        check_answers(self.decimal, self.read_as, self.totals, files)
+        check_files(ENCODING, self.encoding, files)
+        for name in [self.encoding] if isinstance(self.encoding, str) else self.encoding.values():
+            codec_of(name or "utf-8")
+
+    def decoded(self) -> Upload:
+        """The upload with its files decoded as the user said. Roles by the names as they were guessed are renamed."""
+        if not self.encoding:
+            return self
+        before = (*self.target, *self.related)
+        after = [self._decoded(table) for table in before]
+        count = len(self.target)
+
+        def renamed(name: str | None, tables: slice) -> str | None:
+            if name is None or any(_find(table, name) for table in after[tables]):
+                return name
+            new = (_same_place(old, new, name) for old, new in zip(before[tables], after[tables], strict=True))
+            return next((found for found in new if found), name)
+
+        group = renamed(self.group, slice(0, count)) if self.target else self.group
+        values = self.groups
+        if values and self.group and group and self.target:
+            cells, anew = before[0].words(_find(before[0], self.group) or self.group), after[0].words(group)
+            meant = dict(zip(cells, anew, strict=True)) if len(cells) == len(anew) else {}
+            values = tuple(value if (anew == value).any() else str(meant.get(value, value)) for value in values)
+        related = slice(count, None)
+        return replace(
+            self,
+            target=tuple(after[:count]),
+            related=tuple(after[count:]),
+            group=group,
+            task=renamed(self.task, related) or self.task,
+            related_group=renamed(self.related_group, related),
+            groups=values,
+        )
+
+    def _decoded(self, table: Table) -> Table:
+        """The table decoded as the user said; for all files, this concerns those that are not UTF-8."""
+        said = mark_of(self.encoding, table.name)
+        if table.raw and said:
+            return read_table(table.name, table.raw, encoding=said)
+        if not isinstance(self.encoding, str) and said and table.encoding not in ("ascii", codec_of(said)):
+            what = f"{table.encoding} text" if table.encoding else "an Excel workbook"
+            raise TableError(f"{table.name}: it is {what}, so it cannot be read as {said}. Leave out its encoding.")
+        return table
 
     @property
     def files_digest(self) -> str:
@@ -55,7 +103,8 @@ class Upload:
     @property
     def digest(self) -> str:
         """A SHA-256 of all files, roles and answers: the key under which results are kept."""
-        given = (sorted(decimal_words(self.decimal)), sorted(self.read_as.items()), self.totals)
+        by_file = (sorted(words_by_file(said)) for said in (self.decimal, self.encoding))
+        given = (*by_file, sorted(self.read_as.items()), self.totals)
         return hashlib.sha256(f"{self.files_digest} {given}".encode()).hexdigest()
 
 
@@ -210,6 +259,13 @@ class Pairing:
 
 def _whole(table: Table, label: str) -> Side:
     return Side(table, label, np.arange(len(table.frame)))
+
+
+def _same_place(old: Table, new: Table, name: str) -> str | None:
+    """The name now of a column of this name in the same file as it was decoded before."""
+    found = _find(old, name)
+    alike = found is not None and old.frame.shape[1] == new.frame.shape[1]
+    return str(new.frame.columns[[*map(str, old.frame.columns)].index(str(found))]) if alike else None
 
 
 def _find(table: Table, name: str) -> str | None:
