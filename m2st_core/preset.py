@@ -172,7 +172,7 @@ class Preset:
 
     name: str
     p_value: PValueRule
-    median_start: bool  # widths start at the median heuristic rather than at fixed values
+    median_start: bool  # widths start at the median heuristic; otherwise σ_φ²=0.1, σ_q²=2d, ε=1e−10, as in DK-for-TST
     mmd_o: Ascent
     mmd_d: Ascent
     network: Network
