@@ -132,8 +132,8 @@ def test_planning_does_not_count_on_what_the_other_statistics_happened_to_add():
 def test_rows_named_by_the_default_test_have_the_power_they_promise():
     """160 pilots of Omnibus with true power 0.45: power at the rows named is 0.78 or more on average, few below 0.5.
 
-    94 pilots name a size; the standard errors of their mean and of the curve are 0.025 and 0.03. They have 0.83, and 10 %
-    below 0.5. Counting on what the other statistics added in the pilot, the same pilots had 0.68, and 30 %.
+    94 pilots name a size; the standard errors of their mean and of the curve are 0.025 and 0.03. They have 0.83,
+    and 10 % below 0.5. Counting on what the other statistics added in the pilot, they had 0.68, and 30 %.
     """
     task = m2st.make_task("mean_shift", shift=0.5)
     power = true_power(task, 60, DEFAULT_TEST, (0.3, 0.6, 1.0, 2.0, 4.0), 100)
