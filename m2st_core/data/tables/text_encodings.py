@@ -213,6 +213,8 @@ class Comparison:
         for name in sorted(names, key=likelier):
             different.setdefault(tuple(read[name].values()), name)
         offered = [*different.values()][:MOST_OFFERED]
+        if GUESS in names and different[tuple(read[GUESS].values())] not in offered:
+            offered[-1] = GUESS  # the guess may be right after all
         examples = [
             (Example(self.tables[i].name, self._row(i, doubt.column, cell), cell), doubt)
             for i in files
