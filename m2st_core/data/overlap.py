@@ -3,7 +3,10 @@
 Rows are compared by the largest difference over their columns, in units of each column's spread. Each sample of the
 target is compared with each sample of the related tasks. If far more of its rows have a near row there than chance
 allows, these are the same rows. Chance is estimated from samples of different units: the two samples of the target, the
-two samples of each task, and samples on the same side of different tasks.
+two samples of each task, and samples on the same side of different tasks. Equality is also estimated within samples,
+because two samples may be written with different precision.
+
+What chance explains is not recognised, so the search also says how many shared rows could have escaped it.
 """
 
 from __future__ import annotations
@@ -35,6 +38,9 @@ NEARER = 3.0  # how much nearer they must be than in any random split of their r
 RESPLITS = 499
 ASSIGNED = 2000  # rows up to which a repeated sample is matched row by row
 MOST_PAIRS = 200  # pairs of samples from which chance is estimated
+HABITUAL = 0.05  # probability of a tie, from which on a column's values may repeat together, like answers of one person
+DEPENDENT = 20.0  # how much more often rows may be equal than independent columns would have it
+ESCAPED = 0.05  # probability of escaping the search, above which shared rows count as possible
 
 
 @dataclass(frozen=True)
@@ -52,11 +58,15 @@ class KnownRows:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Pairs of the same row, by their positions in the pooled target and among the known rows."""
+    """Pairs of the same row, by their positions in the pooled target and among the known rows.
+
+    ``unseen`` is the largest number of a sample's rows that could be shared and yet escape the search with probability
+    above .05.
+    """
 
     target: np.ndarray
     known: np.ndarray
-    chance: float  # probability that a row meets an equal row of another sample by chance
+    unseen: int = 0
 
     def __len__(self) -> int:
         return len(np.unique(self.target))
@@ -69,13 +79,13 @@ def same_rows(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> Overla
     recognised if it appears again with the same values.
     """
     if not len(known.rows):
-        return Overlap(np.zeros(0, dtype=int), np.zeros(0, dtype=int), 0.0)
-    matches, chance = _matches(target, known)
+        return Overlap(np.zeros(0, dtype=int), np.zeros(0, dtype=int))
+    matches, unseen = _matches(target, known)
     factors = unit_factors(np.concatenate(target), known.distinct)
     if (factors != 1).any():
         matches += _matches((target[0] * factors, target[1] * factors), known)[0]
     pairs = np.unique(np.concatenate([np.zeros((0, 2), dtype=int), *matches]), axis=0)
-    return Overlap(pairs[:, 0], pairs[:, 1], chance)
+    return Overlap(pairs[:, 0], pairs[:, 1], unseen)
 
 
 def spread(rows: np.ndarray) -> np.ndarray:
@@ -121,10 +131,10 @@ def _most_frequent(logs: np.ndarray) -> float | None:
     return None
 
 
-def _matches(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> tuple[list[np.ndarray], float]:
-    """Pairs (pooled target row, known row) of the same row in the units as given: (·, 2). Also chance at r = 0.
+def _matches(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> tuple[list[np.ndarray], int]:
+    """Pairs (pooled target row, known row) of the same row in the units as given: (·, 2). Also how many may be unseen.
 
-    O(r) rows have a near row within r, and chance F(r) per pair of rows gives E(r) of them. A radius counts if chance
+    O(r) rows of each have a row of the other within r, and chance F(r) per pair of rows gives E(r) of them. A radius counts if chance
     explains O(r) with probability below 1e−6. The radius with the largest O(r) − 2·E(r) is used.
     """
     scale = spread(np.concatenate([*target, known.distinct]))
@@ -132,16 +142,16 @@ def _matches(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> tuple[l
     wheres = np.split(np.argsort(known.sample, kind="stable"), np.cumsum(counts)[:-1])
     samples = {int(number): known.rows[where] / scale for number, where in zip(numbers, wheres, strict=True)}
     sides = [rows / scale for rows in target]
-    share = chance_of_pairs(sides, samples)
-    matches = []
-    for sample, where in zip(samples.values(), wheres, strict=True):
-        tree, begin = cKDTree(sample), 0
-        for raw, rows in zip(target, sides, strict=True):
-            nearest, _ = tree.query(rows, p=np.inf, distance_upper_bound=WITHIN[-1])
-            reached = (nearest[:, None] <= WITHIN).sum(axis=0)
+    shares, trees = chance_of_pairs(sides, samples), [cKDTree(rows) for rows in sides]
+    matches, unseen = [], 0
+    for (number, sample), where in zip(samples.items(), wheres, strict=True):
+        tree, begin, share = cKDTree(sample), 0, shares[number % 2]
+        for raw, rows, own in zip(target, sides, trees, strict=True):
+            reached = np.minimum(_reached(tree, rows), _reached(own, sample))  # many rows near one are not copies
             chance = 1 - (1 - np.minimum(DENSER * share, 1.0)) ** len(where)
             sure = (reached > 0) & (binom.sf(reached - 1, len(rows), chance) < SURE)
             gain = np.where(sure, reached - 2 * len(rows) * chance, 0.0)
+            unseen = max(unseen, may_escape(len(rows), chance[0], 1 - (1 - share[0]) ** len(where)))
             if gain.max() > 0:
                 close = tree.query_ball_point(rows, WITHIN[np.flatnonzero(gain == gain.max())[-1]], p=np.inf)
                 pairs = [(begin + row, where[other]) for row, near in enumerate(close) for other in near]
@@ -149,41 +159,92 @@ def _matches(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> tuple[l
             if len(where) == len(rows) and gain.max() < len(rows):
                 matches.append(_repeated(raw, begin, known.rows[where], where, scale))
             begin += len(rows)
-    return matches, float(1 - (1 - share[0]) ** min(map(len, target)))
+    return matches, unseen
+
+
+def _reached(tree: cKDTree, rows: np.ndarray) -> np.ndarray:
+    """How many of these rows have one of the tree within each radius: (radii,)."""
+    nearest, _ = tree.query(rows, p=np.inf, distance_upper_bound=WITHIN[-1])
+    return (nearest[:, None] <= WITHIN).sum(axis=0)
+
+
+def may_escape(rows: int, assumed: float, expected: float) -> int:
+    """The largest number of n rows that could be copies of known rows and escape the search with probability above .05.
+
+    The search needs k matches, the fewest that chance explains with probability below 1e−6 if each row has a match with
+    probability ``assumed``. Copies have one for certain, and each other row with probability ``expected``.
+
+    >>> may_escape(40, 0.0, 0.0), may_escape(40, 0.08, 0.04)
+    (0, 14)
+    """
+    counts = np.arange(rows + 1)
+    enough = np.flatnonzero((binom.sf(counts - 1, rows, assumed) < SURE) & (counts > 0))
+    needed = int(enough[0]) if enough.size else rows + 1
+    return int(np.flatnonzero(binom.cdf(needed - 1 - counts, rows - counts, expected) > ESCAPED)[-1:].sum())
 
 
 def chance_of_pairs(target: Sequence[np.ndarray], samples: Mapping[int, np.ndarray]) -> np.ndarray:
-    """F(r), the share of pairs of different units within r, for every radius: (radii,).
+    """F(r), the share of pairs of different units within r, for each side of the tasks and every radius: (2, radii).
 
-    ``samples`` are numbered 2i and 2i+1 for task i. One side of all tasks may be one control group, so the side with
-    fewer near pairs between tasks is used. Equality too rare to be observed is the product of the columns' own ties.
+    ``samples`` are numbered 2i and 2i+1 for task i. One side of all tasks may be one control group, and rows of one
+    sample may be replicates, so on each side the smaller share counts: between tasks, or within samples.
     """
-    across = [(target[0], target[1])]
-    across += [(samples[k], samples[k + 1]) for k in samples if k % 2 == 0 and k + 1 in samples]
     sides = [[samples[k] for k in samples if k % 2 == side] for side in (0, 1)]
-    between = [_share_of_near_pairs(list(zip(own, own[1:], strict=False))) for own in sides]
-    rows = np.unique(np.concatenate([*target, *samples.values()]), axis=0)
-    ties = [(np.unique(column, return_counts=True)[1] ** 2).sum() - len(rows) for column in rows.T]
-    equal = np.exp(np.log(np.maximum(ties, 1e-300)).sum() - rows.shape[1] * np.log(max(len(rows), 2) * (len(rows) - 1)))
-    unseen = 1 / sum(len(a) * len(b) for a, b in across)
-    return np.maximum(np.maximum(_share_of_near_pairs(across), np.minimum(*between)), min(equal, unseen))
+    across = _share_of_near_pairs([(target[0], target[1]), *zip(*sides, strict=False)])
+    found = []
+    for own in sides:
+        within = _share_of_near_pairs([(np.unique(rows, axis=0), None) for rows in own])
+        between = _share_of_near_pairs(list(zip(own, own[1:], strict=False))) if len(own) > 1 else 1.0
+        found.append(np.maximum(across, np.minimum(within, between)).clip(min=chance_of_equal_rows(own)))
+    return np.stack(found)
 
 
-def _share_of_near_pairs(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """The share of row pairs of two samples within r, by nearest neighbours; 0 without samples: (radii,).
+def chance_of_equal_rows(samples: Sequence[np.ndarray]) -> float:
+    """F(0), the probability that two units of one side are equal, from pairs within each of its samples.
+
+    Σ_v p_v q_v ≤ √(Σ_v p_v² · Σ_v q_v²): two samples meet no more often than rows within them do. Rows that are repeated
+    in all columns may be one unit, so the share of equal rows counts up to twenty times what the columns would give.
+    These are the product of the columns' ties over distinct rows; columns with few values count as one, because answers
+    of one person can repeat together. If no rows are equal, their chance is at most that of one pair among all pairs.
+    """
+    if not samples:
+        return 0.0
+    pairs = sum(len(rows) * (len(rows) - 1) for rows in samples)
+    seen = sum(map(equal_pairs, samples)) / max(pairs, 1)
+    distinct = np.unique(np.concatenate(samples), axis=0)
+    ties = np.array([equal_pairs(column[:, None]) for column in distinct.T]) / max(len(distinct) * (len(distinct) - 1), 1)
+    habitual = ties > HABITUAL
+    columns = np.exp(np.log(ties[~habitual].clip(1e-300)).sum())
+    if habitual.any():
+        columns *= max(sum(equal_pairs(rows[:, habitual]) for rows in samples), 2) / max(pairs, 1)
+    return float(max(min(seen, DEPENDENT * columns), min(columns, 2 / max(pairs, 1))))
+
+
+def equal_pairs(rows: np.ndarray) -> int:
+    """The ordered pairs of equal rows (n, k)."""
+    counts = np.unique(rows, axis=0, return_counts=True)[1]
+    return int((counts * (counts - 1)).sum())
+
+
+def _share_of_near_pairs(pairs: Sequence[tuple[np.ndarray, np.ndarray | None]]) -> np.ndarray:
+    """The share of row pairs of two samples, or of one, within r, by nearest neighbours; 0 without samples: (radii,).
 
     Below the smallest 50 distances it follows their power law, by Hill's estimate of the exponent, lowered by a fifth.
     """
-    pairs = pairs[:MOST_PAIRS]
+    pairs = [(a, b) for a, b in pairs if len(a) > 1][:MOST_PAIRS]
     if not pairs:
         return np.zeros(len(RADII))
-    nearest = np.sort(np.concatenate([cKDTree(b).query(a, p=np.inf)[0] for a, b in pairs]))
-    count = sum(len(a) * len(b) for a, b in pairs)
-    few = nearest[:COMMON]
+    nearest = [
+        cKDTree(a).query(a, k=[2], p=np.inf)[0][:, 0] if b is None else cKDTree(b).query(a, p=np.inf)[0]
+        for a, b in pairs
+    ]
+    ordered = np.sort(np.concatenate(nearest))
+    count = sum(len(a) * (len(a) - 1 if b is None else len(b)) for a, b in pairs)
+    few = ordered[:COMMON]
     last = max(float(few[-1]), RADII[1])
     order = LESS * len(few) / np.log(last / few.clip(RADII[1], last)).sum().clip(min=1e-9)
     tail = len(few) / count * (RADII / last).clip(max=1) ** order.clip(max=pairs[0][0].shape[1])
-    return np.maximum(np.searchsorted(nearest, WITHIN, side="right") / count, tail)
+    return np.maximum(np.searchsorted(ordered, WITHIN, side="right") / count, tail)
 
 
 def _repeated(own: np.ndarray, begin: int, other: np.ndarray, where: np.ndarray, scale: np.ndarray) -> np.ndarray:

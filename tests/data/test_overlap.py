@@ -1,9 +1,11 @@
 """Rows of a target among known rows: found however they are written, and not found where only chance is at work."""
 
+import math
+
 import numpy as np
 import pytest
 
-from m2st_core.data.overlap import KnownRows, same_rows
+from m2st_core.data.overlap import KnownRows, may_escape, same_rows
 
 N, TASKS = 40, 6
 CHANGES = {
@@ -103,10 +105,82 @@ def test_a_sample_of_few_values_is_recognised_as_a_whole():
     generator = np.random.default_rng(0)
     control, known, fresh = history(0, generator, lambda rows: generator.integers(0, 3, (rows, 3)).astype(float))
     found = same_rows((control[::-1], fresh(N)), known)
-    assert set(range(N)) <= set(found.target) and found.chance > 0.5
+    assert set(range(N)) <= set(found.target) and found.unseen > N / 2
 
 
 def test_two_values_are_too_few_to_tell():
     generator = np.random.default_rng(0)
     control, known, fresh = history(0, generator, lambda rows: generator.integers(0, 2, (rows, 1)).astype(float))
     assert len(same_rows((control, fresh(N)), known)) == 0
+
+
+def no_control(draw, generator):
+    """A target and six tasks, no row of which is shared; ``draw`` gives a pair of samples."""
+    samples = [part for _ in range(TASKS) for part in draw(generator)]
+    return draw(generator), KnownRows(np.concatenate(samples), np.repeat(np.arange(2 * TASKS), N))
+
+
+def answers(generator, items=25, straight=0.03):
+    """Two samples of persons of whom some give the same answer to every item."""
+    persons = generator.integers(1, 7, (2 * N, items)).astype(float)
+    persons[generator.random(2 * N) < straight] = generator.integers(1, 7, 1)
+    return persons[:N], persons[N:]
+
+
+UNSHARED = {
+    "control in whole numbers, treated with decimals": lambda g: (g.normal(50, 10, (N, 2)).round(), g.normal(50, 10, (N, 2))),
+    "one scale stretched": lambda g: (g.integers(1, 6, (N, 3)) * 1.0, g.integers(1, 6, (N, 3)) * 1.25 - 0.25),
+    "another scale from 0 to 100": lambda g: (g.integers(1, 6, (N, 5)) * 1.0, (g.integers(1, 6, (N, 5)) - 1) * 25.0),
+    "straight-liners, 1 %": lambda g: answers(g, straight=0.01),
+    "straight-liners, 3 %": answers,
+    "straight-liners, 10 %": lambda g: answers(g, straight=0.1),
+}
+
+
+@pytest.mark.parametrize("kind", UNSHARED)
+def test_what_meets_by_chance_is_no_evidence_of_sharing(kind):
+    """Of 40 targets without a shared row none is suspected (at 1 % each, 2 or fewer in 99 % of such tests)."""
+    suspected = [len(same_rows(*no_control(UNSHARED[kind], np.random.default_rng(seed)))) > 0 for seed in range(40)]
+    assert sum(suspected) <= 2
+
+
+COARSE = {
+    "one decimal": lambda g, rows: g.standard_normal((rows, 2)).round(1),
+    "ten binary columns": lambda g, rows: g.integers(0, 2, (rows, 10)) * 1.0,
+    "five answers": lambda g, rows: g.integers(1, 6, (rows, 5)) * 1.0,
+    "whole numbers": lambda g, rows: g.normal(0, 10, (rows, 2)).round(),
+}
+FINE = {
+    "two columns": lambda g, rows: g.standard_normal((rows, 2)),
+    "one column and a category": lambda g, rows: np.stack([g.standard_normal(rows), g.integers(0, 2, rows)], axis=1),
+    "heavy tails": lambda g, rows: g.standard_cauchy((rows, 3)),
+    "correlated": lambda g, rows: g.standard_normal((rows, 1)) + 0.01 * g.standard_normal((rows, 4)),
+    "three decimals": lambda g, rows: g.standard_normal((rows, 4)).round(3),
+}
+
+
+@pytest.mark.parametrize("kind", COARSE | FINE)
+@pytest.mark.parametrize("shared", [0, 10])
+def test_the_search_says_what_it_could_have_missed(kind, shared):
+    """Ten of 40 rows are in every task, or none is: either they are found, or more than two may be unseen."""
+    draw, generator = (COARSE | FINE)[kind], np.random.default_rng(3)
+    control = draw(generator, N + 10)
+    samples = [part for _ in range(TASKS) for part in (control[10:] if not shared else control[:N], draw(generator, N))]
+    x = np.concatenate([control[:shared], draw(generator, N - shared)])
+    found = same_rows((x, draw(generator, N)), KnownRows(np.concatenate(samples), np.repeat(np.arange(2 * TASKS), N)))
+    if kind in FINE:
+        assert set(found.target) == set(range(shared)) and found.unseen == 0
+    else:
+        assert found.unseen > 0.05 * N
+
+
+def test_how_many_copies_may_escape_is_what_a_simulation_gives():
+    """Of 20 rows, s are copies; the others meet a known row with probability 0.05; the search needs k matches."""
+    generator, assumed, expected = np.random.default_rng(0), 0.1, 0.05
+    needed = next(k for k in range(1, 22) if sum(binomial(20, j, assumed) for j in range(k, 21)) < 1e-6)
+    escaped = [(s + generator.binomial(20 - s, expected, 20_000) < needed).mean() for s in range(21)]
+    assert may_escape(20, assumed, expected) == max(s for s in range(21) if escaped[s] > 0.05)
+
+
+def binomial(n, k, p):
+    return math.comb(n, k) * p**k * (1 - p) ** (n - k)
