@@ -191,6 +191,7 @@ class TestResult:
     smallest_p: float = 0.0
     split_p_values: tuple[float, ...] = ()
     origin: Origin = "no history"  # of the method
+    exact_if: str = ""  # what the data cannot show and the p-value rests on
 
     @property
     def label(self) -> str:
@@ -206,8 +207,14 @@ class TestResult:
     def exact(self) -> bool:
         """Whether P(p ≤ α) ≤ α at every sample size, if rows are exchangeable under the null hypothesis.
 
-        The rows must be exchangeable given the fitted test: none of their labels may have influenced it.
+        The rows must be exchangeable given the fitted test: none of their labels may have influenced it. Where the data
+        cannot show this, ``exact_if`` holds what would have to be true, and ``exact`` is False.
         """
+        return self.counts_itself and not self.exact_if
+
+    @property
+    def counts_itself(self) -> bool:
+        """Whether the observed labelling is one of those that p counts: p = (1+b)/(1+B)."""
         return self.rule == "(1+b)/(1+B)"
 
     @property
@@ -219,6 +226,7 @@ class TestResult:
         return (
             f"{found} at α={self.alpha:g}: {self.label} gives {self.p_words}{',' if self.at_floor else ''} "
             f"on {n} and {m} test rows{'' if self.by_permutation else ' (asymptotic)'}{splits}."
+            f"{f' The p-value is exact if {self.exact_if}.' if self.exact_if else ''}"
         )
 
     @property
@@ -253,7 +261,7 @@ class TestResult:
 
     def to_dict(self, include_null: bool = False) -> dict[str, Any]:
         """Plain Python values, ready for JSON."""
-        values = asdict(self)
+        values = asdict(self) | {"exact": self.exact}
         null = values.pop("null")
         return values | {"null": null.tolist()} if include_null else values
 

@@ -104,8 +104,10 @@ def basis(outcome: Outcome) -> str:
             said.append(f"No smaller p-value is possible with {result.n_permutations:,} permutations.")
     elif result.smallest_p > result.alpha / 5:
         said.append(f"The smallest p-value that these rows can give is {result.smallest_p:.3g}.")
-    if not result.exact and result.by_permutation:
+    if result.by_permutation and not result.counts_itself:
         said.append("This preset leaves the observed labelling out, which makes p slightly too small.")
+    if result.exact_if:
+        said.append(f"The p-value is exact if {result.exact_if}.")
     return " ".join(said)
 
 

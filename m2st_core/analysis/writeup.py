@@ -37,9 +37,8 @@ ASSUMPTIONS = (
 )
 RELATED = (
     "Learning from related tasks favours differences like theirs and may miss others. No tested row may be among their "
-    "labelled rows. Shared rows that were recognised have been removed from the related tasks, but rows with few "
-    "distinct values cannot be recognised one by one. If no shared row remains, related tasks change the power of the "
-    "test and not its level."
+    "labelled rows. Shared rows that were recognised have been removed from the related tasks. If no shared row remains, "
+    "related tasks change the power of the test and not its level."
 )
 
 
@@ -54,7 +53,10 @@ def assumptions(outcome: Outcome) -> tuple[str, ...]:
         )
     if METHODS[outcome.plan.primary].uses_related_tasks:
         others.append(RELATED)
-    if not outcome.analysis.primary.exact:
+    primary = outcome.analysis.primary
+    if primary.exact_if:
+        others.append(f"The p-value is exact if {primary.exact_if}. The rows cannot show this: too many are alike.")
+    if not primary.counts_itself:
         others.append("This p-value is not exact: it assumes large samples, or leaves out the observed labelling.")
     return independence, *others
 
@@ -91,6 +93,8 @@ def methods_sentence(outcome: Outcome) -> str:
         f"({cited(method.reference)}; preset {result.preset}){learned}; it was declared the primary test beforehand. "
         f"{p_short(result)}, from {how}; significance level {result.alpha:g}, seed {result.seed}, m2st {VERSION}."
     )
+    if result.exact_if:
+        paragraph += f" The p-value is exact if {result.exact_if}."
     if plan.secondary:
         others = ", ".join(name + (" of m2st" if METHODS[name].origin == "ours" else "") for name in plan.secondary)
         together = "together with the primary test" if plan.family == "all" else "among themselves"
@@ -113,7 +117,7 @@ def references(outcome: Outcome) -> list[str]:
     """Return the works to cite, each once."""
     primary = outcome.analysis.primary
     works = [METHODS[name].reference.replace("this project", "m2st") for name in outcome.plan.methods]
-    works += [PHIPSON] if primary.exact else []
+    works += [PHIPSON] if primary.counts_itself else []
     works += [HOLM] if outcome.plan.secondary else []
     works += [GASPARIN] if primary.split_p_values else []
     return list(dict.fromkeys(works))

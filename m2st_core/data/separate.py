@@ -8,8 +8,9 @@ other sample. It is one task, because one control group counted in every task wo
 same difference.
 
 Unlabelled rows carry no information about labels. So if all shared rows are recognised, the target's labels are
-exchangeable under the null hypothesis, given the training rows: p-values stay exact, and all rows are tested. Single
-rows of few different values are not recognised, and a note says so. ``benchmarks/shared.py`` measures level and power.
+exchangeable under the null hypothesis, given the training rows: p-values stay exact, and all rows are tested. Where rows
+are often equal by chance, some shared rows could escape: then the p-value is exact on a condition, which the result
+carries. ``benchmarks/shared.py`` measures level and power.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from m2st_core.data.related import RelatedTasks
 from m2st_core.types import DEFAULT_TEST, TwoSample
 
 FEWEST_ROWS = 4  # rows that each sample of a task must keep
-COARSE = 0.2  # chance of an equal row, from which on single shared rows are not recognised
+TOLERATED = 0.05  # share of the smaller sample that may be shared unseen
+UNSHARED = "no row of the target is in the related tasks"
 PROJECTIONS = 16  # numbers that represent an image
 Units = tuple[np.ndarray, np.ndarray]
 """Centre and scale of every column (d,), which turn rows back into the units of their files."""
@@ -35,11 +37,15 @@ Units = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Separated:
-    """Related tasks without labelled rows of the target. ``shared`` counts the target's rows that they had."""
+    """Related tasks without labelled rows of the target. ``shared`` counts the target's rows that they had.
+
+    ``exact_if`` is the condition under which this is all that was shared; empty if nothing could have been missed.
+    """
 
     tasks: RelatedTasks
     shared: int = 0
     notes: tuple[str, ...] = ()
+    exact_if: str = ""
 
 
 def separate(target: Any, tasks: Any, *, units: Units | None = None) -> Separated:
@@ -56,14 +62,15 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None) -> Separate
     target = in_order_of(target, related.columns, related.rows.shape[-1])
     known, place = known_rows(related)
     rest = np.arange(len(known.rows))
-    overlap = first = find_overlap(target, known, units)
+    overlap = find_overlap(target, known, units)
     shared = np.unique(overlap.target)
     while len(overlap):
         rest = np.delete(rest, np.unique(overlap.known))
         overlap = find_overlap(target, KnownRows(known.rows[rest], known.sample[rest]), units)
         shared = np.union1d(shared, overlap.target)
+    condition, warning = condition_of(overlap, target)
     if not len(shared):
-        return Separated(related, notes=_notes(0, 0, 0, first.chance))
+        return Separated(related, notes=warning, exact_if=condition)
     kept = related.without(np.setdiff1d(place, place[rest]))
     short = _short(related, kept)
     usable, lost = np.flatnonzero(~short.any(axis=0)), np.flatnonzero(short.any(axis=0))
@@ -74,7 +81,8 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None) -> Separate
             "The related tasks share so many rows with x and y that nothing is left to learn from. "
             f"Use {DEFAULT_TEST}, or bring related tasks with rows of their own."
         )
-    return Separated(kept, len(shared), _notes(len(shared), len(lost), len(lost) if merged else 0, first.chance))
+    notes = _notes(len(shared), len(lost), len(lost) if merged else 0)
+    return Separated(kept, len(shared), notes + warning, condition)
 
 
 def known_rows(related: RelatedTasks) -> tuple[KnownRows, np.ndarray]:
@@ -134,14 +142,12 @@ def _merged(pooled: Tensor, related: RelatedTasks, short: np.ndarray, usable: np
     return replace(as_related_tasks(tasks), notes=related.notes) if tasks else related.select(usable)
 
 
-def _notes(shared: int, lost: int, merged: int, chance: float) -> tuple[str, ...]:
-    """Say what was shared and what was done about it, and warn where shared rows look like chance."""
-    notes = []
-    if shared:
-        notes.append(
-            f"{count_of(shared, 'row')} of x and y {'is' if shared == 1 else 'are'} also in the related tasks, equal "
-            "or nearly so. The related tasks were used without them, because a tested row must not be a training row."
-        )
+def _notes(shared: int, lost: int, merged: int) -> tuple[str, ...]:
+    """Say what was shared and what was done about it."""
+    notes = [
+        f"{count_of(shared, 'row')} of x and y {'is' if shared == 1 else 'are'} also in the related tasks, equal "
+        "or nearly so. The related tasks were used without them, because a tested row must not be a training row."
+    ]
     if merged:
         notes.append(
             f"{count_of(merged, 'related task')} had only such rows in one sample, like a common control group. The "
@@ -150,16 +156,21 @@ def _notes(shared: int, lost: int, merged: int, chance: float) -> tuple[str, ...
         )
     elif lost:
         notes.append(f"{count_of(lost, 'related task')} left out, because too few rows remain.")
-    return (*notes, *coarse_notes(chance))
+    return tuple(notes)
 
 
-def coarse_notes(chance: float) -> tuple[str, ...]:
-    """Warn if rows meet equal rows by chance so often that single shared rows are not recognised."""
-    if chance < COARSE:
-        return ()
-    return (
-        f"About {chance:.0%} of the rows meet an equal row of another sample by chance, so single rows shared with the "
-        "related tasks cannot be recognised. The p-value is exact only if no unit is in both.",
+def condition_of(overlap: Overlap, target: TwoSample) -> tuple[str, tuple[str, ...]]:
+    """The condition on which no shared row is left, and a note on it; empty if the search would have seen them.
+
+    More than 5 % of the smaller sample, and at least one row, would have to escape it with probability above .05.
+    """
+    smaller = min(target.sizes)
+    if overlap.unseen <= TOLERATED * smaller:
+        return "", ()
+    return UNSHARED, (
+        f"Rows like these are often equal by chance: {min(overlap.unseen, smaller):,} of {smaller:,} rows could also be "
+        f"in the related tasks unnoticed. The p-value is exact if {UNSHARED}. A column that identifies persons or items "
+        "settles it: name it as the id column.",
     )
 
 

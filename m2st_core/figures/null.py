@@ -61,15 +61,15 @@ def null_figure(result: TestResult) -> go.Figure:
 
 def _reached(result: TestResult) -> tuple[int, int]:
     """How many labellings reach the observed statistic, among how many, as the p-value counts them."""
-    among = len(result.null) + result.exact
+    among = len(result.null) + result.counts_itself
     if result.split_p_values:  # the p-value combines several splits; the null is of one
-        return int((result.null >= result.statistic).sum()) + result.exact, among
+        return int((result.null >= result.statistic).sum()) + result.counts_itself, among
     return round(result.p_value * among), among
 
 
 def _reaches(null: np.ndarray, result: TestResult) -> np.ndarray:
     """Mark as many of the largest null statistics as the p-value counts, so that ties within rounding agree with it."""
-    count = _reached(result)[0] - result.exact  # the observed labelling is not among them
+    count = _reached(result)[0] - result.counts_itself  # the observed labelling is not among them
     marks = np.zeros(len(null), dtype=bool)
     marks[np.argsort(-null, kind="stable")[: max(0, count)]] = True
     return marks
@@ -86,7 +86,7 @@ def _tail(result: TestResult) -> str:
     if not result.by_permutation:
         return f"at least as large: p = {result.p_value:.3g}"
     reached, among = _reached(result)
-    return f"at least as large: {reached:,} of {among:,}{',<br>the observed one included' if result.exact else ''}"
+    return f"at least as large: {reached:,} of {among:,}{',<br>the observed one included' if result.counts_itself else ''}"
 
 
 def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) -> go.Figure:

@@ -48,7 +48,7 @@ def origin_sentences(result: TestResult) -> str:
             f"Of all {drawn + 1:,} labellings of these rows, {round(p * (drawn + 1)):,} give a statistic at least as "
             f"large as the observed one: {result.p_words}."
         )
-    elif result.exact:
+    elif result.counts_itself:
         counted = (
             f"Among {drawn + 1:,} labellings (the observed one and {drawn:,} random ones), {round(p * (drawn + 1)):,} "
             f"gave a statistic at least as large as the observed one: {result.p_words}."
@@ -58,4 +58,5 @@ def origin_sentences(result: TestResult) -> str:
             f"Of {drawn:,} random labellings, {round(p * drawn):,} reached the observed statistic: p = {p:.3g}. "
             "This preset leaves the observed labelling out, which makes p slightly too small."
         )
-    return f"If P and Q were the same, the labels would be arbitrary. {counted}"
+    condition = f" The p-value is exact if {result.exact_if}." if result.exact_if else ""
+    return f"If P and Q were the same, the labels would be arbitrary. {counted}{condition}"
