@@ -17,7 +17,7 @@ from safetensors.torch import save
 
 from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
 from m2st_core.data.overlap import KnownRows
-from m2st_core.data.separate import Separated, Units, coarse_notes, find_overlap, known_rows
+from m2st_core.data.separate import Separated, Units, condition_of, find_overlap, known_rows
 from m2st_core.data.tables.encoding import ENCODING_FILE, Encoding
 from m2st_core.device import one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.learners.ascent import Course
@@ -111,15 +111,17 @@ class MetaLearner:
         if sample.shape and self.shape and sample.shape != self.shape:
             raise ValueError(f"The related tasks have images of {self.shape}, x and y have {sample.shape}.")
         sample = replace(sample, shape=self.shape, notes=sample.notes + self.notes)
-        notes = self.refuse_shared(sample) if apart is None else apart.notes
+        condition, notes = self.refuse_shared(sample) if apart is None else (apart.exact_if, apart.notes)
         method, preset = self.bound(resolve_device(settings.device)), PRESETS.find(self.preset)
         examined = finish_test(sample, method, settings, preset)
-        return replace(examined, result=replace(examined.result, notes=examined.result.notes + notes))
+        notes = examined.result.notes + notes
+        return replace(examined, result=replace(examined.result, notes=notes, exact_if=condition))
 
-    def refuse_shared(self, sample: TwoSample, units: Units | None = None) -> tuple[str, ...]:
+    def refuse_shared(self, sample: TwoSample, units: Units | None = None) -> tuple[str, tuple[str, ...]]:
         """Refuse a target that shares rows with the training tasks: its p-value would be wrong.
 
-        ``units`` turn scaled rows back into those of their files. The notes say where shared rows cannot be recognised.
+        ``units`` turn scaled rows back into those of their files. Return the condition on which no shared row was
+        missed, and a note on it; both are empty if the search would have seen them.
         """
         sample = in_order_of(sample, self.column_names, self.columns)
         overlap = find_overlap(sample, self.seen, units)
@@ -130,7 +132,7 @@ class MetaLearner:
                 "p-value from them would be wrong. Give the related tasks themselves instead of the learner: it is "
                 "then trained without these rows. Or leave these rows out of x and y."
             )
-        return coarse_notes(overlap.chance)
+        return condition_of(overlap, sample)
 
     def save(self, path: str | os.PathLike[str], encoding: Encoding | None = None) -> None:
         """Write a ZIP if the name ends with ``.zip``, and else a folder, which is made if need be.
