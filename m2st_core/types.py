@@ -100,7 +100,8 @@ class TwoSample:
     """Rows of P and rows of Q, with any number of leading batch dimensions.
 
     Shapes: ``x`` is (…, n, d), ``y`` is (…, m, d). Flattened images have a ``shape``, with d = C·H·W. Rows of a table
-    have the names of their ``columns``; ``notes`` say where columns without names were taken by position.
+    have the names of their ``columns``; ``notes`` say where columns without names were taken by position. ``ids`` (n,)
+    and (m,) are whole numbers that are equal for rows of one unit, if a column identifies them.
     """
 
     x: Tensor
@@ -108,6 +109,7 @@ class TwoSample:
     shape: Shape | None = None
     columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    ids: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
         if self.x.shape[-1] != self.y.shape[-1] or self.x.shape[:-2] != self.y.shape[:-2]:
@@ -139,7 +141,7 @@ class TwoSample:
 
     def swapped(self) -> TwoSample:
         """The same rows with the two samples exchanged."""
-        return replace(self, x=self.y, y=self.x)
+        return replace(self, x=self.y, y=self.x, ids=self.ids and self.ids[::-1])
 
     def images(self) -> tuple[Tensor, Tensor]:
         """Both samples as images, (…, n, C, H, W) and (…, m, C, H, W), if they are images."""

@@ -6,6 +6,7 @@ have none, and neither has a pandas frame with the default labels 0 … d−1. :
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,8 +25,10 @@ CHANNELS = (1, 3, 4)
 KINDS = {"O": "objects", "U": "text", "S": "text", "T": "text", "c": "complex numbers", "M": "dates", "m": "times"}
 
 
-def as_two_sample(x: Any, y: Any) -> TwoSample:
+def as_two_sample(x: Any, y: Any, ids: str | None = None) -> TwoSample:
     """Make checked float64 rows (n, d) and (m, d). Arrays of images become rows with a shape, see :func:`as_images`.
+
+    ``ids`` names a column of both frames that identifies their rows. It is no feature.
 
     >>> as_two_sample([1, 2, 3], [4, 5]).sizes
     (3, 2)
@@ -34,6 +37,10 @@ def as_two_sample(x: Any, y: Any) -> TwoSample:
     """
     shape: Shape | None = None
     x, y = in_memory(x, "x"), in_memory(y, "y")
+    identities = None
+    if ids is not None:
+        (x, x_ids), (y, y_ids) = _without_ids(x, "x", ids), _without_ids(y, "y", ids)
+        identities = x_ids, y_ids
     if _are_images(x) or _are_images(y):
         (x, shape), (y, other) = as_images(x, "x"), as_images(y, "y")
         if shape != other:
@@ -53,7 +60,27 @@ def as_two_sample(x: Any, y: Any) -> TwoSample:
     if not SMALLEST_SPREAD <= spread <= LARGEST_SPREAD:
         raise ValueError(f"The values of x and y spread over {spread:.1e}, too wide or too narrow. Rescale them.")
     columns = names or (others if order is None else ())
-    return TwoSample(torch.from_numpy(x), torch.from_numpy(y), shape, columns, notes)
+    return TwoSample(torch.from_numpy(x), torch.from_numpy(y), shape, columns, notes, identities)
+
+
+def _without_ids(values: Any, name: str, column: str) -> tuple[pd.DataFrame, torch.Tensor]:
+    """The other columns of a frame, and the ids in this one."""
+    if not isinstance(values, pd.DataFrame):
+        raise ValueError(f"ids={column!r} names a column, and {name} has no columns with names. Pass a frame.")
+    if column not in values.columns:
+        raise ValueError(f"{name} has no column {column!r}, which ids names. It has {listed(_names_of(values))}.")
+    return values.drop(columns=column), as_ids(values[column], f"{name}, column {column!r}")
+
+
+def as_ids(cells: Iterable[Any], where: str) -> torch.Tensor:
+    """A whole number for each id (n,), equal if their texts are. 7, 7.0 and "7" are one id."""
+    numbers = []
+    for row, cell in enumerate(cells, start=1):
+        text = str(int(cell) if isinstance(cell, (float, np.floating)) and cell == cell // 1 else cell).strip()
+        if cell is None or cell is pd.NA or cell != cell or not text:
+            raise ValueError(f"{where}: row {row} has no id. Fill it in, or leave that row out.")
+        numbers.append(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True))
+    return torch.tensor(numbers, dtype=torch.int64)
 
 
 def in_memory(values: Any, name: str) -> Any:
@@ -246,8 +273,10 @@ def _check_whole(column: np.ndarray, name: str, index: int) -> None:
         )
 
 
-def as_related_tasks(related_tasks: Any) -> RelatedTasks:
+def as_related_tasks(related_tasks: Any, ids: str | None = None) -> RelatedTasks:
     """Make one repeat (R=1) from a list of (x, y) pairs, or a mapping of names to pairs, checked task by task.
+
+    ``ids`` names a column of all frames that identifies their rows.
 
     Images that several tasks share are held once. Pairs are read one by one, so a mapping may make each when asked.
     """
@@ -255,7 +284,7 @@ def as_related_tasks(related_tasks: Any) -> RelatedTasks:
         return related_tasks
     names, pairs = _named(related_tasks)
     nameless: list[str] = []
-    tasks = stack_repeats([_checked(names, pairs, nameless)], names)
+    tasks = stack_repeats([_checked(names, pairs, nameless, ids)], names)
     if not tasks.columns or not nameless:
         return tasks
     which = f"{'task' if len(nameless) == 1 else 'tasks'} {listed([repr(name) for name in nameless])}"
@@ -287,7 +316,9 @@ def _named(related_tasks: Any) -> tuple[tuple[str, ...], Iterable[Any]]:
     return names, pairs
 
 
-def _checked(names: Sequence[str], pairs: Iterable[Any], nameless: list[str]) -> Iterator[TwoSample]:
+def _checked(
+    names: Sequence[str], pairs: Iterable[Any], nameless: list[str], ids: str | None = None
+) -> Iterator[TwoSample]:
     """Yield the checked samples one by one, their columns in one order, images in float32.
 
     Tasks with columns without names are added to ``nameless``.
@@ -301,11 +332,11 @@ def _checked(names: Sequence[str], pairs: Iterable[Any], nameless: list[str]) ->
         except (TypeError, ValueError):
             raise ValueError(f"Related task {name!r} is not a pair (x, y) of two samples.") from None
         try:
-            sample = as_two_sample(x, y)
+            sample = as_two_sample(x, y, None if isinstance(pair, TwoSample) else ids)
         except ValueError as error:
             raise ValueError(f"Related task {name!r}: {error}") from None
         if isinstance(pair, TwoSample):
-            sample = replace(sample, shape=pair.shape, columns=pair.columns)
+            sample = replace(sample, shape=pair.shape, columns=pair.columns, ids=pair.ids)
         first = first or sample
         if sample.shape != first.shape:
             shapes = f"{sample.shape or 'no images'} and {names[0]!r} has {first.shape or 'no images'}"

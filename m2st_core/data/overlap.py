@@ -45,10 +45,16 @@ ESCAPED = 0.05  # probability of escaping the search, above which shared rows co
 
 @dataclass(frozen=True)
 class KnownRows:
-    """Rows of related tasks (M, k), images projected, and the number of a sample that holds each row (M,)."""
+    """Rows of related tasks (M, k), images projected, the number of a sample that holds each row, and ids: (M,)."""
 
     rows: np.ndarray = field(repr=False)
     sample: np.ndarray = field(repr=False)
+    ids: np.ndarray | None = field(default=None, repr=False)
+
+    def only(self, positions: np.ndarray) -> KnownRows:
+        """The rows at these positions."""
+        ids = None if self.ids is None else self.ids[positions]
+        return KnownRows(self.rows[positions], self.sample[positions], ids)
 
     @cached_property
     def distinct(self) -> np.ndarray:
@@ -70,6 +76,14 @@ class Overlap:
 
     def __len__(self) -> int:
         return len(np.unique(self.target))
+
+
+def same_ids(target: np.ndarray, known: np.ndarray) -> Overlap:
+    """Find the pairs of target rows (N,) and known rows (M,) that have the same id. Nothing escapes."""
+    order = np.argsort(known, kind="stable")
+    first, last = (np.searchsorted(known[order], target, side=side) for side in ("left", "right"))
+    places = [order[begin:end] for begin, end in zip(first, last, strict=True)]
+    return Overlap(np.repeat(np.arange(len(target)), last - first), np.concatenate([order[:0], *places]))
 
 
 def same_rows(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> Overlap:

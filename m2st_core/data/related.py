@@ -31,7 +31,8 @@ class RelatedTasks:
     ``rows`` is (R, U, d), and ``where`` (R, T, L) is the row in each place of a task. Tasks that share images share
     rows. ``x_weight`` (R, T, L) is 1/n_i in a task's places of x, ``y_weight`` 1/m_i in those of y, and both are 0
     elsewhere: a weighted sum over places is a mean, and padding never counts. ``shape`` is that of images. ``columns``
-    are the names of the rows' columns, if they have names; ``notes`` say which tasks had none.
+    are the names of the rows' columns, if they have names; ``notes`` say which tasks had none. ``ids`` (U,) are those of
+    the rows of the only repeat, if a column identifies them.
     """
 
     rows: Tensor
@@ -42,6 +43,7 @@ class RelatedTasks:
     shape: Shape | None = None
     columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    ids: Tensor | None = None
 
     def __repr__(self) -> str:
         repeats = f"{len(self.rows)} repeats of " if len(self.rows) > 1 else ""
@@ -130,7 +132,8 @@ class RelatedTasks:
     def task(self, index: int) -> TwoSample:
         """The samples of one task of the first repeat."""
         x, y = (self.where[0, index][weight[0, index] > 0] for weight in (self.x_weight, self.y_weight))
-        return TwoSample(self.rows[0, x], self.rows[0, y], self.shape, self.columns)
+        ids = None if self.ids is None else (self.ids[x], self.ids[y])
+        return TwoSample(self.rows[0, x], self.rows[0, y], self.shape, self.columns, ids=ids)
 
     def samples(self) -> dict[str, TwoSample]:
         """The tasks of the first repeat by name."""
@@ -181,8 +184,10 @@ class RowPool:
         self._rows = torch.zeros(0, 1)
         self._row_keys, self._place_keys = array("q"), array("q")  # of the kept rows, and of all places in tasks
         self._distinct: set[int] = set()
+        self._ids: list[Tensor] = []
         for sample in samples:
             self.sizes.append(sample.sizes)
+            self._ids += sample.ids or ()
             self.shape, self.columns = sample.shape, self.columns or sample.columns
             self._add(sample.pooled)
 
@@ -205,6 +210,14 @@ class RowPool:
         self._rows[start:stop] = rows
         self._row_keys.frombytes(keys.tobytes())
 
+    @property
+    def ids(self) -> Tensor | None:
+        """The ids of the kept rows (U,), if all samples have them; that of padding is 0."""
+        if not self._ids:
+            return None
+        ids = torch.cat(self._ids)
+        return torch.cat([ids, ids.new_zeros(len(self._row_keys) - len(ids))])
+
     def stacked(self, longest: int) -> tuple[Tensor, Tensor]:
         """Rows (U, d), images sorted by hash, and the row in each place (T, longest): zeros beyond a task's end."""
         if any(sum(sizes) < longest for sizes in self.sizes):
@@ -226,4 +239,4 @@ def stack_repeats(repeats: Sequence[Iterable[TwoSample]], names: tuple[str, ...]
     places = torch.arange(longest)
     x, y = places < sizes[:, :, 0], (places >= sizes[:, :, 0]) & (places < sizes.sum(dim=2))
     together = pad_sequence(list(rows), batch_first=True) if len(rows) > 1 else rows[0][None]
-    return RelatedTasks(together, torch.stack(where), _means(x), _means(y), names, pools[0].shape, pools[0].columns)
+    return RelatedTasks(together, torch.stack(where), _means(x), _means(y), names, pools[0].shape, pools[0].columns, (), pools[0].ids)

@@ -48,17 +48,18 @@ class Separated:
     exact_if: str = ""
 
 
-def separate(target: Any, tasks: Any, *, units: Units | None = None) -> Separated:
+def separate(target: Any, tasks: Any, *, units: Units | None = None, ids: str | None = None) -> Separated:
     """Remove the rows of the target, a pair (x, y), from the related tasks, given as for ``meta_train``.
 
-    ``units`` undo a scaling, so that rows in other units are recognised.
+    ``units`` undo a scaling, so that rows in other units are recognised. ``ids`` names a column of all frames that
+    identifies their rows: then rows are the same if their ids are, and nothing is searched.
 
     >>> control, more = np.arange(20.0) ** 1.5, np.arange(60.0).reshape(3, 20) ** 1.4
     >>> separate((control, more[0]), {"a": (control, more[1]), "b": (more[2], more[1] + 0.1)}).tasks.names
     ('b',)
     """
-    target = target if isinstance(target, TwoSample) else as_two_sample(*target)
-    related = as_related_tasks(tasks)
+    target = target if isinstance(target, TwoSample) else as_two_sample(*target, ids=ids)
+    related = as_related_tasks(tasks, ids)
     target = in_order_of(target, related.columns, related.rows.shape[-1])
     known, place = known_rows(related)
     rest = np.arange(len(known.rows))
@@ -66,7 +67,7 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None) -> Separate
     shared = np.unique(overlap.target)
     while len(overlap):
         rest = np.delete(rest, np.unique(overlap.known))
-        overlap = find_overlap(target, KnownRows(known.rows[rest], known.sample[rest]), units)
+        overlap = find_overlap(target, known.only(rest), units)
         shared = np.union1d(shared, overlap.target)
     condition, warning = condition_of(overlap, target)
     if not len(shared):
@@ -75,7 +76,7 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None) -> Separate
     short = _short(related, kept)
     usable, lost = np.flatnonzero(~short.any(axis=0)), np.flatnonzero(short.any(axis=0))
     merged = len(lost) > len(related.names) / 2
-    kept = _merged(target.pooled, kept, short, usable) if merged else kept.select(usable)
+    kept = _merged(target, kept, short, usable) if merged else kept.select(usable)
     if not kept.names:
         raise ValueError(
             "The related tasks share so many rows with x and y that nothing is left to learn from. "
@@ -94,7 +95,8 @@ def known_rows(related: RelatedTasks) -> tuple[KnownRows, np.ndarray]:
     sample, at = torch.nonzero(sides, as_tuple=True)
     place, first = np.unique(related.where[0][sample // 2, at].cpu().numpy(), return_index=True)
     rows = fingerprints(related.rows[0][torch.from_numpy(place)], related.shape is not None)
-    return KnownRows(rows, sample.cpu().numpy()[first]), place
+    ids = None if related.ids is None else related.ids.numpy()[place]
+    return KnownRows(rows, sample.cpu().numpy()[first], ids), place
 
 
 def fingerprints(rows: Tensor, images: bool) -> np.ndarray:
@@ -107,7 +109,11 @@ def fingerprints(rows: Tensor, images: bool) -> np.ndarray:
 
 
 def find_overlap(target: TwoSample, known: KnownRows, units: Units | None = None) -> Overlap:
-    """Find rows of the target among the known rows, both in the units of their files."""
+    """Find rows of the target among the known rows, by their ids or else by their values in the units of their files."""
+    if target.ids is not None:
+        if known.ids is None:
+            raise ValueError("x and y have an id column and the related tasks have none. Name one that both have.")
+        return same_ids(torch.cat(target.ids).numpy(), known.ids)
     x, y = (fingerprints(rows, target.shape is not None) for rows in target)
     if units is None:
         return same_rows((x, y), known)
@@ -124,21 +130,23 @@ def _short(before: RelatedTasks, after: RelatedTasks) -> np.ndarray:
     return ((have < had) & (have < FEWEST_ROWS)).cpu().numpy()
 
 
-def _merged(pooled: Tensor, related: RelatedTasks, short: np.ndarray, usable: np.ndarray) -> RelatedTasks:
+def _merged(target: TwoSample, related: RelatedTasks, short: np.ndarray, usable: np.ndarray) -> RelatedTasks:
     """The usable tasks, and for each side one task of those short on it: their other samples and the pooled rows.
 
     The pooled rows (N, d) are sorted, so that their order does not reveal their labels.
     """
-    order = np.lexsort(pooled.cpu().numpy().T)
-    rows = pooled[torch.from_numpy(order)].to(related.rows)
+    order = torch.from_numpy(np.lexsort(target.pooled.cpu().numpy().T))
+    rows, ids = target.pooled[order].to(related.rows), None
     tasks = {related.names[index]: related.task(int(index)) for index in usable}
     for side in (0, 1):
         alone = np.flatnonzero(short[side] & ~short[1 - side])
         if len(alone):
-            others = torch.cat([tuple(related.task(int(index)))[1 - side] for index in alone])
-            pair = (rows, others) if side == 0 else (others, rows)
-            sample = TwoSample(*pair, related.shape, related.columns)
-            tasks[f"{len(alone)} tasks with shared rows in {'xy'[side]}"] = sample
+            parts = [related.task(int(index)) for index in alone]
+            others = torch.cat([tuple(part)[1 - side] for part in parts])
+            if target.ids is not None:
+                ids = torch.cat(target.ids)[order], torch.cat([part.ids[1 - side] for part in parts if part.ids])
+            sample = TwoSample(rows, others, related.shape, related.columns, ids=ids)
+            tasks[f"{len(alone)} tasks with shared rows in {'xy'[side]}"] = sample.swapped() if side else sample
     return replace(as_related_tasks(tasks), notes=related.notes) if tasks else related.select(usable)
 
 

@@ -92,18 +92,26 @@ class MetaLearner:
         """The method with what was learned built in."""
         return METHODS[self.method].with_knowledge(self.knowledge.to(device))
 
-    def test(self, x: Any, y: Any, *, apart: Separated | None = None, **settings: Any) -> TestResult:
+    def test(
+        self, x: Any, y: Any, *, ids: str | None = None, apart: Separated | None = None, **settings: Any
+    ) -> TestResult:
         """Test a target, with the settings of ``two_sample_test``; ``apart`` as in ``examine``."""
-        return self.examine(x, y, TestSettings(**settings), apart=apart).result
+        return self.examine(x, y, TestSettings(**settings), ids=ids, apart=apart).result
 
     def examine(
-        self, x: Any, y: Any, settings: TestSettings | None = None, *, apart: Separated | None = None
+        self,
+        x: Any,
+        y: Any,
+        settings: TestSettings | None = None,
+        *,
+        ids: str | None = None,
+        apart: Separated | None = None,
     ) -> FinishedTest:
         """Test a target and keep what explains the result.
 
         ``apart`` says that this learner was trained on related tasks from which x and y were separated.
         """
-        return self.examine_sample(as_two_sample(x, y), settings or TestSettings(), apart)
+        return self.examine_sample(as_two_sample(x, y, ids), settings or TestSettings(), apart)
 
     def examine_sample(self, sample: TwoSample, settings: TestSettings, apart: Separated | None = None) -> FinishedTest:
         """Examine a checked pair of samples, with its columns in the order of the training rows."""
@@ -166,7 +174,8 @@ class MetaLearner:
         """The learner as JSON, with the hash of the tensors, and the tensors."""
         tensors = {name: value.contiguous().cpu().clone() for name, value in self.knowledge.state_dict().items()}
         tensors |= {f"course.{name}": torch.from_numpy(values) for name, values in vars(self.course).items()}
-        tensors |= {f"seen.{name}": torch.from_numpy(getattr(self.seen, name)) for name in SEEN}
+        seen = SEEN if self.seen.ids is None else (*SEEN, "ids")
+        tensors |= {f"seen.{name}": torch.from_numpy(getattr(self.seen, name)) for name in seen}
         packed = save(tensors)
         about = {
             "format": FORMAT,
@@ -189,6 +198,7 @@ def meta_train(
     method: str,
     related_tasks: Any,
     *,
+    ids: str | None = None,
     preset: str = "recommended",
     seed: int = 0,
     device: str | torch.device = "auto",
@@ -196,7 +206,8 @@ def meta_train(
 ) -> MetaLearner:
     """Learn from related tasks: a list of (x, y) pairs, or a mapping of names to pairs, of any sizes.
 
-    Columns of frames are matched by name, and the learner keeps the names.
+    Columns of frames are matched by name, and the learner keeps the names. ``ids`` names a column that identifies rows:
+    it is no feature, and by it the learner recognises its training rows in a target that has it, too.
 
     >>> import m2st_core as m2st
     >>> learner = m2st.meta_train("Meta-WiTS", m2st.hdgm_related_tasks(n_tasks=2, rows=10))
@@ -207,7 +218,7 @@ def meta_train(
     if spec.learn is None:
         raise ValueError(f"{method} does not learn from related tasks. Use two_sample_test.")
     check_preset(spec, settings)
-    meta = as_related_tasks(related_tasks)
+    meta = as_related_tasks(related_tasks, ids)
     check_training_memory(spec, meta.rows.shape[-2], meta.rows.shape[-1])
     with one_thread_per_operation(), short_memory_in_words():
         streams = [Streams(seed).child("meta-training")]
