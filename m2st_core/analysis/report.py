@@ -159,7 +159,14 @@ def _quantities(outcome: Outcome) -> list[tuple[str, str]]:
         ("test rows", f"{result.n_test[0]} + {result.n_test[1]}"),
         (labellings, f"{result.n_permutations + result.enumerated}"),
         ("p-value", f"{result.p_value:.4g}, {result.error_words}"),
-        ("exact", "yes, under the assumptions above" if result.exact else f"if {result.exact_if}" if result.exact_if else "no"),
+        (
+            "exact",
+            "yes, under the assumptions above"
+            if result.exact
+            else f"if {result.exact_if}"
+            if result.exact_if
+            else "no",
+        ),
         ("smallest possible p", f"{result.smallest_p:.3g}"),
         ("seed", f"{result.seed}"),
     ]

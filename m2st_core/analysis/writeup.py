@@ -37,8 +37,8 @@ ASSUMPTIONS = (
 )
 RELATED = (
     "Learning from related tasks favours differences like theirs and may miss others. No tested row may be among their "
-    "labelled rows. Shared rows that were recognised have been removed from the related tasks. If no shared row remains, "
-    "related tasks change the power of the test and not its level."
+    "labelled rows. Shared rows that were recognised have been removed from the related tasks. If no shared row "
+    "remains, related tasks change the power of the test and not its level."
 )
 
 

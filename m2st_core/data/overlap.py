@@ -148,8 +148,8 @@ def _most_frequent(logs: np.ndarray) -> float | None:
 def _matches(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> tuple[list[np.ndarray], int]:
     """Pairs (pooled target row, known row) of the same row in the units as given: (·, 2). Also how many may be unseen.
 
-    O(r) rows of each have a row of the other within r, and chance F(r) per pair of rows gives E(r) of them. A radius counts if chance
-    explains O(r) with probability below 1e−6. The radius with the largest O(r) − 2·E(r) is used.
+    O(r) rows of each have a row of the other within r, and chance F(r) per pair of rows gives E(r) of them. A radius
+    counts if chance explains O(r) with probability below 1e−6. The radius with the largest O(r) − 2·E(r) is used.
     """
     scale = spread(np.concatenate([*target, known.distinct]))
     numbers, counts = np.unique(known.sample, return_counts=True)
@@ -216,17 +216,19 @@ def chance_of_pairs(target: Sequence[np.ndarray], samples: Mapping[int, np.ndarr
 def chance_of_equal_rows(samples: Sequence[np.ndarray]) -> float:
     """F(0), the probability that two units of one side are equal, from pairs within each of its samples.
 
-    Σ_v p_v q_v ≤ √(Σ_v p_v² · Σ_v q_v²): two samples meet no more often than rows within them do. Rows that are repeated
-    in all columns may be one unit, so the share of equal rows counts up to twenty times what the columns would give.
-    These are the product of the columns' ties over distinct rows; columns with few values count as one, because answers
-    of one person can repeat together. If no rows are equal, their chance is at most that of one pair among all pairs.
+    Σ_v p_v q_v ≤ √(Σ_v p_v² · Σ_v q_v²): two samples meet no more often than rows within them do. Rows that are
+    repeated in all columns may be one unit, so the share of equal rows counts up to twenty times what the columns would
+    give: the product of their ties over distinct rows. Columns with few values count as one, because the answers of one
+    person can repeat together. If no rows are equal, their chance is at most that of one pair among all pairs.
     """
     if not samples:
         return 0.0
     pairs = sum(len(rows) * (len(rows) - 1) for rows in samples)
     seen = sum(map(equal_pairs, samples)) / max(pairs, 1)
     distinct = np.unique(np.concatenate(samples), axis=0)
-    ties = np.array([equal_pairs(column[:, None]) for column in distinct.T]) / max(len(distinct) * (len(distinct) - 1), 1)
+    ties = np.array([equal_pairs(column[:, None]) for column in distinct.T]) / max(
+        len(distinct) * (len(distinct) - 1), 1
+    )
     habitual = ties > HABITUAL
     columns = np.exp(np.log(ties[~habitual].clip(1e-300)).sum())
     if habitual.any():

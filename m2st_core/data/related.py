@@ -31,8 +31,8 @@ class RelatedTasks:
     ``rows`` is (R, U, d), and ``where`` (R, T, L) is the row in each place of a task. Tasks that share images share
     rows. ``x_weight`` (R, T, L) is 1/n_i in a task's places of x, ``y_weight`` 1/m_i in those of y, and both are 0
     elsewhere: a weighted sum over places is a mean, and padding never counts. ``shape`` is that of images. ``columns``
-    are the names of the rows' columns, if they have names; ``notes`` say which tasks had none. ``ids`` (U,) are those of
-    the rows of the only repeat, if a column identifies them.
+    are the names of the rows' columns, if they have names; ``notes`` say which tasks had none. ``ids`` (U,) are those
+    of the rows of one repeat, if a column has them.
     """
 
     rows: Tensor
@@ -239,4 +239,6 @@ def stack_repeats(repeats: Sequence[Iterable[TwoSample]], names: tuple[str, ...]
     places = torch.arange(longest)
     x, y = places < sizes[:, :, 0], (places >= sizes[:, :, 0]) & (places < sizes.sum(dim=2))
     together = pad_sequence(list(rows), batch_first=True) if len(rows) > 1 else rows[0][None]
-    return RelatedTasks(together, torch.stack(where), _means(x), _means(y), names, pools[0].shape, pools[0].columns, (), pools[0].ids)
+    return RelatedTasks(
+        together, torch.stack(where), _means(x), _means(y), names, pools[0].shape, pools[0].columns, (), pools[0].ids
+    )

@@ -8,9 +8,9 @@ other sample. It is one task, because one control group counted in every task wo
 same difference.
 
 Unlabelled rows carry no information about labels. So if all shared rows are recognised, the target's labels are
-exchangeable under the null hypothesis, given the training rows: p-values stay exact, and all rows are tested. Where rows
-are often equal by chance, some shared rows could escape: then the p-value is exact on a condition, which the result
-carries. ``benchmarks/shared.py`` measures level and power.
+exchangeable under the null hypothesis, given the training rows: p-values stay exact, and all rows are tested. Where
+rows are often equal by chance, some shared rows could escape: then the p-value is exact on a condition, which the
+result carries. ``benchmarks/shared.py`` measures level and power.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
-from m2st_core.data.overlap import KnownRows, Overlap, same_rows
+from m2st_core.data.overlap import KnownRows, Overlap, same_ids, same_rows
 from m2st_core.data.related import RelatedTasks
 from m2st_core.types import DEFAULT_TEST, TwoSample
 
@@ -109,7 +109,7 @@ def fingerprints(rows: Tensor, images: bool) -> np.ndarray:
 
 
 def find_overlap(target: TwoSample, known: KnownRows, units: Units | None = None) -> Overlap:
-    """Find rows of the target among the known rows, by their ids or else by their values in the units of their files."""
+    """Find rows of the target among the known rows: by ids if it has them, else by values in the units of the files."""
     if target.ids is not None:
         if known.ids is None:
             raise ValueError("x and y have an id column and the related tasks have none. Name one that both have.")
@@ -176,8 +176,8 @@ def condition_of(overlap: Overlap, target: TwoSample) -> tuple[str, tuple[str, .
     if overlap.unseen <= TOLERATED * smaller:
         return "", ()
     return UNSHARED, (
-        f"Rows like these are often equal by chance: {min(overlap.unseen, smaller):,} of {smaller:,} rows could also be "
-        f"in the related tasks unnoticed. The p-value is exact if {UNSHARED}. A column that identifies persons or items "
+        f"Rows like these are often equal by chance: {min(overlap.unseen, smaller):,} of {smaller:,} rows could be in "
+        f"the related tasks unnoticed. The p-value is exact if {UNSHARED}. A column that identifies persons or items "
         "settles it: name it as the id column.",
     )
 

@@ -86,7 +86,9 @@ def _tail(result: TestResult) -> str:
     if not result.by_permutation:
         return f"at least as large: p = {result.p_value:.3g}"
     reached, among = _reached(result)
-    return f"at least as large: {reached:,} of {among:,}{',<br>the observed one included' if result.counts_itself else ''}"
+    return (
+        f"at least as large: {reached:,} of {among:,}{',<br>the observed one included' if result.counts_itself else ''}"
+    )
 
 
 def type_1_figure(table: pd.DataFrame, alpha: float, band: tuple[float, float]) -> go.Figure:

@@ -108,7 +108,8 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
     try:
         tensors = load(packed)
         course = Course(*(tensors.pop(f"course.{name}").numpy() for name in ("step", "train", "held_out")))
-        seen = KnownRows(*(tensors.pop(f"seen.{name}").numpy() for name in SEEN))
+        ids = tensors.pop("seen.ids", None)
+        seen = KnownRows(*(tensors.pop(f"seen.{name}").numpy() for name in SEEN), None if ids is None else ids.numpy())
         wrong = [name for name, tensor in tensors.items() if not _has_numbers(name, tensor)]
         knowledge = None if wrong else rebuild(tensors, preset.on(shape))
     except (KeyError, IndexError, TypeError, ValueError, SafetensorError, RuntimeError):

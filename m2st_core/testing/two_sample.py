@@ -27,6 +27,7 @@ def two_sample_test(
     train_fraction: float = 0.5,
     splits: int = 1,
     blocks: tuple[Any, Any] | None = None,
+    ids: str | None = None,
     preset: str = "recommended",
     seed: int = 0,
     device: str | torch.device = "auto",
@@ -52,6 +53,8 @@ def two_sample_test(
         splits: The number of random splits, declared beforehand, for methods that split: ``combine_splits`` combines
             their p-values, so that the result depends less on the luck of one split.
         blocks: Labels (of x's rows, of y's rows): rows are permuted and split within their block only.
+        ids: The name of a column of all frames that identifies persons or items. It is no feature. A row of x or y is
+            then also in the related tasks if its id is; without ids it is recognised by its values.
         preset: "recommended", "paper" or "released".
         seed: Fixes the split, the fit and the permutations.
         device: "auto" is the GPU when there is one.
@@ -67,7 +70,7 @@ def two_sample_test(
     """
     refuse_unknown(unknown)
     settings = TestSettings(alpha, n_permutations, train_fraction, splits, blocks, seed, device, progress)
-    return examine(x, y, method, settings, related_tasks=related_tasks, preset=preset).result
+    return examine(x, y, method, settings, related_tasks=related_tasks, ids=ids, preset=preset).result
 
 
 def examine(
@@ -77,6 +80,7 @@ def examine(
     settings: TestSettings | None = None,
     *,
     related_tasks: Any = None,
+    ids: str | None = None,
     preset: str = "recommended",
 ) -> FinishedTest:
     """Run ``two_sample_test`` and keep what explains its result."""
@@ -87,15 +91,15 @@ def examine(
             raise ValueError(
                 f"{method} does not learn from related tasks. Leave them out, or use {DEFAULT_TAUGHT_TEST}."
             )
-        return finish_test(as_two_sample(x, y), spec, settings, values)
+        return finish_test(as_two_sample(x, y, ids), spec, settings, values)
     if related_tasks is None:
         without = ", ".join(name for name, other in METHODS.items() if not other.uses_related_tasks)
         raise ValueError(
             f"{method} learns its kernel from related tasks, and none are given. Pass related_tasks=[(x1, y1), …], "
             f"or use a method that needs none: {without}."
         )
-    sample = as_two_sample(x, y)
-    apart = separate(sample, related_tasks)
+    sample = as_two_sample(x, y, ids)
+    apart = separate(sample, related_tasks, ids=ids)
     learner = meta_train(
         method,
         apart.tasks,

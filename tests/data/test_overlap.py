@@ -128,7 +128,10 @@ def answers(generator, items=25, straight=0.03):
 
 
 UNSHARED = {
-    "control in whole numbers, treated with decimals": lambda g: (g.normal(50, 10, (N, 2)).round(), g.normal(50, 10, (N, 2))),
+    "control in whole numbers, treated with decimals": lambda g: (
+        g.normal(50, 10, (N, 2)).round(),
+        g.normal(50, 10, (N, 2)),
+    ),
     "one scale stretched": lambda g: (g.integers(1, 6, (N, 3)) * 1.0, g.integers(1, 6, (N, 3)) * 1.25 - 0.25),
     "another scale from 0 to 100": lambda g: (g.integers(1, 6, (N, 5)) * 1.0, (g.integers(1, 6, (N, 5)) - 1) * 25.0),
     "straight-liners, 1 %": lambda g: answers(g, straight=0.01),

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import m2st_core as m2st
-from m2st_core.data.arrays import as_two_sample
+from m2st_core.data.arrays import as_ids, as_related_tasks, as_two_sample
 from m2st_core.data.separate import separate
 from m2st_core.testing.method import TestSettings
 
@@ -97,3 +98,99 @@ def test_a_shared_control_group_does_not_reject_a_true_null_hypothesis():
             )
             rejections[method] += found.result.rejected
     assert max(rejections.values()) <= 10, rejections
+
+
+def frame(rows, first_id):
+    """Answers from 1 to 3 in two columns, which often meet by chance, with persons beside them."""
+    table = pd.DataFrame(rows, columns=["a", "b"])
+    return table.assign(person=np.arange(first_id, first_id + len(rows)))
+
+
+def questionnaires(generator, shared):
+    """A target of 40 + 40 persons, the first ``shared`` of whom are in the first of three tasks."""
+    answers = [generator.integers(1, 4, (N, 2)).astype(float) for _ in range(8)]
+    x, y, *others = (frame(rows, 1000 * place) for place, rows in enumerate(answers))
+    others[0] = pd.concat([x[:shared], others[0][shared:]])
+    return x, y, [tuple(others[place : place + 2]) for place in (0, 2, 4)]
+
+
+@pytest.mark.parametrize("shared", [0, 3])
+def test_ids_settle_what_values_cannot(shared):
+    x, y, tasks = questionnaires(np.random.default_rng(0), shared)
+    unsettled = separate((x[["a", "b"]], y[["a", "b"]]), [(p[["a", "b"]], q[["a", "b"]]) for p, q in tasks])
+    assert unsettled.exact_if == "no row of the target is in the related tasks"
+    settled = separate((x, y), tasks, ids="person")
+    assert settled.exact_if == "" and settled.shared == shared
+    assert settled.tasks.sizes[0].tolist() == [2 * N - shared, 2 * N, 2 * N]
+    assert settled.tasks.columns == ("a", "b")
+
+
+def test_the_condition_travels_with_the_result():
+    x, y, tasks = questionnaires(np.random.default_rng(1), 0)
+    told = m2st.two_sample_test(x, y, "Meta-Witness", related_tasks=tasks, ids="person", n_permutations=99)
+    bare = [pair[["a", "b"]] for pair in (x, y)], [(p[["a", "b"]], q[["a", "b"]]) for p, q in tasks]
+    unknown = m2st.two_sample_test(*bare[0], "Meta-Witness", related_tasks=bare[1], n_permutations=99)
+    assert told.exact and not told.exact_if and told.to_dict()["exact"]
+    assert told.p_value == unknown.p_value  # nothing was shared, so the same rows taught
+    assert not unknown.exact and not unknown.to_dict()["exact"]
+    assert unknown.exact_if == unknown.to_dict()["exact_if"] == "no row of the target is in the related tasks"
+    assert unknown.sentence.endswith(f"The p-value is exact if {unknown.exact_if}.")
+    assert any("could be in the related tasks unnoticed" in note for note in unknown.notes)
+    learner = m2st.meta_train("Meta-Witness", bare[1])
+    assert learner.test(*bare[0], n_permutations=99).exact_if == unknown.exact_if
+
+
+def test_a_learner_keeps_the_ids_and_refuses_by_them(tmp_path):
+    x, y, tasks = questionnaires(np.random.default_rng(2), 3)
+    m2st.meta_train("Meta-Witness", tasks, ids="person").save(tmp_path / "learner.zip")
+    learner = m2st.load_learner(tmp_path / "learner.zip")
+    with pytest.raises(ValueError, match="3 rows of x and y"):
+        learner.test(x, y, ids="person")
+    assert learner.test(x[3:], y, ids="person", n_permutations=99).exact
+    with pytest.raises(ValueError, match="x has no column 'patient', which ids names. It has a, b, person."):
+        learner.test(x, y, ids="patient")
+
+
+def test_ids_are_equal_if_their_texts_are():
+    ids = [as_ids(cells, "x").tolist() for cells in ([7, 8], [7.0, 8.0], ["7", " 8 "], pd.array([7, 8], "Int64"))]
+    assert ids.count(ids[0]) == 4 and ids[0][0] != ids[0][1]
+    with pytest.raises(ValueError, match="x: row 2 has no id"):
+        as_ids([7, np.nan], "x")
+    x, y, tasks = questionnaires(np.random.default_rng(2), 0)
+    with pytest.raises(ValueError, match="names a column, and x has no columns"):
+        m2st.two_sample_test(x.to_numpy(), y.to_numpy(), ids="person")
+    with pytest.raises(ValueError, match="the related tasks have none"):
+        separate((x, y), as_related_tasks([(p[["a", "b"]], q[["a", "b"]]) for p, q in tasks]), ids="person")
+
+
+def test_a_control_group_shared_by_ids_becomes_one_task():
+    generator = np.random.default_rng(3)
+    control, *others = (frame(generator.integers(1, 4, (N, 2)) * 1.0, 1000 * place) for place in range(7))
+    apart = separate((control, others[0]), [(control, other) for other in others[1:]], ids="person")
+    assert apart.tasks.names == ("5 tasks with shared rows in x",) and apart.exact_if == ""
+    again = separate((control, others[0]), apart.tasks, ids="person")  # its pooled rows keep their ids
+    assert again.shared == 2 * N or not again.tasks.names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["one decimal", "ten binary columns", "five answers", "two columns", "three decimals"])
+def test_part_of_a_control_group_gives_no_false_alarm_that_is_called_exact(kind):
+    """40 null targets with 10 of 40 rows in six null tasks; 99.9 % of exact tests reject at most 7."""
+    draws = {
+        "one decimal": lambda g, rows: g.standard_normal((rows, 2)).round(1),
+        "ten binary columns": lambda g, rows: g.integers(0, 2, (rows, 10)) * 1.0,
+        "five answers": lambda g, rows: g.integers(1, 6, (rows, 5)) * 1.0,
+        "two columns": lambda g, rows: g.standard_normal((rows, 2)),
+        "three decimals": lambda g, rows: g.standard_normal((rows, 4)).round(3),
+    }
+    false_alarms = 0
+    for seed in range(40):
+        generator = np.random.default_rng(seed)
+        control = draws[kind](generator, 70)
+        x, tasks = control[30:], [(control[:40], draws[kind](generator, 40)) for _ in range(6)]
+        result = m2st.two_sample_test(
+            x, draws[kind](generator, 40), "Meta-Witness", related_tasks=tasks, n_permutations=19, seed=seed
+        )
+        false_alarms += result.rejected and result.exact
+        assert result.exact == (kind in ("two columns", "three decimals"))
+    assert false_alarms <= 7
