@@ -58,7 +58,9 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None, ids: str | 
     >>> separate((control, more[0]), {"a": (control, more[1]), "b": (more[2], more[1] + 0.1)}).tasks.names
     ('b',)
     """
-    target = target if isinstance(target, TwoSample) else as_two_sample(*target, ids=ids)
+    if not isinstance(target, TwoSample):
+        x, y = target
+        target = as_two_sample(x, y, ids)
     related = as_related_tasks(tasks, ids)
     target = in_order_of(target, related.columns, related.rows.shape[-1])
     known, place = known_rows(related)

@@ -108,8 +108,8 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
     try:
         tensors = load(packed)
         course = Course(*(tensors.pop(f"course.{name}").numpy() for name in ("step", "train", "held_out")))
-        ids = tensors.pop("seen.ids", None)
-        seen = KnownRows(*(tensors.pop(f"seen.{name}").numpy() for name in SEEN), None if ids is None else ids.numpy())
+        names = [name for name in SEEN if f"seen.{name}" in tensors]
+        seen = KnownRows(**{name: tensors.pop(f"seen.{name}").numpy() for name in names})
         wrong = [name for name, tensor in tensors.items() if not _has_numbers(name, tensor)]
         knowledge = None if wrong else rebuild(tensors, preset.on(shape))
     except (KeyError, IndexError, TypeError, ValueError, SafetensorError, RuntimeError):

@@ -32,7 +32,7 @@ from m2st_core.types import Progress, Shape, TestResult, TwoSample, described_co
 
 FORMAT = 9
 TENSORS, ABOUT = "learner.safetensors", "learner.json"
-SEEN = ("rows", "sample")
+SEEN = ("rows", "sample", "ids")  # the last only if a column identifies rows
 STAMP = (2020, 1, 1, 0, 0, 0)  # the same learner gives the same bytes
 
 
@@ -174,8 +174,8 @@ class MetaLearner:
         """The learner as JSON, with the hash of the tensors, and the tensors."""
         tensors = {name: value.contiguous().cpu().clone() for name, value in self.knowledge.state_dict().items()}
         tensors |= {f"course.{name}": torch.from_numpy(values) for name, values in vars(self.course).items()}
-        seen = SEEN if self.seen.ids is None else (*SEEN, "ids")
-        tensors |= {f"seen.{name}": torch.from_numpy(getattr(self.seen, name)) for name in seen}
+        seen = {name: getattr(self.seen, name) for name in SEEN}
+        tensors |= {f"seen.{name}": torch.from_numpy(values) for name, values in seen.items() if values is not None}
         packed = save(tensors)
         about = {
             "format": FORMAT,
