@@ -24,7 +24,7 @@ from m2st_core.types import DEFAULT_TAUGHT_TEST
 
 BENCHMARKS = (
     "permutation, calibration, power, adaptation, deviations, mixtures, nested, transfer, histories, recommend, "
-    "planning, splits, shared, uploads, example, course, home, pages, screens, shipped_power, peers, meta, images, "
+    "planning, splits, shared, uploads, identifiers, example, course, home, pages, screens, shipped_power, peers, meta, images, "
     "cifar, cifar_tables, own_images, sweep, reproduction, serving, crashes, image_story, first_results, bound"
 )
 
@@ -99,6 +99,7 @@ def build_parser() -> argparse.ArgumentParser:
         add("--scaling", help=f"{', '.join(map(repr, SCALING_CHOICES))} (default standard)")
         add("--levels", type=int, help="categories of a column that get an indicator each (default 20)")
         add("--leave-out", nargs="+", metavar="COLUMN", help="columns that are not compared")
+        add("--use", nargs="+", metavar="COLUMN", help="columns to compare although they look like identifiers")
 
     sweep = commands.add_parser("sweep", help="run a grid of tests described by a TOML file")
     sweep.add_argument("spec", metavar="SPEC.toml")

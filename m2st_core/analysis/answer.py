@@ -125,9 +125,15 @@ def two_verdicts(outcome: Outcome) -> tuple[str, str] | None:
 def what_differs(outcome: Outcome, found: Sequence[Difference]) -> str:
     """Return the columns whose intervals exclude zero in a sentence, largest first."""
     data = outcome.data
-    clear = [one for one in found if one.low > 0 or one.high < 0]
+    apart = [one for one in found if one.low > 0 or one.high < 0]
+    clear = [one for one in apart if not one.identifier]
     if not outcome.analysis.rejected:
         return ""
+    if not clear and apart:
+        return (
+            f"Only “{apart[0].column}” differs clearly, which looks like an identifier. Perhaps the groups were only "
+            "numbered one after the other: test again without it."
+        )
     if not clear:
         return (
             "No single column differs clearly in its typical value. The groups may differ in spread, in shape, or in "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -27,7 +27,7 @@ class Difference:
     """One column: its typical value in x and in y, y's minus x's, and a 95 % interval of this difference.
 
     Typical values are medians, or shares of the rows if ``is_share``. ``size`` is the difference in standard deviations
-    within the groups.
+    within the groups. An ``identifier`` tells rows apart and is compared only because the user said so.
     """
 
     column: str
@@ -38,6 +38,7 @@ class Difference:
     low: float
     high: float
     size: float
+    identifier: bool = False
 
     @property
     def difference(self) -> float:
@@ -84,7 +85,9 @@ class Difference:
 
 
 def differences(data: CleanData) -> tuple[Difference, ...]:
-    r"""Return the difference of each column, largest standardised size first. Filled-in cells are left out.
+    r"""Return the difference of each column, largest standardised size first, identifiers last.
+
+    Filled-in cells are left out.
 
     >>> from m2st_core.data.tables.clean import prepare
     >>> from m2st_core.data.tables.files import read_table
@@ -99,8 +102,9 @@ def differences(data: CleanData) -> tuple[Difference, ...]:
         own = slice(start, start + len(column.features))
         start = own.stop
         x, y = data.x[:, own], data.y[:, own]
-        found += _of_numbers(column, x, y) if isinstance(column, Numeric) else _of_levels(column, x, y)
-    return tuple(sorted(found, key=lambda one: -abs(one.size)))
+        own_found = _of_numbers(column, x, y) if isinstance(column, Numeric) else _of_levels(column, x, y)
+        found += [replace(one, identifier=column.name in data.identifiers) for one in own_found]
+    return tuple(sorted(found, key=lambda one: (one.identifier, -abs(one.size))))
 
 
 def split_unit(header: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,8 +157,12 @@ class Explanation:
     notes: tuple[str, ...]
 
 
-def explain(evidence: Evidence, *, seed: int = 0, progress: Progress | None = None) -> Explanation:
+def explain(
+    evidence: Evidence, *, seed: int = 0, progress: Progress | None = None, last: Collection[int] = ()
+) -> Explanation:
     """Compute column importance, the witness over the two most important columns, and the most typical rows.
+
+    The columns at the positions ``last``, those of identifiers, come after all others.
 
     >>> import m2st_core as m2st
     >>> x, y = m2st.make_task("mean_shift", shift=2.0, dimension=4).sample(50, seed=1)
@@ -166,6 +170,10 @@ def explain(evidence: Evidence, *, seed: int = 0, progress: Progress | None = No
     np.int64(0)
     """
     importance = column_importance(evidence, seed=seed, progress=progress)
+    order = np.argsort([column in last for column in importance.columns], kind="stable")
+    importance = Importance(
+        importance.columns[order], importance.loss[order], importance.spread[order], importance.notes
+    )
     pair = tuple(int(column) for column in importance.columns[:2])
     pooled = evidence.sample.pooled[0]
     axes = tuple(_axis(pooled[:, column].cpu().numpy()) for column in pair)

@@ -163,7 +163,9 @@ def carry_out(
     )
     explanation = without = None
     if explained:
-        explanation = explain(analysis.evidence, seed=plan.seed, progress=part_of(progress, TESTED, 1.0))
+        owners = [column.name for column in data.encoding.columns for _ in column.features]
+        last = [position for position, name in enumerate(owners) if name in data.identifiers]
+        explanation = explain(analysis.evidence, seed=plan.seed, progress=part_of(progress, TESTED, 1.0), last=last)
         if plan.primary in plan.methods_with_tasks:
             own = TestSettings(device=device, **_settings(data, plan))
             without = examine(data.x, data.y, BASELINE, own).result

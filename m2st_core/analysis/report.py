@@ -72,7 +72,7 @@ def html_report(
         *(figures.get(name, "") for name in ("witness", "importance", "typical")),
         figures.get("samples", ""),
         _section("How cells were read", _table(CONVERSIONS, read) if (read := data.record.get("conversions")) else ""),
-        _section("How the data were prepared", _list([*data.decisions, *primary.notes])),
+        _section("How the data were prepared", _list(list(dict.fromkeys((*data.decisions, *primary.notes))))),
         _section("Files", _table(("file", "rows", "columns", "SHA-256"), files)),
         _section("Settings", _table(("setting", "value"), _settings(outcome))),
         _section("For the methods section", f"<p>{escape(methods_sentence(outcome))}</p>"),

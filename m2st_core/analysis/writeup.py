@@ -185,6 +185,7 @@ def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str =
         ("--preset", plan.preset, Plan.preset),
         ("--seed", plan.seed, None),
         ("--leave-out", cleaning.left_out, ()),
+        ("--use", cleaning.use, ()),
         ("--report", report, None),
     )
     words = ["python", "-m", "m2st_core", "test", *source.target]

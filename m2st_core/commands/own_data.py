@@ -78,7 +78,7 @@ def run_test(options: argparse.Namespace) -> None:
     analysis = outcome.analysis
     if options.json:
         values = analysis.primary.to_dict()
-        values["notes"] = [*data.decisions, *values["notes"]]
+        values["notes"] = list(dict.fromkeys((*data.decisions, *values["notes"])))
         secondary = [
             {name: getattr(v.result, name) for name in ("method", "origin", "p_value")} | {"holm": v.adjusted_p_value}
             for v in analysis.secondary
@@ -108,7 +108,7 @@ def primary_method(options: argparse.Namespace, data: CleanData) -> Recommendati
 
 def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
     """The usual choices, with those of the command line in their place."""
-    for name in ("scaling", "levels", "leave_out"):
+    for name in ("scaling", "levels", "leave_out", "use"):
         if options.command == "test" and options.learner and getattr(options, name) is not None:
             raise ValueError(f"--{name.replace('_', '-')} was chosen when the learner was trained. Leave it out.")
     given = {
@@ -116,6 +116,7 @@ def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
         "scaling": options.scaling,
         "levels": options.levels,
         "left_out": options.leave_out and tuple(options.leave_out),
+        "use": options.use and tuple(options.use),
         "block": options.block_column if options.command == "test" else None,
     }
     return replace(usual, **{name: value for name, value in given.items() if value is not None})
@@ -184,4 +185,5 @@ def describe(result: TestResult, data: CleanData) -> str:
     if heavy:
         lines.append("weights β  " + ", ".join(f"{name} {weight:.2f}" for name, weight in heavy if weight > 0.005))
     lines.append(f"time       {result.seconds:.2f} s")
-    return "\n".join(lines + [f"note       {note}" for note in (*data.decisions, *result.notes)])
+    notes = dict.fromkeys((*data.decisions, *result.notes))
+    return "\n".join(lines + [f"note       {note}" for note in notes])

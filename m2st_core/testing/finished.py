@@ -9,6 +9,8 @@ import numpy as np
 import torch
 
 from m2st_core.data.arrays import constant_column_notes
+from m2st_core.data.identifiers import identifier_notes
+from m2st_core.data.repeats import repeated_rows_note
 from m2st_core.learners.ascent import part_of
 from m2st_core.permutation.blocks import Blocks, as_blocks
 from m2st_core.permutation.fitted import FittedTest
@@ -164,7 +166,9 @@ def _choose(
     sample: TwoSample, method: Method, settings: TestSettings
 ) -> tuple[TwoSample, list[np.ndarray], Blocks | None, tuple[str, ...]]:
     """The rows to use, x (1, n, d) and y (1, m, d), their positions, their blocks, and notes about the choice."""
-    notes = sample.notes if sample.shape else sample.notes + constant_column_notes(sample)
+    notes = sample.notes
+    if not sample.shape:
+        notes += constant_column_notes(sample) + identifier_notes(sample) + repeated_rows_note(sample.pooled.numpy())
     blocks = None if settings.blocks is None else as_blocks(settings.blocks, sample.sizes)
     rows = [np.arange(size) for size in sample.sizes] if blocks is None else [blocks.rows_x, blocks.rows_y]
     if blocks is not None:

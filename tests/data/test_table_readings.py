@@ -335,10 +335,10 @@ def test_totals_are_found_anywhere_but_a_common_word_is_a_value(names, rows):
 def test_identifiers_are_found_by_what_they_hold():
     rows = [f"{i * 7 % 20 + 100},{i:05},{i % 3}.5,{'ab'[i % 2]}" for i in range(20)]
     found = identifiers(assemble(Upload((table("d.csv", "entry,code,v,group", *rows),), group="group")))
-    assert [one.column for one in found] == ["entry"]  # the codes are set aside, all being different
+    assert [(one.column, one.usable) for one in found] == [("entry", True), ("code", False)]
     twice = [f"{i // 2:05},{i % 3}.5,{'ab'[i % 2]}" for i in range(20)]
     (code,) = identifiers(assemble(Upload((table("d.csv", "code,v,group", *twice),), group="group")))
-    assert (code.column, code.units, code.in_both) == ("code", 10, 10)
+    assert (code.column, code.units, code.in_both, code.why) == ("code", 10, 10, "")
 
 
 def test_units_reach_the_answer_and_the_learner():

@@ -48,7 +48,8 @@ def test_other_columns_are_no_identifiers():
 def test_whole_numbers_that_never_repeat_look_like_an_identifier():
     rows = [f"{1000 + 37 * i % 997},{i * 7 % 11},{'ab'[i % 2]}" for i in range(30)]
     (found,) = identifiers(assemble(one("PatientID,v,group", *rows)))
-    assert found.repeated == 0 and "all different" in found.sentence
+    assert found.repeated == 0
+    assert found.sentence == "'PatientID' is not compared: it numbers rows, persons or records."
 
 
 def test_incomplete_rows_are_those_that_dropping_would_lose():
@@ -62,7 +63,7 @@ def test_incomplete_rows_are_those_that_dropping_would_lose():
 
 
 def test_the_same_file_twice_is_refused_and_chance_is_not():
-    lines = ["a,b", *(f"{i},{i * 7 % 5}" for i in range(12))]
+    lines = ["a,b", *(f"{i}.5,{i * 7 % 5}" for i in range(12))]
     with pytest.raises(TableError, match=r"p.csv and q.csv are the same file. There is nothing to compare"):
         prepare(Upload((table("p.csv", *lines), table("q.csv", *lines))))
     turned = [lines[0], *reversed(lines[1:])]

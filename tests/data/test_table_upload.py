@@ -149,7 +149,7 @@ def test_the_report_says_what_each_column_is():
         "same": ["x"] * rows,
         "one": ["1", *["1.0"] * (rows - 1)],
         "void": [""] * rows,
-        "mixed": [*["dog", "n/a"], *number[2:]],
+        "mixed": [*["dog", "n/a"], *number[2:] % 9],
         "flag": np.where(number % 2, "yes", "no"),
     }
     header = ",".join(cells)
@@ -161,13 +161,13 @@ def test_the_report_says_what_each_column_is():
     report = check(assemble(Upload((p, q))))
     kinds = {column.name: column.kind for column in report.columns}
     assert kinds == {
-        "column 1": "row number",
+        "column 1": "identifier",
         "plain": "numeric",
-        "code": "free text",
+        "code": "identifier",
         "colour": "categorical",
         "day": "date",
         "local day": "date",
-        "name": "free text",
+        "name": "identifier",
         "same": "constant",
         "one": "constant",
         "void": "all missing",

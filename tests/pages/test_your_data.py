@@ -13,6 +13,7 @@ import m2st_core as m2st
 from app import PAGES
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.your_data import details
+from tests.data.test_identifiers import NUMBERED, null_file
 from tests.pages.harness import charts, metrics, open_page, until
 from tests.pages.harness import run as go_on
 from tests.pages.harness import words as shown
@@ -528,3 +529,30 @@ def test_a_group_column_in_another_encoding_is_asked_about_on_the_page():
     click(app, "data_answer_0_cp1251")
     assert "How is this meant?" not in words(app) and not app.error and not app.button(key="data_next").disabled
     assert "Rows of “опыт”" in metrics(app)
+
+
+@pytest.mark.parametrize("header", NUMBERED)
+def test_a_column_that_numbers_the_rows_is_set_aside_and_one_click_compares_it(header):
+    app = drop(open_page("test_my_data"), "one", ("x.csv", null_file(header).encode()))
+    click(app, "data_next")
+    (said,) = [words_of(info.value) for info in app.info if "is not compared" in info.value]
+    assert said.startswith(f"'{header}' is not compared: it ") and not app.button(key="data_next").disabled
+    click(app, "data_next")
+    assert float(answer(app)) > 0.05
+    if header != "id":
+        return
+    app.segmented_control(key="data_step").set_value("Check")
+    click(go_on(app), "data_compare_0")
+    assert app.session_state["own_data"].cleaning.use == ("id",)
+    assert any("'id' is compared, although it numbers rows" in words_of(info.value) for info in app.info)
+    click(app, "data_aside_0")
+    assert app.session_state["own_data"].cleaning.use == ()
+
+
+def test_columns_that_one_file_lacks_are_listed():
+    app = two_files()
+    drop(app, "q", ("q.csv", table(1.5, seed=1, header="a,c")))
+    click(app, "data_next")
+    columns = next(frame.value for frame in app.dataframe if "Preparation" in frame.value)
+    said = dict(zip(columns["Column"], columns["Preparation"], strict=True))
+    assert said["b"] == "not in q.csv: not used" and said["c"] == "not in p.csv: not used" and "used" in said["a"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,8 @@ from m2st_core.dashboard.your_data.offers import (
     NO_BLOCK,
     ask_questions,
     ask_readings,
-    offer_blocks,
+    compared_all_the_same,
+    offer_identifiers,
     offer_repair,
 )
 from m2st_core.dashboard.your_data.state import UserData, as_text, choose, show_table
@@ -26,7 +27,7 @@ from m2st_core.data.tables.checks import Check, ColumnReport, check
 from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.columns import NUMERIC
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Cleaning
-from m2st_core.data.tables.limits import TableError
+from m2st_core.data.tables.limits import TableError, listed
 from m2st_core.data.tables.questions import Unanswered
 from m2st_core.data.tables.upload import Pair, Upload
 from m2st_core.figures.samples import levels_figure, numbers_figure
@@ -60,7 +61,7 @@ SCALING = Control(
     tuple(SCALING_CHOICES),
     prefix="data_",
 )
-LEVELS_SHOWN, NOTES_SHOWN = 12, 8
+LEVELS_SHOWN, NOTES_SHOWN, FILES_SHOWN = 12, 8, 3
 
 
 def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanData], None]) -> bool:
@@ -90,13 +91,14 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
             st.warning(as_text(warning))
         if not ask_readings(state, assembled, state.cleaning) and problem:
             offer_repair(problem, assembled, state.cleaning, MISSING.key)
-        settled = offer_blocks(assembled, state.cleaning, upload.files_digest[:16])
+        mark, chosen = upload.files_digest[:16], state.trained is not None
+        settled = offer_identifiers(assembled, state.cleaning, mark, chosen)
     if data is not None and settled:
         with test:
             choose_test(data)
     with look:
         _show_groups(state, assembled, target, data)
-    table = _column_table(report, state.cleaning, data, target)
+    table = _column_table(report, state.cleaning, data, target, assembled.lacking)
     table = table if upload.related else table.drop(columns="Missing in related tasks")
     config = {name: st.column_config.Column(help=help_) for name, help_ in HELPS.items()}
     show_table(table, key="data_columns", column_config=config)
@@ -162,11 +164,18 @@ def _ask_cleaning(state: UserData, assembled: Assembled, target: Pair, report: C
         placeholder="none",
         help="Identifiers, row numbers, or anything else that should not be compared.",
     )
-    return Cleaning(missing, scaling, left_out=tuple(left_out), block=block)
+    use = compared_all_the_same(assembled, mark, (*left_out, *([block] if block else [])))
+    return Cleaning(missing, scaling, left_out=tuple(left_out), block=block, use=use)
 
 
-def _column_table(report: Check, cleaning: Cleaning, data: CleanData | None, target: Pair) -> pd.DataFrame:
-    """One row per column: what it is and how it is prepared."""
+def _column_table(
+    report: Check,
+    cleaning: Cleaning,
+    data: CleanData | None,
+    target: Pair,
+    lacking: Mapping[str, Sequence[str]],
+) -> pd.DataFrame:
+    """One row per column: what it is and how it is prepared. Those that some file lacks come last."""
     encoded = {column.name: len(column.features) for column in data.encoding.columns} if data else None
     rows = []
     for column in report.columns:
@@ -187,7 +196,11 @@ def _column_table(report: Check, cleaning: Cleaning, data: CleanData | None, tar
                 "Values": values,
             }
         )
-    return pd.DataFrame(rows)
+    for name, files in lacking.items():
+        rows.append({"Column": name, "Preparation": f"not in {listed(files, FILES_SHOWN)}: not used"})
+    table = pd.DataFrame(rows)
+    counts = [name for name in table.columns if name.startswith(("Missing in", NOT_NUMBERS, "Outliers"))]
+    return table.astype(dict.fromkeys(counts, "Int64"))
 
 
 def _preparation(column: ColumnReport, cleaning: Cleaning, encoded: dict[str, int] | None) -> str:
@@ -195,11 +208,11 @@ def _preparation(column: ColumnReport, cleaning: Cleaning, encoded: dict[str, in
         return "block: not compared"
     if column.name in cleaning.left_out:
         return "left out by choice"
-    if not column.used:
+    if not column.used and column.name not in (encoded or ()):
         return f"set aside: {column.why}"
     if encoded is not None and column.name not in encoded:
         return "set aside: constant in the rows that the preparation is learned from, or unknown to the learner"
-    if column.kind == NUMERIC:
+    if NUMERIC in (column.kind, column.holds):
         return "used as it is" if cleaning.scaling == "none" else f"used, {cleaning.scaling} scaling"
     count = encoded[column.name] if encoded else min(column.levels, cleaning.levels)
     return f"used, as {count} indicators of its {column.levels} levels"

@@ -118,22 +118,51 @@ def offer_repair(problem: str, made: Assembled, cleaning: Cleaning, missing_key:
         _button(FILL, "data_fill", missing_key, "median and indicator", help_)
 
 
-def offer_blocks(made: Assembled, cleaning: Cleaning, mark: str) -> bool:
-    """Show columns that look like identifiers, and offer to use them as blocks or to leave them out.
+def offer_identifiers(made: Assembled, cleaning: Cleaning, mark: str, chosen: bool) -> bool:
+    """Show columns that look like identifiers, and offer to compare them, to use them as blocks or to leave them out.
 
     Return whether all is settled: about a column whose units have several rows, the user decides before any test.
+    ``chosen`` says that a learner has chosen the columns.
     """
     settled = True
     compared = st.session_state.get(f"data_compared_{mark}", [])
     for number, found in enumerate(identifiers(made)):
-        if found.column not in (*cleaning.left_out, cleaning.block, *compared):
-            (st.error if found.repeated else st.warning)(as_text(found.sentence))
+        if found.column in (*cleaning.left_out, cleaning.block):
+            continue
+        if found.repeated and found.column not in compared:
+            st.error(as_text(found.sentence))
             _offer(found, number, cleaning, mark)
-            settled = settled and not found.repeated
+            settled = False
+        elif found.usable and not chosen:
+            _offer_to_compare(found, number, mark)
     return settled
 
 
+def compared_all_the_same(made: Assembled, mark: str, left_out: Sequence[str]) -> tuple[str, ...]:
+    """The columns that look like identifiers and that the user wants to compare."""
+    wanted = st.session_state.get(f"data_compared_{mark}", [])
+    return tuple(name for name in made.identifiers if name in wanted and name not in left_out)
+
+
+def _offer_to_compare(found: Identifier, number: int, mark: str) -> None:
+    """Show a column that is set aside with a button that compares it, or the other way round."""
+    key = f"data_compared_{mark}"
+    compared = st.session_state.get(key, [])
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if found.column in compared:
+            st.info(as_text(f"{found.column!r} is compared, although {found.why}."))
+            rest = [name for name in compared if name != found.column]
+            help_ = "Set the column aside again: it tells rows apart and measures nothing."
+            _button(f"Set {as_text(found.column)} aside", f"data_aside_{number}", key, rest, help_)
+            return
+        st.info(as_text(found.sentence))
+        help_ = "It is a measurement after all. If the rows of one group were numbered first, this alone is evidence."
+        wanted = [*compared, found.column]
+        _button(f"Compare {as_text(found.column)}", f"data_compare_{number}", key, wanted, help_)
+
+
 def _offer(found: Identifier, number: int, cleaning: Cleaning, mark: str) -> None:
+    """Offer what can be done with a column whose units have several rows."""
     block_key, left_out_key, compared_key = (f"data_{what}_{mark}" for what in ("block", "left_out", "compared"))
     with st.container(horizontal=True):
         if found.in_both:
@@ -142,12 +171,11 @@ def _offer(found: Identifier, number: int, cleaning: Cleaning, mark: str) -> Non
         help_ = "Do not compare this column. If rows of one unit repeat within a group, keep one of them."
         left_out = [*cleaning.left_out, found.column]
         _button(f"Leave {as_text(found.column)} out", f"data_leave_{number}", left_out_key, left_out, help_)
-        if found.repeated:
+        if found.usable or not found.why:
             compared = [*st.session_state.get(compared_key, []), found.column]
             help_ = "It names no units: it is a property of the rows, like the others."
             _button(f"Compare {as_text(found.column)}", f"data_compare_{number}", compared_key, compared, help_)
-    if found.repeated:
-        st.caption("Until this is decided, no test is run.")
+    st.caption("Until this is decided, no test is run.")
 
 
 def _button(label: str, key: str, widget: str, value: str | list[str], help: str) -> None:

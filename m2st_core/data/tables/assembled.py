@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.tables.columns import NUMERIC, RUNNING, Column, classify, is_running
+from m2st_core.data.tables.columns import IDENTIFIER, NUMERIC, Column, classify
 from m2st_core.data.tables.files import Table
 from m2st_core.data.tables.limits import Limits, TableError, listed
 from m2st_core.data.tables.profiles import Piece
@@ -27,8 +27,8 @@ class Assembled:
     """The pairs of an upload and their pooled rows: P's, then Q's of each pair. The target comes first.
 
     ``rows`` has the number of every row in its file, ``source`` the position of that file in ``tables``. ``columns``
-    are those that all tables share. ``notes`` say what matching them had to decide, ``readings`` how
-    cells are read.
+    are those that all tables share, ``lacking`` names the files without a column of others. ``notes`` say what matching
+    columns had to decide, ``readings`` how cells are read.
     """
 
     upload: Upload
@@ -43,6 +43,12 @@ class Assembled:
     values: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
     notes: tuple[str, ...] = ()
     readings: Readings = field(default_factory=Readings, repr=False, compare=False)
+    lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def identifiers(self) -> tuple[str, ...]:
+        """The columns that tell rows, persons, records or moments apart, and are compared only where that is said."""
+        return tuple(column.name for column in self.columns.values() if column.kind == IDENTIFIER)
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -109,6 +115,9 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     names, lacking = shared_columns([*(side.table for side in related_sides), *tables], pairing.roles)
     if unsure and not names:
         raise Unanswered(unsure)
+    said_of_lacking = [
+        f"Column {name!r} is not in {listed(files, SHOWN)}, so it is not used." for name, files in lacking.items()
+    ]
     for first, second in zip(tables, tables[1:], strict=False):
         if not (first.named and second.named) and (lacking or first.named != second.named):
             bare = first if not first.named else second
@@ -118,7 +127,7 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
             )
     if not names:
         besides = f" besides {', '.join(sorted(pairing.roles))}" if pairing.roles else ""
-        raise TableError(f"{tables[0].name}: the files share no column{besides}. {' '.join(lacking[:3])}")
+        raise TableError(f"{tables[0].name}: the files share no column{besides}. {' '.join(said_of_lacking[:3])}")
     lengths = [len(table.frame) for table in tables]
     begins = dict(zip(map(id, tables), np.cumsum([0, *lengths]), strict=False))
     order = np.concatenate([begins[id(side.table)] + side.positions for side in sides])
@@ -136,15 +145,18 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     )
     columns, values = {}, {}
     for name in names:
-        pieces = [table.numbers(name) for table in tables]
-        numbers = np.concatenate(pieces)[order]
-        columns[name] = _classified(made, name, numbers, pieces)
+        numbers = np.concatenate([table.numbers(name) for table in tables])[order]
+        columns[name] = _classified(made, name, numbers)
         if columns[name].kind == NUMERIC:
             values[name] = numbers
     said = {note: [table.name for table in tables if note in table.notes] for t in tables for note in t.notes}
     notes = [f"{listed(files, NAMED_FILES)}: {note}" for note, files in said.items()]
     return replace(
-        made, columns=columns, values=values, notes=(*notes, *_said(readings, names), *pairing.notes, *lacking)
+        made,
+        columns=columns,
+        values=values,
+        notes=(*notes, *_said(readings, names), *pairing.notes, *said_of_lacking),
+        lacking=lacking,
     )
 
 
@@ -184,23 +196,23 @@ def _said(readings: Readings, names: Sequence[str]) -> list[str]:
     return [*readings.warnings, *converted, *signs]
 
 
-def _classified(made: Assembled, name: str, values: np.ndarray, pieces: Sequence[np.ndarray]) -> Column:
-    """A column by its numbers: those of all rows, and the pieces of each table."""
-    if all(table.named for table in made.tables) and is_running(name, pieces):
-        return Column(name, RUNNING, "it only counts the rows")
+def _classified(made: Assembled, name: str, values: np.ndarray) -> Column:
+    """A column by its numbers in all rows; a first one without a name beside named ones is that of the rows."""
     reading = made.tables[0].reading(name)
-    return classify(name, reading.kind, reading.unit, lambda: made.words(name), values, made.limits)
+    unnamed = name == "column 1" and all(table.named for table in made.tables)
+    parts = [slice(p.start, q.stop) for p, q in (made.spans[:1] if made.target else made.spans)]
+    label = "row" if unnamed else name
+    column = classify(label, reading.kind, reading.unit, lambda: made.words(name), values, made.limits, parts)
+    return replace(column, name=name)
 
 
-def shared_columns(tables: Iterable[Table], roles: set[str]) -> tuple[list[str], list[str]]:
-    """The columns that every table has, in the order of the first, and notes on those that some table lacks."""
+def shared_columns(tables: Iterable[Table], roles: set[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+    """The columns that every table has, in the order of the first, and the tables that lack one of the others."""
     tables = list({id(table): table for table in tables}.values())
     columns = [{str(column): None for column in table.frame.columns} for table in tables]
     every = {name: None for names in columns for name in names if name not in roles}
-    notes = []
-    for name in every:
-        lacking = [table.name for table, names in zip(tables, columns, strict=True) if name not in names]
-        if lacking:
-            more = f" and {len(lacking) - SHOWN} more files" if len(lacking) > SHOWN else ""
-            notes.append(f"Column {name!r} is not in {', '.join(lacking[:SHOWN])}{more}, so it is not used.")
-    return [name for name in every if all(name in names for names in columns)], notes
+    lacking = {
+        name: tuple(table.name for table, names in zip(tables, columns, strict=True) if name not in names)
+        for name in every
+    }
+    return [name for name in every if not lacking[name]], {name: files for name, files in lacking.items() if files}

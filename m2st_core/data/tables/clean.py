@@ -19,8 +19,10 @@ import pandas as pd
 
 from m2st_core.data.arrays import as_related_tasks, as_two_sample, match_columns
 from m2st_core.data.related import RelatedTasks
+from m2st_core.data.repeats import repeated_rows_note
 from m2st_core.data.separate import count_of, find_overlap, known_rows
 from m2st_core.data.tables.assembled import Assembled, assemble
+from m2st_core.data.tables.columns import IDENTIFIER
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.limits import TableError, to_safe_csv
 from m2st_core.data.tables.rows import FEWEST_ROWS, check_target, choose_columns, encode, keep_rows, learn
@@ -58,6 +60,11 @@ class CleanData:
     def features(self) -> tuple[str, ...]:
         """The names of the columns of the arrays."""
         return self.encoding.features
+
+    @property
+    def identifiers(self) -> tuple[str, ...]:
+        """The columns of the files that look like identifiers, compared or not."""
+        return tuple(column["name"] for column in self.record.get("columns", ()) if column["kind"] == IDENTIFIER)
 
     @property
     def sample(self) -> TwoSample:
@@ -124,9 +131,12 @@ def prepare(
         choices = cleaning or encoding.cleaning
         cleaning = replace(encoding.cleaning, missing=choices.missing, block=choices.block)
     cleaning = cleaning or Cleaning()
-    notes = [*made.notes, *(found.sentence for found in identifiers(made) if not found.settled_by(cleaning))]
+    notes = [*made.notes]
     check_target(made, np.ones(len(made.rows), dtype=bool))
     chosen = choose_columns(made, cleaning, encoding, notes)
+    used = {name for name, _ in chosen}
+    found = [one for one in identifiers(made) if encoding is None or one.repeated or one.column in used]
+    notes[len(made.notes) : len(made.notes)] = filter(None, (one.note(cleaning, one.column in used) for one in found))
     keep = keep_rows(made, chosen, cleaning, notes)
     blocks, block_names = _find_blocks(made, cleaning, keep, notes)
     check_target(made, keep)
@@ -136,6 +146,7 @@ def prepare(
     x, y, related_tasks = _arrays(made, encode(made, encoding, keep, notes), keep, notes)
     sample = as_two_sample(x, y) if made.target else None
     refuse_same_rows(made, x, y)
+    notes += repeated_rows_note(np.concatenate([x, y]))
     if sample and related_tasks:
         overlap = find_overlap(sample, known_rows(as_related_tasks(related_tasks))[0], encoding.units)
         if len(overlap):

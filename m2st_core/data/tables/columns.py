@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+import unicodedata
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from m2st_core.data.arrays import LARGEST_WHOLE
+from m2st_core.data.identifiers import numbers_identify, words_identify
 from m2st_core.data.tables import cells as forms
 from m2st_core.data.tables.cells import is_known_unit, read_cell, same_unit
 from m2st_core.data.tables.limits import Limits
@@ -27,8 +28,7 @@ from m2st_core.data.tables.questions import (
 LONGEST_NAME = 100
 MOST_NOTES = 3
 NUMERIC, CATEGORICAL, DATE, TEXT = "numeric", "categorical", "date", "free text"
-CONSTANT, EMPTY, RUNNING = "constant", "all missing", "row number"
-RUNNING_NAMES = re.compile(r"column \d+|unnamed: \d+|__index_level_\d+__|index|id|row|nr|no|number", re.IGNORECASE)
+CONSTANT, EMPTY, IDENTIFIER = "constant", "all missing", "identifier"
 MOSTLY = 0.8  # share of its cells that makes a column numeric, or one of dates
 LONG_NUMBER = r"[+-]?\d{16,}"
 FEW_WORDS = 5
@@ -57,10 +57,10 @@ def _is_name(cell: str, below: Sequence[str]) -> bool:
 
 
 def clean_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Names on one line, none blank and none twice, and notes on what was changed."""
+    """Names on one line, composed (ä is one letter), none blank and none twice, and notes on what was changed."""
     clean: list[str] = []
     notes = []
-    lines = [" ".join(name.split()) for name in names]
+    lines = [" ".join(unicodedata.normalize("NFC", name).split()) for name in names]
     wanted = [name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…" for name in lines]
     taken, used = set(wanted), set()
     for position, short in enumerate(wanted, start=1):
@@ -167,12 +167,16 @@ def _number_conversions(one: Profile, unit: str) -> list[Conversion]:
 
 @dataclass(frozen=True)
 class Column:
-    """The kind of a column over all rows, and ``why`` it is set aside if it is."""
+    """The kind of a column over all rows, and ``why`` it is set aside if it is.
+
+    An identifier that could be compared all the same ``holds`` numbers or categories.
+    """
 
     name: str
     kind: str
     why: str = ""
     unit: str = ""
+    holds: str = ""
 
     @property
     def used(self) -> bool:
@@ -180,15 +184,37 @@ class Column:
         return self.kind in (NUMERIC, CATEGORICAL)
 
 
-def is_running(name: str, pieces: Iterable[np.ndarray]) -> bool:
-    """Whether a column only counts the rows of each table. Order of entry would look like a difference."""
-    return bool(RUNNING_NAMES.fullmatch(name)) and all(len(v) > 1 and bool((np.diff(v) == 1).all()) for v in pieces)
-
-
 def classify(
+    name: str,
+    kind: str,
+    unit: str,
+    words: Callable[[], pd.Series],
+    values: np.ndarray,
+    limits: Limits,
+    parts: Sequence[slice] = (slice(None),),
+) -> Column:
+    """Classify a column of numbers, words or dates by its words and their values. Labels of rows are not used.
+
+    It is an identifier if it looks like one in all rows, or in each of these ``parts``.
+    """
+    column = _classify(name, kind, unit, words, values, limits)
+    if not column.used and column.kind != TEXT:
+        return column
+
+    cells = None if column.kind == NUMERIC else words()
+
+    def reason(rows: slice) -> str:
+        if cells is not None:
+            return words_identify(name, cells.iloc[rows].value_counts())
+        return "" if unit else numbers_identify(name, values[rows])
+
+    why = reason(slice(None)) or (all(map(reason, parts)) and reason(parts[0]))
+    return Column(name, IDENTIFIER, why, unit, column.kind if column.used else "") if why else column
+
+
+def _classify(
     name: str, kind: str, unit: str, words: Callable[[], pd.Series], values: np.ndarray, limits: Limits
 ) -> Column:
-    """Classify a column of numbers, words or dates by its words and their values. Labels of rows are not used."""
     if kind == DATES:
         return Column(name, DATE, NO_DATES)
     if kind == NUMBERS:
@@ -196,8 +222,8 @@ def classify(
         if not len(numeric):
             return Column(name, EMPTY, "it has no number")
         if np.abs(numeric).max() > LARGEST_WHOLE and words().str.fullmatch(LONG_NUMBER).any():
-            return Column(name, TEXT, "its whole numbers have too many digits, as identifiers do")
-        if numeric.min() == numeric.max():
+            return Column(name, IDENTIFIER, "its whole numbers have too many digits for a measurement")
+        if numeric.min() == numeric.max() and not words()[np.isnan(values)].notna().any():
             return Column(name, CONSTANT, f"it is always {numeric[0]:g}")
         return Column(name, NUMERIC, "", unit)
     counts = words().value_counts()

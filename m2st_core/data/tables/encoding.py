@@ -8,6 +8,7 @@ import os
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,8 @@ class Cleaning:
 
     ``missing``: "refuse" stops at the first missing cell, "drop rows" leaves its row out, "median and indicator" fills
     it in and adds a column that says so. ``levels`` is how many categories of a column get an indicator each; the
-    others share one. ``block`` names the column within whose values rows are permuted; it is not compared.
+    others share one. ``block`` names the column within whose values rows are permuted; it is not compared. Columns in
+    ``use`` are compared although they look like identifiers.
     """
 
     missing: str = "refuse"
@@ -34,6 +36,7 @@ class Cleaning:
     levels: int = 20
     left_out: tuple[str, ...] = ()
     block: str | None = None
+    use: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, choices in (("missing", MISSING_CHOICES), ("scaling", SCALING_CHOICES)):
@@ -41,15 +44,21 @@ class Cleaning:
                 raise TableError(f"{name} must be one of {', '.join(map(repr, choices))}. Got {value!r}.")
         if isinstance(self.levels, bool) or not isinstance(self.levels, int) or not 1 <= self.levels <= 1000:
             raise TableError(f"levels must be a whole number from 1 to 1,000. Got {self.levels!r}.")
-        if isinstance(self.left_out, str) or not all(isinstance(name, str) for name in self.left_out):
-            raise TableError(f"left_out must list names of columns. Got {self.left_out!r}.")
-        if self.block is not None and not isinstance(self.block, str):
-            raise TableError(f"block must be the name of a column. Got {self.block!r}.")
-        object.__setattr__(self, "left_out", tuple(self.left_out))
+        for name in ("left_out", "use"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not all(isinstance(column, str) for column in value):
+                raise TableError(f"{name} must list names of columns. Got {value!r}.")
+            object.__setattr__(self, name, tuple(normalize("NFC", column) for column in value))
+        if self.block is not None:
+            if not isinstance(self.block, str):
+                raise TableError(f"block must be the name of a column. Got {self.block!r}.")
+            object.__setattr__(self, "block", normalize("NFC", self.block))
+        if both := [name for name in self.use if name in (*self.left_out, self.block)]:
+            raise TableError(f"{both[0]!r} is to be used, and also left out or the block. Choose one.")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return asdict(self) | {"left_out": list(self.left_out)}
+        return asdict(self) | {"left_out": list(self.left_out), "use": list(self.use)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Cleaning:
@@ -187,6 +196,7 @@ def _column(values: dict[str, Any]) -> Numeric | Categorical:
     kind = values.pop("kind")
     if not isinstance(values["name"], str) or not isinstance(values["indicator"], bool):
         raise TypeError
+    values["name"] = normalize("NFC", values["name"])
     if kind == "numeric":
         column = Numeric(**values)
         numbers = (column.median, column.centre, column.scale)

@@ -11,7 +11,7 @@ import pandas as pd
 from m2st_core.data.separate import count_of
 from m2st_core.data.tables.assembled import Assembled
 from m2st_core.data.tables.cells import BOUND, ERROR, INFINITE, read_cell
-from m2st_core.data.tables.columns import CATEGORICAL, NUMERIC
+from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC
 from m2st_core.data.tables.encoding import Categorical, Cleaning, Encoding, Numeric
 from m2st_core.data.tables.limits import TableError, listed
 from m2st_core.data.tables.questions import ENCODING, Question
@@ -42,22 +42,34 @@ def choose_columns(
             if here and there and here != there:
                 raise TableError(f"{file}: {c.name!r} is in {here} here, and the learner was trained with {there}.")
         return [(c.name, NUMERIC if isinstance(c, Numeric) else CATEGORICAL) for c in encoding.columns]
-    for name in cleaning.left_out:
-        if name not in made.columns:
-            raise TableError(f"{file}: there is no column {name!r} that could be left out.")
+    for given, what in ((cleaning.left_out, "left out"), (cleaning.use, "used")):
+        if unknown := [name for name in given if name not in made.columns]:
+            raise TableError(f"{file}: there is no column {unknown[0]!r} that could be {what}.")
+    for column in (made.columns[name] for name in cleaning.use):
+        if not (column.used or column.holds):
+            raise TableError(f"{file}: {column.name!r} cannot be used: {column.why or column.kind}.")
     if cleaning.left_out:
         notes.append(f"Left out by choice: {listed([*map(repr, cleaning.left_out)], SHOWN)}.")
-    left = [c for c in made.columns.values() if c.name not in (*cleaning.left_out, cleaning.block)]
-    aside = [f"{column.name!r} ({column.kind}: {column.why})" for column in left if not column.used]
-    chosen = [(column.name, column.kind) for column in left if column.used]
+    chosen = compared(made, cleaning)
+    left = [made.columns[name] for name in made.columns if name not in (*cleaning.left_out, cleaning.block)]
+    aside = [column for column in left if column.name not in chosen]
+    named = [f"{column.name!r} ({column.kind}: {column.why})" for column in aside]
     if not chosen:
+        usable = [column.name for column in aside if column.holds]
+        use = f" To compare {usable[0]!r} all the same, say use=({usable[0]!r},) (shell: --use)." if usable else ""
         raise TableError(
-            f"{file}: no column can be compared. Set aside: {listed(aside, 5) or 'all'}. "
-            "Bring columns of numbers or categories that vary."
+            f"{file}: no column can be compared. Set aside: {listed(named, 5) or 'all'}. "
+            f"Bring columns of numbers or categories that vary.{use}"
         )
-    if aside:
-        notes.append(f"Set aside: {listed(aside, SHOWN)}.")
-    return chosen
+    if others := [words for column, words in zip(aside, named, strict=True) if column.kind != IDENTIFIER]:
+        notes.append(f"Set aside: {listed(others, SHOWN)}.")
+    return list(chosen.items())
+
+
+def compared(made: Assembled, cleaning: Cleaning) -> dict[str, str]:
+    """The columns that these choices compare, with their kinds: numeric or categorical."""
+    left = [c for c in made.columns.values() if c.name not in (*cleaning.left_out, cleaning.block)]
+    return {c.name: c.holds or c.kind for c in left if c.used or (c.holds and c.name in cleaning.use)}
 
 
 def open_questions(made: Assembled, cleaning: Cleaning, encoding: Encoding | None = None) -> list[Question]:

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import re
+import shlex
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from m2st_core.data.identifiers import says_unit
 from m2st_core.data.tables.assembled import Assembled
-from m2st_core.data.tables.columns import CATEGORICAL, NUMERIC, TEXT, Column
+from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC, TEXT
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.limits import TableError
+from m2st_core.data.tables.rows import compared
 
-IDENTIFIER = re.compile(
-    r"(^|[\W_])id$|[a-z]ID$|patient|subject|participant|person|donor|animal|household|family|(^|[\W_])pair([\W_]|$)"
-)
 PADDED = r"0\d+"  # a code such as 00501
-FEWEST_NUMBERED = 12  # rows, below which consecutive numbers may be chance
 ROUNDING = 9  # decimal digits of scaled values that are compared
 
 
 @dataclass(frozen=True)
 class Identifier:
-    """A column of names or numbers of units, such as patients: how many units, and how many of them repeat.
+    """A column that tells rows apart, or that names units, such as patients, some of which have several rows.
 
-    ``in_both`` counts the units with rows in both groups. Only they make the column useful as a block.
+    ``why`` it was set aside, and whether it could be ``usable`` all the same; a column with repeated units that is
+    compared like others has no ``why``. ``in_both`` counts the units with rows in both groups: only they make the
+    column useful as a block.
     """
 
     column: str
+    why: str
+    usable: bool
     units: int
     repeated: int
     in_both: int
@@ -37,49 +39,50 @@ class Identifier:
     def sentence(self) -> str:
         """What was found, and why it matters."""
         if not self.repeated:
-            return f"{self.column!r} looks like an identifier: its {self.units:,} values are all different."
+            return f"{self.column!r} is not compared: {self.why}."
         both = f", {self.in_both:,} of them in both groups" if self.in_both else ", never in both groups"
         found = f"{self.column!r} repeats: {self.repeated:,} of its {self.units:,} values have several rows{both}."
         return f"{found} Rows of one unit are not independent."
 
-    def settled_by(self, cleaning: Cleaning) -> bool:
-        """Whether nothing needs to be said of it: as a block, or left out if no unit has several rows."""
-        return self.column == cleaning.block or (self.column in cleaning.left_out and not self.repeated)
+    def note(self, cleaning: Cleaning, used: bool) -> str:
+        """The sentence with the option that compares the column, or without it if it is compared; empty if settled."""
+        if self.column == cleaning.block or (self.column in cleaning.left_out and not self.repeated):
+            return ""
+        if not self.why or self.column in cleaning.left_out:
+            return self.sentence
+        if used:
+            repeats = f"{self.sentence} " if self.repeated else ""
+            return f"{repeats}{self.column!r} is compared by choice, although {self.why}."
+        aside = f" {self.column!r} is not compared: {self.why}." if self.repeated else ""
+        option = f" --use {shlex.quote(self.column)} compares it all the same." if self.usable else ""
+        return f"{self.sentence}{aside}{option}"
 
 
 def identifiers(made: Assembled) -> list[Identifier]:
-    """Return the columns of the target that look like identifiers, and repeat or would be compared.
-
-    They do so by their name, by leading zeros, or because they number the rows in any order.
-    """
+    """Return the columns that were set aside as identifiers, and those whose units have several rows in the target."""
     found = []
     for name, column in made.columns.items():
-        padded = column.kind in (CATEGORICAL, TEXT) and made.words(name).str.fullmatch(PADDED, na=False).any()
-        by_name = IDENTIFIER.search(name) or IDENTIFIER.search(name.lower())
-        if not (by_name or padded or _numbers_rows(made, name, column)):
+        words = made.words(name) if column.kind != NUMERIC or says_unit(name) else None
+        if words is None:
             continue
-        codes = pd.factorize(made.words(name).iloc[: made.target_rows])[0]
+        padded = column.kind in (CATEGORICAL, TEXT) and words.str.fullmatch(PADDED, na=False).any()
+        names_units = says_unit(name) or padded
+        codes = pd.factorize(words.iloc[: made.target_rows])[0]
         p, q = (codes[span] for span in made.target_spans)
         units, counts = np.unique(codes[codes >= 0], return_counts=True)
-        repeated = int((counts > 1).sum())
-        whole = column.kind == NUMERIC and bool((np.mod(made.numbers(name), 1) == 0).all())
-        if len(units) > 2 and (repeated or (column.used and (whole or padded))):
-            found.append(Identifier(name, len(units), repeated, len(np.intersect1d(p[p >= 0], q[q >= 0]))))
+        repeated = int((counts > 1).sum()) if names_units and len(units) > 2 else 0
+        if repeated or column.kind == IDENTIFIER:
+            why = column.why if column.kind == IDENTIFIER else ""
+            both = len(np.intersect1d(p[p >= 0], q[q >= 0]))
+            found.append(Identifier(name, why, bool(column.holds), len(units), repeated, both))
     return found
-
-
-def _numbers_rows(made: Assembled, name: str, column: Column) -> bool:
-    """Whether a column has the whole numbers from one to another, each in one row of the target."""
-    values = np.sort(made.numbers(name)[: made.target_rows]) if column.kind == NUMERIC else np.zeros(0)
-    return len(values) >= FEWEST_NUMBERED and bool((np.diff(values) == 1).all() and values[0] % 1 == 0)
 
 
 def incomplete_rows(made: Assembled, cleaning: Cleaning) -> int:
     """Count the rows with a missing cell, or one that is not a number, in a column that would be compared."""
     gone = np.zeros(len(made.rows), dtype=bool)
-    for name, column in made.columns.items():
-        if column.used and name not in (*cleaning.left_out, cleaning.block):
-            gone |= np.isnan(made.numbers(name)) if column.kind == NUMERIC else made.words(name).isna().to_numpy()
+    for name, kind in compared(made, cleaning).items():
+        gone |= np.isnan(made.numbers(name)) if kind == NUMERIC else made.words(name).isna().to_numpy()
     return int(gone.sum())
 
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
@@ -46,6 +47,10 @@ class Upload:
     encoding: Marks = ""
 
     def __post_init__(self) -> None:
+        for name in ("group", "task", "related_group"):  # composed, as the headers of tables are
+            if isinstance(value := getattr(self, name), str):
+                object.__setattr__(self, name, normalize("NFC", value))
+        object.__setattr__(self, "read_as", {normalize("NFC", name): kind for name, kind in self.read_as.items()})
         files = [t.name for t in (*self.target, *self.related)]
         check_answers(self.decimal, self.read_as, self.totals, files)
         check_files(ENCODING, self.encoding, files)

@@ -1,0 +1,181 @@
+"""Recognise columns that tell rows, persons, records or moments apart and measure nothing.
+
+Where the rows of one group were entered before those of the other, such a column differs between the groups, and a test
+that saw it would find a difference that means nothing. It is recognised by its name and its values together, without
+the order of the rows and without their labels.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.special import gammaln, pdtr
+
+from m2st_core.types import TwoSample
+
+PERSONS = (
+    "patient|patienten|subject|subj|participant|proband|probanden|respondent|donor|paciente|sujeto|sujet|teilnehmer|"
+    "versuchsperson"
+)
+UNITS = "person|animal|mouse|rat|household|family|pair|twin|customer|client|user|member|employee|student|pupil|kunde"
+RECORDS = (
+    "row|line|record|entry|item|obs|observation|case|sample|specimen|probe|transaction|order|invoice|ticket|account|"
+    "visit|encounter|serial|seq|sequence|file|image|scan|satz|datensatz|zeile|fall|ligne|fila|registro|muestra|messung"
+)
+NUMBER = "no|nr|num|number|nummer|numero|número|numéro|№|#|index|idx|code|key"
+ONE = "id|uid|uuid|guid|pid|mrn|identifier|identifikator|kennung|identificador|identifiant|barcode"
+IDENTIFIER = re.compile(rf"(.* )?({ONE})( \d+)?|id .+|({PERSONS})|(.* )?({PERSONS}|{UNITS}) ?({NUMBER})")
+UNIT = re.compile(rf"(matched )?({UNITS})")  # one of several rows, or how many of them
+RECORD = re.compile(
+    rf"({RECORDS})|(.* )?({RECORDS}) ?({NUMBER})|(s |sr |sl )?({NUMBER})|\w+nummer|counter|lfd( nr)?|row ?names?|"
+    r"unnamed( \d+)?|index level \d+"
+)
+UNTOLD = re.compile(r"(x|v|var|variable|col|column|feature|field|[a-z])? ?\d*")  # says nothing about the values
+TIMES = re.compile(
+    r"(.* )?(time|times|timestamp|timestamps|datetime|date|dates|datum|day|zeit|zeitpunkt|fecha|hora|epoch|unix|"
+    r"created|updated|modified|recorded|received|sampled|measured|collected|start|end|begin|when|birthday|dob)( .*)?"
+)
+STAMP = re.compile(r"(.* )?(timestamp|timestamps|datetime|time stamp|date time)( \d+)?")
+MEASURED = re.compile(r"[(\[]\s*[^\d\s)\]][^)\]]*[)\]]\s*$")  # a unit ends the header
+WORD_PARTS = re.compile(r"[^\W\d_]+|\d+|[№#]")
+HUMP = re.compile(r"(?<=[a-zà-ÿ])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-zà-ÿ])")
+
+FEWEST_NAMED, FEWEST_COUNTED = 3, 12  # rows, below which values say nothing
+NEARLY_ALL = 0.9  # of the values are different
+REPEATED = 0.1  # at least as many different values as this share of the rows, where the name says what they are
+RARE = 1e-4  # chance of as few repeats in independent draws
+UNIX = ((1e8, 4e9, 1), (1e11, 4e12, 1e3), (1e14, 4e15, 1e6))  # from, to, units per second
+UNIX_SURE = (1e9, 2e9)  # seconds, 2001 to 2033, that need no name
+DAYS = (20_000, 60_000)  # of Excel since 1900: 1954 to 2064
+UUID = r"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}"
+FILE = (
+    r".*[^\s.]\.(?i:jpe?g|png|tiff?|bmp|gif|webp|svg|dcm|nii(?:\.gz)?|csv|tsv|txt|xlsx?|json|xml|pdf|docx?|html?|wav|"
+    r"mp3|mp4|flac|avi|mov|h5|hdf5|npy|npz|mat|fcs|fastq(?:\.gz)?|fq|fasta|bam|vcf|zip|gz|log)"
+)
+NAMED = 10  # columns in a note
+
+
+def says_unit(name: str) -> bool:
+    """Whether a header names persons or other units that may have several rows.
+
+    >>> [says_unit(name) for name in ("PatientID", "subject no.", "household", "patience", "number of patients")]
+    [True, True, True, False, False]
+    """
+    plain = _plain(name)
+    return bool(IDENTIFIER.fullmatch(plain) or UNIT.fullmatch(plain))
+
+
+def numbers_identify(name: str, values: np.ndarray) -> str:
+    """Why a column of numbers tells rows apart and is no measurement, as a clause; empty if it may be one.
+
+    >>> numbers_identify("record_no", np.array([1001.0, 1003.0, 1002.0, 1007.0]))
+    'it numbers rows, persons or records'
+    >>> numbers_identify("mass", np.array([1001.0, 1003.0, 1002.0, 1007.0]))
+    ''
+    """
+    plain, values = _plain(name), values[np.isfinite(values)]
+    if len(values) < FEWEST_NAMED:
+        return ""
+    if moment := _moment(plain, values):
+        return moment
+    if (np.mod(values, 1) != 0).any():
+        return ""
+    different, counts = np.unique(values, return_counts=True)
+    nearly_all = len(different) >= NEARLY_ALL * len(values)
+    by_name = bool(IDENTIFIER.fullmatch(plain) and len(different) >= max(FEWEST_NAMED, REPEATED * len(values)))
+    by_record = nearly_all and bool(RECORD.fullmatch(plain) or UNIT.fullmatch(plain)) and name != "NO"  # nitric oxide
+    if by_name or by_record:
+        return "it numbers rows, persons or records"
+    if MEASURED.search(name) or len(values) < FEWEST_COUNTED:
+        return ""
+    if nearly_all and _counts(different, counts):
+        return f"it only counts, from {different[0]:.15g} to {different[-1]:.15g}"
+    # the groups may have been counted apart, as in two files
+    anew = different[0] in (0, 1) and bool((np.diff(different) == 1).all() and (np.diff(counts) <= 0).all())
+    if anew and counts[0] == 2 and len(different) >= FEWEST_COUNTED and _says_nothing(plain):
+        return f"it only counts, from {different[0]:.15g} to {different[-1]:.15g}"
+    return ""
+
+
+def words_identify(name: str, counts: pd.Series) -> str:
+    """Why a column of words tells rows apart, as a clause; ``counts`` has its different words and how often each is.
+
+    >>> words_identify("subject", pd.Series({"P001": 1, "P002": 1, "P003": 2}))
+    'it names rows, persons or records'
+    """
+    plain, levels, total = _plain(name), counts.index.astype("str"), int(counts.sum())
+    if len(levels) < FEWEST_NAMED:
+        return ""
+    nearly_all = len(levels) >= NEARLY_ALL * total
+    if nearly_all or len(levels) > total / 2:
+        for pattern, what in ((UUID, "UUIDs or the like"), (FILE, "names of files")):
+            if levels.str.fullmatch(pattern).all():
+                return f"its words are {what}"
+    by_name = bool(IDENTIFIER.fullmatch(plain) and len(levels) >= max(FEWEST_NAMED, REPEATED * total))
+    by_record = nearly_all and bool(RECORD.fullmatch(plain) or UNIT.fullmatch(plain))
+    coded = nearly_all and bool(levels.str.fullmatch(r"[^\W\d_]{0,8}[-_. /]?\d{1,15}").all())
+    return "it names rows, persons or records" if by_name or by_record or coded else ""
+
+
+def identifier_notes(sample: TwoSample) -> tuple[str, ...]:
+    """Note the columns of arrays that look like identifiers. They are tested like the others."""
+    pooled = sample.pooled
+    names = sample.columns or ("",) * pooled.shape[1]
+    whole = (pooled[:2].remainder(1) == 0).all(dim=0) | torch.tensor([bool(TIMES.fullmatch(_plain(n))) for n in names])
+    found = {i: numbers_identify(names[i], pooled[:, i].numpy()) for i in torch.nonzero(whole).flatten().tolist()}
+    reasons = {i: why for i, why in found.items() if why}
+    if not reasons:
+        return ()
+    said = [f"{names[i] or f'column {i + 1}'} ({why})" for i, why in list(reasons.items())[:NAMED]]
+    more = f" and {len(reasons) - NAMED} more" if len(reasons) > NAMED else ""
+    looks = "This column looks" if len(reasons) == 1 else "These columns look"
+    return (
+        f"{looks} like an identifier and was tested: {', '.join(said)}{more}. If rows of one group were numbered "
+        "before those of the other, this alone is a difference. Leave it out unless it is a measurement.",
+    )
+
+
+def _plain(name: str) -> str:
+    """The parts of a header in lower case, with spaces between them: PatientID_2 is "patient id 2"."""
+    return " ".join(WORD_PARTS.findall(HUMP.sub(" ", name).lower()))
+
+
+def _says_nothing(plain: str) -> bool:
+    return bool(UNTOLD.fullmatch(plain) or RECORD.fullmatch(plain) or IDENTIFIER.fullmatch(plain))
+
+
+def _moment(plain: str, values: np.ndarray) -> str:
+    """Why these numbers are moments or days, by their range, which may be wide if the header says so."""
+    low, high = float(values.min()), float(values.max())
+    named = bool(TIMES.fullmatch(plain))
+    for first, last, per_second in UNIX:
+        start, stop = (first, last) if named else (UNIX_SURE[0] * per_second, UNIX_SURE[1] * per_second)
+        if start <= low and high < stop and (named or len(values) >= FEWEST_COUNTED):
+            days = (pd.Timestamp(value / per_second, unit="s").date().isoformat() for value in (low, high))
+            return f"it holds moments in Unix time, {' to '.join(days)}"
+    if named and low >= DAYS[0] and high < DAYS[1]:
+        days = ((pd.Timestamp("1899-12-30") + pd.Timedelta(value, "D")).date().isoformat() for value in (low, high))
+        return f"it holds days as Excel counts them, {' to '.join(days)}"
+    if STAMP.fullmatch(plain) and len(np.unique(values)) >= NEARLY_ALL * len(values):
+        return "it holds moments"
+    return ""
+
+
+def _counts(different: np.ndarray, counts: np.ndarray) -> bool:
+    """Whether whole numbers repeat less often than independent draws from their range would.
+
+    n draws from R equally likely values have about Poisson(n(n−1)/2R) equal pairs, and draws from other distributions
+    have more. R is the number of steps between the smallest and the largest value; the step is the greatest common
+    divisor of the differences.
+    """
+    rows = int(counts.sum())
+    gaps = np.diff(different).astype(np.int64)
+    places = int((different[-1] - different[0]) / np.gcd.reduce(gaps)) + 1 if len(gaps) else 1
+    if len(different) == rows <= places:  # no repeat, whose chance is known exactly
+        chance = np.exp(gammaln(places + 1) - gammaln(places - rows + 1) - rows * np.log(places))
+    else:
+        chance = pdtr(int((counts * (counts - 1)).sum()) // 2, rows * (rows - 1) / 2 / places)
+    return bool(chance < RARE)
