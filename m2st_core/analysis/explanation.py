@@ -42,8 +42,10 @@ class Importance:
 
 
 @torch.no_grad()
-def column_importance(evidence: Evidence, *, seed: int = 0, progress: Progress | None = None) -> Importance:
-    """Shuffle one column at a time, five times, among at most 150 test rows of each sample."""
+def column_importance(
+    evidence: Evidence, *, seed: int = 0, progress: Progress | None = None, last: Collection[int] = ()
+) -> Importance:
+    """Shuffle one column at a time, five times, among at most 150 test rows of each sample; rank these ``last``."""
     streams = Streams(seed).child("column importance")
     x, y = (
         rows[:, torch.from_numpy(streams.numpy(f"rows of {side}").permutation(rows.shape[1])[:ROWS])]
@@ -72,7 +74,7 @@ def column_importance(evidence: Evidence, *, seed: int = 0, progress: Progress |
     deviation = float(np.std(evidence.null)) * fewer_rows**null_order or 1.0
     losses = (whole - np.stack(statistics)) / deviation
     loss, spread = losses.mean(axis=1), losses.std(axis=1, ddof=1)
-    best = np.argsort(-loss, kind="stable")
+    best = np.lexsort((-loss, np.isin(columns, list(last))))
     names = tuple(evidence.sample.columns[column] for column in columns[best]) if evidence.sample.columns else ()
     return Importance(columns[best], loss[best], spread[best], notes, names)
 
@@ -169,11 +171,7 @@ def explain(
     >>> m2st.explain(m2st.analyse(x, y).evidence).importance.columns[0]
     np.int64(0)
     """
-    importance = column_importance(evidence, seed=seed, progress=progress)
-    order = np.argsort([column in last for column in importance.columns], kind="stable")
-    importance = Importance(
-        importance.columns[order], importance.loss[order], importance.spread[order], importance.notes
-    )
+    importance = column_importance(evidence, seed=seed, progress=progress, last=last)
     pair = tuple(int(column) for column in importance.columns[:2])
     pooled = evidence.sample.pooled[0]
     axes = tuple(_axis(pooled[:, column].cpu().numpy()) for column in pair)
