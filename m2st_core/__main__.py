@@ -71,8 +71,10 @@ def build_parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print one JSON object")
     add("--learner", default="", help="folder or ZIP of a learner, which sets method and preset")
     add("--secondary", nargs="+", default=(), metavar="METHOD", help="further tests, corrected by Holm")
-    help_ = "of a group column with more values: the two to compare, or one to compare with all others"
+    help_ = "the values of P and Q in the group column (default: as the file has them), or one against all others"
     add("--groups", nargs="+", default=(), metavar="VALUE", help=help_)
+    help_ = "the values that play P and Q in related tasks whose values are not the target's"
+    add("--related-groups", nargs="+", default=(), metavar="VALUE", help=help_)
     add("--block-column", help="permute labels only within the values of this column")
     add("--report", metavar="REPORT.html", help="write a report as one HTML file")
 

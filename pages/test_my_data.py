@@ -9,7 +9,7 @@ import m2st_core
 from m2st_core.analysis.plan import Plan
 from m2st_core.dashboard.widgets.page import finding, page_title, run_page
 from m2st_core.dashboard.your_data.answer import answer_stage, run_plan
-from m2st_core.dashboard.your_data.bring import bring_stage
+from m2st_core.dashboard.your_data.bring import ask_groups, bring_stage
 from m2st_core.dashboard.your_data.check import check_stage
 from m2st_core.dashboard.your_data.plan import plan_test, stop_related_check
 from m2st_core.dashboard.your_data.state import STEPS, UserData, as_text, go_to, user_data
@@ -99,6 +99,13 @@ def show(step: str, buttons: DeltaGenerator, state: UserData) -> None:
         show_buttons([buttons, st.container(horizontal=True)], step, ready)
         return
     upload = state.upload
+    if upload is None and (state.asks_group or state.asks_related):
+        st.header("One question before")
+        ask_groups(state)
+        if state.upload is not None:
+            st.rerun()
+        show_buttons([buttons], step, False)
+        return
     if upload is None:
         st.info("There are no data yet. Bring two groups of rows, or use an example.")
         st.button("← Bring data", key="data_start", on_click=go_to, args=("Bring",), help="The first stage.")

@@ -17,6 +17,7 @@ from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.testing.method import ORIGINS
 from m2st_core.testing.methods import METHODS
+from tests import practitioner
 
 
 @pytest.fixture
@@ -498,3 +499,34 @@ def test_a_shared_control_group_neither_teaches_nor_passes_a_saved_learner(contr
     assert main(["meta-train", *history, "--method", "Meta-Witness", "--out", out]) == 0
     assert main(["test", *paths, "--learner", out]) == 2
     assert "30 rows of x and y, or nearly equal ones, are among" in capsys.readouterr().err
+
+
+def test_a_file_without_its_group_column_is_answered_with_the_likely_ones(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, data in practitioner.files(4).items():
+        (tmp_path / name).write_bytes(data)
+    assert main(["test", "tablets.csv"]) == 2
+    assert "Likely: --group-column machine (A 35, B 25) or line (new 30, old 30)." in capsys.readouterr().err
+    related = ["--related", "six_earlier.csv"]
+    assert main(["test", "tablets.csv", *related]) == 2
+    assert "Likely: --group-column line (new 30, old 30) or machine (A 35, B 25)." in capsys.readouterr().err
+    told = []
+    for groups in ("old new", "new old"):
+        base = ["test", "tablets.csv", "--group-column", "line", *related, "--method", "Meta-WiTS"]
+        assert main([*base, "--groups", *groups.split(), "--report", "report.html"]) == 0
+        told.append(capsys.readouterr().out.splitlines())
+        assert f"--groups {groups}" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert told[0][2] == told[1][2] and told[0][2].startswith("p-value")
+
+
+def test_the_sides_of_related_tasks_with_other_values_are_chosen_by_an_option(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, labels in (("d.csv", ("old", "new")), ("m.csv", ("A", "B"))):
+        rows = "".join(f"{i * 7 % 11},{labels[i % 2]},{i // 10}\n" for i in range(40))
+        (tmp_path / name).write_text(f"a,g,task\n{rows}", encoding="utf-8")
+    base = ["test", "d.csv", "--group-column", "g", "--related", "m.csv", "--method", "MMD-M"]
+    for more, said in (([], "“A” stands for “old”"), (["--related-groups", "B", "A"], "“B” stands for “old”")):
+        assert main([*base, *more]) == 0
+        assert said in capsys.readouterr().out
+    assert main([*base, "--related-groups", "C", "D"]) == 2
+    assert "no related task compares 'C' with 'D'" in capsys.readouterr().err

@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from m2st_core.analysis.answer import p_short
 from m2st_core.analysis.plan import Outcome, Plan
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.examples import EXAMPLES
-from m2st_core.data.tables.files import read_files
+from m2st_core.data.tables.files import Table, read_files
 from m2st_core.data.tables.questions import Marks, words_by_file
-from m2st_core.data.tables.upload import Upload
+from m2st_core.data.tables.upload import Upload, likely_words, suggest_groups
 from m2st_core.presets import PRESETS
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import VERSION
 
-ROLES = ("group", "task", "related_group", "groups", "decimal", "read_as", "totals", "encoding")
+ROLES = (
+    "group", "task", "related_group", "groups", "decimal", "read_as", "totals", "encoding", "related_groups",
+)  # fmt: skip
 OWN_WORK = re.compile(r"this project: .*?\)")  # up to the end of the document's name
 TITLE = re.compile(r"\((\d{4})\),[^;]*")  # the year and the title after it
 LEARNED = {"ours": "features", "paper": "deep kernels"}  # by the method's origin
@@ -139,20 +141,25 @@ class DataSource:
     read_as: Mapping[str, str] = field(default_factory=dict)
     totals: str = ""
     encoding: Marks = ""
+    related_groups: tuple[str, ...] = ()
 
     def upload(self) -> Upload:
         """Read the files or the example."""
         if self.example:
             if self.target or self.related:
                 raise ValueError("Give files or an example, not both.")
-            return EXAMPLES.find(self.example).load()
+            return replace(EXAMPLES.find(self.example).load(), groups=self.groups, related_groups=self.related_groups)
         target = read_files(self.target)
         if len(target) != (1 if self.group else 2):
             wanted = "one file with a group column" if self.group else "two files, or one with --group-column"
-            raise ValueError(f"test needs {wanted}. Got {len(target)}.")
-        roles = (self.group, self.task, self.related_group, self.groups)
-        answers = (self.decimal, self.read_as, self.totals, self.encoding)
-        return Upload(target, read_files(self.related), *roles, *answers)
+            raise ValueError(f"test needs {wanted}. Got {len(target)}.{'' if self.group else self._likely(target)}")
+        return Upload(target, read_files(self.related), **{name: getattr(self, name) for name in ROLES})
+
+    def _likely(self, target: tuple[Table, ...]) -> str:
+        """The columns of the only file that may be the group."""
+        related = suggest_groups(*read_files(self.related), besides=self.task)
+        likely = likely_words(suggest_groups(*target, related=related)) if len(target) == 1 else ""
+        return f" Likely: --group-column {likely}." if likely else ""
 
 
 def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str = "report.html") -> str:
@@ -163,6 +170,7 @@ def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str =
         ("--example", source.example, ""),
         ("--group-column", None if source.example else source.group, ""),
         ("--groups", source.groups, ()),
+        ("--related-groups", source.related_groups, ()),
         *(("--decimal", word, "") for word in words_by_file(source.decimal)),
         ("--read-as", tuple(f"{column}={kind}" for column, kind in source.read_as.items()), ()),
         ("--totals", source.totals, ""),
@@ -198,17 +206,19 @@ def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str =
 def as_python(source: DataSource, cleaning: Cleaning, plan: Plan) -> str:
     """Return a script that repeats the outcome."""
     roles = _changed(source, DataSource(), ROLES)
-    files = [source.target, source.related] if source.related else [source.target]
+    start, files = "", [source.target, source.related] if source.related else [source.target]
     upload = f"m2st.Upload({', '.join([*(f'm2st.read_files({list(names)!r})' for names in files), *roles])})"
     if source.example:
         upload = f"m2st.EXAMPLES[{source.example!r}].load()"
+        if order := _changed(source, DataSource(), ("groups", "related_groups")):
+            start, upload = "from dataclasses import replace\n\n", f"replace({upload}, {', '.join(order)})"
     choices = ", ".join(_changed(cleaning, Cleaning(), tuple(vars(cleaning))))
     settings = ", ".join([repr(plan.primary), *_changed(plan, Plan(), tuple(vars(plan))[1:])])
     learner, encoding, passed = "", "", ""
     if source.learner:
         learner = f"learner, encoding = m2st.open_learner({source.learner!r})\n"
         encoding, passed = ", encoding", ", learner=learner"
-    return f"""import m2st_core as m2st
+    return f"""{start}import m2st_core as m2st
 
 {learner}upload = {upload}
 data = m2st.prepare(upload, m2st.Cleaning({choices}){encoding})

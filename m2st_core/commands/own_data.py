@@ -54,6 +54,7 @@ def run_test(options: argparse.Namespace) -> None:
         read_as=read_as(options.read_as),
         totals=options.totals,
         encoding=by_file("--encoding", "NAME", "NAME", options.encoding),
+        related_groups=tuple(options.related_groups),
     )
     data = prepare(origin.upload(), cleaning, encoding)
     advice = primary_method(options, data) if learner is None else Recommendation(learner.method, ())

@@ -3,6 +3,9 @@
 import re
 
 import numpy as np
+import pytest
+
+from tests import practitioner
 
 NASTY = "<b>bold</b> **x**"
 
@@ -97,4 +100,35 @@ def test_a_bad_file_is_one_sentence_and_names_are_text(visit):
     tab.page.locator(".st-key-data_column .xtitle", has_text=NASTY).wait_for()
     wide = tab.page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
     assert wide <= 1
+    tab.assert_clean()
+
+
+@pytest.mark.parametrize("history", ["six_earlier.csv", "six_months.zip"])
+@pytest.mark.parametrize("phone", [False, True], ids=["light", "dark phone"])
+def test_a_practitioner_finds_the_new_line_without_a_wrong_turn(visit, history, phone):
+    """Two columns could be the group; the page asks. By line p is 0.001, by machine it would be 0.34."""
+    given = practitioner.files(4)
+    tab = visit(**({"color_scheme": "dark", "viewport": {"width": 400, "height": 800}} if phone else {}))
+    tab.open("test_my_data")
+    inputs = tab.page.locator("input[type=file]")
+    inputs.nth(0).set_input_files({"name": "tablets.csv", "mimeType": "text/csv", "buffer": given["tablets.csv"]})
+    tab.page.get_by_text(re.compile("tablets.csv:.* 60 rows")).first.wait_for()
+    tab.page.get_by_text("Related tasks, if you have any").click()
+    tab.settle()
+    inputs.nth(1).set_input_files({"name": history, "mimeType": "application/octet-stream", "buffer": given[history]})
+    tab.page.get_by_text(re.compile(f"In use: {history}")).first.wait_for()
+    tab.settle()
+    assert button(tab, "^Next: Check").is_disabled()
+    asked = tab.page.locator("[class*=st-key-data_group_one_]")
+    assert {"line: new 30, old 30", "machine: A 35, B 25"} <= set(asked.locator("label p").all_inner_texts())
+    asked.get_by_text("line", exact=True).click()
+    button(tab, "^Next: Check").click()
+    headline = "“new” (30 rows) against “old” (30 rows), by line; in the 6 related tasks too"
+    tab.page.get_by_role("heading", name=headline).wait_for()
+    button(tab, "^Run Meta-FUSE").click()
+    card = tab.page.locator(".st-key-data_card")
+    verdict = card.get_by_role("heading", name=re.compile("^Evidence that “new” differs from “old”"))
+    verdict.wait_for()
+    assert float(re.search(r"p\s*[=≤]\s*([\d.]*\d)", verdict.inner_text())[1]) <= 0.01
+    assert tab.page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 1
     tab.assert_clean()

@@ -173,7 +173,7 @@ def test_groups_and_roles_are_found_in_the_right_encoding():
     one = read_table("d.csv", target.encode("cp1251"))
     history = related("utf-8", names)
     made = assemble(Upload((one,), (history,), "группа", "задача", encoding="cp1251"))
-    guessed = [word.encode("cp1251").decode("cp1252") for word in ("группа", "опыт", "норма")]
+    guessed = [word.encode("cp1251").decode("cp1252") for word in ("группа", "норма", "опыт")]
     again = assemble(Upload((one,), (history,), guessed[0], "задача", groups=tuple(guessed[1:]), encoding="cp1251"))
     assert made.target.p.label == again.target.p.label and {made.target.p.label, made.target.q.label} == {
         "опыт",

@@ -78,7 +78,12 @@ THREE = ["v,arm,group", *(f"{i * 7 % 11},{'low mid high'.split()[i % 3]},{'ab'[i
 
 def test_of_three_groups_two_are_picked_or_one_against_the_rest():
     data = table("d.csv", *THREE)
-    assert suggest_groups(data) == {"group": ("a", "b"), "arm": ("low", "mid", "high")}
+    found = suggest_groups(data)
+    assert {name: column.values for name, column in found.items()} == {
+        "group": ("a", "b"),
+        "arm": ("low", "mid", "high"),
+    }
+    assert found["arm"].words == "low 10, mid 10, high 10"
     with pytest.raises(TableError, match="has 3 groups.*Choose two of them, one against all others"):
         prepare(Upload((data,), group="arm"))
     two = prepare(Upload((data,), group="arm", groups=("high", "low")))

@@ -13,6 +13,7 @@ import m2st_core as m2st
 from app import PAGES
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.your_data import details
+from tests import practitioner
 from tests.data.test_identifiers import NUMBERED, null_file
 from tests.pages.harness import charts, metrics, open_page, until
 from tests.pages.harness import run as go_on
@@ -39,6 +40,12 @@ def drop(app, slot, *files):
 
 def click(app, key):
     app.button(key=key).click()
+    return go_on(app)
+
+
+def choose_group(app, column, slot="one"):
+    """Answer the question which column is the group."""
+    next(radio for radio in app.radio if radio.key.startswith(f"data_group_{slot}_")).set_value(column)
     return go_on(app)
 
 
@@ -294,7 +301,7 @@ def test_words_from_files_are_shown_as_text():
 def test_formulas_are_harmless_in_tables_that_can_be_downloaded():
     cells = "\n".join(f'"=cmd{i % 3}",{i},{"one" if i < 20 else "two"}' for i in range(40))
     app = drop(open_page("test_my_data"), "one", ("x.csv", f'"@word",number,which\n{cells}'.encode()))
-    assert app.selectbox[0].value == "which"
+    app = choose_group(app, "which")
     for _ in range(2):
         click(app, "data_next")
     answer(app)
@@ -361,9 +368,7 @@ def test_two_of_three_groups_are_compared_or_one_with_the_rest():
     go_on(app)
     next(s for s in app.selectbox if s.label == "Second group").select("all others")
     click(go_on(app), "data_next")
-    assert {"Rows of “mid”": "15", "Rows of “all others”": "30"}.items() <= {
-        words_of(name): value for name, value in metrics(app).items()
-    }.items()
+    assert "“all others” (30 rows) against “mid” (15 rows), by *arm*" in words(app)
     click(app, "data_next")
     assert "No evidence of a difference at α=0.05 with 15 and 30 rows (p = " in verdict(app)
     assert "--groups mid" in app.code[1].value and "groups=('mid',)" in app.code[0].value
@@ -384,7 +389,7 @@ def test_a_column_with_units_can_be_read_as_words():
 
 def test_a_block_column_limits_the_tests_and_is_said():
     rows = "\n".join(f"{(i * 7) % 11},{'ab'[i % 2]},site {i % 3}" for i in range(60))
-    app = drop(open_page("test_my_data"), "one", ("x.csv", f"v,g,site\n{rows}".encode()))
+    app = choose_group(drop(open_page("test_my_data"), "one", ("x.csv", f"v,g,site\n{rows}".encode())), "g")
     click(app, "data_next")
     next(s for s in app.selectbox if s.label == "Block column").select("site")
     assert "ME" not in go_on(app).selectbox(key="data_primary").options
@@ -528,7 +533,7 @@ def test_a_group_column_in_another_encoding_is_asked_about_on_the_page():
     assert "How is this meant?" in words(app) and not app.error and app.button(key="data_next").disabled
     click(app, "data_answer_0_cp1251")
     assert "How is this meant?" not in words(app) and not app.error and not app.button(key="data_next").disabled
-    assert "Rows of “опыт”" in metrics(app)
+    assert "“опыт” (12 rows)" in words(app)
 
 
 @pytest.mark.parametrize("header", NUMBERED)
@@ -556,3 +561,105 @@ def test_columns_that_one_file_lacks_are_listed():
     columns = next(frame.value for frame in app.dataframe if "Preparation" in frame.value)
     said = dict(zip(columns["Column"], columns["Preparation"], strict=True))
     assert said["b"] == "not in q.csv: not used" and said["c"] == "not in p.csv: not used" and "used" in said["a"]
+
+
+def practitioners_page(history):
+    """The files of tests/practitioner.py on the page, with the question still open."""
+    given = practitioner.files(4)
+    app = drop(open_page("test_my_data"), "one", ("tablets.csv", given["tablets.csv"]))
+    return drop(app, "related", (history, given[history]))
+
+
+def question(app, slot="one"):
+    return next((radio for radio in app.radio if radio.key.startswith(f"data_group_{slot}_")), None)
+
+
+@pytest.mark.parametrize("history", ["six_earlier.csv", "six_months.zip"])
+def test_the_group_is_asked_for_with_values_and_rows(history):
+    app = practitioners_page(history)
+    asked = question(app)
+    assert asked.value is None and app.button(key="data_next").disabled and question(app, "related") is None
+    assert sorted(map(words_of, asked.options)) == ["**line**: new 30, old 30", "**machine**: A 35, B 25"]
+    if history == "six_earlier.csv":  # whose column group has the values of line
+        assert words_of(asked.options[0]).startswith("**line**")
+        assert words_of(asked.proto.captions[0]) == "the values of “group” in the related tasks"
+    app.segmented_control(key="data_step").set_value("Check")  # past the button
+    app = go_on(app)
+    assert "One question before" in words(app) and app.button(key="data_next").disabled
+    app = choose_group(app, "line")
+    assert "“new” (30 rows) against “old” (30 rows), by *line*; in the 6 related tasks too" in words(app)
+    assert not app.warning and not app.error and not app.button(key="data_next").disabled
+    app = click(app, "data_back")
+    assert question(app).value == "line"
+    app = drop(app, "one", ("again.csv", practitioner.files(1)["tablets.csv"]))
+    assert question(app).value == "line", "the answer is remembered for the session"
+
+
+def test_swap_turns_the_headline_the_code_and_the_sentence_and_is_no_further_test():
+    app = choose_group(practitioners_page("six_earlier.csv"), "line")
+    answers = []
+    for said, groups in (("“new” differs from “old”", "old new"), ("“old” differs from “new”", "new old")):
+        app.segmented_control(key="data_step").set_value("Check")
+        app = go_on(app)
+        if answers:
+            app = click(app, "data_swap")
+            assert "“old” (30 rows) against “new” (30 rows), by *line*; in the 6 related tasks too" in words(app)
+        app.selectbox(key="data_primary").select("Meta-WiTS")
+        app = click(go_on(app), "data_next")
+        answers.append(answer(app))
+        assert said in verdict(app) and f"--groups {groups}" in app.code[1].value
+        assert f"groups={tuple(groups.split())}" in app.code[0].value
+        assert "tested once in this session" in words(app)
+    assert answers[0] == answers[1]
+
+
+def test_swap_exchanges_two_files_and_their_related_pairs():
+    app = drop(drop(two_files(), "p", ("u.csv", P)), "q", ("v.csv", Q))
+    app = click(drop(app, "related", *history()), "data_next")
+    assert "“v” (20 rows) against “u” (20 rows); in the 3 related tasks too" in words(app) and not app.warning
+    app = click(app, "data_swap")
+    assert "“u” (20 rows) against “v” (20 rows); in the 3 related tasks too" in words(app) and not app.warning
+    upload = app.session_state["own_data"].upload
+    assert [table.name for table in upload.target] == ["v.csv", "u.csv"] and upload.related_groups == ("Q", "P")
+    app = click(app, "data_swap")
+    assert app.session_state["own_data"].upload.related_groups == ("P", "Q")
+
+
+def test_other_values_in_the_related_tasks_are_a_warning_with_a_swap_of_their_own():
+    target = "a,g\n" + "".join(f"{i * 7 % 11},{('old', 'new')[i % 2]}\n" for i in range(20))
+    earlier = "a,task,g\n" + "".join(f"{i * 5 % 13},{'st'[i // 20]},{'AB'[i % 2]}\n" for i in range(40))
+    app = drop(open_page("test_my_data"), "one", ("x.csv", target.encode()))
+    app = click(drop(app, "related", ("m.csv", earlier.encode())), "data_next")
+    assert "“A” stands for “old” and “B” for “new”. These values are not the target's" in words_of(app.warning[0].value)
+    assert "in the 2 related tasks too" not in words(app)
+    app = click(app, "data_swap_related")
+    assert "“B” stands for “old” and “A” for “new”" in words_of(app.warning[0].value)
+    assert "“new” (10 rows) against “old”" in words(app)
+    app = click(app, "data_swap")
+    assert "“A” stands for “new” and “B” for “old”" in words_of(app.warning[0].value)
+    assert "“old” (10 rows) against “new”" in words(app)
+
+
+def test_the_group_of_the_related_tasks_is_asked_for_where_no_name_tells_it():
+    pair = ("old", "new")
+    target = "a,g\n" + "".join(f"{i * 7 % 11},{pair[i % 2]}\n" for i in range(20))
+    rows = [f"{i * 5 % 13},{'st'[i // 20]},{pair[i % 2]},{'AB'[i % 4 // 2]}\n" for i in range(40)]
+    app = drop(open_page("test_my_data"), "one", ("x.csv", target.encode()))
+    app = drop(app, "related", ("m.csv", "".join(["a,task,arm,site\n", *rows]).encode()))
+    assert "Group column: **g** (old 10, new 10)" in words(app) and question(app) is None
+    asked = question(app, "related").options
+    assert sorted(map(words_of, asked)) == ["**arm**: old 20, new 20", "**site**: A 20, B 20"]
+    assert app.button(key="data_next").disabled
+    app = click(choose_group(app, "arm", "related"), "data_next")
+    assert "by *g*; in the 2 related tasks too" in words(app)
+    assert app.session_state["own_data"].upload.related_group == "arm"
+
+
+def test_a_new_preparation_draws_a_new_look():
+    """Its key is what was prepared: an address in memory can be that of earlier data."""
+    app = click(two_files(), "data_next")
+    state = app.session_state["own_data"]
+    assert state.memory["samples"][0] == state.key(state.upload)
+    app.selectbox(key="data_scaling").select("robust")
+    go_on(app)
+    assert state.memory["samples"][0] == state.key(state.upload) and "robust" in str(state.memory["samples"][0])

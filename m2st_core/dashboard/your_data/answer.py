@@ -34,7 +34,10 @@ def run_plan(state: UserData, upload: Upload, data: CleanData) -> Outcome | None
     doing = f"{label_of(plan.primary)}: training and testing…"
     outcome: Outcome | None = state.compute("data_answer", state.declared, work, doing)
     if outcome is not None:
-        state.tested.setdefault(state.declared, (target_id(upload), _test_row(outcome)))
+        target = target_id(state.assembled(upload))
+        answers = repr(state.answers.get(upload.files_digest))
+        once = target, upload.files_digest, answers, *state.key(upload)[1:], plan  # with P and Q swapped it is the same
+        state.tested.setdefault(once, (target, _test_row(outcome)))
     return outcome
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
 import streamlit as st
@@ -11,15 +11,23 @@ from m2st_core.dashboard.your_data.state import UploadedLearner, UserData, as_te
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import Table, read_table, read_tables
 from m2st_core.data.tables.limits import Limits, TableError
-from m2st_core.data.tables.upload import OTHERS, suggest_groups
+from m2st_core.data.tables.upload import OTHERS, GroupColumn, baseline_first
 from m2st_core.testing.learner_files import learner_from_zip
 from m2st_core.testing.methods import label_of
 
 LAYOUTS = {False: "One file with a group column", True: "Two files, P and Q"}
 FORMATS = "CSV in any usual dialect, or Excel (.xlsx)."
 NO_TASK_COLUMN = "(each file is one task)"
-SAME_GROUP_COLUMN = "(as in the target)"
 LISTED_FILES = 3
+MOST_OPTIONS, MOST_HEIGHT = 8, 400  # pixels
+
+
+def ask_groups(state: UserData) -> None:
+    """Ask what is open about the group columns, on another stage than the first."""
+    if state.files.get("one") and not state.two_files:
+        ask_group(state)
+    if state.files.get("related") and not state.example:
+        ask_related_group(state)
 
 
 def bring_stage(state: UserData) -> bool:
@@ -73,31 +81,77 @@ def _ask_target(state: UserData, limits: Limits) -> None:
         return
     _ask_files(state, "one", "The file", limits, f"All rows, with a column that gives the group. {FORMATS}")
     if state.files.get("one"):
-        state.roles["group"] = _ask_group_column(state, state.files["one"][0])
+        ask_group(state)
 
 
-def _ask_group_column(state: UserData, table: Table) -> str | None:
-    candidates = suggest_groups(table)
-    state.groups = ()
-    if not candidates:
+def ask_group(state: UserData) -> None:
+    """Ask for the group column of the target's file, if several could be it, and for two of its values if need be."""
+    table, columns = state.files["one"][0], state.group_columns
+    if not columns:
         st.error(as_text(f"{table.name}: no column looks like a group. Add one that gives the group of each row."))
-        return None
-    names, chosen, mark = list(candidates), state.roles.get("group"), table.digest[:16]
-    index = names.index(chosen) if chosen in names else 0
-    help_ = "The column whose values are the groups. If it has more than two, choose which to compare."
-    column = choose("Group column", names, f"data_group_{mark}", help_, index)
-    values = candidates[column]
-    if len(values) > 2:
-        left, right = st.columns(2)
-        with left:
-            help_ = f"{len(values)} groups were found. This is the first of the two to compare."
-            first = choose("First group", values, f"data_first_{mark}_{names.index(column)}", help_)
-        with right:
-            others = [value for value in values if value != first]
-            help_ = "Another group, or all other rows together."
-            second = choose("Second group", [*others, OTHERS], f"data_second_{mark}_{names.index(column)}", help_)
-        state.groups = (first,) if second == OTHERS else (first, second)
-    return column
+        return
+    if len(columns) == 1:
+        (only,) = columns.values()
+        st.markdown(f"Group column: **{as_text(only.name)}** ({as_text(only.words)})")
+    else:
+        related = state.related_columns
+        notes = {}
+        for name, column in columns.items():
+            twin = column.found_in(related)
+            same = f"the values of “{twin}” in the related tasks" if twin != name else "as in the related tasks"
+            notes[name] = same if twin else ""
+        help_ = "The column whose values are the groups. If it has more than two, choose which to compare."
+        state.choose_group("one", columns, _choose_column("Which column is the group?", columns, notes, state, help_))
+    if state.group is not None:
+        _ask_values(state, columns[state.group], table.digest[:16])
+
+
+def _ask_values(state: UserData, column: GroupColumn, mark: str) -> None:
+    """Ask which of more than two groups to compare. P and Q stay as they were swapped."""
+    values = column.values
+    if len(values) == 2:
+        if set(state.groups) != set(values):
+            state.groups = baseline_first(values)
+        return
+    if not set(state.groups) <= {*values, OTHERS}:
+        state.groups = ()
+    first, second = (*state.groups, OTHERS, OTHERS)[:2] if state.groups else values[:2]
+    key = f"{mark}_{sha256(column.name.encode()).hexdigest()[:8]}_{state.rounds.get('groups', 0)}"
+    options = [*values, OTHERS]
+    left, right = st.columns(2)
+    with left:
+        help_ = f"{len(values)} groups were found. This is P, with which the other is compared."
+        p = choose("First group", options, f"data_first_{key}", help_, options.index(first))
+    with right:
+        others = [value for value in options if value != p]
+        help_ = "Q: another group, or all other rows together."
+        start = others.index(second) if second in others else 0
+        q = choose("Second group", others, f"data_second_{key}_{options.index(p)}", help_, start)
+    state.groups = (p,) if q == OTHERS else (p, q)
+
+
+def _choose_column(
+    question: str, columns: Mapping[str, GroupColumn], notes: Mapping[str, str], state: UserData, help: str
+) -> str | None:
+    """Ask which of several columns is meant, with their values and rows; None until one is chosen."""
+    slot = "related" if columns is state.related_columns else "one"
+    chosen = state.group if slot == "one" else state.related_group or state.related_group_by_name
+    names = list(columns)
+    shown = {name: f"**{as_text(name)}**: {as_text(column.words)}" for name, column in columns.items()}
+    key = f"data_group_{slot}_{sha256(repr(names).encode()).hexdigest()[:16]}"
+    with st.container(border=True, height=MOST_HEIGHT if len(names) > MOST_OPTIONS else "content"):
+        picked = st.radio(
+            question,
+            names,
+            names.index(chosen) if chosen in names else None,
+            format_func=shown.__getitem__,
+            captions=[as_text(notes.get(name, "")) for name in names],
+            key=key,
+            help=help,
+        )
+        if picked is None:
+            st.caption("Check opens when you have chosen.")
+    return picked
 
 
 def _ask_related(state: UserData, limits: Limits) -> None:
@@ -116,16 +170,37 @@ def _ask_related(state: UserData, limits: Limits) -> None:
 def _ask_related_columns(state: UserData, tables: Sequence[Table]) -> None:
     columns = list(dict.fromkeys(str(c) for table in tables for c in table.frame.columns))
     mark = sha256("".join(table.digest for table in tables).encode()).hexdigest()[:16]
-    left, right = st.columns(2)
-    with left:
-        index = next((i for i, name in enumerate(columns, 1) if name.lower() == "task"), 0)
-        help_ = "The column with the task of each row."
-        task = choose("Task column", [NO_TASK_COLUMN, *columns], f"data_task_{mark}", help_, index)
-    with right:
-        help_ = "The column with two values in each task. By default it has the name of the target's, or “group”."
-        group = choose("Group column there", [SAME_GROUP_COLUMN, *columns], f"data_related_group_{mark}", help_)
+    index = next((i for i, name in enumerate(columns, 1) if name.lower() == "task"), 0)
+    help_ = "The column with the task of each row."
+    task = choose("Task column", [NO_TASK_COLUMN, *columns], f"data_task_{mark}", help_, index)
     state.roles["task"] = "" if task == NO_TASK_COLUMN else task
-    state.roles["related_group"] = None if group == SAME_GROUP_COLUMN else group
+    ask_related_group(state)
+
+
+def ask_related_group(state: UserData) -> None:
+    """Ask for the group column of the related tasks, if it is not clear by its name."""
+    columns, by_name = state.related_columns, state.related_group_by_name
+    files = len(state.files["related"])
+    counted = {name: f"in {column.files} of {files} files" if files > 1 else "" for name, column in columns.items()}
+    known = by_name or state.related_group
+    if state.asks_group:
+        return  # the answer may settle this, too
+    if by_name is None and len(columns) > 1:
+        help_ = "The column with two values in each task: the target's group column is not in these files."
+        chosen = _choose_column("Which column is the group there?", columns, counted, state, help_)
+        state.choose_group(state.related_slot, columns, chosen)
+    elif by_name is not None and any(name != by_name for name in columns):
+        names = list(dict.fromkeys([by_name, *columns]))
+        mark = sha256(repr(names).encode()).hexdigest()[:16]
+        help_ = "The column with two values in each task. By default it has the name of the target's, or “group”."
+        index = names.index(state.related_group or by_name)
+        chosen = choose("Group column there", names, f"data_related_group_{mark}", help_, index)
+        state.choose_group(state.related_slot, columns, chosen)
+        if chosen in columns:
+            st.caption(as_text(f"{columns[chosen].words}{', ' * bool(counted[chosen])}{counted[chosen]}"))
+    elif known is not None:
+        words = f" ({columns[known].words})" if known in columns else ""
+        st.markdown(f"Group column there: **{as_text(known)}**{as_text(words)}")
 
 
 def _ask_files(state: UserData, slot: str, label: str, limits: Limits, help: str, many: bool = False) -> None:

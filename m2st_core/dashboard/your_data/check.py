@@ -29,7 +29,7 @@ from m2st_core.data.tables.columns import NUMERIC
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Cleaning
 from m2st_core.data.tables.limits import TableError, listed
 from m2st_core.data.tables.questions import Unanswered
-from m2st_core.data.tables.upload import Pair, Upload
+from m2st_core.data.tables.upload import Pair, Upload, matched_by_order, same_groups
 from m2st_core.figures.samples import levels_figure, numbers_figure
 
 BLOCK_HELP = (
@@ -85,8 +85,7 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
     except TableError as error:
         problem = str(error)
     with read:
-        st.header("What was read")
-        _show_sizes(target, report)
+        _show_groups_compared(state, assembled, target, report)
         for warning in assembled.readings.warnings:
             st.warning(as_text(warning))
         if not ask_readings(state, assembled, state.cleaning) and problem:
@@ -97,22 +96,24 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
         with test:
             choose_test(data)
     with look:
-        _show_groups(state, assembled, target, data)
+        _show_groups(state, upload, assembled, target, data)
     table = _column_table(report, state.cleaning, data, target, assembled.lacking)
     table = table if upload.related else table.drop(columns="Missing in related tasks")
     config = {name: st.column_config.Column(help=help_) for name, help_ in HELPS.items()}
     show_table(table, key="data_columns", column_config=config)
     rows = "both groups and all related tasks" if upload.related else "both groups"
     st.caption(f"“{NOT_NUMBERS}”, “Outliers” and “Values” are those of {rows} together.")
-    _show_notes(list(dict.fromkeys((*report.notes, *(data.decisions if data else ())))))
+    notes = dict.fromkeys((*report.notes, *(data.decisions if data else ())))
+    notes.pop(matched_by_order(target, assembled.related), None)  # it stands above
+    _show_notes(list(notes))
     return data is not None and settled
 
 
-def _show_groups(state: UserData, assembled: Assembled, target: Pair, data: CleanData | None) -> None:
+def _show_groups(state: UserData, upload: Upload, assembled: Assembled, target: Pair, data: CleanData | None) -> None:
     st.header("A look at both groups")
     st.caption("Use this to spot data errors, not to pick a test. The recommendation never looks at the group labels.")
     if data is not None and images_of(data) is not None:
-        picture = state.remember("samples", id(data), lambda: look_picture(data))
+        picture = state.remember("samples", state.key(upload), lambda: look_picture(data))
         chart(picture.figure, "data_samples", picture.alt)
         st.caption(picture.caption)
         return
@@ -121,18 +122,37 @@ def _show_groups(state: UserData, assembled: Assembled, target: Pair, data: Clea
         _show_column(assembled, target)
     with right:
         if data is not None:
-            picture = state.remember("samples", id(data), lambda: look_picture(data))
+            picture = state.remember("samples", state.key(upload), lambda: look_picture(data))
             chart(picture.figure, "data_samples", picture.alt)
             st.caption(picture.caption)
 
 
-def _show_sizes(target: Pair, report: Check) -> None:
-    p, q, related = report.rows
-    first, second, third, fourth = st.columns(4)
-    for column, side, count in ((first, target.p, p), (second, target.q, q)):
-        column.metric(f"Rows of “{as_text(side.label)}”", f"{count:,}", help="One of the two groups to compare.")
-    third.metric("Columns that all files share", f"{len(report.columns):,}", help="Columns are matched by name.")
-    fourth.metric(
+def _show_groups_compared(state: UserData, assembled: Assembled, target: Pair, report: Check) -> None:
+    """Say who is compared with whom, in the target and in the related tasks, with buttons that swap P and Q."""
+    upload, (p, q, related) = assembled.upload, report.rows
+    by = f", by *{as_text(upload.group)}*" if upload.group and len(upload.target) == 1 else ""
+    other, reference = as_text(target.q.label), as_text(target.p.label)
+    tasks, same = len(assembled.related), same_groups(target, assembled.related)
+    number = f"the {tasks:,}" if same == tasks else f"{same:,} of the {tasks:,}"
+    too = f"; in {number} related tasks too" if same else ""
+    st.header(f"“{other}” ({q:,} rows) against “{reference}” ({p:,} rows){by}{too}")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"P is “{reference}”, Q is “{other}”: differences are those of “{other}” from “{reference}”.")
+        help_ = "Exchange P and Q, in the related tasks too. Today's tests give the same p-value either way."
+        st.button("Swap P and Q", key="data_swap", on_click=state.swap, args=(assembled,), help=help_)
+    if others := matched_by_order(target, assembled.related):
+        st.warning(as_text(others))
+        help_ = "Exchange P and Q in these related tasks only."
+        st.button(
+            "Swap in the related tasks",
+            key="data_swap_related",
+            on_click=state.swap,
+            args=(assembled, False),
+            help=help_,
+        )
+    first, second, *_ = st.columns(4)
+    first.metric("Columns that all files share", f"{len(report.columns):,}", help="Columns are matched by name.")
+    second.metric(
         "Related tasks", f"{report.related_tasks:,}", help=f"Earlier comparisons with {related:,} rows in all."
     )
 

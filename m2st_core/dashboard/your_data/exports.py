@@ -17,7 +17,7 @@ from m2st_core.data.tables.upload import Upload
 def data_source(state: UserData, upload: Upload) -> DataSource:
     """The origin of the data, for code that repeats the outcome."""
     if state.example:
-        return DataSource(example=state.example)
+        return DataSource(example=state.example, groups=upload.groups, related_groups=upload.related_groups)
     return DataSource(
         target=tuple(table.name for table in upload.target),
         related=tuple(dict.fromkeys(_file_name(table.name) for table in upload.related)),
@@ -30,6 +30,7 @@ def data_source(state: UserData, upload: Upload) -> DataSource:
         read_as=upload.read_as,
         totals=upload.totals,
         encoding=upload.encoding,
+        related_groups=upload.related_groups,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,15 @@ from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import Table
 from m2st_core.data.tables.limits import Limits, TableError, plain, safe_cell
-from m2st_core.data.tables.upload import Upload
+from m2st_core.data.tables.upload import (
+    OTHERS,
+    GroupColumn,
+    Upload,
+    group_of_related,
+    is_half,
+    other_labels,
+    suggest_groups,
+)
 from m2st_core.testing.meta import MetaLearner
 from m2st_core.types import Progress
 
@@ -51,8 +59,10 @@ class UserData:
 
     files: dict[str, tuple[Table, ...]] = field(default_factory=dict)
     two_files: bool = False
-    roles: dict[str, str | None] = field(default_factory=dict)  # columns: group, task, related_group
-    groups: tuple[str, ...] = ()  # the two values to compare, or one against all others, if there are more
+    roles: dict[str, str | None] = field(default_factory=dict)  # columns: task, and group of an example
+    chosen: dict[tuple[str, ...], str] = field(default_factory=dict)  # the group column, by slot and candidates
+    groups: tuple[str, ...] = ()  # the values of P and Q, or one against all others; empty: as the file has them
+    related_groups: dict[str, tuple[str, ...]] = field(default_factory=dict)  # in the related tasks, by upload
     answers: dict[str, Answers] = field(default_factory=dict)  # to questions about reading, by the digest of the files
     trained: UploadedLearner | None = None
     example: str = ""
@@ -90,15 +100,111 @@ class UserData:
     @property
     def upload(self) -> Upload | None:
         """The upload, once both groups are known."""
+        upload = self._as_in_files
+        if upload is None:
+            return None
+        upload = replace(upload, related_groups=self.related_groups.get(upload.digest, ()))
+        return replace(upload, **self.answers.get(upload.files_digest, {}))
+
+    @property
+    def _as_in_files(self) -> Upload | None:
+        """The upload without what was said about the related tasks' values and about reading."""
         slots = ("p", "q") if self.two_files else ("one",)
         target = tuple(table for slot in slots for table in self.files.get(slot, ()))
-        group = None if self.two_files else self.roles.get("group")
-        if len(target) != len(slots) or (group is None and not self.two_files):
+        if len(target) != len(slots) or not (self.two_files or self.group) or self.asks_related:
             return None
-        task = self.roles.get("task", "task") or ""
-        groups = () if self.two_files else self.groups
-        upload = Upload(target, self.files.get("related", ()), group, task, self.roles.get("related_group"), groups)
-        return replace(upload, **self.answers.get(upload.files_digest, {}))
+        return Upload(
+            target,
+            self.files.get("related", ()),
+            self.group,
+            self._task,
+            self.related_group,
+            () if self.two_files else self.groups,
+        )
+
+    @property
+    def _task(self) -> str:
+        return self.roles.get("task", "task") or ""
+
+    @property
+    def group(self) -> str | None:
+        """The group column of the target: the only one that could be, or the one that was chosen."""
+        if self.two_files or not self.files.get("one"):
+            return None
+        return self.roles.get("group") if self.example else self._settled("one", self.group_columns)
+
+    @property
+    def group_columns(self) -> dict[str, GroupColumn]:
+        """The columns of the target's file that may be the group, the likeliest first."""
+        tables, related = self.files.get("one", ()), self.related_columns
+        key = tuple(table.digest for table in (*tables, *self.files.get("related", ()))), self._task
+        made: dict[str, GroupColumn] = self.remember(
+            "group columns", key, lambda: suggest_groups(*tables, related=related)
+        )
+        return made
+
+    @property
+    def related_columns(self) -> dict[str, GroupColumn]:
+        """The columns of the related tasks that may be their group."""
+        tables, task = self.files.get("related", ()), self._task
+        key = tuple(table.digest for table in tables), task
+        made: dict[str, GroupColumn] = self.remember(
+            "related columns", key, lambda: suggest_groups(*tables, besides=task)
+        )
+        return made
+
+    @property
+    def related_group_by_name(self) -> str | None:
+        """The group column that all related files have: called like the target's, or group."""
+        named = Upload((), self.files.get("related", ()), self.group, self._task)
+        found = [group_of_related(table, named) for table in named.related if not is_half(table, named)]
+        return found[0] if found and all(found) else None
+
+    @property
+    def related_group(self) -> str | None:
+        """The group column of the related tasks, if it is not found by its name."""
+        by_name, chosen = self.related_group_by_name, self.chosen.get(_among(self.related_slot, self.related_columns))
+        if self.example or by_name:
+            return None if self.example or chosen == by_name else chosen
+        return self._settled(self.related_slot, self.related_columns)
+
+    @property
+    def related_slot(self) -> str:
+        """The key of the choice of the related tasks' group column: another default is another choice."""
+        return f"related {self.related_group_by_name or ''}"
+
+    @property
+    def asks_group(self) -> bool:
+        """Whether it is open which column is the group of the target."""
+        return bool(self.files.get("one")) and not self.two_files and self.group is None and bool(self.group_columns)
+
+    @property
+    def asks_related(self) -> bool:
+        """Whether it is open which column is the group of the related tasks."""
+        named = Upload((), self.files.get("related", ()), self.group, self._task)
+        needed = any(not is_half(table, named) for table in named.related) and bool(self.related_columns)
+        return needed and not self.example and self.related_group_by_name is None and self.related_group is None
+
+    def _settled(self, slot: str, columns: Mapping[str, GroupColumn]) -> str | None:
+        """The only column that could be the group, or the one that was chosen among them."""
+        return next(iter(columns)) if len(columns) == 1 else self.chosen.get(_among(slot, columns))
+
+    def choose_group(self, slot: str, columns: Mapping[str, GroupColumn], column: str | None) -> None:
+        """Remember the group column among these for the session."""
+        if column is not None:
+            self.chosen[_among(slot, columns)] = column
+
+    def swap(self, made: Assembled, target: bool = True) -> None:
+        """Exchange P and Q of the target and of the related tasks, or of those with other values only."""
+        order = tuple(label for p, q in other_labels(made.target, made.related) for label in (q, p))
+        if target and self.two_files:
+            self.files["p"], self.files["q"] = self.files["q"], self.files["p"]
+        elif target and made.target is not None:
+            p, q = made.target.labels
+            self.groups = (q,) if p == OTHERS else (q, p)
+            self.rounds["groups"] = self.rounds.get("groups", 0) + 1
+        if (upload := self._as_in_files) is not None:
+            self.related_groups[upload.digest] = order
 
     def put(self, slot: str, tables: Sequence[Table], limits: Limits) -> None:
         """Store tables in a slot. Related tables join the earlier ones, others replace them."""
@@ -127,7 +233,7 @@ class UserData:
         """Replace everything by an example."""
         upload = EXAMPLES[name].load()
         self.files = {"one": upload.target, "related": upload.related}
-        self.roles = {"group": upload.group, "task": upload.task, "related_group": upload.related_group}
+        self.roles = {"group": upload.group, "task": upload.task}
         self.two_files, self.trained, self.example, self.cleaning = False, None, name, Cleaning()
         self.groups = upload.groups
 
@@ -170,18 +276,25 @@ class UserData:
             "clean", self.key(upload), lambda: prepare(self.assembled(upload), self.cleaning, encoding)
         )
 
-    def key(self, upload: Upload) -> Hashable:
+    def key(self, upload: Upload) -> tuple[Hashable, ...]:
         """The identity of the data and their preparation."""
         return upload.digest, self.cleaning, self.trained.digest if self.trained else ""
 
     def tests_of(self, upload: Upload) -> list[dict[str, Any]]:
         """All tests of these target rows in this session, whatever the order of the files."""
-        return [row for target, row in self.tested.values() if target == target_id(upload)]
+        target = target_id(self.assembled(upload))
+        return [row for tested, row in self.tested.values() if tested == target]
 
 
-def target_id(upload: Upload) -> str:
-    """An id of the compared groups."""
-    return "".join(sorted(table.digest for table in upload.target)) + (upload.group or "") + repr(sorted(upload.groups))
+def _among(slot: str, columns: Mapping[str, GroupColumn]) -> tuple[str, ...]:
+    """The key of a choice among these columns."""
+    return (slot, *sorted(columns))
+
+
+def target_id(made: Assembled) -> str:
+    """An id of the compared groups, whichever is P."""
+    labels = sorted(made.target.labels) if made.target else []
+    return "".join(sorted(table.digest for table in made.upload.target)) + (made.upload.group or "") + repr(labels)
 
 
 def user_data() -> UserData:

@@ -27,8 +27,8 @@ class Assembled:
     """The pairs of an upload and their pooled rows: P's, then Q's of each pair. The target comes first.
 
     ``rows`` has the number of every row in its file, ``source`` the position of that file in ``tables``. ``columns``
-    are those that all tables share, ``lacking`` names the files without a column of others. ``notes`` say what matching
-    columns had to decide, ``readings`` how cells are read.
+    are those that all tables share, ``lacking`` names the files without a column of others. ``turned`` is that of the
+    pairing. ``notes`` say what matching had to decide, ``readings`` how cells are read.
     """
 
     upload: Upload
@@ -44,6 +44,7 @@ class Assembled:
     notes: tuple[str, ...] = ()
     readings: Readings = field(default_factory=Readings, repr=False, compare=False)
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    turned: bool = False
 
     @property
     def identifiers(self) -> tuple[str, ...]:
@@ -142,6 +143,7 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
         source=np.repeat(np.arange(len(tables)), lengths)[order],
         limits=limits,
         readings=readings,
+        turned=pairing.turned,
     )
     columns, values = {}, {}
     for name in names:

@@ -37,6 +37,8 @@ Samples = Mapping[str, tuple[np.ndarray, np.ndarray]]
 class CleanData:
     """Arrays to test: x (n, d) and y (m, d), the related tasks, and how they were made.
 
+    If ``turned``, the first sample of each related task is Q, as in its file, and the second is P. No test knows P from
+    Q yet, so they learn in the order of the files, and swapping P and Q changes no p-value.
     ``x_rows`` and ``y_rows`` are the numbers of the kept rows in their files. ``x_blocks`` and ``y_blocks`` are the
     positions of each row's block in ``block_names``. ``decisions`` say in plain words what was done, and ``record`` has
     all of it as plain values for JSON. Without a target, x and y have no rows.
@@ -55,6 +57,7 @@ class CleanData:
     block_names: tuple[str, ...] = ()
     decisions: tuple[str, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    turned: bool = False
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -101,7 +104,9 @@ class CleanData:
     def to_frame(self) -> pd.DataFrame:
         """All rows with the columns task ("target" or the task's name), group, row (in the file) and the features."""
         target = (("target", self.x_name, self.x), ("target", self.y_name, self.y))
-        related = ((name, "PQ"[side], pair[side]) for name, pair in self.related_tasks.items() for side in (0, 1))
+        related = (
+            (name, "PQ"[side], pair[side ^ self.turned]) for name, pair in self.related_tasks.items() for side in (0, 1)
+        )
         parts = [part for part in (*target, *related) if len(part[2])]
         frame = pd.concat([pd.DataFrame({"task": t, "group": g}, index=range(len(v))) for t, g, v in parts])
         frame.index = pd.RangeIndex(len(frame))
@@ -143,7 +148,8 @@ def prepare(
     _drop_small_tasks(made, keep, notes)
     if encoding is None:
         encoding = learn(made, chosen, cleaning, keep, notes)
-    x, y, related_tasks = _arrays(made, encode(made, encoding, keep, notes), keep, notes)
+    x, y, pairs = _arrays(made, encode(made, encoding, keep, notes), keep, notes)
+    related_tasks = {name: (q, p) for name, (p, q) in pairs.items()} if made.turned else pairs
     sample = as_two_sample(x, y) if made.target else None
     refuse_same_rows(made, x, y)
     notes += repeated_rows_note(np.concatenate([x, y]))
@@ -169,7 +175,8 @@ def prepare(
         y_blocks=None if blocks is None else blocks[q][keep[q]],
         block_names=block_names,
         decisions=tuple(notes),
-        record=_record(made, cleaning, encoding, notes, {"target": (x, y), **related_tasks}),
+        turned=made.turned,
+        record=_record(made, cleaning, encoding, notes, {"target": (x, y), **pairs}),
     )
 
 
@@ -238,7 +245,9 @@ def _record(
             {"name": t.name, "sha256": t.digest, "rows": len(t.frame), "columns": t.frame.shape[1], "notes": [*t.notes]}
             for t in made.tables
         ],
-        "roles": {name: getattr(made.upload, name) for name in ("group", "groups", "task", "related_group")},
+        "roles": {
+            name: getattr(made.upload, name) for name in ("group", "groups", "task", "related_group", "related_groups")
+        },
         "samples": {pair.name: [pair.p.label, pair.q.label] for pair in made.pairs},
         "rows": {name: [len(x), len(y)] for name, (x, y) in samples.items()},
         "columns": [{"name": c.name, "kind": c.kind, "why": c.why} for c in made.columns.values()],

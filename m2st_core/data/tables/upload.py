@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from unicodedata import normalize
 
@@ -19,6 +19,10 @@ from m2st_core.data.tables.text_encodings import codec_of
 GROUP_NAMES = ("group", "sample", "label", "class", "arm", "treatment", "condition", "cohort", "batch", "target")
 SIDE = re.compile(r"(.+)[_\-. ]([PQ])", re.IGNORECASE)  # north_P and north_Q are a pair
 SHOWN, MOST_GROUPS, OTHERS = 5, 12, "all others"
+BASELINES = (
+    "old", "control", "controls", "reference", "ref", "baseline", "before", "pre", "placebo", "untreated", "standard",
+    "healthy", "normal", "0", "no", "false", "a", "p",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,11 @@ class Upload:
 
     ``target`` is P and Q, or one table whose column ``group`` has two values, or empty if there are only related tasks.
     ``related`` tables have a column ``task`` and a group column, or are one task each, or are pairs ``x_P``, ``x_Q``.
-    ``related_group`` is their group column, if it is called neither like the target's nor "group". ``groups`` are the
-    two values to compare where the group column has more, or one value to compare with all others.
+    ``related_group`` is their group column, if it is called neither like the target's nor "group".
+
+    ``groups`` are the values of P and of Q, or one value to compare with all others. Without them, the first value in
+    the file is P. In related tasks, values of the target keep their side. ``related_groups`` are P's and Q's value in
+    tasks with other values; further values in twos are for further tasks.
 
     The rest answers what reading may ask: ``decimal`` ("." or ",", for all or by file), ``read_as`` ("numbers", "words"
     or "dates", by column), ``totals`` (whether to "leave out" or to "keep" rows that look like totals) and ``encoding``
@@ -45,6 +52,7 @@ class Upload:
     read_as: Mapping[str, str] = field(default_factory=dict)
     totals: str = ""
     encoding: Marks = ""
+    related_groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("group", "task", "related_group"):  # composed, as the headers of tables are
@@ -56,6 +64,14 @@ class Upload:
         check_files(ENCODING, self.encoding, files)
         for name in [self.encoding] if isinstance(self.encoding, str) else self.encoding.values():
             codec_of(name or "utf-8")
+        if len(set(self.groups)) != len(self.groups) or len(self.groups) > 2:
+            raise TableError(
+                f"groups are two different values of the group column, or one. Got {_quoted(self.groups)}."
+            )
+        if len(self.related_groups) % 2:
+            raise TableError(
+                f"related_groups are the values of P and of Q in related tasks. Got {_quoted(self.related_groups)}."
+            )
 
     def decoded(self) -> Upload:
         """The upload with its files decoded as the user said. Roles by the names as they were guessed are renamed."""
@@ -100,17 +116,18 @@ class Upload:
 
     @property
     def files_digest(self) -> str:
-        """A SHA-256 of all files and roles."""
-        roles = (self.group, self.task, self.related_group, self.groups)
-        parts = [*(t.digest for t in self.target), "related", *(t.digest for t in self.related), repr(roles)]
+        """A SHA-256 of all files and roles, whichever sample is P."""
+        roles = (self.group, self.task, self.related_group)
+        parts = [*sorted(t.digest for t in self.target), "related", *(t.digest for t in self.related), repr(roles)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     @property
     def digest(self) -> str:
-        """A SHA-256 of all files, roles and answers: the key under which results are kept."""
+        """A SHA-256 of all files, roles, groups and answers: the key under which results are kept."""
+        order = [table.digest for table in self.target], self.groups, self.related_groups
         by_file = (sorted(words_by_file(said)) for said in (self.decimal, self.encoding))
         given = (*by_file, sorted(self.read_as.items()), self.totals)
-        return hashlib.sha256(f"{self.files_digest} {given}".encode()).hexdigest()
+        return hashlib.sha256(f"{self.files_digest} {order} {given}".encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -130,50 +147,159 @@ class Pair:
     p: Side
     q: Side
 
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The labels of P and of Q."""
+        return self.p.label, self.q.label
 
-def suggest_groups(table: Table) -> dict[str, tuple[str, ...]]:
-    """Columns that may be the group, with their values: those with two values first, then the likeliest.
 
+@dataclass(frozen=True)
+class GroupColumn:
+    """A column that may be the group: its values, as first seen, with their rows, and the number of files with it."""
+
+    name: str
+    counts: Mapping[str, int]
+    files: int = 1
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values of the column."""
+        return tuple(self.counts)
+
+    @property
+    def words(self) -> str:
+        """The values with their rows, such as "old 30, new 30"."""
+        shown = [f"{value[:40]} {count:,}" for value, count in self.counts.items()]
+        return ", ".join(shown[:SHOWN]) + (f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else "")
+
+    def found_in(self, related: Mapping[str, GroupColumn]) -> str:
+        """The column of the related tasks with the same values that has the same name or is called group."""
+        ours = {_alike(value) for value in self.values}
+        same = [name for name, column in related.items() if {_alike(value) for value in column.values} == ours]
+        return next((name for name in same if name.lower() in ("group", self.name.lower())), "")
+
+
+def suggest_groups(
+    *tables: Table, besides: str = "", related: Mapping[str, GroupColumn] | None = None
+) -> dict[str, GroupColumn]:
+    """Columns that may be the group in some of these tables.
+
+    First come those whose values are the groups of ``related`` tasks, then those with two values, then the likeliest.
     Words may have up to 12 values, of which two are compared, or one with the rest.
     """
-    found = {}
-    for name in map(str, table.frame.columns):
-        cells = table.words(name).dropna()
-        if cells.iloc[:1000].nunique() > MOST_GROUPS or len(cells) < len(table.frame) / 2:
-            continue
-        counts = cells.value_counts(sort=False)
-        words = bool(np.isnan(table.numbers(name)).all()) or any(group in name.lower() for group in GROUP_NAMES)
-        if len(counts) == 2 or (2 < len(counts) <= MOST_GROUPS and counts.min() > 1 and words):
-            found[name] = tuple(map(str, counts.index))
+    found: dict[str, GroupColumn] = {}
+    numeric: set[str] = set()
+    for table in tables:
+        for name in map(str, table.frame.columns):
+            cells = table.words(name).dropna()
+            if name == besides or cells.iloc[:1000].nunique() > MOST_GROUPS or len(cells) < len(table.frame) / 2:
+                continue
+            counts = cells.value_counts(sort=False)
+            is_numeric = not np.isnan(table.numbers(name)).all()
+            words = not is_numeric or any(group in name.lower() for group in GROUP_NAMES)
+            if len(counts) == 2 or (2 < len(counts) <= MOST_GROUPS and counts.min() > 1 and words):
+                known = found.get(name, GroupColumn(name, {}, 0))
+                more = {str(value): int(count) for value, count in counts.items()}
+                both = {value: known.counts.get(value, 0) + more.get(value, 0) for value in {**known.counts, **more}}
+                found[name] = GroupColumn(name, both, known.files + 1)
+                numeric |= {name} if is_numeric else set()
 
-    def rank(name: str) -> tuple[bool, int, bool]:
+    def rank(name: str) -> tuple[int, bool, int, bool]:
         usual = (i for i, group in enumerate(GROUP_NAMES) if group in name.lower())
-        return len(found[name]) > 2, min(usual, default=len(GROUP_NAMES)), not np.isnan(table.numbers(name)).all()
+        twin = found[name].found_in(related or {}).lower()
+        by_related = 0 if twin == "group" else 1 if twin else 2
+        return by_related, len(found[name].values) > 2, min(usual, default=len(GROUP_NAMES)), name in numeric
 
     return {name: found[name] for name in sorted(found, key=rank)}
 
 
+def baseline_first(values: Sequence[str]) -> tuple[str, ...]:
+    """Two values with the one that reads as the baseline first; empty if not exactly one does, or it comes first.
+
+    >>> baseline_first(["new", "old"]), baseline_first(["old", "new"])
+    (('old', 'new'), ())
+    """
+    reads = [value.strip().casefold() in BASELINES for value in values]
+    return (values[1], values[0]) if reads == [False, True] else ()
+
+
+def group_of_related(table: Table, upload: Upload) -> str | None:
+    """The group column of a table of related tasks: the one that was named, else the target's, else group."""
+    return next((column for name in _wanted(upload) if (column := _find(table, name))), None)
+
+
+def is_half(table: Table, upload: Upload) -> bool:
+    """Whether a table is one sample of a related task, x_P or x_Q."""
+    columns = group_of_related(table, upload), _find(table, upload.task)
+    return columns == (None, None) and SIDE.fullmatch(table.stem) is not None
+
+
+def other_labels(target: Pair | None, related: Iterable[Pair]) -> list[tuple[str, str]]:
+    """The labels of P and Q in related tasks that have none of the target's labels."""
+    ours = {_alike(label) for label in target.labels} if target else set()
+    pairs = dict.fromkeys(pair.labels for pair in related) if target else {}
+    return [labels for labels in pairs if not ours & set(map(_alike, labels))]
+
+
+def same_groups(target: Pair, related: Iterable[Pair]) -> int:
+    """Count the related tasks with the target's labels. The files x_P and x_Q match a target of two files."""
+    ours = {_alike(label) for label in target.labels}
+    names = [ours, {"p", "q"}] if target.p.table is not target.q.table else [ours]
+    return sum({_alike(label) for label in pair.labels} in names for pair in related)
+
+
+def matched_by_order(target: Pair | None, related: Iterable[Pair]) -> str:
+    """What stands for what in related tasks that have none of the target's labels; empty if there are none."""
+    others = other_labels(target, (pair for pair in related if target and not same_groups(target, [pair])))
+    if target is None or not others:
+        return ""
+    p, q = ([f"“{label[:40]}”" for label in dict.fromkeys(side)] for side in zip(*others, strict=True))
+    named = [", ".join(side[:SHOWN]) + (", …" if len(side) > SHOWN else "") for side in (p, q)]
+    stands = "stands" if len(p) == len(q) == 1 else "stand"
+    return (
+        f"In the related tasks {named[0]} {stands} for “{target.p.label}” and {named[1]} for “{target.q.label}”. "
+        "These values are not the target's, so they were matched by their order only. Check that it is right."
+    )
+
+
 class Pairing:
-    """The pairs of an upload, the columns that only tell samples and tasks apart, and notes."""
+    """The pairs of an upload, the columns that only tell samples and tasks apart, and notes.
+
+    ``turned`` says that P and Q of the related tasks stand against the order in which the files have them. Tests of
+    today do not know the sides apart. So they learn in the order of the files, and swapping P and Q changes no p-value.
+    """
 
     def __init__(self, upload: Upload) -> None:
         self.roles: set[str] = set()
         self.notes: list[str] = []
-        self._groups = upload.groups
-        self._order: dict[str, int] = {}  # a label keeps its side in all tasks
-        self.target = self._target(upload)
+        self.turned = False
+        self._upload = upload
+        self._order: dict[str, int] = {}  # of labels that are not the target's, so that they keep their side
+        self._natural: tuple[str, ...] = ()  # the target's labels as its file has them
+        self._said = dict.fromkeys(zip(upload.related_groups[::2], upload.related_groups[1::2], strict=True), False)
+        self.target = self._target()
         self._related: dict[str, Pair] = {}
-        self._add_related(upload)
+        self._add_related()
+        if unused := [labels for labels, used in self._said.items() if not used]:
+            raise TableError(
+                f"related_groups: no related task compares {unused[0][0]!r} with {unused[0][1]!r}, or these are the "
+                "target's values, which keep their sides."
+            )
+        if sentence := matched_by_order(self.target, self.related):
+            self.notes.append(sentence)
 
     @property
     def related(self) -> tuple[Pair, ...]:
         """The pairs of the related tasks."""
         return tuple(self._related.values())
 
-    def _target(self, upload: Upload) -> Pair | None:
+    def _target(self) -> Pair | None:
+        upload = self._upload
         if not upload.target:
             return None
         if len(upload.target) == 2:
+            if upload.groups:
+                raise TableError("groups are two values of a group column. The target is two files, so leave them out.")
             p, q = upload.target
             names = (p.stem, q.stem) if p.stem != q.stem else (p.name, q.name) if p.name != q.name else ("P", "Q")
             return Pair("target", *(_whole(t, label) for t, label in zip(upload.target, names, strict=True)))
@@ -182,29 +308,32 @@ class Pairing:
         table = upload.target[0]
         group = _find(table, upload.group) if upload.group else None
         if group is None:
-            likely = suggest_groups(table)
-            hint = f"Likely: {', '.join([*likely][:SHOWN])}." if likely else "No column has exactly two values."
             what = f"there is no column called {upload.group!r}." if upload.group else "which column is the group?"
-            raise TableError(f"{table.name}: {what} A group column with two values is needed. {hint}")
-        return self._split(table, group, np.arange(len(table.frame)), "target", f"the column {group!r}")
+            raise TableError(f"{table.name}: {what} A group column with two values is needed. {_hint(table)}")
+        sides = self._sides(table, group, np.arange(len(table.frame)), f"the column {group!r}", upload.groups)
+        self._natural = tuple(sides)
+        p_label, q_label = sides
+        if upload.groups and (upload.groups[0] == q_label or upload.groups[1:] == (p_label,)):
+            p_label, q_label = q_label, p_label
+        return Pair("target", sides[p_label], sides[q_label])
 
-    def _add_related(self, upload: Upload) -> None:
+    def _add_related(self) -> None:
+        upload = self._upload
         halves: dict[str, dict[str, Table]] = {}
-        wanted = [upload.related_group] if upload.related_group else [name for name in (upload.group, "group") if name]
         for table in upload.related:
-            group = next((column for name in wanted if (column := _find(table, name))), None)
-            task = _find(table, upload.task)
-            if group is None and task is None and (match := SIDE.fullmatch(table.stem)):
+            group, task = group_of_related(table, upload), _find(table, upload.task)
+            if is_half(table, upload) and (match := SIDE.fullmatch(table.stem)):
                 halves.setdefault(match[1], {})[match[2].upper()] = table
                 continue
             if group is None:
-                columns = ", ".join(map(str, table.frame.columns[:SHOWN]))
+                option = "--related-group-column" if upload.target else "--group-column"
                 raise TableError(
-                    f"{table.name}: a column called {wanted[0]!r} is needed, with two values per task. Its columns: "
-                    f"{columns}. Add it, or bring each task as two files x_P.csv and x_Q.csv."
+                    f"{table.name}: a column called {' or '.join(map(repr, _wanted(upload)))} is needed, with two "
+                    f"values per task. {_hint(table, upload.task)} Name it as related_group (shell: {option}), or "
+                    "bring each task as two files x_P.csv and x_Q.csv."
                 )
             if task is None:
-                self._add(self._split(table, group, np.arange(len(table.frame)), table.stem, f"the column {group!r}"))
+                self._add_task(table, group, np.arange(len(table.frame)), table.stem, f"the column {group!r}")
                 continue
             self.roles.add(task)
             codes, names = pd.factorize(table.words(task))
@@ -213,53 +342,120 @@ class Pairing:
             starts = np.searchsorted(codes[by_task], np.arange(len(names) + 1))
             for code, name in enumerate(map(str, names)):
                 rows = by_task[starts[code] : starts[code + 1]]
-                self._add(self._split(table, group, rows, name, f"task {name!r}"))
-        for name, sides in halves.items():
-            if set(sides) != {"P", "Q"}:
-                table = next(iter(sides.values()))
+                self._add_task(table, group, rows, name, f"task {name!r}")
+        for name, files in halves.items():
+            if set(files) != {"P", "Q"}:
+                table = next(iter(files.values()))
                 raise TableError(f"{table.name}: its partner is missing. A task is a pair x_P.csv and x_Q.csv.")
-            self._add(Pair(name, *(_whole(sides[side], side) for side in "PQ")))
+            self._add(name, {side: _whole(files[side], side) for side in "PQ"})
 
-    def _split(self, table: Table, group: str, rows: np.ndarray, name: str, where: str) -> Pair:
-        """Split rows of a table by the two values of its group column."""
+    def _add_task(self, table: Table, group: str, rows: np.ndarray, name: str, where: str) -> None:
+        values = set(table.words(group).iloc[rows].dropna())
+        wanted = next((labels for labels in self._said if values.issuperset(labels)), self._upload.groups)
+        self._add(name, self._sides(table, group, rows, where, wanted if len(values) > 2 else ()))
+
+    def _sides(
+        self, table: Table, group: str, rows: np.ndarray, where: str, wanted: tuple[str, ...]
+    ) -> dict[str, Side]:
+        """Split rows of a table by two values of its group column, in the order in which the file has them."""
         self.roles.add(group)
         codes, labels = pd.factorize(table.words(group).iloc[rows])
         self._note_left_out(table, group, codes)
         values = [str(label) for label in labels]
-        if len(values) > 2 and self._groups:
-            codes, values = self._pick(table, group, codes, values)
+        if wanted:
+            codes, values = self._pick(table, group, codes, values, wanted)
         if len(values) != 2:
             shown = ", ".join(value[:40] for value in values[:SHOWN]) + (", …" if len(values) > SHOWN else "")
             raise TableError(
                 f"{table.name}: {where} has {len(values)} groups{f' ({shown})' if values else ''}. It needs two. "
                 f"Choose two of them, one against all others, or another column than {group!r}."
             )
-        for value in values:
-            self._order.setdefault(value, len(self._order))
-        first, second = sorted((0, 1), key=lambda code: self._order[values[code]])
-        return Pair(name, *(Side(table, values[code], rows[codes == code]) for code in (first, second)))
+        return {value: Side(table, value, rows[codes == code]) for code, value in enumerate(values)}
 
-    def _pick(self, table: Table, group: str, codes: np.ndarray, values: list[str]) -> tuple[np.ndarray, list[str]]:
+    def _pick(
+        self, table: Table, group: str, codes: np.ndarray, values: list[str], wanted: tuple[str, ...]
+    ) -> tuple[np.ndarray, list[str]]:
         """Code the rows of the two chosen groups, or of one and all others, as 0 and 1; the rest is −1."""
-        if unknown := [repr(name) for name in self._groups if name not in values]:
-            raise TableError(f"{table.name}: the column {group!r} has no value {unknown[0]}.")
-        place = {name: code for code, name in enumerate(self._groups)}
+        named = [value for value in wanted if value != OTHERS or OTHERS in values]
+        if unknown := [value for value in named if value not in values]:
+            raise TableError(
+                f"{table.name}: the column {group!r} has no value {unknown[0]!r}. It has {_quoted(values)}."
+            )
+        if len(values) <= 2:
+            return codes, values
+        chosen = [value for value in values if value in named]
+        place = {name: code for code, name in enumerate(chosen)}
         new = np.array([*(place.get(value, 1 if len(place) == 1 else -1) for value in values), -1])
         if count := int(((new[codes] < 0) & (codes >= 0)).sum()):
             self.notes.append(f"{table.name}: {count:,} rows of other groups in {group!r} are not compared.")
-        return new[codes], [*self._groups, OTHERS][:2]
+        return new[codes], [*chosen, OTHERS][:2]
 
     def _note_left_out(self, table: Table, column: str, codes: np.ndarray) -> None:
         if (codes < 0).any():
             count = int((codes < 0).sum())
             self.notes.append(f"{table.name}: {count:,} rows without a value in {column!r} were left out.")
 
-    def _add(self, pair: Pair) -> None:
-        name, count = pair.name, 1
+    def _add(self, task: str, sides: Mapping[str, Side]) -> None:
+        """Add a related task with its sides in their places."""
+        name, count = task, 1
         while name in self._related:
             count += 1
-            name = f"{pair.name} ({count})"
-        self._related[name] = replace(pair, name=name)
+            name = f"{task} ({count})"
+        p, q = self._placed(tuple(sides))
+        if not self._related:
+            natural = sorted(sides, key=lambda label: (*self._natural, label).index(label) if self._natural else 0)
+            self.turned = p != natural[0]
+        self._related[name] = Pair(name, sides[p], sides[q])
+
+    def _placed(self, values: tuple[str, ...]) -> tuple[str, ...]:
+        """The values of a related task as P and Q.
+
+        Values of the target keep their side there. Else what was said holds, or a value keeps its side over tasks.
+        """
+        if self.target is not None:
+            form = _alike if len(set(map(_alike, self.target.labels))) == 2 else str
+            first, second = map(form, values)
+            p, q = map(form, self.target.labels)
+            if p in (first, second) or q in (first, second):
+                return values if first == p or (second == q and second != p) else values[::-1]
+        for labels in (values, values[::-1]):
+            if labels in self._said:
+                self._said[labels] = True
+                return labels
+        for value in values:
+            self._order.setdefault(value, len(self._order))
+        return tuple(sorted(values, key=self._order.__getitem__))
+
+
+def _wanted(upload: Upload) -> list[str]:
+    """The names that the group column of related tasks may have."""
+    named = [upload.related_group] if upload.related_group else [upload.group, "group"]
+    return list(dict.fromkeys(name for name in named if name))
+
+
+def likely_words(found: Mapping[str, GroupColumn]) -> str:
+    """The columns that may be the group, with their values and rows, for an error."""
+    return " or ".join(f"{name} ({column.words})" for name, column in [*found.items()][:SHOWN])
+
+
+def _hint(table: Table, besides: str = "") -> str:
+    """What could be the group column of a table, and all its columns."""
+    likely = likely_words(suggest_groups(table, besides=besides))
+    columns = ", ".join(map(str, table.frame.columns))
+    return f"{f'Likely: {likely}.' if likely else 'No column has exactly two values.'} Its columns: {columns}."
+
+
+def _quoted(values: Sequence[str]) -> str:
+    shown = [repr(value[:40]) for value in values[:MOST_GROUPS]]
+    return ", ".join(shown) + (", …" if len(values) > len(shown) else "")
+
+
+def _alike(label: str) -> str:
+    """A label in the form in which files are matched: 1.0 is 1, and Old is old."""
+    try:
+        return str(float(label))
+    except ValueError:
+        return label.strip().casefold()
 
 
 def _whole(table: Table, label: str) -> Side:
