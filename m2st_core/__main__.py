@@ -102,6 +102,8 @@ def build_parser() -> argparse.ArgumentParser:
         add("--scaling", help=f"{', '.join(map(repr, SCALING_CHOICES))} (default standard)")
         add("--levels", type=int, help="categories of a column that get an indicator each (default 20)")
         add("--leave-out", nargs="+", metavar="COLUMN", help="columns that are not compared")
+        help_ = "the column that identifies rows, by which rows of the target are known in the related tasks"
+        add("--id-column", metavar="COLUMN", help=help_)
         add("--use", nargs="+", metavar="COLUMN", help="columns to compare although they look like identifiers")
 
     sweep = commands.add_parser("sweep", help="run a grid of tests described by a TOML file")

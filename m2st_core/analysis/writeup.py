@@ -165,7 +165,7 @@ class DataSource:
 def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str = "report.html") -> str:
     """Return a command line that repeats the outcome."""
     if source.learner:  # it fixes all other choices about columns
-        cleaning = Cleaning(missing=cleaning.missing, block=cleaning.block)
+        cleaning = Cleaning(missing=cleaning.missing, block=cleaning.block, ids=cleaning.ids)
     options = (  # flag, value, default
         ("--example", source.example, ""),
         ("--group-column", None if source.example else source.group, ""),
@@ -185,6 +185,7 @@ def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str =
         ("--scaling", cleaning.scaling, Cleaning.scaling),
         ("--levels", cleaning.levels, Cleaning.levels),
         ("--block-column", cleaning.block, None),
+        ("--id-column", cleaning.ids, None),
         ("--alpha", plan.alpha, Plan.alpha),
         ("--permutations", plan.n_permutations, Plan.n_permutations),
         ("--train-fraction", plan.train_fraction, Plan.train_fraction),

@@ -119,6 +119,7 @@ def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
         "left_out": options.leave_out and tuple(options.leave_out),
         "use": options.use and tuple(options.use),
         "block": options.block_column if options.command == "test" else None,
+        "ids": options.id_column,
     }
     return replace(usual, **{name: value for name, value in given.items() if value is not None})
 

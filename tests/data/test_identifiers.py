@@ -117,7 +117,7 @@ def test_choices_are_checked_and_repeated_as_code():
     assert prepare(made, Cleaning(use=("id",))).features == ("id", "a", "b", "c")
     with pytest.raises(TableError, match="there is no column 'idd' that could be used"):
         prepare(made, Cleaning(use=("idd",)))
-    with pytest.raises(TableError, match="'id' is to be used, and also left out or the block"):
+    with pytest.raises(TableError, match="'id' is to be used, and also left out, the block or the id column"):
         Cleaning(use=("id",), left_out=("id",))
     words = upload("name,v,group\n" + "\n".join(f"P{i:03},{i % 7},{'ab'[i % 2]}" for i in range(30)))
     with pytest.raises(TableError, match="'name' cannot be used: it names rows, persons or records"):

@@ -1,7 +1,11 @@
 """What must be settled before a test: identifiers, incomplete rows, the same rows twice, more than two groups."""
 
+import numpy as np
+import pandas as pd
 import pytest
 
+import m2st_core as m2st
+from m2st_core.analysis.writeup import DataSource, as_command, methods_sentence
 from m2st_core.data.tables.assembled import assemble
 from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.encoding import Cleaning
@@ -100,3 +104,45 @@ def test_files_with_the_same_note_share_a_line():
     p, q = table("p.csv", "a;b", "1,5;2", "2,5;3"), table("q.csv", "a;b", "7,5;2", "8,5;1")
     notes = assemble(Upload((p, q))).notes
     assert [note for note in notes if "separated" in note] == ["p.csv, q.csv: Cells are separated by semicolon."]
+
+
+def questionnaire(name, first, column="person", answers=3, seed=0):
+    """A file of 60 persons with two answers each, in two groups; persons are numbered from ``first``."""
+    generator = np.random.default_rng([seed, first])
+    frame = pd.DataFrame(generator.integers(1, answers + 1, (60, 2)), columns=["a", "b"])
+    frame[column] = [f"P{number:04d}" for number in generator.permutation(60) + first]
+    return m2st.read_table(name, frame.assign(group=["old", "new"] * 30).to_csv(index=False).encode())
+
+
+def test_a_column_that_identifies_rows_settles_what_is_shared():
+    target, *related = (questionnaire(f"{first}.csv", first) for first in (0, 30, 300, 600))
+    upload = m2st.Upload((target,), tuple(related), group="group")
+    plan = m2st.Plan("Meta-Witness", n_permutations=99)
+    unsettled = m2st.prepare(upload)
+    assert unsettled.identifiers == ("person",)
+    assert unsettled.exact_if == "no row of the target is in the related tasks"
+    outcome = m2st.carry_out(unsettled, plan, explained=False)
+    assert not outcome.analysis.primary.exact
+    assert f"The p-value is exact if {unsettled.exact_if}." in methods_sentence(outcome)
+
+    settled = m2st.prepare(upload, m2st.Cleaning(ids="person"))
+    assert settled.exact_if == "" and settled.features == ("a", "b")
+    assert "30 target rows recognised in the related tasks, by their ids." in " ".join(settled.decisions)
+    outcome = m2st.carry_out(settled, plan, explained=False)
+    assert outcome.analysis.primary.exact and outcome.apart.shared == 30
+    command = as_command(DataSource(("0.csv",), group="group"), m2st.Cleaning(ids="person"), plan)
+    assert "--id-column person" in command
+
+    learner = m2st.meta_train("Meta-Witness", settled.tasks)
+    with pytest.raises(ValueError, match="30 rows of x and y"):
+        m2st.carry_out(m2st.prepare(upload, m2st.Cleaning(ids="person"), settled.encoding), plan, learner=learner)
+
+
+def test_an_id_column_that_is_not_everywhere_or_has_gaps_is_named():
+    target, related = questionnaire("t.csv", 0), questionnaire("r.csv", 90, "name")
+    upload = m2st.Upload((target,), (related,), group="group")
+    with pytest.raises(TableError, match="no column 'person' that all files have. The columns: a, b"):
+        m2st.prepare(upload, m2st.Cleaning(ids="person"))
+    gap = m2st.read_table("g.csv", b"a,b,person,group\n1,2,P1,old\n2,1,,new\n3,4,P3,old\n5,1,P4,new\n")
+    with pytest.raises(TableError, match="g.csv: row 3, column 'person': the row has no id"):
+        m2st.prepare(m2st.Upload((gap,), group="group"), m2st.Cleaning(ids="person"))

@@ -27,10 +27,11 @@ from m2st_core.data.tables.checks import Check, ColumnReport, check
 from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.columns import NUMERIC
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Cleaning
-from m2st_core.data.tables.limits import TableError, listed
+from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.questions import Unanswered
 from m2st_core.data.tables.upload import Pair, Upload, matched_by_order, same_groups
 from m2st_core.figures.samples import levels_figure, numbers_figure
+from m2st_core.types import listed
 
 BLOCK_HELP = (
     "Site, day, person or pair. Labels are then permuted within each of its values only, so that differences between "

@@ -16,8 +16,7 @@ from typing import IO
 import numpy as np
 
 from m2st_core.data.images.decode import EXTENSIONS, MOST_BYTES, SIDE, ImageFileError, check_bytes, decode, suffix_of
-from m2st_core.data.tables.limits import listed
-from m2st_core.types import Progress
+from m2st_core.types import Progress, listed
 
 MOST_IMAGES, MOST_HISTORY = 2_000, 2_000  # of one sample, of all earlier comparisons
 MOST_UNPACKED = 1_000 * 2**20  # bytes of all files of one ZIP

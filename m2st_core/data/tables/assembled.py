@@ -10,12 +10,13 @@ import pandas as pd
 
 from m2st_core.data.tables.columns import IDENTIFIER, NUMERIC, Column, classify
 from m2st_core.data.tables.files import Table
-from m2st_core.data.tables.limits import Limits, TableError, listed
+from m2st_core.data.tables.limits import Limits, TableError
 from m2st_core.data.tables.profiles import Piece
 from m2st_core.data.tables.questions import ENCODING, Unanswered
 from m2st_core.data.tables.readings import Readings, settle
 from m2st_core.data.tables.text_encodings import Comparison
 from m2st_core.data.tables.upload import Pair, Pairing, Side, Upload
+from m2st_core.types import listed
 
 SHOWN = 5
 NAMED_FILES = 3  # with the same note

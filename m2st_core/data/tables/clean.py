@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
-from m2st_core.data.arrays import as_related_tasks, as_two_sample, match_columns
+from m2st_core.data.arrays import as_ids, as_related_tasks, as_two_sample, match_columns
 from m2st_core.data.related import RelatedTasks
 from m2st_core.data.repeats import repeated_rows_note
-from m2st_core.data.separate import count_of, find_overlap, known_rows
+from m2st_core.data.separate import condition_of, count_of, find_overlap, known_rows
 from m2st_core.data.tables.assembled import Assembled, assemble
 from m2st_core.data.tables.columns import IDENTIFIER
 from m2st_core.data.tables.encoding import Cleaning, Encoding
@@ -28,9 +29,10 @@ from m2st_core.data.tables.limits import TableError, to_safe_csv
 from m2st_core.data.tables.rows import FEWEST_ROWS, check_target, choose_columns, encode, keep_rows, learn
 from m2st_core.data.tables.suspects import identifiers, refuse_same_rows
 from m2st_core.data.tables.upload import Upload
-from m2st_core.types import TwoSample
+from m2st_core.types import TwoSample, listed
 
 Samples = Mapping[str, tuple[np.ndarray, np.ndarray]]
+Ids = tuple[torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,10 @@ class CleanData:
     If ``turned``, the first sample of each related task is Q, as in its file, and the second is P. No test knows P from
     Q yet, so they learn in the order of the files, and swapping P and Q changes no p-value.
     ``x_rows`` and ``y_rows`` are the numbers of the kept rows in their files. ``x_blocks`` and ``y_blocks`` are the
-    positions of each row's block in ``block_names``. ``decisions`` say in plain words what was done, and ``record`` has
-    all of it as plain values for JSON. Without a target, x and y have no rows.
+    positions of each row's block in ``block_names``. ``target_ids`` and ``related_ids`` identify rows, if a column
+    does. Without one, ``exact_if`` holds what a test that uses the related tasks rests on, if rows cannot show it.
+    ``decisions`` say in plain words what was done, and ``record`` has all of it as plain values for JSON. Without a
+    target, x and y have no rows.
     """
 
     x: np.ndarray = field(repr=False)
@@ -55,6 +59,9 @@ class CleanData:
     x_blocks: np.ndarray | None = field(default=None, repr=False)
     y_blocks: np.ndarray | None = field(default=None, repr=False)
     block_names: tuple[str, ...] = ()
+    target_ids: Ids | None = field(default=None, repr=False)
+    related_ids: Mapping[str, Ids] | None = field(default=None, repr=False)
+    exact_if: str = ""
     decisions: tuple[str, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict, repr=False)
     turned: bool = False
@@ -72,12 +79,17 @@ class CleanData:
     @property
     def sample(self) -> TwoSample:
         """The target as the tests take it."""
-        return replace(as_two_sample(self.x, self.y), columns=self.features)
+        return replace(as_two_sample(self.x, self.y), columns=self.features, ids=self.target_ids)
 
     @property
     def tasks(self) -> RelatedTasks:
         """The related tasks as learners take them, with the names of their columns."""
-        return replace(as_related_tasks(self.related_tasks), columns=self.features)
+        if self.related_ids is None:
+            return replace(as_related_tasks(self.related_tasks), columns=self.features)
+        pairs = {name: as_two_sample(p, q) for name, (p, q) in self.related_tasks.items()}
+        return as_related_tasks(
+            {name: replace(pair, columns=self.features, ids=self.related_ids[name]) for name, pair in pairs.items()}
+        )
 
     def in_order_of(self, columns: tuple[str, ...]) -> CleanData:
         """The same data with its columns in the order of a learner's ``columns``; other columns are an error."""
@@ -129,12 +141,14 @@ def prepare(
     """Make clean arrays from an upload.
 
     The encoding is learned without labels, from the pooled rows of the related tasks, or of the target if there are
-    none. Of a given ``encoding``, that of a learner, ``cleaning`` changes ``missing`` and ``block`` only.
+    none. Of a given ``encoding``, that of a learner, ``cleaning`` changes ``missing``, ``block`` and ``ids`` only.
     """
     made = upload if isinstance(upload, Assembled) else assemble(upload)
     if encoding is not None:
         choices = cleaning or encoding.cleaning
-        cleaning = replace(encoding.cleaning, missing=choices.missing, block=choices.block)
+        known = encoding.cleaning.ids
+        column = None if choices.ids == known and known not in made.columns else choices.ids
+        cleaning = replace(encoding.cleaning, missing=choices.missing, block=choices.block, ids=column)
     cleaning = cleaning or Cleaning()
     notes = [*made.notes]
     check_target(made, np.ones(len(made.rows), dtype=bool))
@@ -149,35 +163,62 @@ def prepare(
     if encoding is None:
         encoding = learn(made, chosen, cleaning, keep, notes)
     x, y, pairs = _arrays(made, encode(made, encoding, keep, notes), keep, notes)
-    related_tasks = {name: (q, p) for name, (p, q) in pairs.items()} if made.turned else pairs
-    sample = as_two_sample(x, y) if made.target else None
+    if made.target:
+        as_two_sample(x, y)
     refuse_same_rows(made, x, y)
     notes += repeated_rows_note(np.concatenate([x, y]))
-    if sample and related_tasks:
-        overlap = find_overlap(sample, known_rows(as_related_tasks(related_tasks))[0], encoding.units)
-        if len(overlap):
-            notes.append(
-                f"{count_of(len(overlap), 'target row')} recognised in the related tasks, equal or nearly so. "
-                "Methods that learn from related tasks do so without them."
-            )
+    ids = _ids(made, cleaning, keep)
     p, q = made.target_spans
     x_name, y_name = (side.label for side, _ in made.target_samples) if made.target else ("P", "Q")
-    return CleanData(
+    data = CleanData(
         x=x,
         y=y,
         x_name=x_name,
         y_name=y_name,
-        related_tasks=related_tasks,
+        related_tasks=_turned(pairs, made),
         encoding=encoding,
         x_rows=made.rows[p][keep[p]],
         y_rows=made.rows[q][keep[q]],
         x_blocks=None if blocks is None else blocks[p][keep[p]],
         y_blocks=None if blocks is None else blocks[q][keep[q]],
         block_names=block_names,
-        decisions=tuple(notes),
         turned=made.turned,
-        record=_record(made, cleaning, encoding, notes, {"target": (x, y), **pairs}),
+        target_ids=ids[0] if ids and made.target else None,
+        related_ids=_turned({pair.name: own for pair, own in zip(made.pairs, ids, strict=True)}, made) if ids else None,
     )
+    if made.target and pairs:
+        sample = data.sample
+        overlap = find_overlap(sample, known_rows(data.tasks)[0], encoding.units)
+        data = replace(data, exact_if=condition_of(overlap, sample)[0])
+        if len(overlap):
+            how = "by their ids" if ids else "equal or nearly so"
+            notes.append(
+                f"{count_of(len(overlap), 'target row')} recognised in the related tasks, {how}. "
+                "Methods that learn from related tasks do so without them."
+            )
+    record = _record(made, cleaning, encoding, notes, {"target": (x, y), **pairs})
+    return replace(data, decisions=tuple(notes), record=record)
+
+
+def _turned(pairs: Mapping[str, tuple[Any, Any]], made: Assembled) -> dict[str, tuple[Any, Any]]:
+    """The pairs of the related tasks in the order of their files."""
+    return {name: (q, p) for name, (p, q) in pairs.items()} if made.turned else dict(pairs)
+
+
+def _ids(made: Assembled, cleaning: Cleaning, keep: np.ndarray) -> list[Ids]:
+    """The ids of the kept rows of each pair, if a column identifies rows; a kept row without one is an error."""
+    if (name := cleaning.ids) is None:
+        return []
+    if name not in made.columns:
+        raise TableError(f"There is no column {name!r} that all files have. The columns: {listed([*made.columns])}.")
+    numbers = made.numbers(name)
+    cells = made.words(name) if np.isnan(numbers).any() else pd.Series(numbers)
+    if len(empty := np.flatnonzero(cells.isna().to_numpy() & keep)):
+        raise TableError(f"{made.where(empty[0])}, column {name!r}: the row has no id. Fill it in, or leave it out.")
+    ids = torch.zeros(len(keep), dtype=torch.int64)
+    ids[torch.from_numpy(keep)] = as_ids(cells[keep], name)
+    kept = [[ids[span][torch.from_numpy(keep[span])] for span in spans] for spans in made.spans]
+    return [(first, second) for first, second in kept]
 
 
 def _find_blocks(

@@ -27,8 +27,9 @@ class Cleaning:
 
     ``missing``: "refuse" stops at the first missing cell, "drop rows" leaves its row out, "median and indicator" fills
     it in and adds a column that says so. ``levels`` is how many categories of a column get an indicator each; the
-    others share one. ``block`` names the column within whose values rows are permuted; it is not compared. Columns in
-    ``use`` are compared although they look like identifiers.
+    others share one. ``block`` names the column within whose values rows are permuted, and ``ids`` the column that
+    identifies rows in the target and the related tasks; neither is compared. Columns in ``use`` are compared although
+    they look like identifiers.
     """
 
     missing: str = "refuse"
@@ -37,6 +38,7 @@ class Cleaning:
     left_out: tuple[str, ...] = ()
     block: str | None = None
     use: tuple[str, ...] = ()
+    ids: str | None = None
 
     def __post_init__(self) -> None:
         for name, choices in (("missing", MISSING_CHOICES), ("scaling", SCALING_CHOICES)):
@@ -49,12 +51,18 @@ class Cleaning:
             if isinstance(value, str) or not all(isinstance(column, str) for column in value):
                 raise TableError(f"{name} must list names of columns. Got {value!r}.")
             object.__setattr__(self, name, tuple(normalize("NFC", column) for column in value))
-        if self.block is not None:
-            if not isinstance(self.block, str):
-                raise TableError(f"block must be the name of a column. Got {self.block!r}.")
-            object.__setattr__(self, "block", normalize("NFC", self.block))
-        if both := [name for name in self.use if name in (*self.left_out, self.block)]:
-            raise TableError(f"{both[0]!r} is to be used, and also left out or the block. Choose one.")
+        for name in ("block", "ids"):
+            if (column := getattr(self, name)) is not None:
+                if not isinstance(column, str):
+                    raise TableError(f"{name} must be the name of a column. Got {column!r}.")
+                object.__setattr__(self, name, normalize("NFC", column))
+        if both := [name for name in self.use if name in self.not_compared]:
+            raise TableError(f"{both[0]!r} is to be used, and also left out, the block or the id column. Choose one.")
+
+    @property
+    def not_compared(self) -> tuple[str | None, ...]:
+        """The columns that have another role, or none."""
+        return (*self.left_out, self.block, self.ids)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

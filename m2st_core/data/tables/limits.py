@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -93,15 +93,6 @@ class Limits:
                     f"{name}: there are {count:,} {what}, and {most:,} is the most that is read. "
                     f"Leave out {'columns' if what == 'columns' else 'rows or columns'} that are not needed."
                 )
-
-
-def listed(words: Sequence[str], most: int) -> str:
-    """The words with commas between them, and how many more there are than this.
-
-    >>> listed(["a", "b", "c"], 2)
-    'a, b and 1 more'
-    """
-    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
 def _megabytes(size: int) -> str:

@@ -13,9 +13,10 @@ from m2st_core.data.tables.assembled import Assembled
 from m2st_core.data.tables.cells import BOUND, ERROR, INFINITE, read_cell
 from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC
 from m2st_core.data.tables.encoding import Categorical, Cleaning, Encoding, Numeric
-from m2st_core.data.tables.limits import TableError, listed
+from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.questions import ENCODING, Question
 from m2st_core.data.tables.text_encodings import Comparison
+from m2st_core.types import listed
 
 FEWEST_ROWS = 2
 IQR_OF_NORMAL = 1.349
@@ -51,7 +52,7 @@ def choose_columns(
     if cleaning.left_out:
         notes.append(f"Left out by choice: {listed([*map(repr, cleaning.left_out)], SHOWN)}.")
     chosen = compared(made, cleaning)
-    left = [made.columns[name] for name in made.columns if name not in (*cleaning.left_out, cleaning.block)]
+    left = [made.columns[name] for name in made.columns if name not in cleaning.not_compared]
     aside = [column for column in left if column.name not in chosen]
     named = [f"{column.name!r} ({column.kind}: {column.why})" for column in aside]
     if not chosen:
@@ -68,7 +69,7 @@ def choose_columns(
 
 def compared(made: Assembled, cleaning: Cleaning) -> dict[str, str]:
     """The columns that these choices compare, with their kinds: numeric or categorical."""
-    left = [c for c in made.columns.values() if c.name not in (*cleaning.left_out, cleaning.block)]
+    left = [c for c in made.columns.values() if c.name not in cleaning.not_compared]
     return {c.name: c.holds or c.kind for c in left if c.used or (c.holds and c.name in cleaning.use)}
 
 
@@ -80,11 +81,11 @@ def open_questions(made: Assembled, cleaning: Cleaning, encoding: Encoding | Non
         learned = {column.name: column.known_words for column in encoding.columns}
         found = Comparison(made.tables, learned=learned, limits=made.limits).question()
         unsure = [found] if found else []
-    aside = {*cleaning.left_out, *(set(made.columns) - set(names))} - {cleaning.block}
+    aside = {*cleaning.left_out, *(set(made.columns) - set(names))} - {cleaning.block, cleaning.ids}
     unsure = [question for question in unsure if not question.columns or set(question.columns) - aside]
     if unsure:  # what the other questions say may change with the answer
         return unsure
-    compared = [name for name in names if name not in (*cleaning.left_out, cleaning.block)]
+    compared = [name for name in names if name not in cleaning.not_compared]
     return [
         question for question in made.readings.questions if question.option != ENCODING and question.concerns(compared)
     ]

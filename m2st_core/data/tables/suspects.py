@@ -46,9 +46,10 @@ class Identifier:
 
     def note(self, cleaning: Cleaning, used: bool) -> str:
         """The sentence with the option that compares the column, or without it if it is compared; empty if settled."""
-        if self.column == cleaning.block or (self.column in cleaning.left_out and not self.repeated):
+        settled = (*cleaning.left_out, cleaning.ids)
+        if self.column == cleaning.block or (self.column in settled and not self.repeated):
             return ""
-        if not self.why or self.column in cleaning.left_out:
+        if not self.why or self.column in settled:
             return self.sentence
         if used:
             repeats = f"{self.sentence} " if self.repeated else ""
