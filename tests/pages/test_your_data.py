@@ -663,3 +663,27 @@ def test_a_new_preparation_draws_a_new_look():
     app.selectbox(key="data_scaling").select("robust")
     go_on(app)
     assert state.memory["samples"][0] == state.key(state.upload) and "robust" in str(state.memory["samples"][0])
+
+
+def answers_of(first, seed):
+    """A file of 60 persons with two answers from 1 to 3, in two groups."""
+    generator = np.random.default_rng(seed)
+    rows = [
+        f"{a},{b},P{first + i:04d},{('old', 'new')[i % 2]}"
+        for i, (a, b) in enumerate(generator.integers(1, 4, (60, 2)))
+    ]
+    return "\n".join(["a,b,person,group", *rows]).encode()
+
+
+def test_rows_that_are_alike_are_recognised_by_an_id_column_with_one_click():
+    app = open_page("test_my_data")
+    drop(app, "one", ("target.csv", answers_of(0, 0)))
+    drop(app, "related", *((f"{k}.csv", answers_of(30 if k == 1 else 100 * k, k)) for k in (1, 2, 3)))
+    click(app, "data_next")
+    (said,) = [words_of(warning.value) for warning in app.warning if "exact if" in warning.value]
+    assert said.endswith("is exact if no row of the target is in the related tasks.")
+    click(app, "data_ids_0")
+    assert not app.exception and not [warning for warning in app.warning if "exact if" in warning.value]
+    assert "30 target rows recognised in the related tasks, by their ids" in " ".join(
+        words_of(c.value) for c in app.caption
+    )

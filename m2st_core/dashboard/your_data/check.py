@@ -19,6 +19,7 @@ from m2st_core.dashboard.your_data.offers import (
     ask_readings,
     compared_all_the_same,
     offer_identifiers,
+    offer_ids,
     offer_repair,
 )
 from m2st_core.dashboard.your_data.state import UserData, as_text, choose, show_table
@@ -36,6 +37,10 @@ from m2st_core.types import listed
 BLOCK_HELP = (
     "Site, day, person or pair. Labels are then permuted within each of its values only, so that differences between "
     "blocks do not count. The column itself is not compared."
+)
+IDS_HELP = (
+    "A column that identifies persons or items in all files. By it, rows of the target are recognised in the related "
+    "tasks; without one, by their values. The column itself is not compared."
 )
 NOT_NUMBERS = "Not numbers"
 HELPS = {
@@ -93,6 +98,8 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
             offer_repair(problem, assembled, state.cleaning, MISSING.key)
         mark, chosen = upload.files_digest[:16], state.trained is not None
         settled = offer_identifiers(assembled, state.cleaning, mark, chosen)
+        if data is not None:
+            offer_ids(data, mark)
     if data is not None and settled:
         with test:
             choose_test(data)
@@ -172,21 +179,26 @@ def _ask_cleaning(state: UserData, assembled: Assembled, target: Pair, report: C
         names = [NO_BLOCK, *(name for name in shared if name != assembled.upload.group)]
         chosen = choose("Block column", names, f"data_block_{mark}", BLOCK_HELP)
         block = None if chosen == NO_BLOCK else chosen
+        ids = None
+        if assembled.related or learned:
+            known = [name for name in assembled.columns if name != block]
+            chosen = choose("Id column", [NO_BLOCK, *known], f"data_ids_{mark}", IDS_HELP)
+            ids = None if chosen == NO_BLOCK else chosen
     if learned is not None:
         second.info("Scales, levels and columns are those that the learner was trained with.")
-        return replace(learned, missing=missing, block=block)
+        return replace(learned, missing=missing, block=block, ids=ids)
     with second:
         scaling = SCALING.draw()
     left_out = st.multiselect(
         "Columns to leave out",
-        [name for name in assembled.columns if name != block],
+        [name for name in assembled.columns if name not in (block, ids)],
         key=f"data_left_out_{mark}",
         persist_state="session",
         placeholder="none",
         help="Identifiers, row numbers, or anything else that should not be compared.",
     )
-    use = compared_all_the_same(assembled, mark, (*left_out, *([block] if block else [])))
-    return Cleaning(missing, scaling, left_out=tuple(left_out), block=block, use=use)
+    use = compared_all_the_same(assembled, mark, (*left_out, block, ids))
+    return Cleaning(missing, scaling, left_out=tuple(left_out), block=block, use=use, ids=ids)
 
 
 def _column_table(
@@ -225,8 +237,8 @@ def _column_table(
 
 
 def _preparation(column: ColumnReport, cleaning: Cleaning, encoded: dict[str, int] | None) -> str:
-    if column.name == cleaning.block:
-        return "block: not compared"
+    if column.name in (cleaning.block, cleaning.ids):
+        return f"{'block' if column.name == cleaning.block else 'identifies rows'}: not compared"
     if column.name in cleaning.left_out:
         return "left out by choice"
     if not column.used and column.name not in (encoded or ()):

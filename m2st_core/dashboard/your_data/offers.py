@@ -10,6 +10,7 @@ import streamlit as st
 
 from m2st_core.dashboard.your_data.state import UserData, as_text, show_table
 from m2st_core.data.tables.assembled import Assembled
+from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.questions import DECIMAL, ENCODING, NUMBERS, READ_AS, SHOWN, WORDS, Question
 from m2st_core.data.tables.rows import open_questions
@@ -127,7 +128,7 @@ def offer_identifiers(made: Assembled, cleaning: Cleaning, mark: str, chosen: bo
     settled = True
     compared = st.session_state.get(f"data_compared_{mark}", [])
     for number, found in enumerate(identifiers(made)):
-        if found.column in (*cleaning.left_out, cleaning.block):
+        if found.column in cleaning.not_compared and not (found.repeated and found.column == cleaning.ids):
             continue
         if found.repeated and found.column not in compared:
             st.error(as_text(found.sentence))
@@ -138,7 +139,23 @@ def offer_identifiers(made: Assembled, cleaning: Cleaning, mark: str, chosen: bo
     return settled
 
 
-def compared_all_the_same(made: Assembled, mark: str, left_out: Sequence[str]) -> tuple[str, ...]:
+def offer_ids(data: CleanData, mark: str) -> None:
+    """Say if rows cannot show whether they are also in the related tasks, and offer the columns that can."""
+    if not data.exact_if:
+        return
+    st.warning(
+        "Many rows are alike, so some could be in the related tasks unnoticed. The p-value of a test that learns from "
+        f"them is exact if {data.exact_if}."
+    )
+    with st.container(horizontal=True):
+        for number, name in enumerate(data.identifiers):
+            help_ = "The column identifies persons or items in all files. It is not compared."
+            _button(f"Recognise rows by {as_text(name)}", f"data_ids_{number}", f"data_ids_{mark}", name, help_)
+    if not data.identifiers:
+        st.caption("A column that identifies persons or items in all files would settle it (Id column, below).")
+
+
+def compared_all_the_same(made: Assembled, mark: str, left_out: Sequence[str | None]) -> tuple[str, ...]:
     """The columns that look like identifiers and that the user wants to compare."""
     wanted = st.session_state.get(f"data_compared_{mark}", [])
     return tuple(name for name in made.identifiers if name in wanted and name not in left_out)
