@@ -1,4 +1,7 @@
-"""One control group for the target and all related tasks: level and power, as Markdown tables.
+"""Rows shared by the target and its related tasks: what is recognised, level and power, as Markdown tables.
+
+Recognition (``--sets``): how many of 40 control rows are found in six tasks, how many could have escaped, and how often
+a target that shares nothing is flagged.
 
 Level: six null tasks (control group, fresh rows) and a null target with that control group, 40 rows each, all rows
 N(0, I) with two columns. Power: the same histories with a control group of their own for every task, and with one that
@@ -22,10 +25,33 @@ from scipy import stats
 
 import m2st_core as m2st
 from m2st_core.data.arrays import as_two_sample
+from m2st_core.data.overlap import KnownRows, same_rows
 from m2st_core.data.separate import separate
 from m2st_core.data.tables.files import Table
 from m2st_core.rng import Streams
 
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+KINDS: dict[str, Draw] = {
+    "normal, d=2": lambda g, n: g.standard_normal((n, 2)),
+    "Cauchy, d=5": lambda g, n: g.standard_cauchy((n, 5)),
+    "normal, three decimals, d=4": lambda g, n: g.standard_normal((n, 4)).round(3),
+    "normal, one decimal, d=4": lambda g, n: g.standard_normal((n, 4)).round(1),
+    "normal, two decimals, d=2": lambda g, n: g.standard_normal((n, 2)).round(2),
+    "normal, one decimal, d=2": lambda g, n: g.standard_normal((n, 2)).round(1),
+    "a category of 8 levels and two columns of 3 decimals": lambda g, n: np.hstack(
+        [np.eye(8)[g.integers(0, 8, n)], g.standard_normal((n, 2)).round(3)]
+    ),
+    "replicates, two of each row, d=2": lambda g, n: np.repeat(g.standard_normal((n // 2, 2)), 2, axis=0),
+    "25 answers 1–6, 3 % straight-liners": lambda g, n: np.where(
+        g.random((n, 1)) < 0.03, g.integers(1, 7, (n, 1)), g.integers(1, 7, (n, 25))
+    ).astype(float),
+    "ten binary columns": lambda g, n: g.integers(0, 2, (n, 10)) * 1.0,
+    "five answers 1–5": lambda g, n: g.integers(1, 6, (n, 5)) * 1.0,
+    "five Poisson counts": lambda g, n: g.poisson(2.0, (n, 5)) * 1.0,
+    "integers, d=2": lambda g, n: g.normal(0, 10, (n, 2)).round(),
+    "three answers 1–5": lambda g, n: g.integers(1, 6, (n, 3)) * 1.0,
+    "age in years and sex": lambda g, n: np.stack([g.integers(18, 80, n), g.integers(0, 2, n)], axis=1) * 1.0,
+}
 METHODS = ("Meta-Witness", "Meta-WiTS", "Meta-FUSE")
 B = 99
 CHANGES: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray]] = {
@@ -34,6 +60,24 @@ CHANGES: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray]] = {
     "jittered by 1e−6": lambda rows, generator: rows + 1e-6 * generator.standard_normal(rows.shape),
     "times 1,000": lambda rows, generator: rows * 1000,
 }
+
+
+def recognition(kind: str, seed: int) -> list[float]:
+    """Rows found of 40 shared as a whole, of 50, from a pool of 60, and of 10 shared; flagged and unseen if none is."""
+    generator, draw = Streams(seed).numpy(f"recognition, {kind}"), KINDS[kind]
+    found = []
+    for size, shared in ((40, 40), (50, 40), (60, 40), (40, 10), (40, 0)):
+        group = draw(generator, size)
+        x = np.concatenate([group[generator.permutation(size)[:shared]], draw(generator, 40 - shared)])
+        samples = [
+            part
+            for _ in range(6)
+            for part in (group[generator.permutation(size)[:40]] if size == 60 else group, draw(generator, 40))
+        ]
+        known = KnownRows(np.concatenate(samples), np.repeat(np.arange(12), [len(part) for part in samples]))
+        overlap = same_rows((x, draw(generator, 40)), known)
+        found.append(float((np.unique(overlap.target) < shared).sum()) if shared else float(len(overlap) > 0))
+    return [*found, float(overlap.unseen)]
 
 
 def rejections(x: np.ndarray, y: np.ndarray, tasks: list[tuple[np.ndarray, np.ndarray]], seed: int) -> list[bool]:
@@ -103,6 +147,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     """Run the study and print it."""
     parser = argparse.ArgumentParser(prog="m2st_core bench shared", description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--sets", type=int, default=20, help="sets of tasks for what is recognised")
     parser.add_argument("--power-runs", type=int, default=200, help="0: levels only; --runs 0: power only")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args(arguments)
@@ -112,7 +157,16 @@ def main(arguments: Sequence[str] = ()) -> None:
         def rates(run: Callable[[int], list[bool]], runs: int) -> str:
             return " | ".join(f"{rate:.3f}" for rate in np.mean(list(pool.map(run, range(runs), chunksize=10)), axis=0))
 
-        print(f"{options.runs:,} null targets a row, 99 % band [{low:.3f}, {high:.3f}]\n")
+        print(
+            "| rows | whole | part of 50 | pool of 60 | 10 of 40 | falsely flagged | may escape |\n" + "|---" * 7 + "|"
+        )
+        for kind in KINDS if options.sets else ():
+            means = np.mean(list(pool.map(partial(recognition, kind), range(options.sets))), axis=0)
+            print(
+                f"| {kind} | {' | '.join(f'{v:.0f}' for v in means[:4])} | {means[4]:.2f} | {means[5]:.0f} |",
+                flush=True,
+            )
+        print(f"\n{options.runs:,} null targets a row, 99 % band [{low:.3f}, {high:.3f}]\n")
         print(f"| path | target's rows | {' | '.join(METHODS)} |\n|---|---|---|---|---|")
         for path, run in (("Python", null_run), ("files", upload_run)):
             for change in CHANGES if options.runs else ():
