@@ -109,12 +109,12 @@ def straight_liners(generator: np.random.Generator) -> Pair:
 
 UNSHARED: dict[str, Callable[[np.random.Generator], Pair]] = {
     "control in whole numbers, treated with decimals": lambda g: (
-        g.normal(50, 10, (40, 2)).round(),
-        g.normal(50, 10, (40, 2)),
+        g.normal(50, 3, (40, 2)).round(),
+        g.normal(50, 3, (40, 2)),
     ),
-    "Likert items, Q stretched off the lattice": lambda g: (
-        g.integers(1, 6, (40, 3)) * 1.0,
-        g.integers(1, 6, (40, 3)) * 1.25 - 0.25,
+    "five answers, 1–5 in P and 0–100 in Q": lambda g: (
+        g.integers(1, 6, (40, 5)) * 1.0,
+        (g.integers(1, 6, (40, 5)) - 1) * 25.0,
     ),
     "25 answers, 3 % straight-liners": straight_liners,
 }
