@@ -142,9 +142,9 @@ UNSHARED = {
 
 @pytest.mark.parametrize("kind", UNSHARED)
 def test_what_meets_by_chance_is_no_evidence_of_sharing(kind):
-    """Of 40 targets without a shared row none is suspected (at 1 % each, 2 or fewer in 99 % of such tests)."""
-    suspected = [len(same_rows(*no_control(UNSHARED[kind], np.random.default_rng(seed)))) > 0 for seed in range(40)]
-    assert sum(suspected) <= 2
+    """Of 20 targets without a shared row at most one is suspected (at 1 % each, so it is in 98 % of such tests)."""
+    suspected = [len(same_rows(*no_control(UNSHARED[kind], np.random.default_rng(seed)))) > 0 for seed in range(20)]
+    assert sum(suspected) <= 1
 
 
 COARSE = {
