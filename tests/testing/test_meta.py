@@ -358,7 +358,8 @@ def test_a_learner_says_where_it_cannot_recognise_its_rows():
     generator = np.random.default_rng(0)
     pairs = [tuple(generator.integers(1, 4, (20, 2)).astype(float) for _ in range(2)) for _ in range(4)]
     result = m2st.meta_train("Meta-Witness", pairs[1:]).test(*pairs[0], n_permutations=99)
-    assert "The p-value is exact only if no unit is in both." in result.notes[-1]
+    assert result.exact_if == "no row of the target is in the related tasks" and not result.exact
+    assert f"The p-value is exact if {result.exact_if}." in result.notes[-1]
 
 
 def test_rows_that_are_tested_leave_the_related_tasks():
