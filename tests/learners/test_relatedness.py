@@ -77,7 +77,7 @@ def test_tasks_of_any_size_at_most_ten_and_always_the_same_numbers():
 
 
 def test_bad_input_and_cancelling():
-    with pytest.raises(ValueError, match="The related tasks have 2 columns and the target has 3"):
+    with pytest.raises(ValueError, match="The related tasks have 2 columns and x and y have 3"):
         m2st.relatedness(np.random.default_rng(0).random((2, 9, 3)), [hdgm(0.5, 20)])
     with pytest.raises(ValueError, match="restarts must be a whole number ≥ 1"):
         m2st.relatedness(hdgm(0.5, 20), [hdgm(0.5, 20)], restarts=0)
