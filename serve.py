@@ -1,6 +1,5 @@
 """The entry point of a served instance, ``streamlit run serve.py``: the same pages, where runs have owners."""
 
-import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from starlette.middleware import Middleware
 from m2st_core.dashboard.jobs.log import start_log
 from m2st_core.dashboard.serving.gate import Gate, lifespan
 from m2st_core.dashboard.serving.sessions import keep_memory_together
+from m2st_core.environment import serve
 
 
 def prepare() -> None:
@@ -32,7 +32,7 @@ async def life(server: object) -> AsyncIterator[None]:
         yield
 
 
-os.environ.setdefault("M2ST_SERVED", "1")
+serve()
 keep_memory_together()
 start_log()
 app = st.App("app.py", middleware=[Middleware(Gate)], lifespan=life)

@@ -13,7 +13,7 @@ import torch
 
 from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.examples import WRITERS, handwriting
-from m2st_core.sweeps.summary import wilson_interval
+from m2st_core.numbers import wilson_interval
 from m2st_core.testing.two_sample import two_sample_test
 
 PERMUTATIONS = 199

@@ -37,8 +37,7 @@ from m2st_core.kernels.images import CNN
 from m2st_core.learners.image_features import LabelledImages, batch_gradients
 from m2st_core.learners.meta_kl import fit_meta_kernel, hold_out_tasks
 from m2st_core.learners.target_kernels import make_cnn
-from m2st_core.preset import ImageTraining
-from m2st_core.presets import PRESETS
+from m2st_core.presets import PRESETS, ImageTraining
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 

@@ -16,6 +16,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from m2st_core.data import size_unit
+from m2st_core.numbers import null_band
 from m2st_core.paper.committed import Committed, commit, results_of
 from m2st_core.paper.experiments import LAYERS, PAPER, PaperExperiment
 from m2st_core.paper.gallery import (
@@ -39,7 +40,7 @@ from m2st_core.paper.published import (
     with_published,
 )
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.summary import null_band, summarise
+from m2st_core.sweeps.summary import summarise
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
 NESTED = ("table5", "table6")  # whose numbers of tasks and methods the nested design has

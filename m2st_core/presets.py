@@ -1,24 +1,213 @@
-"""The three presets: values of one frozen configuration, not forks of the code."""
+"""Everything a preset may set, as frozen dataclasses."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from m2st_core.preset import (
-    Adaptation,
-    Ascent,
-    BaseKernels,
-    Classifier,
-    Convolutions,
-    Embedding,
-    FeatureLearning,
-    Images,
-    MetaAscent,
-    Network,
-    Preset,
-    Pretraining,
-)
-from m2st_core.types import Registry
+from m2st_core.types import Registry, Shape
+
+PValueRule = Literal["(1+b)/(1+B)", "b/B, ≥", "b/B, >"]
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """How a kernel climbs the power criterion Ĵ_λ: Adam, full batch, a fixed number of steps."""
+
+    steps: int
+    learning_rate: float
+    regularisation: float  # λ
+    largest_batch: int | None = None  # rows of each sample in a step, drawn anew; None: all
+
+
+@dataclass(frozen=True)
+class Convolutions:
+    """φ of images: 3×3 convolutions of stride 2, one after another while a side stays ≥ 2, then Linear→features."""
+
+    shape: Shape = (3, 32, 32)  # that of the images at hand
+    channels: tuple[int, ...] = (16, 32, 64, 128)
+    features: int = 300
+    upsample: int = 1  # images are enlarged this much first
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """First weights of a deep kernel of rows: φ learns to classify the tasks' rows, one linear head per task."""
+
+    steps: int = 300
+    tasks_per_step: int = 20
+    learning_rate: float = 0.02  # Adam, down to 0 by half a cosine
+    weight_decay: float = 1e-3  # of the heads
+    feature_width: float = 4.0  # σ_φ² at the start, times the median heuristic
+    input_width: float = 5.0  # σ_q² likewise
+    mixing: float = 0.05  # ε
+
+
+@dataclass(frozen=True)
+class Network:
+    """φ: Linear d→H→H→H→3d with softplus between; H=None means 3d, as in the paper. For images: convolutions."""
+
+    hidden: int | None = None
+    convolutions: Convolutions | None = None
+    standardise: bool = False  # scale the inputs by the training rows' mean and standard deviation
+    kaiming: bool = False  # first weights normal with variance 2/fan_in, no biases
+    pretraining: Pretraining | None = None  # of Meta-KL's and AGT-KL's start, where rows are not images
+    as_published: bool = False  # σ_q²=0.3u, σ_φ²=0.02u, ε=(1e−8u)² at the start, u uniform; steps act on σ and √ε
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """How C2ST trains φ and its linear head: Adam on the cross-entropy, batches of min(rows, 128)."""
+
+    epochs: int
+    learning_rate: float
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """How ME and SCF place their J test points."""
+
+    points: int = 5
+    steps: int = 300
+    learning_rate: float = 0.02
+    robust_start: bool = True  # ME's first locations follow the inner half of the rows, not all
+    optimise_frequencies: bool = True  # False: SCF keeps its first frequencies and its grid width
+    reference: Literal["F", "chi2"] = "F"  # the distribution the statistic is compared with
+
+
+@dataclass(frozen=True)
+class ImageTraining:
+    """How the features of images are learned: a network learns to tell images of the tasks' samples apart."""
+
+    fresh: float = 0.3  # share of the images that the network does not learn from; they decide when to stop
+    epochs: int = 60
+    batch: int = 128
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-3
+    shift: int = 2  # images are moved by up to this many pixels
+    check_every: int = 2  # epochs
+    patience: int = 8  # epochs without a gain on fresh images, after which it stops
+
+
+@dataclass(frozen=True)
+class FeatureLearning:
+    """How features are learned from related tasks: discriminants in random Fourier features, in closed form."""
+
+    widths: tuple[float, ...] = (4.0, math.inf, 1.0, 0.25, 0.06, 0.02)  # times the median squared distance; ∞: linear
+    prices: tuple[float, ...] = (0.0, 3.0, 3.0, 3.0, 3.0, 3.0)  # log-likelihood on tasks left out that each must gain
+    fourier_per_column: int = 50
+    fewest_fourier: int = 200
+    most_fourier: int = 600
+    most_coordinates: int = 224  # of the smooth space in which the tasks are compared
+    spaces: int = 6  # of different width, size and order, that are kept
+    leading: int = 3  # directions along which the tasks may differ most
+    held_out: float = 0.25  # share of each task's rows held out to score what is learned in these features
+    convolutions: Convolutions | None = None  # for images: a network that classifies the tasks' samples
+    training: ImageTraining = ImageTraining()
+    mixed_tasks: int = 10  # random tasks for which Feature-MKL has a separate kernel
+    regularisations: tuple[float, ...] = (0.1, 1.0, 10.0)  # candidates for λ of Feature-MKL's β
+
+
+@dataclass(frozen=True)
+class MetaAscent:
+    """How one kernel is learned for all tasks: Algorithm 1, or AGT-KL where there are no inner steps."""
+
+    outer_steps: int
+    outer_rate: float  # Adam
+    tasks_per_step: int
+    inner_steps: int  # of gradient ascent on a task's support rows
+    inner_rate: float  # η
+    regularisation: float  # λ
+    starts: int = 1  # independent first weights; held-out tasks choose among them, Meta-MKL mixes all
+    second_order: bool = False  # differentiate through the inner steps
+    restart: bool = False  # every inner step starts again from θ, as the published code does
+    adapts: Literal["all", "network"] = "network"  # what the inner steps change; the rest changes in outer steps only
+    ratio_of_means: bool = False  # mean MMD²/√(mean σ̂²+λ) rather than the mean of the tasks' ratios
+    pooled_tasks: int = 1  # number of tasks merged into one
+    task_share: float = 1.0  # share of the tasks used, the first ones
+    support_share: float = 0.5  # share of a task's rows used to adapt; the rest are used to score
+    held_out_tasks: float = 0.0  # share of the tasks used to choose when to stop and how far to adapt
+    check_every: int = 10  # outer steps
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """How the kernel of Meta-KL or AGT-KL is adapted to the target's training rows."""
+
+    optimiser: Literal["gradient", "Adam"]
+    steps: tuple[int, ...]  # if several: chosen on held-out tasks; more steps must gain clearly
+    learning_rate: float
+    row_share: float = 1.0  # of the rows, drawn anew each step
+
+
+@dataclass(frozen=True)
+class BaseKernels:
+    """Meta-MKL's base kernels, and how β is found."""
+
+    tasks: int  # drawn at random
+    ascent: Ascent  # of each task's kernel, from Meta-KL's start
+    ridge: float  # λ of the QP for β
+    relative_ridge: float = 0.0  # the same in units of the kernels' mean variance, added to it
+    uniform_share: float = 0.0  # share of the weight spread evenly, in case few rows favour a poor kernel
+    agt_starts: int = 10  # AGT-MKL's independent initialisations
+
+
+@dataclass(frozen=True)
+class Images:
+    """The settings of a preset that differ for images."""
+
+    convolutions: Convolutions
+    mmd_o: Ascent
+    mmd_d: Ascent
+    classifier: Classifier
+    meta_kl: MetaAscent
+    features: FeatureLearning | None = None
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Everything a method may set, by name."""
+
+    name: str
+    p_value: PValueRule
+    median_start: bool  # widths start at the median heuristic; otherwise σ_φ²=0.1, σ_q²=2d, ε=1e−10, as in DK-for-TST
+    mmd_o: Ascent
+    mmd_d: Ascent
+    network: Network
+    classifier: Classifier
+    embedding: Embedding
+    meta_network: Network
+    meta_kl: MetaAscent
+    adaptation: Adaptation
+    base_kernels: BaseKernels
+    images: Images
+    features: FeatureLearning | None = None  # None: methods that need it are not part of the preset
+
+    @property
+    def feature_learning(self) -> FeatureLearning:
+        """How features are learned, in presets that have them."""
+        if self.features is None:
+            raise ValueError(f"The preset {self.name!r} has no learned features. Choose the preset 'recommended'.")
+        return self.features
+
+    def on(self, shape: Shape | None) -> Preset:
+        """The preset for images of this shape; for other rows, itself."""
+        if shape is None:
+            return self
+        convolutions = replace(self.images.convolutions, shape=shape)
+        return replace(
+            self,
+            mmd_o=self.images.mmd_o,
+            mmd_d=self.images.mmd_d,
+            classifier=self.images.classifier,
+            meta_kl=self.images.meta_kl,
+            network=replace(self.network, convolutions=convolutions),
+            meta_network=replace(self.meta_network, convolutions=convolutions),
+            features=self.images.features and replace(self.images.features, convolutions=convolutions),
+        )
+
 
 ALGORITHM_1 = MetaAscent(
     outer_steps=1000,

@@ -10,9 +10,9 @@ from m2st_core.dashboard.widgets.page import chart, finding, latest, page_title,
 from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.figures.relatedness import gamma_figure, gamma_power_figure, gamma_spread_figure
+from m2st_core.numbers import duration
 from m2st_core.paper.published import measured_gamma, published_gamma
 from m2st_core.studies.relatedness import RelatednessResult, RelatednessStudy, gamma_finding, order_sentence
-from m2st_core.sweeps.summary import duration
 
 COMMAND = "python -m m2st_core paper gamma"
 SIZES = (

@@ -10,11 +10,13 @@ from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, DEFAULT_TEST, GENERIC
 
 ROOT = Path(__file__).parent.parent
 ROOMS = {
-    "preset": 0,
     "types": 0,
+    "numbers": 0,
+    "progress": 0,
     "rng": 0,
     "device": 0,
     "presets": 0,
+    "environment": 0,
     "data": 1,
     "kernels": 2,
     "criterion": 3,
@@ -84,6 +86,28 @@ def test_nothing_depends_on_pickle():
         line for path in CORE + FRONT for line in path.read_text(encoding="utf-8").splitlines() if "torch.load" in line
     ]
     assert len(loading) == 1 and "weights_only=True" in loading[0]
+
+
+def test_the_environment_is_read_in_one_module():
+    for path in CORE + FRONT:
+        text = path.read_text(encoding="utf-8")
+        if path.name != "environment.py":
+            assert 'environ.get("M2ST' not in text and 'environ["M2ST' not in text and "getenv" not in text, path
+
+
+def private_imports(path: Path) -> set[str]:
+    """Private names of the package that a module imports from another one."""
+    nodes = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
+    return {
+        f"{node.module}.{alias.name}"
+        for node in nodes
+        for alias in node.names
+        if str(node.module).startswith("m2st_core") and alias.name.startswith("_")
+    }
+
+
+def test_private_names_stay_private():
+    assert not {path: names for path in CORE + FRONT if (names := private_imports(path))}
 
 
 def test_a_name_has_one_import_path():

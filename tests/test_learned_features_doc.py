@@ -22,8 +22,7 @@ from m2st_core.learners.knowledge import Knowledge
 from m2st_core.learners.meta_features import FourierFeatures, in_common_units
 from m2st_core.learners.meta_witness import fit_learned, fit_witness, meta_bank
 from m2st_core.permutation.blocks import random_memberships
-from m2st_core.preset import FeatureLearning
-from m2st_core.presets import PRESETS
+from m2st_core.presets import PRESETS, FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 from tests import naive

@@ -15,7 +15,7 @@ from m2st_core.data.images.described import PIXELS
 from m2st_core.data.images.extractors import PRETRAINED, Extractor, extractor
 from m2st_core.data.images.features import as_bytes, image_features, image_keys
 from m2st_core.data.images.own import ImageSample, Source, read_image_history, read_images
-from m2st_core.learners.ascent import part_of
+from m2st_core.progress import part_of
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.two_sample import examine

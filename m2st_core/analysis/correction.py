@@ -12,7 +12,7 @@ from m2st_core.analysis.effect import EffectSize, effect_size
 from m2st_core.analysis.evidence import Evidence, evidence_of
 from m2st_core.data.arrays import in_memory
 from m2st_core.data.separate import Separated
-from m2st_core.learners.ascent import part_of
+from m2st_core.progress import part_of
 from m2st_core.testing.finished import FinishedTest
 from m2st_core.testing.labellings import check_splits
 from m2st_core.testing.meta import MetaLearner

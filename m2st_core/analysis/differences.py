@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.encoding import Categorical, Numeric
-from m2st_core.sweeps.summary import wilson_interval
+from m2st_core.numbers import wilson_interval
 
 Z = float(ndtri(0.975))
 UNIT = re.compile(

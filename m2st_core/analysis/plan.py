@@ -17,8 +17,8 @@ from m2st_core.data.related import RelatedTasks
 from m2st_core.data.separate import Separated, separate
 from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.rows import relearn
-from m2st_core.learners.ascent import part_of
 from m2st_core.presets import PRESETS
+from m2st_core.progress import part_of
 from m2st_core.testing.finished import smallest_p
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.method import TestSettings

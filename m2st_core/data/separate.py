@@ -25,6 +25,7 @@ from torch import Tensor
 from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
 from m2st_core.data.overlap import KnownRows, Overlap, same_ids, same_rows
 from m2st_core.data.related import RelatedTasks
+from m2st_core.numbers import count_of
 from m2st_core.types import DEFAULT_TEST, TwoSample
 
 FEWEST_ROWS = 4  # rows that each sample of a task must keep
@@ -182,8 +183,3 @@ def condition_of(overlap: Overlap, target: TwoSample) -> tuple[str, tuple[str, .
         f"the related tasks unnoticed. The p-value is exact if {UNSHARED}. A column that identifies persons or items "
         "settles it: name it as the id column.",
     )
-
-
-def count_of(number: int, noun: str) -> str:
-    """The number with its noun, in the plural unless there is one."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -17,7 +17,7 @@ from m2st_core.criterion import criterion_ratio, h_matrix, masked_terms
 from m2st_core.data.related import PairedRows, RelatedTasks
 from m2st_core.kernels.base import Kernel, copy_with
 from m2st_core.learners.ascent import draw_rows
-from m2st_core.preset import Adaptation, MetaAscent
+from m2st_core.presets import Adaptation, MetaAscent
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 

@@ -95,10 +95,3 @@ class Course:
     def empty(cls) -> Course:
         """The curve of a learner without training steps."""
         return cls(np.zeros(0), np.zeros((0, 1)), np.zeros((0, 1)))
-
-
-def part_of(progress: Progress | None, start: float, end: float) -> Progress | None:
-    """Progress of one stage of several, in thousandths of the whole."""
-    if progress is None:
-        return None
-    return lambda step, total, value: progress(round(1000 * (start + (end - start) * step / total)), 1000, value)

@@ -25,7 +25,7 @@ from m2st_core.learners.target_kernels import median_width
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.permutation.fused import FuseTest
 from m2st_core.permutation.ranked import AggregateTest, RankFuseTest
-from m2st_core.preset import Preset
+from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
 

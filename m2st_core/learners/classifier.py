@@ -19,7 +19,7 @@ from m2st_core.kernels.features import MLP, FeatureNetwork
 from m2st_core.learners.ascent import ascend
 from m2st_core.learners.target_kernels import make_network, median_width
 from m2st_core.permutation.fitted import LabelTest, ProbabilityTest
-from m2st_core.preset import Preset, Pretraining
+from m2st_core.presets import Preset, Pretraining
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 

@@ -14,7 +14,7 @@ from m2st_core.device import map_threads
 from m2st_core.kernels.deep import DeepKernel, Parameters
 from m2st_core.learners.adaptation import Paired, State, adapt_state, terms
 from m2st_core.learners.deep_terms import DeepTerms, SignedRows
-from m2st_core.preset import MetaAscent
+from m2st_core.presets import MetaAscent
 
 
 class WrittenOut:

@@ -20,7 +20,7 @@ from m2st_core.kernels.features import Units
 from m2st_core.learners.ascent import ascend, draw_rows
 from m2st_core.learners.target_kernels import median_width
 from m2st_core.permutation.fitted import AsymptoticTest
-from m2st_core.preset import Preset
+from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 

@@ -15,7 +15,6 @@ from m2st_core.criterion import criterion_ratio
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.base import Family, KernelBank
 from m2st_core.kernels.features import ComposedKernel, LinearKernel
-from m2st_core.learners.ascent import part_of
 from m2st_core.learners.bank import generic_families
 from m2st_core.learners.image_features import part_images
 from m2st_core.learners.knowledge import Knowledge, learned_spaces, needed
@@ -23,7 +22,8 @@ from m2st_core.learners.meta_features import MetaFeatures, TargetView, in_common
 from m2st_core.learners.meta_witness import learn_spaces
 from m2st_core.learners.mixtures import KernelTerms, kernel_terms, mixture_test, paired_rows, solve_weights
 from m2st_core.permutation.fitted import KernelTest
-from m2st_core.preset import Preset
+from m2st_core.presets import Preset
+from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 

@@ -32,7 +32,7 @@ from m2st_core.learners.prior import (
     task_folds,
 )
 from m2st_core.learners.target_kernels import median_of_tasks
-from m2st_core.preset import FeatureLearning
+from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
 

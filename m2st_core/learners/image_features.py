@@ -30,7 +30,7 @@ from m2st_core.learners.features import (
 )
 from m2st_core.learners.meta_features import ROWS_AT_ONCE, ImageFeatures
 from m2st_core.learners.target_kernels import make_cnn
-from m2st_core.preset import FeatureLearning
+from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
 

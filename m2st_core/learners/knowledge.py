@@ -15,7 +15,7 @@ from m2st_core.kernels.features import MLP, FeatureNetwork, LinearKernel, Units
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.meta_features import FourierFeatures, ImageFeatures, MetaFeatures
 from m2st_core.learners.target_kernels import make_cnn
-from m2st_core.preset import Preset
+from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
 

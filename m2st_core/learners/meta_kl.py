@@ -16,12 +16,13 @@ from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
 from m2st_core.kernels.features import MLP
 from m2st_core.kernels.images import CNN
 from m2st_core.learners.adaptation import choose_steps
-from m2st_core.learners.ascent import Course, part_of
+from m2st_core.learners.ascent import Course
 from m2st_core.learners.classifier import pretrained_kernel
 from m2st_core.learners.climbers import RunByRun, WrittenOut
 from m2st_core.learners.knowledge import Knowledge
 from m2st_core.learners.target_kernels import make_network, maximise_criterion, published_widths
-from m2st_core.preset import MetaAscent, Preset
+from m2st_core.presets import MetaAscent, Preset
+from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 

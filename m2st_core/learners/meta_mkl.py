@@ -17,7 +17,7 @@ from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.learners.mixtures import kernel_terms, mixture_test, paired_rows, solve_weights
 from m2st_core.learners.target_kernels import fit_deep
 from m2st_core.permutation.fitted import AsymptoticTest, KernelTest
-from m2st_core.preset import Preset
+from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 

@@ -20,7 +20,7 @@ from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, in_com
 from m2st_core.permutation.blocks import Pieces
 from m2st_core.permutation.fitted import Permuted, ScoreTest
 from m2st_core.permutation.ranked import RankFuseTest
-from m2st_core.preset import Preset
+from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 

@@ -19,9 +19,10 @@ from m2st_core.data.related import RelatedTasks, stack_repeats
 from m2st_core.device import map_threads, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.kernels.base import copy_with
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.learners.ascent import ascend, part_of
+from m2st_core.learners.ascent import ascend
 from m2st_core.learners.target_kernels import start_deep
 from m2st_core.presets import PRESETS
+from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 

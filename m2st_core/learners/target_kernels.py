@@ -20,7 +20,7 @@ from m2st_core.kernels.gaussian import GaussianKernel, median_squared_distance
 from m2st_core.kernels.images import CNN
 from m2st_core.learners.ascent import ascend, draw_rows
 from m2st_core.permutation.fitted import KernelTest
-from m2st_core.preset import Ascent, Convolutions, Network, Preset
+from m2st_core.presets import Ascent, Convolutions, Network, Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 

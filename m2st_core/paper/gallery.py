@@ -16,6 +16,7 @@ from m2st_core.figures.null import type_1_figure
 from m2st_core.figures.power import layers_figure, layers_marks
 from m2st_core.figures.relatedness import gamma_figure
 from m2st_core.figures.thumbnail import thumbnail
+from m2st_core.numbers import null_band
 from m2st_core.paper.committed import Committed, results_of
 from m2st_core.paper.experiments import PAPER, Layer, PaperExperiment
 from m2st_core.paper.published import (
@@ -29,7 +30,7 @@ from m2st_core.paper.published import (
     published_table,
 )
 from m2st_core.sweeps.spec import LIMIT
-from m2st_core.sweeps.summary import KEYS, null_band, summarise
+from m2st_core.sweeps.summary import KEYS, summarise
 
 SHOWN = 200  # the size that figures show first, if they show one
 RUN_HERE = "the paper's algorithms, run by this software"

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from m2st_core.preset import PValueRule
+from m2st_core.presets import PValueRule
 from m2st_core.rng import Streams
 
 SHORT_KEYS = 4096  # pooled rows up to which 16-bit keys rarely tie

@@ -8,7 +8,7 @@ from typing import Any
 
 from m2st_core.data import TASKS, make_task
 from m2st_core.data.task import Setting, Task
-from m2st_core.learners.ascent import part_of
+from m2st_core.progress import part_of
 from m2st_core.studies.power import SYMBOLS, words_of
 from m2st_core.sweeps.cost import LONG_FITS, machine_factor, predict
 from m2st_core.sweeps.spec import SweepSpec

@@ -11,9 +11,10 @@ import pandas as pd
 
 from m2st_core.data import TASKS, size_unit
 from m2st_core.data.task import IndependentTask
+from m2st_core.numbers import wilson_interval
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.summary import summarise, wilson_interval
+from m2st_core.sweeps.summary import summarise
 from m2st_core.sweeps.trial import CellResult
 from m2st_core.testing.methods import METHODS, label_of
 

@@ -11,8 +11,8 @@ import pandas as pd
 from m2st_core.analysis.related_traits import sense_sentence, senses_of
 from m2st_core.data.synthetic import HDGM
 from m2st_core.device import resolve_device
-from m2st_core.learners.ascent import part_of
 from m2st_core.learners.relatedness import SAME_TASK_PAIRS, relatedness
+from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.studies.synthetic import DELTA, Rate, many_tests
 from m2st_core.sweeps.cost import machine_factor

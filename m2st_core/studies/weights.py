@@ -19,13 +19,13 @@ from m2st_core.data.related import PairedRows
 from m2st_core.data.synthetic import HDGM
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.kernels.base import KernelBank
-from m2st_core.learners.ascent import part_of
 from m2st_core.learners.bank import is_generic
 from m2st_core.learners.feature_mkl import AGGREGATE, feature_bank
 from m2st_core.learners.meta_mkl import base_kernels
 from m2st_core.learners.mixtures import kernel_terms
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS
+from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.studies.synthetic import PLACES, on_plane
 from m2st_core.sweeps.cost import predict

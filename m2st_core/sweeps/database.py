@@ -10,6 +10,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from m2st_core.environment import home_folder
+
 SECRET = "secret"  # the file with what a served instance signs its cookies with
 SCHEMA = 3  # schema 1 lacks the measurements, schema 2 the owners of runs, claims and usage
 TABLES = (
@@ -43,17 +45,12 @@ def is_writable(path: Path) -> bool:
     return os.access(path, os.W_OK)
 
 
-def store_home() -> Path:
-    """The folder of the store: ``M2ST_HOME``, or .m2st in the user's own."""
-    return Path(os.environ.get("M2ST_HOME") or Path.home() / ".m2st")
-
-
 class Database:
     """A folder with a database and learners. A transaction has a connection of its own; a few stay open for others."""
 
     def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
         self._idle: list[tuple[File, sqlite3.Connection]] = []
-        self.home = Path(home or store_home())
+        self.home = Path(home or home_folder())
         self._path = self.home / "store.sqlite"
         self.read_only = self._path.exists() and not (is_writable(self.home) and is_writable(self._path))
         if self.read_only:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -14,73 +11,14 @@ import plotly.graph_objects as go
 from m2st_core.data import size_unit
 from m2st_core.figures.null import type_1_figure
 from m2st_core.figures.power import FIGURES, power_figure, total_rows_figure
+from m2st_core.numbers import null_band, wilson_interval
 from m2st_core.sweeps.spec import SweepSpec, origin_of
 from m2st_core.sweeps.trial import Cell, CellResult
 from m2st_core.testing.methods import label_of
 
 KEYS = ["task", "null", "method", "preset", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te"]
 COLUMNS = [*KEYS, "repeat", "tests", "alpha", "n_permutations", "seed"]
-Z = 1.96  # standard errors of a 95 % interval
-SETTLING = 10.0  # seconds in which an estimate of the time left follows the pace
 MEASURED = ["rate", "error", "low", "high", "repeats", "tests"]
-
-
-def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95 % interval for a probability, sensible at 0 and 1; scipy's takes a millisecond.
-
-    >>> wilson_interval(0, 10)[0], round(wilson_interval(0, 10)[1], 3)
-    (0.0, 0.278)
-    """
-    if not 0 <= successes <= trials or trials < 1:
-        counts = f"{successes}/{trials}"
-        raise ValueError(f"There must be at least one trial and no more successes than trials. Got {counts}.")
-    share, extra = successes / trials, Z**2 / trials
-    centre = (share + extra / 2) / (1 + extra)
-    half = Z * math.sqrt(share * (1 - share) / trials + extra / (4 * trials)) / (1 + extra)
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def null_band(alpha: float, tests: int) -> tuple[float, float]:
-    """Range of rejection rates that holds a test of level α with probability 99 % if P = Q."""
-    from scipy import stats  # slow to import
-
-    low, high = stats.binom.interval(0.99, tests, alpha)
-    return low / tests, high / tests
-
-
-@dataclass
-class Pace:
-    """The seconds left of some work, smoothed. None until a share ``known`` is done, so that it never leaps."""
-
-    known: float = 0.1
-    began: float = field(default_factory=time.monotonic)
-    _at: float = 0.0
-    _left: float | None = None
-
-    def left(self, share: float) -> float | None:
-        """The seconds left when this share of the work is done."""
-        now = time.monotonic()
-        if share < self.known:
-            return None
-        estimate = (now - self.began) * (1 - share) / share
-        if self._left is None:
-            self._left = estimate
-        else:
-            expected = max(0.0, self._left - (now - self._at))
-            self._left = expected + (estimate - expected) * (1 - math.exp((self._at - now) / SETTLING))
-        self._at = now
-        return self._left
-
-
-def duration(seconds: float) -> str:
-    """A duration in words.
-
-    >>> duration(0.4), duration(75), duration(7200)
-    ('1 s', '75 s', '2.0 h')
-    """
-    if seconds < 120:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def as_rows(results: Iterable[tuple[Cell, CellResult]]) -> pd.DataFrame:

@@ -12,6 +12,7 @@ import zlib
 from contextlib import closing
 from pathlib import Path
 
+from m2st_core.environment import home_folder
 from m2st_core.sweeps.database import SCHEMA, SECRET, StoreError
 from m2st_core.sweeps.store import Store
 from m2st_core.testing.meta import ABOUT, TENSORS
@@ -49,7 +50,7 @@ def back_up(store: Store, path: Path) -> int:
 
 def restore(path: Path, home: str | os.PathLike[str] | None = None) -> Path:
     """Make the store of a backup anew, where there is none yet, and return its folder."""
-    target = Path(home or os.environ.get("M2ST_HOME") or Path.home() / ".m2st")
+    target = Path(home or home_folder())
     learners = target / "learners"
     if (target / DATABASE).exists() or (learners.is_dir() and any(learners.iterdir())):
         raise StoreError(f"There is a store in {target} already. Move it away, or set M2ST_HOME to another folder.")

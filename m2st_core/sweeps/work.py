@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from m2st_core.progress import Pace
 from m2st_core.sweeps.cost import relative_seconds
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor, WorkerLost
 from m2st_core.sweeps.results import LEASE_SECONDS, Results, new_holder
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.summary import Pace
 from m2st_core.sweeps.trial import Cell, LearnerSpec, run_cell, train_learner
 from m2st_core.types import Cancelled
 

@@ -11,11 +11,10 @@ import torch
 from m2st_core.data.arrays import constant_column_notes
 from m2st_core.data.identifiers import identifier_notes
 from m2st_core.data.repeats import repeated_rows_note
-from m2st_core.learners.ascent import part_of
 from m2st_core.permutation.blocks import Blocks, as_blocks
 from m2st_core.permutation.fitted import FittedTest
-from m2st_core.preset import Preset
-from m2st_core.presets import PRESETS
+from m2st_core.presets import PRESETS, Preset
+from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.testing.labellings import check_blocks, check_reach, check_splits, plan_labellings
 from m2st_core.testing.memory import check_memory

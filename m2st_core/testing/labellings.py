@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from m2st_core.permutation.blocks import Blocks, block_rows
-from m2st_core.preset import PValueRule
+from m2st_core.presets import PValueRule
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method
 from m2st_core.testing.split import draw_order, split_sizes

@@ -24,9 +24,9 @@ from m2st_core.data.tables.encoding import ENCODING_FILE, Encoding, load_encodin
 from m2st_core.data.tables.limits import Limits, TableError
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import rebuild
+from m2st_core.numbers import is_count, is_number
 from m2st_core.presets import PRESETS
 from m2st_core.testing.meta import ABOUT, FORMAT, SEEN, TENSORS, MetaLearner
-from m2st_core.testing.method import is_count, is_number
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from m2st_core.kernels.features import MOST_UNITS
 from m2st_core.permutation.blocks import KEYS_AT_ONCE, PIECE_BYTES
-from m2st_core.preset import Preset
+from m2st_core.presets import Preset
 from m2st_core.testing.method import Method
 from m2st_core.types import DEFAULT_TEST
 

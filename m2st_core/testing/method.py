@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 from m2st_core.learners.knowledge import Knowledge, Learn
+from m2st_core.numbers import is_number, is_whole
 from m2st_core.permutation.fitted import FittedTest
-from m2st_core.preset import Preset
+from m2st_core.presets import Preset
 from m2st_core.types import Origin, Progress, labelled
 
 Fit = Callable[..., FittedTest]
@@ -152,21 +152,6 @@ class TestSettings:
             value = getattr(self, name)
             if not is_whole(value) or not 1 <= value <= most:
                 raise ValueError(f"{name} must be a whole number from 1 to {most:,}. Got {value!r}.")
-
-
-def is_number(value: object) -> bool:
-    """Whether a value is a number; True and False are not."""
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-
-
-def is_count(value: object) -> bool:
-    """Whether a value of JSON is a whole number ≥ 0."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def is_whole(value: object) -> bool:
-    """Whether a value is a whole number; True and False are not."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def refuse_unknown(options: dict[str, Any]) -> None:

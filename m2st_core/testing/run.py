@@ -15,12 +15,12 @@ from torch import Tensor
 
 from m2st_core.device import in_batches, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.kernels.features import MOST_UNITS
-from m2st_core.learners.ascent import draw_rows, part_of
+from m2st_core.learners.ascent import draw_rows
 from m2st_core.permutation.blocks import Blocks, memberships_within, permutation_p_value, random_memberships
 from m2st_core.permutation.fitted import AsymptoticTest, PermutationTest
 from m2st_core.permutation.statistics import BLOCK_ROWS
-from m2st_core.preset import Preset
-from m2st_core.presets import PRESETS
+from m2st_core.presets import PRESETS, Preset
+from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.testing.labellings import Labellings, all_labellings, check_blocks, check_reach, plan_labellings
 from m2st_core.testing.method import Method, TestSettings

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from m2st_core.permutation.blocks import Blocks, order_within
 from m2st_core.permutation.fitted import FittedTest
-from m2st_core.preset import Preset
+from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method
 from m2st_core.types import DEFAULT_TEST, Progress, TwoSample

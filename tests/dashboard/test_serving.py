@@ -26,8 +26,9 @@ from m2st_core.dashboard.jobs.turns import Clock, QueueFull, TimeIsUp
 from m2st_core.dashboard.serving import gate, sessions
 from m2st_core.dashboard.serving.rights import Desk
 from m2st_core.dashboard.serving.sessions import Session, end_left, held_bytes, make_room
-from m2st_core.dashboard.serving.settings import COOKIE, ServerLimits, close_server, is_served, sign, signature, unsign
+from m2st_core.dashboard.serving.settings import COOKIE, ServerLimits, close_server, sign, signature, unsign
 from m2st_core.dashboard.serving.visitor import KNOWN, PROXIED, STAMP, Visitor, _identity
+from m2st_core.environment import is_served
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.spec import SweepSpec

@@ -13,7 +13,7 @@ from m2st_core.kernels.features import MLP, Units
 from m2st_core.learners.adaptation import Paired, adapt_state, terms
 from m2st_core.learners.climbers import WrittenOut
 from m2st_core.learners.deep_terms import DeepTerms, SignedRows
-from m2st_core.preset import MetaAscent
+from m2st_core.presets import MetaAscent
 
 REPEATS, TASKS, PAIRS = 2, 3, 7
 LAMBDA = 1e-3

@@ -41,7 +41,7 @@ from m2st_core.learners.prior import (
     smooth_coordinates,
     task_folds,
 )
-from m2st_core.preset import FeatureLearning
+from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 

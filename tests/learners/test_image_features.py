@@ -21,8 +21,7 @@ from m2st_core.learners.image_features import fit_image_features, part_images
 from m2st_core.learners.knowledge import Knowledge, learned_spaces, rebuild
 from m2st_core.learners.meta_witness import fit_learned, learned_family, meta_bank
 from m2st_core.learners.target_kernels import make_cnn, same_distances
-from m2st_core.preset import ImageTraining
-from m2st_core.presets import PRESETS
+from m2st_core.presets import PRESETS, ImageTraining
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 

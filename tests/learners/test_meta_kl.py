@@ -16,8 +16,7 @@ from m2st_core.kernels.features import MLP
 from m2st_core.learners.adaptation import Paired, adapt_state, adapt_to_target, criterion, for_runs
 from m2st_core.learners.climbers import RunByRun, WrittenOut
 from m2st_core.learners.meta_kl import fit_meta_kernel, hold_out_tasks
-from m2st_core.preset import Adaptation, MetaAscent
-from m2st_core.presets import PRESETS
+from m2st_core.presets import PRESETS, Adaptation, MetaAscent
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 

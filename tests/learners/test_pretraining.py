@@ -10,7 +10,7 @@ import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.features import MLP
 from m2st_core.learners.classifier import FLOOR, align, classify, pretrained_kernel
-from m2st_core.preset import Pretraining
+from m2st_core.presets import Pretraining
 from m2st_core.rng import Streams
 
 SHORT = Pretraining(steps=5, tasks_per_step=3)

@@ -1,8 +1,9 @@
 import pytest
 from scipy.stats import binomtest
 
+from m2st_core.numbers import wilson_interval
 from m2st_core.paper.published import measured_gamma, published_gamma
-from m2st_core.sweeps.summary import Pace, wilson_interval
+from m2st_core.progress import Pace
 
 
 @pytest.mark.parametrize("trials", [1, 8, 60, 2000])
@@ -27,7 +28,7 @@ def test_our_gammas_stand_beside_the_published_ones():
 def test_the_pace_is_silent_at_first_and_then_settles(monkeypatch):
     """Work at an even pace of 100 s, then twice as fast: the estimate follows without leaping."""
     now = [0.0]
-    monkeypatch.setattr("m2st_core.sweeps.summary.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("m2st_core.progress.time.monotonic", lambda: now[0])
     pace = Pace(began=0.0)
     now[0] = 5.0
     assert pace.left(0.05) is None

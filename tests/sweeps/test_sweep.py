@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from m2st_core.numbers import null_band
 from m2st_core.paper.published import published_table, with_published
 from m2st_core.sweeps import trial as trial_module
 from m2st_core.sweeps import work as work_module
@@ -28,7 +29,7 @@ from m2st_core.sweeps.executors import (
 )
 from m2st_core.sweeps.spec import LIMIT, SweepSpec, origin_of
 from m2st_core.sweeps.store import OLDER, Store
-from m2st_core.sweeps.summary import as_text, null_band, summarise, sweep_figure
+from m2st_core.sweeps.summary import as_text, summarise, sweep_figure
 from m2st_core.sweeps.sweep import SweepFailed, run_sweep, warm_up
 from m2st_core.sweeps.trial import CellResult
 from m2st_core.types import Cancelled

@@ -13,12 +13,13 @@ from m2st_core.dashboard.jobs.manager import Job, JobManager
 from m2st_core.dashboard.jobs.processes import study_processes
 from m2st_core.dashboard.serving.rights import check_time
 from m2st_core.dashboard.serving.sessions import at_end, poll_seconds, session_id
-from m2st_core.dashboard.serving.settings import is_served, once_per_server
+from m2st_core.dashboard.serving.settings import once_per_server
 from m2st_core.dashboard.serving.visitor import visitor
+from m2st_core.environment import is_served
+from m2st_core.numbers import duration
 from m2st_core.studies.first_results import shipped_result
 from m2st_core.sweeps.cost import machine_factor
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.summary import duration
 from m2st_core.testing.two_sample import two_sample_test
 from m2st_core.types import Progress
 

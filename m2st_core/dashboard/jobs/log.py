@@ -14,6 +14,8 @@ from typing import Any
 
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from m2st_core.environment import logs_json
+
 OURS = "m2st_core"
 FRAMES = 12  # the innermost places of an error
 LIBRARY = Path(__file__).parents[3]
@@ -65,7 +67,7 @@ def session_id() -> str:
 
 def start_log() -> None:
     """Write JSON lines if ``M2ST_LOG`` asks for them. Called at every run of a page, as loggers may be new."""
-    if os.environ.get("M2ST_LOG", "") != "json":
+    if not logs_json():
         return
     loggers = [logging.root, *logging.root.manager.loggerDict.values()]  # streamlit gives each of its own a handler
     handlers = [handler for logger in loggers if isinstance(logger, logging.Logger) for handler in logger.handlers]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Literal
 
-from m2st_core.sweeps.summary import Pace
+from m2st_core.progress import Pace
 from m2st_core.types import Cancelled, Progress
 
 State = Literal["asked", "waiting", "running", "done", "failed", "cancelled"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 
 import streamlit as st
@@ -13,13 +12,14 @@ from m2st_core.dashboard.jobs.turns import QueueFull, RunStatus
 from m2st_core.dashboard.serving.rights import Desk
 from m2st_core.dashboard.serving.settings import once_per_server
 from m2st_core.dashboard.serving.visitor import visitor
+from m2st_core.environment import dask_address
+from m2st_core.numbers import duration
 from m2st_core.studies.power import add_shipped
 from m2st_core.sweeps.cost import Cost, predict
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor, make_executor
 from m2st_core.sweeps.spec import LISTS, SpecError, SweepSpec
 from m2st_core.sweeps.store import OLDER, UNKNOWN, Store
-from m2st_core.sweeps.summary import duration
 
 MOST_CELLS = 20_000
 MOST_ROWS = 5_000
@@ -79,7 +79,7 @@ STATE_ICONS = {
 
 def start_executor() -> Executor:
     """A pool of processes, or the Dask cluster whose address ``M2ST_DASK`` holds."""
-    address = os.environ.get("M2ST_DASK")
+    address = dask_address()
     return make_executor("dask", address) if address else make_executor("pool")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import os
 import secrets
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
@@ -21,6 +20,7 @@ from m2st_core.dashboard.serving.headers import protective_headers
 from m2st_core.dashboard.serving.sessions import may_go_on
 from m2st_core.dashboard.serving.settings import COOKIE, ServerLimits, close_server, sign, unsign
 from m2st_core.dashboard.serving.visitor import KNOWN, PROXIED, STAMP
+from m2st_core.environment import metrics_token, proxy
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -85,7 +85,7 @@ def _vouched(headers: list[tuple[bytes, bytes]], given: dict[str, str]) -> list[
     kept = [(name, value) for name, value in headers if name.decode("latin-1").lower() not in left_out]
     if PROTOCOLS in left_out:
         kept.append((PROTOCOLS.encode(), f"{protocol}, {token}".encode("latin-1")))
-    header, secret = os.environ.get("M2ST_PROXY_HEADER", "").lower(), os.environ.get("M2ST_PROXY_SECRET", "")
+    header, secret = proxy()
     name = given.get(header, "").strip() if header else ""
     if name and secret and hmac.compare_digest(given.get(PROXY_SECRET, "").encode(), secret.encode()):
         kept.append((STAMP.encode(), sign(PROXIED + name).encode("latin-1", "replace")))
@@ -94,7 +94,7 @@ def _vouched(headers: list[tuple[bytes, bytes]], given: dict[str, str]) -> list[
 
 def _may_measure(given: dict[str, str]) -> bool:
     """Whether a request for the metrics has the token in ``M2ST_METRICS_TOKEN``; if that is not set, none has."""
-    token = os.environ.get("M2ST_METRICS_TOKEN", "")
+    token = metrics_token()
     return bool(token) and hmac.compare_digest(given.get("authorization", "").encode(), f"Bearer {token}".encode())
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
 from functools import cache
 from pathlib import Path
 
 import streamlit
 
+from m2st_core.environment import frame_ancestors
+
 
 def protective_headers() -> dict[str, str]:
     """Headers of every answer: who may frame it, what its pages may load, and no address of ours to other sites."""
-    frames = os.environ.get("M2ST_FRAME_ANCESTORS", "").strip() or "'none'"
+    frames = frame_ancestors()
     policy = (
         "default-src 'self'",
         f"script-src 'self' 'wasm-unsafe-eval' blob: {_inline_scripts()}".strip(),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
 from m2st_core.dashboard.jobs.turns import QueueFull, RunStatus
 from m2st_core.dashboard.serving.sessions import is_open
-from m2st_core.dashboard.serving.settings import ServerLimits, is_served
+from m2st_core.dashboard.serving.settings import ServerLimits
 from m2st_core.dashboard.serving.visitor import Visitor
+from m2st_core.environment import is_served
 from m2st_core.sweeps.database import Database, StoreError
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store

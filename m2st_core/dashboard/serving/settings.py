@@ -10,11 +10,12 @@ import os
 import secrets
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from m2st_core.sweeps.database import SECRET, Database, store_home
+from m2st_core.environment import cookie_secret, home_folder, limits_of
+from m2st_core.sweeps.database import SECRET, Database
 
 COOKIE = "m2st_visitor"
 Made = TypeVar("Made")
@@ -59,16 +60,6 @@ def close_server() -> None:
 getattr(threading, "_register_atexit", atexit.register)(close_server)
 
 
-def is_served() -> bool:
-    """Whether this instance serves others, so that runs belong to who started them: ``M2ST_SERVED=1``."""
-    return os.environ.get("M2ST_SERVED", "").strip().lower() not in ("", "0", "false", "no")
-
-
-def words_in(variable: str) -> frozenset[str]:
-    """The words of an environment variable, which commas or blanks separate."""
-    return frozenset(os.environ.get(variable, "").replace(",", " ").split())
-
-
 @dataclass(frozen=True)
 class ServerLimits:
     """The most that a served instance gives. Each has an environment variable, ``M2ST_MOST_SWEEPS`` and so on.
@@ -86,14 +77,7 @@ class ServerLimits:
     @classmethod
     def from_environment(cls) -> ServerLimits:
         """The defaults, changed by the environment."""
-        changed = {}
-        for field in fields(cls):
-            variable = f"M2ST_MOST_{field.name.upper()}"
-            if text := os.environ.get(variable, "").strip():
-                if not text.isdecimal() or int(text) < 1:
-                    raise ValueError(f"{variable} must be a whole number ≥ 1. Got {text!r}.")
-                changed[field.name] = int(text)
-        return cls(**changed)
+        return limits_of(cls)
 
 
 @functools.cache
@@ -113,7 +97,7 @@ def _secret_in(home: Path) -> bytes:
 
 def signature(text: str) -> str:
     """A signature that only this server can make: with ``M2ST_SECRET``, or with the secret in its store."""
-    own = os.environ.get("M2ST_SECRET", "").encode() or _secret_in(store_home())
+    own = cookie_secret() or _secret_in(home_folder())
     return hmac.new(own, text.encode(), hashlib.sha256).hexdigest()
 
 

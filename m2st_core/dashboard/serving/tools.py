@@ -8,8 +8,9 @@ import streamlit as st
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.jobs.sweeps import server_queue, sweep_queue
 from m2st_core.dashboard.serving.sessions import all_sessions, held_bytes, this_session
-from m2st_core.dashboard.serving.settings import ServerLimits, is_served
-from m2st_core.dashboard.serving.visitor import SHARE, can_log_in, must_log_in, visitor
+from m2st_core.dashboard.serving.settings import ServerLimits
+from m2st_core.dashboard.serving.visitor import SHARE, can_log_in, visitor
+from m2st_core.environment import is_served, must_log_in
 from m2st_core.sweeps.store import LONGEST_NAME, Run
 
 DELETED = "run_deleted"  # in the state of a session: the id and the name of the run that was deleted last

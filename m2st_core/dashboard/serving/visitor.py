@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,7 +10,8 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from m2st_core.dashboard.serving.sessions import session_id
-from m2st_core.dashboard.serving.settings import COOKIE, is_served, signature, unsign, words_in
+from m2st_core.dashboard.serving.settings import COOKIE, signature, unsign
+from m2st_core.environment import admins, is_served
 
 STAMP = "x-m2st-proxied"  # the header by which the gate passes on a proxy's name, signed
 PROXIED, KNOWN = "proxy:", "visitor:"  # how signed texts begin, so that none is taken for another
@@ -43,7 +43,7 @@ def visitor() -> Visitor:
         return Visitor(session)
     kind, name, shown = _identity(_user(), dict(st.context.headers), dict(st.context.cookies))
     person = signature(f"{kind} {name or session}")[:PERSON_LENGTH]
-    return Visitor(session, person, shown, shown in words_in("M2ST_ADMINS"), kind != "tab", _tokens())
+    return Visitor(session, person, shown, shown in admins(), kind != "tab", _tokens())
 
 
 def _identity(user: dict[str, Any], headers: dict[str, str], cookies: dict[str, str]) -> tuple[str, str, str]:
@@ -83,8 +83,3 @@ def can_log_in() -> bool:
         return "auth" in st.secrets
     except (FileNotFoundError, KeyError):
         return False
-
-
-def must_log_in() -> bool:
-    """Whether nobody may do anything without a name: ``M2ST_LOGIN=required``."""
-    return is_served() and os.environ.get("M2ST_LOGIN", "").strip().lower() == "required"

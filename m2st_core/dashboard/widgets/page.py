@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from m2st_core.dashboard.jobs.sweeps import sweep_queue
 from m2st_core.dashboard.serving.sessions import poll_seconds
 from m2st_core.dashboard.serving.tools import admit, show_who
 from m2st_core.device import device_words
+from m2st_core.environment import dask_address
 from m2st_core.studies.one_test import former_words
 from m2st_core.studies.synthetic import Rate
 from m2st_core.sweeps.database import StoreError
@@ -127,7 +127,7 @@ def latest(page: str, settings: Hashable, result: Any | None) -> Shown | None:
 
 def show_status() -> None:
     """Say below the page where computations run and, while there are any, how many sweeps."""
-    where = "a Dask cluster" if os.environ.get("M2ST_DASK") else f"{device_words()} of this server"
+    where = "a Dask cluster" if dask_address() else f"{device_words()} of this server"
     busy = bool(_sweeps())
     with st.container(horizontal=True, key="status"):
         st.caption(f"Computing on {where}.", width="content")

@@ -12,7 +12,7 @@ import streamlit as st
 from m2st_core.analysis.plan import Plan
 from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.dashboard.serving.sessions import make_room, this_session
-from m2st_core.dashboard.serving.settings import ServerLimits, is_served
+from m2st_core.dashboard.serving.settings import ServerLimits
 from m2st_core.data.tables.assembled import Assembled, assemble
 from m2st_core.data.tables.clean import CleanData, prepare
 from m2st_core.data.tables.encoding import Cleaning, Encoding
@@ -28,6 +28,7 @@ from m2st_core.data.tables.upload import (
     other_labels,
     suggest_groups,
 )
+from m2st_core.environment import is_served
 from m2st_core.testing.meta import MetaLearner
 from m2st_core.types import Progress
 

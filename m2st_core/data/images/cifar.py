@@ -5,7 +5,6 @@ Nothing is downloaded.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +21,7 @@ from m2st_core.data.images.files import (
     read_class_folders,
 )
 from m2st_core.data.images.sets import ImageSet, digit_images
+from m2st_core.environment import data_folder
 from m2st_core.types import Registry
 
 TORONTO = "https://www.cs.toronto.edu/~kriz/cifar.html"
@@ -113,16 +113,6 @@ SOURCES: Registry[Source] = Registry(
         ),
     },
 )
-
-
-def home_folder() -> Path:
-    """Return ``M2ST_HOME``, where results are kept."""
-    return Path(os.environ.get("M2ST_HOME") or Path.home() / ".m2st")
-
-
-def data_folder() -> Path:
-    """Return ``M2ST_DATA``, or the folder ``data`` where results are kept."""
-    return Path(os.environ.get("M2ST_DATA") or home_folder() / "data")
 
 
 def load_images(name: str) -> ImageSet:

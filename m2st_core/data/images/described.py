@@ -11,13 +11,13 @@ from typing import Self
 import numpy as np
 import torch
 
-from m2st_core.data.images.cifar import home_folder
 from m2st_core.data.images.efficientnet import FEATURES
 from m2st_core.data.images.extractors import PRETRAINED, Extractor, extractor
 from m2st_core.data.images.features import FeatureShelf, image_features
 from m2st_core.data.images.sets import CORRUPTIONS
 from m2st_core.data.images.tasks import ImageTask
 from m2st_core.data.task import Setting, Task
+from m2st_core.environment import home_folder
 from m2st_core.rng import Streams
 from m2st_core.types import Shape, TwoSample
 

@@ -20,9 +20,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch.nn import functional
 
-from m2st_core.data.images.cifar import home_folder
 from m2st_core.data.images.extractors import Extractor, extractor
 from m2st_core.device import map_threads, one_thread_per_operation, resolve_device, short_memory_in_words
+from m2st_core.environment import home_folder
 from m2st_core.types import Progress
 
 AT_ONCE = 50  # images in one pass: their layers stay in a processor's cache

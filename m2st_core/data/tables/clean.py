@@ -21,7 +21,7 @@ import torch
 from m2st_core.data.arrays import as_ids, as_related_tasks, as_two_sample, match_columns
 from m2st_core.data.related import RelatedTasks
 from m2st_core.data.repeats import repeated_rows_note
-from m2st_core.data.separate import condition_of, count_of, find_overlap, known_rows
+from m2st_core.data.separate import condition_of, find_overlap, known_rows
 from m2st_core.data.tables.assembled import Assembled, assemble
 from m2st_core.data.tables.columns import IDENTIFIER
 from m2st_core.data.tables.encoding import Cleaning, Encoding
@@ -29,6 +29,7 @@ from m2st_core.data.tables.limits import TableError, to_safe_csv
 from m2st_core.data.tables.rows import FEWEST_ROWS, check_target, choose_columns, encode, keep_rows, learn
 from m2st_core.data.tables.suspects import identifiers, refuse_same_rows
 from m2st_core.data.tables.upload import Upload
+from m2st_core.numbers import count_of
 from m2st_core.types import TwoSample, listed
 
 Samples = Mapping[str, tuple[np.ndarray, np.ndarray]]

@@ -11,6 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+from m2st_core.environment import limits_of
+
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
@@ -55,15 +57,7 @@ class Limits:
         >>> Limits.from_environment({"M2ST_MOST_ROWS": "1000"}).rows
         1000
         """
-        changed = {}
-        for field in fields(cls):
-            variable = f"M2ST_MOST_{field.name.upper()}"
-            if text := environment.get(variable, "").strip():
-                try:
-                    changed[field.name] = int(text.replace("_", ""))
-                except ValueError:
-                    raise TableError(f"{variable} must be a whole number. Got {text!r}.") from None
-        return cls(**changed)
+        return limits_of(cls, TableError, environment)
 
     @property
     def words(self) -> str:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.separate import count_of
 from m2st_core.data.tables.assembled import Assembled
 from m2st_core.data.tables.cells import BOUND, ERROR, INFINITE, read_cell
 from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC
@@ -16,6 +15,7 @@ from m2st_core.data.tables.encoding import Categorical, Cleaning, Encoding, Nume
 from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.questions import ENCODING, Question
 from m2st_core.data.tables.text_encodings import Comparison
+from m2st_core.numbers import count_of
 from m2st_core.types import listed
 
 FEWEST_ROWS = 2
