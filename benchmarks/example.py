@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import torch
 
-from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.examples import WRITERS, handwriting
+from m2st_core.data.tables.prepare import prepare
 from m2st_core.numbers import wilson_interval
 from m2st_core.testing.two_sample import two_sample_test
 

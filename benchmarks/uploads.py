@@ -21,9 +21,9 @@ import pandas as pd
 from scipy import stats
 
 import m2st_core as m2st
-from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.files import Table, read_table
+from m2st_core.data.tables.prepare import prepare
 from m2st_core.data.tables.upload import Upload
 from m2st_core.rng import Streams
 

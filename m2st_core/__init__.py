@@ -12,7 +12,7 @@ from m2st_core.data.synthetic import hdgm_related_tasks
 from m2st_core.data.tables.files import read_files, read_table, read_tables
 from m2st_core.data.tables.upload import Upload
 from m2st_core.data.tables.encoding import Cleaning, Encoding
-from m2st_core.data.tables.clean import CleanData, prepare
+from m2st_core.data.tables.prepare import CleanData, prepare
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.images.extractors import Extractor, extractor, network_extractor
 from m2st_core.data.images.features import image_features, read_features

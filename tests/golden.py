@@ -21,8 +21,8 @@ import m2st_core as m2st
 from m2st_core.analysis.plan import Plan, carry_out, check_uploaded_tasks
 from m2st_core.analysis.recommendation import advise
 from m2st_core.analysis.report import html_report
-from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.examples import EXAMPLES
+from m2st_core.data.tables.prepare import prepare
 from m2st_core.presets import PRESETS
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.trial import run_cell, train_learner

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import binom
 
-from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.encoding import Categorical, Numeric
+from m2st_core.data.tables.prepare import CleanData
 from m2st_core.numbers import wilson_interval
 
 Z = float(ndtri(0.975))
@@ -89,7 +89,7 @@ def differences(data: CleanData) -> tuple[Difference, ...]:
 
     Filled-in cells are left out.
 
-    >>> from m2st_core.data.tables.clean import prepare
+    >>> from m2st_core.data.tables.prepare import prepare
     >>> from m2st_core.data.tables.files import read_table
     >>> from m2st_core.data.tables.upload import Upload
     >>> p = read_table("p.csv", b"height (cm),ill\n150,no\n160,no\n170,yes\n")

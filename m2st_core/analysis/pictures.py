@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 
 from m2st_core.analysis.plan import Outcome
 from m2st_core.analysis.related_check import RelatedCheck
-from m2st_core.data.tables.clean import CleanData
 from m2st_core.data.tables.encoding import Numeric
+from m2st_core.data.tables.prepare import CleanData
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import left_out_figure
 from m2st_core.figures.samples import samples_figure, witness_figure

@@ -15,8 +15,8 @@ from m2st_core.analysis.explanation import Explanation, explain
 from m2st_core.analysis.related_check import RelatedCheck, check_related_tasks
 from m2st_core.data.related import RelatedTasks
 from m2st_core.data.separate import Separated, separate
-from m2st_core.data.tables.clean import CleanData
-from m2st_core.data.tables.rows import relearn
+from m2st_core.data.tables.encoding import relearn
+from m2st_core.data.tables.prepare import CleanData
 from m2st_core.presets import PRESETS
 from m2st_core.progress import part_of
 from m2st_core.testing.finished import smallest_p

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from m2st_core.analysis.related_check import RelatedCheck
-from m2st_core.data.tables.clean import CleanData
+from m2st_core.data.tables.prepare import CleanData
 from m2st_core.numbers import is_whole
 from m2st_core.testing.finished import LARGEST_ROWS, largest_rows
 from m2st_core.testing.meta import MetaLearner

@@ -13,9 +13,9 @@ from m2st_core.analysis.recommendation import Recommendation, advise
 from m2st_core.analysis.report import html_report
 from m2st_core.analysis.writeup import DataSource, as_command, as_python
 from m2st_core.commands.places import check_file, check_folder, write_text
-from m2st_core.data.tables.clean import CleanData, prepare
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_files
+from m2st_core.data.tables.prepare import CleanData, prepare
 from m2st_core.data.tables.questions import Marks
 from m2st_core.data.tables.upload import Upload
 from m2st_core.presets import PRESETS

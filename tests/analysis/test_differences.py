@@ -16,9 +16,9 @@ from m2st_core.analysis.differences import (
     split_unit,
 )
 from m2st_core.analysis.plan import Plan, carry_out
-from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_table
+from m2st_core.data.tables.prepare import prepare
 from m2st_core.data.tables.upload import Upload
 
 

@@ -23,10 +23,10 @@ from m2st_core.analysis.writeup import (
     methods_sentence,
     references,
 )
-from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import Table, read_table
 from m2st_core.data.tables.limits import to_safe_csv
+from m2st_core.data.tables.prepare import prepare
 from m2st_core.data.tables.upload import Upload
 from tests.quick import use_few_steps
 

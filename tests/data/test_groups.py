@@ -4,11 +4,10 @@ import pytest
 
 from m2st_core.analysis.answer import answer_of
 from m2st_core.analysis.plan import Plan, carry_out
-from m2st_core.data.tables.assembled import assemble
-from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.files import read_table, read_tables
 from m2st_core.data.tables.limits import TableError
-from m2st_core.data.tables.upload import OTHERS, Upload, suggest_groups
+from m2st_core.data.tables.prepare import prepare
+from m2st_core.data.tables.upload import OTHERS, Upload, assemble, suggest_groups
 from tests.practitioner import files
 
 FILES = {name: read_tables(name, data) for name, data in files(4).items()}

@@ -20,12 +20,11 @@ from m2st_core.__main__ import main
 from m2st_core.analysis.answer import answer_of
 from m2st_core.analysis.plan import Plan, carry_out
 from m2st_core.analysis.writeup import DataSource, as_command, as_python
-from m2st_core.data.tables.assembled import assemble
-from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.limits import TableError
-from m2st_core.data.tables.upload import Upload
+from m2st_core.data.tables.prepare import prepare
+from m2st_core.data.tables.upload import Upload, assemble
 
 HALF = 30
 COUNT = np.arange(2 * HALF)

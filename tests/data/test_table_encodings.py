@@ -10,15 +10,13 @@ import pytest
 import m2st_core as m2st
 from m2st_core.__main__ import main
 from m2st_core.analysis.writeup import DataSource, as_command, as_python
-from m2st_core.data.tables.assembled import assemble
-from m2st_core.data.tables.clean import prepare
-from m2st_core.data.tables.encoding import Cleaning
+from m2st_core.data.tables.encoding import Cleaning, open_questions
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.limits import TableError
+from m2st_core.data.tables.prepare import prepare
 from m2st_core.data.tables.questions import Unanswered
-from m2st_core.data.tables.rows import open_questions
 from m2st_core.data.tables.text_encodings import ACCEPTED, guess, unguess
-from m2st_core.data.tables.upload import Upload
+from m2st_core.data.tables.upload import Upload, assemble
 
 WORDS = {
     "cp1251": ["Москва", "Киев", "Тула"],

@@ -14,9 +14,9 @@ MOST_SECONDS = 60  # on a busy machine; a quiet one needs a few
 
 SCRIPT = """
 import gc, json, sys, time
-from m2st_core.data.tables.assembled import assemble
-from m2st_core.data.tables.checks import check
-from m2st_core.data.tables.clean import prepare
+from m2st_core.data.tables.upload import assemble
+from m2st_core.data.tables.prepare import check
+from m2st_core.data.tables.prepare import prepare
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_tables
 from m2st_core.data.tables.limits import TableError

@@ -12,10 +12,10 @@ import zipfile
 import numpy as np
 import pytest
 
-from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_tables
 from m2st_core.data.tables.limits import Limits, TableError
+from m2st_core.data.tables.prepare import prepare
 from m2st_core.data.tables.upload import Upload
 from m2st_core.sweeps.spec import SpecError, SweepSpec
 

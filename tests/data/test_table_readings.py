@@ -12,13 +12,11 @@ from m2st_core.analysis.differences import differences
 from m2st_core.analysis.writeup import DataSource, as_command, as_python
 from m2st_core.data.tables import cells as grammar
 from m2st_core.data.tables import profiles
-from m2st_core.data.tables.assembled import assemble
-from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.limits import TableError
-from m2st_core.data.tables.suspects import identifiers
-from m2st_core.data.tables.upload import Upload
+from m2st_core.data.tables.prepare import identifiers, prepare
+from m2st_core.data.tables.upload import Upload, assemble
 
 PLAIN = Cleaning(scaling="none")
 

@@ -6,13 +6,11 @@ import pytest
 
 import m2st_core as m2st
 from m2st_core.analysis.writeup import DataSource, as_command, methods_sentence
-from m2st_core.data.tables.assembled import assemble
-from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.limits import TableError
-from m2st_core.data.tables.suspects import identifiers, incomplete_rows
-from m2st_core.data.tables.upload import OTHERS, Upload, suggest_groups
+from m2st_core.data.tables.prepare import identifiers, incomplete_rows, prepare
+from m2st_core.data.tables.upload import OTHERS, Upload, assemble, suggest_groups
 
 
 def table(name, *lines):

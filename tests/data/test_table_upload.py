@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from m2st_core.data.tables.assembled import assemble
-from m2st_core.data.tables.checks import check
-from m2st_core.data.tables.clean import prepare
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.limits import Limits, TableError
-from m2st_core.data.tables.upload import Upload, suggest_groups
+from m2st_core.data.tables.prepare import check, prepare
+from m2st_core.data.tables.upload import Upload, assemble, suggest_groups
 
 
 def table(name, text):

@@ -14,7 +14,7 @@ from m2st_core.dashboard.widgets.page import chart
 from m2st_core.dashboard.your_data.details import show_details
 from m2st_core.dashboard.your_data.exports import report_button
 from m2st_core.dashboard.your_data.state import UserData, as_text, show_table, target_id
-from m2st_core.data.tables.clean import CleanData
+from m2st_core.data.tables.prepare import CleanData
 from m2st_core.data.tables.upload import Upload
 from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY
 from m2st_core.testing.methods import label_of

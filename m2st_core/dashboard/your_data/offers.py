@@ -9,12 +9,10 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.dashboard.your_data.state import UserData, as_text, show_table
-from m2st_core.data.tables.assembled import Assembled
-from m2st_core.data.tables.clean import CleanData
-from m2st_core.data.tables.encoding import Cleaning
+from m2st_core.data.tables.encoding import Cleaning, open_questions
+from m2st_core.data.tables.prepare import CleanData, Identifier, identifiers, incomplete_rows
 from m2st_core.data.tables.questions import DECIMAL, ENCODING, NUMBERS, READ_AS, SHOWN, WORDS, Question
-from m2st_core.data.tables.rows import open_questions
-from m2st_core.data.tables.suspects import Identifier, identifiers, incomplete_rows
+from m2st_core.data.tables.upload import Assembled
 
 NO_BLOCK = "(none)"
 SHORT = re.compile("[:,]")  # ends the short form of an answer

@@ -26,7 +26,7 @@ from m2st_core.dashboard.widgets.controls import (
 )
 from m2st_core.dashboard.widgets.page import chart
 from m2st_core.dashboard.your_data.state import UserData, as_text
-from m2st_core.data.tables.clean import CleanData
+from m2st_core.data.tables.prepare import CleanData
 from m2st_core.data.tables.upload import Upload
 from m2st_core.progress import part_of
 from m2st_core.testing.methods import METHODS, label_of

@@ -13,16 +13,17 @@ from m2st_core.analysis.plan import Plan
 from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.dashboard.serving.sessions import make_room, this_session
 from m2st_core.dashboard.serving.settings import ServerLimits
-from m2st_core.data.tables.assembled import Assembled, assemble
-from m2st_core.data.tables.clean import CleanData, prepare
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import Table
 from m2st_core.data.tables.limits import Limits, TableError, plain, safe_cell
+from m2st_core.data.tables.prepare import CleanData, prepare
 from m2st_core.data.tables.upload import (
     OTHERS,
+    Assembled,
     GroupColumn,
     Upload,
+    assemble,
     group_of_related,
     is_half,
     other_labels,

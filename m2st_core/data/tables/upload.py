@@ -1,4 +1,4 @@
-"""An upload: its tables, and the pairs of samples in them: one target and any number of related tasks."""
+"""An upload: its tables, the pairs of samples in them, and their pooled rows: one target and any related tasks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,28 @@ from unicodedata import normalize
 import numpy as np
 import pandas as pd
 
+from m2st_core.data.tables.columns import IDENTIFIER, NUMERIC, Column, classify
 from m2st_core.data.tables.files import Table, read_table
-from m2st_core.data.tables.limits import TableError
-from m2st_core.data.tables.questions import ENCODING, Marks, check_answers, check_files, mark_of, words_by_file
-from m2st_core.data.tables.text_encodings import codec_of
+from m2st_core.data.tables.limits import Limits, TableError
+from m2st_core.data.tables.profiles import Piece
+from m2st_core.data.tables.questions import (
+    ENCODING,
+    Marks,
+    Unanswered,
+    check_answers,
+    check_files,
+    mark_of,
+    words_by_file,
+)
+from m2st_core.data.tables.readings import Readings, settle
+from m2st_core.data.tables.text_encodings import Comparison, codec_of
+from m2st_core.types import listed
 
 GROUP_NAMES = ("group", "sample", "label", "class", "arm", "treatment", "condition", "cohort", "batch", "target")
 SIDE = re.compile(r"(.+)[_\-. ]([PQ])", re.IGNORECASE)  # north_P and north_Q are a pair
 SHOWN, MOST_GROUPS, OTHERS = 5, 12, "all others"
+NAMED_FILES = 3  # with the same note
+MOST_SAID = 30  # conversions of cells
 BASELINES = (
     "old", "control", "controls", "reference", "ref", "baseline", "before", "pre", "placebo", "untreated", "standard",
     "healthy", "normal", "0", "no", "false", "a", "p",
@@ -475,3 +489,201 @@ def _find(table: Table, name: str) -> str | None:
         return name
     alike = [str(column) for column in table.frame.columns if str(column).lower() == name.lower()]
     return alike[0] if len(alike) == 1 else None
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """The pairs of an upload and their pooled rows: P's, then Q's of each pair. The target comes first.
+
+    ``rows`` has the number of every row in its file, ``source`` the position of that file in ``tables``. ``columns``
+    are those that all tables share, ``lacking`` names the files without a column of others. ``turned`` is that of the
+    pairing. ``notes`` say what matching had to decide, ``readings`` how cells are read.
+    """
+
+    upload: Upload
+    target: Pair | None
+    related: tuple[Pair, ...]
+    tables: tuple[Table, ...] = field(repr=False)
+    order: np.ndarray = field(repr=False, compare=False)
+    rows: np.ndarray = field(repr=False, compare=False)
+    source: np.ndarray = field(repr=False, compare=False)
+    limits: Limits
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    values: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+    notes: tuple[str, ...] = ()
+    readings: Readings = field(default_factory=Readings, repr=False, compare=False)
+    lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    turned: bool = False
+
+    @property
+    def identifiers(self) -> tuple[str, ...]:
+        """The columns that tell rows, persons, records or moments apart, and are compared only where that is said."""
+        return tuple(column.name for column in self.columns.values() if column.kind == IDENTIFIER)
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The target, if there is one, and the related tasks."""
+        return (*([self.target] if self.target else []), *self.related)
+
+    @property
+    def spans(self) -> list[tuple[slice, slice]]:
+        """Where the rows of P and of Q of each pair are."""
+        ends = np.cumsum([0, *(len(side.positions) for pair in self.pairs for side in (pair.p, pair.q))]).tolist()
+        slices = [slice(start, stop) for start, stop in zip(ends, ends[1:], strict=False)]
+        return list(zip(slices[::2], slices[1::2], strict=True))
+
+    @property
+    def target_samples(self) -> list[tuple[Side, slice]]:
+        """P and Q of the target with their rows; empty without a target."""
+        return list(zip((self.target.p, self.target.q), self.spans[0], strict=True)) if self.target else []
+
+    @property
+    def target_spans(self) -> tuple[slice, slice]:
+        """Where the rows of the target's P and Q are; empty without a target."""
+        return self.spans[0] if self.target else (slice(0, 0), slice(0, 0))
+
+    @property
+    def target_rows(self) -> int:
+        """The number of the target's rows, which come first."""
+        return self.target_spans[1].stop
+
+    def numbers(self, name: str) -> np.ndarray:
+        """A column as float64, NaN where a cell is missing or not a number. Numeric columns are kept."""
+        values = self.values.get(name)
+        return values if values is not None else np.concatenate([t.numbers(name) for t in self.tables])[self.order]
+
+    def words(self, name: str) -> pd.Series:
+        """A column as words, NA where a cell is missing."""
+        pieces = [table.words(name) for table in self.tables]
+        return pd.concat(pieces, ignore_index=True).iloc[self.order].reset_index(drop=True)
+
+    def where(self, row: int) -> str:
+        """The file and the row in it, for messages."""
+        return f"{self.tables[self.source[row]].name}: row {self.rows[row]:,}"
+
+
+def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
+    """Pool the samples of an upload and classify the columns that all tables share."""
+    limits = limits or Limits.from_environment()
+    given = upload
+    upload, readings = read_jointly(upload.decoded())
+    unsure = next((one for one in readings.questions if one.option == ENCODING and not one.columns), None)
+    try:
+        pairing = Pairing(upload)
+    except TableError:
+        if unsure:  # the column that it misses may have another name in another encoding
+            raise Unanswered(unsure) from None
+        raise
+    if (count := len(pairing.related)) > limits.tasks:
+        raise TableError(f"There are {count:,} related tasks, and {limits.tasks:,} is the most. Bring fewer.")
+    related_sides = [side for pair in pairing.related for side in (pair.p, pair.q)]
+    sides = [*([pairing.target.p, pairing.target.q] if pairing.target else []), *related_sides]
+    if not sides:
+        raise TableError("There is no table. Bring P and Q, or one table with a group column.")
+    tables = tuple({id(side.table): side.table for side in sides}.values())
+    # Related tables come first, because a learner was trained on their order of columns.
+    names, lacking = shared_columns([*(side.table for side in related_sides), *tables], pairing.roles)
+    if unsure and not names:
+        raise Unanswered(unsure)
+    said_of_lacking = [
+        f"Column {name!r} is not in {listed(files, SHOWN)}, so it is not used." for name, files in lacking.items()
+    ]
+    for first, second in zip(tables, tables[1:], strict=False):
+        if not (first.named and second.named) and (lacking or first.named != second.named):
+            bare = first if not first.named else second
+            raise TableError(
+                f"{bare.name}: it has no header, and the files {first.name} ({first.frame.shape[1]} columns) and "
+                f"{second.name} ({second.frame.shape[1]} columns) do not match without one. Add a header to both."
+            )
+    if not names:
+        besides = f" besides {', '.join(sorted(pairing.roles))}" if pairing.roles else ""
+        raise TableError(f"{tables[0].name}: the files share no column{besides}. {' '.join(said_of_lacking[:3])}")
+    lengths = [len(table.frame) for table in tables]
+    begins = dict(zip(map(id, tables), np.cumsum([0, *lengths]), strict=False))
+    order = np.concatenate([begins[id(side.table)] + side.positions for side in sides])
+    limits.check_size("The upload", len(order), len(names))
+    made = Assembled(
+        upload=replace(given, target=upload.target, related=upload.related),
+        target=pairing.target,
+        related=pairing.related,
+        tables=tables,
+        order=order,
+        rows=np.concatenate([table.frame.index.to_numpy() for table in tables])[order],
+        source=np.repeat(np.arange(len(tables)), lengths)[order],
+        limits=limits,
+        readings=readings,
+        turned=pairing.turned,
+    )
+    columns, values = {}, {}
+    for name in names:
+        numbers = np.concatenate([table.numbers(name) for table in tables])[order]
+        columns[name] = _classified(made, name, numbers)
+        if columns[name].kind == NUMERIC:
+            values[name] = numbers
+    said = {note: [table.name for table in tables if note in table.notes] for t in tables for note in t.notes}
+    notes = [f"{listed(files, NAMED_FILES)}: {note}" for note, files in said.items()]
+    return replace(
+        made,
+        columns=columns,
+        values=values,
+        notes=(*notes, *_said(readings, names), *pairing.notes, *said_of_lacking),
+        lacking=lacking,
+    )
+
+
+def read_jointly(upload: Upload) -> tuple[Upload, Readings]:
+    """Decide how to read every column by all tables of an upload, and leave out totals if that was the answer."""
+    tables = (*upload.target, *upload.related)
+    names = dict.fromkeys(str(name) for table in tables for name in table.frame.columns)
+    empty = pd.Series(dtype="str")
+    pieces = {
+        name: [Piece(table.name, table.frame[name] if name in table.frame.columns else empty) for table in tables]
+        for name in names
+    }
+    for name in upload.read_as:
+        if name not in names:
+            raise TableError(f"{tables[0].name}: there is no column {name!r} that could be read as words or numbers.")
+    readings = settle(pieces, [table.separator for table in tables], upload.decimal, upload.read_as, upload.totals)
+    roles = [role for role in (upload.group, upload.related_group, "group") if role]
+    if unsure := Comparison(tables, roles).question():
+        readings = replace(readings, questions=(unsure, *readings.questions))
+    read = []
+    for i, table in enumerate(tables):
+        frame = table.frame
+        if upload.totals == "leave out" and i in readings.totals:
+            frame = frame.drop(index=list(readings.totals[i]))
+        own = {name: readings.columns[name][i] for name in map(str, frame.columns)}
+        read.append(replace(table, frame=frame, readings=own))
+    count = len(upload.target)
+    return replace(upload, target=tuple(read[:count]), related=tuple(read[count:])), readings
+
+
+def _said(readings: Readings, names: Sequence[str]) -> list[str]:
+    """What reading has to say about these columns."""
+    signs = [f"Cells with {' '.join(sorted(readings.signs))} count as missing."] if readings.signs else []
+    converted = [one.sentence for one in readings.conversions if one.column in names]
+    if len(converted) > MOST_SAID:
+        converted[MOST_SAID:] = [f"{len(converted) - MOST_SAID:,} further readings like these are in the report."]
+    return [*readings.warnings, *converted, *signs]
+
+
+def _classified(made: Assembled, name: str, values: np.ndarray) -> Column:
+    """A column by its numbers in all rows; a first one without a name beside named ones is that of the rows."""
+    reading = made.tables[0].reading(name)
+    unnamed = name == "column 1" and all(table.named for table in made.tables)
+    parts = [slice(p.start, q.stop) for p, q in (made.spans[:1] if made.target else made.spans)]
+    label = "row" if unnamed else name
+    column = classify(label, reading.kind, reading.unit, lambda: made.words(name), values, made.limits, parts)
+    return replace(column, name=name)
+
+
+def shared_columns(tables: Iterable[Table], roles: set[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+    """The columns that every table has, in the order of the first, and the tables that lack one of the others."""
+    tables = list({id(table): table for table in tables}.values())
+    columns = [{str(column): None for column in table.frame.columns} for table in tables]
+    every = {name: None for names in columns for name in names if name not in roles}
+    lacking = {
+        name: tuple(table.name for table, names in zip(tables, columns, strict=True) if name not in names)
+        for name in every
+    }
+    return [name for name in every if not lacking[name]], {name: files for name, files in lacking.items() if files}
