@@ -19,8 +19,8 @@ import m2st_core as m2st
 from benchmarks.common import CPU, batch
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.base import copy_with
+from m2st_core.learners.algorithm1 import learn_meta_kl
 from m2st_core.learners.knowledge import Knowledge
-from m2st_core.learners.meta_kl import learn_meta_kl
 from m2st_core.paper.nested import FILE
 from m2st_core.paper.published import FOLDER
 from m2st_core.presets import PAPER

@@ -14,7 +14,7 @@ import m2st_core as m2st
 from m2st_core.analysis.effect import effect_size
 from m2st_core.analysis.evidence import evidence_of
 from m2st_core.analysis.explanation import explain
-from m2st_core.learners import embeddings, image_features, prior
+from m2st_core.learners import embeddings, image_features, spaces
 from m2st_core.learners.classifier import fit_labels, fit_probabilities
 from m2st_core.presets import PRESETS
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
@@ -65,7 +65,7 @@ def little_work():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embeddings, "BUMP_WIDTHS", (0, 1, 2))
         patch.setattr(embeddings, "WINDOW_WIDTHS", (0, 1, 2))
-        patch.setattr(prior, "FOLDS", 2)
+        patch.setattr(spaces, "FOLDS", 2)
         patch.setattr(image_features, "FEWEST_STEPS", 1)
         patch.setattr("m2st_core.learners.relatedness.SAME_TASK_PAIRS", 2)
         for name, preset in list(PRESETS.items()):

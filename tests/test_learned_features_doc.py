@@ -15,12 +15,18 @@ import torch
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.features import Units
 from m2st_core.kernels.gaussian import normal_points
-from m2st_core.learners.bank import fit_bank, fit_omnibus
-from m2st_core.learners.feature_mkl import fit_feature_mixture, learn_feature_mixture
-from m2st_core.learners.features import candidates, fit_row_features, smooth_space
+from m2st_core.learners.generic import fit_bank, fit_omnibus
 from m2st_core.learners.knowledge import Knowledge
-from m2st_core.learners.meta_features import FourierFeatures, in_common_units
-from m2st_core.learners.meta_witness import fit_learned, fit_witness, meta_bank
+from m2st_core.learners.learned_tests import (
+    fit_feature_mixture,
+    fit_learned,
+    fit_witness,
+    learn_feature_mixture,
+    meta_bank,
+)
+from m2st_core.learners.raw_features import FourierFeatures
+from m2st_core.learners.spaces import candidates, fit_row_features, smooth_space
+from m2st_core.learners.units import in_common_units
 from m2st_core.permutation.blocks import random_memberships
 from m2st_core.presets import PRESETS, FeatureLearning
 from m2st_core.rng import Streams
@@ -466,7 +472,7 @@ def best_weights(eta, sigma):
 @pytest.mark.parametrize(("learned", "shift", "mixed"), [(1.0, 1.5, 2), (1.0, -1.5, 3), (0.0, 1.5, 1)])
 def test_heads_weights_and_odds_of_feature_mkl(learned, shift, mixed, monkeypatch):
     pairs = [(quarters(6 + i, 2, seed=10 + i), quarters(7, 2, seed=20 + i, shift=0.4 * i)) for i in range(3)]
-    monkeypatch.setattr("m2st_core.learners.feature_mkl.learn_spaces", lambda *_: exact_features())
+    monkeypatch.setattr("m2st_core.learners.learned_tests.learn_spaces", lambda *_: exact_features())
     known = learn_feature_mixture(as_related_tasks(pairs), RECOMMENDED, [Streams(SEED)])
     known.choices |= {"beta_regularisation": 1.0, "beta_is_learned": learned}
     kernels = [partial(aggregate, rows=int(np.mean([len(x) + len(y) for x, y in pairs])))]

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from m2st_core.data.arrays import as_two_sample
-from m2st_core.learners.meta_features import FAR, ODD, column_units
 from m2st_core.learners.relatedness import Relatedness, relatedness
+from m2st_core.learners.units import FAR, ODD, column_units
 from m2st_core.progress import part_of
 from m2st_core.testing.finished import training_part
 from m2st_core.testing.meta import MetaLearner

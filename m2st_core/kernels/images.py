@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from m2st_core.kernels.features import FeatureNetwork, uniform_weights
+from m2st_core.presets import Convolutions
 from m2st_core.types import Shape
 
 SLOPE = 0.2
@@ -113,6 +114,11 @@ def _convolved(x: Tensor, kernel: Tensor, offset: Tensor) -> Tensor:
 
 def _scaled(x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
     return x * gain[:, None, None] + shift[:, None, None]
+
+
+def make_cnn(settings: Convolutions, generators: Sequence[torch.Generator]) -> CNN:
+    """Convolutions of these settings, one network per generator."""
+    return CNN(settings.shape, settings.channels, settings.features, generators, settings.upsample)
 
 
 def layer_sides(shape: Shape, upsample: int, most: int) -> list[tuple[int, int]]:

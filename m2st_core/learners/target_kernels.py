@@ -17,12 +17,15 @@ from m2st_core.kernels.base import Kernel
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.features import MLP, MOST_UNITS, FeatureNetwork, Units
 from m2st_core.kernels.gaussian import GaussianKernel, median_squared_distance
-from m2st_core.kernels.images import CNN
+from m2st_core.kernels.images import make_cnn
 from m2st_core.learners.ascent import ascend, draw_rows
+from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.permutation.fitted import KernelTest
-from m2st_core.presets import Ascent, Convolutions, Network, Preset
+from m2st_core.presets import Ascent, Network, Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
+
+MEDIAN_ROWS = 500
 
 
 def make_network(rows: Tensor, settings: Network, streams: Sequence[Streams]) -> FeatureNetwork:
@@ -53,11 +56,6 @@ def make_network(rows: Tensor, settings: Network, streams: Sequence[Streams]) ->
     return network
 
 
-def make_cnn(settings: Convolutions, generators: Sequence[torch.Generator]) -> CNN:
-    """Convolutions of these settings, one network per generator."""
-    return CNN(settings.shape, settings.channels, settings.features, generators, settings.upsample)
-
-
 def published_widths(rows: Tensor, settings: Network) -> tuple[Tensor, Tensor, Tensor]:
     """σ_φ², σ_q² and ε at the start, as published, for rows (R, N, d): (R,) each.
 
@@ -71,24 +69,10 @@ def published_widths(rows: Tensor, settings: Network) -> tuple[Tensor, Tensor, T
     return 0.1 * ones, 2 * rows.shape[-1] * ones, 1e-10 * ones
 
 
-MEDIAN_ROWS = 500
-
-
 def median_width(rows: Tensor, streams: Sequence[Streams]) -> Tensor:
     """The median heuristic σ² = median ‖x_i−x_j‖² of at most 500 rows, drawn blind to the labels: (R, n, d) → (R,)."""
     generators = [stream.torch("median heuristic") for stream in streams]
     return median_squared_distance(draw_rows(rows, min(rows.shape[-2], MEDIAN_ROWS), generators))
-
-
-def median_of_tasks(related: RelatedTasks, units: Units, streams: Sequence[Streams]) -> Tensor:
-    """The median squared distance, in these units, of at most 500 of the tasks' rows: (R,)."""
-    medians = []
-    for repeat, stream in enumerate(streams):
-        rows = related.take_inside(repeat)
-        chosen = torch.randperm(len(rows), generator=stream.torch("median heuristic"))[:MEDIAN_ROWS]
-        some = rows[chosen.to(rows.device)]
-        medians.append(median_squared_distance(((some - units.centre[repeat]) / units.scale[repeat])[None]))
-    return torch.cat(medians)
 
 
 def fit_median(
@@ -162,3 +146,20 @@ def maximise_criterion(
     return ascend(
         kernel.parameters(), criterion, steps=ascent.steps, learning_rate=ascent.learning_rate, progress=progress
     )
+
+
+def learn_rows(
+    related: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> Knowledge:
+    """MMD-D w/ AC: all rows of all tasks, without their labels."""
+    if related.rows.shape[0] != 1:
+        raise ValueError("MMD-D w/ AC learns from one repeat at a time.")
+    return Knowledge(rows=related.take_inside()[None])
+
+
+def fit_deep_with_rows(
+    known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+) -> KernelTest:
+    """MMD-D w/ AC: MMD-D with the related tasks' rows added to the training rows of x, which is P."""
+    more = needed(known.rows, "rows").expand(train.x.shape[0], -1, -1)
+    return fit_deep(TwoSample(torch.cat([train.x, more], dim=1), train.y), preset, streams, progress)

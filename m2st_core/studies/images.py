@@ -18,7 +18,7 @@ from m2st_core.data.images.described import PIXELS, DescribedTask
 from m2st_core.data.images.tasks import ImageTask, ShownImages
 from m2st_core.data.task import Setting
 from m2st_core.device import one_core, one_thread_per_operation, resolve_device
-from m2st_core.learners.bank import GENERIC, is_generic
+from m2st_core.learners.generic import GENERIC, is_generic
 from m2st_core.paper.published import with_published
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.progress import part_of

@@ -19,10 +19,9 @@ from m2st_core.data.related import PairedRows
 from m2st_core.data.synthetic import HDGM
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.kernels.base import KernelBank
-from m2st_core.learners.bank import is_generic
-from m2st_core.learners.feature_mkl import AGGREGATE, feature_bank
-from m2st_core.learners.meta_mkl import base_kernels
-from m2st_core.learners.mixtures import kernel_terms
+from m2st_core.learners.generic import is_generic
+from m2st_core.learners.learned_tests import AGGREGATE, feature_bank
+from m2st_core.learners.mixtures import base_kernels, kernel_terms
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS
 from m2st_core.progress import part_of

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from m2st_core.learners.bank import fit_aggregate, fit_bank, fit_energy, fit_omnibus
 from m2st_core.learners.classifier import fit_labels, fit_probabilities
 from m2st_core.learners.embeddings import fit_mean_embedding, fit_smooth_characteristic
-from m2st_core.learners.feature_mkl import fit_feature_mixture, learn_feature_mixture
-from m2st_core.learners.meta_witness import fit_learned, fit_witness, learn_features, meta_bank
+from m2st_core.learners.generic import fit_aggregate, fit_bank, fit_energy, fit_omnibus
+from m2st_core.learners.learned_tests import (
+    fit_feature_mixture,
+    fit_learned,
+    fit_witness,
+    learn_feature_mixture,
+    learn_features,
+    meta_bank,
+)
 from m2st_core.learners.target_kernels import fit_deep, fit_gaussian, fit_median
 from m2st_core.testing.method import GREENS, GREYS, Cost, Look, Method
 from m2st_core.testing.paper_methods import DEEP_KERNEL, PAPER_METHODS

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from m2st_core.learners.meta_kl import learn_agt_kl, learn_agt_mkl, learn_meta_kl, learn_rows
-from m2st_core.learners.meta_mkl import (
-    fit_adapted,
-    fit_best,
-    fit_deep_with_rows,
-    fit_mixture,
-    fit_selective,
-    uniform_mixture,
-)
+from m2st_core.learners.algorithm1 import fit_adapted, learn_agt_kl, learn_agt_mkl, learn_meta_kl
+from m2st_core.learners.mixtures import fit_best, fit_mixture, fit_selective, uniform_mixture
+from m2st_core.learners.target_kernels import fit_deep_with_rows, learn_rows
 from m2st_core.testing.method import GREENS, Cost, Look, Method
 
 LIU_2021 = "Liu, Xu, Lu, Sutherland (2021), Meta two-sample testing: learning kernels for testing with limited data"

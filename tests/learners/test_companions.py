@@ -9,10 +9,10 @@ import torch
 import m2st_core as m2st
 from m2st_core.kernels.features import Units
 from m2st_core.kernels.gaussian import GaussianKernel
-from m2st_core.learners.bank import GENERIC_NAMES, generic_families, network_families
+from m2st_core.learners.generic import GENERIC_NAMES, generic_families, network_families
 from m2st_core.learners.knowledge import Knowledge, learned_spaces
-from m2st_core.learners.meta_features import FourierFeatures
-from m2st_core.learners.meta_witness import learned_family, meta_bank
+from m2st_core.learners.learned_tests import learned_family, meta_bank
+from m2st_core.learners.raw_features import FourierFeatures
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.methods import METHODS

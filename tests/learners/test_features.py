@@ -11,36 +11,28 @@ import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.data.related import stack_repeats
 from m2st_core.kernels.features import Units
-from m2st_core.learners.feature_mkl import evidence_related
-from m2st_core.learners.features import (
+from m2st_core.learners.learned_tests import detectable, evidence_related
+from m2st_core.learners.raw_features import FourierFeatures, view_target
+from m2st_core.learners.spaces import (
+    ENERGIES,
     FEWEST_COORDINATES,
     LEAST_WEIGHT,
     ORDER_PRICES,
-    SIZE_PRICE,
-    candidates,
-    fit_row_features,
-    smooth_space,
-)
-from m2st_core.learners.meta_features import (
-    FourierFeatures,
-    column_units,
-    in_common_units,
-    robust_units,
-    view_target,
-)
-from m2st_core.learners.meta_witness import detectable
-from m2st_core.learners.prior import (
-    ENERGIES,
     PRICE,
+    SIZE_PRICE,
     Differences,
+    candidates,
     differences,
     first_copies,
+    fit_row_features,
     judge,
     leading_directions,
     oriented_signs,
     smooth_coordinates,
+    smooth_space,
     task_folds,
 )
+from m2st_core.learners.units import column_units, in_common_units, robust_units
 from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
@@ -104,7 +96,7 @@ def test_sums_over_padded_tasks_equal_plain_loops(monkeypatch):
         centres.append((f.mean(0) + g.mean(0)) / 2)
     assert covariance[0].numpy() == pytest.approx(inside / freedom, abs=1e-5)
     assert centre[0, 0].numpy() == pytest.approx(np.mean(centres, axis=0), abs=1e-6)
-    monkeypatch.setattr("m2st_core.learners.prior.CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr("m2st_core.learners.spaces.CHUNK_ELEMENTS", 1)
     (again, *_), one_by_one, _ = differences(features.raw, [meta])
     torch.testing.assert_close(again, whole, rtol=0, atol=1e-6)
     torch.testing.assert_close(one_by_one, covariance, rtol=0, atol=1e-5)

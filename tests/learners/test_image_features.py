@@ -13,14 +13,14 @@ from m2st_core.data.related import PairedRows
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.base import map_tensors
 from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.images import make_cnn
 from m2st_core.learners import image_features
-from m2st_core.learners.adaptation import Paired, adapt_state, criterion
-from m2st_core.learners.bank import generic_families
-from m2st_core.learners.climbers import RunByRun
+from m2st_core.learners.algorithm1 import Paired, RunByRun, adapt_state, criterion
+from m2st_core.learners.generic import generic_families
 from m2st_core.learners.image_features import fit_image_features, part_images
 from m2st_core.learners.knowledge import Knowledge, learned_spaces, rebuild
-from m2st_core.learners.meta_witness import fit_learned, learned_family, meta_bank
-from m2st_core.learners.target_kernels import make_cnn, same_distances
+from m2st_core.learners.learned_tests import fit_learned, learned_family, meta_bank
+from m2st_core.learners.target_kernels import same_distances
 from m2st_core.presets import PRESETS, ImageTraining
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample

@@ -10,9 +10,9 @@ import m2st_core as m2st
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.kernels.gaussian import GaussianKernel
 from m2st_core.learners.ascent import ascend, draw_rows, squares_of
-from m2st_core.learners.bank import fit_bank
 from m2st_core.learners.classifier import fit_classifier
 from m2st_core.learners.embeddings import REGULARISATION, fit_mean_embedding, fit_smooth_characteristic, hotelling
+from m2st_core.learners.generic import fit_bank
 from m2st_core.learners.target_kernels import fit_deep, fit_gaussian, fit_median
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams

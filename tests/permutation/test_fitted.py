@@ -11,8 +11,8 @@ from m2st_core.criterion import mmd2_unbiased
 from m2st_core.kernels.base import Family, KernelBank
 from m2st_core.kernels.features import LinearKernel
 from m2st_core.kernels.gaussian import EnergyKernel, GaussianKernel, LaplaceKernel
-from m2st_core.learners.meta_features import MetaFeatures
-from m2st_core.learners.meta_witness import Posterior, WitnessTest
+from m2st_core.learners.learned_tests import Posterior, WitnessTest
+from m2st_core.learners.raw_features import MetaFeatures
 from m2st_core.permutation import blocks
 from m2st_core.permutation.blocks import permutation_p_value, random_memberships
 from m2st_core.permutation.families import permuted_families, permuted_family

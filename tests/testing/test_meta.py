@@ -14,10 +14,9 @@ from scipy import stats
 import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.features import LinearKernel
-from m2st_core.learners import feature_mkl, meta_mkl
-from m2st_core.learners.feature_mkl import prior_weights, shrunk_heads
+from m2st_core.learners import learned_tests, target_kernels
 from m2st_core.learners.knowledge import learned_spaces
-from m2st_core.learners.meta_witness import fit_witness
+from m2st_core.learners.learned_tests import fit_witness, prior_weights, shrunk_heads
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS
 from m2st_core.testing.run import run_tests
@@ -194,7 +193,7 @@ def test_related_rows_without_labels_join_the_sample_called_x(learners, monkeypa
         seen.append(train)
         return KernelTest(LinearKernel(torch.eye(6, dtype=torch.float64)))
 
-    monkeypatch.setattr(meta_mkl, "fit_deep", fit_deep)
+    monkeypatch.setattr(target_kernels, "fit_deep", fit_deep)
     known = len(learners["MMD-D w/ AC"].knowledge.rows[0])
     for seed in range(50, 58):
         x, y = target(*sizes, seed=seed)
@@ -215,7 +214,7 @@ def test_separated_and_identical_targets(learners, method):
 
 def test_feature_mkl_falls_back_to_what_needs_no_adaptation(learners, monkeypatch):
     """Where held-out rows did not gain by learned weights, single tasks' kernels have none; generic ones may."""
-    monkeypatch.setattr(feature_mkl, "TASK_THRESHOLD", -5.0)  # otherwise they join only if they stand out
+    monkeypatch.setattr(learned_tests, "TASK_THRESHOLD", -5.0)  # otherwise they join only if they stand out
     mine = learners["Feature-MKL"]
     assert mine.choices["beta_is_learned"] in (0.0, 1.0)
     x, y = target(60, 60, shift=1.5)
@@ -235,7 +234,7 @@ def test_some_of_many_tasks_choose_how_weights_are_learned(learners, monkeypatch
     whole = learners["Feature-MKL"].choices
     scores = [name for name in whole if re.fullmatch(r"held_out_criterion_[\d.]+", name)]
     for judges, same in ((len(tasks()), True), (3, False)):
-        monkeypatch.setattr(feature_mkl, "JUDGES", judges)
+        monkeypatch.setattr(learned_tests, "JUDGES", judges)
         found = m2st.meta_train("Feature-MKL", tasks(), seed=learners["Feature-MKL"].seed).choices
         assert len(scores) == 3 and ([found[name] for name in scores] == [whole[name] for name in scores]) is same
 

@@ -14,7 +14,7 @@ from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.features import LinearKernel
 from m2st_core.kernels.gaussian import GaussianKernel
 from m2st_core.learners.knowledge import learned_spaces
-from m2st_core.learners.meta_features import MetaFeatures
+from m2st_core.learners.raw_features import MetaFeatures
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.method import ORIGINS, check_preset

@@ -1,4 +1,4 @@
-"""ψ: features whose means differ between P and Q, the prior of these differences, and a target seen in ψ."""
+"""Features ψ(x), linear in random Fourier features of rows or in a network's features of images; a target in ψ."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
-QUARTILE_ROWS, QUARTILE_VALUES = 20_000, 2**23  # torch takes no quantiles of more than 2²⁴ values
-NORMAL_QUARTILES = 1.349  # distance between the quartiles of a standard normal variable
-ODD = 10.0  # ratio of a task's spread to the usual one
 LIMIT = 3.0  # robust standard deviations
-FAR = 10.0  # the same, beyond which a value of a related task is taken for an error
 ROWS_AT_ONCE = 2000  # images in one pass of a network, rows in one pass of sines
 
 
@@ -153,54 +149,6 @@ def in_spaces(spaces: Sequence[MetaFeatures], x: Tensor) -> list[Tensor]:
         for own, place, (offset, transform) in zip(found, first, maps, strict=True):
             own.append(torch.baddbmm(offset, raw[place], transform))
     return [torch.cat(own, dim=1).reshape(*x.shape[:-1], -1) for own in found]
-
-
-def column_units(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The median and a robust standard deviation, (Q₃−Q₁)/1.349, of each column of up to 20,000 rows: (d,) each.
-
-    Where half of the values are equal, it is the ordinary standard deviation, or 1 if all are.
-    """
-    step = max(-(-len(rows) // QUARTILE_ROWS), -(-rows.numel() // QUARTILE_VALUES))
-    some = rows[::step].double()
-    low, centre, high = some.quantile(some.new_tensor([0.25, 0.5, 0.75]), dim=0)
-    deviation = some.std(dim=0, correction=0)
-    spread = (high - low) / NORMAL_QUARTILES
-    spread = spread.where(spread > 1e-12 * torch.maximum(low.abs(), high.abs()), deviation)
-    return centre, spread.where(spread > 0, 1.0)
-
-
-def in_usual_units(tasks: Sequence[Tensor]) -> list[Tensor]:
-    """Rows of each task (n, d). Columns that spread more than ten times off the usual are measured in own units."""
-    centres, spreads = (torch.stack(parts) for parts in zip(*map(column_units, tasks), strict=True))
-    usual, middle = spreads.median(dim=0).values, centres.median(dim=0).values
-    odd = (spreads > ODD * usual) | (spreads < usual / ODD)
-    units = zip(tasks, odd, centres, spreads, strict=True)
-    return [torch.where(mine, (own - c) / s * usual + middle, own) if mine.any() else own for own, mine, c, s in units]
-
-
-def in_common_units(related: RelatedTasks) -> RelatedTasks:
-    """Measure a task's column in the task's own units if its spread is more than ten times off that of the others.
-
-    Its median and spread then become those of all tasks together. Values still far from the others become the median,
-    unless half of the column's values are equal: rare values of such a column are no errors.
-    """
-    if related.shape is not None:
-        return related
-    rows = related.rows.clone()
-    for repeat in range(len(rows)):
-        places = [related.where[repeat, task][related.inside[repeat, task]] for task in range(len(related.names))]
-        for place, own in zip(places, in_usual_units([rows[repeat, place] for place in places]), strict=True):
-            rows[repeat, place] = own
-    common = robust_units(related.with_rows(rows))
-    spread_out = (rows == common.centre).double().mean(dim=1, keepdim=True) < 0.5
-    return related.with_rows(torch.where((common(rows).abs() > FAR) & spread_out, common.centre.to(rows), rows))
-
-
-def robust_units(related: RelatedTasks) -> Units:
-    """The median and the robust spread of all tasks' rows, per repeat and column: (R, 1, d) each."""
-    pairs = [column_units(related.take_inside(repeat)) for repeat in range(len(related.rows))]
-    centre, spread = (torch.stack(parts)[:, None] for parts in zip(*pairs, strict=True))
-    return Units(centre, spread)
 
 
 class TargetView(NamedTuple):

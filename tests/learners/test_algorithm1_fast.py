@@ -10,9 +10,8 @@ from m2st_core.criterion import masked_terms, mean_criterion
 from m2st_core.data.related import PairedRows
 from m2st_core.kernels.deep import DeepKernel, Parameters, RootDeepKernel
 from m2st_core.kernels.features import MLP, Units
-from m2st_core.learners.adaptation import Paired, adapt_state, terms
-from m2st_core.learners.climbers import WrittenOut
-from m2st_core.learners.deep_terms import DeepTerms, SignedRows
+from m2st_core.learners.algorithm1 import Paired, adapt_state, terms
+from m2st_core.learners.algorithm1_fast import DeepTerms, SignedRows, WrittenOut
 from m2st_core.presets import MetaAscent
 
 REPEATS, TASKS, PAIRS = 2, 3, 7

@@ -20,8 +20,9 @@ from m2st_core.kernels.gaussian import (
     regularised_matrix,
 )
 from m2st_core.learners.ascent import draw_rows
-from m2st_core.learners.meta_features import ImageFeatures, MetaFeatures, NetworkView, column_units
+from m2st_core.learners.raw_features import ImageFeatures, MetaFeatures, NetworkView
 from m2st_core.learners.target_kernels import median_width
+from m2st_core.learners.units import column_units
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.permutation.fused import FuseTest
 from m2st_core.permutation.ranked import AggregateTest, RankFuseTest

@@ -13,9 +13,17 @@ from m2st_core.data.related import PairedRows, stack_repeats
 from m2st_core.kernels.base import copy_with
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.features import MLP
-from m2st_core.learners.adaptation import Paired, adapt_state, adapt_to_target, criterion, for_runs
-from m2st_core.learners.climbers import RunByRun, WrittenOut
-from m2st_core.learners.meta_kl import fit_meta_kernel, hold_out_tasks
+from m2st_core.learners.algorithm1 import (
+    Paired,
+    RunByRun,
+    adapt_state,
+    adapt_to_target,
+    criterion,
+    fit_meta_kernel,
+    for_runs,
+    hold_out_tasks,
+)
+from m2st_core.learners.algorithm1_fast import WrittenOut
 from m2st_core.presets import PRESETS, Adaptation, MetaAscent
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample

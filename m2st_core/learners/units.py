@@ -1,0 +1,67 @@
+"""Units of columns, and columns of related tasks that are in other units than the rest.
+
+A column's unit is its robust spread: the distance between quartiles, in that of a standard normal variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from m2st_core.data.related import RelatedTasks
+from m2st_core.kernels.features import Units
+
+QUARTILE_ROWS, QUARTILE_VALUES = 20_000, 2**23  # torch takes no quantiles of more than 2²⁴ values
+NORMAL_QUARTILES = 1.349  # distance between the quartiles of a standard normal variable
+ODD = 10.0  # ratio of a task's spread to the usual one
+FAR = 10.0  # the same, beyond which a value of a related task is taken for an error
+
+
+def column_units(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The median and a robust standard deviation, (Q₃−Q₁)/1.349, of each column of up to 20,000 rows: (d,) each.
+
+    Where half of the values are equal, it is the ordinary standard deviation, or 1 if all are.
+    """
+    step = max(-(-len(rows) // QUARTILE_ROWS), -(-rows.numel() // QUARTILE_VALUES))
+    some = rows[::step].double()
+    low, centre, high = some.quantile(some.new_tensor([0.25, 0.5, 0.75]), dim=0)
+    deviation = some.std(dim=0, correction=0)
+    spread = (high - low) / NORMAL_QUARTILES
+    spread = spread.where(spread > 1e-12 * torch.maximum(low.abs(), high.abs()), deviation)
+    return centre, spread.where(spread > 0, 1.0)
+
+
+def in_usual_units(tasks: Sequence[Tensor]) -> list[Tensor]:
+    """Rows of each task (n, d). Columns that spread more than ten times off the usual are measured in own units."""
+    centres, spreads = (torch.stack(parts) for parts in zip(*map(column_units, tasks), strict=True))
+    usual, middle = spreads.median(dim=0).values, centres.median(dim=0).values
+    odd = (spreads > ODD * usual) | (spreads < usual / ODD)
+    units = zip(tasks, odd, centres, spreads, strict=True)
+    return [torch.where(mine, (own - c) / s * usual + middle, own) if mine.any() else own for own, mine, c, s in units]
+
+
+def in_common_units(related: RelatedTasks) -> RelatedTasks:
+    """Measure a task's column in the task's own units if its spread is more than ten times off that of the others.
+
+    Its median and spread then become those of all tasks together. Values still far from the others become the median,
+    unless half of the column's values are equal: rare values of such a column are no errors.
+    """
+    if related.shape is not None:
+        return related
+    rows = related.rows.clone()
+    for repeat in range(len(rows)):
+        places = [related.where[repeat, task][related.inside[repeat, task]] for task in range(len(related.names))]
+        for place, own in zip(places, in_usual_units([rows[repeat, place] for place in places]), strict=True):
+            rows[repeat, place] = own
+    common = robust_units(related.with_rows(rows))
+    spread_out = (rows == common.centre).double().mean(dim=1, keepdim=True) < 0.5
+    return related.with_rows(torch.where((common(rows).abs() > FAR) & spread_out, common.centre.to(rows), rows))
+
+
+def robust_units(related: RelatedTasks) -> Units:
+    """The median and the robust spread of all tasks' rows, per repeat and column: (R, 1, d) each."""
+    pairs = [column_units(related.take_inside(repeat)) for repeat in range(len(related.rows))]
+    centre, spread = (torch.stack(parts)[:, None] for parts in zip(*pairs, strict=True))
+    return Units(centre, spread)
