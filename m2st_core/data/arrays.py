@@ -7,6 +7,8 @@ have none, and neither has a pandas frame with the default labels 0 … d−1. :
 from __future__ import annotations
 
 import hashlib
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,6 +24,7 @@ from m2st_core.types import DEFAULT_TEST, Shape, TwoSample, listed
 LARGEST_WHOLE = 2**53  # beyond it float64 skips whole numbers
 LARGEST_SPREAD, SMALLEST_SPREAD = 1e100, 1e-100  # squares of distances stay inside float64
 CHANNELS = (1, 3, 4)
+MIDNIGHT = re.compile(r"[ t]00:00(:00(\.0+)?)?$")  # of a date that was read as a moment
 KINDS = {"O": "objects", "U": "text", "S": "text", "T": "text", "c": "complex numbers", "M": "dates", "m": "times"}
 
 
@@ -69,18 +72,30 @@ def _without_ids(values: Any, name: str, column: str) -> tuple[pd.DataFrame, tor
         raise ValueError(f"ids={column!r} names a column, and {name} has no columns with names. Pass a frame.")
     if column not in values.columns:
         raise ValueError(f"{name} has no column {column!r}, which ids names. It has {listed(_names_of(values))}.")
+    if isinstance(values[column], pd.DataFrame):
+        raise ValueError(f"Two columns of {name} are called {column!r}, which ids names. Rename one.")
     return values.drop(columns=column), as_ids(values[column], f"{name}, column {column!r}")
 
 
 def as_ids(cells: Iterable[Any], where: str) -> torch.Tensor:
-    """A whole number for each id (n,), equal if their texts are. 7, 7.0 and "7" are one id."""
+    """A whole number for each id (n,), equal for two spellings of one id.
+
+    Case, blanks, hyphens, leading zeros, a decimal ``.0`` and a midnight do not count: 7, "007" and "7.0" are one id,
+    and so are "P-001" and "p1". Taking two persons for one costs a training row; missing one costs the level.
+    """
     numbers = []
     for row, cell in enumerate(cells, start=1):
-        text = str(int(cell) if isinstance(cell, (float, np.floating)) and cell == cell // 1 else cell).strip()
-        if cell is None or cell is pd.NA or cell != cell or not text:
+        text = "" if cell is None or cell is pd.NA or cell != cell else _plain_id(str(cell))
+        if text in ("", "inf"):
             raise ValueError(f"{where}: row {row} has no id. Fill it in, or leave that row out.")
         numbers.append(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True))
     return torch.tensor(numbers, dtype=torch.int64)
+
+
+def _plain_id(text: str) -> str:
+    text = MIDNIGHT.sub("", unicodedata.normalize("NFKC", text).strip().casefold())
+    text = re.sub(r"[\s_-]+", "", re.sub(r"(?<=\d)\.0*$", "", text))
+    return re.sub(r"(?<!\d)0+(?=\d)", "", text)
 
 
 def in_memory(values: Any, name: str) -> Any:
@@ -90,7 +105,7 @@ def in_memory(values: Any, name: str) -> Any:
     try:
         table = nw.from_native(values, pass_through=True, allow_series=True)
         table = table.collect() if isinstance(table, nw.LazyFrame) else table
-        return table.to_pandas() if isinstance(table, (nw.DataFrame, nw.Series)) else values
+        return table.to_pandas() if hasattr(table, "to_pandas") else values
     except Exception as error:  # each library has its own
         reason = " ".join(str(error).split())
         raise ValueError(f"{name} cannot be read as a frame of numbers: {reason}. Pass a pandas frame.") from error
@@ -196,9 +211,13 @@ def as_named_rows(values: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
 
 def _names_of(values: Any) -> tuple[str, ...]:
     """The labels of a frame's columns as text, the levels of a MultiIndex joined; none for the default 0 … d−1."""
-    if not isinstance(values, pd.DataFrame) or values.columns.equals(pd.RangeIndex(values.shape[1])):
+    if not isinstance(values, pd.DataFrame):
         return ()
-    return tuple(" / ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in values.columns)
+    labels = values.columns
+    if pd.api.types.is_integer_dtype(labels.dtype) and labels.equals(pd.RangeIndex(values.shape[1])):
+        return ()
+    names = tuple(" / ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in labels)
+    return names if len(set(names)) == labels.nunique() else tuple(map(repr, labels))  # 1 and "1" are two columns
 
 
 def _as_finite(array: np.ndarray, name: str) -> np.ndarray:
@@ -257,6 +276,8 @@ def _as_array(values: Any, name: str) -> np.ndarray:
         array = np.asarray(values)
     except (ValueError, TypeError, RuntimeError):
         raise ValueError(f"{name} is not a table of numbers with rows of equal length. Pass one.") from None
+    if array.dtype.kind == "O" and array.size and isinstance(array.flat[0], Mapping):
+        raise ValueError(f"{name} is a list of dicts. Pass a frame of its columns: pd.DataFrame({name}).")
     if array.dtype.kind not in "biuf":
         kind = KINDS.get(array.dtype.kind, str(array.dtype))
         raise ValueError(f"{name} holds {kind} (dtype {array.dtype}), not real numbers. Convert it to floats first.")

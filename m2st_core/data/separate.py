@@ -30,6 +30,7 @@ from m2st_core.types import DEFAULT_TEST, TwoSample
 
 FEWEST_ROWS = 4  # rows that each sample of a task must keep
 TOLERATED = 0.05  # share of the smaller sample that may be shared unseen
+UNMATCHED = "No id of x and y is among the ids of the related tasks, so no row is taken to be in both."
 UNSHARED = "no row of the target is in the related tasks"
 PROJECTIONS = 16  # numbers that represent an image
 Units = tuple[np.ndarray, np.ndarray]
@@ -74,7 +75,8 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None, ids: str | 
         shared = np.union1d(shared, overlap.target)
     condition, warning = condition_of(overlap, target)
     if not len(shared):
-        return Separated(related, notes=warning, exact_if=condition)
+        unmatched = (UNMATCHED,) if target.ids is not None else ()
+        return Separated(related, notes=warning + unmatched, exact_if=condition)
     kept = related.without(np.setdiff1d(place, place[rest]))
     short = _short(related, kept)
     usable, lost = np.flatnonzero(~short.any(axis=0)), np.flatnonzero(short.any(axis=0))

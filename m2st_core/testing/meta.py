@@ -150,6 +150,8 @@ class MetaLearner:
         """
         place = Path(path)
         if place.suffix.lower() == ".zip":
+            if place.is_dir():
+                raise ValueError(f"{place} is a folder. Choose another name, or move the folder away.")
             place.write_bytes(self.packed(encoding))
             return
         place.mkdir(parents=True, exist_ok=True)

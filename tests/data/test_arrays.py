@@ -90,6 +90,7 @@ BAD = {
     "masked": (np.ma.masked_equal(GOOD, 5.0), "masked array"),
     "sparse": (torch.tensor(GOOD).to_sparse(), r"x.to_dense\(\)"),
     "none": (None, "x is None. Pass rows of numbers"),
+    "list of dicts": ([{"a": 1.0}, {"a": 2.0}], r"x is a list of dicts.*pd.DataFrame\(x\)"),
     "mapping": ({"a": [1, 2], "b": [3, 4]}, r"x is a dict. Pass a frame of its columns: pd.DataFrame\(x\)"),
 }
 

@@ -151,14 +151,37 @@ def test_a_learner_keeps_the_ids_and_refuses_by_them(tmp_path):
         learner.test(x, y, ids="patient")
 
 
-def test_ids_are_equal_if_their_texts_are():
-    ids = [as_ids(cells, "x").tolist() for cells in ([7, 8], [7.0, 8.0], ["7", " 8 "], pd.array([7, 8], "Int64"))]
-    assert ids.count(ids[0]) == 4 and ids[0][0] != ids[0][1]
+NUMBERS = [7, 80], [7.0, 80.0], ["7", " 80 "], pd.array([7, 80], "Int64"), ["007", "080"], ["7.0", "80.0"]
+CODES = ["P1", "P20"], ["p1", "p20"], ["P-0001", "P-0020"], ["P 1", "P_20"]
+WORDS = ["Jürg", "Renée"], ["Ju\u0308rg", "Rene\u0301e"]
+MOMENTS = (
+    pd.to_datetime(["2020-01-02", "2020-11-12"]),
+    ["2020-01-02", "2020-11-12"],
+    ["2020-01-02T00:00:00", "20201112"],
+)
+
+
+@pytest.mark.parametrize("spellings", [NUMBERS, CODES, WORDS, MOMENTS])
+def test_an_id_may_be_spelled_in_several_ways(spellings):
+    ids = [as_ids(cells, "x").tolist() for cells in spellings]
+    assert ids.count(ids[0]) == len(spellings) and ids[0][0] != ids[0][1]
+
+
+@pytest.mark.parametrize("cell", [np.nan, None, pd.NA, " ", np.inf])
+def test_a_row_needs_an_id(cell):
     with pytest.raises(ValueError, match="x: row 2 has no id"):
-        as_ids([7, np.nan], "x")
+        as_ids([7, cell], "x")
+
+
+def test_ids_name_one_column_that_both_sides_have():
     x, y, tasks = questionnaires(np.random.default_rng(2), 0)
     with pytest.raises(ValueError, match="names a column, and x has no columns"):
         m2st.two_sample_test(x.to_numpy(), y.to_numpy(), ids="person")
+    with pytest.raises(ValueError, match="Two columns of x are called 'person'"):
+        separate((pd.concat([x, x[["person"]]], axis=1), y), tasks, ids="person")
+    assert separate((x, y), tasks, ids="person").notes == (
+        "No id of x and y is among the ids of the related tasks, so no row is taken to be in both.",
+    )
     with pytest.raises(ValueError, match="the related tasks have none"):
         separate((x, y), as_related_tasks([(p[["a", "b"]], q[["a", "b"]]) for p, q in tasks]), ids="person")
 
