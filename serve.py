@@ -1,4 +1,4 @@
-"""The entry point of a served instance, ``streamlit run serve.py``: the same pages, where runs have owners."""
+"""The entry point of a server for several people, ``streamlit run serve.py``: the same pages; runs have owners."""
 
 import threading
 from collections.abc import AsyncIterator
@@ -7,18 +7,17 @@ from contextlib import asynccontextmanager
 import streamlit as st
 from starlette.middleware import Middleware
 
+from m2st_core.dashboard.host import register
+from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.jobs.log import start_log
-from m2st_core.dashboard.serving.gate import Gate, lifespan
-from m2st_core.dashboard.serving.sessions import keep_memory_together
-from m2st_core.environment import serve
+from m2st_core.dashboard.jobs.sweeps import server_queue
+from m2st_core.paper.gallery import gallery
+from m2st_core.serving.gate import Gate, lifespan
+from m2st_core.serving.visitors import SharedHost
 
 
 def prepare() -> None:
     """Start the workers, and draw the gallery of Paper. The server answers before that is done."""
-    from m2st_core.dashboard.jobs.jobs import job_manager
-    from m2st_core.dashboard.jobs.sweeps import server_queue
-    from m2st_core.paper.gallery import gallery
-
     job_manager()
     server_queue().started.wait()
     gallery()
@@ -32,7 +31,6 @@ async def life(server: object) -> AsyncIterator[None]:
         yield
 
 
-serve()
-keep_memory_together()
+register(SharedHost())
 start_log()
 app = st.App("app.py", middleware=[Middleware(Gate)], lifespan=life)

@@ -29,19 +29,9 @@ def logs_json() -> bool:
     return _text("LOG") == "json"
 
 
-def is_served() -> bool:
-    """Whether the server is in multi-user mode, where each run has an owner: ``M2ST_SERVED=1``."""
-    return _text("SERVED").lower() not in ("", "0", "false", "no")
-
-
-def serve() -> None:
-    """Switch multi-user mode on, unless ``M2ST_SERVED`` is set."""
-    os.environ.setdefault("M2ST_SERVED", "1")
-
-
 def must_log_in() -> bool:
-    """Whether a served instance needs a login: ``M2ST_LOGIN=required``."""
-    return is_served() and _text("LOGIN").lower() == "required"
+    """Whether a server for several people needs a login: ``M2ST_LOGIN=required``."""
+    return _text("LOGIN").lower() == "required"
 
 
 def admins() -> frozenset[str]:
@@ -57,11 +47,6 @@ def cookie_secret() -> bytes:
 def proxy() -> tuple[str, str]:
     """The header with a user's name and the secret of a trusted proxy: ``M2ST_PROXY_HEADER``, ``M2ST_PROXY_SECRET``."""
     return _text("PROXY_HEADER").lower(), _text("PROXY_SECRET")
-
-
-def metrics_token() -> str:
-    """The token that the metrics need: ``M2ST_METRICS_TOKEN``."""
-    return _text("METRICS_TOKEN")
 
 
 def frame_ancestors() -> str:

@@ -3,10 +3,9 @@
 import streamlit as st
 
 import m2st_core
-from m2st_core.dashboard.history.list import choose_runs
+from m2st_core.dashboard.history.list import choose_runs, offer_undo
 from m2st_core.dashboard.history.results import compare, runs_finding, show_one, show_shipped
 from m2st_core.dashboard.jobs.sweeps import check_limits, cost_in_words, show_problems, start
-from m2st_core.dashboard.serving.tools import offer_undo
 from m2st_core.dashboard.widgets.page import finding, page_title, run_page
 from m2st_core.sweeps.spec import SpecError, SweepSpec
 

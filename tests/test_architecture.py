@@ -29,7 +29,8 @@ ROOMS = {
     "paper": 10,
     "studies": 11,
     "dashboard": 12,
-    "commands": 13,
+    "serving": 13,
+    "commands": 14,
 }
 CORE = sorted((ROOT / "m2st_core").rglob("*.py"))
 FRONT = [ROOT / "app.py", *sorted((ROOT / "pages").glob("*.py"))]
@@ -68,7 +69,7 @@ def test_streamlit_stays_in_front_and_torch_behind(path):
     names = {name.split(".")[0] for name in imports(path)}
     if path in FRONT:
         assert "torch" not in names
-    elif room(path) != "dashboard":
+    elif room(path) not in ("dashboard", "serving"):
         assert "streamlit" not in names
     if path not in FRONT and room(path) == "figures":
         assert names <= {"m2st_core", "pandas", "plotly", "numpy", "dataclasses", "collections", "__future__", "typing"}
@@ -77,6 +78,32 @@ def test_streamlit_stays_in_front_and_torch_behind(path):
             "figures",
             "testing",
         }
+
+
+DASHBOARD = {  # its modules and folders, each of which imports earlier ones; pages' folders do not import each other
+    "host": 0,
+    "jobs": 1,
+    "widgets": 2,
+    "power_lab": 3,
+    "history": 4,
+    "images": 4,
+    "learn": 4,
+    "paper": 4,
+    "your_data": 4,
+}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "m2st_core" / "dashboard").rglob("*.py")), ids=lambda path: path.stem)
+def test_rooms_of_the_dashboard_import_lower_ones_only(path):
+    own = path.relative_to(ROOT / "m2st_core" / "dashboard").parts[0].removesuffix(".py")
+    others = {name.split(".")[2] for name in imports(path) if name.startswith("m2st_core.dashboard.")} - {own}
+    assert all(DASHBOARD[other] < DASHBOARD[own] for other in others), f"{path} imports {others}"
+
+
+def test_the_dashboard_of_one_user_has_no_serving():
+    for path in [*CORE, *FRONT]:
+        serving = any(name.startswith("m2st_core.serving") for name in imports(path))
+        assert not serving or "serving" in path.parts, f"{path} imports serving: only serve.py does"
 
 
 def test_nothing_depends_on_pickle():

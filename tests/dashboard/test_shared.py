@@ -5,9 +5,10 @@ from collections import OrderedDict
 import pandas as pd
 import pytest
 
-from m2st_core.dashboard.serving import sessions
+from m2st_core.dashboard import host
 from m2st_core.dashboard.widgets.shared import _made, forget_shared, shared
 from m2st_core.data.tables.cells import read_cell
+from m2st_core.serving import sessions
 from m2st_core.studies.power import DEFAULT, add_shipped
 from m2st_core.sweeps import results
 from m2st_core.sweeps.store import Store
@@ -88,13 +89,13 @@ def test_pages_ask_less_often_if_many_tabs_are_open(monkeypatch, tabs, factor):
     class Open:
         connected = True
 
-    monkeypatch.setattr(sessions, "all_sessions", lambda: [Open()] * tabs)
-    assert sessions.poll_seconds(0.5) == 0.5 * factor
+    monkeypatch.setattr(host, "all_sessions", lambda: [Open()] * tabs)
+    assert host.poll_seconds(0.5) == 0.5 * factor
 
 
 def test_cells_of_tables_are_forgotten_with_the_session():
     read_cell("a cell of somebody's table")
-    sessions._return_memory()
+    sessions.clear_caches()
     assert read_cell.cache_info().currsize == 0
 
 
@@ -104,7 +105,7 @@ def test_what_all_share_is_forgotten_when_nobody_is_left(monkeypatch, left, kept
     shared(sorted, (3, 1, 2))
     monkeypatch.setattr(sessions, "all_sessions", lambda: left)
     results.cells_of(DEFAULT.to_json())
-    sessions._return_memory()
+    sessions.clear_caches()
     assert _made.cache_info().currsize == kept and bool(results._grids) == bool(kept)
 
 

@@ -6,10 +6,10 @@ from concurrent.futures import Future
 
 import pytest
 
+from m2st_core.dashboard.host import ServerLimits
 from m2st_core.dashboard.jobs import sweep_queue as module
 from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
 from m2st_core.dashboard.jobs.turns import QueueFull
-from m2st_core.dashboard.serving.settings import ServerLimits
 from m2st_core.sweeps.executors import InlineExecutor, WorkerLost
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store

@@ -6,9 +6,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from m2st_core.dashboard.jobs import sweeps
+from m2st_core.dashboard.jobs.rights import Desk
 from m2st_core.dashboard.jobs.turns import RunStatus
-from m2st_core.dashboard.serving.rights import Desk
-from m2st_core.dashboard.serving.visitor import Visitor
 from m2st_core.sweeps.work import SweepProgress
 
 
@@ -43,9 +42,9 @@ HALF = SweepProgress(36, 18, 18, 4, 0.5, 10.0, 10.0)
 )
 def test_every_state_is_shown_with_what_can_be_done(status, said, buttons, monkeypatch):
     monkeypatch.setattr(sweeps, "server_queue", lambda: SimpleNamespace(store=None))
-    monkeypatch.setattr(sweeps, "visitor", lambda: Visitor("me"))
+    monkeypatch.setattr("m2st_core.dashboard.host.session_id", lambda: "me")
     monkeypatch.setattr(Desk, "owns", lambda self, run: True)
-    monkeypatch.setattr("m2st_core.dashboard.serving.rights.is_open", lambda session: True)
+    monkeypatch.setattr("m2st_core.dashboard.jobs.rights.is_open", lambda session: True)
 
     def page(status):
         from m2st_core.dashboard.jobs.sweeps import show_state

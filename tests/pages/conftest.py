@@ -2,8 +2,8 @@
 
 import pytest
 
+from m2st_core.dashboard.host import close_server
 from m2st_core.dashboard.jobs import sweeps
-from m2st_core.dashboard.serving.settings import close_server
 from m2st_core.sweeps import trial
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.spec import SweepSpec

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from m2st_core.dashboard.serving.settings import close_server
+from m2st_core.dashboard.host import close_server
 from m2st_core.paper import committed, gallery, published
 from m2st_core.paper.committed import commit
 from m2st_core.paper.experiments import OURS, PAPER

@@ -1,18 +1,24 @@
-"""Pages of a served instance: a stranger sees nothing of another's runs, by links, widget values or session state."""
+"""Pages of a server for several people: nothing of another person's runs is shown, by links, values or state."""
 
 import pytest
 
-from m2st_core.dashboard.jobs import sweeps
-from m2st_core.dashboard.serving.visitor import Visitor
+from m2st_core.dashboard.host import Host, register
+from m2st_core.serving.visitors import Identity, SharedHost
 from tests.pages.conftest import SMALL
 from tests.pages.harness import button, charts, open_page, words
 
 
 @pytest.fixture
-def anns(store, monkeypatch):
-    """Ann's finished run on a served instance: her view of the store, and its id."""
-    monkeypatch.setenv("M2ST_SERVED", "1")
+def served(monkeypatch):
     monkeypatch.setenv("M2ST_SECRET", "of this test")
+    register(SharedHost())
+    yield
+    register(Host())
+
+
+@pytest.fixture
+def anns(store, served):
+    """Ann's finished run: her view of the store, and its id."""
     own = store.seen_by("ann")
     run = own.start_run(SMALL, "Ann's secret study")
     own.set_state(run, "done")
@@ -35,7 +41,7 @@ def test_a_stranger_finds_nothing_of_another_s_run(anns, monkeypatch):
     assert not app.exception and "There is no deleted run" in app.error[0].value
     app = open_page("power", run=run)
     assert "There is no run" in words(app) and "run" not in app.query_params
-    monkeypatch.setattr(sweeps, "visitor", lambda: Visitor("tab", "ann"))
+    monkeypatch.setattr(SharedHost, "visitor", lambda self: Identity("tab", "ann"))
     assert "Ann's secret study" in words(open_page("history", run=run))
 
 
@@ -49,7 +55,7 @@ def test_a_shared_link_opens_a_run_to_read(anns):
 
 def test_an_owner_shares_and_deletes(anns, store, monkeypatch):
     own, run = anns
-    monkeypatch.setattr(sweeps, "visitor", lambda: Visitor("tab", "ann"))
+    monkeypatch.setattr(SharedHost, "visitor", lambda self: Identity("tab", "ann"))
     app = open_page("history", run=run)
     button(app, "Make a link").click().run()
     token = own.share_run(run)
@@ -69,7 +75,7 @@ def test_a_link_to_heavy_work_asks_first(monkeypatch, store, page, link):
     assert not app.exception and "This takes about" not in words(app)
 
 
-def test_files_for_which_there_is_no_room_are_refused_and_earlier_ones_stay(monkeypatch):
+def test_files_for_which_there_is_no_room_are_refused_and_earlier_ones_stay(monkeypatch, served):
     def page():
         import pandas as pd
         import streamlit as st
@@ -86,8 +92,6 @@ def test_files_for_which_there_is_no_room_are_refused_and_earlier_ones_stay(monk
             st.error(str(error))
         st.write(sorted(state.files))
 
-    monkeypatch.setenv("M2ST_SERVED", "1")
-    monkeypatch.setenv("M2ST_SECRET", "of this test")
     monkeypatch.setenv("M2ST_MOST_UPLOAD_BYTES", "100000")
     from streamlit.testing.v1 import AppTest
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from m2st_core.dashboard.host import host
 from m2st_core.dashboard.jobs.sweeps import CELL, STATE_ICONS, sweep_queue
-from m2st_core.dashboard.serving.tools import DELETED
 from m2st_core.studies.power import run_names
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import SENTENCES, Run
+from m2st_core.sweeps.store import LONGEST_NAME, SENTENCES, Run
 
 MOST_COMPARED = 6
+DELETED = "run_deleted"  # in the session's state: id and name of the run that was deleted last
 
 
 def all_runs() -> pd.DataFrame:
@@ -101,4 +102,31 @@ def confirm_delete(run: str, name: str) -> None:
             st.error(str(error))
         else:
             st.session_state[DELETED] = (run, name)
+            st.rerun()
+
+
+def show_run_tools(run: Run) -> None:
+    """Rename or share a run, or say that it is another's."""
+    desk = sweep_queue()
+    if not desk.owns(run.id):
+        st.caption("Somebody shares this run with you. You can read it.")
+        return
+    with st.popover("Rename…", help="Give this run another name."):
+        name = st.text_input("Name", run.name, max_chars=LONGEST_NAME, key=f"run_name_{run.id}")
+        if st.button("Rename it", key=f"run_rename_{run.id}", help="Keep this name."):
+            desk.store.rename_run(run.id, name)
+            st.rerun()
+    host().show_sharing(run.id)
+
+
+def offer_undo() -> None:
+    """After a deletion, offer to undo it."""
+    if DELETED not in st.session_state:
+        return
+    run, name = st.session_state[DELETED]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.write(f"Deleted: **{name}**. It can be restored for a week.")
+        if st.button("Undo", key="run_undo", help="Restore the run with all its results."):
+            del st.session_state[DELETED]
+            sweep_queue().store.restore_run(run)
             st.rerun()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from m2st_core.dashboard.history.list import confirm_delete
+from m2st_core.dashboard.history.list import confirm_delete, show_run_tools
 from m2st_core.dashboard.jobs.sweeps import sweep_queue, watch
 from m2st_core.dashboard.power_lab.curves import show_training
 from m2st_core.dashboard.power_lab.results import show_code, show_figure, show_results
-from m2st_core.dashboard.serving.tools import show_run_tools
 from m2st_core.dashboard.widgets.page import chart, choice_sentences
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.data import size_unit

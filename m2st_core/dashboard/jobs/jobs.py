@@ -9,13 +9,10 @@ from typing import Any, Protocol
 
 import streamlit as st
 
+from m2st_core.dashboard.host import Once, at_end, host, poll_seconds, session_id
 from m2st_core.dashboard.jobs.manager import Job, JobManager
 from m2st_core.dashboard.jobs.processes import study_processes
-from m2st_core.dashboard.serving.rights import check_time
-from m2st_core.dashboard.serving.sessions import at_end, poll_seconds, session_id
-from m2st_core.dashboard.serving.settings import once_per_server
-from m2st_core.dashboard.serving.visitor import visitor
-from m2st_core.environment import is_served
+from m2st_core.dashboard.jobs.rights import check_time
 from m2st_core.numbers import duration
 from m2st_core.studies.first_results import shipped_result
 from m2st_core.sweeps.cost import machine_factor
@@ -28,7 +25,7 @@ POLL_SECONDS, QUICK_SECONDS = 0.5, 0.8
 ASK_SECONDS = 60.0  # on the machine of the predictions: what takes longer starts on request, never by a link alone
 
 
-@once_per_server
+@Once
 def job_manager() -> JobManager:
     """The server's one job manager. Its first job prepares what the first user would otherwise wait for.
 
@@ -50,7 +47,7 @@ def _warm_up(progress: Progress) -> None:
 
 def _elsewhere(work: Callable[[Progress], Any]) -> Callable[[Progress], Any]:
     """The work, on a served instance in a process of its own."""
-    return partial(study_processes().run, work) if is_served() else work
+    return partial(study_processes().run, work) if host().isolates else work
 
 
 def poll(active: Callable[[], bool], show: Callable[[], None], seconds: float = POLL_SECONDS) -> None:
@@ -102,10 +99,10 @@ def watch_job(
 
 def _submit(key: Hashable, function: Callable[[Progress], Any], question: Hashable | None) -> Job:
     """Start a job, on a served instance in the visitor's time for today."""
-    manager = job_manager()
-    if not is_served() or manager.knows(key, question):
+    manager, who = job_manager(), host().visitor()
+    if not who.person or manager.knows(key, question):
         return manager.submit(key, function, question)
-    who, store = visitor(), Store()
+    store = Store()
     check_time(store, who)
     return manager.submit(key, function, question, who.person, partial(store.add_usage, who.person))
 

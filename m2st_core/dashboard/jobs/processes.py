@@ -9,7 +9,7 @@ from concurrent.futures import wait
 from contextlib import contextmanager
 from typing import Any
 
-from m2st_core.dashboard.serving.settings import once_per_server
+from m2st_core.dashboard.host import Once
 from m2st_core.sweeps.executors import LOW, REPORT_SECONDS, PoolExecutor
 from m2st_core.types import Cancelled, Progress
 
@@ -58,7 +58,7 @@ def _work(work: Callable[[Progress], Any], device: str, progress: Progress) -> A
     return work(progress)
 
 
-@once_per_server
+@Once
 def study_processes() -> Processes:
     """The server's processes for studies."""
     return Processes()

@@ -9,8 +9,8 @@ import time
 import uuid
 from collections.abc import Callable
 
+from m2st_core.dashboard.host import ServerLimits
 from m2st_core.dashboard.jobs.turns import Clock, QueueFull, RunStatus, SweepJob, TimeIsUp, in_turns
-from m2st_core.dashboard.serving.settings import ServerLimits
 from m2st_core.sweeps.cost import machine_factor
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
+from m2st_core.dashboard.host import Once, host
 from m2st_core.dashboard.jobs.jobs import poll
+from m2st_core.dashboard.jobs.rights import Desk
 from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
 from m2st_core.dashboard.jobs.turns import QueueFull, RunStatus
-from m2st_core.dashboard.serving.rights import Desk
-from m2st_core.dashboard.serving.settings import once_per_server
-from m2st_core.dashboard.serving.visitor import visitor
 from m2st_core.environment import dask_address
 from m2st_core.numbers import duration
 from m2st_core.studies.power import add_shipped
@@ -83,7 +82,7 @@ def start_executor() -> Executor:
     return make_executor("dask", address) if address else make_executor("pool")
 
 
-@once_per_server
+@Once
 def server_queue() -> SweepQueue:
     """The server's one queue. Its workers start with it and stay. Its store has the shipped results."""
     store = Store()
@@ -94,7 +93,7 @@ def server_queue() -> SweepQueue:
 
 def sweep_queue() -> Desk:
     """The server's queue, as the visitor of this page may use it."""
-    return Desk(server_queue(), visitor())
+    return Desk(server_queue(), host().visitor())
 
 
 def start(spec: SweepSpec, name: str = "") -> str | None:

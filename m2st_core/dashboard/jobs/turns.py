@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from m2st_core.dashboard.serving.settings import ServerLimits
+from m2st_core.dashboard.host import ServerLimits
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.work import SweepProgress

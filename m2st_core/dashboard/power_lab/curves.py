@@ -9,12 +9,12 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from m2st_core.dashboard.host import poll_seconds
 from m2st_core.dashboard.jobs.jobs import poll
 from m2st_core.dashboard.jobs.sweeps import POLL_SECONDS, cost_in_words, show_state, sweep_queue
 from m2st_core.dashboard.jobs.turns import RunStatus
 from m2st_core.dashboard.power_lab.controls import double_repeats
 from m2st_core.dashboard.power_lab.results import Earlier, show_results
-from m2st_core.dashboard.serving.sessions import poll_seconds
 from m2st_core.dashboard.widgets.page import chart, finding, show_folded
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.figures.weights import training_figure

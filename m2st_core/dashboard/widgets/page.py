@@ -17,14 +17,12 @@ from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from m2st_core.analysis.answer import unbroken
+from m2st_core.dashboard.host import host, poll_seconds
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.jobs.sweeps import sweep_queue
-from m2st_core.dashboard.serving.sessions import poll_seconds
-from m2st_core.dashboard.serving.tools import admit, show_who
 from m2st_core.device import device_words
 from m2st_core.environment import dask_address
 from m2st_core.studies.one_test import former_words
-from m2st_core.studies.synthetic import Rate
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.spec import origin_of
 from m2st_core.testing.method import ORIGINS
@@ -62,7 +60,7 @@ def show_folded(label: str, key: str, part: Callable[[], None]) -> None:
 
 def _guarded(show: Callable[[], None]) -> None:
     try:
-        if admit():
+        if host().admit():
             show()
     except ValueError as error:
         log.warning("a page could not be shown", exc_info=error)
@@ -132,7 +130,7 @@ def show_status() -> None:
     with st.container(horizontal=True, key="status"):
         st.caption(f"Computing on {where}.", width="content")
         st.fragment(_show_queue, run_every=poll_seconds(POLL_SECONDS) if busy else None)(busy)
-    show_who()
+    host().show_visitor()
 
 
 def _sweeps() -> str:
@@ -168,12 +166,6 @@ def clickable_chart(figure: go.Figure, key: str, alt: str) -> int | None:
 def noted_metric(column: DeltaGenerator, label: str, value: str, note: str | None, help: str) -> None:
     """Show a number in a column, with a grey note beneath."""
     column.metric(label, value, note, delta_color="off", delta_arrow="off", help=help)
-
-
-def rate_metric(column: DeltaGenerator, label: str, rate: Rate, help: str) -> None:
-    """Show a rejection rate in a column, with its 95 % interval beneath."""
-    low, high = rate.interval
-    noted_metric(column, label, f"{rate.share:.0%}", f"95 %: {low:.0%} – {high:.0%}", help)
 
 
 def download(label: str, data: Callable[[], str], file_name: str, key: str) -> None:

@@ -10,9 +10,8 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.analysis.plan import Plan
+from m2st_core.dashboard.host import host
 from m2st_core.dashboard.jobs.jobs import watch_job
-from m2st_core.dashboard.serving.sessions import make_room, this_session
-from m2st_core.dashboard.serving.settings import ServerLimits
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import Table
@@ -29,7 +28,6 @@ from m2st_core.data.tables.upload import (
     other_labels,
     suggest_groups,
 )
-from m2st_core.environment import is_served
 from m2st_core.testing.meta import MetaLearner
 from m2st_core.types import Progress
 
@@ -221,11 +219,10 @@ class UserData:
         self.example = ""
 
     def _check_room(self, tables: Sequence[Table]) -> None:
-        """On a served instance, refuse files for which the memory of all sessions together has no room."""
-        most, session = ServerLimits.from_environment().upload_bytes, this_session()
+        """Refuse files for which the server has no memory."""
         held = {table.digest for kept in self.files.values() for table in kept}
         needed = COPIES * sum(self._size(table) for table in tables if table.digest not in held)
-        if is_served() and not make_room(session, needed, most):
+        if not host().make_room(needed):
             raise TableError(
                 f"{tables[-1].name}: the server's memory for files is taken by others at the moment. Please try again "
                 "in a few minutes, or bring fewer rows. What you brought before is still here."
@@ -302,7 +299,7 @@ def target_id(made: Assembled) -> str:
 def user_data() -> UserData:
     """The data of the current session."""
     state: UserData = st.session_state.setdefault("own_data", UserData())
-    this_session().holding = state
+    host().hold(state)
     if state.let_go:
         st.warning(state.let_go)
         state.let_go = ""

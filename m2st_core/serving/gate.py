@@ -1,26 +1,31 @@
-"""The gate of a served instance: what every request passes before streamlit sees it, and every answer after."""
+"""The ASGI middleware of a server for several people, its security headers, and its shutdown."""
 
 from __future__ import annotations
 
+import base64
+import functools
+import hashlib
 import hmac
+import re
 import secrets
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from http.cookies import CookieError, SimpleCookie
 from multiprocessing import util
+from pathlib import Path
 from typing import Any
 
+import streamlit
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from streamlit import config, runtime
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
-from m2st_core.dashboard.serving.headers import protective_headers
-from m2st_core.dashboard.serving.sessions import may_go_on
-from m2st_core.dashboard.serving.settings import COOKIE, ServerLimits, close_server, sign, unsign
-from m2st_core.dashboard.serving.visitor import KNOWN, PROXIED, STAMP
-from m2st_core.environment import metrics_token, proxy
+from m2st_core.dashboard.host import ServerLimits, close_server
+from m2st_core.environment import frame_ancestors, proxy
+from m2st_core.serving.sessions import COOKIE, may_resume
+from m2st_core.serving.visitors import KNOWN, PROXIED, STAMP, sign, unsign
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -37,7 +42,7 @@ PROXY_SECRET = "x-m2st-proxy-secret"  # the header by which a proxy shows that i
 
 
 class Gate:
-    """Middleware that knows visitors again, vouches for a trusted proxy's names, and sends protective headers."""
+    """ASGI middleware: visitor cookie, user name from a trusted proxy, security headers."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -66,7 +71,7 @@ def _refusal(method: str, path: str, given: dict[str, str]) -> tuple[int, str] |
     page = path.rstrip("/")
     if not page.endswith(HEALTH) and not is_host_allowed(given.get("host")):  # watchers ask at 127.0.0.1
         return 400, "This server has another name. Its operator can allow this one."
-    if page.endswith(METRICS) and not _may_measure(given):
+    if page.endswith(METRICS):
         return 404, "Not found."
     if UPLOADS in path and method != "OPTIONS":
         if not _is_own_tab(path, given):
@@ -77,10 +82,10 @@ def _refusal(method: str, path: str, given: dict[str, str]) -> tuple[int, str] |
 
 
 def _vouched(headers: list[tuple[bytes, bytes]], given: dict[str, str]) -> list[tuple[bytes, bytes]]:
-    """The headers without what only the gate may say or another's session, and with the name a trusted proxy gave."""
+    """Remove reserved and foreign-session headers; add the proxy's user name."""
     left_out = {STAMP, PROXY_SECRET}
     protocol, token, session, *_ = (*(word.strip() for word in given.get(PROTOCOLS, "").split(",")), "", "", "")
-    if session and not may_go_on(session, _visitor_cookie(given.get("cookie", ""))):
+    if session and not may_resume(session, _visitor_cookie(given.get("cookie", ""))):
         left_out.add(PROTOCOLS)
     kept = [(name, value) for name, value in headers if name.decode("latin-1").lower() not in left_out]
     if PROTOCOLS in left_out:
@@ -90,12 +95,6 @@ def _vouched(headers: list[tuple[bytes, bytes]], given: dict[str, str]) -> list[
     if name and secret and hmac.compare_digest(given.get(PROXY_SECRET, "").encode(), secret.encode()):
         kept.append((STAMP.encode(), sign(PROXIED + name).encode("latin-1", "replace")))
     return kept
-
-
-def _may_measure(given: dict[str, str]) -> bool:
-    """Whether a request for the metrics has the token in ``M2ST_METRICS_TOKEN``; if that is not set, none has."""
-    token = metrics_token()
-    return bool(token) and hmac.compare_digest(given.get("authorization", "").encode(), f"Bearer {token}".encode())
 
 
 def _is_own_tab(path: str, given: dict[str, str]) -> bool:
@@ -186,6 +185,41 @@ async def _refuse(receive: Receive, send: Send, status: int, sentence: str) -> N
     headers = [(b"content-type", b"text/plain; charset=utf-8")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": sentence.encode()})
+
+
+def protective_headers() -> dict[str, str]:
+    """Headers of every answer: who may frame it, what its pages may load, and no address of ours to other sites."""
+    frames = frame_ancestors()
+    policy = (
+        "default-src 'self'",
+        f"script-src 'self' 'wasm-unsafe-eval' blob: {_inline_scripts()}".strip(),
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "font-src 'self' data:",
+        "connect-src 'self' data: blob:",
+        "worker-src 'self' blob:",
+        "frame-src 'self' blob:",
+        "object-src 'none'",
+        "base-uri 'self'",
+        "form-action 'self'",
+        f"frame-ancestors {frames}",
+    )
+    headers = {
+        "content-security-policy": "; ".join(policy),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    }
+    return headers | ({"x-frame-options": "DENY"} if frames == "'none'" else {})
+
+
+@functools.cache
+def _inline_scripts() -> str:
+    """The hashes of the scripts inside streamlit's page, which may run although they are not in files."""
+    page = Path(streamlit.__file__).parent / "static" / "index.html"
+    scripts = re.findall(r"<script>(.*?)</script>", page.read_text(encoding="utf-8"), re.DOTALL)
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    return " ".join(f"'sha256-{digest}'" for digest in digests)
 
 
 @asynccontextmanager

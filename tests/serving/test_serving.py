@@ -1,4 +1,4 @@
-"""A served instance: who is asking, what they may do, what the gate lets through, and what each limit says."""
+"""A server for several people: who is asking, what they may do, what the gate lets through, and what limits say."""
 
 import asyncio
 import json
@@ -18,17 +18,17 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.testing.v1 import AppTest
 from streamlit.web.server.starlette.starlette_websocket import _parse_decoded_user_cookie
 
+from m2st_core.dashboard import host
+from m2st_core.dashboard.host import Host, ServerLimits, Visitor, at_end, close_server, register
 from m2st_core.dashboard.jobs import sweep_queue as queue_module
 from m2st_core.dashboard.jobs import sweeps
 from m2st_core.dashboard.jobs.jobs import job_manager
+from m2st_core.dashboard.jobs.rights import Desk
 from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
 from m2st_core.dashboard.jobs.turns import Clock, QueueFull, TimeIsUp
-from m2st_core.dashboard.serving import gate, sessions
-from m2st_core.dashboard.serving.rights import Desk
-from m2st_core.dashboard.serving.sessions import Session, end_left, held_bytes, make_room
-from m2st_core.dashboard.serving.settings import COOKIE, ServerLimits, close_server, sign, signature, unsign
-from m2st_core.dashboard.serving.visitor import KNOWN, PROXIED, STAMP, Visitor, _identity
-from m2st_core.environment import is_served
+from m2st_core.serving import gate
+from m2st_core.serving.sessions import COOKIE, Tab, end_closed, make_room, used_bytes
+from m2st_core.serving.visitors import KNOWN, PROXIED, STAMP, SharedHost, identify, sign, signature, unsign
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.spec import SweepSpec
@@ -40,12 +40,13 @@ SPEC = SweepSpec(methods=("MMD-M",), m_te=(10,), repeats=2, tests=4, n_permutati
 
 @pytest.fixture(autouse=True)
 def served(monkeypatch, tmp_path):
-    monkeypatch.setenv("M2ST_SERVED", "1")
     monkeypatch.setenv("M2ST_HOME", str(tmp_path))
     monkeypatch.setenv("M2ST_SECRET", "of this test")
     monkeypatch.setattr(gate.util, "_run_finalizers", lambda: None)  # this process goes on
     close_server()
+    register(SharedHost())
     yield
+    register(Host())
     close_server()
 
 
@@ -127,18 +128,14 @@ def test_a_shared_run_can_be_read_and_no_more(queue):
     for forbidden in (bob.cancel, bob.delete):
         with pytest.raises(StoreError, match="of yours"):
             forbidden(run)
-    ann.store.share_run(run, shared=False)
-    assert bob.status(run) is None
 
 
 def test_on_one_s_own_machine_everybody_sees_everything(queue, monkeypatch):
-    monkeypatch.delenv("M2ST_SERVED")
-    assert not is_served()
     run = Desk(queue, Visitor("one tab")).submit(SPEC)
     other = Desk(queue, Visitor("another tab"))
     assert run == SPEC.run_id and other.status(run).active and other.owns(run) and sum(other.counts()) == 1
     assert other.may_cancel(run, other.status(run))  # the first tab is closed
-    monkeypatch.setattr("m2st_core.dashboard.serving.rights.is_open", lambda session: True)
+    monkeypatch.setattr("m2st_core.dashboard.jobs.rights.is_open", lambda session: True)
     with pytest.raises(StoreError, match="Another browser session"):
         other.cancel(run)
 
@@ -201,15 +198,15 @@ def test_an_identity_needs_evidence(user, headers, cookies, found):
         return {name: sign(text) if mark else text for name, (_, mark, text) in parts.items()}
 
     headers, cookies = signed(headers), signed(cookies)
-    assert _identity(user, headers, cookies) == found
+    assert identify(user, headers, cookies) == found
 
 
 def test_a_login_s_cookie_that_streamlit_has_checked_is_an_identity():
     claims = {"is_logged_in": True, "iss": "https://id.example", "sub": "42", "email": "ann@example.org"}
     cookie = json.dumps(claims | {"origin": "https://m2st.example"}).encode()
     user = _parse_decoded_user_cookie(cookie, "https://m2st.example")
-    assert _identity(user, {}, {COOKIE: sign(KNOWN + "1")}) == ("login", "https://id.example 42", "ann@example.org")
-    assert _identity(_parse_decoded_user_cookie(cookie, "https://evil.example"), {}, {})[0] == "tab"
+    assert identify(user, {}, {COOKIE: sign(KNOWN + "1")}) == ("login", "https://id.example 42", "ann@example.org")
+    assert identify(_parse_decoded_user_cookie(cookie, "https://evil.example"), {}, {})[0] == "tab"
 
 
 def answer(path="/", kind="http", scheme="http", method="GET", parts=3, **headers):
@@ -274,11 +271,8 @@ def test_the_configuration_refuses_other_host_names_on_one_s_own_machine():
     assert not is_host_allowed("attacker.example:8501")
 
 
-def test_metrics_need_a_token(monkeypatch):
-    assert answer("/_stcore/metrics")[1] == answer("/base/_stcore/metrics/", authorization="Bearer ")[1] == 404
-    monkeypatch.setenv("M2ST_METRICS_TOKEN", "t0ken")
-    assert answer("/_stcore/metrics", authorization="Bearer guess")[1] == 404
-    assert answer("/_stcore/metrics", authorization="Bearer t0ken")[1] == 200
+def test_metrics_are_closed():
+    assert answer("/_stcore/metrics")[1] == answer("/base/_stcore/metrics/")[1] == 404
 
 
 def test_a_proxy_s_name_counts_with_its_secret_only(monkeypatch):
@@ -287,7 +281,7 @@ def test_a_proxy_s_name_counts_with_its_secret_only(monkeypatch):
     assert STAMP not in answer(kind="websocket", x_forwarded_user="ann", x_m2st_proxy_secret="")[0]
     monkeypatch.setenv("M2ST_PROXY_SECRET", "s3cret")
     seen, _, _ = answer(kind="websocket", x_forwarded_user="ann", x_m2st_proxy_secret="s3cret")
-    assert _identity({}, seen, {}) == ("proxy", "ann", "ann") and "x-m2st-proxy-secret" not in seen
+    assert identify({}, seen, {}) == ("proxy", "ann", "ann") and "x-m2st-proxy-secret" not in seen
     for lie in ({"x_forwarded_user": "ann"}, {"x_m2st_proxied": sign(PROXIED + "ann")}):
         assert STAMP not in answer(kind="websocket", **lie)[0]
 
@@ -376,8 +370,9 @@ def test_a_served_instance_starts_its_workers_before_the_first_visitor(monkeypat
 
     asked, drawn, closed = threading.Event(), threading.Event(), []
     workers = SimpleNamespace(started=threading.Event())
-    monkeypatch.setattr("m2st_core.dashboard.jobs.sweeps.server_queue", lambda: asked.set() or workers)
-    monkeypatch.setattr("m2st_core.paper.gallery.gallery", drawn.set)
+    monkeypatch.setattr("serve.server_queue", lambda: asked.set() or workers)
+    monkeypatch.setattr("serve.job_manager", lambda: None)
+    monkeypatch.setattr("serve.gallery", drawn.set)
     monkeypatch.setattr(gate, "close_server", lambda: closed.append(drawn.is_set()))
 
     async def live():
@@ -435,41 +430,43 @@ def tabs(monkeypatch):
     """Sessions with files, which a test closes by name: (sessions, files, names of the open ones)."""
     names = ("old", "idle", "busy")
     known, files, open_ = {}, {}, set(names)
-    monkeypatch.setattr(sessions, "_sessions", {})
-    monkeypatch.setattr(Session, "connected", property(lambda self: self.connection in open_))
+    monkeypatch.setattr(host, "_sessions", {})
+    monkeypatch.setattr(Tab, "connected", property(lambda self: self.connection in open_))
     for index, name in enumerate(names):
-        known[name], files[name] = Session(), Files(100)
-        known[name].connection, known[name].holding = name, files[name]
+        known[name], files[name] = Tab(), Files(100)
+        known[name].connection = name
+        known[name].hold(files[name])
         known[name].seen = time.monotonic() - 1000 + 400 * index if name != "busy" else time.monotonic()
-        sessions._sessions[known[name].id] = known[name]
+        host._sessions[known[name].id] = known[name]
     return known, files, open_
 
 
-def test_files_of_the_longest_idle_session_make_room_and_it_is_told(tabs):
+def test_files_of_the_longest_idle_session_make_room_and_it_is_told(tabs, monkeypatch):
     known, files, _ = tabs
-    assert held_bytes() == 300 and make_room(known["busy"], 100, 400) and held_bytes() == 300
-    assert make_room(known["busy"], 150, 400)
-    assert files["old"].bytes == 0 and "Please bring them again" in files["old"].told
+    monkeypatch.setenv("M2ST_MOST_UPLOAD_BYTES", "400")
+    assert used_bytes() == 300 and make_room(known["busy"], 100) and used_bytes() == 300
+    assert make_room(known["busy"], 150)
+    assert files["old"].bytes == 0 and "Please upload them again" in files["old"].told
     assert files["idle"].bytes == files["busy"].bytes == 100
-    assert not make_room(known["idle"], 350, 400) and files["busy"].bytes == 100  # what is in use stays
+    assert not make_room(known["idle"], 350) and files["busy"].bytes == 100  # what is in use stays
 
 
 def test_what_a_closed_tab_held_is_let_go(tabs):
     known, files, open_ = tabs
     ended = []
-    sessions.at_end(ended.append)
+    at_end(ended.append)
     open_.discard("busy")
-    end_left(after=60)
+    end_closed(after=60)
     assert files["busy"].bytes == 100 and not ended  # it may only be reloading
-    known["busy"].left -= 61
-    end_left(after=60)
-    assert files["busy"].bytes == 0 and ended == [known["busy"].id] and held_bytes() == 200
+    known["busy"].closed -= 61
+    end_closed(after=60)
+    assert files["busy"].bytes == 0 and ended == [known["busy"].id] and used_bytes() == 200
     open_.discard("idle")
-    end_left(after=60)
+    end_closed(after=60)
     open_.add("idle")  # it came back
-    end_left(after=60)
-    assert not known["idle"].left and files["idle"].bytes == 100
-    sessions._at_end.remove(ended.append)
+    end_closed(after=60)
+    assert not known["idle"].closed and files["idle"].bytes == 100
+    host._at_end.remove(ended.append)
 
 
 def test_a_closed_tab_s_session_goes_on_for_its_visitor_only(tabs):
@@ -488,9 +485,9 @@ def test_a_full_server_says_so(monkeypatch, tabs):
     def page():
         import streamlit as st
 
-        from m2st_core.dashboard.serving.tools import admit
+        from m2st_core.dashboard.host import host
 
-        if admit():
+        if host().admit():
             st.success("in")
 
     monkeypatch.setenv("M2ST_MOST_SESSIONS", "3")
@@ -514,19 +511,19 @@ def test_without_a_name_nothing_is_shown_where_login_is_required(monkeypatch):
     monkeypatch.setenv("M2ST_LOGIN", "required")
     app = AppTest.from_function(page, default_timeout=60).run()
     assert not app.exception and app.title[0].value == "Please sign in" and not app.success
-    monkeypatch.setattr("m2st_core.dashboard.serving.visitor._user", lambda: LOGIN)
+    monkeypatch.setattr("m2st_core.serving.visitors.user_info", lambda: LOGIN)
     assert app.run().success
 
 
 def test_an_admin_sees_usage_and_no_names(monkeypatch, queue):
     def page():
-        from m2st_core.dashboard.serving.tools import show_who
+        from m2st_core.dashboard.host import host
 
-        show_who()
+        host().show_visitor()
 
     queue.store.add_usage("0123456789abcdef", 90.0)
-    monkeypatch.setattr("m2st_core.dashboard.serving.tools.server_queue", lambda: queue)
-    monkeypatch.setattr("m2st_core.dashboard.serving.visitor._user", lambda: LOGIN)
+    monkeypatch.setattr("m2st_core.serving.visitors.server_queue", lambda: queue)
+    monkeypatch.setattr("m2st_core.serving.visitors.user_info", lambda: LOGIN)
     app = AppTest.from_function(page, default_timeout=60).run()
     assert "Signed in as ann@example.org" in app.caption[0].value and not app.dataframe
     monkeypatch.setenv("M2ST_ADMINS", "ann@example.org, bob@example.org")

@@ -1,13 +1,10 @@
-"""What a visitor may do with runs, decided here on the server for pages, links and widgets alike."""
+"""Rights of a visitor to runs, checked on the server for pages, links and widgets alike."""
 
 from __future__ import annotations
 
+from m2st_core.dashboard.host import ServerLimits, Visitor, is_open
 from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
 from m2st_core.dashboard.jobs.turns import QueueFull, RunStatus
-from m2st_core.dashboard.serving.sessions import is_open
-from m2st_core.dashboard.serving.settings import ServerLimits
-from m2st_core.dashboard.serving.visitor import Visitor
-from m2st_core.environment import is_served
 from m2st_core.sweeps.database import Database, StoreError
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
@@ -16,16 +13,15 @@ NOT_YOURS = "There is no run {!r} of yours here."
 
 
 class Desk:
-    """The queue and its store, as one visitor may use them.
+    """Queue and store restricted to one visitor's permissions.
 
-    On one's own machine that is everything. On a served instance a person may see, cancel, delete, rename and share
-    the own runs, and see those that others share. ``store`` has the same rights. Ids may be those of specs: they mean
-    the visitor's own run of the spec.
+    The local user may do everything. A person may see, cancel, delete, rename and share their own runs, and see those
+    that others share. Ids may be those of specs: they mean the visitor's own run of the spec.
     """
 
     def __init__(self, queue: SweepQueue, who: Visitor) -> None:
         self._queue, self.who = queue, who
-        self.store: Store = queue.store.seen_by(who.person, who.tokens) if is_served() else queue.store
+        self.store: Store = queue.store.seen_by(who.person, who.tokens) if who.person else queue.store
 
     def status(self, run: str) -> RunStatus | None:
         """The state of a run; None if there is none that the visitor may see."""
@@ -38,19 +34,18 @@ class Desk:
         return known is not None and self.store.owns(known)
 
     def may_cancel(self, run: str, status: RunStatus) -> bool:
-        """Whether the visitor may cancel it. On one's own machine anyone may, once the tab that asked is closed."""
-        if is_served():
+        """Whether the visitor may cancel it: its owner; in single-user mode anyone, if the tab that asked is closed."""
+        if self.who.person:
             return self.owns(run)
         return self.who.asker in status.sessions or not any(map(is_open, status.sessions))
 
     def submit(self, spec: SweepSpec, name: str = "") -> str:
         """Request a sweep as the visitor's own run; return its id."""
-        if is_served():
-            check_time(self.store, self.who)
+        check_time(self.store, self.who)
         return self._queue.submit(spec, self.who.asker, name, self.store)
 
     def cancel(self, run: str) -> None:
-        """Withdraw the visitor's request, or all requests where nobody else is there to do it."""
+        """Cancel the visitor's request; in single-user mode cancel all requests."""
         known = self._own(run)
         status = self._queue.status(known)
         if status is None or not status.active:
@@ -68,8 +63,8 @@ class Desk:
         self._queue.wait(self.store.resolve(run) or run, seconds)
 
     def counts(self) -> tuple[int, int]:
-        """The numbers of running and of waiting sweeps, on a served instance those of the visitor."""
-        return self._queue.counts(self.who.asker if is_served() else None)
+        """The numbers of running and waiting sweeps: a person's, or all in single-user mode."""
+        return self._queue.counts(self.who.person or None)
 
     @property
     def workers(self) -> int:

@@ -25,8 +25,9 @@ from streamlit.web.server.starlette.starlette_websocket import (
     _parse_decoded_user_cookie,
 )
 
-from m2st_core.dashboard.serving.gate import Gate
-from m2st_core.dashboard.serving.visitor import _identity, can_log_in
+from m2st_core.dashboard.host import Host, register
+from m2st_core.serving.gate import Gate
+from m2st_core.serving.visitors import SharedHost, can_log_in, identify
 
 OWN, FOREIGN = (RSAKey.generate_key(2048, {"kid": "1"}) for _ in range(2))
 ORIGIN = "http://localhost:8501"
@@ -91,9 +92,10 @@ def provider(monkeypatch):
         stub = CLIENT | {"server_metadata_url": f"{address}/.well-known/openid-configuration"}
         auth = {"redirect_uri": f"{ORIGIN}/oauth2callback", "cookie_secret": "a long random text " * 2, "stub": stub}
         monkeypatch.setattr(secrets_singleton, "_secrets", {"auth": auth})
-        monkeypatch.setenv("M2ST_SERVED", "1")
+        register(SharedHost())
         can_log_in.cache_clear()
         yield address
+        register(Host())
         can_log_in.cache_clear()
         server.shutdown()
 
@@ -102,9 +104,9 @@ def press_sign_in(monkeypatch):
     """The address to which the page's button sends the browser."""
 
     def page():
-        from m2st_core.dashboard.serving.tools import show_who
+        from m2st_core.dashboard.host import host
 
-        show_who()
+        host().show_visitor()
 
     sent, make = [], user_info.generate_login_redirect_url
     monkeypatch.setattr(user_info, "generate_login_redirect_url", lambda name: sent.append(make(name)) or sent[-1])
@@ -127,7 +129,7 @@ async def sign_in(start, *, lose_session=False):
         assert home.status_code == 302 and home.headers["location"] == "/"
         decoded = _get_signed_cookie_with_chunks(dict(browser.cookies), USER_COOKIE_NAME)
     user = _parse_decoded_user_cookie(decoded, ORIGIN) if decoded else {}
-    return _identity(user, {}, {})
+    return identify(user, {}, {})
 
 
 def test_a_login_is_an_identity(provider, monkeypatch):

@@ -1,0 +1,205 @@
+"""Visitors of a server for several people: identity, admission, the line below a page, and links that share a run."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import hmac
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from m2st_core.dashboard.host import Files, Host, ServerLimits, Session, Visitor, session_id, this_session
+from m2st_core.dashboard.jobs.jobs import job_manager
+from m2st_core.dashboard.jobs.sweeps import server_queue, sweep_queue
+from m2st_core.environment import admins, cookie_secret, home_folder, must_log_in
+from m2st_core.serving.sessions import COOKIE, Tab, make_room, tabs, used_bytes
+from m2st_core.sweeps.database import SECRET, Database
+
+STAMP = "x-m2st-proxied"  # the header by which the gate passes on a proxy's name, signed
+PROXIED, KNOWN = "proxy:", "visitor:"  # prefixes of signed texts, so that none is taken for another
+SHARE = "share"  # in a link: the token of a shared run
+PERSON_LENGTH = 24
+MOST_TOKENS = 50
+
+
+@functools.cache
+def _secret_in(home: Path) -> bytes:
+    """The store's secret, made at its first use; one for this process if the store cannot be written."""
+    path = Database(home).home / SECRET
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+    except OSError:
+        pass  # it exists, or cannot be made
+    try:
+        return path.read_bytes() or secrets.token_bytes(32)
+    except OSError:
+        return secrets.token_bytes(32)
+
+
+def signature(text: str) -> str:
+    """A signature with ``M2ST_SECRET``, or with the secret in the store."""
+    secret = cookie_secret() or _secret_in(home_folder())
+    return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def sign(text: str) -> str:
+    """The text with its signature."""
+    return f"{text}.{signature(text)}"
+
+
+def unsign(signed: str) -> str:
+    """The text, if this server signed it; otherwise empty."""
+    text, _, given = signed.rpartition(".")
+    return text if text and hmac.compare_digest(given.encode(), signature(text).encode()) else ""
+
+
+@dataclass(frozen=True)
+class Identity(Visitor):
+    """A visitor with a name, which is shown to them and never stored."""
+
+    name: str = ""
+    admin: bool = False
+    lasting: bool = True  # whether rights survive a restart of the browser
+
+
+def identify(user: dict[str, Any], headers: dict[str, str], cookies: dict[str, str]) -> tuple[str, str, str]:
+    """Kind, key and shown name of an identity, by the strongest evidence: login, proxy, cookie, or the tab only."""
+    if user.get("is_logged_in") and (user.get("sub") or user.get("email")):
+        email = str(user.get("email") or "") if str(user.get("email_verified", True)).lower() == "true" else ""
+        subject = str(user.get("sub") or email)
+        return "login", f"{user.get('iss', '')} {subject}", email or subject
+    stamp = unsign({name.lower(): value for name, value in headers.items()}.get(STAMP, ""))
+    if stamp.startswith(PROXIED) and (name := stamp.removeprefix(PROXIED)):
+        return "proxy", name, name
+    known = unsign(cookies.get(COOKIE, ""))
+    if known.startswith(KNOWN):
+        return "cookie", known, ""
+    return "tab", "", ""
+
+
+def user_info() -> dict[str, Any]:
+    """Claims of ``st.login``, without the search for secrets on disk that ``st.user`` makes."""
+    context = get_script_run_ctx()
+    return dict(context.user_info) if context is not None else {}
+
+
+def _tokens() -> tuple[str, ...]:
+    """The tokens of this session's links."""
+    known: dict[str, None] = st.session_state.setdefault("shared_tokens", {})
+    known |= dict.fromkeys(st.query_params.get_all(SHARE))
+    while len(known) > MOST_TOKENS:
+        known.pop(next(iter(known)))
+    return tuple(known)
+
+
+@functools.lru_cache(maxsize=1)
+def can_log_in() -> bool:
+    """Whether the secrets had an identity provider, in their section auth, when the server started."""
+    try:
+        return "auth" in st.secrets
+    except (FileNotFoundError, KeyError):
+        return False
+
+
+class SharedHost(Host):
+    """A server for several people: runs have owners, and tabs, memory and computing time have limits."""
+
+    isolates = True
+
+    def new_session(self) -> Session:
+        """A record of a new browser session."""
+        return Tab()
+
+    def visitor(self) -> Identity:
+        """The user of the page that runs."""
+        session = session_id()
+        kind, key, name = identify(user_info(), dict(st.context.headers), dict(st.context.cookies))
+        person = signature(f"{kind} {key or session}")[:PERSON_LENGTH]
+        return Identity(session, person, _tokens(), name, name in admins(), kind != "tab")
+
+    def admit(self) -> bool:
+        """Whether the visitor may use the page; if not, the page says why."""
+        if must_log_in() and not self.visitor().name:
+            st.title("Please sign in", anchor=False)
+            st.write("This server is for people with an account. Your runs and files will be yours alone.")
+            _show_login("Sign in")
+            return False
+        tab, most = _this_tab(), ServerLimits.from_environment().sessions
+        if not tab.admitted and sum(other.admitted and other.connected for other in tabs()) >= most:
+            st.warning(f"All {most} places on this server are taken. Please reload this page in a few minutes.")
+            return False
+        tab.admitted = True
+        return True
+
+    def show_visitor(self) -> None:
+        """Show whose runs these are and for how long, and offer to sign in or out."""
+        visitor = self.visitor()
+        if visitor.name:
+            st.caption(f"Signed in as {visitor.name}. Your runs are yours alone, unless you share them.")
+            if can_log_in() and st.button("Sign out", key="sign_out", help="Leave; your runs stay."):
+                st.logout()
+        elif visitor.lasting:
+            st.caption("Your runs are yours alone, unless you share them. This browser remembers that by a cookie.")
+        else:
+            st.caption("Your runs are yours alone until you close this tab, as your browser accepts no cookie.")
+        if not visitor.name:
+            _show_login("Sign in to find your runs from any browser")
+        if visitor.admin:
+            with st.expander("Usage of this server"):
+                _show_usage()
+
+    def show_sharing(self, run: str) -> None:
+        """Offer a link to a run."""
+        with st.popover("Share…", help="Let others read this run by a link."):
+            st.write("Anyone with the link can read this run and its progress. Only you can change it.")
+            if st.button("Make a link", key=f"run_share_{run}", help="The link is long and random."):
+                st.code(f"history?run={run}&{SHARE}={sweep_queue().store.share_run(run)}", language=None)
+
+    def hold(self, files: Files) -> None:
+        """Register the files of the session that runs."""
+        _this_tab().hold(files)
+
+    def make_room(self, needed: int) -> bool:
+        """Whether so many more bytes of files fit into memory."""
+        return make_room(_this_tab(), needed)
+
+
+def _this_tab() -> Tab:
+    tab = this_session()
+    assert isinstance(tab, Tab)
+    return tab
+
+
+def _show_login(label: str) -> None:
+    """Offer the configured identity providers."""
+    if not can_log_in():
+        return
+    auth = st.secrets["auth"]
+    providers = [name for name, entry in auth.items() if hasattr(entry, "keys") and "client_id" in entry]
+    for provider in providers or [None]:
+        words = f"{label} with {provider}" if provider else label
+        if st.button(words, key=f"sign_in_{provider}", help="You are sent to its page and back."):
+            st.login(provider)
+
+
+def _show_usage() -> None:
+    """Show an admin the use of the server by all, and nothing of the work of any."""
+    most, queue = ServerLimits.from_environment(), server_queue()
+    (running, waiting), jobs = queue.counts(), job_manager().counts()
+    lines = {
+        "open tabs": f"{sum(tab.connected for tab in tabs())} of {most.sessions}",
+        "sweeps": f"{running} running, {waiting} waiting",
+        "computations of pages": f"{jobs[0]} running, {jobs[1]} waiting",
+        "files in memory": f"{used_bytes() / 2**20:,.0f} of {most.upload_bytes / 2**20:,.0f} MB",
+    }
+    st.dataframe(pd.DataFrame(lines.items(), columns=["what", "now"]), hide_index=True, key="usage_now")
+    people = [(person[:8], seconds / 60) for person, seconds in queue.store.usage()]
+    st.dataframe(pd.DataFrame(people, columns=["person", "minutes today"]), hide_index=True, key="usage_people")
