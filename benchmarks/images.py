@@ -33,7 +33,7 @@ from m2st_core.data.images.features import image_features
 from m2st_core.data.related import RelatedTasks, stack_repeats
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.images import CNN, make_cnn
+from m2st_core.kernels.networks import CNN, make_cnn
 from m2st_core.learners.algorithm1 import fit_meta_kernel, hold_out_tasks
 from m2st_core.learners.image_features import LabelledImages, batch_gradients
 from m2st_core.presets import PRESETS, ImageTraining

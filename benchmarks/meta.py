@@ -21,7 +21,7 @@ import m2st_core as m2st
 from benchmarks.common import CPU, batch, seconds
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.features import MLP
+from m2st_core.kernels.networks import MLP
 from m2st_core.permutation.blocks import random_memberships
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from m2st_core.data.arrays import as_related_tasks
-from m2st_core.kernels.features import Units
-from m2st_core.kernels.gaussian import normal_points
+from m2st_core.kernels.networks import Units
 from m2st_core.learners.generic import fit_bank, fit_omnibus
 from m2st_core.learners.knowledge import Knowledge
 from m2st_core.learners.learned_tests import (
@@ -25,7 +24,7 @@ from m2st_core.learners.learned_tests import (
     meta_bank,
 )
 from m2st_core.learners.raw_features import FourierFeatures
-from m2st_core.learners.spaces import candidates, fit_row_features, smooth_space
+from m2st_core.learners.spaces import candidates, fit_row_features, normal_points, smooth_space
 from m2st_core.learners.units import in_common_units
 from m2st_core.permutation.blocks import random_memberships
 from m2st_core.presets import PRESETS, FeatureLearning

@@ -11,8 +11,9 @@ from scipy.stats import ks_2samp
 from torch import Tensor
 
 from m2st_core.analysis.evidence import Evidence
-from m2st_core.kernels.base import Kernel, MixtureKernel
-from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
+from m2st_core.kernels.base import Kernel
+from m2st_core.kernels.distance import GaussianKernel, LaplaceKernel
+from m2st_core.kernels.mixtures import MixtureKernel
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 

@@ -22,7 +22,7 @@ from m2st_core.criterion import mmd2_unbiased
 from m2st_core.data.arrays import as_named_rows, as_named_samples, match_columns
 from m2st_core.data.separate import separate
 from m2st_core.device import resolve_device
-from m2st_core.kernels.gaussian import GaussianKernel, median_squared_distance
+from m2st_core.kernels.distance import GaussianKernel, median_squared_distance
 from m2st_core.learners.units import in_usual_units
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from m2st_core.kernels.base import SMALLEST_EXPONENT, Kernel, Rows, negative_squared_distances
-from m2st_core.kernels.features import FeatureNetwork
+from m2st_core.kernels.base import Kernel, Rows
+from m2st_core.kernels.distance import SMALLEST_EXPONENT, negative_squared_distances
+from m2st_core.kernels.networks import FeatureNetwork
 
 
 class Curves(NamedTuple):
@@ -110,7 +111,7 @@ class RootDeepKernel(DeepKernel):
 class Parameters:
     """A deep kernel's parameters as one vector per run, (runs, P), and back.
 
-    >>> from m2st_core.kernels.features import MLP
+    >>> from m2st_core.kernels.networks import MLP
     >>> one = torch.ones(1)
     >>> kernel = DeepKernel(MLP((2, 3, 4), [torch.Generator()]), one, one, 0.5 * one)
     >>> vector = Parameters(kernel).join(dict(kernel.named_parameters()))

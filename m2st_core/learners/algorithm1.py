@@ -21,8 +21,7 @@ from m2st_core.data.related import PairedRows, RelatedTasks
 from m2st_core.device import map_threads
 from m2st_core.kernels.base import Kernel, copy_with, map_tensors
 from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
-from m2st_core.kernels.features import MLP
-from m2st_core.kernels.images import CNN
+from m2st_core.kernels.networks import CNN, MLP
 from m2st_core.learners.algorithm1_fast import State, WrittenOut
 from m2st_core.learners.ascent import Course, draw_rows
 from m2st_core.learners.classifier import pretrained_kernel

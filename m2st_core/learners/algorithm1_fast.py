@@ -23,8 +23,8 @@ from torch.nn import functional
 
 from m2st_core.criterion import TaskObjective, criterion_bends, criterion_slopes
 from m2st_core.data.related import PairedRows
-from m2st_core.kernels.base import SMALLEST_EXPONENT
 from m2st_core.kernels.deep import DeepKernel, Parameters
+from m2st_core.kernels.distance import SMALLEST_EXPONENT
 from m2st_core.presets import MetaAscent
 
 State = dict[str, Tensor]

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.features import MLP, FeatureNetwork
+from m2st_core.kernels.networks import MLP, FeatureNetwork
 from m2st_core.learners.ascent import ascend
 from m2st_core.learners.target_kernels import make_network, median_width
 from m2st_core.permutation.fitted import LabelTest, ProbabilityTest

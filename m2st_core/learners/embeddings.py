@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from m2st_core.kernels.base import negative_squared_distances
-from m2st_core.kernels.features import Units
+from m2st_core.kernels.distance import negative_squared_distances
+from m2st_core.kernels.networks import Units
 from m2st_core.learners.ascent import ascend, draw_rows
 from m2st_core.learners.target_kernels import median_width
 from m2st_core.permutation.fitted import AsymptoticTest

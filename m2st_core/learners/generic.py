@@ -8,17 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from m2st_core.kernels.base import Family, Kernel, KernelBank
-from m2st_core.kernels.features import ComposedKernel, InUnits, LinearKernel
-from m2st_core.kernels.gaussian import (
-    EnergyKernel,
-    GaussianKernel,
-    LandmarkFeatures,
-    LaplaceKernel,
-    regularised_matrix,
-)
+from m2st_core.kernels.base import ComposedKernel, Kernel, LinearKernel
+from m2st_core.kernels.distance import EnergyKernel, GaussianKernel, LaplaceKernel
+from m2st_core.kernels.mixtures import Family, KernelBank
 from m2st_core.learners.ascent import draw_rows
 from m2st_core.learners.raw_features import ImageFeatures, MetaFeatures, NetworkView
 from m2st_core.learners.target_kernels import median_width
@@ -37,6 +31,9 @@ GENERIC_NAMES = tuple(f"{GENERIC}, {factor:g}·median" for factor in FACTORS)
 DISTANCE_ROWS = 500
 LANDMARKS = 128
 FINE_SHARE, FINE_ROWS = 0.6, 600  # the fine kernel has half of its share at so many pooled rows
+RIDGE = 1e-5  # of the largest eigenvalue
+SMALLEST_RIDGE = 1e-100
+FARTHEST = 1000.0  # robust standard deviations from the centre
 
 
 def fit_bank(pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None) -> FuseTest:
@@ -194,3 +191,59 @@ def network_families(features: MetaFeatures, pooled: Tensor, share: float, strea
         names = tuple(name.replace(GENERIC, f"{GENERIC} on {what}") for name in family.names)
         families.append(Family(ComposedKernel(view, family.kernel), names, family.share))
     return families
+
+
+class LandmarkFeatures(nn.Module):
+    """ψ_j(x) = k(x, z_j) for a kernel k and landmarks z (…, q, d): (…, n, d) → (…, n, q), float64."""
+
+    landmarks: Tensor
+
+    def __init__(self, kernel: Kernel, landmarks: Tensor) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.register_buffer("landmarks", landmarks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Kernel values at the landmarks."""
+        return self.kernel.gram(self.kernel.embed(x), self.kernel.embed(self.landmarks), torch.float64)
+
+
+@torch.no_grad()
+def regularised_matrix(features: LandmarkFeatures, rows: Tensor, directions: int) -> Tensor:
+    """M with ψ(x)ᵀMMᵀψ(y) = Σ_i e_i(x)·e_i(y)·s_i/(s_i+λ), for rows (…, N, d): (…, q, q).
+
+    s_i and e_i are eigenvalues and eigenfunctions of the rows' covariance operator, in the span of the landmarks
+    (Nyström). λ is the eigenvalue that follows the first ``directions``: differences along these count about equally,
+    and those along later ones less and less.
+    """
+    own = features(features.landmarks)
+    values, vectors = torch.linalg.eigh((own + own.mT) / 2)
+    ridge = (RIDGE * values[..., -1:]).clamp(min=SMALLEST_RIDGE)
+    root = vectors * (values.clamp(min=0) + ridge).rsqrt()[..., None, :] @ vectors.mT
+    whole = features(rows) @ root
+    whole = whole - whole.mean(dim=-2, keepdim=True)
+    values, vectors = torch.linalg.eigh(whole.mT @ whole / whole.shape[-2])
+    values = values.clamp(min=0)
+    level = values[..., -1 - min(directions, values.shape[-1] - 1), None]
+    level = torch.maximum(level, RIDGE * values[..., -1:]).clamp(min=SMALLEST_RIDGE)
+    return root @ (vectors * (values + level).rsqrt()[..., None, :] @ vectors.mT)
+
+
+class InUnits(nn.Module):
+    """Rows in units of their columns' spread, as a feature map: x/scale, at most ±1,000 units from the centre.
+
+    ``centre`` and ``scale`` (…, 1, d) are buffers.
+    """
+
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, centre: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("centre", centre)
+        self.register_buffer("scale", scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Rows in these units: (…, n, d) → (…, n, d)."""
+        middle = self.centre / self.scale
+        return (x / self.scale).clamp(middle - FARTHEST, middle + FARTHEST)

@@ -18,8 +18,7 @@ from torch.nn import functional
 
 from m2st_core.data.related import RelatedTasks
 from m2st_core.device import map_threads
-from m2st_core.kernels.features import Units
-from m2st_core.kernels.images import CNN, make_cnn
+from m2st_core.kernels.networks import CNN, Units, make_cnn
 from m2st_core.learners.raw_features import ROWS_AT_ONCE, ImageFeatures
 from m2st_core.learners.spaces import LearnedSpaces, best_candidates, candidates, describe, smooth_space, task_senses
 from m2st_core.presets import FeatureLearning

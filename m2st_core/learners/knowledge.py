@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.kernels.base import Kernel, map_tensors
+from m2st_core.kernels.base import Kernel, LinearKernel, map_tensors
 from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
-from m2st_core.kernels.features import MLP, FeatureNetwork, LinearKernel, Units
-from m2st_core.kernels.images import make_cnn
+from m2st_core.kernels.networks import MLP, FeatureNetwork, Units, make_cnn
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.raw_features import FourierFeatures, ImageFeatures, MetaFeatures
 from m2st_core.presets import Preset

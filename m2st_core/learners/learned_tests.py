@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from m2st_core.criterion import criterion_ratio
 from m2st_core.data.related import RelatedTasks
-from m2st_core.kernels.base import Family, Kernel, KernelBank, Rows
-from m2st_core.kernels.features import ComposedKernel, InnerProductKernel, LinearKernel
+from m2st_core.kernels.base import ComposedKernel, InnerProductKernel, Kernel, LinearKernel, Rows
+from m2st_core.kernels.mixtures import Family, KernelBank
 from m2st_core.learners.generic import generic_families, network_families, omnibus_beside
 from m2st_core.learners.image_features import fit_image_features, part_images
 from m2st_core.learners.knowledge import Knowledge, learned_spaces, needed

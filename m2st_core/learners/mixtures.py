@@ -14,7 +14,8 @@ from torch import Tensor
 
 from m2st_core.criterion import criterion_ratio, h_matrix
 from m2st_core.data.related import PairedRows
-from m2st_core.kernels.base import Family, Kernel, KernelBank, Rows, take
+from m2st_core.kernels.base import Kernel, Rows, take
+from m2st_core.kernels.mixtures import Family, KernelBank
 from m2st_core.learners.ascent import draw_rows
 from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.permutation.fitted import AsymptoticTest, KernelTest

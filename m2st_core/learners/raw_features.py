@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.kernels.features import Units
-from m2st_core.kernels.images import CNN
+from m2st_core.kernels.networks import CNN, Units
 from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample

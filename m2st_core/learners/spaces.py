@@ -17,8 +17,8 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.kernels.features import Units
-from m2st_core.kernels.gaussian import median_squared_distance, normal_points
+from m2st_core.kernels.distance import median_squared_distance
+from m2st_core.kernels.networks import Units
 from m2st_core.learners.ascent import leading_eigenvectors, squares_of
 from m2st_core.learners.raw_features import FourierFeatures, MetaFeatures
 from m2st_core.learners.target_kernels import MEDIAN_ROWS
@@ -42,6 +42,7 @@ FEWEST_TASKS = 5  # with fewer tasks, halves of the rows are left out in turn in
 ORDER_PRICES = {"none": 0.0, "one": 2.0, "any": 3.0}  # of directions, by the order in which tasks name their samples
 SIZE_PRICE = 2.0  # of twice as many coordinates
 LEAST_WEIGHT = 0.01  # of a space, relative to the likeliest; others are dropped
+EVEN_COLUMNS = 20  # up to so many, points are evenly spread rather than random
 
 
 @dataclass(frozen=True)
@@ -414,3 +415,11 @@ def fit_row_features(
         own = [frequencies[int(number)][repeat].mT for repeat, number in enumerate(numbers)]
         spaces.append(FourierFeatures(units, pad_sequence(own, batch_first=True).mT.contiguous(), 0).aligned(place))
     return LearnedSpaces(spaces, describe(offers, chosen[:, 0]), task_senses(offers))
+
+
+def normal_points(columns: int, count: int, generator: torch.Generator) -> Tensor:
+    """Points of N(0, I), (columns, count): in few columns more even than random ones."""
+    if columns > EVEN_COLUMNS:
+        return torch.randn(columns, count, generator=generator, dtype=torch.float64)
+    sobol = torch.quasirandom.SobolEngine(columns, scramble=True, seed=generator.initial_seed() % 2**31)
+    return torch.special.ndtri(sobol.draw(count, dtype=torch.float64).clamp(2**-31, 1 - 2**-31)).mT

@@ -15,9 +15,8 @@ from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.base import Kernel
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.features import MLP, MOST_UNITS, FeatureNetwork, Units
-from m2st_core.kernels.gaussian import GaussianKernel, median_squared_distance
-from m2st_core.kernels.images import make_cnn
+from m2st_core.kernels.distance import GaussianKernel, median_squared_distance
+from m2st_core.kernels.networks import MLP, MOST_UNITS, FeatureNetwork, Units, make_cnn
 from m2st_core.learners.ascent import ascend, draw_rows
 from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.permutation.fitted import KernelTest

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.kernels.features import Units
+from m2st_core.kernels.networks import Units
 
 QUARTILE_ROWS, QUARTILE_VALUES = 20_000, 2**23  # torch takes no quantiles of more than 2²⁴ values
 NORMAL_QUARTILES = 1.349  # distance between the quartiles of a standard normal variable

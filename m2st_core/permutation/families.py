@@ -7,14 +7,16 @@ independent to within rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from m2st_core.criterion import mmd2_from_sums
 from m2st_core.device import map_threads
-from m2st_core.kernels.base import Family, Kernel
+from m2st_core.kernels.base import Kernel, Rows, innermost, take
+from m2st_core.kernels.distance import SMALLEST_EXPONENT, GaussianKernel, distance_factors, width_ratios
+from m2st_core.kernels.mixtures import Family
 from m2st_core.permutation.blocks import Pieces
 from m2st_core.types import Progress
 
@@ -36,7 +38,7 @@ def permuted_families(
     joined: list[tuple[Kernel, list[int]]] = []
     for place, family in enumerate(families):
         for index, (other, places) in enumerate(joined):
-            both = other.joined(family.kernel)
+            both = _joined(other, family.kernel)
             if both is not None:
                 joined[index] = both, [*places, place]
                 break
@@ -79,7 +81,7 @@ def permuted_family(
     shift, factor, constant = _as_form(n, size - n)
     pieces = Pieces(members, dtype, level[..., 0].numel() * FAMILY_ROWS, shift)
     above = torch.ones(FAMILY_ROWS, FAMILY_ROWS, dtype=dtype, device=pooled.device).triu_(1)
-    strip = kernel.strips(embedded, dtype)
+    strip = _strips(kernel, embedded, dtype)
 
     def block(start: int) -> tuple[Tensor, Tensor, Tensor]:
         stop = min(start + FAMILY_ROWS, size)
@@ -111,6 +113,31 @@ def permuted_family(
     rounding = torch.finfo(dtype).eps * largest * (1 / n + 1 / (size - n))
     rounding = rounding + LOST * statistics.std(dim=-1, correction=0)
     return statistics, rounding, 2 * ((back @ products) * back).sum(dim=-1)
+
+
+def _joined(first: Kernel, second: Kernel) -> Kernel | None:
+    """One family of the kernels of two, (R, k₁) and (R, k₂), if they are functions of the same distance."""
+    if not (type(first) is type(second) is GaussianKernel and min(first.log_width.ndim, second.log_width.ndim) > 1):
+        return None
+    return GaussianKernel(torch.cat([first.width, second.width], dim=-1))
+
+
+def _strips(kernel: Kernel, rows: Rows, dtype: torch.dtype) -> Callable[[int, int], Tensor]:
+    """Strips of the upper triangle: (start, stop) → values of these rows with those from start on, (R, k, rows, rest).
+
+    Of Gaussian kernels, rows are extended by their lengths once.
+    """
+    kernel = innermost(kernel)
+    if not isinstance(kernel, GaussianKernel):
+        return lambda start, stop: kernel.gram(take(rows, start, stop), take(rows, start), dtype)
+    left, right = distance_factors(rows[0], rows[0])
+    ratios = width_ratios(kernel.log_width, left).to(dtype)
+
+    def strip(start: int, stop: int) -> Tensor:
+        squares = (left[..., start:stop, :] @ right[..., start:, :].mT).to(dtype).clamp_(max=0)
+        return (squares * ratios).clamp_(min=SMALLEST_EXPONENT).exp_()
+
+    return strip
 
 
 def _independent(values: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:

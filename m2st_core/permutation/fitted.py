@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from m2st_core.criterion import h_matrix, mmd2_unbiased, power_criterion, witness, witness_of_rows
-from m2st_core.kernels.base import Kernel, MixtureKernel
-from m2st_core.kernels.features import FeatureNetwork
-from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
+from m2st_core.kernels.base import Kernel
+from m2st_core.kernels.distance import GaussianKernel, LaplaceKernel
+from m2st_core.kernels.mixtures import MixtureKernel
+from m2st_core.kernels.networks import FeatureNetwork
 from m2st_core.permutation.statistics import permuted_mean_difference, permuted_mmd2
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample

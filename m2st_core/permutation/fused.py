@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from m2st_core.kernels.base import Family, KernelBank
+from m2st_core.kernels.mixtures import Family, KernelBank
 from m2st_core.permutation.families import Found, permuted_families
 from m2st_core.permutation.fitted import KernelTest, PermutationTest, Permuted, ShownTest
 from m2st_core.types import Progress, TwoSample

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from m2st_core.kernels.base import Family, KernelBank
+from m2st_core.kernels.mixtures import Family, KernelBank, summands
 from m2st_core.permutation.families import Found, permuted_families
 from m2st_core.permutation.fitted import PermutationTest, Permuted, ShownTest
 from m2st_core.permutation.fused import TINY, FuseTest, Scores, mixture_of
@@ -61,7 +61,7 @@ class RankFuseTest(PermutationTest):
     ) -> tuple[list[tuple[Tensor, Tensor]], list[Found]]:
         """MMD² of each family under every labelling, (R, k, P), and rounding error (R, k); then those of ``fuse``."""
         fused = self.fuse.bank.families if self.fuse is not None else ()
-        single = [len(f.kernel.summands()) == 1 and not f.kernel.inner_product for f in self.bank.families]
+        single = [len(summands(f.kernel)) == 1 and not f.kernel.inner_product for f in self.bank.families]
         through_gram = [family for family, alone in zip(self.bank.families, single, strict=True) if alone]
         found = iter(permuted_families((*through_gram, *fused), pooled, members, n, progress))
         own = [

@@ -14,6 +14,7 @@ from torch import Tensor
 from m2st_core.criterion import mmd2_from_sums
 from m2st_core.device import map_threads
 from m2st_core.kernels.base import Kernel, take
+from m2st_core.kernels.mixtures import summands
 from m2st_core.permutation.blocks import Pieces
 from m2st_core.types import Progress
 
@@ -37,7 +38,7 @@ def permuted_mmd2(
     next to nothing; other kernels need their Gram matrix.
     """
     statistics, rounding = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
-    for weight, part in kernel.summands():
+    for weight, part in summands(kernel):
         found, error = (
             _through_features(part, pooled, members, n, dtype)
             if part.inner_product

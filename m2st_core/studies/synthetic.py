@@ -14,7 +14,7 @@ import torch
 from m2st_core.criterion import witness
 from m2st_core.data.synthetic import HDGM
 from m2st_core.device import one_thread_per_operation
-from m2st_core.kernels.gaussian import GaussianKernel
+from m2st_core.kernels.distance import GaussianKernel
 from m2st_core.numbers import wilson_interval
 from m2st_core.permutation.blocks import random_memberships
 from m2st_core.rng import Streams

@@ -18,7 +18,7 @@ from m2st_core.criterion import witness
 from m2st_core.data.related import PairedRows
 from m2st_core.data.synthetic import HDGM
 from m2st_core.device import one_thread_per_operation, resolve_device
-from m2st_core.kernels.base import KernelBank
+from m2st_core.kernels.mixtures import KernelBank
 from m2st_core.learners.generic import is_generic
 from m2st_core.learners.learned_tests import AGGREGATE, feature_bank
 from m2st_core.learners.mixtures import base_kernels, kernel_terms

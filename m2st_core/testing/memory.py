@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from m2st_core.kernels.features import MOST_UNITS
+from m2st_core.kernels.networks import MOST_UNITS
 from m2st_core.permutation.blocks import KEYS_AT_ONCE, PIECE_BYTES
 from m2st_core.presets import Preset
 from m2st_core.testing.method import Method

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from m2st_core.device import in_batches, one_thread_per_operation, resolve_device, short_memory_in_words
-from m2st_core.kernels.features import MOST_UNITS
+from m2st_core.kernels.networks import MOST_UNITS
 from m2st_core.learners.ascent import draw_rows
 from m2st_core.permutation.blocks import Blocks, memberships_within, permutation_p_value, random_memberships
 from m2st_core.permutation.fitted import AsymptoticTest, PermutationTest

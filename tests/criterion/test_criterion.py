@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from m2st_core.criterion import h_matrix, mmd2_paired, mmd2_unbiased, power_criterion, variance
-from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
+from m2st_core.kernels.distance import GaussianKernel, LaplaceKernel
 from tests import naive
 
 float64 = torch.float64

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from m2st_core.criterion import mmd2_unbiased, witness, witness_of_rows
-from m2st_core.kernels.base import MixtureKernel
-from m2st_core.kernels.gaussian import GaussianKernel
+from m2st_core.kernels.distance import GaussianKernel
+from m2st_core.kernels.mixtures import MixtureKernel
 from tests import naive
 
 

@@ -7,16 +7,17 @@ import torch
 
 import m2st_core.kernels.base
 import m2st_core.kernels.deep
-import m2st_core.kernels.features
-import m2st_core.kernels.gaussian
-from m2st_core.kernels.base import Kernel, MixtureKernel, copy_with, take
+import m2st_core.kernels.distance
+import m2st_core.kernels.mixtures
+from m2st_core.kernels.base import ComposedKernel, Kernel, LinearKernel, copy_with, take
 from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
-from m2st_core.kernels.features import MLP, ComposedKernel, LinearKernel, Units
-from m2st_core.kernels.gaussian import EnergyKernel, GaussianKernel, LaplaceKernel
+from m2st_core.kernels.distance import EnergyKernel, GaussianKernel, LaplaceKernel
+from m2st_core.kernels.mixtures import MixtureKernel, summands
+from m2st_core.kernels.networks import MLP, Units
 
 BATCH, FLOAT32, DIGITS = 3, 1e-6, 1e-13
 WIDTHS = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
-MODULES = (m2st_core.kernels.base, m2st_core.kernels.deep, m2st_core.kernels.features, m2st_core.kernels.gaussian)
+MODULES = (m2st_core.kernels.base, m2st_core.kernels.deep, m2st_core.kernels.distance, m2st_core.kernels.mixtures)
 
 
 def rows(*shape, seed=0):
@@ -109,7 +110,7 @@ def test_a_state_dict_restores_the_kernel(kernel):
 
 def test_inner_products_have_features_and_other_kernels_say_that_they_have_none(kernel):
     x = rows(BATCH, 5, 2)
-    for _, part in kernel.summands():
+    for _, part in summands(kernel):
         if part.inner_product:
             features = part.inner_features(part.embed(x))
             torch.testing.assert_close((features @ features.mT).double(), part(x, x), rtol=0, atol=DIGITS)
@@ -120,10 +121,10 @@ def test_inner_products_have_features_and_other_kernels_say_that_they_have_none(
 
 def test_summands_add_up_to_the_kernel(kernel):
     x = rows(BATCH, 5, 2)
-    summands = kernel.summands()
-    assert [part.inner_product for _, part in summands] in ([True], [False], [True, False])
-    weights = [torch.as_tensor(weight, dtype=torch.float64).expand(BATCH)[:, None, None] for weight, _ in summands]
-    total = sum(weight * part(x, x) for weight, (_, part) in zip(weights, summands, strict=True))
+    terms = summands(kernel)
+    assert [part.inner_product for _, part in terms] in ([True], [False], [True, False])
+    weights = [torch.as_tensor(weight, dtype=torch.float64).expand(BATCH)[:, None, None] for weight, _ in terms]
+    total = sum(weight * part(x, x) for weight, (_, part) in zip(weights, terms, strict=True))
     torch.testing.assert_close(total, kernel(x, x), rtol=0, atol=DIGITS)
 
 

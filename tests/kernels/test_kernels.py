@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from m2st_core.kernels.base import MixtureKernel, negative_squared_distances
+from m2st_core.kernels.base import ComposedKernel, LinearKernel
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.features import MLP, ComposedKernel, LinearKernel, Units
-from m2st_core.kernels.gaussian import (
+from m2st_core.kernels.distance import (
     EnergyKernel,
     GaussianKernel,
-    LandmarkFeatures,
     LaplaceKernel,
     median_squared_distance,
-    regularised_matrix,
+    negative_squared_distances,
 )
+from m2st_core.kernels.mixtures import MixtureKernel, weighted_gram
+from m2st_core.kernels.networks import MLP, Units
+from m2st_core.learners.generic import LandmarkFeatures, regularised_matrix
 from tests import naive
 
 BATCH = 3
@@ -141,7 +142,7 @@ def test_a_weighted_family_equals_its_kernels_one_by_one(factors):
     weights = rows(2, len(factors), seed=3).abs()
     kernel = GaussianKernel(width)
     with torch.no_grad():
-        found = kernel.weighted_gram(kernel.embed(x), kernel.embed(y), weights)
+        found = weighted_gram(kernel, kernel.embed(x), kernel.embed(y), weights)
     for run in range(2):
         for i in range(7):
             for j in range(6):

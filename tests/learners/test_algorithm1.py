@@ -12,7 +12,7 @@ from m2st_core.data.arrays import as_related_tasks
 from m2st_core.data.related import PairedRows, stack_repeats
 from m2st_core.kernels.base import copy_with
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.features import MLP
+from m2st_core.kernels.networks import MLP
 from m2st_core.learners.algorithm1 import (
     Paired,
     RunByRun,

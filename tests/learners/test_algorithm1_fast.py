@@ -9,7 +9,7 @@ from torch.func import functional_call
 from m2st_core.criterion import masked_terms, mean_criterion
 from m2st_core.data.related import PairedRows
 from m2st_core.kernels.deep import DeepKernel, Parameters, RootDeepKernel
-from m2st_core.kernels.features import MLP, Units
+from m2st_core.kernels.networks import MLP, Units
 from m2st_core.learners.algorithm1 import Paired, adapt_state, terms
 from m2st_core.learners.algorithm1_fast import DeepTerms, SignedRows, WrittenOut
 from m2st_core.presets import MetaAscent

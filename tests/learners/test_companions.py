@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.kernels.features import Units
-from m2st_core.kernels.gaussian import GaussianKernel
+from m2st_core.kernels.distance import GaussianKernel
+from m2st_core.kernels.networks import Units
 from m2st_core.learners.generic import GENERIC_NAMES, generic_families, network_families
 from m2st_core.learners.knowledge import Knowledge, learned_spaces
 from m2st_core.learners.learned_tests import learned_family, meta_bank

@@ -10,7 +10,7 @@ import torch
 import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.data.related import stack_repeats
-from m2st_core.kernels.features import Units
+from m2st_core.kernels.networks import Units
 from m2st_core.learners.learned_tests import detectable, evidence_related
 from m2st_core.learners.raw_features import FourierFeatures, view_target
 from m2st_core.learners.spaces import (

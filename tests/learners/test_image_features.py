@@ -13,7 +13,7 @@ from m2st_core.data.related import PairedRows
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.base import map_tensors
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.images import make_cnn
+from m2st_core.kernels.networks import make_cnn
 from m2st_core.learners import image_features
 from m2st_core.learners.algorithm1 import Paired, RunByRun, adapt_state, criterion
 from m2st_core.learners.generic import generic_families

@@ -8,7 +8,7 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.criterion import h_matrix, power_criterion
-from m2st_core.kernels.gaussian import GaussianKernel
+from m2st_core.kernels.distance import GaussianKernel
 from m2st_core.learners.ascent import ascend, draw_rows, squares_of
 from m2st_core.learners.classifier import fit_classifier
 from m2st_core.learners.embeddings import REGULARISATION, fit_mean_embedding, fit_smooth_characteristic, hotelling

@@ -8,7 +8,7 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
-from m2st_core.kernels.features import MLP
+from m2st_core.kernels.networks import MLP
 from m2st_core.learners.classifier import FLOOR, align, classify, pretrained_kernel
 from m2st_core.presets import Pretraining
 from m2st_core.rng import Streams

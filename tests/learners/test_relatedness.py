@@ -9,7 +9,7 @@ import torch
 import m2st_core as m2st
 from m2st_core.criterion import BLOCK_ROWS, full_criterion, h_matrix, power_criterion
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.features import MLP
+from m2st_core.kernels.networks import MLP
 from m2st_core.learners.relatedness import Relatedness, smallest_distance
 from m2st_core.types import Cancelled
 

@@ -8,8 +8,8 @@ import torch
 from scipy import stats
 
 import m2st_core as m2st
-from m2st_core.kernels.base import Family, KernelBank
-from m2st_core.kernels.gaussian import GaussianKernel
+from m2st_core.kernels.distance import GaussianKernel
+from m2st_core.kernels.mixtures import Family, KernelBank
 from m2st_core.learners.mixtures import SelectiveTest, _one, linear_time_terms
 from m2st_core.rng import Streams
 from m2st_core.testing.run import run_tests

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from m2st_core.data.related import PairedRows
-from m2st_core.kernels.base import Family, KernelBank
-from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
+from m2st_core.kernels.distance import GaussianKernel, LaplaceKernel
+from m2st_core.kernels.mixtures import Family, KernelBank
 from m2st_core.learners.learned_tests import AGGREGATE, RELATED_ODDS, find_weights, with_generic
 from m2st_core.learners.mixtures import KernelTerms, kernel_terms, solve_weights
 from tests import naive

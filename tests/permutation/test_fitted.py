@@ -8,9 +8,9 @@ import torch
 from scipy.stats import binom, norm
 
 from m2st_core.criterion import mmd2_unbiased
-from m2st_core.kernels.base import Family, KernelBank
-from m2st_core.kernels.features import LinearKernel
-from m2st_core.kernels.gaussian import EnergyKernel, GaussianKernel, LaplaceKernel
+from m2st_core.kernels.base import LinearKernel
+from m2st_core.kernels.distance import EnergyKernel, GaussianKernel, LaplaceKernel
+from m2st_core.kernels.mixtures import Family, KernelBank
 from m2st_core.learners.learned_tests import Posterior, WitnessTest
 from m2st_core.learners.raw_features import MetaFeatures
 from m2st_core.permutation import blocks

@@ -8,9 +8,9 @@ from scipy import stats
 
 from m2st_core.criterion import mmd2_unbiased
 from m2st_core.device import one_thread_per_operation
-from m2st_core.kernels.base import Family, KernelBank, MixtureKernel
-from m2st_core.kernels.features import LinearKernel
-from m2st_core.kernels.gaussian import GaussianKernel, LaplaceKernel
+from m2st_core.kernels.base import LinearKernel
+from m2st_core.kernels.distance import GaussianKernel, LaplaceKernel
+from m2st_core.kernels.mixtures import Family, KernelBank, MixtureKernel
 from m2st_core.permutation import blocks
 from m2st_core.permutation import statistics as permutation
 from m2st_core.permutation.blocks import permutation_p_value, random_memberships

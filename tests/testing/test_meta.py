@@ -13,7 +13,7 @@ from scipy import stats
 
 import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
-from m2st_core.kernels.features import LinearKernel
+from m2st_core.kernels.base import LinearKernel
 from m2st_core.learners import learned_tests, target_kernels
 from m2st_core.learners.knowledge import learned_spaces
 from m2st_core.learners.learned_tests import fit_witness, prior_weights, shrunk_heads

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import m2st_core as m2st
+from m2st_core.kernels.base import LinearKernel
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.features import LinearKernel
-from m2st_core.kernels.gaussian import GaussianKernel
+from m2st_core.kernels.distance import GaussianKernel
 from m2st_core.learners.knowledge import learned_spaces
 from m2st_core.learners.raw_features import MetaFeatures
 from m2st_core.presets import PRESETS

@@ -1,21 +1,119 @@
-"""The convolutional network φ inside deep kernels and classifiers of images."""
+"""Networks φ inside deep kernels and classifiers: an MLP for rows, convolutions for images."""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from m2st_core.kernels.features import FeatureNetwork, uniform_weights
 from m2st_core.presets import Convolutions
 from m2st_core.types import Shape
 
+MOST_UNITS = 384  # of a layer of φ, which has 3d where that is less
 SLOPE = 0.2
 EPSILON = 0.8  # of the batch normalisation, as published
 SMALLEST_SIDE = 2
+
+
+@dataclass(frozen=True)
+class Units:
+    """Shift and scale of a network's inputs, (x − centre)/scale: (R, 1, d) each."""
+
+    centre: Tensor
+    scale: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Rows in these units: (R, n, d) → (R, n, d)."""
+        return (x - self.centre) / self.scale
+
+
+class FeatureNetwork(nn.Module, ABC):
+    """φ, one independent network per run: (R, n, d) → (R, n, ``features``).
+
+    The units of the inputs belong to the network but are not trained.
+    """
+
+    centre: Tensor
+    scale: Tensor
+    features: int
+    wide = False  # whether distances between inputs cost more than distances between features
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on what a user of this network should know."""
+        return ()
+
+    def measure_in(self, units: Units) -> None:
+        """Set the units into which raw inputs are converted."""
+        self.centre, self.scale = units.centre.to(self.centre), units.scale.to(self.scale)
+
+    def normalise(self, x: Tensor) -> Tensor:
+        """Inputs in the network's own units."""
+        return Units(self.centre, self.scale)(x)
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """φ of normalised rows."""
+
+
+def uniform_weights(shape: Sequence[int], fan_in: int, generators: Sequence[torch.Generator]) -> Tensor:
+    """Uniform in ±1/√fan_in, as torch's layers start: (R, *shape)."""
+    drawn = torch.stack([torch.rand(*shape, generator=generator, dtype=torch.float64) for generator in generators])
+    return (2 * drawn - 1) / math.sqrt(fan_in)
+
+
+class MLP(FeatureNetwork):
+    """Linear layers with softplus between, one independent network per generator.
+
+    ``sizes`` = (d, H, H, H, 3d) is the paper's φ: (R, n, d) → (R, n, 3d). Weights start uniform in ±1/√fan_in, as in
+    torch's Linear.
+    """
+
+    def __init__(self, sizes: Sequence[int], generators: Sequence[torch.Generator]) -> None:
+        super().__init__()
+        self.features = sizes[-1]
+        self.weights = nn.ParameterList()
+        self.biases = nn.ParameterList()
+        for fan_in, fan_out in pairwise(sizes):
+            drawn = uniform_weights((fan_in + 1, fan_out), fan_in, generators)
+            self.weights.append(nn.Parameter(drawn[:, :-1].clone()))
+            self.biases.append(nn.Parameter(drawn[:, -1:].clone()))
+        self.register_buffer("centre", torch.zeros(len(generators), 1, sizes[0], dtype=torch.float64))
+        self.register_buffer("scale", torch.ones(len(generators), 1, sizes[0], dtype=torch.float64))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence if wide rows bound the width."""
+        columns = self.weights[0].shape[-2]
+        if not self.features == MOST_UNITS < 3 * columns:
+            return ()
+        return (
+            f"With {columns:,} columns, the layers of the network have {MOST_UNITS} units instead of three per column, "
+            "so that it fits into memory.",
+        )
+
+    @torch.no_grad()
+    def start_as_kaiming(self, generators: Sequence[torch.Generator]) -> None:
+        """Normal weights with variance 2/fan_in and no biases, as in the published Meta-KL."""
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            drawn = torch.stack([torch.randn(weight.shape[1:], generator=g, dtype=torch.float64) for g in generators])
+            weight.copy_(drawn * math.sqrt(2 / weight.shape[1]))
+            bias.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """φ of normalised rows: (R, n, d) → (R, n, features)."""
+        last = len(self.weights) - 1
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = x @ weight + bias
+            if layer < last:
+                x = functional.softplus(x)
+        return x
 
 
 class CNN(FeatureNetwork):

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.images import CNN, layer_sides
+from m2st_core.kernels.networks import CNN, layer_sides
 
 SHAPE = (2, 8, 6)
 PIXELS = 2 * 8 * 6
