@@ -12,7 +12,7 @@ from m2st_core.analysis.plan import Outcome, Plan
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import Table, read_files
-from m2st_core.data.tables.questions import Marks, words_by_file
+from m2st_core.data.tables.readings import Marks, words_by_file
 from m2st_core.data.tables.upload import Upload, likely_words, suggest_groups
 from m2st_core.presets import PRESETS
 from m2st_core.testing.methods import METHODS

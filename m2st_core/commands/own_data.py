@@ -16,7 +16,7 @@ from m2st_core.commands.places import check_file, check_folder, write_text
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_files
 from m2st_core.data.tables.prepare import CleanData, prepare
-from m2st_core.data.tables.questions import Marks
+from m2st_core.data.tables.readings import Marks
 from m2st_core.data.tables.upload import Upload
 from m2st_core.presets import PRESETS
 from m2st_core.testing.learner_files import open_learner

@@ -14,8 +14,8 @@ from m2st_core.data.tables.encoding import Cleaning, open_questions
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.prepare import prepare
-from m2st_core.data.tables.questions import Unanswered
-from m2st_core.data.tables.text_encodings import ACCEPTED, guess, unguess
+from m2st_core.data.tables.readings import Unanswered
+from m2st_core.data.tables.text import ACCEPTED, guess, unguess
 from m2st_core.data.tables.upload import Upload, assemble
 
 WORDS = {

@@ -11,7 +11,7 @@ from m2st_core.__main__ import main
 from m2st_core.analysis.differences import differences
 from m2st_core.analysis.writeup import DataSource, as_command, as_python
 from m2st_core.data.tables import cells as grammar
-from m2st_core.data.tables import profiles
+from m2st_core.data.tables import columns as profiles
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.limits import TableError
@@ -394,7 +394,7 @@ def test_numbers_with_many_decimals_are_read_as_all_others():
         whole = draw.choice(["0", "1", "12", "123", "1234", "01", "31", "20240131", str(draw.randrange(10**9))])
         decimals = "".join(draw.choices("0123456789", k=draw.randrange(3, 9)))
         text = f"{draw.choice(['', '-', '+'])}{whole}.{decimals}{draw.choice(['', '', 'e5', 'E-07', 'e+99', 'e100'])}"
-        if grammar.MANY_DECIMALS.fullmatch(text) and not grammar.DATES.fullmatch(text):
+        if grammar.MANY_DECIMALS.fullmatch(text) and not grammar.DATE_FORMS.fullmatch(text):
             forms += 1
             assert repr(grammar.read_cell(text)) == repr(grammar._number(text)), text
     assert forms > 500

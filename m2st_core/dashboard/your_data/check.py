@@ -27,7 +27,7 @@ from m2st_core.data.tables.columns import NUMERIC
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Cleaning
 from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.prepare import Check, CleanData, ColumnReport, check
-from m2st_core.data.tables.questions import Unanswered
+from m2st_core.data.tables.readings import Unanswered
 from m2st_core.data.tables.upload import Assembled, Pair, Upload, matched_by_order, same_groups
 from m2st_core.figures.samples import levels_figure, numbers_figure
 from m2st_core.types import listed

@@ -9,9 +9,10 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.dashboard.your_data.state import UserData, as_text, show_table
+from m2st_core.data.tables.columns import NUMBERS, WORDS
 from m2st_core.data.tables.encoding import Cleaning, open_questions
 from m2st_core.data.tables.prepare import CleanData, Identifier, identifiers, incomplete_rows
-from m2st_core.data.tables.questions import DECIMAL, ENCODING, NUMBERS, READ_AS, SHOWN, WORDS, Question
+from m2st_core.data.tables.readings import DECIMAL, ENCODING, READ_AS, SHOWN, Question
 from m2st_core.data.tables.upload import Assembled
 
 NO_BLOCK = "(none)"

@@ -1,13 +1,14 @@
-"""The grammar of a cell: which number it can mean under a decimal point and under a decimal comma, or what else it is.
+"""The grammar of a cell: its number under a decimal point and under a decimal comma, or what else it is.
 
 A cell such as 8,65 can be read in one way only. 8.654 is a decimal number or a number of thousands: it is open, and
-other cells decide (``profiles``).
+other cells decide (``columns.decide_marks``).
 """
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
@@ -28,7 +29,7 @@ TOTALS = re.compile(
     r"min(imum)?\.?|max(imum)?\.?|count)( ?\(.*\))?",
     re.IGNORECASE,
 )
-DATES = re.compile(
+DATE_FORMS = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?"
     r"|\d{1,2}[. -]+[^\W\d]{3,9}[., -]+\d{2,4}|[^\W\d]{3,9} \d{1,2},? \d{4}"
     r"|\d{1,2}[. -]+(?i:jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)[^\W\d]*\.?",
@@ -74,11 +75,25 @@ FORMS = (
     COMPACT_DATE, DAY_MONTH, CODE, INFINITE, ERROR, BOUND, TOTAL, DATE, WORD,
 ) = range(len(FORMS))  # fmt: skip
 NUMBERS = slice(WHOLE, CODE + 1)  # forms with a value
-NEARLY = slice(WHOLE, TOTAL + 1)  # and those that are found in columns of numbers
+NEARLY = slice(WHOLE, TOTAL + 1)  # and those that occur in columns of numbers
+
+
+@dataclass(frozen=True)
+class Example:
+    """A cell of a file, its file and row."""
+
+    file: str
+    row: int
+    cell: str
+
+    @property
+    def where(self) -> str:
+        """The file and the row, for messages."""
+        return f"{self.file}: row {self.row:,}"
 
 
 class Cell(NamedTuple):
-    """What a cell says: its form, its values by decimal point and by decimal comma (NaN if none), and its unit."""
+    """The form of a cell, its values by decimal point and by decimal comma (NaN if none), and its unit."""
 
     form: int
     point: float = math.nan
@@ -108,13 +123,13 @@ def read_cell(text: str) -> Cell:
     >>> [(FORMS[cell.form], cell.value("."), cell.unit) for cell in cells[2:]]
     [('whole', -1.0, ''), ('whole', 10.0, '%'), ('bound', nan, ''), ('word', nan, '')]
     """
-    if MANY_DECIMALS.fullmatch(text):  # most cells that software writes, which this reads three times as fast
+    if MANY_DECIMALS.fullmatch(text):  # most cells that software writes: three times as fast
         return Cell(POINT, float(text))
     if (known := KNOWN.get(text)) is not None:
         return known
     if INFINITE_WORDS.fullmatch(text):
         return Cell(INFINITE)
-    if DATES.fullmatch(text):
+    if DATE_FORMS.fullmatch(text):
         return Cell(DATE)
     return _number(text) or Cell(TOTAL if TOTALS.fullmatch(text.rstrip(":")) else WORD)
 
@@ -129,7 +144,7 @@ def _number(text: str) -> Cell | None:
     unit = _unit(money, unit, attached=len(body) == len(whole))
     if unit is None or (sign and inner):
         return None
-    exponent = _ascii_minus(exponent) if exponent else ""
+    exponent = exponent.translate(TO_ASCII) if exponent else ""
     factor = -1.0 if (sign or inner or "+") in MINUS else 1.0
     point, comma = factor * _value(body, exponent, "."), factor * _value(body, exponent, ",")
     if math.isnan(point) and math.isnan(comma):
@@ -142,7 +157,6 @@ def _number(text: str) -> Cell | None:
 
 
 def _form(text: str, body: str, exponent: str, point: float, comma: float) -> int:
-    """The form of a number."""
     if math.isnan(point):
         return POINT_GROUPS if "." in body else COMMA
     if body == text and is_compact_date(body):
@@ -205,7 +219,3 @@ def same_unit(unit: str) -> str:
 def is_known_unit(unit: str) -> bool:
     """Whether these letters or signs are a unit or a currency."""
     return unit in UNITS or unit in MONEY_SIGNS or unit.endswith("$") or unit in MONEY_CODES.split("|")
-
-
-def _ascii_minus(text: str) -> str:
-    return text.translate(TO_ASCII)

@@ -1,10 +1,11 @@
-"""Columns: their names, whether they hold numbers, words or dates, and how they are used in a test."""
+"""Columns over all files of an upload: the forms of their cells, decimal marks, numbers, and their use in a test."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,157 +13,229 @@ import pandas as pd
 from m2st_core.data.arrays import LARGEST_WHOLE
 from m2st_core.data.identifiers import numbers_identify, words_identify
 from m2st_core.data.tables import cells as forms
-from m2st_core.data.tables.cells import is_known_unit, read_cell, same_unit
+from m2st_core.data.tables.cells import FORMS, Cell, Example, is_compact_date, read_cell
 from m2st_core.data.tables.limits import Limits
-from m2st_core.data.tables.profiles import Profile
-from m2st_core.data.tables.questions import (
-    DATES,
-    NUMBERS,
-    WORDS,
-    Conversion,
-    Question,
-    ask_kind,
-    read_as_option,
-)
 
-LONGEST_NAME = 100
-MOST_NOTES = 3
-NUMERIC, CATEGORICAL, DATE, TEXT = "numeric", "categorical", "date", "free text"
+NUMBERS, WORDS, DATES = "numbers", "words", "dates"  # how the cells of a column are read
+NUMERIC, CATEGORICAL, DATE, TEXT = "numeric", "categorical", "date", "free text"  # what a column is in a test
 CONSTANT, EMPTY, IDENTIFIER = "constant", "all missing", "identifier"
-MOSTLY = 0.8  # share of its cells that makes a column numeric, or one of dates
+
+PLAIN = r"-?(0|[1-9]\d{0,30})([.,]\d{1,60})?(e[+-]?\d{1,2})?"  # numbers as software writes them, read by columns
+ASCII = re.compile(r"[+-]?[\d.]+([eE][+-]?\d+)?")
+OPEN = r"-?[1-9]\d{0,2}[.,]\d{3}"
+DAY = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(\d{4}|\d{6})?(\.0)?"
+DAY_MONTH = r"([12]\d|3[01])\.(0[1-9]|1[0-2])"
 LONG_NUMBER = r"[+-]?\d{16,}"
+EXAMPLES = 3
+FEW_CELLS = 2_000  # that are read one by one
+MAY_BE_MISSING = (forms.MISSING, forms.VALUE_OR_MISSING, forms.ERROR)
+TOLD = set(range(len(FORMS))) - {forms.MISSING, forms.WHOLE, forms.POINT, forms.WORD, forms.DATE}  # in examples
+MOST_WORDS = 1_000
+MOSTLY = 0.8  # share of its cells that makes a column numeric, or one of dates
 FEW_WORDS = 5
-MOST_LEVELS = 1_000  # that are looked at
-FEW_DAYS = 3  # different cells such as 12.03 that look like days and months
+MOST_LEVELS = 1_000  # that are searched for dates
 NO_DATES = "dates and times are not compared; bring them as numbers, such as days since a start"
 
-
-def is_header(first: Sequence[str], below: Sequence[list[str]]) -> bool:
-    """Whether a row has words other than the values of its columns."""
-    filled = [i for i, cell in enumerate(first) if cell]
-    words = [i for i in filled if _is_name(first[i], [row[i].strip() for row in below if i < len(row)])]
-    if len(words) == len(filled):
-        return bool(words)
-    return bool(words) and not any(first[i] == row[i].strip() for i in words for row in below if i < len(row))
-
-
-def _is_name(cell: str, below: Sequence[str]) -> bool:
-    """Whether a cell can be a name: it is neither missing nor a number, even with a unit that cells below have."""
-    read = read_cell(cell)
-    if read.form in (forms.MISSING, forms.VALUE_OR_MISSING):
-        return False
-    if not forms.NUMBERS.start <= read.form < forms.NUMBERS.stop:
-        return True
-    return bool(read.unit) and not any(read_cell(other).unit == read.unit for other in below)
+EVIDENCE = {
+    ".": [forms.POINT, forms.DAY_MONTH, forms.COMMA_GROUPS],
+    ",": [forms.COMMA, forms.POINT_GROUPS],
+}
+OPENS = [forms.OPEN_POINT, forms.OPEN_COMMA]
+THOUSANDS = {".": (forms.OPEN_COMMA, forms.COMMA_GROUPS), ",": (forms.OPEN_POINT, forms.POINT_GROUPS)}
+"""By decimal mark: open cells that are thousands with it, and cells that prove that thousands are marked."""
 
 
-def clean_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Names on one line, composed (ä is one letter), none blank and none twice, and notes on what was changed."""
-    clean: list[str] = []
-    notes = []
-    lines = [" ".join(unicodedata.normalize("NFC", name).split()) for name in names]
-    wanted = [name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…" for name in lines]
-    taken, used = set(wanted), set()
-    for position, short in enumerate(wanted, start=1):
-        base = short or f"column {position}"
-        unique, count = base, 1
-        while unique in used or (unique != short and unique in taken):
-            count += 1
-            unique = f"{base} ({count})"
-        if short and unique != short:
-            notes.append(f"Two columns are called {short!r}: the one at position {position} is now {unique!r}.")
-        used.add(unique)
-        clean.append(unique)
-    more = len(notes) - MOST_NOTES
-    return clean, notes if more <= 0 else [*notes[:MOST_NOTES], f"{more:,} more columns were renamed like this."]
+class Piece(NamedTuple):
+    """A column of one file: the file's name and its text cells, indexed by their rows in the file."""
+
+    file: str
+    cells: pd.Series
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What a column holds (numbers, words or dates), the unit of its numbers, and what is to be said or asked."""
+class Profile:
+    """The forms of a column's cells: ``counts`` (files, forms), with examples of each form.
 
-    kind: str
-    unit: str = ""
-    conversions: tuple[Conversion, ...] = ()
-    question: Question | None = None
+    ``units`` has the number of cells with each unit and an example; the unit "" comes last. ``widths`` are the lengths
+    of whole numbers, ``words`` the different words (the first of many), ``distinct`` the number of different numbers if
+    they may be dates, and ``rewritten`` the numbers that no software would write so, such as –1. ``missing`` are the
+    signs and words for a missing cell.
+    """
 
+    name: str
+    counts: np.ndarray = field(repr=False)
+    examples: Mapping[int, tuple[Example, ...]] = field(repr=False)
+    units: Mapping[str, tuple[int, Example]] = field(repr=False)
+    widths: frozenset[int]
+    words: frozenset[str] = field(repr=False)
+    distinct: int = 0
+    rewritten: tuple[int, Example] | None = None
+    missing: frozenset[str] = frozenset()
 
-def judge(one: Profile, chosen: str = "") -> Verdict:
-    """Judge a column by the forms of its cells in all files; ``chosen`` is the user's own verdict."""
-    total = one.total
-    filled = int(total.sum()) - one.count(forms.MISSING, forms.VALUE_OR_MISSING)
-    numeric, nearly = int(total[forms.NUMBERS].sum()), int(total[forms.NEARLY].sum())
-    if chosen in (WORDS, DATES):
-        return Verdict(chosen)
-    if not chosen and (not numeric or nearly < MOSTLY * filled):
-        return Verdict(WORDS)
-    units = [unit for unit in one.units if unit]
-    if len({same_unit(unit) for unit in units}) > 1:
-        if not chosen and not all(map(is_known_unit, units)):
-            return Verdict(WORDS)  # codes such as 12ab, 13cd
-        first, second, *_ = (one.unit_examples[unit] for unit in one.units if unit)
-        sentence = (
-            f"{first.cell!r} and {second.cell!r} ({second.where}) have different units. Convert them to one unit."
-        )
-        return Verdict(NUMBERS, "", (), ask_kind(one.name, sentence, (WORDS,), list(one.unit_examples.values())))
-    unit = next(iter(units), "")
-    if not chosen and (verdict := _doubt(one, numeric, unit)):
-        return verdict
-    return Verdict(NUMBERS, unit, (*_number_conversions(one, unit),))
+    @property
+    def total(self) -> np.ndarray:
+        """Cells of each form in all files: (forms,)."""
+        return self.counts.sum(axis=0)
+
+    def count(self, *kinds: int) -> int:
+        """Cells of these forms in all files."""
+        return int(self.counts[:, list(kinds)].sum())
 
 
-def _doubt(one: Profile, numeric: int, unit: str) -> Verdict | None:
-    """A verdict on numbers that may be codes or dates, or lack their unit; None if there is no doubt."""
-    both = (NUMBERS, WORDS)
-    if unit and "" in one.units:
-        bare = one.unit_examples[""]
-        sentence = f"{bare.cell!r} has no unit, and {one.unit_examples[unit].cell!r} has one. Is it in {unit}, too?"
-        return Verdict(NUMBERS, unit, (), ask_kind(one.name, sentence, both, [bare, one.unit_examples[unit]]))
-    if (days := one.count(forms.COMPACT_DATE)) >= MOSTLY * numeric and one.distinct > 1:
-        if days == numeric:
-            return _turned(one, forms.COMPACT_DATE, DATES, "a date")
-        found = list(one.examples[forms.COMPACT_DATE])
-        sentence = f"{found[0].cell!r} is a number, or a date; {numeric - days:,} other cells are no dates."
-        return Verdict(NUMBERS, "", (), ask_kind(one.name, sentence, (NUMBERS, DATES), found))
-    if one.count(forms.DAY_MONTH) == numeric and one.distinct >= FEW_DAYS:
-        found = list(one.examples[forms.DAY_MONTH])
-        sentence = f"{found[0].cell!r} is a number, or a day and a month."
-        return Verdict(NUMBERS, "", (), ask_kind(one.name, sentence, (NUMBERS, DATES), found))
-    if padded := one.count(forms.PADDED):
-        if padded + one.count(forms.WHOLE) == numeric and len(one.widths) == 1:
-            return _turned(one, forms.PADDED, WORDS, "a code, because of its leading zero")
-        codes = list(one.examples[forms.PADDED])
-        sentence = f"{codes[0].cell!r} begins with 0 as codes do, and other cells are numbers."
-        return Verdict(NUMBERS, "", (), ask_kind(one.name, sentence, both, codes))
-    if 2 * one.count(forms.CODE) >= numeric:
-        if one.count(forms.WORD):
-            return _turned(one, forms.CODE, WORDS, "a code")
-        codes = list(one.examples[forms.CODE])
-        sentence = f"{codes[0].cell!r} is a code, or {read_cell(codes[0].cell).point:,.15g} with an exponent."
-        return Verdict(NUMBERS, "", (), ask_kind(one.name, sentence, both, codes))
-    return None
+def profile(name: str, pieces: Sequence[Piece]) -> Profile:
+    """Profile a column. A file that lacks it has an empty piece."""
+    filled = [piece.cells for piece in pieces if len(piece.cells)]
+    cells = pieces[0].cells if not filled else filled[0] if len(filled) == 1 else _joined(filled)
+    source = np.repeat(np.arange(len(pieces)), [len(piece.cells) for piece in pieces])
+    form, odd = forms_of(cells)
+    counts = np.bincount(source * len(FORMS) + form, minlength=len(pieces) * len(FORMS))
+
+    def example(position: int) -> Example:
+        return Example(pieces[source[position]].file, int(cells.index[position]), str(cells.iloc[position]))
+
+    examples = {}
+    for kind in set(np.unique(form).tolist()) & TOLD:
+        positions = np.flatnonzero(form == kind)
+        of_each_file = positions[np.r_[True, np.diff(source[positions]) > 0]]
+        few = [example(i) for i in [*of_each_file[:EXAMPLES], *positions[: 3 * EXAMPLES]]]
+        first = {one.cell: one for one in reversed(few)}
+        examples[kind] = tuple(first[cell] for cell in dict.fromkeys(one.cell for one in few))[:EXAMPLES]
+    numeric = np.flatnonzero((form >= forms.NUMBERS.start) & (form < forms.NUMBERS.stop))
+    unit_of = {text: cell.unit for text, cell in odd.items() if cell.unit}
+    unit_codes, names = np.zeros(len(numeric), dtype=np.intp), [""]
+    if unit_of:
+        unit_codes, names = pd.factorize(cells.iloc[numeric].map(unit_of).fillna(""))
+    first_cells = numeric[np.unique(unit_codes, return_index=True)[1]]
+    units = {
+        str(unit): (int(count), example(position))
+        for unit, count, position in zip(names, np.bincount(unit_codes), first_cells, strict=False)
+    }
+    if "" in units:
+        units[""] = units.pop("")
+    whole = cells[(form == forms.WHOLE) | (form == forms.PADDED)] if forms.PADDED in examples else None
+    words = [text for text, cell in odd.items() if cell.form in (forms.WORD, forms.VALUE_OR_MISSING)]
+    by_hand = [text for text, cell in odd.items() if cell.form in (forms.WHOLE, forms.POINT) and not cell.unit]
+    by_hand = [text for text in by_hand if not ASCII.fullmatch(text)]
+    rewritten = np.flatnonzero(cells.isin(by_hand)) if by_hand else np.zeros(0, dtype=int)
+    return Profile(
+        name,
+        counts.reshape(len(pieces), len(FORMS)),
+        examples,
+        units,
+        frozenset(whole.str.len() if whole is not None else ()),
+        frozenset(words[:MOST_WORDS]),
+        int(cells.iloc[numeric].nunique()) if set(examples) & {forms.DAY_MONTH, forms.COMPACT_DATE} else 0,
+        (len(rewritten), example(rewritten[0])) if len(rewritten) else None,
+        frozenset(text for text, cell in odd.items() if cell.form in MAY_BE_MISSING),
+    )
 
 
-def _turned(one: Profile, form: int, kind: str, becomes: str) -> Verdict:
-    undo = read_as_option(one.name, NUMBERS)
-    return Verdict(kind, "", (Conversion(one.name, one.count(form), one.examples[form][0], becomes, undo),))
+def _joined(filled: Sequence[pd.Series]) -> pd.Series:
+    """One series of several, in a third of the time of ``pd.concat``."""
+    arrays = [cells.array for cells in filled]
+    joined = type(arrays[0])._concat_same_type(arrays)
+    return pd.Series(joined, index=np.concatenate([cells.index.to_numpy() for cells in filled]), copy=False)
 
 
-def _number_conversions(one: Profile, unit: str) -> list[Conversion]:
-    """Cells that are numbers though they are not written as software writes them."""
-    undo, found = read_as_option(one.name, WORDS), []
-    if unit:
-        example = one.unit_examples[unit]
-        becomes = f"{read_cell(example.cell).value('.'):.15g} (unit: {unit})"
-        return [Conversion(one.name, one.units[unit], example, becomes, undo)]
-    for form in (forms.COMMA, forms.POINT_GROUPS, forms.COMMA_GROUPS, forms.CODE):
-        if count := one.count(form):
-            example = one.examples[form][0]
-            found.append(Conversion(one.name, count, example, f"{read_cell(example.cell).value('.'):.15g}", undo))
-    if one.rewritten:
-        count, example = one.rewritten
-        found.append(Conversion(one.name, count, example, f"{read_cell(example.cell).value('.'):.15g}", undo))
-    return found
+def forms_of(cells: pd.Series) -> tuple[np.ndarray, dict[str, Cell]]:
+    """The form of every cell (N,), and the different cells, except plain numbers if there are many."""
+    codes, different = _different(cells)
+    plain = _plain(different)
+    kinds = np.full(len(different) + 1, forms.MISSING)  # the last is that of empty cells, whose code is −1
+    if plain.any():
+        texts = different[plain]
+        pointed, marked, opened = _matches(texts, r".*\..*"), _matches(texts, ".*,.*"), _matches(texts, OPEN)
+        found = np.select([pointed, marked], [forms.POINT, forms.COMMA], forms.WHOLE)
+        found[opened] = np.where(pointed[opened], forms.OPEN_POINT, forms.OPEN_COMMA)
+        found[_matches(texts, DAY_MONTH)] = forms.DAY_MONTH
+        found[[i for i in np.flatnonzero(_matches(texts, DAY)) if is_compact_date(texts.iloc[i])]] = forms.COMPACT_DATE
+        kinds[:-1][plain] = found
+    odd = {str(text): read_cell(str(text)) for text in different[~plain].tolist()}  # pandas would take as long again
+    kinds[:-1][~plain] = [cell.form for cell in odd.values()]
+    return kinds[codes], odd
+
+
+def numbers(cells: pd.Series, mark: str = ".") -> np.ndarray:
+    """One float64 per cell: NaN if it is missing, infinite or not a number. Open cells are read by the mark."""
+    codes, different = _different(cells)
+    plain = _plain(different)
+    values = np.full(len(different) + 1, np.nan)
+    if plain.any():
+        plain &= ~_matches(different, OPEN.replace("[.,]", "," if mark == "." else r"\."))  # thousands
+        values[:-1][plain] = pd.to_numeric(different[plain].str.replace(",", ".", regex=False))
+    values[:-1][~plain] = [read_cell(str(text)).value(mark) for text in different[~plain].tolist()]
+    return values[codes]
+
+
+def _different(cells: pd.Series) -> tuple[np.ndarray, pd.Series | np.ndarray]:
+    """The code of every cell, −1 if it is empty, and the different cells."""
+    if len(cells) > FEW_CELLS:
+        codes, different = pd.factorize(cells)
+        return codes, pd.Series(different, dtype="str")
+    code_of: dict[str, int] = {}  # pandas takes a millisecond, and there may be thousands of columns with few rows
+    few = [code_of.setdefault(text, len(code_of)) if isinstance(text, str) else -1 for text in cells.tolist()]
+    return np.array(few, dtype=np.intp), np.array(list(code_of), dtype=object)
+
+
+def _plain(different: pd.Series | np.ndarray) -> np.ndarray:
+    """Which cells are plain numbers, if there are too many to be read one by one."""
+    return _matches(different, PLAIN) if len(different) > FEW_CELLS else np.zeros(len(different), dtype=bool)
+
+
+def _matches(cells: pd.Series, pattern: str) -> np.ndarray:
+    return cells.str.fullmatch(pattern, na=False).to_numpy(dtype=bool, copy=True)
+
+
+def decide_marks(
+    profiles: Sequence[Profile], separators: Sequence[str], said: Sequence[str]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, ...]]]:
+    """The decimal mark of each column with open cells in each file, and the files in doubt by column.
+
+    What the user ``said`` about a file decides, and else the nearest evidence: of the same cells, of the file, of the
+    column in other files, of all files; and in the end commas between cells, which writers of 8.654 for 8654 avoid.
+    Files with other separators, or workbooks, are no evidence: another program wrote them. There is doubt where
+    evidence is absent or contradicts itself, where a column would mix decimals with thousands though no cell proves
+    that thousands are marked, and where a column would be read differently in two files and the user did not say so.
+    """
+    of_files = sum((one.counts for one in profiles), np.zeros((len(separators), len(FORMS)), dtype=np.int64))
+    marks, doubts = {}, {}
+    for one in profiles:
+        with_open = np.flatnonzero(one.counts[:, OPENS].any(axis=1)).tolist()
+        if not with_open:
+            continue
+        by_file: dict[int, str | None] = {}
+        for i in with_open:
+            alike = np.array(separators) == separators[i]
+            levels = one.counts[i], of_files[i], one.counts[alike].sum(axis=0), of_files[alike].sum(axis=0)
+            by_file[i] = said[i] or _mark(*levels, separators[i])
+        usual = next((mark for mark in by_file.values() if mark), ".")
+        marks[one.name] = tuple(by_file.get(i) or usual for i in range(len(separators)))
+        unsaid = tuple(i for i in with_open if not said[i])
+        if None in by_file.values() or (unsaid and len(set(by_file.values())) > 1):
+            doubts[one.name] = unsaid
+    return marks, doubts
+
+
+def _mark(cells: np.ndarray, file: np.ndarray, column: np.ndarray, files: np.ndarray, separator: str) -> str | None:
+    """The decimal mark of a column's open cells in a file, by evidence from near to far; None if in doubt."""
+    by_commas, workbook = separator == ",", not separator
+    if cells[OPENS].all() and not proven_marks(cells):
+        return None
+    levels = ((cells, True, True), (file, False, True), (column, True, False), (files, False, False))
+    for counts, same_column, same_file in levels:
+        proven = [mark for mark in proven_marks(counts) if mark == "," or not workbook]  # its floats have points
+        if len(proven) > 1:
+            return None
+        for mark in proven:
+            thousands, proof = THOUSANDS[mark]
+            mixed = same_column and cells[thousands] and not counts[proof]
+            return None if mixed or (by_commas and mark == "," and not same_file) else mark
+    return "." if by_commas and not cells[forms.OPEN_COMMA] else None
+
+
+def proven_marks(counts: np.ndarray) -> list[str]:
+    """The decimal marks that cells, counted by form, prove."""
+    return [mark for mark, proofs in EVIDENCE.items() if counts[proofs].any()]
 
 
 @dataclass(frozen=True)

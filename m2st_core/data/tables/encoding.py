@@ -15,9 +15,9 @@ import pandas as pd
 
 from m2st_core.data.tables.cells import BOUND, ERROR, INFINITE, read_cell
 from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC
+from m2st_core.data.tables.encoding_question import encoding_question
 from m2st_core.data.tables.limits import TableError
-from m2st_core.data.tables.questions import ENCODING, Question
-from m2st_core.data.tables.text_encodings import Comparison
+from m2st_core.data.tables.readings import ENCODING, Question
 from m2st_core.data.tables.upload import Assembled
 from m2st_core.numbers import count_of
 from m2st_core.types import listed
@@ -299,7 +299,7 @@ def open_questions(made: Assembled, cleaning: Cleaning, encoding: Encoding | Non
     unsure = [question for question in made.readings.questions if question.option == ENCODING]
     if encoding is not None:
         learned = {column.name: column.known_words for column in encoding.columns}
-        found = Comparison(made.tables, learned=learned, limits=made.limits).question()
+        found = encoding_question(made.tables, learned=learned, limits=made.limits)
         unsure = [found] if found else []
     aside = {*cleaning.left_out, *(set(made.columns) - set(names))} - {cleaning.block, cleaning.ids}
     unsure = [question for question in unsure if not question.columns or set(question.columns) - aside]

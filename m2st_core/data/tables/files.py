@@ -5,20 +5,27 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
+import time
+import unicodedata
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
+from datetime import time as time_of_day
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from m2st_core.data.arrays import LARGEST_WHOLE
 from m2st_core.data.tables import cells as forms
-from m2st_core.data.tables.columns import clean_names, is_header
+from m2st_core.data.tables.cells import read_cell
+from m2st_core.data.tables.columns import OPEN, Piece, forms_of, numbers
 from m2st_core.data.tables.limits import Limits, TableError
-from m2st_core.data.tables.profiles import Piece, forms_of, numbers
 from m2st_core.data.tables.readings import Reading, settle
 from m2st_core.data.tables.text import (
     SEPARATORS,
@@ -26,11 +33,10 @@ from m2st_core.data.tables.text import (
     columns_of,
     decode,
     find_separator,
+    possible_encodings,
     read_rows,
     take_chunk,
 )
-from m2st_core.data.tables.text_encodings import possible_encodings
-from m2st_core.data.tables.workbooks import UNREADABLE, read_workbook
 
 ENDINGS = (".csv", ".tsv", ".txt", ".tab", ".xlsx")
 PACKED = (".zip", ".gz", ".bz2", ".xz", ".7z", ".rar", ".tar", ".tgz")
@@ -166,6 +172,46 @@ def _table(name: str, rows: Rows, digest: str, notes: list[str], separator: str,
     return Table(name, frame, digest, separator, (*notes, *name_notes, *cell_notes), named)
 
 
+def is_header(first: Sequence[str], below: Sequence[list[str]]) -> bool:
+    """Whether a row has words other than the values of its columns."""
+    filled = [i for i, cell in enumerate(first) if cell]
+    words = [i for i in filled if _is_name(first[i], [row[i].strip() for row in below if i < len(row)])]
+    if len(words) == len(filled):
+        return bool(words)
+    return bool(words) and not any(first[i] == row[i].strip() for i in words for row in below if i < len(row))
+
+
+def _is_name(cell: str, below: Sequence[str]) -> bool:
+    """Whether a cell can be a name: it is neither missing nor a number, even with a unit that cells below have."""
+    read = read_cell(cell)
+    if read.form in (forms.MISSING, forms.VALUE_OR_MISSING):
+        return False
+    if not forms.NUMBERS.start <= read.form < forms.NUMBERS.stop:
+        return True
+    return bool(read.unit) and not any(read_cell(other).unit == read.unit for other in below)
+
+
+def clean_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Names on one line, composed (ä is one letter), none blank and none twice, and notes on what was changed."""
+    clean: list[str] = []
+    notes = []
+    lines = [" ".join(unicodedata.normalize("NFC", name).split()) for name in names]
+    wanted = [name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…" for name in lines]
+    taken, used = set(wanted), set()
+    for position, short in enumerate(wanted, start=1):
+        base = short or f"column {position}"
+        unique, count = base, 1
+        while unique in used or (unique != short and unique in taken):
+            count += 1
+            unique = f"{base} ({count})"
+        if short and unique != short:
+            notes.append(f"Two columns are called {short!r}: the one at position {position} is now {unique!r}.")
+        used.add(unique)
+        clean.append(unique)
+    more = len(notes) - MOST_NOTES
+    return clean, notes if more <= 0 else [*notes[:MOST_NOTES], f"{more:,} more columns were renamed like this."]
+
+
 def _is_archive(data: bytes) -> bool:
     """Whether these bytes are a ZIP that is not an Excel workbook."""
     return data[:4] in (b"PK\x03\x04", b"PK\x05\x06") and b"xl/workbook.xml" not in data
@@ -223,3 +269,96 @@ def _is_table(name: str, info: zipfile.ZipInfo) -> bool:
         raise TableError(f"{name}: {info.filename} is itself an archive. Unpack it and bring its files.")
     hidden = path.startswith("__MACOSX/") or path.split("/")[-1].startswith(".")
     return not info.is_dir() and not hidden and path.lower().endswith(ENDINGS)
+
+
+LONGEST_NAME = 100
+MOST_NOTES = 3
+MOST_PARTS, MOST_BLANK = 1_000, 2_000_000  # parts of a workbook, blank cells of a sheet
+LAST_ROW = 2**20  # of an Excel sheet
+LARGEST_READ = 2**16  # bytes between two looks at the clock
+UNREADABLE = (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, RuntimeError, IndexError, EOFError)
+
+
+class TimedParts(zipfile.ZipFile):
+    """The parts of a workbook, which stop being read when the time is over."""
+
+    def __init__(self, name: str, data: bytes, seconds: float) -> None:
+        super().__init__(io.BytesIO(data))
+        self._name, self._seconds, self._began = name, seconds, time.thread_time()
+
+    def check(self) -> None:
+        """Refuse the workbook if reading it has taken too long."""
+        if time.thread_time() - self._began > self._seconds:
+            raise TableError(
+                f"{self._name}: reading the workbook takes more than {self._seconds:g} seconds, the most that is "
+                "allowed. Save the sheet as CSV, which is read much faster."
+            )
+
+    def open(self, *arguments: Any, **settings: Any) -> Any:
+        """Open a part whose every read looks at the clock."""
+        self.check()
+        stream = super().open(*arguments, **settings)
+        read = stream.read
+
+        def timed_read(size: int = -1) -> bytes:
+            self.check()
+            return read(min(size, LARGEST_READ) if size and size > 0 else size)
+
+        stream.read = timed_read  # type: ignore[method-assign]
+        return stream
+
+
+def read_workbook(name: str, data: bytes, limits: Limits) -> Rows:
+    """Yield the rows of the first sheet of an Excel workbook. Formulas count by the value they last had."""
+    try:
+        parts = TimedParts(name, data, limits.seconds)
+        infos = parts.infolist()
+    except UNREADABLE:
+        raise TableError(f"{name}: it begins like a packed file but is damaged. Save it again.") from None
+    if not any(info.filename == "xl/workbook.xml" for info in infos):
+        raise TableError(f"{name}: this is a ZIP archive, not a table. Bring archives as related tasks.")
+    size = sum(info.file_size for info in infos)
+    if size > limits.unpacked or len(infos) > MOST_PARTS:
+        raise TableError(
+            f"{name}: the workbook unpacks to {size:,} bytes in {len(infos):,} parts, more than is read. "
+            "Save the sheet as CSV."
+        )
+    try:
+        yield from _rows(name, parts, data, limits)
+    except TableError:
+        raise
+    except Exception:  # a damaged workbook can make the reader raise anything
+        parts.check()  # the reader may have packed the end of the time into an error of its own
+        raise TableError(f"{name}: the workbook is damaged. Save the sheet as CSV.") from None
+
+
+def _rows(name: str, parts: TimedParts, data: bytes, limits: Limits) -> Iterator[tuple[int, list[str]]]:
+    from openpyxl.reader.excel import ExcelReader
+
+    reader = ExcelReader(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
+    reader.archive = parts
+    reader.read()
+    sheet = reader.wb.worksheets[0]
+    sheet.reset_dimensions()  # the size that a sheet states may be wrong
+    total = 0
+    for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
+        parts.check()
+        total += len(row)
+        if total > MOST_BLANK + limits.cells or number > LAST_ROW:
+            raise TableError(f"{name}: row {number}: the sheet is mostly blank cells. Save the used part as CSV.")
+        cells = [_cell(value) for value in row]
+        while cells and not cells[-1]:
+            del cells[-1]
+        if any(cell.strip() for cell in cells):
+            limits.check_size(f"{name}: row {number}", 1, len(cells))
+            yield number, cells
+
+
+def _cell(value: object) -> str:
+    """A cell as text. Numbers are written so that no decimal comma elsewhere can change them."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        text = repr(int(value)) if value.is_integer() and abs(value) < LARGEST_WHOLE else repr(value)
+        return f"{text}0" if re.fullmatch(OPEN, text) else text  # 8.654 could be thousands, 8.6540 cannot
+    return value.isoformat() if isinstance(value, (date, time_of_day)) else str(value)

@@ -1,4 +1,8 @@
-"""How the columns of an upload are read, decided over all files at once; what is in doubt becomes a question."""
+"""How the columns of an upload are read, decided over all files at once: doubts become questions to the user.
+
+A column is judged to hold numbers, words or dates, its open cells get a decimal mark, and rows of totals are marked.
+Cells that are read as something else than they are written become conversions.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,243 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data.tables import cells as forms
-from m2st_core.data.tables.cells import EXCEL_ERRORS, MISSING_SIGNS, VALUES_OR_MISSING, read_cell
-from m2st_core.data.tables.columns import Verdict, judge
-from m2st_core.data.tables.marks import OPENS, decide_marks, proven_marks
-from m2st_core.data.tables.profiles import Piece, Profile, profile
-from m2st_core.data.tables.questions import (
-    DECIMAL,
-    NUMBERS,
-    SHOWN,
-    TOTALS,
-    WORDS,
-    Conversion,
+from m2st_core.data.tables.cells import (
+    EXCEL_ERRORS,
+    MISSING_SIGNS,
+    VALUES_OR_MISSING,
     Example,
-    Marks,
-    Question,
-    mark_of,
+    is_known_unit,
+    read_cell,
+    same_unit,
 )
+from m2st_core.data.tables.columns import (
+    DATES,
+    MOSTLY,
+    NUMBERS,
+    OPENS,
+    WORDS,
+    Piece,
+    Profile,
+    decide_marks,
+    profile,
+    proven_marks,
+)
+from m2st_core.data.tables.limits import TableError
 
+DECIMAL, READ_AS, TOTALS, ENCODING = "decimal", "read_as", "totals", "encoding"  # the options that answer a question
+CHOICES = {DECIMAL: (".", ","), READ_AS: (NUMBERS, WORDS, DATES), TOTALS: ("leave out", "keep")}
+KIND_ANSWERS = {NUMBERS: "Numbers", WORDS: "Words: codes or categories", DATES: "Dates, which are not compared"}
 MARKS = {".": "decimal point", ",": "decimal comma"}
+SHOWN = 3  # cells in a question
+FEW_DAYS = 3  # different cells such as 12.03 that look like days and months
 FEW_TOTALS, TOTALS_SHARE = 5, 0.1  # a word such as Total in more rows, and a larger share of them, is a value
+
+Marks = str | Mapping[str, str]
+"""A decimal mark, or an encoding, for all files or by the name of a file; empty where nothing is said."""
+
+
+def mark_of(said: Marks, file: str) -> str:
+    """The decimal mark, or the encoding, that was said for a file; empty if none was."""
+    return said if isinstance(said, str) else said.get(file, "")
+
+
+def words_by_file(said: Marks) -> list[str]:
+    """Format what was said for all files, or by file, for the shell."""
+    return [said] if isinstance(said, str) else [f"{file}={word}" for file, word in said.items()]
+
+
+def check_answers(decimal: Marks, read_as: Mapping[str, str], totals: str, files: Sequence[str]) -> None:
+    """Refuse answers that no question about these files has."""
+    marks = [decimal] if isinstance(decimal, str) else decimal.values()
+    given = [*((DECIMAL, mark) for mark in marks), (TOTALS, totals), *((READ_AS, kind) for kind in read_as.values())]
+    for option, value in given:
+        if value and value not in CHOICES[option]:
+            raise TableError(f"{option} must be one of {', '.join(map(repr, CHOICES[option]))}. Got {value!r}.")
+    check_files(DECIMAL, decimal, files)
+
+
+def check_files(option: str, said: Marks, files: Sequence[str]) -> None:
+    """Refuse what is said for a file that is not there."""
+    if unknown := [] if isinstance(said, str) else [file for file in said if file not in files]:
+        there = ", ".join(files[:SHOWN])
+        raise TableError(f"{option} names {unknown[0]!r}, which is no file here. There are {there}.")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A doubt that changes numbers, with every reading of the user's own cells.
+
+    ``option`` is decimal, read_as, totals or encoding, and ``answers`` has its values in words. ``examples`` are
+    cells, each with its reading by each answer. A question about ``columns`` that are not compared needs no answer.
+    ``files`` are those that may have different answers.
+    """
+
+    option: str
+    columns: tuple[str, ...]
+    sentence: str
+    answers: Mapping[str, str]
+    examples: tuple[tuple[Example, tuple[str, ...]], ...] = field(repr=False)
+    files: tuple[str, ...] = ()
+
+    def concerns(self, compared: Sequence[str]) -> bool:
+        """Whether it must be answered if these columns are compared."""
+        return not self.columns or any(column in compared for column in self.columns)
+
+    @property
+    def error(self) -> str:
+        """The question with its place, and the options that answer it in Python and in the shell."""
+        column = self.columns[0] if self.columns else ""
+        where = f"{self.examples[0][0].where}{f', column {column!r}' if column else ''}"
+        leave = ", or leave the column out" if self.columns else ""
+        if self.option == ENCODING:
+            name, *others = self.answers
+            shell = " ".join(_shell(ENCODING, f"{file}={name}") for file in self.files[:SHOWN])
+            more = f" (or {', '.join(others)})" if others else ""
+            python = f"{ENCODING}={dict.fromkeys(self.files[:SHOWN], name)}"
+            return f"{where}: {self.sentence} Choose {shell}{more}, in Python {python}{leave}."
+        of_column = self.option == READ_AS
+        in_python = [f"read_as={{{column!r}: {a!r}}}" if of_column else f"{self.option}={a!r}" for a in self.answers]
+        in_shell = [_shell(self.option, f"{column}={a}" if of_column else a) for a in self.answers]
+        by_file = ""
+        if len(self.files) > 1:
+            each = dict(zip(self.files, self.answers, strict=False))
+            options = " ".join(_shell(self.option, f"{file}={answer}") for file, answer in each.items())
+            by_file = f", or by file, such as {self.option}={each} (shell: {options})"
+        choose = f"Choose {' or '.join(in_python)} (shell: {' or '.join(in_shell)})"
+        return f"{where}: {self.sentence} {choose}{by_file}{leave}."
+
+
+class Unanswered(TableError):
+    """An error that the answer to a question may solve."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question.error)
+        self.question = question
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """Cells of a column that are read as something else than written, an example, and the option that undoes it."""
+
+    column: str
+    cells: int
+    example: Example
+    becomes: str
+    undo: str
+
+    @property
+    def sentence(self) -> str:
+        """The conversion in words."""
+        count = f"{self.cells:,} cell{'s' * (self.cells != 1)}"
+        read = f"{self.column!r}: {self.example.cell[:40]!r} is read as {self.becomes}"
+        undo = f"in the shell {self.undo} undoes it" if self.undo.startswith("--") else f"{self.undo} undo it"
+        return f"{read} ({count}; {undo})."
+
+
+def _shell(option: str, value: str) -> str:
+    """An option of the shell with its value, quoted if need be."""
+    quoted = f'"{value}"' if " " in value or "," in value else value
+    return f"--{option.replace('_', '-')} {quoted}"
+
+
+def _number(example: Example, mark: str = ".") -> str:
+    """The number of a cell by a decimal mark."""
+    return f"{read_cell(example.cell).value(mark):.15g}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The kind of a column (numbers, words or dates), the unit of its numbers, and its conversions or question."""
+
+    kind: str
+    unit: str = ""
+    conversions: tuple[Conversion, ...] = ()
+    question: Question | None = None
+
+
+def judge(column: Profile, said: str = "") -> Verdict:
+    """Judge a column by the forms of its cells in all files; ``said`` is the user's own verdict."""
+    filled = int(column.counts.sum()) - column.count(forms.MISSING, forms.VALUE_OR_MISSING)
+    numeric, nearly = int(column.total[forms.NUMBERS].sum()), int(column.total[forms.NEARLY].sum())
+    if said in (WORDS, DATES):
+        return Verdict(said)
+    if not said and (not numeric or nearly < MOSTLY * filled):
+        return Verdict(WORDS)
+    units = [unit for unit in column.units if unit]
+    if len(set(map(same_unit, units))) > 1:
+        if not said and not all(map(is_known_unit, units)):
+            return Verdict(WORDS)  # codes such as 12ab, 13cd
+        examples = [example for _, example in column.units.values()]
+        sentence = (
+            f"{examples[0].cell!r} and {examples[1].cell!r} ({examples[1].where}) have different units. "
+            "Convert them to one unit."
+        )
+        return _asked(column, sentence, (WORDS,), examples)
+    unit = next(iter(units), "")
+    if not said and (verdict := _doubt(column, numeric, unit)):
+        return verdict
+    return Verdict(NUMBERS, unit, (*_number_conversions(column, unit),))
+
+
+def _doubt(column: Profile, numeric: int, unit: str) -> Verdict | None:
+    """A verdict on numbers that may be codes or dates, or lack their unit; None if there is no doubt."""
+    both = (NUMBERS, WORDS)
+    if unit and "" in column.units:
+        (_, bare), (_, named) = column.units[""], column.units[unit]
+        sentence = f"{bare.cell!r} has no unit, and {named.cell!r} has one. Is it in {unit}, too?"
+        return _asked(column, sentence, both, [bare, named], unit)
+    if (days := column.count(forms.COMPACT_DATE)) >= MOSTLY * numeric and column.distinct > 1:
+        if days == numeric:
+            return _turned(column, forms.COMPACT_DATE, DATES, "a date")
+        cells = column.examples[forms.COMPACT_DATE]
+        sentence = f"{cells[0].cell!r} is a number, or a date; {numeric - days:,} other cells are no dates."
+        return _asked(column, sentence, (NUMBERS, DATES), cells)
+    if column.count(forms.DAY_MONTH) == numeric and column.distinct >= FEW_DAYS:
+        cells = column.examples[forms.DAY_MONTH]
+        return _asked(column, f"{cells[0].cell!r} is a number, or a day and a month.", (NUMBERS, DATES), cells)
+    if padded := column.count(forms.PADDED):
+        if padded + column.count(forms.WHOLE) == numeric and len(column.widths) == 1:
+            return _turned(column, forms.PADDED, WORDS, "a code, because of its leading zero")
+        cells = column.examples[forms.PADDED]
+        return _asked(column, f"{cells[0].cell!r} begins with 0 as codes do, and other cells are numbers.", both, cells)
+    if 2 * column.count(forms.CODE) >= numeric:
+        if column.count(forms.WORD):
+            return _turned(column, forms.CODE, WORDS, "a code")
+        cells = column.examples[forms.CODE]
+        sentence = f"{cells[0].cell!r} is a code, or {read_cell(cells[0].cell).point:,.15g} with an exponent."
+        return _asked(column, sentence, both, cells)
+    return None
+
+
+def _asked(column: Profile, sentence: str, kinds: Sequence[str], cells: Sequence[Example], unit: str = "") -> Verdict:
+    """Numbers for now, and the question which of these kinds they are."""
+
+    def shown(example: Example, kind: str) -> str:
+        cell = example.cell
+        if kind != DATES:
+            return _number(example) if kind == NUMBERS else f"“{cell}”"
+        return f"{cell[:4]}-{cell[4:6]}-{cell[6:8]}" if len(cell) > 5 else "day {}, month {}".format(*cell.split("."))
+
+    examples = tuple((example, tuple(shown(example, kind) for kind in kinds)) for example in cells[:SHOWN])
+    answers = {kind: KIND_ANSWERS[kind] for kind in kinds}
+    return Verdict(NUMBERS, unit, (), Question(READ_AS, (column.name,), sentence, answers, examples))
+
+
+def _turned(column: Profile, form: int, kind: str, becomes: str) -> Verdict:
+    undo = _shell(READ_AS, f"{column.name}={NUMBERS}")
+    return Verdict(kind, "", (Conversion(column.name, column.count(form), column.examples[form][0], becomes, undo),))
+
+
+def _number_conversions(column: Profile, unit: str) -> list[Conversion]:
+    """Cells that are numbers though they are not written as software writes them."""
+    undo = _shell(READ_AS, f"{column.name}={WORDS}")
+    if unit:
+        count, example = column.units[unit]
+        return [Conversion(column.name, count, example, f"{_number(example)} (unit: {unit})", undo)]
+    unusual = [form for form in (forms.COMMA, forms.POINT_GROUPS, forms.COMMA_GROUPS, forms.CODE) if column.count(form)]
+    cells = [(column.count(form), column.examples[form][0]) for form in unusual]
+    cells += [column.rewritten] if column.rewritten else []
+    return [Conversion(column.name, count, example, _number(example), undo) for count, example in cells]
 
 
 @dataclass(frozen=True)
@@ -46,7 +268,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Readings:
-    """The reading of every column in every file, ``columns[name][i]`` in file i, and what is to be said about it.
+    """The reading of every column in every file, ``columns[name][i]`` in file i, with questions and conversions.
 
     ``totals`` are rows that look like totals, by file. ``warnings`` are differences between the files, and ``signs``
     those that stand for missing cells.
@@ -76,136 +298,121 @@ def settle(
     Answers to earlier questions are ``decimal`` (for all files, or by file), ``read_as`` by column, and ``totals``.
     """
     profiles = {name: profile(name, pieces) for name, pieces in columns.items()}
-    verdicts = {name: judge(one, (read_as or {}).get(name, "")) for name, one in profiles.items()}
+    verdicts = {name: judge(column, (read_as or {}).get(name, "")) for name, column in profiles.items()}
     numeric = [profiles[name] for name, verdict in verdicts.items() if verdict.kind == NUMBERS]
     said = [mark_of(decimal, piece.file) for piece in next(iter(columns.values()), ())]
     marks, doubts = decide_marks(numeric, separators, said)
-    used_for_missing = {word for one in numeric for word in one.words & VALUES_OR_MISSING}
+    used_for_missing = {word for column in numeric for word in column.words & VALUES_OR_MISSING}
     readings: dict[str, tuple[Reading, ...]] = {}
     conversions: list[Conversion] = []
     questions: list[Question] = []
+    warnings: list[str] = []
     signs: frozenset[str] = frozenset()
     for name, verdict in verdicts.items():
-        one = profiles[name]
-        kept = _kept(one, used_for_missing) if verdict.kind == WORDS else frozenset()
-        mark = marks.get(name, (".",) * len(separators))
-        missing = one.missing - kept - (EXCEL_ERRORS if verdict.kind == NUMBERS else frozenset())
-        made = {m: Reading(verdict.kind, m, verdict.unit, missing) for m in ".,"}
-        readings[name] = tuple(made[m] for m in mark)
+        column, is_number = profiles[name], verdict.kind == NUMBERS
+        kept = _kept(column, used_for_missing) if verdict.kind == WORDS else frozenset()
+        missing = column.missing - kept - (EXCEL_ERRORS if is_number else frozenset())
+        by_mark = {mark: Reading(verdict.kind, mark, verdict.unit, missing) for mark in MARKS}
+        of_files = marks.get(name, (".",) * len(separators))
+        readings[name] = tuple(by_mark[mark] for mark in of_files)
         questions += [verdict.question] if verdict.question else []
         conversions += verdict.conversions
-        if name not in doubts:
-            conversions += _open_conversions(one, mark, any(said)) if verdict.kind == NUMBERS else []
+        if is_number and name not in doubts:
+            conversions += _open_conversions(column, of_files, any(said))
         if kept:
-            found = [
+            cells = [
                 Example(p.file, int(row), cell) for p in columns[name] for row, cell in p.cells.items() if cell in kept
             ]
-            conversions.append(Conversion(name, len(found), found[0], "a value, not as missing", "empty cells"))
+            conversions.append(Conversion(name, len(cells), cells[0], "a value, not as missing", "empty cells"))
         signs |= MISSING_SIGNS & missing
+        warnings += _differences(column, verdict, columns[name])
     if doubts:
         files = tuple(dict.fromkeys(columns[name][i].file for name, doubtful in doubts.items() for i in doubtful))
         questions.insert(0, _decimal_question([profiles[name] for name in doubts], files))
     rows = _total_rows(columns, profiles) if numeric else {}
     if rows and not totals:
-        questions.insert(0, _totals_question(columns, rows))
-    warnings = [text for one in profiles.values() for text in _differences(one, verdicts[one.name], columns[one.name])]
-    return Readings(readings, tuple(questions), tuple(conversions), tuple(warnings), signs, rows)
+        files = tuple(piece.file for piece in next(iter(columns.values())))
+        cells = [Example(files[i], row, word) for i, words in rows.items() for row, word in sorted(words.items())]
+        sentence = f"the row says {cells[0].cell!r}, as totals under a table do."
+        answers = {"leave out": "A total: leave it out", "keep": "An observation: keep it"}
+        shown = tuple((example, ("not compared", "an observation")) for example in cells[:SHOWN])
+        questions.insert(0, Question(TOTALS, (), sentence, answers, shown))
+    of_totals = {i: tuple(sorted(words)) for i, words in rows.items()}
+    return Readings(readings, tuple(questions), tuple(conversions), tuple(warnings), signs, of_totals)
 
 
 def _decimal_question(doubtful: Sequence[Profile], among: tuple[str, ...]) -> Question:
     """Ask for the decimal mark of these columns among the files that are in doubt."""
-    found = [example for one in doubtful for kind in OPENS for example in one.examples.get(kind, ())]
-    cells = [example for example in found if example.file in among] or found
+    examples = [example for column in doubtful for kind in OPENS for example in column.examples.get(kind, ())]
+    cells = [example for example in examples if example.file in among] or examples
     files = [example.file for example in cells]
-    chosen = sorted(cells, key=lambda example: cells.index(example) != files.index(example.file))[:SHOWN]
-    first = read_cell(chosen[0].cell)
+    first_of_files = sorted(cells, key=lambda example: cells.index(example) != files.index(example.file))[:SHOWN]
+    first = first_of_files[0]
     sentence = (
-        f"{chosen[0].cell!r} is {first.point:.15g} with a decimal point and {first.comma:.15g} with a decimal comma, "
+        f"{first.cell!r} is {_number(first, '.')} with a decimal point and {_number(first, ',')} with a decimal comma, "
         "and the other cells do not settle which."
     )
-    answers = {
-        mark: f"{words.capitalize()}: {chosen[0].cell} is {read_cell(chosen[0].cell).value(mark):.15g}"
-        for mark, words in MARKS.items()
-    }
-    shown = tuple((e, tuple(f"{read_cell(e.cell).value(mark):.15g}" for mark in answers)) for e in chosen)
-    return Question(DECIMAL, tuple(one.name for one in doubtful), sentence, answers, shown, among)
+    answers = {mark: f"{words.capitalize()}: {first.cell} is {_number(first, mark)}" for mark, words in MARKS.items()}
+    shown = tuple((example, tuple(_number(example, mark) for mark in MARKS)) for example in first_of_files)
+    return Question(DECIMAL, tuple(column.name for column in doubtful), sentence, answers, shown, among)
 
 
-def _open_conversions(one: Profile, marks: Sequence[str], said: bool) -> list[Conversion]:
+def _open_conversions(column: Profile, marks: Sequence[str], said: bool) -> list[Conversion]:
     """Open cells that became thousands, or decimals though their column in that file does not prove it."""
-    found = []
+    conversions = []
     for kind, other in ((forms.OPEN_POINT, ","), (forms.OPEN_COMMA, ".")):
-        if not one.counts[:, kind].any():
+        files = np.flatnonzero(column.counts[:, kind])
+        if not len(files):
             continue
-        files = np.flatnonzero(one.counts[:, kind])
-        mark = marks[int(files[0])]
-        example = one.examples[kind][0]
-        obvious = mark != other and all(proven_marks(one.counts[i]) for i in files) and not said
+        mark, example = marks[int(files[0])], column.examples[kind][0]
+        obvious = mark != other and all(proven_marks(column.counts[i]) for i in files) and not said
         if not obvious or kind == forms.OPEN_COMMA:
-            becomes = f"{read_cell(example.cell).value(mark):.15g}"
-            undo = "--decimal ." if mark == "," else '--decimal ","'
-            found.append(Conversion(one.name, one.count(kind), example, becomes, undo))
-    return found
+            undo = _shell(DECIMAL, "." if mark == "," else ",")
+            conversions.append(Conversion(column.name, column.count(kind), example, _number(example, mark), undo))
+    return conversions
 
 
-def _kept(one: Profile, used_for_missing: set[str]) -> frozenset[str]:
+def _kept(column: Profile, used_for_missing: set[str]) -> frozenset[str]:
     """Words such as None, NA and − that are values of this column: no column of numbers has them, and they fit in."""
-    others = one.words - VALUES_OR_MISSING
-    found = {word for word in one.words & VALUES_OR_MISSING if word.lower() == "none" and others}
+    others = column.words - VALUES_OR_MISSING
+    kept = {word for word in column.words & VALUES_OR_MISSING if word.lower() == "none" and others}
     if others and all(len(word) == 2 and word.isalpha() for word in others):
-        found |= one.words & {"NA", "na"}
+        kept |= column.words & {"NA", "na"}
     if others and all(len(word) <= 2 and word.istitle() for word in others):
-        found |= one.words & {"Na"}
+        kept |= column.words & {"Na"}
     if others and all(set(word) == {"+"} for word in others):  # results of a test
-        found |= one.missing & {"-", "–", "−"}
-    return frozenset(found - used_for_missing)
+        kept |= column.missing & {"-", "–", "−"}
+    return frozenset(kept - used_for_missing)
 
 
-def _total_rows(columns: Mapping[str, Sequence[Piece]], profiles: Mapping[str, Profile]) -> dict[int, tuple[int, ...]]:
-    """Rows of each file that have a word such as Total in a column where few rows have one."""
-    found: dict[int, set[int]] = {}
-    for name, one in profiles.items():
-        for i in np.flatnonzero(one.counts[:, forms.TOTAL]).tolist():
+def _total_rows(columns: Mapping[str, Sequence[Piece]], profiles: Mapping[str, Profile]) -> dict[int, dict[int, str]]:
+    """Rows of each file with a word such as Total in a column where few rows have one, and that word."""
+    rows: dict[int, dict[int, str]] = {}
+    for name, column in profiles.items():
+        for i in np.flatnonzero(column.counts[:, forms.TOTAL]).tolist():
             cells = columns[name][i].cells
-            if one.counts[i, forms.TOTAL] <= max(min(FEW_TOTALS, len(cells) - 1), TOTALS_SHARE * len(cells)):
-                words = [cell for cell in cells.dropna().unique() if read_cell(str(cell)).form == forms.TOTAL]
-                found.setdefault(i, set()).update(map(int, cells.index[cells.isin(words)]))
-    return {i: tuple(sorted(rows)) for i, rows in found.items()}
+            if column.counts[i, forms.TOTAL] <= max(min(FEW_TOTALS, len(cells) - 1), TOTALS_SHARE * len(cells)):
+                words = {str(cell) for cell in cells.dropna().unique() if read_cell(str(cell)).form == forms.TOTAL}
+                for row, cell in cells[cells.isin(words)].items():
+                    rows.setdefault(i, {}).setdefault(int(row), str(cell))
+    return rows
 
 
-def _totals_question(columns: Mapping[str, Sequence[Piece]], rows: Mapping[int, tuple[int, ...]]) -> Question:
-    examples = []
-    for i, numbers in rows.items():
-        for row in numbers:
-            cells = [
-                str(p[i].cells.loc[row])
-                for p in columns.values()
-                if len(p[i].cells) and not pd.isna(p[i].cells.loc[row])
-            ]
-            word = next(cell for cell in cells if read_cell(cell).form == forms.TOTAL)
-            file = next(pieces[i].file for pieces in columns.values())
-            examples.append((Example(file, row, word), ("not compared", "an observation")))
-    sentence = f"the row says {examples[0][0].cell!r}, as totals under a table do."
-    answers = {"leave out": "A total: leave it out", "keep": "An observation: keep it"}
-    return Question(TOTALS, (), sentence, answers, tuple(examples[:SHOWN]))
-
-
-def _differences(one: Profile, verdict: Verdict, pieces: Sequence[Piece]) -> list[str]:
+def _differences(column: Profile, verdict: Verdict, pieces: Sequence[Piece]) -> list[str]:
     """Warnings where files write a column differently."""
     if verdict.kind == NUMBERS:
         points, commas = (
-            [p.file for p, counts in zip(pieces, one.counts, strict=True) if mark in proven_marks(counts)]
+            [p.file for p, counts in zip(pieces, column.counts, strict=True) if mark in proven_marks(counts)]
             for mark in MARKS
         )
         if points and commas:
             return [
-                f"{one.name!r} has decimal points in {points[0]} and decimal commas in {commas[0]}. Each cell is "
+                f"{column.name!r} has decimal points in {points[0]} and decimal commas in {commas[0]}. Each cell is "
                 "read in its own way: check the values."
             ]
         return []
-    with_numbers = one.counts[:, forms.NUMBERS].sum(axis=1) > one.counts[:, [forms.WORD]].sum(axis=1)
-    with_words = one.counts[:, forms.WORD] > one.counts[:, forms.NUMBERS].sum(axis=1)
-    if verdict.kind == WORDS and with_numbers.any() and with_words.any():
-        first, second = (pieces[int(np.argmax(which))].file for which in (with_numbers, with_words))
-        return [f"{one.name!r} has numbers in {first} and words in {second}: it is compared as words."]
+    numeric, words = column.counts[:, forms.NUMBERS].sum(axis=1), column.counts[:, forms.WORD]
+    if verdict.kind == WORDS and (numeric > words).any() and (words > numeric).any():
+        first, second = (pieces[int(np.argmax(which))].file for which in (numeric > words, words > numeric))
+        return [f"{column.name!r} has numbers in {first} and words in {second}: it is compared as words."]
     return []

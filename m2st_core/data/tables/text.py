@@ -1,10 +1,15 @@
-"""From the bytes of a text file to rows, and to columns, of text cells."""
+"""From the bytes of a text file to rows, and to columns, of text cells: encodings and separators.
+
+Text that is neither Unicode nor in an encoding that the user names is guessed to be Windows-1252. The guess can be
+undone, because no byte is lost; ``encoding_question`` asks the user where it matters.
+"""
 
 from __future__ import annotations
 
 import codecs
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -14,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data.tables.limits import Limits, TableError
-from m2st_core.data.tables.text_encodings import GUESS, codec_of, guess, title
+from m2st_core.data.tables.readings import ENCODING
 
 SEPARATORS = {"\t": "tab", ";": "semicolon", "|": "pipe", ",": "comma"}  # the likelier one first, if two fit
 SAMPLE_LINES, SAMPLE_CHARACTERS = 100, 2**18
@@ -23,8 +28,74 @@ CONTROL = {chr(code) for code in range(32)} - set("\t\n\r\x0b\x0c\x1a\x1c\x1d\x1
 SAVE_AS = "Save it again as CSV (UTF-8)."
 CHUNK_CELLS = 200_000
 
+GUESS = "cp1252"
+UNICODE = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
+OF_ONE_BYTE = (  # likelier ones first
+    "cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1257", "cp1255", "cp1256", "cp1258", "cp874", "koi8-r",
+    "koi8-u", *(f"iso-8859-{i}" for i in (1, 15, 2, 5, 7, 9, 13, 4, 8, 6, 3, 10, 11, 14, 16)), "mac-roman",
+    "mac-latin2", "mac-cyrillic", "mac-greek", "mac-turkish", "mac-iceland", "cp437", "cp850", "cp852", "cp855",
+    "cp857", "cp858", "cp866", "cp737", "cp775", "cp1125",
+)  # fmt: skip
+OF_TWO_BYTES = {  # with the first bytes of their usual characters
+    "shift_jis": (0x81, 0x97), "cp932": (0x81, 0x97), "euc-jp": (0xA4, 0xCF), "gb18030": (0xB0, 0xD7),
+    "big5": (0xA4, 0xC6), "euc-kr": (0xB0, 0xC8), "cp949": (0xB0, 0xC8),
+}  # fmt: skip
+SYNONYMS = ("gbk", "gb2312", "big5hkscs", "cp950")
+ACCEPTED = frozenset(codecs.lookup(name).name for name in (*UNICODE, *OF_ONE_BYTE, *OF_TWO_BYTES, *SYNONYMS))
+NAMED = (
+    "utf-8, utf-16, cp1250 to cp1258, iso-8859-1 to iso-8859-16, koi8-r, koi8-u, mac-roman, mac-cyrillic, cp437, "
+    "cp850, cp866, shift_jis, euc-jp, gb18030, big5 or euc-kr"
+)
+GUESSED = "".join(bytes([code]).decode(GUESS, "ignore") or chr(code) for code in range(256))
+UNGUESSED = {ord(character): code for code, character in enumerate(GUESSED)}
+
 Rows = Iterator[tuple[int, list[str]]]
 """Rows of text cells, each with its number in the file (from 1)."""
+
+
+def codec_of(name: str) -> str:
+    """Python's name of a text encoding. Names of anything else are refused."""
+    try:
+        found = codecs.lookup(name).name if isinstance(name, str) else ""
+    except (LookupError, ValueError):
+        found = ""
+    if found not in ACCEPTED:
+        raise TableError(f"{ENCODING} must be a text encoding such as {NAMED}. Got {str(name)[:40]!r}.")
+    return found
+
+
+def guess(data: bytes) -> str:
+    """Decode by Windows-1252. Bytes that it lacks become the control characters of Latin-1, so nothing is lost."""
+    return codecs.charmap_decode(data, "strict", GUESSED)[0]
+
+
+def unguess(text: str) -> bytes:
+    """The bytes of guessed text."""
+    return bytes(UNGUESSED[ord(character)] for character in text)
+
+
+def possible_encodings(data: bytes) -> tuple[str, ...]:
+    """The encodings other than Unicode in which these bytes are text."""
+    used = np.flatnonzero(np.bincount(np.frombuffer(data, dtype=np.uint8), minlength=256)).astype(np.uint8).tobytes()
+    return tuple(
+        name
+        for names, sample in ((OF_ONE_BYTE, used), (OF_TWO_BYTES, data))
+        for name in names
+        if _is_text(sample, name)
+    )
+
+
+def _is_text(data: bytes, name: str) -> bool:
+    try:
+        text = data.decode(name)
+    except UnicodeDecodeError:
+        return False
+    return name in OF_TWO_BYTES or not any("\x80" <= character <= "\x9f" for character in text)
+
+
+def title(name: str) -> str:
+    """The encoding as the page calls it."""
+    return f"Windows-{name[2:]} ({name})" if re.fullmatch(r"cp125\d", name) else name
 
 
 class Decoded(NamedTuple):

@@ -11,21 +11,22 @@ from unicodedata import normalize
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.tables.columns import IDENTIFIER, NUMERIC, Column, classify
+from m2st_core.data.tables.columns import IDENTIFIER, NUMERIC, Column, Piece, classify
+from m2st_core.data.tables.encoding_question import encoding_question
 from m2st_core.data.tables.files import Table, read_table
 from m2st_core.data.tables.limits import Limits, TableError
-from m2st_core.data.tables.profiles import Piece
-from m2st_core.data.tables.questions import (
+from m2st_core.data.tables.readings import (
     ENCODING,
     Marks,
+    Readings,
     Unanswered,
     check_answers,
     check_files,
     mark_of,
+    settle,
     words_by_file,
 )
-from m2st_core.data.tables.readings import Readings, settle
-from m2st_core.data.tables.text_encodings import Comparison, codec_of
+from m2st_core.data.tables.text import codec_of
 from m2st_core.types import listed
 
 GROUP_NAMES = ("group", "sample", "label", "class", "arm", "treatment", "condition", "cohort", "batch", "target")
@@ -645,7 +646,7 @@ def read_jointly(upload: Upload) -> tuple[Upload, Readings]:
             raise TableError(f"{tables[0].name}: there is no column {name!r} that could be read as words or numbers.")
     readings = settle(pieces, [table.separator for table in tables], upload.decimal, upload.read_as, upload.totals)
     roles = [role for role in (upload.group, upload.related_group, "group") if role]
-    if unsure := Comparison(tables, roles).question():
+    if unsure := encoding_question(tables, roles):
         readings = replace(readings, questions=(unsure, *readings.questions))
     read = []
     for i, table in enumerate(tables):

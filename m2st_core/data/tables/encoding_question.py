@@ -1,0 +1,206 @@
+"""The question for the encoding of text files, where a guess decides which words of several files are the same."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import pandas as pd
+
+from m2st_core.data.tables.cells import NUMBERS, TOTAL, WORD, Example, read_cell
+from m2st_core.data.tables.columns import FEW_WORDS
+from m2st_core.data.tables.files import Table
+from m2st_core.data.tables.limits import Limits
+from m2st_core.data.tables.readings import ENCODING, SHOWN, Question
+from m2st_core.data.tables.text import GUESS, OF_TWO_BYTES, title, unguess
+
+LEARNER = -1  # the position of a learner among the files
+MOST_OFFERED = 6
+MOST_CELLS = 2_000  # different cells of a column that are read; with so many different words it is free text
+MOST_READ = 300  # words by which the encodings of a file are ranked
+USUAL_SIGNS = frozenset("°µ²³½€£¥§·×±–—…‘’“”„«»\u00a0")
+LETTERS = re.compile(r"[^\W\d_]+")
+
+
+class Doubt(NamedTuple):
+    """Words of a column, or names of columns, and those among them that another encoding may change."""
+
+    column: str  # empty for names of columns
+    words: Mapping[int, Mapping[str, str]]  # by the position of a file: what is compared, and the cell that has it
+    doubtful: frozenset[str]
+
+
+def encoding_question(
+    tables: Sequence[Table],
+    roles: Collection[str] = (),
+    learned: Mapping[str, Collection[str]] | None = None,
+    limits: Limits | None = None,
+) -> Question | None:
+    """Ask for the encoding of files where a guess decides which words, or names of columns, are the same.
+
+    Columns that some files lack count only if they have one of these ``roles``. ``learned`` are the words, by the names
+    of columns, that a learner knows.
+    """
+    learned = learned or {}
+    if not any(table.raw for table in tables) or len(tables) + bool(learned) < 2:
+        return None
+    doubts = list(_doubts(tables, roles, learned, limits or Limits()))
+    marked = {
+        i: {(doubt.column, word) for doubt in doubts for word in doubt.doubtful & doubt.words.get(i, {}).keys()}
+        for i, table in enumerate(tables)
+        if table.raw
+    }
+    files = [i for i, words in marked.items() if words]
+    if not files:
+        return None
+    # Files that share no word with the first may be in another encoding, and are asked about later.
+    return _ask(tables, doubts, [i for i in files if marked[i] & marked[files[0]]])
+
+
+def _doubts(
+    tables: Sequence[Table], roles: Collection[str], learned: Mapping[str, Collection[str]], limits: Limits
+) -> Iterator[Doubt]:
+    """Doubts about names of columns, and then about the words of each column."""
+    names = {i: [*map(str, table.frame.columns)] for i, table in enumerate(tables)}
+    headers = {i: _beyond_ascii(names[i]) for i, table in enumerate(tables) if table.named}
+    headers[LEARNER] = _beyond_ascii(learned)
+    if doubtful := _doubtful(tables, headers, str)[0]:
+        yield Doubt("", headers, doubtful)
+    for column in dict.fromkeys(name for known in names.values() for name in known):
+        holders = [i for i, known in names.items() if column in known]
+        if len(holders) < len(tables) and column not in roles:
+            continue
+        words = {i: _words_of(tables[i].frame[column]) for i in holders}
+        words[LEARNER] = _beyond_ascii(learned.get(column, ()))
+        sizes = [len(cells) for cells in words.values() if cells]
+        guessed = any(tables[i].raw and words[i] for i in holders)
+        if guessed and len(sizes) > 1 and max(sizes) <= limits.levels:
+            doubtful, merged = _doubtful(tables, words, _compared)
+            cells = pd.concat([tables[i].frame[column] for i in holders], ignore_index=True)
+            different = cells.nunique() - merged  # if so many words are the same
+            if doubtful and different <= min(max(FEW_WORDS, int(cells.count()) / 2), limits.levels):
+                yield Doubt(column, words, doubtful)
+
+
+def _doubtful(
+    tables: Sequence[Table], words: Mapping[int, Mapping[str, str]], compared: Callable[[str], str]
+) -> tuple[frozenset[str], int]:
+    """The words of guessed files that may be others, and how many may be words of another file.
+
+    They are those that some encoding makes equal to another word, where each of two files has one of both; and
+    all of a file if it shares none with files of known encoding, which have some, too.
+    """
+    holders: dict[str, set[int]] = defaultdict(set)
+    readings: dict[str, set[str]] = defaultdict(set)
+    guessed = {i for i in words if i != LEARNER and tables[i].raw}
+    for i, cells in words.items():
+        for word, cell in cells.items():
+            holders[word].add(i)
+            readings[word].add(word)
+            for name in tables[i].encodings if i in guessed else ():
+                readings[compared(unguess(cell).decode(name, "replace"))].add(word)
+    same = {
+        word
+        for text, alike in readings.items()
+        if text and len(alike) > 1
+        for pair in combinations(alike, 2)
+        if holders[pair[0]] - holders[pair[1]] and holders[pair[1]] - holders[pair[0]]
+        for word in pair
+        if holders[word] & guessed
+    }
+    known = set().union(*(cells for i, cells in words.items() if i not in guessed))
+    strange = {word for i in guessed if known and not known & words[i].keys() for word in words[i]}
+    return frozenset(same | strange), len(same)
+
+
+def _ask(tables: Sequence[Table], doubts: Sequence[Doubt], files: list[int]) -> Question:
+    """Ask for the encoding of these files, the likeliest one first."""
+    names = [name for name in tables[files[0]].encodings if all(name in tables[i].encodings for i in files)]
+    if not names:  # they are in different encodings, so that they are asked about one after the other
+        files, names = files[:1], list(tables[files[0]].encodings)
+    cells = [
+        (i, doubt.column, cell)
+        for i in files
+        for doubt in doubts
+        for word, cell in sorted(doubt.words.get(i, {}).items(), key=lambda item: item[0] not in doubt.doubtful)
+    ]
+    raw = {cell: unguess(cell) for cell in [*dict.fromkeys(cell for _, _, cell in cells)][:MOST_READ]}
+    read = {name: {cell: data.decode(name, "replace") for cell, data in raw.items()} for name in names}
+    holders = {cell: i for doubt in doubts for i in doubt.words if i not in files for cell in doubt.words[i].values()}
+
+    def likelier(name: str) -> tuple[float, float]:
+        shared = sum(text in holders for text in read[name].values()) / len(raw)
+        return -shared, -plausibility(read[name].values(), name)
+
+    different: dict[tuple[str, ...], str] = {}
+    for name in sorted(names, key=likelier):
+        different.setdefault(tuple(read[name].values()), name)
+    offered = [*different.values()][:MOST_OFFERED]
+    if GUESS in names and different[tuple(read[GUESS].values())] not in offered:
+        offered[-1] = GUESS  # the guess may be right after all
+    cells = [place for place in cells if place[2] in raw]
+    first_of = {place[0]: place for place in reversed(cells)}
+    shown = []
+    for i, column, cell in sorted(cells, key=lambda place: place is not first_of[place[0]])[:SHOWN]:
+        index = tables[i].frame.index
+        row = index[(tables[i].frame[column] == cell).to_numpy().argmax()] if column else index[0] - 1
+        shown.append((Example(tables[i].name, int(row), cell), tuple(read[name][cell] for name in offered)))
+    first, readings = shown[0]
+    also = holders.get(readings[0])
+    other = "" if also is None else ", as the learner has it" if also == LEARNER else f", as in {tables[also].name}"
+    sentence = f"the file is not UTF-8: {first.cell!r} is a guess. In {title(offered[0])} it is {readings[0]!r}{other}."
+    return Question(
+        ENCODING,
+        () if any(not doubt.column for doubt in doubts) else tuple(doubt.column for doubt in doubts),
+        sentence,
+        {name: f"{title(name)}: {reading}" for name, reading in zip(offered, readings, strict=True)},
+        tuple(shown),
+        tuple(tables[i].name for i in files),
+    )
+
+
+def _beyond_ascii(words: Collection[str]) -> dict[str, str]:
+    return {word: word for word in words if not word.isascii()}
+
+
+def _words_of(cells: pd.Series) -> dict[str, str]:
+    """What is compared of the cells beyond ASCII, with a cell that has it."""
+    present = cells.dropna()
+    odd = present[~present.str.isascii()].unique()[:MOST_CELLS]
+    return {word: cell for cell in map(str, odd) if (word := _compared(cell))}
+
+
+def _compared(cell: str) -> str:
+    """The word of a cell, or the unit of its number; empty if that is ASCII, or if there is none."""
+    read = read_cell(cell)
+    text = read.unit if NUMBERS.start <= read.form < NUMBERS.stop else cell if read.form in (WORD, TOTAL) else ""
+    return "" if text.isascii() else text
+
+
+def plausibility(texts: Collection[str], name: str) -> float:
+    """The share of the characters beyond ASCII that are usual: letters of one script and case in each word.
+
+    In words of Latin letters, most are within ASCII.
+    """
+    low, high = OF_TWO_BYTES.get(name, (0, 255))
+    good, total = 0.0, 0
+    for text in texts:
+        signs = sum(character in USUAL_SIGNS for character in text)
+        text = "".join(character for character in text if character not in USUAL_SIGNS)
+        good += signs / 2
+        total += signs + sum(not character.isascii() for character in LETTERS.sub("", text))
+        for word in LETTERS.findall(text):
+            letters = [character for character in word if not character.isascii()]
+            total += len(letters)
+            scripts = {unicodedata.name(character, "?").split()[0] for character in word}
+            usual = "HALFWIDTH" not in scripts and all(
+                low <= character.encode(name, "replace")[0] <= high for character in letters
+            )
+            cased = word.lower() in (word, word[0].lower() + word[1:]) or word.isupper()
+            accented = scripts == {"LATIN"} and len(letters) > max(len(word) / 2, 1)
+            good += len(letters) * (len(scripts) == 1 and usual and cased and not accented)
+    return good / max(total, 1)
