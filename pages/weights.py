@@ -17,9 +17,9 @@ from m2st_core.dashboard.widgets.page import (
     show_folded,
 )
 from m2st_core.dashboard.widgets.setting import ask_setting
+from m2st_core.figures.kernels import criterion_figure, share_figure, weight_spread_figure, weights_figure
 from m2st_core.figures.samples import heat_figure
 from m2st_core.figures.theme import short_labels
-from m2st_core.figures.weights import criterion_figure, share_figure, weight_spread_figure, weights_figure
 from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.synthetic import AXIS
 from m2st_core.studies.weights import MIXTURES, PRESET, LearnedFeatures, WeightsResult, WeightsStudy

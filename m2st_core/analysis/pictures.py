@@ -13,12 +13,11 @@ from m2st_core.analysis.plan import Outcome
 from m2st_core.analysis.related_check import RelatedCheck
 from m2st_core.data.tables.encoding import Numeric
 from m2st_core.data.tables.prepare import CleanData
+from m2st_core.figures.kernels import bars_figure
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import left_out_figure
-from m2st_core.figures.samples import samples_figure, witness_figure
+from m2st_core.figures.samples import pixels_figure, samples_figure, tiles_figure, witness_figure
 from m2st_core.figures.theme import colour_of
-from m2st_core.figures.tiles import pixels_figure, tiles_figure
-from m2st_core.figures.weights import bars_figure
 
 SHOWN_WEIGHTS, SHOWN_COLUMNS = 15, 20
 SMALLEST_WEIGHT = 5e-4

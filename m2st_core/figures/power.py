@@ -17,6 +17,7 @@ from m2st_core.figures.theme import (
     MARKERS,
     NULL_COLOUR,
     PUBLISHED,
+    WITHOUT_HISTORY,
     colour_of,
     error_bars,
     hatched,
@@ -30,6 +31,7 @@ BAND, GHOST, PINNED = 0.2, 0.25, 0.6  # opacity
 LAST = 2000  # rank in the legend; plotly's default is 1000
 SETTINGS = ("preset", "closeness", "n_tasks", "m_tr")  # named in the legend where they vary
 LAYERS = {"paper": ("the paper's algorithms, run by this software", "circle"), "ours": ("ours", "square")}
+GROUP_STEP = 12  # columns from one group of dots to the next
 REJECTED = "share of test samples rejected"
 
 
@@ -202,6 +204,51 @@ def left_out_figure(table: pd.DataFrame) -> go.Figure:
         )  # fmt: skip
     figure.update_yaxes(range=[0, 1.05])
     return laid_out(figure, x_title="", y_title="power on left-out tasks")
+
+
+def found_figure(groups: Mapping[str, tuple[np.ndarray, str]], *, height: int = 380) -> go.Figure:
+    """Draw each group's tests as ten columns of dots: full where the test found the difference, else open.
+
+    Groups have names in one or more lines, results (n,) and a colour. A dot's place is the same in every group.
+    """
+    figure = go.Figure()
+    for group, (name, (found, colour)) in enumerate(groups.items()):
+        columns, lines = np.arange(len(found)) % 10 + group * GROUP_STEP, -(np.arange(len(found)) // 10)
+        for chosen, symbol, words in ((found, "circle", "found"), (~found, "circle-open", "missed")):
+            figure.add_scatter(
+                x=columns[chosen], y=lines[chosen], mode="markers", showlegend=False, name=words,
+                marker={"color": colour if symbol == "circle" else NULL_COLOUR, "symbol": symbol, "size": 11},
+                hovertemplate=f"{words}<extra></extra>",
+            )  # fmt: skip
+        figure.add_annotation(
+            x=4.5 + group * GROUP_STEP, y=1, yanchor="bottom", showarrow=False, font={"size": 15},
+            text=f"<b>{int(found.sum())} of {len(found)}</b><br>{name}",
+        )  # fmt: skip
+    laid_out(figure, x_title="", y_title="", height=height)
+    figure.update_xaxes(visible=False, range=[-1, GROUP_STEP * len(groups) - 2])
+    figure.update_yaxes(visible=False, range=[-9.7, 4])
+    return figure
+
+
+def learning_figure(
+    rows: Sequence[int], powers: np.ndarray, intervals: np.ndarray, now: int, floor: float
+) -> go.Figure:
+    """Draw power with intervals (k, 2) against training rows on fixed axes; ``floor`` is the power without learning."""
+    figure = go.Figure()
+    figure.add_scatter(
+        x=[rows[0], rows[-1]], y=[floor, floor], mode="lines", name="not learned (MMD-M)",
+        line={"color": WITHOUT_HISTORY, "dash": "dot", "width": 3}, hovertemplate="power %{y:.0%}<extra></extra>",
+    )  # fmt: skip
+    figure.add_scatter(
+        x=list(rows), y=powers, mode="lines+markers", name="learned from own rows",
+        line={"color": WITHOUT_HISTORY, "width": 3},
+        marker={"size": [18 if row == now else 9 for row in rows]},
+        error_y=error_bars(powers, intervals[:, 0], intervals[:, 1], thickness=1),
+        hovertemplate="%{x} training rows: power %{y:.0%}<extra></extra>",
+    )  # fmt: skip
+    laid_out(figure, x_title="training rows per sample", y_title="power", height=440)
+    figure.update_xaxes(type="log", tickvals=list(rows), ticktext=[str(row) for row in rows])
+    return figure.update_yaxes(range=[0, 1], tickformat=".0%")
 
 
 FIGURES = {"power": power_figure, "closeness": power_figure, "tasks": tasks_figure, "ablation": ablation_figure}

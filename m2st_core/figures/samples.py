@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from m2st_core.figures.theme import DIVERGING, NULL_COLOUR, as_text, equal_aspect, hatched, laid_out, sample_looks
 
@@ -19,6 +20,8 @@ COLUMN_BINS = 30
 GROUP_LETTERS = 14  # of a group's name in an axis title on a narrow screen
 LENS_HEIGHT = 460
 IMAGE_GAP, IMAGE_HEIGHT = 2, 40  # pixels between images, and the least height of an image
+SHOWN_TILES, TILE_COLUMNS = 30, 6  # images of a group, and images in a line
+BELOW = {"y": -0.02, "yanchor": "top"}
 
 
 def samples_figure(
@@ -186,3 +189,44 @@ def image_grid(images: np.ndarray, columns: int) -> np.ndarray:
     cells = np.pad(opaque, ((0, lines * columns - count), (0, IMAGE_GAP), (0, IMAGE_GAP), (0, 0)))
     grid = cells.reshape(lines, columns, *cells.shape[1:]).swapaxes(1, 2)
     return grid.reshape(lines * cells.shape[1], columns * cells.shape[2], 4)[:-IMAGE_GAP, :-IMAGE_GAP]
+
+
+def tiles_figure(x: np.ndarray, y: np.ndarray, *, names: tuple[str, str]) -> go.Figure:
+    """Draw grey images (n, h, w) and (m, h, w) of both groups as tiles, dark where a value is large."""
+    shown = [part[:SHOWN_TILES] for part in (x, y)]
+    lines = max(-(-len(part) // TILE_COLUMNS) for part in shown)
+    figure = make_subplots(1, 2, subplot_titles=[as_text(name) for name in names], horizontal_spacing=0.06)
+    span = {"zmin": min(map(np.min, shown)), "zmax": max(map(np.max, shown))}
+    for place, part in enumerate(shown, 1):
+        figure.add_heatmap(
+            z=_mosaic(part, lines), colorscale="gray", reversescale=True, showscale=False, hoverinfo="skip", **span,
+            row=1, col=place,
+        )  # fmt: skip
+        figure.update_xaxes(row=1, col=place, scaleanchor="y" if place == 1 else "y2", constrain="domain")
+    laid_out(figure, x_title="", y_title="", height=90 + 62 * lines)
+    figure.update_xaxes(visible=False)
+    return figure.update_yaxes(visible=False, autorange="reversed", constrain="domain")
+
+
+def _mosaic(images: np.ndarray, lines: int) -> np.ndarray:
+    """Return images (n, h, w) in lines of six, NaN between them and where there are fewer."""
+    height, width = images.shape[1:]
+    cells = np.full((lines * TILE_COLUMNS, height + 1, width + 1), np.nan)
+    cells[: len(images), :-1, :-1] = images
+    grid = cells.reshape(lines, TILE_COLUMNS, height + 1, width + 1).swapaxes(1, 2)
+    return grid.reshape(lines * (height + 1), TILE_COLUMNS * (width + 1))
+
+
+def pixels_figure(values: np.ndarray, *, names: tuple[str, str]) -> go.Figure:
+    """Draw a difference (h, w) per pixel: P's colour where P has more, Q's where Q has more."""
+    limit = float(np.nanmax(np.abs(values))) or 1.0
+    more = f"more in {as_text(names[0], GROUP_LETTERS)} (+) or in {as_text(names[1], GROUP_LETTERS)} (−)"
+    figure = go.Figure()
+    figure.add_heatmap(
+        z=values, zmin=-limit, zmax=limit, colorscale=DIVERGING, xgap=1, ygap=1,
+        colorbar={"title": {"text": more, "side": "top"}, "orientation": "h", "thickness": 10} | BELOW,
+        hovertemplate="line %{y}, column %{x}: %{z:.3g}<extra></extra>",
+    )  # fmt: skip
+    laid_out(figure, x_title="", y_title="")
+    figure.update_xaxes(visible=False, scaleanchor="y", constrain="domain")
+    return figure.update_yaxes(visible=False, autorange="reversed", constrain="domain")

@@ -2,9 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from m2st_core.figures.kernels import bars_figure
 from m2st_core.figures.power import left_out_figure
 from m2st_core.figures.samples import witness_figure
-from m2st_core.figures.weights import bars_figure
 
 
 def test_bars_carry_their_spread_from_top_to_bottom():

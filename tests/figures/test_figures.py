@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import m2st_core as m2st
+from m2st_core.figures.kernels import training_figure
 from m2st_core.figures.null import null_figure, type_1_figure
 from m2st_core.figures.power import (
     ablation_figure,
@@ -15,7 +16,6 @@ from m2st_core.figures.power import (
 )
 from m2st_core.figures.samples import samples_figure
 from m2st_core.figures.theme import look_of
-from m2st_core.figures.weights import training_figure
 from m2st_core.testing.methods import label_of
 
 

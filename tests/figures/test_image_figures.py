@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from m2st_core.figures.kernels import class_witness_figure, pair_figure
 from m2st_core.figures.samples import image_grid
-from m2st_core.figures.weights import class_witness_figure, pair_figure
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -4,7 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from m2st_core.figures.course import found_figure, learning_figure, p_value_strip, shuffle_figure
+from m2st_core.figures.kernels import criterion_figure, share_figure, weight_spread_figure, weights_figure
+from m2st_core.figures.null import p_value_strip, shuffle_figure
+from m2st_core.figures.power import found_figure, learning_figure
 from m2st_core.figures.relatedness import (
     bound_course_figure,
     gamma_figure,
@@ -12,12 +14,6 @@ from m2st_core.figures.relatedness import (
     gamma_spread_figure,
 )
 from m2st_core.figures.samples import heat_figure
-from m2st_core.figures.weights import (
-    criterion_figure,
-    share_figure,
-    weight_spread_figure,
-    weights_figure,
-)
 
 AXIS = np.linspace(-1, 1, 5)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from m2st_core.figures.tiles import pixels_figure, tiles_figure
+from m2st_core.figures.samples import pixels_figure, tiles_figure
 
 
 def test_tiles_are_in_the_order_of_the_rows_with_gaps_between():

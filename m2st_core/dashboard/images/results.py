@@ -10,9 +10,9 @@ import streamlit as st
 from m2st_core.dashboard.power_lab.results import show_figure, show_table
 from m2st_core.dashboard.widgets.page import chart
 from m2st_core.data.images.cifar import load_images
+from m2st_core.figures.kernels import bars_figure, class_witness_figure, pair_figure
 from m2st_core.figures.samples import image_grid
 from m2st_core.figures.theme import colour_of
-from m2st_core.figures.weights import bars_figure, class_witness_figure, pair_figure
 from m2st_core.rng import Streams
 from m2st_core.studies.images import EXPLAINED, ImagesResult, ImageStudy, KernelExplanation
 from m2st_core.testing.methods import label_of

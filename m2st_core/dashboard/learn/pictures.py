@@ -10,7 +10,8 @@ import plotly.graph_objects as go
 
 from m2st_core.dashboard.learn.questions import ALPHA, GOAL, NOTICEABLE, Sample, percent, power, size_goal
 from m2st_core.dashboard.widgets.shared import shared
-from m2st_core.figures.course import found_figure, learning_figure, p_value_strip, shuffle_figure
+from m2st_core.figures.null import p_value_strip, shuffle_figure
+from m2st_core.figures.power import found_figure, learning_figure
 from m2st_core.figures.samples import heat_figure, samples_figure
 from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY, short_labels
 from m2st_core.studies import synthetic

@@ -17,7 +17,7 @@ from m2st_core.dashboard.power_lab.controls import double_repeats
 from m2st_core.dashboard.power_lab.results import Earlier, show_results
 from m2st_core.dashboard.widgets.page import chart, finding, show_folded
 from m2st_core.dashboard.widgets.shared import shared
-from m2st_core.figures.weights import training_figure
+from m2st_core.figures.kernels import training_figure
 from m2st_core.paper.published import in_words
 from m2st_core.studies.power import DEFAULT, difference_names, is_shipped, sweep_finding
 from m2st_core.sweeps.results import cells_of
