@@ -55,6 +55,7 @@ FILE = (
     r".*[^\s.]\.(?i:jpe?g|png|tiff?|bmp|gif|webp|svg|dcm|nii(?:\.gz)?|csv|tsv|txt|xlsx?|json|xml|pdf|docx?|html?|wav|"
     r"mp3|mp4|flac|avi|mov|h5|hdf5|npy|npz|mat|fcs|fastq(?:\.gz)?|fq|fasta|bam|vcf|zip|gz|log)"
 )
+MOST_STEPS, EVEN = 1e6, 1e-6  # of numbers with decimals that count, and the error of a step
 NAMED = 10  # columns in a note
 
 
@@ -81,10 +82,12 @@ def numbers_identify(name: str, values: np.ndarray) -> str:
         return ""
     if moment := _moment(plain, values):
         return moment
-    if (np.mod(values, 1) != 0).any():
-        return ""
     different, counts = np.unique(values, return_counts=True)
     nearly_all = len(different) >= NEARLY_ALL * len(values)
+    if (np.mod(values, 1) != 0).any():
+        untold = nearly_all and len(values) >= FEWEST_COUNTED and _says_nothing(plain)
+        steps = _steps(different) if untold else None
+        return _counted(different) if steps is not None and _counts(steps, counts) else ""
     by_name = bool(IDENTIFIER.fullmatch(plain) and len(different) >= max(FEWEST_NAMED, REPEATED * len(values)))
     by_record = nearly_all and bool(RECORD.fullmatch(plain) or UNIT.fullmatch(plain)) and name != "NO"  # nitric oxide
     if by_name or by_record:
@@ -92,11 +95,11 @@ def numbers_identify(name: str, values: np.ndarray) -> str:
     if MEASURED.search(name) or len(values) < FEWEST_COUNTED:
         return ""
     if nearly_all and _counts(different, counts):
-        return f"it only counts, from {different[0]:.15g} to {different[-1]:.15g}"
+        return _counted(different)
     # the groups may have been counted apart, as in two files
     anew = different[0] in (0, 1) and bool((np.diff(different) == 1).all() and (np.diff(counts) <= 0).all())
     if anew and counts[0] == 2 and len(different) >= FEWEST_COUNTED and _says_nothing(plain):
-        return f"it only counts, from {different[0]:.15g} to {different[-1]:.15g}"
+        return _counted(different)
     return ""
 
 
@@ -124,7 +127,8 @@ def identifier_notes(sample: TwoSample) -> tuple[str, ...]:
     """Note the columns of arrays that look like identifiers. They are tested like the others."""
     pooled = sample.pooled
     names = sample.columns or ("",) * pooled.shape[1]
-    whole = (pooled[:2].remainder(1) == 0).all(dim=0) | torch.tensor([bool(TIMES.fullmatch(_plain(n))) for n in names])
+    steps = (pooled[:2] - pooled[0]).remainder(1)
+    whole = (steps == 0).all(dim=0) | torch.tensor([bool(TIMES.fullmatch(_plain(n))) for n in names])
     found = {i: numbers_identify(names[i], pooled[:, i].numpy()) for i in torch.nonzero(whole).flatten().tolist()}
     reasons = {i: why for i, why in found.items() if why}
     if not reasons:
@@ -162,6 +166,20 @@ def _moment(plain: str, values: np.ndarray) -> str:
     if STAMP.fullmatch(plain) and len(np.unique(values)) >= NEARLY_ALL * len(values):
         return "it holds moments"
     return ""
+
+
+def _steps(different: np.ndarray) -> np.ndarray | None:
+    """Sorted numbers as whole multiples of their smallest difference; None if they are no such multiples."""
+    steps = (different - different[0]) / np.diff(different).min()
+    whole = steps.round()
+    return whole if whole[-1] < MOST_STEPS and np.allclose(steps, whole, rtol=0, atol=EVEN) else None
+
+
+def _counted(different: np.ndarray) -> str:
+    """The clause on numbers that count, with or without gaps."""
+    gaps = np.diff(different)
+    how = "only" if np.allclose(gaps, gaps[0]) else "nearly"
+    return f"it {how} counts, from {different[0]:.15g} to {different[-1]:.15g}"
 
 
 def _counts(different: np.ndarray, counts: np.ndarray) -> bool:

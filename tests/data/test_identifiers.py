@@ -20,6 +20,7 @@ from m2st_core.__main__ import main
 from m2st_core.analysis.answer import answer_of
 from m2st_core.analysis.plan import Plan, carry_out
 from m2st_core.analysis.writeup import DataSource, as_command, as_python
+from m2st_core.data.identifiers import numbers_identify
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.limits import TableError
@@ -34,6 +35,7 @@ NUMBERED = {
     "timestamp": 1_700_000_000 + 61 * COUNT + COUNT**2,
     "x": 1 + COUNT,
     "v1": 12 + 7 * COUNT,
+    "k": 0.5 + COUNT,
     "date": 45_000 + COUNT // 2,
 }
 
@@ -97,6 +99,15 @@ def test_numbers_that_begin_anew_in_each_file_are_a_count():
 
     made = assemble(Upload((numbered("p.csv", 30, 0), numbered("q.csv", 45, 1))))
     assert made.identifiers == ("x",) and made.columns["x"].why == "it only counts, from 1 to 45"
+
+
+def test_numbers_with_gaps_nearly_count_and_measurements_with_decimals_stay():
+    gaps = np.delete(np.arange(70), [1, 5, 6, 20, 31, 32, 44, 50, 60, 67])
+    assert numbers_identify("y2", gaps) == "it nearly counts, from 0 to 69"
+    assert numbers_identify("k", 0.1 * COUNT) == "it only counts, from 0 to 5.9"
+    assert numbers_identify("depth", 0.5 + COUNT) == ""
+    draws = (np.random.default_rng(seed).normal(size=60) for seed in range(200))
+    assert not any(numbers_identify("k", draw.round(seed % 4)) for seed, draw in enumerate(draws))
 
 
 def test_a_column_with_a_unit_is_measured():

@@ -561,6 +561,19 @@ def test_columns_that_one_file_lacks_are_listed():
     columns = next(frame.value for frame in app.dataframe if "Preparation" in frame.value)
     said = dict(zip(columns["Column"], columns["Preparation"], strict=True))
     assert said["b"] == "not in q.csv: not used" and said["c"] == "not in p.csv: not used" and "used" in said["a"]
+    boxes = [words_of(info.value) for info in app.info]
+    assert "Not in all files, so not compared: “b” (not in q.csv), “c” (not in p.csv)." in boxes
+
+
+def test_text_that_names_rows_is_set_aside_in_a_box_of_its_own():
+    rows = [f"S-{i:03},{i * 7 % 11},{'rgb'[i % 3]},{'ab'[i % 2]}" for i in range(40)]
+    app = drop(open_page("test_my_data"), "one", ("x.csv", "\n".join(["Sample ID,v,colour,group", *rows]).encode()))
+    app = click(choose_group(app, "group") if app.radio else app, "data_next")
+    (said,) = [words_of(info.value) for info in app.info if "Sample ID" in info.value]
+    assert said.startswith("'Sample ID' is not compared: it names rows, persons or records. It cannot be compared: ")
+    assert said.endswith("its 40 different values are too many for categories.")
+    prepared = app.dataframe[0].value.set_index("Column")["Preparation"]
+    assert prepared["colour"] == "used, as an indicator for each of its 3 levels"
 
 
 def practitioners_page(history):

@@ -24,12 +24,13 @@ from m2st_core.dashboard.your_data.offers import (
 )
 from m2st_core.dashboard.your_data.state import UserData, as_text, choose, show_table
 from m2st_core.data.tables.columns import NUMERIC
-from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Cleaning
+from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Categorical, Cleaning, Numeric
 from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.prepare import Check, CleanData, ColumnReport, check
 from m2st_core.data.tables.readings import Unanswered
 from m2st_core.data.tables.upload import Assembled, Pair, Upload, matched_by_order, same_groups
 from m2st_core.figures.samples import levels_figure, numbers_figure
+from m2st_core.numbers import count_of
 from m2st_core.types import listed
 
 BLOCK_HELP = (
@@ -65,7 +66,7 @@ SCALING = Control(
     tuple(SCALING_CHOICES),
     prefix="data_",
 )
-LEVELS_SHOWN, NOTES_SHOWN, FILES_SHOWN = 12, 8, 3
+LEVELS_SHOWN, NOTES_SHOWN, FILES_SHOWN, COLUMNS_SHOWN = 12, 8, 3, 10
 
 
 def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanData], None]) -> bool:
@@ -161,6 +162,9 @@ def _show_groups_compared(state: UserData, assembled: Assembled, target: Pair, r
     second.metric(
         "Related tasks", f"{report.related_tasks:,}", help=f"Earlier comparisons with {related:,} rows in all."
     )
+    if assembled.lacking:
+        said = [f"“{name}” (not in {listed(files, FILES_SHOWN)})" for name, files in assembled.lacking.items()]
+        st.info(as_text(f"Not in all files, so not compared: {listed(said, COLUMNS_SHOWN)}."))
 
 
 def _ask_cleaning(state: UserData, assembled: Assembled, target: Pair, report: Check) -> Cleaning:
@@ -207,7 +211,7 @@ def _column_table(
     lacking: Mapping[str, Sequence[str]],
 ) -> pd.DataFrame:
     """One row per column: what it is and how it is prepared. Those that some file lacks come last."""
-    encoded = {column.name: len(column.features) for column in data.encoding.columns} if data else None
+    encoded = {column.name: column for column in data.encoding.columns} if data else None
     rows = []
     for column in report.columns:
         if column.minimum is None:
@@ -234,7 +238,7 @@ def _column_table(
     return table.astype(dict.fromkeys(counts, "Int64"))
 
 
-def _preparation(column: ColumnReport, cleaning: Cleaning, encoded: dict[str, int] | None) -> str:
+def _preparation(column: ColumnReport, cleaning: Cleaning, encoded: Mapping[str, Numeric | Categorical] | None) -> str:
     if column.name in (cleaning.block, cleaning.ids):
         return f"{'block' if column.name == cleaning.block else 'identifies rows'}: not compared"
     if column.name in cleaning.left_out:
@@ -245,15 +249,18 @@ def _preparation(column: ColumnReport, cleaning: Cleaning, encoded: dict[str, in
         return "set aside: constant in the rows that the preparation is learned from, or unknown to the learner"
     if NUMERIC in (column.kind, column.holds):
         return "used as it is" if cleaning.scaling == "none" else f"used, {cleaning.scaling} scaling"
-    count = encoded[column.name] if encoded else min(column.levels, cleaning.levels)
-    return f"used, as {count} indicators of its {column.levels} levels"
+    indicators = encoded[column.name] if encoded else None
+    known = len(indicators.levels) if isinstance(indicators, Categorical) else min(column.levels, cleaning.levels)
+    others = ", and one for all others" if isinstance(indicators, Categorical) and indicators.other else ""
+    of = f"{known} of its {column.levels}" if known < column.levels else f"its {known}"
+    return f"used, as an indicator for each of {of} levels{others}"
 
 
 def _show_notes(notes: list[str]) -> None:
     for note in notes[:NOTES_SHOWN]:
         st.caption(f"• {as_text(note)}")
     if len(notes) > NOTES_SHOWN:
-        with st.expander(f"{len(notes) - NOTES_SHOWN:,} more notes"):
+        with st.expander(count_of(len(notes) - NOTES_SHOWN, "more note")):
             show_table(pd.DataFrame({"Note": notes[NOTES_SHOWN:]}))
 
 

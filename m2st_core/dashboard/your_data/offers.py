@@ -135,6 +135,9 @@ def offer_identifiers(made: Assembled, cleaning: Cleaning, mark: str, chosen: bo
             settled = False
         elif found.usable and not chosen:
             _offer_to_compare(found, number, mark)
+        elif not (found.usable or found.repeated):
+            many = f"It cannot be compared: its {found.units:,} different values are too many for categories."
+            st.info(as_text(f"{found.sentence} {many}"))
     return settled
 
 
