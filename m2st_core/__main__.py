@@ -24,9 +24,9 @@ from m2st_core.types import DEFAULT_TAUGHT_TEST
 
 BENCHMARKS = (
     "permutation, calibration, power, adaptation, deviations, mixtures, nested, transfer, histories, recommend, "
-    "planning, splits, shared, silent, uploads, identifiers, example, course, home, pages, screens, shipped_power, "
-    "peers, meta, images, cifar, cifar_tables, own_images, sweep, reproduction, serving, crashes, image_story, "
-    "first_results, bound"
+    "planning, splits, shared, silent, uploads, identifiers, example, shipped, pages, screens, "
+    "peers, meta, images, cifar, cifar_tables, own_images, sweep, reproduction, serving, crashes, bound, "
+    "house"
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -266,6 +266,14 @@ class TestResult:
         values = asdict(self) | {"exact": self.exact}
         null = values.pop("null")
         return values | {"null": null.tolist()} if include_null else values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], null: np.ndarray) -> TestResult:
+        """The result that gave these values by ``to_dict``."""
+        known: dict[str, Any] = {
+            name: tuple(v) if isinstance(v, list) else v for name, v in values.items() if name != "exact"
+        }
+        return cls(**known, null=null)
 
 
 VERSION = "0.1.0"

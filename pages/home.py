@@ -7,7 +7,8 @@ from app import PAGES
 from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_part
 from m2st_core.figures.samples import lens_figure
 from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY
-from m2st_core.studies.home import ALPHA, AXIS, DELTA, N_TASKS, SIZE, STEP, TAUGHT, home_table
+from m2st_core.studies.lessons import ALPHA, AXIS, N_TASKS, SIZE, STEP, TAUGHT, home_table
+from m2st_core.studies.synthetic import DELTA
 from m2st_core.testing.methods import label_of
 from m2st_core.types import GENERIC_TEST
 

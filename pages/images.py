@@ -19,8 +19,7 @@ from m2st_core.data.images.cifar import SOURCES
 from m2st_core.data.images.described import PIXELS
 from m2st_core.data.images.tasks import ImageTask
 from m2st_core.numbers import duration
-from m2st_core.studies.image_cost import study_cost
-from m2st_core.studies.images import ImageStudy
+from m2st_core.studies.images import ImageStudy, study_cost
 from m2st_core.studies.power import power_finding
 from m2st_core.sweeps.trial import data_of
 from m2st_core.testing.methods import METHODS

@@ -11,7 +11,6 @@ from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.samples import samples_figure
 from m2st_core.figures.theme import short_labels
-from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.one_test import SingleTest, method_words
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import TestResult, TwoSample
@@ -108,7 +107,7 @@ def main() -> None:
             with shown.marked():
                 show_charts(shown.settings.sample(), shown.result.result)
                 show(shown.result.result)
-            if shipped_result(shown.settings) is not None:
+            if shown.settings.shipped() is not None:
                 st.caption(SHIPPED)
         elif sample is not None:
             show_charts(sample, None)

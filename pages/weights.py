@@ -20,7 +20,6 @@ from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.figures.kernels import criterion_figure, share_figure, weight_spread_figure, weights_figure
 from m2st_core.figures.samples import heat_figure
 from m2st_core.figures.theme import short_labels
-from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.synthetic import AXIS
 from m2st_core.studies.weights import MIXTURES, PRESET, LearnedFeatures, WeightsResult, WeightsStudy
 from m2st_core.testing.methods import label_of
@@ -204,7 +203,7 @@ def main() -> None:
         if shown is not None:
             with shown.marked():
                 show_weights(shown.result, shown.settings, view)
-            if shipped_result(shown.settings) is not None:
+            if shown.settings.shipped() is not None:
                 st.caption(SHIPPED)
             show_more(shown.result, shown.settings)
     show_folded("What is mixed", "weights_mixed", explain_mixtures)

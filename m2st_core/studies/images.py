@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ import torch
 
 from m2st_core.criterion import witness_of_rows
 from m2st_core.data import make_task
-from m2st_core.data.images.described import PIXELS, DescribedTask
+from m2st_core.data.images.cifar import load_images
+from m2st_core.data.images.described import PIXELS, USUAL_SIDE, DescribedTask, always_new, side_for
 from m2st_core.data.images.tasks import ImageTask, ShownImages
 from m2st_core.data.task import Setting
 from m2st_core.device import one_core, one_thread_per_operation, resolve_device
@@ -23,16 +24,23 @@ from m2st_core.paper.published import with_published
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
+from m2st_core.studies.shipped import Shipped, load
 from m2st_core.studies.weights import CRITERION
+from m2st_core.sweeps.cost import Cost, different_images, machine_factor, predict
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import as_rows, summarise
 from m2st_core.sweeps.trial import Cell, CellResult, LearnerParts, LearnerSpec, learned_method, run_cell, train_learner
-from m2st_core.types import Progress
+from m2st_core.testing.methods import label_of
+from m2st_core.types import GENERIC_TEST, Progress
 
 EXPLAINED = "Feature-MKL"
 FEW_PIXELS = 1000
 TRAINING_COST = 4  # cells that take as long as one training on related tasks
 CLASSES_SHOWN = 20
+GREYS = 255  # of a shipped picture
+IMAGE_SECONDS = 0.01  # on one core: the features of an image at 128 pixels
+LEARNING_SECONDS = 3.0  # learning from class pairs, by features
+ROW_SECONDS = 1e-4  # a tested image, by features
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,28 @@ class ImagesResult:
 
     power: pd.DataFrame
     explanation: KernelExplanation
+
+    def packed(self) -> Shipped:
+        """The result as it is shipped: images in 256 grey values."""
+        shown = self.explanation
+        named = {name: list(getattr(shown, name).items()) for name in ("weights", "criterion")}
+        arrays = {"images": np.rint(GREYS * shown.images).astype(np.uint8), "witness": shown.witness.astype(np.float32)}
+        values = named | {"other_weights": shown.other_weights, "n": shown.n}
+        return Shipped(arrays, {"power": self.power, "classes": shown.classes}, values)
+
+    @classmethod
+    def unpacked(cls, shipped: Shipped) -> ImagesResult:
+        """A shipped result."""
+        pairs = {name: {(a, b): value for (a, b), value in shipped.values[name]} for name in ("weights", "criterion")}
+        explanation = KernelExplanation(
+            images=shipped.arrays["images"] / GREYS,
+            witness=shipped.arrays["witness"],
+            n=shipped.values["n"],
+            other_weights=shipped.values["other_weights"],
+            classes=shipped.tables["classes"],
+            **pairs,
+        )
+        return cls(shipped.tables["power"], explanation)
 
 
 @dataclass(frozen=True)
@@ -216,3 +246,55 @@ def _by_class(values: np.ndarray, classes: np.ndarray, n: int) -> pd.DataFrame:
     if len(table) > CLASSES_SHOWN:
         table = pd.concat([table.head(CLASSES_SHOWN // 2), table.tail(CLASSES_SHOWN // 2)])
     return table.reset_index(drop=True)
+
+
+def study_cost(study: ImageStudy) -> Cost:
+    """The predicted cost. Images that were described before cost less."""
+    by_pixels = predict(study.spec)
+    if not study.described:
+        return by_pixels
+    target, cells = study.target, list(study.spec.cells())
+    related = different_images(study.task, target.settings, study.n_tasks, study.rows_per_task)
+    tested = study.repeats * study.tests * 2 * sum(study.m_te)  # the same for all methods
+    if not always_new(target.settings):
+        pools = [load_images(name).for_target(training=False) for name in {target.first, target.second}]
+        tested = min(tested, sum(map(len, pools)))
+    each = IMAGE_SECONDS * (side_for(target.shape) / USUAL_SIDE) ** 2
+    rows = sum(2 * cell.m_te * cell.tests for cell in cells)
+    work = each * (study.repeats * related + tested) + LEARNING_SECONDS * by_pixels.learners + ROW_SECONDS * rows
+    return Cost(len(cells), by_pixels.learners, work * machine_factor(), by_pixels.memory_bytes)
+
+
+TAUGHT, ALONE = ("Feature-MKL",), ("MMD-D", GENERIC_TEST)
+STORY = ImageStudy(
+    task="digits-shift",
+    settings=tuple(make_task("digits-shift").settings.items()),
+    methods=TAUGHT + ALONE,
+    n_tasks=15,
+    rows_per_task=100,
+    m_tr=40,
+    m_te=(20, 40, 60, 80, 100),
+    tests=50,
+    seed=0,
+    repeats=4,
+)
+"""The example that Images opens with: digits in another mix, with and without what other digits have taught."""
+
+
+@lru_cache(maxsize=1)
+def shipped_story() -> ImagesResult:
+    """The result of the example as shipped."""
+    return ImagesResult.unpacked(load("image_story"))
+
+
+def story_finding(power: pd.DataFrame) -> str:
+    """Say what the related tasks are worth at the largest number of images, best test against best test."""
+    largest = power[power["m_te"] == power["m_te"].max()].set_index("method")
+    taught, alone = (max(names, key=lambda name: float(largest["rate"][name])) for names in (TAUGHT, ALONE))
+    shares = [f"{100 * float(largest['rate'][name]):.0f} %" for name in (taught, alone)]
+    size = int(largest["m_te"].iloc[0])
+    return (
+        f"Two samples of {size} digits, mixed differently: **{label_of(taught)}**, taught by {STORY.n_tasks} pairs "
+        f"of other digits, notices this in **{shares[0]}** of all cases. **{label_of(alone)}**, which learns from no "
+        f"other task, does so in **{shares[1]}**."
+    )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from m2st_core.data import TASKS, make_task
 from m2st_core.data.task import Setting, Task
 from m2st_core.progress import part_of
 from m2st_core.studies.power import SYMBOLS, words_of
+from m2st_core.studies.shipped import Shipped, load
 from m2st_core.sweeps.cost import LONG_FITS, machine_factor, predict
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.testing.meta import MetaLearner, meta_train
@@ -61,6 +65,18 @@ class OneTest:
 
     result: TestResult
     without: TestResult | None = None
+
+    def packed(self) -> Shipped:
+        """The results as they are shipped."""
+        results = [result for result in (self.result, self.without) if result is not None]
+        nulls = np.stack([result.null for result in results]).astype(np.float32)
+        return Shipped({"nulls": nulls}, values={"results": [result.to_dict() for result in results]})
+
+    @classmethod
+    def unpacked(cls, shipped: Shipped) -> OneTest:
+        """Shipped results."""
+        nulls = shipped.arrays["nulls"].astype(np.float64)
+        return cls(*(map(TestResult.from_dict, shipped.values["results"], nulls)))
 
     @property
     def finding(self) -> str:
@@ -124,6 +140,10 @@ class SingleTest:
         fit = method.cost.fit * (1 if self.preset == "recommended" else LONG_FITS)
         return cost.seconds + machine_factor() * fit * (growth - 1)
 
+    def shipped(self) -> OneTest | None:
+        """The result that comes with the software, for the default settings."""
+        return _shipped_test() if self == SingleTest() else None
+
     def sample(self) -> TwoSample:
         """Draw the two samples."""
         return self.setting.target(self.null).sample(self.n, self.m, seed=self.setting.seed)
@@ -177,6 +197,11 @@ x, y = task.sample({self.n}, {self.m}, seed={seed}){images}
 )
 print(result.p_value, result.sentence)
 """
+
+
+@lru_cache(maxsize=1)
+def _shipped_test() -> OneTest:
+    return OneTest.unpacked(load("one_test"))
 
 
 def method_words(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import PRESETS
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
+from m2st_core.studies.shipped import Shipped, load
 from m2st_core.studies.synthetic import PLACES, on_plane
 from m2st_core.sweeps.cost import predict
 from m2st_core.sweeps.spec import SweepSpec
@@ -70,6 +72,27 @@ class WeightsResult:
     mixture: np.ndarray
     features: LearnedFeatures | None
 
+    def packed(self) -> Shipped:
+        """The result as it is shipped: maps in half precision, relative to their largest value."""
+        if self.features is None:
+            raise TypeError("Only a study that learns features is shipped.")
+        maps = np.concatenate([self.witnesses, self.mixture[None]])
+        scale = np.abs(maps).max(axis=(1, 2), keepdims=True)
+        x, y = (rows.astype(np.float32) for rows in self.sample)
+        return Shipped(
+            {"x": x, "y": y, "maps": (maps / scale).astype(np.float16), "scale": scale},
+            {"table": self.table, "repeats": self.repeats, "shares": self.features.shares},
+            {"share": self.features.share, "senses": self.features.senses},
+        )
+
+    @classmethod
+    def unpacked(cls, shipped: Shipped) -> WeightsResult:
+        """A shipped result."""
+        arrays, tables = shipped.arrays, shipped.tables
+        maps = arrays["maps"] * arrays["scale"]
+        features = LearnedFeatures(tables["shares"], **shipped.values)
+        return cls(tables["table"], tables["repeats"], (arrays["x"], arrays["y"]), maps[:-1], maps[-1], features)
+
     def finding(self, study: WeightsStudy) -> str:
         """Say how far the related tasks are trusted on average, and which kernel weighs most in the sample shown."""
         first = self.table.loc[self.table["influence"].idxmax()]
@@ -109,6 +132,10 @@ class WeightsStudy:
     def learns_features(self) -> bool:
         """Whether the kernels act on learned features; otherwise they are deep."""
         return METHODS[self.method].origin == "ours"
+
+    def shipped(self) -> WeightsResult | None:
+        """The result that comes with the software, for the default settings."""
+        return _shipped_weights() if self == WeightsStudy() else None
 
     @property
     def expected_seconds(self) -> float:
@@ -194,6 +221,11 @@ class WeightsStudy:
             share=float(adapted[self.m_tr].diagnostics[0][SHARE]),
             senses=sense_sentence(senses_of(learner)),
         )
+
+
+@lru_cache(maxsize=1)
+def _shipped_weights() -> WeightsResult:
+    return WeightsResult.unpacked(load("weights"))
 
 
 def _table(bank: KernelBank, first: TwoSample, adapted: KernelTest, task_names: Sequence[str]) -> pd.DataFrame:

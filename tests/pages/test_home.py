@@ -4,7 +4,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import app as front
-from m2st_core.studies import home
+from m2st_core.studies import lessons as home
 from tests.pages.harness import button, charts, numbers, open_page, run, words
 
 TABLE = home.home_table()

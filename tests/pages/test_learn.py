@@ -13,7 +13,7 @@ from m2st_core.dashboard.learn.projector import LARGE, larger
 from m2st_core.dashboard.learn.questions import Sample, power
 from m2st_core.dashboard.learn.quiz import QUIZ
 from m2st_core.studies import synthetic
-from m2st_core.studies.course import DELTAS, HISTORY_SIZES, OWN_ROWS, ROWS, TRAINING_ROWS, Cell, p_values
+from m2st_core.studies.lessons import DELTAS, HISTORY_SIZES, OWN_ROWS, ROWS, TRAINING_ROWS, Cell, p_values
 from tests.pages.harness import button, charts, open_page, run, words
 
 STEPS = [lesson.name for lesson in LESSONS]

@@ -7,7 +7,6 @@ import pytest
 import m2st_core as m2st
 from m2st_core.dashboard.jobs.jobs import SHIPPED
 from m2st_core.dashboard.widgets.p_values import p_text
-from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.one_test import SingleTest, method_words
 from m2st_core.types import BASELINE
 from tests.pages.harness import FORMER, button, charts, metrics, numbers, open_page, run, until, words
@@ -44,7 +43,7 @@ def test_a_test_without_related_tasks_gives_an_answer():
 def test_at_first_the_page_shows_the_shipped_result_and_says_so(monkeypatch):
     monkeypatch.setattr(SingleTest, "run", pytest.fail)
     app = open_page("one_test")
-    assert shipped_result(SingleTest()).finding in words(app) and metrics(app)["Test rows"] == "100 + 100"
+    assert SingleTest().shipped().finding in words(app) and metrics(app)["Test rows"] == "100 + 100"
     assert SHIPPED in words(app) and len(charts(app)) == 3
     monkeypatch.undo()
     assert SHIPPED not in words(start(**PLAIN))

@@ -5,7 +5,6 @@ import threading
 import pytest
 
 from m2st_core.dashboard.jobs.jobs import SHIPPED
-from m2st_core.studies.first_results import shipped_result
 from m2st_core.studies.weights import WeightsStudy
 from tests.pages.harness import FORMER, charts, numbers, open_page, run, settle, words
 from tests.quick import use_few_steps
@@ -49,7 +48,7 @@ def test_the_papers_mixture_is_one_click_away(monkeypatch):
 def test_at_first_the_page_shows_the_shipped_result_and_says_so(monkeypatch):
     monkeypatch.setattr(WeightsStudy, "run", pytest.fail)
     app = open_page("weights")
-    assert len(charts(app)) == CHARTS and shipped_result(WeightsStudy()).finding(WeightsStudy()) in words(app)
+    assert len(charts(app)) == CHARTS and WeightsStudy().shipped().finding(WeightsStudy()) in words(app)
     assert SHIPPED in words(app)
 
 

@@ -7,7 +7,7 @@ import streamlit as st
 from m2st_core.dashboard.images.results import TYPICAL, show_grid
 from m2st_core.dashboard.power_lab.results import show_figure, show_table
 from m2st_core.dashboard.widgets.page import show_folded
-from m2st_core.studies.image_story import ALONE, STUDY, TAUGHT, shipped_story, story_finding
+from m2st_core.studies.images import ALONE, STORY, TAUGHT, shipped_story, story_finding
 from m2st_core.testing.methods import label_of
 
 EXAMPLES = 24
@@ -15,7 +15,7 @@ EXAMPLES = 24
 
 def show_story() -> str:
     """Show the example and return its finding."""
-    result = shipped_story().result
+    result = shipped_story()
     explanation, n = result.explanation, result.explanation.n
     st.header("Do these two samples show the same mix of digits?", anchor=False)
     sides = (("x ~ P", explanation.images[:n]), ("y ~ Q", explanation.images[n:]))
@@ -30,12 +30,12 @@ def show_story() -> str:
         f"kernels on pixels. Shares of the digits in x and y: {mix}. No test is told them."
     )
     st.header("What earlier tasks are worth", anchor=False)
-    show_figure(STUDY.spec, result.power, "story_power")
+    show_figure(STORY.spec, result.power, "story_power")
     taught, alone = (" and ".join(map(label_of, names)) for names in (TAUGHT, ALONE))
     st.caption(
-        f"{taught} learned from {STUDY.n_tasks} pairs of the digits 0 to 5; the target shows 6 to 9. {alone} learned "
-        f"from no other digits. {STUDY.repeats} trainings × {STUDY.tests} test samples, with bands of ± one standard "
-        f"error. Tests that learn from the target have {STUDY.m_tr} further images of each sample for it."
+        f"{taught} learned from {STORY.n_tasks} pairs of the digits 0 to 5; the target shows 6 to 9. {alone} learned "
+        f"from no other digits. {STORY.repeats} trainings × {STORY.tests} test samples, with bands of ± one standard "
+        f"error. Tests that learn from the target have {STORY.m_tr} further images of each sample for it."
     )
     st.header("The images that differ most", anchor=False)
     for column, side, images in zip(st.columns(2, gap="large"), "PQ", explanation.most_typical(TYPICAL), strict=True):

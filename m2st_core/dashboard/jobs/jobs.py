@@ -14,7 +14,6 @@ from m2st_core.dashboard.jobs.manager import Job, JobManager
 from m2st_core.dashboard.jobs.processes import study_processes
 from m2st_core.dashboard.jobs.rights import check_time
 from m2st_core.numbers import duration
-from m2st_core.studies.first_results import shipped_result
 from m2st_core.sweeps.cost import machine_factor
 from m2st_core.sweeps.store import Store
 from m2st_core.testing.two_sample import two_sample_test
@@ -66,13 +65,16 @@ def poll(active: Callable[[], bool], show: Callable[[], None], seconds: float = 
 class Study(Hashable, Protocol):
     """Hashable settings that determine their result."""
 
+    def shipped(self) -> Any:
+        """The result that comes with the software; None if these settings have none."""
+
     def run(self, progress: Progress) -> Any:
         """Compute the result."""
 
 
 def watch_study(page: str, study: Study, doing: str, expected: float | None = None) -> Job:
     """Watch the job of a study. A result that is shipped, or that another session has asked for, is there at once."""
-    shipped = shipped_result(study)
+    shipped = study.shipped()
     if shipped is not None:
         job_manager().keep(study, shipped)
     return watch_job(page, study, _elsewhere(study.run), doing, study, expected)

@@ -9,7 +9,7 @@ from m2st_core.dashboard.learn import pictures
 from m2st_core.dashboard.learn.pictures import LIKE_HISTORY, SOMETHING_NEW, Picture
 from m2st_core.dashboard.learn.questions import Sample, ask_rows, ask_tasks, ask_training, ask_width
 from m2st_core.dashboard.widgets.controls import SEED, Control, under
-from m2st_core.studies.course import CLOSENESS, DELTAS, HISTORY_SIZES, ROWS, ROWS_PER_TASK, SHIFT, TESTS, TRAINING_ROWS
+from m2st_core.studies.lessons import CLOSENESS, DELTAS, HISTORY_SIZES, ROWS, ROWS_PER_TASK, SHIFT, TESTS, TRAINING_ROWS
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from m2st_core.figures.power import found_figure, learning_figure
 from m2st_core.figures.samples import heat_figure, samples_figure
 from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY, short_labels
 from m2st_core.studies import synthetic
-from m2st_core.studies.course import HISTORY_SIZES, OWN_ROWS, TAUGHT, TRAINING_ROWS, Cell, p_values
+from m2st_core.studies.lessons import HISTORY_SIZES, OWN_ROWS, TAUGHT, TRAINING_ROWS, Cell, p_values
 from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST
 
 HEIGHT = 520

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from m2st_core.studies import synthetic
-from m2st_core.studies.course import (
+from m2st_core.studies.lessons import (
     FEW_ROWS,
     HISTORY_SIZES,
     OWN_ROWS,

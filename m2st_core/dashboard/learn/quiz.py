@@ -11,9 +11,19 @@ from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart
 from m2st_core.figures.relatedness import bound_course_figure, gamma_figure
 from m2st_core.paper.published import measured_gamma, published_gamma
-from m2st_core.studies.course import CLOSENESS, HISTORY_SIZES, OWN_ROWS, TAUGHT, TESTS, TRAINING_ROWS, Cell
-from m2st_core.studies.home import DELTA, SIZE, home_table
+from m2st_core.studies.lessons import (
+    CLOSENESS,
+    HISTORY_SIZES,
+    OWN_ROWS,
+    SIZE,
+    TAUGHT,
+    TESTS,
+    TRAINING_ROWS,
+    Cell,
+    home_table,
+)
 from m2st_core.studies.relatedness import SIZES, BoundSettings, bound_courses
+from m2st_core.studies.synthetic import DELTA
 from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST
 
 
