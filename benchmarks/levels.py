@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import stats
+from torch import Tensor
 
 import m2st_core as m2st
 from m2st_core.rng import Streams
@@ -69,16 +70,17 @@ def null_rejections(
     runs: int,
     preset: str = "recommended",
     stream: str = "level",
+    blocks: tuple[Tensor, Tensor] | None = None,
     **settings: Any,
 ) -> int:
-    """How many of ``runs`` null pairs are rejected."""
+    """How many of ``runs`` null pairs are rejected; all pairs share the blocks."""
     streams = Streams(0).child(f"{stream}, {method.name}, {n}, {m}, {preset}")
     rejected = 0
     for start in range(0, runs, AT_ONCE):
         children = [streams.child(f"run {index}") for index in range(start, min(start + AT_ONCE, runs))]
         pairs = [draw(n, m, child.seed) for child in children]
         results = run_tests(
-            TwoSample(torch.stack([pair.x for pair in pairs]), torch.stack([pair.y for pair in pairs])),
+            TwoSample(torch.stack([pair.x for pair in pairs]), torch.stack([pair.y for pair in pairs]), blocks=blocks),
             method,
             seeds=[child.child("test").seed for child in children],
             alpha=ALPHA,

@@ -19,6 +19,7 @@ from multiprocessing import get_context
 import numpy as np
 import pandas as pd
 import torch
+from m2st_core.testing.finished import FinishedTest
 
 from m2st_core.analysis.evidence import Evidence, evidence_of
 from m2st_core.criterion import witness
@@ -41,7 +42,6 @@ from m2st_core.sweeps.executors import make_executor
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.sweep import run_sweep
 from m2st_core.sweeps.trial import draw_targets
-from m2st_core.testing.finished import FinishedTest
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS

@@ -17,7 +17,7 @@ from scipy import stats
 import m2st_core as m2st
 from benchmarks.common import batch, bound_methods
 from m2st_core.rng import Streams
-from m2st_core.testing.finished import combine_splits, split_seeds
+from m2st_core.testing.plan import combine_splits, split_seeds
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 

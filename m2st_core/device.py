@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
 import torch
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
+
+CONTAINER = Path("/sys/fs/cgroup")
 
 _lock = threading.Lock()
 _thread = threading.local()
@@ -47,6 +50,23 @@ def device_words() -> str:
         return "the CPU"
     about = torch.cuda.get_device_properties(place)
     return f"the GPU {about.name} ({about.total_memory / 2**30:.0f} GB of memory)"
+
+
+def free_bytes() -> int | None:
+    """Memory that this process may still take, by its machine and by its container; None if unknown."""
+    found = []
+    try:
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        found.append(1024 * int(lines["MemAvailable"].split()[0]))
+    except (OSError, KeyError, ValueError):
+        if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    try:
+        limit, used = (int((CONTAINER / name).read_text()) for name in ("memory.max", "memory.current"))
+        found.append(limit - used)
+    except (OSError, ValueError):  # no container, or one without a limit
+        pass
+    return min(found, default=None)
 
 
 @contextmanager

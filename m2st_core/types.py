@@ -101,7 +101,8 @@ class TwoSample:
 
     Shapes: ``x`` is (…, n, d), ``y`` is (…, m, d). Flattened images have a ``shape``, with d = C·H·W. Rows of a table
     have the names of their ``columns``; ``notes`` say where columns without names were taken by position. ``ids`` (n,)
-    and (m,) are whole numbers that are equal for rows of one unit, if a column identifies them.
+    and (m,) are whole numbers that are equal for rows of one unit, if a column identifies them. ``blocks`` (…, n) and
+    (…, m) number the block of each row: labels are permuted, and rows are split, within their block only.
     """
 
     x: Tensor
@@ -110,6 +111,7 @@ class TwoSample:
     columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     ids: tuple[Tensor, Tensor] | None = None
+    blocks: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
         if self.x.shape[-1] != self.y.shape[-1] or self.x.shape[:-2] != self.y.shape[:-2]:
@@ -141,7 +143,8 @@ class TwoSample:
 
     def swapped(self) -> TwoSample:
         """The same rows with the two samples exchanged."""
-        return replace(self, x=self.y, y=self.x, ids=self.ids and self.ids[::-1])
+        ids, blocks = (pair and pair[::-1] for pair in (self.ids, self.blocks))
+        return replace(self, x=self.y, y=self.x, ids=ids, blocks=blocks)
 
     def images(self) -> tuple[Tensor, Tensor]:
         """Both samples as images, (…, n, C, H, W) and (…, m, C, H, W), if they are images."""

@@ -423,7 +423,7 @@ def test_sigterm_stops_a_sweep_as_ctrl_c_does(tmp_path, monkeypatch, capsys):
 
 def test_a_sweep_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("M2ST_HOME", str(tmp_path))
-    monkeypatch.setattr("m2st_core.testing.memory.free_bytes", lambda: 10**9)
+    monkeypatch.setattr("m2st_core.testing.plan.free_bytes", lambda: 10**9)
     (tmp_path / "spec.toml").write_text(TINY.replace("n_permutations = 39", "n_permutations = 1000000"))
     assert main(["sweep", str(tmp_path / "spec.toml"), "--executor", "inline"]) == 2
     assert "This sweep needs about" in capsys.readouterr().err

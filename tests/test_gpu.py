@@ -19,9 +19,8 @@ from m2st_core.learners.classifier import fit_labels, fit_probabilities
 from m2st_core.presets import PRESETS
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.trial import run_cell, train_learner
-from m2st_core.testing.finished import FinishedTest
 from m2st_core.testing.method import TestSettings
-from m2st_core.testing.run import run_tests
+from m2st_core.testing.run import FinishedTest, run_tests
 from m2st_core.testing.two_sample import examine
 from m2st_core.types import TwoSample
 from tests.fake_gpu import fake_gpu
@@ -113,7 +112,7 @@ def examined(method: str, preset: str, kind: str, device: str) -> FinishedTest:
     if spec.uses_related_tasks:
         learner = trained(method, preset, kind, device)
         return on(device, lambda: learner.examine(x, y, TestSettings(**settings)))
-    return on(device, lambda: examine(x, y, method, TestSettings(**settings), preset=preset))
+    return on(device, lambda: examine(x, y, method, TestSettings(preset=preset, **settings)))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -87,10 +87,10 @@ def compare_images(
             n_permutations=n_permutations,
             seed=seed,
             device=device,
-            progress=part_of(progress, DESCRIBED + place * step, DESCRIBED + (place + 1) * step),
         )
+        stage = part_of(progress, DESCRIBED + place * step, DESCRIBED + (place + 1) * step)
         given = tasks if METHODS[name].uses_related_tasks else None
-        finished.append(examine(rows[0], rows[1], name, settings, related_tasks=given))
+        finished.append(examine(rows[0], rows[1], name, settings, related_tasks=given, progress=stage))
     result, *others = (one.result for one in finished)
     evidence = evidence_of(finished[0])
     at_x, at_y = evidence.at_rows()

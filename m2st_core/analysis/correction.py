@@ -10,15 +10,14 @@ import numpy as np
 
 from m2st_core.analysis.effect import EffectSize, effect_size
 from m2st_core.analysis.evidence import Evidence, evidence_of
-from m2st_core.data.arrays import in_memory
+from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.separate import Separated
 from m2st_core.progress import part_of
-from m2st_core.testing.finished import FinishedTest
-from m2st_core.testing.labellings import check_splits
 from m2st_core.testing.meta import MetaLearner
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.two_sample import examine
+from m2st_core.testing.plan import TestPlan, check_splits, plan_test
+from m2st_core.testing.run import FinishedTest, run
 from m2st_core.types import DEFAULT_TEST, Progress, TestResult
 
 Family = Literal["primary", "all"]
@@ -134,7 +133,7 @@ def analyse(
     splits: int = 1,
     learners: Mapping[str, MetaLearner] | None = None,
     apart: Separated | None = None,
-    preset: str = "recommended",
+    blocks: tuple[Any, Any] | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Analysis:
@@ -142,8 +141,8 @@ def analyse(
 
     Methods that split their rows use ``splits`` random splits; all others use none. ``learners`` holds a trained
     learner for each method that uses related tasks, by the method's name. If they were trained on
-    ``separate((x, y), tasks)``, pass its result as ``apart``. The settings are those of ``two_sample_test``; ``preset``
-    applies to methods without a learner.
+    ``separate((x, y), tasks)``, pass its result as ``apart``. The settings are those of ``two_sample_test``; the
+    preset applies to methods without a learner.
 
     >>> import m2st_core as m2st
     >>> x, y = m2st.make_task("mean_shift", shift=2.0).sample(50, seed=1)
@@ -161,14 +160,31 @@ def analyse(
         if METHODS.find(name).uses_related_tasks and name not in learners:
             raise ValueError(f"{name} learns from related tasks, but no learner is given for it. Train one first.")
     check_plan_splits(names, splits)
-    x, y = in_memory(x, "x"), in_memory(y, "y")  # a lazy frame gives the same rows to all tests
-    examined = []
-    for index, name in enumerate(names):
-        stage = part_of(progress, index / len(names), (index + 1) / len(names))
-        own = TestSettings(splits=splits if METHODS[name].needs_split else 1, progress=stage, **settings)
-        examined.append(examine_with(learners.get(name), x, y, name, apart, preset, own))
-    first, *others = examined
-    decision, *adjusted = adjusted_p_values([test.result.p_value for test in examined], family)
+    sample = as_two_sample(x, y, blocks=blocks)
+    plans = []
+    for name in names:
+        own = TestSettings(splits=splits if METHODS[name].needs_split else 1, **settings)
+        learner = learners.get(name)
+        plans.append(plan_test(sample, METHODS[name], own) if learner is None else learner.plan(sample, own))
+    return analyse_planned(plans, family=family, learners=learners, apart=apart, progress=progress)
+
+
+def analyse_planned(
+    plans: Sequence[TestPlan],
+    *,
+    family: Family = "primary",
+    learners: Mapping[str, MetaLearner] | None = None,
+    apart: Separated | None = None,
+    progress: Progress | None = None,
+) -> Analysis:
+    """Run planned tests of the same rows, the primary first, and correct them as ``analyse`` does."""
+    finished = []
+    for index, plan in enumerate(plans):
+        learner = (learners or {}).get(plan.method.name)
+        stage = part_of(progress, index / len(plans), (index + 1) / len(plans))
+        finished.append(run(plan if learner is None else learner.teach(plan, apart), stage))
+    first, *others = finished
+    decision, *adjusted = adjusted_p_values([test.result.p_value for test in finished], family)
     evidence = evidence_of(first)
     return Analysis(
         primary=first.result,
@@ -179,21 +195,6 @@ def analyse(
         decision=CorrectedTest(first.result, decision, "primary"),
         family=family,
     )
-
-
-def examine_with(
-    learner: MetaLearner | None,
-    x: Any,
-    y: Any,
-    method: str,
-    apart: Separated | None,
-    preset: str,
-    settings: TestSettings,
-) -> FinishedTest:
-    """Run a test by its learner, or by its name and preset if it needs none."""
-    if learner is None:
-        return examine(x, y, method, settings, preset=preset)
-    return learner.examine(x, y, settings, apart=apart)
 
 
 def check_plan_splits(names: Sequence[str], splits: int) -> None:

@@ -13,8 +13,8 @@ from scipy.special import log_ndtr, ndtr
 
 from m2st_core.analysis.evidence import Evidence
 from m2st_core.criterion import h_matrix, power_criterion
-from m2st_core.testing.finished import FinishedTest
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.run import FinishedTest
 from m2st_core.types import TestResult
 
 TARGET_POWER = 0.8
@@ -148,7 +148,7 @@ def effect_size(examined: FinishedTest, evidence: Evidence) -> EffectSize:
             f"A new study of {n} and {m} rows would detect the difference again with probability "
             f"{probability_words(power, interval)}.",
         )
-        within = " within blocks" if examined.codes is not None else ""
+        within = " within blocks" if examined.test.blocks is not None else ""
         how += (
             " Power is computed by a normal approximation of the statistic, with the variance of these rows and a "
             f"threshold from {len(evidence.null)} random relabellings of them{within}, drawn for this estimate alone."

@@ -18,7 +18,7 @@ from m2st_core.permutation.blocks import memberships_within, random_memberships
 from m2st_core.permutation.fitted import KernelTest, PermutationTest, ScoreTest, ShownTest
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.testing.finished import FinishedTest
+from m2st_core.testing.run import FinishedTest
 from m2st_core.types import TwoSample
 
 ROWS = 500  # of each sample; more would not change what is shown
@@ -91,14 +91,14 @@ def evidence_of(examined: FinishedTest) -> Evidence:
         for side, rows in zip("xy", examined.rows, strict=True)
     ]
     x, y = (part[:, torch.from_numpy(rows)] for part, rows in zip(examined.test, kept, strict=True))
-    sample = replace(examined.test, x=x, y=y)
+    blocks = examined.test.blocks
+    sample = replace(examined.test, x=x, y=y, blocks=blocks and (blocks[0][:, kept[0]], blocks[1][:, kept[1]]))
     n, m = sample.sizes
     generator = [streams.numpy("permutations")]
-    if examined.codes is None:
+    if sample.blocks is None:
         members = random_memberships(n, m, PERMUTATIONS, generator)
     else:
-        codes = np.concatenate([part[rows] for part, rows in zip(examined.codes, kept, strict=True)])
-        members = memberships_within(torch.from_numpy(codes)[None], n, PERMUTATIONS, generator)
+        members = memberships_within(torch.cat(sample.blocks, dim=-1), n, PERMUTATIONS, generator)
     members = members.to(sample.x.device)
     test: ShownTest
     if isinstance(examined.fitted, PermutationTest):

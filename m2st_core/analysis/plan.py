@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 
-from m2st_core.analysis.correction import Analysis, Family, adjusted_p_values, analyse, check_plan_splits, examine_with
+from m2st_core.analysis.correction import Analysis, Family, adjusted_p_values, analyse_planned, check_plan_splits
 from m2st_core.analysis.explanation import Explanation, explain
 from m2st_core.analysis.related_check import RelatedCheck, check_related_tasks
 from m2st_core.data.related import RelatedTasks
 from m2st_core.data.separate import Separated, separate
 from m2st_core.data.tables.encoding import relearn
 from m2st_core.data.tables.prepare import CleanData
-from m2st_core.presets import PRESETS
 from m2st_core.progress import part_of
-from m2st_core.testing.finished import smallest_p
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.two_sample import examine
+from m2st_core.testing.plan import TestPlan, plan_test
+from m2st_core.testing.run import run
 from m2st_core.types import BASELINE, DEFAULT_TEST, Progress, TestResult
 
 TRAINED, TESTED = 0.7, 0.9  # of the progress
@@ -101,21 +99,31 @@ def check_uploaded_tasks(data: CleanData, **settings: Any) -> RelatedCheck | Non
     )
 
 
-def check_plan(data: CleanData, plan: Plan) -> None:
-    """Raise a ValueError if one of the tests could not reject whatever its rows are."""
+def check_plan(
+    data: CleanData, plan: Plan, learner: MetaLearner | None = None, device: str = "auto"
+) -> tuple[TestPlan, ...]:
+    """Plan each test, the primary first; a ValueError if one could not reject whatever its rows are.
+
+    ``learner`` is one that was trained earlier: its methods have its preset.
+    """
     check_plan_splits(plan.methods, plan.splits)
-    smallest = []
+    training = METHODS[learner.method].training if learner is not None else ""
+    tests = []
     for name in plan.methods:
         method = METHODS.find(name)
-        splits = plan.splits if method.needs_split else 1
-        preset = PRESETS.find(plan.preset)
-        smallest.append(smallest_p(data.sample, method, TestSettings(splits=splits, **_settings(data, plan)), preset))
-    for name, p in zip(plan.methods, adjusted_p_values(smallest, plan.family), strict=True):
+        settings = _settings(plan, device, plan.splits if method.needs_split else 1)
+        if learner is not None and method.training == training:
+            tests.append(learner.for_method(name).plan(data.sample, settings))
+        else:
+            tests.append(plan_test(data.sample, method, settings))
+    adjusted = adjusted_p_values([test.smallest_p for test in tests], plan.family)
+    for name, p in zip(plan.methods, adjusted, strict=True):
         if p > plan.alpha:
             raise ValueError(
                 f"{name} cannot reject at alpha={plan.alpha:g} beside the other tests: after Holm's correction its "
                 f"smallest possible p-value is {p:.3g}. Use more permutations, fewer tests, or more rows."
             )
+    return tuple(tests)
 
 
 def carry_out(
@@ -123,11 +131,14 @@ def carry_out(
     plan: Plan,
     *,
     learner: MetaLearner | None = None,
+    tests: Sequence[TestPlan] = (),
     explained: bool = True,
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Outcome:
     """Learn from the related tasks if a test uses them, then test; ``learner`` is one that was trained earlier.
+
+    ``tests`` are those that ``check_plan`` planned for these data and this learner, if it was called before.
 
     >>> import m2st_core as m2st
     >>> outcome = carry_out(m2st.prepare(m2st.EXAMPLES["diabetes"].load()), Plan("Meta-FUSE", ("MMD-M",)))
@@ -138,53 +149,52 @@ def carry_out(
         raise ValueError("There is nothing to test: the upload has related tasks only. Add P and Q.")
     if learner is not None:
         data = data.in_order_of(learner.column_names)
-    check_plan(data, plan)
+    tests = tests or check_plan(data, plan, learner, device)
     needed = [METHODS[name].learn for name in plan.methods_with_tasks]
     if learner is not None and METHODS[learner.method].learn in needed:
         learner.refuse_shared(data.sample, data.encoding.units)
     apart = None
     if data.related_tasks and needed:
         data, apart = keep_apart(data)
+    if apart is not None and apart.shared:  # the rows have another scale
+        tests = check_plan(data, plan, learner, device)
     tasks = apart.tasks if apart is not None else None
     learners = _learners(tasks, plan, learner, device, part_of(progress, 0, TRAINED))
-    analysis = analyse(
-        pd.DataFrame(data.x, columns=data.features),
-        pd.DataFrame(data.y, columns=data.features),
-        plan.primary,
-        plan.secondary,
-        family=plan.family,
-        splits=plan.splits,
-        learners=learners,
-        apart=apart,
-        progress=part_of(progress, TRAINED, TESTED),
-        preset=plan.preset,
-        device=device,
-        **_settings(data, plan),
-    )
+    stage = part_of(progress, TRAINED, TESTED)
+    analysis = analyse_planned(tests, family=plan.family, learners=learners, apart=apart, progress=stage)
     explanation = without = None
     if explained:
         owners = [column.name for column in data.encoding.columns for _ in column.features]
         last = [position for position, name in enumerate(owners) if name in data.identifiers]
         explanation = explain(analysis.evidence, seed=plan.seed, progress=part_of(progress, TESTED, 1.0), last=last)
         if plan.primary in plan.methods_with_tasks:
-            own = TestSettings(device=device, **_settings(data, plan))
-            without = examine(data.x, data.y, BASELINE, own).result
+            unnamed = replace(data.sample, columns=())
+            without = run(plan_test(unnamed, METHODS[BASELINE], _settings(plan, device))).result
     return Outcome(data, plan, analysis, explanation, learners, apart, without)
 
 
 def other_splits(outcome: Outcome, further: int, *, progress: Progress | None = None) -> tuple[float, ...]:
     """Return the primary test's p-values under further random splits of the same rows."""
-    data, plan = outcome.data, outcome.plan
-    learner = outcome.learners.get(plan.primary)
-    own = TestSettings(splits=further + 1, progress=progress, **_settings(data, plan))
-    examined = examine_with(learner, data.x, data.y, plan.primary, outcome.apart, plan.preset, own)
-    return examined.result.split_p_values[1:]
+    sample, plan = outcome.data.sample, outcome.plan
+    learner, own = outcome.learners.get(plan.primary), _settings(plan, "auto", further + 1)
+    if learner is None:
+        test = plan_test(sample, METHODS[plan.primary], own)
+    else:
+        test = learner.teach(learner.plan(sample, own), outcome.apart)
+    return run(test, progress).result.split_p_values[1:]
 
 
-def _settings(data: CleanData, plan: Plan) -> dict[str, Any]:
-    """Return the settings that all tests of a plan share."""
-    shared = ("alpha", "n_permutations", "train_fraction", "seed")
-    return {name: getattr(plan, name) for name in shared} | {"blocks": blocks_of(data)}
+def _settings(plan: Plan, device: str, splits: int = 1) -> TestSettings:
+    """Return the settings of one test of a plan."""
+    return TestSettings(
+        alpha=plan.alpha,
+        n_permutations=plan.n_permutations,
+        train_fraction=plan.train_fraction,
+        splits=splits,
+        preset=plan.preset,
+        seed=plan.seed,
+        device=device,
+    )
 
 
 def blocks_of(data: CleanData) -> tuple[np.ndarray, np.ndarray] | None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from m2st_core.analysis.related_check import RelatedCheck
 from m2st_core.data.tables.prepare import CleanData
 from m2st_core.numbers import is_whole
-from m2st_core.testing.finished import LARGEST_ROWS, largest_rows
 from m2st_core.testing.meta import MetaLearner
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.plan import LARGEST_ROWS, largest_rows
 from m2st_core.types import DEFAULT_TAUGHT_TEST, DEFAULT_TEST
 
 UNLIKE = 4.0  # standard deviations from the related tasks' rows

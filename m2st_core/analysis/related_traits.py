@@ -13,10 +13,10 @@ from m2st_core.data.arrays import as_two_sample
 from m2st_core.learners.relatedness import Relatedness, relatedness
 from m2st_core.learners.units import FAR, ODD, column_units
 from m2st_core.progress import part_of
-from m2st_core.testing.finished import training_part
 from m2st_core.testing.meta import MetaLearner
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.plan import plan_test
 from m2st_core.types import Progress, TwoSample
 
 CLEAR = 0.5  # E[sign] beyond which a task's sense is clear
@@ -169,10 +169,9 @@ def target_gamma(
 
     Five tasks, three restarts and fifty steps give a first impression within seconds; see ``relatedness`` for more.
     """
-    spec, sample = METHODS.find(method), as_two_sample(x, y)
+    spec, sample = METHODS.find(method), as_two_sample(x, y, blocks=blocks)
     if spec.needs_split:
-        settings = TestSettings(train_fraction=train_fraction, seed=seed, blocks=blocks)
-        sample = training_part(sample, spec, settings)
+        sample = plan_test(sample, spec, TestSettings(train_fraction=train_fraction, seed=seed)).training_rows
     n, m = sample.sizes
     if min(n, m) < FEWEST_ROWS:
         raise ValueError(f"γ̂ needs at least {FEWEST_ROWS} rows of each sample. There are {n} and {m}.")

@@ -29,7 +29,7 @@ from m2st_core.sweeps.store import SENTENCES, UNDO_SECONDS, Store
 from m2st_core.sweeps.summary import as_text, summarise, sweep_figure
 from m2st_core.sweeps.sweep import SweepFailed, run_sweep
 from m2st_core.sweeps.work import SweepProgress
-from m2st_core.testing.memory import refuse_beyond_memory
+from m2st_core.testing.plan import refuse_beyond_memory
 from m2st_core.types import Cancelled
 
 GAMMA_NAMES = {

@@ -28,10 +28,11 @@ MIDNIGHT = re.compile(r"[ t]00:00(:00(\.0+)?)?$")  # of a date that was read as 
 KINDS = {"O": "objects", "U": "text", "S": "text", "T": "text", "c": "complex numbers", "M": "dates", "m": "times"}
 
 
-def as_two_sample(x: Any, y: Any, ids: str | None = None) -> TwoSample:
+def as_two_sample(x: Any, y: Any, ids: str | None = None, blocks: Any = None) -> TwoSample:
     """Make checked float64 rows (n, d) and (m, d). Arrays of images become rows with a shape, see :func:`as_images`.
 
-    ``ids`` names a column of both frames that identifies their rows. It is no feature.
+    ``ids`` names a column of both frames that identifies their rows. It is no feature. ``blocks`` are labels (of x's
+    rows, of y's rows).
 
     >>> as_two_sample([1, 2, 3], [4, 5]).sizes
     (3, 2)
@@ -63,7 +64,36 @@ def as_two_sample(x: Any, y: Any, ids: str | None = None) -> TwoSample:
     if not SMALLEST_SPREAD <= spread <= LARGEST_SPREAD:
         raise ValueError(f"The values of x and y spread over {spread:.1e}, too wide or too narrow. Rescale them.")
     columns = names or (others if order is None else ())
-    return TwoSample(torch.from_numpy(x), torch.from_numpy(y), shape, columns, notes, identities)
+    numbered = None if blocks is None else as_blocks(blocks, (len(x), len(y)))
+    return TwoSample(torch.from_numpy(x), torch.from_numpy(y), shape, columns, notes, identities, numbered)
+
+
+def as_blocks(blocks: Any, sizes: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Number the blocks of labels (of x's rows, of y's rows), checked: (n,), (m,). 7, 7.0 and "7" are one block.
+
+    >>> as_blocks((["a", "a", "b"], ["a", "c"]), (3, 2))
+    (tensor([0, 0, 1]), tensor([0, 2]))
+    """
+    try:
+        first, second = blocks
+        labels = [np.asarray(side) for side in (first, second)]
+    except (TypeError, ValueError):
+        raise ValueError("blocks must be a pair (blocks of x's rows, blocks of y's rows), one label per row.") from None
+    texts = []
+    for name, side, size in zip("xy", labels, sizes, strict=True):
+        if side.shape != (size,):
+            given = f"{side.shape[0]} labels" if side.ndim == 1 else f"the shape {side.shape}"
+            raise ValueError(f"blocks of {name} need one label for each of its {size} rows. Got {given}.")
+        for row, label in enumerate(side, start=1):
+            if label is None or label != label:
+                raise ValueError(
+                    f"blocks of {name} have a missing label at row {row}. Name its block, or drop the row."
+                )
+            whole = isinstance(label, (float, np.floating)) and float(label).is_integer()
+            texts.append(str(int(label) if whole else label))
+    _, codes = np.unique(np.array(texts), return_inverse=True)
+    x, y = torch.from_numpy(codes).split(sizes)
+    return x, y
 
 
 def _without_ids(values: Any, name: str, column: str) -> tuple[pd.DataFrame, torch.Tensor]:

@@ -6,12 +6,13 @@ permuted within blocks are as likely as those observed, however much the blocks 
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import gammaln
 from torch import Tensor
 
 from m2st_core.presets import PValueRule
@@ -19,6 +20,7 @@ from m2st_core.rng import Streams
 
 SHORT_KEYS = 4096  # pooled rows up to which 16-bit keys rarely tie
 KEYS_AT_ONCE = 2**25  # random keys held together
+MANY = 10**6  # larger counts of labellings are not distinguished
 PIECE_BYTES = 2**28  # of labellings as numbers, or of their products with a kernel
 
 
@@ -110,56 +112,6 @@ def permutation_p_value(statistics: Tensor, rounding: Tensor, rule: PValueRule) 
     return reached / count if rule == "b/B, ≥" else (1 + reached) / (1 + count)
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """The block of each row, numbered, for the rows kept: those whose block holds rows of both samples.
-
-    ``x`` (n,) and ``y`` (m,) are the numbers of the rows at ``rows_x`` and ``rows_y`` of the samples as given.
-    """
-
-    x: np.ndarray
-    y: np.ndarray
-    rows_x: np.ndarray
-    rows_y: np.ndarray
-    notes: tuple[str, ...]
-
-
-def as_blocks(blocks: Any, sizes: tuple[int, int]) -> Blocks:
-    """Labels (blocks_x, blocks_y), one per row, checked; blocks with rows of one sample only are left out, and named.
-
-    >>> as_blocks((["a", "a", "b"], ["a", "c"]), (3, 2)).notes
-    ('Left out, since their blocks hold rows of one sample only: 1 row of x and 1 row of y in 2 blocks.',)
-    """
-    try:
-        first, second = blocks
-        labels = [np.asarray(part) for part in (first, second)]
-    except (TypeError, ValueError):
-        raise ValueError("blocks must be a pair (blocks of x's rows, blocks of y's rows), one label per row.") from None
-    for name, part, size in zip("xy", labels, sizes, strict=True):
-        if part.shape != (size,):
-            found = f"{part.shape[0]} labels" if part.ndim == 1 else f"the shape {part.shape}"
-            raise ValueError(f"blocks of {name} need one label for each of its {size} rows. Got {found}.")
-    text = [[_label(value, name, row) for row, value in enumerate(p)] for name, p in zip("xy", labels, strict=True)]
-    names, codes = np.unique(np.array(text[0] + text[1]), return_inverse=True)
-    codes_x, codes_y = codes[: sizes[0]], codes[sizes[0] :]
-    counts = [np.bincount(part, minlength=len(names)) for part in (codes_x, codes_y)]
-    both = (counts[0] > 0) & (counts[1] > 0)
-    if not both.any():
-        raise ValueError(
-            f"None of the {len(names)} blocks holds rows of both samples, so no labels can be exchanged within blocks. "
-            "Choose another block column, or none."
-        )
-    rows_x, rows_y = np.flatnonzero(both[codes_x]), np.flatnonzero(both[codes_y])
-    notes: tuple[str, ...] = ()
-    if not both.all():
-        left = [_count(int(count[~both].sum()), f"row of {name}") for count, name in zip(counts, "xy", strict=True)]
-        notes = (
-            f"Left out, since their blocks hold rows of one sample only: {' and '.join(left)} in "
-            f"{_count(int((~both).sum()), 'block')}.",
-        )
-    return Blocks(codes_x[rows_x], codes_y[rows_y], rows_x, rows_y, notes)
-
-
 def block_rows(codes: np.ndarray, n: int) -> list[np.ndarray]:
     """The pooled rows of each block with rows of both samples, x's first: codes (N,), the first n rows are x's."""
     order = np.argsort(codes, kind="stable")
@@ -196,15 +148,27 @@ def order_within(codes: np.ndarray, n_train: int, shuffled: np.ndarray, streams:
     return np.concatenate([line[trains], line[~trains]])
 
 
-def _label(value: Any, name: str, row: int) -> str:
-    """A label as text; whole floats read like integers, and missing ones are an error."""
-    if value is None or value != value:
-        raise ValueError(f"blocks of {name} have a missing label at row {row + 1}. Name its block, or drop the row.")
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():
-        return str(int(value))
-    return str(value)
+def count_labellings(codes: np.ndarray, n: int) -> int:
+    """Π_b C(n_b+m_b, n_b), or 10⁶ if it is more: blocks of the pooled rows (N,), the first n of which are x's."""
+    both = np.bincount(codes)
+    first = np.bincount(codes[:n], minlength=len(both))
+    logarithm = (gammaln(both + 1) - gammaln(first + 1) - gammaln(both - first + 1)).sum()
+    if logarithm > math.log(MANY):
+        return MANY
+    return math.prod(math.comb(int(rows), int(own)) for rows, own in zip(both, first, strict=True))
 
 
-def _count(number: int, what: str) -> str:
-    noun, *rest = what.split(" ")
-    return " ".join([str(number), noun if number == 1 else f"{noun}s", *rest])
+def all_labellings(codes: np.ndarray, n: int) -> np.ndarray:
+    """Every labelling within blocks, the observed one first: (N,) → (L, N), bool.
+
+    >>> all_labellings(np.zeros(3, dtype=int), 2).astype(int).tolist()
+    [[1, 1, 0], [1, 0, 1], [0, 1, 1]]
+    """
+    members = np.arange(len(codes))[None] < n
+    for rows in block_rows(codes, n):
+        members[:, rows] = False
+        chosen = np.array(list(itertools.combinations(rows, int((rows < n).sum()))), dtype=int)
+        marked = np.zeros((len(chosen), len(codes)), dtype=bool)
+        np.put_along_axis(marked, chosen, True, axis=1)
+        members = (members[:, None] | marked).reshape(-1, len(codes))
+    return members

@@ -17,9 +17,9 @@ from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.trial import ELEMENTS_AT_ONCE, Cell, LearnerSpec, draw_targets
-from m2st_core.testing.memory import labelling_bytes
 from m2st_core.testing.method import Cost as MethodCost
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.plan import labelling_bytes
 from m2st_core.testing.run import run_tests
 from m2st_core.types import Shape
 

@@ -20,7 +20,6 @@ from m2st_core.data.task import Task
 from m2st_core.device import one_thread_per_operation
 from m2st_core.permutation.blocks import permutation_p_value, random_memberships
 from m2st_core.permutation.statistics import permuted_mean_difference
-from m2st_core.presets import PRESETS
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.testing.learner_files import learner_from_parts
@@ -171,7 +170,7 @@ def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Prog
             seeds=seeds,
             alpha=cell.alpha,
             n_permutations=cell.n_permutations,
-            preset=PRESETS[cell.preset],
+            preset=cell.preset,
             device=device,
             progress=part_of(progress, start / cell.tests, (start + count) / cell.tests),
         )
@@ -200,7 +199,7 @@ def learned_method(cell: Cell, parts: LearnerParts | None, device: str, progress
     if cell.m_tr is not None:
         streams, rows = cell.target_streams.child(f"m_tr={cell.m_tr}"), cell.m_tr * cell.rows_per_size
         sample = cell.source(cell.null).to_learn_from().sample(rows, seed=streams.child("training sample").seed)
-        seed, preset = streams.child("learning").seed, PRESETS[cell.preset]
+        seed, preset = streams.child("learning").seed, cell.preset
         method = learn_once(method, sample.to(torch.device(device)), seed, preset, progress)
     while len(_learned) >= METHODS_KEPT:
         _learned.pop(next(iter(_learned)), None)

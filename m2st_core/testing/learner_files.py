@@ -145,7 +145,7 @@ def tried_out(learner: MetaLearner, where: str) -> MetaLearner:
     x, y = (torch.rand(1, TRIED_ROWS, learner.columns, generator=generator, dtype=torch.float64) for _ in range(2))
     sample = TwoSample(x, y, learner.shape)
     try:
-        (result,) = run_tests(sample, method, seeds=[0], preset=PRESETS[learner.preset], **TRIAL)
+        (result,) = run_tests(sample, method, seeds=[0], preset=learner.preset, **TRIAL)
         find_overlap(TwoSample(x[0], y[0], learner.shape), learner.seen)
         works = math.isfinite(result.statistic)
     except Exception:  # whatever a forged file makes the test stumble over

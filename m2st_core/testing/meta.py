@@ -17,17 +17,18 @@ from safetensors.torch import save
 
 from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
 from m2st_core.data.overlap import KnownRows
+from m2st_core.data.related import RelatedTasks
 from m2st_core.data.separate import Separated, Units, condition_of, find_overlap, known_rows
 from m2st_core.data.tables.encoding import ENCODING_FILE, Encoding
 from m2st_core.device import one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import Knowledge, learned_spaces
-from m2st_core.presets import PRESETS
+from m2st_core.presets import Preset
 from m2st_core.rng import Streams
-from m2st_core.testing.finished import FinishedTest, finish_test
-from m2st_core.testing.memory import check_training_memory
-from m2st_core.testing.method import Method, TestSettings, check_preset
+from m2st_core.testing.method import Method, TestSettings
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.plan import TestPlan, check_training_memory, plan_test
+from m2st_core.testing.run import FinishedTest, run
 from m2st_core.types import Progress, Shape, TestResult, TwoSample, described_columns
 
 FORMAT = 9
@@ -93,10 +94,19 @@ class MetaLearner:
         return METHODS[self.method].with_knowledge(self.knowledge.to(device))
 
     def test(
-        self, x: Any, y: Any, *, ids: str | None = None, apart: Separated | None = None, **settings: Any
+        self,
+        x: Any,
+        y: Any,
+        *,
+        ids: str | None = None,
+        blocks: tuple[Any, Any] | None = None,
+        apart: Separated | None = None,
+        progress: Progress | None = None,
+        **settings: Any,
     ) -> TestResult:
         """Test a target, with the settings of ``two_sample_test``; ``apart`` as in ``examine``."""
-        return self.examine(x, y, TestSettings(**settings), ids=ids, apart=apart).result
+        own = TestSettings(preset=self.preset, **settings)
+        return self.examine(x, y, own, ids=ids, blocks=blocks, apart=apart, progress=progress).result
 
     def examine(
         self,
@@ -105,25 +115,30 @@ class MetaLearner:
         settings: TestSettings | None = None,
         *,
         ids: str | None = None,
+        blocks: tuple[Any, Any] | None = None,
         apart: Separated | None = None,
+        progress: Progress | None = None,
     ) -> FinishedTest:
-        """Test a target and keep what explains the result.
+        """Test a target and keep what explains the result; the preset is the learner's.
 
         ``apart`` says that this learner was trained on related tasks from which x and y were separated.
         """
-        return self.examine_sample(as_two_sample(x, y, ids), settings or TestSettings(), apart)
+        plan = self.plan(as_two_sample(x, y, ids, blocks), settings or TestSettings())
+        return run(self.teach(plan, apart), progress)
 
-    def examine_sample(self, sample: TwoSample, settings: TestSettings, apart: Separated | None = None) -> FinishedTest:
-        """Examine a checked pair of samples, with its columns in the order of the training rows."""
-        sample = in_order_of(sample, self.column_names, self.columns)
-        if sample.shape and self.shape and sample.shape != self.shape:
-            raise ValueError(f"The related tasks have images of {self.shape}, x and y have {sample.shape}.")
-        sample = replace(sample, shape=self.shape, notes=sample.notes + self.notes)
-        condition, notes = self.refuse_shared(sample) if apart is None else (apart.exact_if, apart.notes)
-        method, preset = self.bound(resolve_device(settings.device)), PRESETS.find(self.preset)
-        examined = finish_test(sample, method, settings, preset)
-        notes = examined.result.notes + notes
-        return replace(examined, result=replace(examined.result, notes=notes, exact_if=condition))
+    def plan(self, sample: TwoSample, settings: TestSettings) -> TestPlan:
+        """Plan a test of a checked pair of samples, its columns in the order of the training rows."""
+        target = as_target(sample, self)
+        return plan_test(target, METHODS[self.method], replace(settings, preset=self.preset))
+
+    def teach(self, plan: TestPlan, apart: Separated | None = None) -> TestPlan:
+        """Build what was learned into a planned test, which can then run.
+
+        A target that shares rows with the training tasks is refused, unless it was separated from them (``apart``).
+        """
+        condition, notes = (apart.exact_if, apart.notes) if apart is not None else self.refuse_shared(plan.given)
+        method = self.for_method(plan.method.name).bound(resolve_device(plan.settings.device))
+        return replace(plan, method=method, notes=plan.notes + notes, exact_if=condition)
 
     def refuse_shared(self, sample: TwoSample, units: Units | None = None) -> tuple[str, tuple[str, ...]]:
         """Refuse a target that shares rows with the training tasks: its p-value would be wrong.
@@ -196,12 +211,22 @@ class MetaLearner:
         return json.dumps(about, ensure_ascii=False, indent=1), packed
 
 
+def as_target(sample: TwoSample, learned: RelatedTasks | MetaLearner) -> TwoSample:
+    """The target as these related tasks, or their learner, have their rows: order of the columns, shape of images."""
+    width = learned.columns if isinstance(learned, MetaLearner) else learned.rows.shape[-1]
+    columns = learned.column_names if isinstance(learned, MetaLearner) else learned.columns
+    sample = in_order_of(sample, columns, width)
+    if sample.shape and learned.shape and sample.shape != learned.shape:
+        raise ValueError(f"The related tasks have images of {learned.shape}, x and y have {sample.shape}.")
+    return replace(sample, shape=learned.shape, notes=sample.notes + learned.notes)
+
+
 def meta_train(
     method: str,
     related_tasks: Any,
     *,
     ids: str | None = None,
-    preset: str = "recommended",
+    preset: str | Preset = "recommended",
     seed: int = 0,
     device: str | torch.device = "auto",
     progress: Progress | None = None,
@@ -216,18 +241,18 @@ def meta_train(
     >>> learner.task_names
     ('Δ=0.350', 'Δ=0.400')
     """
-    spec, settings = METHODS.find(method), PRESETS.find(preset)
+    spec = METHODS.find(method)
     if spec.learn is None:
         raise ValueError(f"{method} does not learn from related tasks. Use two_sample_test.")
-    check_preset(spec, settings)
+    values = spec.preset(preset)
     meta = as_related_tasks(related_tasks, ids)
     check_training_memory(spec, meta.rows.shape[-2], meta.rows.shape[-1])
     with one_thread_per_operation(), short_memory_in_words():
         streams = [Streams(seed).child("meta-training")]
-        knowledge = spec.learn(meta.to(resolve_device(device)), settings.on(meta.shape), streams, progress)
+        knowledge = spec.learn(meta.to(resolve_device(device)), values.on(meta.shape), streams, progress)
     return MetaLearner(
         method=method,
-        preset=preset,
+        preset=values.name,
         seed=seed,
         task_names=meta.names,
         columns=meta.rows.shape[-1],

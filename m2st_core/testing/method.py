@@ -11,8 +11,8 @@ import torch
 from m2st_core.learners.knowledge import Knowledge, Learn
 from m2st_core.numbers import is_number, is_whole
 from m2st_core.permutation.fitted import FittedTest
-from m2st_core.presets import Preset
-from m2st_core.types import Origin, Progress, labelled
+from m2st_core.presets import PRESETS, Preset
+from m2st_core.types import Origin, labelled
 
 Fit = Callable[..., FittedTest]
 """(rows, preset, streams, progress) → fitted test. The rows are a TwoSample of training rows if the method splits, and
@@ -98,6 +98,13 @@ class Method:
         """Whether the method learns from related tasks."""
         return self.learn is not None
 
+    def preset(self, preset: str | Preset) -> Preset:
+        """Look up a preset, and refuse one without this method: those of the paper have the paper's methods only."""
+        values = preset if isinstance(preset, Preset) else PRESETS.find(preset)
+        if self.only_recommended and values.features is None:
+            raise ValueError(f"{self.name} is not part of the preset {values.name!r}. Choose the preset 'recommended'.")
+        return values
+
     def fit_on(self, *arguments: Any) -> FittedTest:
         """Fit, with the arguments of ``Fit``. A method with related tasks must have learned from them."""
         if self.fit is None:
@@ -116,20 +123,13 @@ class Method:
         return replace(self, needs_split=False, symmetric=False, fit=lambda *_: fitted)
 
 
-def check_preset(method: Method, preset: Preset) -> None:
-    """Refuse a method that the preset does not have: presets that follow the paper have the paper's methods only."""
-    if method.only_recommended and preset.features is None:
-        raise ValueError(f"{method.name} is not part of the preset {preset.name!r}. Choose the preset 'recommended'.")
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TestSettings:
     """The settings of one test, checked when they are made.
 
     ``n_permutations`` is B, the number of random relabellings. ``train_fraction`` is the share of each sample that the
-    kernel is fitted on. ``splits`` is the number of random splits whose p-values are combined. ``blocks`` are labels of
-    (x's rows, y's rows): rows are permuted and split within their block. ``seed`` fixes the split, the fit and the
-    permutations.
+    kernel is fitted on. ``splits`` is the number of random splits whose p-values are combined. ``preset`` is a name in
+    ``PRESETS``, or a ``Preset``. ``seed`` fixes the split, the fit and the permutations.
     """
 
     __test__ = False  # not a pytest class
@@ -138,10 +138,9 @@ class TestSettings:
     n_permutations: int = 999
     train_fraction: float = 0.5
     splits: int = 1
-    blocks: tuple[Any, Any] | None = None
+    preset: str | Preset = "recommended"
     seed: int = 0
     device: str | torch.device = "auto"
-    progress: Progress | None = None
 
     def __post_init__(self) -> None:
         if not (is_number(self.alpha) and 0 < self.alpha < 1):
@@ -152,11 +151,3 @@ class TestSettings:
             value = getattr(self, name)
             if not is_whole(value) or not 1 <= value <= most:
                 raise ValueError(f"{name} must be a whole number from 1 to {most:,}. Got {value!r}.")
-
-
-def refuse_unknown(options: dict[str, Any]) -> None:
-    """Refuse options that no test has, with a hint for those that were renamed."""
-    if "meta_tasks" in options:
-        raise TypeError("meta_tasks is now called related_tasks.")
-    if options:
-        raise TypeError(f"Unknown setting {next(iter(options))!r}.")

@@ -1,11 +1,11 @@
-"""Fit and decide: one pair of samples, or a batch of them."""
+"""Run a planned test: split, fit, permute, decide. One pair of samples, or a batch of them."""
 
 from __future__ import annotations
 
 import itertools
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,25 +16,104 @@ from torch import Tensor
 from m2st_core.device import in_batches, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.kernels.networks import MOST_UNITS
 from m2st_core.learners.ascent import draw_rows
-from m2st_core.permutation.blocks import Blocks, memberships_within, permutation_p_value, random_memberships
-from m2st_core.permutation.fitted import AsymptoticTest, PermutationTest
+from m2st_core.permutation.blocks import (
+    all_labellings,
+    memberships_within,
+    permutation_p_value,
+    random_memberships,
+)
+from m2st_core.permutation.fitted import AsymptoticTest, FittedTest, PermutationTest
 from m2st_core.permutation.statistics import BLOCK_ROWS
-from m2st_core.presets import PRESETS, Preset
+from m2st_core.presets import Preset
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
-from m2st_core.testing.labellings import Labellings, all_labellings, check_blocks, check_reach, plan_labellings
 from m2st_core.testing.method import Method, TestSettings
-from m2st_core.testing.split import FittedRuns, fit_runs, split_sizes
+from m2st_core.testing.plan import Labellings, TestPlan, combine_splits, draw_order, plan_batch
 from m2st_core.types import Progress, TestResult, TwoSample
 
 BATCH_ELEMENTS = 2**21  # numbers a batch of tests may hold in one tensor: small enough for the cache
+NOISY = 200  # draws that show how the errors of single p-values move the combined one
+
+
+@dataclass(frozen=True)
+class FinishedTest:
+    """A result with the fitted test behind it and the rows it tested.
+
+    ``test`` and ``train`` are x (1, n, d) and y (1, m, d), as the user named them; ``test.columns`` has the names of
+    their columns, which a learner may have put in another order, and ``test.blocks`` their blocks, (1, n) and (1, m).
+    The fitted test's first sample is y if ``swapped``. ``rows`` are the positions of the test rows in the samples as
+    given.
+    """
+
+    result: TestResult
+    fitted: FittedTest = field(repr=False)
+    train: TwoSample | None
+    test: TwoSample
+    rows: tuple[np.ndarray, np.ndarray] = field(repr=False)
+    swapped: bool
+
+
+def run(plan: TestPlan, progress: Progress | None = None) -> FinishedTest:
+    """Run a planned test of one pair, and keep what explains its result.
+
+    Of several splits, the one that decides the combined p-value is kept.
+    """
+    splits, decides, last = len(plan.seeds), 0, progress
+    singles: list[TestResult] = []
+    if splits > 1:
+        singles = run_batch(plan, part_of(progress, 0, splits / (splits + 1)))
+        last = part_of(progress, 1 - 1 / (splits + 1), 1)
+        p_values = tuple(single.p_value for single in singles)
+        p_value, decides = combine_splits(p_values)
+    ((result,), fits), *_ = _chunks(plan.only(decides), last, criterion=True)
+    result = replace(result, notes=result.notes + plan.notes, exact_if=plan.exact_if)
+    if splits > 1:
+        which = f"Statistic, effect and explanation are those of the split that decides, {decides + 1} of {splits}."
+        result = replace(
+            result,
+            notes=(*result.notes, which),
+            p_value=p_value,
+            p_value_se=combined_error(p_values, [single.p_value_se for single in singles], plan.settings.seed),
+            rejected=p_value <= plan.settings.alpha,
+            seed=plan.settings.seed,
+            smallest_p=plan.smallest_p,
+            enumerated=all(single.enumerated for single in singles),
+            split_p_values=p_values,
+            seconds=result.seconds + sum(single.seconds for single in singles),
+        )
+    rows_x, rows_y = (
+        positions[tested[0].numpy()] for positions, tested in zip(plan.rows, fits.tested_rows, strict=True)
+    )
+    return FinishedTest(
+        result=result,
+        fitted=fits.fitted,
+        train=fits.train,
+        test=replace(fits.test, columns=plan.sample.columns),
+        rows=(rows_x, rows_y),
+        swapped=bool(fits.swap[0]),
+    )
+
+
+def run_batch(plan: TestPlan, progress: Progress | None = None) -> list[TestResult]:
+    """Run a planned test of R pairs, in chunks as large as memory allows."""
+    return [result for results, _ in _chunks(plan, progress) for result in results]
+
+
+def run_tests(
+    sample: TwoSample, method: Method, *, seeds: Sequence[int], progress: Progress | None = None, **settings: Any
+) -> list[TestResult]:
+    """Run the same test on R independent pairs, x (R, n, d) and y (R, m, d), each with its own seed.
+
+    Further settings are those of ``TestSettings``.
+    """
+    return run_batch(plan_batch(sample, method, TestSettings(**settings), seeds), progress)
 
 
 def learn_once(
     method: Method,
     train: TwoSample,
     seed: int,
-    preset: Preset = PRESETS["recommended"],
+    preset: str | Preset = "recommended",
     progress: Progress | None = None,
 ) -> Method:
     """Fit a method on one training sample, x (n, d) and y (m, d), so that it tests every row of later samples.
@@ -44,114 +123,168 @@ def learn_once(
     """
     if not method.needs_split:
         return method
-    rows = _as_floats(TwoSample(train.x[None], train.y[None], train.shape))
+    dtype = torch.float32 if train.shape else train.x.dtype
+    rows = TwoSample(train.x[None], train.y[None], train.shape).to(dtype)
     with one_thread_per_operation(), short_memory_in_words():
-        return method.with_fit(method.fit_on(rows, preset.on(train.shape), [Streams(seed)], progress))
+        fitted = method.fit_on(rows, method.preset(preset).on(train.shape), [Streams(seed)], progress)
+    return method.with_fit(fitted)
 
 
-def run_tests(
-    sample: TwoSample,
-    method: Method,
-    *,
-    seeds: Sequence[int],
-    preset: Preset = PRESETS["recommended"],
-    blocks: Blocks | None = None,
-    **settings: Any,
-) -> list[TestResult]:
-    """Run the same test on R independent pairs, x (R, n, d) and y (R, m, d), each with its own seed.
-
-    Further settings are those of ``TestSettings``.
-    """
-    chunks = run_chunks(sample, method, seeds, TestSettings(**settings), preset, blocks)
-    return [result for results, _ in chunks for result in results]
-
-
-def run_chunks(
-    sample: TwoSample,
-    method: Method,
-    seeds: Sequence[int],
-    settings: TestSettings,
-    preset: Preset,
-    blocks: Blocks | None = None,
-    criterion: bool = False,
-) -> Iterator[tuple[list[TestResult], FittedRuns]]:
-    """Run tests in chunks as large as memory allows. All pairs share ``blocks``.
-
-    ``criterion`` asks for Ĵ on the test rows, which costs as much as the test itself.
-    """
-    preset = preset.on(sample.shape)
-    if blocks is not None:
-        check_blocks(method)
-    alpha, fraction, progress = settings.alpha, settings.train_fraction, settings.progress
-    n_train, n_test = split_sizes(sample.sizes, method, fraction)
-    planned = plan_labellings(sample.sizes, method, seeds, blocks, settings.n_permutations, fraction, preset.p_value)
-    for labellings in {one for one in planned if not one.enumerated}:  # with few rows the rate of rejections is 0
-        check_reach(method, alpha, labellings.smallest_p, labellings, n_test)
-    device, columns = resolve_device(settings.device), 0 if sample.shape else sample.x.shape[-1]
-
-    def run(labellings: Labellings, chunk: slice) -> tuple[list[TestResult], FittedRuns]:
-        began = time.perf_counter()
-        streams = [Streams(seed) for seed in seeds[chunk]]
-        part = _as_floats(TwoSample(sample.x[chunk], sample.y[chunk], sample.shape).to(device))
-        stage = part_of(progress, chunk.start / len(seeds), chunk.stop / len(seeds))
-        runs = fit_runs(part, method, n_train, preset, streams, blocks, stage)
-        decisions = _decide(runs, labellings, preset, streams, stage)
-        criteria = runs.fitted.criterion(runs.test) if criterion else [None] * len(streams)
-        seconds = (time.perf_counter() - began) / len(streams)
-        about = (runs.fitted.weights, runs.fitted.diagnostics)
-        weights, diagnostics = (part if len(part) == len(streams) else part * len(streams) for part in about)
-        results = [
-            TestResult(
-                method=method.name,
-                p_value=float(decisions.p_value[index]),
-                p_value_se=float(decisions.error[index]),
-                statistic=float(decisions.statistic[index]),
-                rejected=bool(decisions.p_value[index] <= alpha),
-                alpha=float(alpha),
-                null=decisions.null[index],
-                criterion=criteria[index],
-                n_train=n_train,
-                n_test=n_test if method.by_permutation else (min(n_test), min(n_test)),
-                n_permutations=labellings.used - 1,
-                train_fraction=float(fraction) if method.needs_split else 0.0,
-                preset=preset.name,
-                rule=preset.p_value if method.by_permutation else "asymptotic",
-                seed=int(stream.seed),
-                device=str(device),
-                seconds=seconds,
-                notes=decisions.notes,
-                weights=weights[index],
-                diagnostics=diagnostics[index],
-                enumerated=labellings.enumerated,
-                smallest_p=labellings.smallest_p,
-                origin=method.origin,
-            )
-            for index, stream in enumerate(streams)
-        ]
-        return results, runs
-
-    start = 0
-    with one_thread_per_operation(), short_memory_in_words():
-        for labellings, alike in itertools.groupby(planned):  # neighbouring runs with equally many labellings
-            end = start + len(list(alike))
-            at_once = max(1, BATCH_ELEMENTS // _elements(labellings.used, method, n_train, n_test, columns))
-            yield from in_batches(partial(run, labellings), start, end, at_once)
-            start = end
-
-
-def _elements(used: int, method: Method, n_train: tuple[int, int], n_test: tuple[int, int], columns: int) -> int:
-    """About how many numbers one test of this many labellings holds in its largest tensor."""
-    rows, weights = sum(n_test), columns * MOST_UNITS if 3 * columns > MOST_UNITS else 0
-    return max(rows * used, method.kernels_at_once * (used + rows) * min(rows, BLOCK_ROWS), sum(n_train) ** 2, weights)
-
-
-def _as_floats(sample: TwoSample) -> TwoSample:
-    """Images in float32, which is what pixels need; other rows as they are."""
-    return sample.to(torch.float32) if sample.shape else sample
+def combined_error(p_values: Sequence[float], errors: Sequence[float], seed: int) -> float:
+    """The standard error of the combined p-value, if each p-value has its own, independent and normal."""
+    p, error = np.asarray(p_values), np.asarray(errors)
+    if not error.any():
+        return 0.0
+    noise = Streams(seed).numpy("errors of p-values").standard_normal((NOISY, len(p)))
+    return float(np.std([combine_splits((p + error * draw).clip(0, 1))[0] for draw in noise], ddof=1))
 
 
 @dataclass(frozen=True)
-class Decisions:
+class _Fits:
+    """R fitted runs. ``test`` and ``train`` have x and y as named, and ``tested_rows`` (R, n), (R, m) their positions.
+
+    ``swap`` (R,) marks the runs whose canonical order is y, x: in this order they are fitted and decided.
+    """
+
+    fitted: FittedTest
+    train: TwoSample | None
+    test: TwoSample
+    tested_rows: tuple[Tensor, Tensor]
+    swap: Tensor
+
+
+def _chunks(
+    plan: TestPlan, progress: Progress | None, criterion: bool = False
+) -> Iterator[tuple[list[TestResult], _Fits]]:
+    """Results and fits of one chunk of runs after another; ``criterion`` asks for Ĵ, which costs as much as a test."""
+    method, device = plan.method, resolve_device(plan.settings.device)
+    columns = 0 if plan.sample.shape else plan.sample.x.shape[-1]
+    weights = columns * MOST_UNITS if 3 * columns > MOST_UNITS else 0
+    rows, trained = sum(plan.n_test), sum(plan.n_train)
+    start = 0
+    with one_thread_per_operation(), short_memory_in_words():
+        for labellings, alike in itertools.groupby(plan.labellings):  # neighbouring runs with equally many labellings
+            end, used = start + len(list(alike)), labellings.used
+            products = method.kernels_at_once * (used + rows) * min(rows, BLOCK_ROWS)
+            at_once = max(1, BATCH_ELEMENTS // max(rows * used, products, trained**2, weights))
+            compute = partial(_run_chunk, plan, labellings, device, progress, criterion)
+            yield from in_batches(compute, start, end, at_once)
+            start = end
+
+
+def _run_chunk(
+    plan: TestPlan,
+    labellings: Labellings,
+    device: torch.device,
+    progress: Progress | None,
+    criterion: bool,
+    chunk: slice,
+) -> tuple[list[TestResult], _Fits]:
+    """The results of some runs with equally many labellings, and their fits."""
+    began = time.perf_counter()
+    method, settings = plan.method, plan.settings
+    streams = [Streams(seed) for seed in plan.seeds[chunk]]
+    stage = part_of(progress, chunk.start / len(plan.seeds), chunk.stop / len(plan.seeds))
+    fits = _fit(plan, chunk, streams, device, stage)
+    test = _swapped_where(fits.test, fits.swap)
+    decide = _by_reference if isinstance(fits.fitted, AsymptoticTest) else _by_permutation
+    decisions = decide(plan, labellings, fits.fitted, test, streams, stage)
+    criteria = fits.fitted.criterion(test) if criterion else [None] * len(streams)
+    seconds = (time.perf_counter() - began) / len(streams)
+    about = (fits.fitted.weights, fits.fitted.diagnostics)
+    weights, diagnostics = (each if len(each) == len(streams) else each * len(streams) for each in about)
+    n, m = plan.n_test
+    results = [
+        TestResult(
+            method=method.name,
+            p_value=float(decisions.p_value[index]),
+            p_value_se=float(decisions.error[index]),
+            statistic=float(decisions.statistic[index]),
+            rejected=bool(decisions.p_value[index] <= settings.alpha),
+            alpha=float(settings.alpha),
+            null=decisions.null[index],
+            criterion=criteria[index],
+            n_train=plan.n_train,
+            n_test=(n, m) if method.by_permutation else (min(n, m), min(n, m)),
+            n_permutations=labellings.used - 1,
+            train_fraction=float(settings.train_fraction) if method.needs_split else 0.0,
+            preset=plan.preset.name,
+            rule=plan.preset.p_value if method.by_permutation else "asymptotic",
+            seed=int(stream.seed),
+            device=str(device),
+            seconds=seconds,
+            notes=decisions.notes,
+            weights=weights[index],
+            diagnostics=diagnostics[index],
+            enumerated=labellings.enumerated,
+            smallest_p=labellings.smallest_p,
+            origin=method.origin,
+        )
+        for index, stream in enumerate(streams)
+    ]
+    return results, fits
+
+
+def _fit(
+    plan: TestPlan, chunk: slice, streams: Sequence[Streams], device: torch.device, progress: Progress | None
+) -> _Fits:
+    """Split and fit on the training rows. A method without a split is fitted on the pooled rows, without labels."""
+    sizes, runs = plan.sample.sizes, len(streams)
+    x, y = (rows[chunk].to(device) for rows in plan.sample)
+    if plan.sample.shape:  # pixels need no more
+        x, y = x.to(torch.float32), y.to(torch.float32)
+    blocks = plan.sample.blocks
+    if not plan.method.needs_split:
+        rows_x, rows_y = (torch.arange(size).expand(runs, -1) for size in sizes)
+        blocks = blocks and (blocks[0].expand(runs, -1), blocks[1].expand(runs, -1))
+        train, test = None, TwoSample(x, y, plan.sample.shape, blocks=blocks)
+    else:
+        order_x, order_y = draw_order(sizes, plan.n_train, streams, blocks)
+        x = x.take_along_dim(order_x[..., None].to(device), dim=-2)
+        y = y.take_along_dim(order_y[..., None].to(device), dim=-2)
+        n, m = plan.n_train
+        rows_x, rows_y = order_x[:, n:], order_y[:, m:]
+        blocks = blocks and (blocks[0][rows_x], blocks[1][rows_y])
+        train = TwoSample(x[:, :n], y[:, :m], plan.sample.shape)
+        test = TwoSample(x[:, n:], y[:, m:], plan.sample.shape, blocks=blocks)
+    swap = torch.zeros(runs, dtype=torch.bool)
+    if plan.method.symmetric:  # decided by training rows alone, if there are any: no test row influences the fit
+        swap = _to_swap(train or test, sizes)
+    rows = _swapped_where(test, swap).pooled if train is None else _swapped_where(train, swap)
+    fitted = plan.method.fit_on(rows, plan.preset, streams, progress)
+    return _Fits(fitted, train, test, (rows_x, rows_y), swap)
+
+
+def _to_swap(sample: TwoSample, sizes: tuple[int, int]) -> Tensor:
+    """(R,) mask of runs to swap into canonical order: smaller sample first, ties broken by the first differing value.
+
+    A test gives the same result when x and y are exchanged, because it puts them into this order first. ``sizes`` are
+    those of the whole samples: parts of unequal samples may be equally long, and still all must swap or none.
+    """
+    n, m = sizes
+    if n != m:
+        return torch.full(sample.x.shape[:1], n > m)
+    x, y = sample.x.flatten(1), sample.y.flatten(1)
+    first = (x != y).int().argmax(dim=1, keepdim=True)  # 0 if they are equal
+    return (x.gather(1, first) > y.gather(1, first))[:, 0].cpu()
+
+
+def _swapped_where(sample: TwoSample, swap: Tensor) -> TwoSample:
+    """The pairs with x and y exchanged in the runs of the mask (R,). Samples of unequal size all swap or none."""
+    if not bool(swap.any()):
+        return sample
+    if bool(swap.all()):
+        return sample.swapped()
+    where = swap.to(sample.x.device)[:, None, None]
+    x, y = torch.where(where, sample.y, sample.x), torch.where(where, sample.x, sample.y)
+    blocks = sample.blocks
+    if blocks is not None:
+        blocks = torch.where(swap[:, None], blocks[1], blocks[0]), torch.where(swap[:, None], blocks[0], blocks[1])
+    return TwoSample(x, y, sample.shape, blocks=blocks)
+
+
+@dataclass(frozen=True)
+class _Decisions:
     """Statistic, p-value and its Monte-Carlo error (R,), null distribution (R, B) of a chunk of R tests."""
 
     statistic: np.ndarray
@@ -161,59 +294,59 @@ class Decisions:
     notes: tuple[str, ...]
 
 
-def _decide(
-    runs: FittedRuns,
+def _by_permutation(
+    plan: TestPlan,
     labellings: Labellings,
-    preset: Preset,
+    fitted: FittedTest,
+    test: TwoSample,
     streams: Sequence[Streams],
     progress: Progress | None,
-) -> Decisions:
-    """The p-values of fitted tests on their test rows."""
-    if isinstance(runs.fitted, AsymptoticTest):
-        return _decide_by_reference(runs.fitted, runs.test, labellings.used - 1, streams)
-    if not isinstance(runs.fitted, PermutationTest):
-        raise TypeError(f"A fit must return a PermutationTest or an AsymptoticTest. Got {type(runs.fitted).__name__}.")
-    notes = runs.fitted.notes
-    if preset.p_value != "(1+b)/(1+B)":
-        notes += (f"The p-value {preset.p_value} rejects slightly too often.",)
-    if runs.blocked and labellings.enumerated:
+) -> _Decisions:
+    """The p-values of fitted tests on their test rows, from their statistics under all labellings."""
+    if not isinstance(fitted, PermutationTest):
+        raise TypeError(f"A fit must return a PermutationTest or an AsymptoticTest. Got {type(fitted).__name__}.")
+    notes, (n, m), runs, used = fitted.notes, test.sizes, len(streams), labellings.used
+    if plan.preset.p_value != "(1+b)/(1+B)":
+        notes += (f"The p-value {plan.preset.p_value} rejects slightly too often.",)
+    if test.blocks is not None and labellings.enumerated:
         notes += (
-            f"The blocks allow {labellings.used} labellings of the test rows. All were counted, and p cannot be below "
+            f"The blocks allow {used} labellings of the test rows. All were counted, and p cannot be below "
             f"{labellings.smallest_p:.2g}.",
         )
-    members = _memberships(runs, labellings, streams).to(runs.test.x.device)
-    stage = part_of(progress, 1, 1) if runs.train is not None else progress
-    permuted = runs.fitted.statistics(runs.test.pooled, members, runs.test.sizes[0], stage)
-    p_value = permutation_p_value(permuted.values, permuted.rounding, preset.p_value)
-    error = (p_value * (1 - p_value) / labellings.used).sqrt()
+    generators = [stream.numpy("permutations") for stream in streams]
+    if test.blocks is None and labellings.enumerated:
+        members = torch.from_numpy(all_labellings(np.zeros(n + m, dtype=int), n)).expand(runs, -1, -1)
+    elif test.blocks is None:
+        members = random_memberships(n, m, used - 1, generators)
+    elif labellings.enumerated:
+        members = torch.from_numpy(np.stack([all_labellings(b, n) for b in torch.cat(test.blocks, dim=-1).numpy()]))
+    else:
+        members = memberships_within(torch.cat(test.blocks, dim=-1), n, used - 1, generators)
+    members = members.to(test.x.device)
+    stage = part_of(progress, 1, 1) if plan.method.needs_split else progress
+    permuted = fitted.statistics(test.pooled, members, n, stage)
+    p_value = permutation_p_value(permuted.values, permuted.rounding, plan.preset.p_value)
+    error = (p_value * (1 - p_value) / used).sqrt()
     if permuted.p_value_error is not None:
         error = torch.maximum(error, permuted.p_value_error)  # a jackknife of few labellings may be zero
     error = torch.zeros_like(error) if labellings.enumerated else error
     values = permuted.values.cpu().numpy()
-    return Decisions(values[:, 0], p_value.cpu().numpy(), error.cpu().numpy(), values[:, 1:], notes)
+    return _Decisions(values[:, 0], p_value.cpu().numpy(), error.cpu().numpy(), values[:, 1:], notes)
 
 
-def _memberships(runs: FittedRuns, labellings: Labellings, streams: Sequence[Streams]) -> Tensor:
-    """The labellings of each run, the observed one first: (R, used, N), bool."""
-    n, m = runs.test.sizes
-    codes = runs.places.pooled[..., 0]
-    if labellings.enumerated and not runs.blocked:
-        return torch.from_numpy(all_labellings(codes[0].cpu().numpy(), n)).expand(len(streams), -1, -1)
-    if labellings.enumerated:
-        return torch.from_numpy(np.stack([all_labellings(own, n) for own in codes.cpu().numpy()]))
-    generators = [stream.numpy("permutations") for stream in streams]
-    if runs.blocked:
-        return memberships_within(codes, n, labellings.used - 1, generators)
-    return random_memberships(n, m, labellings.used - 1, generators)
-
-
-def _decide_by_reference(
-    fitted: AsymptoticTest, test: TwoSample, n_quantiles: int, streams: Sequence[Streams]
-) -> Decisions:
+def _by_reference(
+    plan: TestPlan,
+    labellings: Labellings,
+    fitted: FittedTest,
+    test: TwoSample,
+    streams: Sequence[Streams],
+    progress: Progress | None,
+) -> _Decisions:
     """Pair the test rows, leaving out random rows of the larger sample, and refer to the known distribution."""
+    assert isinstance(fitted, AsymptoticTest)
     n, m = test.sizes
     generators = [stream.torch("pairing of test rows") for stream in streams]
     x, y = (draw_rows(rows, min(n, m), generators) for rows in test)
-    statistic, p_value, null = fitted.p_values(TwoSample(x, y), n_quantiles, streams)
+    statistic, p_value, null = fitted.p_values(TwoSample(x, y), labellings.used - 1, streams)
     left_out = f"This test pairs rows: {abs(n - m)} random test rows of the larger sample were left out."
-    return Decisions(statistic, p_value, np.zeros_like(p_value), null, () if n == m else (left_out,))
+    return _Decisions(statistic, p_value, np.zeros_like(p_value), null, () if n == m else (left_out,))

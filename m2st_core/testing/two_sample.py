@@ -8,11 +8,11 @@ import torch
 
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.separate import separate
-from m2st_core.presets import PRESETS
-from m2st_core.testing.finished import FinishedTest, finish_test
-from m2st_core.testing.meta import meta_train
-from m2st_core.testing.method import TestSettings, check_preset, refuse_unknown
+from m2st_core.testing.meta import as_target, meta_train
+from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.plan import plan_test
+from m2st_core.testing.run import FinishedTest, run
 from m2st_core.types import DEFAULT_TAUGHT_TEST, DEFAULT_TEST, Progress, TestResult
 
 
@@ -32,7 +32,6 @@ def two_sample_test(
     seed: int = 0,
     device: str | torch.device = "auto",
     progress: Progress | None = None,
-    **unknown: Any,
 ) -> TestResult:
     """Test whether the rows of x and the rows of y come from the same distribution.
 
@@ -59,7 +58,6 @@ def two_sample_test(
         seed: Fixes the split, the fit and the permutations.
         device: "auto" is the GPU when there is one.
         progress: Called as (step, total, value); raise ``Cancelled`` in it to stop.
-        unknown: Any other name is refused.
 
     The result does not depend on which sample is called x, except for MMD-D w/ AC, whose related rows join x.
 
@@ -68,9 +66,18 @@ def two_sample_test(
     >>> m2st.two_sample_test(x, y, method="MMD-M").p_value
     0.001
     """
-    refuse_unknown(unknown)
-    settings = TestSettings(alpha, n_permutations, train_fraction, splits, blocks, seed, device, progress)
-    return examine(x, y, method, settings, related_tasks=related_tasks, ids=ids, preset=preset).result
+    settings = TestSettings(
+        alpha=alpha,
+        n_permutations=n_permutations,
+        train_fraction=train_fraction,
+        splits=splits,
+        preset=preset,
+        seed=seed,
+        device=device,
+    )
+    return examine(
+        x, y, method, settings, related_tasks=related_tasks, blocks=blocks, ids=ids, progress=progress
+    ).result
 
 
 def examine(
@@ -80,32 +87,33 @@ def examine(
     settings: TestSettings | None = None,
     *,
     related_tasks: Any = None,
+    blocks: tuple[Any, Any] | None = None,
     ids: str | None = None,
-    preset: str = "recommended",
+    progress: Progress | None = None,
 ) -> FinishedTest:
     """Run ``two_sample_test`` and keep what explains its result."""
-    settings, spec, values = settings or TestSettings(), METHODS.find(method), PRESETS.find(preset)
-    check_preset(spec, values)
+    settings, spec = settings or TestSettings(), METHODS.find(method)
     if not spec.uses_related_tasks:
         if related_tasks is not None:
             raise ValueError(
                 f"{method} does not learn from related tasks. Leave them out, or use {DEFAULT_TAUGHT_TEST}."
             )
-        return finish_test(as_two_sample(x, y, ids), spec, settings, values)
+        return run(plan_test(as_two_sample(x, y, ids, blocks), spec, settings), progress)
     if related_tasks is None:
         without = ", ".join(name for name, other in METHODS.items() if not other.uses_related_tasks)
         raise ValueError(
             f"{method} learns its kernel from related tasks, and none are given. Pass related_tasks=[(x1, y1), …], "
             f"or use a method that needs none: {without}."
         )
-    sample = as_two_sample(x, y, ids)
-    apart = separate(sample, related_tasks, ids=ids)
+    sample = as_two_sample(x, y, ids, blocks)
+    separated = separate(sample, related_tasks, ids=ids)
+    plan = plan_test(as_target(sample, separated.tasks), spec, settings)
     learner = meta_train(
         method,
-        apart.tasks,
-        preset=preset,
+        separated.tasks,
+        preset=settings.preset,
         seed=settings.seed,
         device=settings.device,
-        progress=settings.progress,
+        progress=progress,
     )
-    return learner.examine_sample(sample, settings, apart)
+    return run(learner.teach(plan, separated), progress)

@@ -11,7 +11,7 @@ import m2st_core as m2st
 from m2st_core.analysis.correction import adjusted_p_values
 from m2st_core.analysis.effect import effect_size, power_model
 from m2st_core.presets import PRESETS
-from m2st_core.testing import finished
+from m2st_core.testing import plan
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
@@ -120,13 +120,12 @@ def test_tested_rows_are_known_by_their_positions(method, swap, blocks, learners
     x, y = (y, x) if swap else (x, y)
     labels = tuple(np.arange(len(rows)) % 4 for rows in (x, y)) if blocks else None
     own = learners.get(method)
-    settings = TestSettings(blocks=labels)
-    found = own.examine(x, y, settings) if own else m2st.examine(x, y, method, settings)
+    found = own.examine(x, y, blocks=labels) if own else m2st.examine(x, y, method, blocks=labels)
     for rows, part, tested in zip((x, y), found.test, found.rows, strict=True):
         assert np.array_equal(rows[tested].numpy(), part[0].numpy())
     assert tuple(map(len, found.rows)) == found.result.n_test
     if blocks:
-        assert all(np.array_equal(code, rows % 4) for code, rows in zip(found.codes, found.rows, strict=True))
+        assert all(np.array_equal(code[0], rows % 4) for code, rows in zip(found.test.blocks, found.rows, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -207,18 +206,18 @@ def test_near_its_threshold_a_result_names_no_rows_and_says_why():
 
 
 def test_large_samples_are_thinned_and_it_is_said(monkeypatch):
-    monkeypatch.setattr(finished, "LARGEST_ROWS", 60)
+    monkeypatch.setattr(plan, "LARGEST_ROWS", 60)
     x, y = pair(100, 50, shift=0.5)
     result = m2st.two_sample_test(x, y, method="MMD-M", n_permutations=99)
     assert result.n_test == (30, 30) and "uses 30 of 100 and 30 of 50 rows" in result.notes[0]
     labels = (np.arange(100) % 5, np.arange(50) % 5)
-    blocked = m2st.examine(x, y, "MMD-M", TestSettings(n_permutations=99, blocks=labels))
-    assert np.bincount(blocked.codes[0]).tolist() == [6] * 5 and np.bincount(blocked.codes[1]).tolist() == [6] * 5
+    blocked = m2st.examine(x, y, "MMD-M", TestSettings(n_permutations=99), blocks=labels)
+    assert [np.bincount(side[0]).tolist() for side in blocked.test.blocks] == [[6] * 5] * 2
 
 
 def test_thinning_keeps_the_level(monkeypatch):
     """300 null pairs, thinned to a quarter: between 3 and 30 rejections in all but 0.1 % of cases."""
-    monkeypatch.setattr(finished, "LARGEST_ROWS", 20)
+    monkeypatch.setattr(plan, "LARGEST_ROWS", 20)
     found = [
         m2st.two_sample_test(*pair(40, 40, shift=0.0, seed=seed), method="MMD-M", n_permutations=19, seed=seed).rejected
         for seed in range(300)

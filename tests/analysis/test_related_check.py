@@ -14,7 +14,7 @@ from m2st_core.analysis.related_check import RelatedCheck, power_interval, unlik
 from m2st_core.analysis.related_traits import odd_values, sense_sentence, senses_of
 from m2st_core.data.arrays import as_named_samples
 from m2st_core.rng import Streams
-from m2st_core.testing.finished import largest_rows
+from m2st_core.testing.plan import largest_rows
 from m2st_core.types import TwoSample
 
 

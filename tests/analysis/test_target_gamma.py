@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 import m2st_core as m2st
-from m2st_core.testing.finished import training_part
+from m2st_core.data.arrays import as_two_sample
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.plan import plan_test
 
 TASKS = m2st.hdgm_related_tasks(n_tasks=2, rows=40)
 
@@ -14,10 +15,9 @@ def test_the_training_part_and_the_tested_rows_are_the_whole_sample(blocks):
     """No row that γ̂ sees is tested: the same seed, fraction and blocks give the same split."""
     x, y = m2st.make_task("hdgm").sample(41, 30, seed=1)
     labels = (np.arange(41) % 3, np.arange(30) % 3) if blocks else None
-    part = training_part(
-        m2st.TwoSample(x, y), METHODS["C2ST-L"], TestSettings(train_fraction=0.4, seed=3, blocks=labels)
-    )
-    tested = m2st.examine(x, y, "C2ST-L", TestSettings(train_fraction=0.4, seed=3, blocks=labels, n_permutations=99))
+    settings = TestSettings(train_fraction=0.4, seed=3, n_permutations=99)
+    part = plan_test(as_two_sample(x, y, blocks=labels), METHODS["C2ST-L"], settings).training_rows
+    tested = m2st.examine(x, y, "C2ST-L", settings, blocks=labels)
     for rows, taught, test in zip((x, y), part, tested.test, strict=True):
         together = np.concatenate([taught.numpy(), test[0].numpy()])
         assert np.array_equal(np.sort(together, axis=0), np.sort(rows.numpy(), axis=0))

@@ -7,13 +7,14 @@ import torch
 from scipy import stats
 
 import m2st_core as m2st
-from m2st_core.permutation.blocks import as_blocks, memberships_within
+from m2st_core.data.arrays import as_blocks, as_two_sample
+from m2st_core.permutation.blocks import count_labellings, memberships_within
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.testing.labellings import count_labellings
+from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.plan import draw_order, plan_test
 from m2st_core.testing.run import run_tests
-from m2st_core.testing.split import draw_order
 from m2st_core.types import TwoSample
 from tests import naive
 
@@ -64,31 +65,31 @@ def block_effects(runs, seed=0):
     blocks = ([0] * 18 + [1] * 6, [0] * 8 + [1] * 16)
     generator = np.random.default_rng(seed)
     x, y = (generator.normal(size=(runs, 24, 2)) + 2.0 * np.array(part)[None, :, None] for part in blocks)
-    return TwoSample(torch.from_numpy(x), torch.from_numpy(y)), as_blocks(blocks, (24, 24))
+    return TwoSample(torch.from_numpy(x), torch.from_numpy(y), blocks=as_blocks(blocks, (24, 24)))
 
 
 @pytest.mark.parametrize("method", ["MMD-M", "MMD-FUSE", "C2ST-L"])
 def test_blocks_keep_the_level_where_plain_permutations_do_not(method):
     """400 true null hypotheses at α=0.05: in the binomial 99.9 % band within blocks, far above without."""
-    sample, blocks = block_effects(400)
+    sample = block_effects(400)
     settings = {"seeds": range(400), "n_permutations": 99, "preset": SHORT}
-    plain = sum(r.rejected for r in run_tests(sample, METHODS[method], **settings))
-    kept = sum(r.rejected for r in run_tests(sample, METHODS[method], blocks=blocks, **settings))
+    plain = sum(r.rejected for r in run_tests(replace(sample, blocks=None), METHODS[method], **settings))
+    kept = sum(r.rejected for r in run_tests(sample, METHODS[method], **settings))
     low, high = stats.binom.interval(0.999, 400, 0.05)
     assert low <= kept <= high < 0.2 * 400 < plain
 
 
 def test_a_batch_with_blocks_equals_a_loop():
-    sample, blocks = block_effects(5)
-    together = run_tests(sample, METHODS["MMD-M"], seeds=range(5), n_permutations=99, blocks=blocks)
+    sample = block_effects(5)
+    together = run_tests(sample, METHODS["MMD-M"], seeds=range(5), n_permutations=99)
     for index, result in enumerate(together):
-        own = TwoSample(sample.x[index : index + 1], sample.y[index : index + 1])
-        assert run_tests(own, METHODS["MMD-M"], seeds=[index], n_permutations=99, blocks=blocks) == [result]
+        alone = replace(sample, x=sample.x[index : index + 1], y=sample.y[index : index + 1])
+        assert run_tests(alone, METHODS["MMD-M"], seeds=[index], n_permutations=99) == [result]
 
 
 @pytest.mark.parametrize("method", ["MMD-M", "MMD-FUSE", "C2ST-L"])
 def test_which_sample_is_called_x_does_not_matter(method):
-    sample, _ = block_effects(1)
+    sample = block_effects(1)
     labels = (["a"] * 18 + ["b"] * 6, ["a"] * 8 + ["b"] * 16)
     x, y = sample.x[0], sample.y[0]
     there = m2st.two_sample_test(x, y, method=method, blocks=labels, seed=5)
@@ -101,7 +102,7 @@ def test_every_block_gives_its_share_to_learning():
     blocks_x, blocks_y = generator.integers(0, 7, 90), generator.integers(0, 7, 61)
     found = as_blocks((blocks_x, blocks_y), (90, 61))
     order = draw_order((90, 61), (30, 20), [Streams(1)], found)
-    for codes, side, count, size in ((found.x, order.x, 30, 90), (found.y, order.y, 20, 61)):
+    for codes, side, count, size in zip(found, order, (30, 20), (90, 61), strict=True):
         assert sorted(side[0].tolist()) == list(range(size))
         for block in range(7):
             expected = (codes == block).sum() * count / size
@@ -112,7 +113,7 @@ def test_pairs_are_split_as_pairs():
     codes = np.random.default_rng(0).permutation(40)
     found = as_blocks((codes, codes[::-1]), (40, 40))
     order = draw_order((40, 40), (20, 20), [Streams(2)], found)
-    taught_x, taught_y = found.x[order.x[0, :20]], found.y[order.y[0, :20]]
+    taught_x, taught_y = (codes[side[0, :20]].tolist() for codes, side in zip(found, order, strict=True))
     assert set(taught_x) == set(taught_y) and len(set(taught_x)) == 20
 
 
@@ -150,12 +151,14 @@ def test_bad_blocks_are_named(blocks, words):
 
 def test_labels_of_different_types_meet():
     """A block column that is whole in one file and real in the other names the same blocks."""
-    found = as_blocks(([1, 2, 3], [1.0, 2.0, 3.5]), (3, 3))
-    assert found.x.tolist() == found.y.tolist() == [0, 1]
+    rows = torch.randn(3, 2, generator=torch.Generator().manual_seed(0))
+    sample = as_two_sample(rows, rows + 1, blocks=([1, 2, 3], [1.0, 2.0, 3.5]))
+    plan = plan_test(sample, METHODS["MMD-M"], TestSettings(alpha=0.5))
+    assert [side.tolist() for side in plan.rows] == [side.tolist() for side in plan.sample.blocks] == [[0, 1]] * 2
 
 
 def test_learners_honour_blocks():
-    sample, _ = block_effects(1, seed=3)
+    sample = block_effects(1, seed=3)
     labels = (["a"] * 18 + ["b"] * 6, ["a"] * 8 + ["b"] * 16)
     learner = m2st.meta_train("Meta-WiTS", m2st.hdgm_related_tasks(n_tasks=3, rows=20))
     plain = learner.test(sample.x[0], sample.y[0])

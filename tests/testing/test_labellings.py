@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.permutation.blocks import as_blocks
+from m2st_core.data.arrays import as_blocks
+from m2st_core.permutation.blocks import all_labellings, count_labellings
 from m2st_core.presets import PRESETS
-from m2st_core.testing.labellings import all_labellings, count_labellings, labellings_of
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.plan import labellings_of
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 from tests import naive
@@ -22,11 +23,11 @@ def rows(count, seed=0, d=2):
     return np.random.default_rng(seed).normal(size=(count, d))
 
 
-def every_labelling_observed(pooled, members, method, seed, **settings):
+def every_labelling_observed(pooled, members, method, seed, blocks=None, **settings):
     """p-values of the same pooled rows, under each labelling as the observed one, all with the same seed."""
     x = torch.from_numpy(np.stack([pooled[own] for own in members]))
     y = torch.from_numpy(np.stack([pooled[~own] for own in members]))
-    results = run_tests(TwoSample(x, y), METHODS[method], seeds=[seed] * len(members), **settings)
+    results = run_tests(TwoSample(x, y, blocks=blocks), METHODS[method], seeds=[seed] * len(members), **settings)
     return np.array([result.p_value for result in results])
 
 
@@ -142,11 +143,11 @@ def test_runs_with_different_numbers_of_labellings_share_a_batch():
     """A split within blocks leaves each run its own number of labellings; a batch gives what single runs give."""
     short = replace(PRESETS["recommended"], classifier=replace(PRESETS["recommended"].classifier, epochs=3))
     labels = (np.array([0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3]), np.array([0, 0, 1, 1, 1, 1, 1, 2, 3, 3, 3, 3]))
-    blocks = as_blocks(labels, (12, 12))
-    sample = TwoSample(*(torch.from_numpy(np.stack([rows(12, seed) for seed in range(k, k + 6)])) for k in (0, 50)))
-    settings = {"n_permutations": 99, "preset": short, "blocks": blocks}
+    x, y = (torch.from_numpy(np.stack([rows(12, seed) for seed in range(k, k + 6)])) for k in (0, 50))
+    sample = TwoSample(x, y, blocks=as_blocks(labels, (12, 12)))
+    settings = {"n_permutations": 99, "preset": short}
     together = run_tests(sample, METHODS["C2ST-L"], seeds=range(6), **settings)
     assert len({result.n_permutations for result in together}) > 1 and all(r.enumerated for r in together)
     for index, result in enumerate(together):
-        own = TwoSample(sample.x[index : index + 1], sample.y[index : index + 1])
+        own = TwoSample(x[index : index + 1], y[index : index + 1], blocks=sample.blocks)
         assert run_tests(own, METHODS["C2ST-L"], seeds=[index], **settings)[0].p_value == result.p_value

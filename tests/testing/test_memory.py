@@ -6,14 +6,13 @@ import pytest
 import torch
 
 import m2st_core as m2st
+from m2st_core import device
 from m2st_core.learners import ascent
 from m2st_core.learners.target_kernels import make_network
 from m2st_core.permutation import blocks
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.rng import Streams
-from m2st_core.testing import memory
-from m2st_core.testing.finished import _choose
-from m2st_core.testing.memory import bytes_of_test
+from m2st_core.testing.plan import bytes_of_test, plan_test
 from m2st_core.testing.run import learn_once, run_tests
 from m2st_core.types import TwoSample
 
@@ -122,41 +121,39 @@ def test_permutations_have_a_cap(many):
 
 def test_what_does_not_fit_into_memory_is_refused_before_it_runs(monkeypatch):
     x, y = wide(20, 40)
-    monkeypatch.setattr(memory, "free_bytes", lambda: 10**8)
+    monkeypatch.setattr("m2st_core.testing.plan.free_bytes", lambda: 10**8)
     assert m2st.two_sample_test(x, y, "MMD-M").p_value
     words = (
         "MMD-M with 1,000,000 permutations of 40 rows with 40 columns needs about 0.8 GB of memory, and 0.1 GB are free"
     )
     with pytest.raises(ValueError, match=words):
         m2st.two_sample_test(x, y, "MMD-M", n_permutations=1_000_000)
-    monkeypatch.setattr(memory, "free_bytes", lambda: 10**7)
+    monkeypatch.setattr("m2st_core.testing.plan.free_bytes", lambda: 10**7)
     with pytest.raises(ValueError, match="Learning from 80 rows with 40 columns needs about 0.0 GB"):
         m2st.meta_train("Meta-FUSE", [(x, y), (y, x)])
 
 
 def test_a_container_limits_what_is_free(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "GROUP", tmp_path)
-    machine = memory.free_bytes()
+    monkeypatch.setattr(device, "CONTAINER", tmp_path)
+    machine = device.free_bytes()
     (tmp_path / "memory.max").write_text("1000\n")
     (tmp_path / "memory.current").write_text("400\n")
-    assert memory.free_bytes() == 600
+    assert device.free_bytes() == 600
     (tmp_path / "memory.max").write_text("max\n")
-    assert memory.free_bytes() == pytest.approx(machine, rel=0.5)
+    assert device.free_bytes() == pytest.approx(machine, rel=0.5)
 
 
 @pytest.mark.parametrize(("sizes", "used"), [((60, 50_000), (60, 39_940)), ((50_000, 30_000), (20_000, 20_000))])
 def test_of_large_samples_the_scarce_one_is_not_thinned(sizes, used):
-    pair = TwoSample(*(torch.zeros(size, 1) for size in sizes))
-    chosen, rows, _, notes = _choose(pair, m2st.METHODS["MMD-M"], m2st.TestSettings())
-    assert chosen.sizes == used and tuple(map(len, rows)) == used
-    assert f"MMD-M uses {used[0]:,} of {sizes[0]:,} and {used[1]:,} of {sizes[1]:,} rows" in notes[0]
+    plan = plan_test(TwoSample(*(torch.zeros(size, 1) for size in sizes)), m2st.METHODS["MMD-M"])
+    assert plan.sample.sizes == used and tuple(map(len, plan.rows)) == used
+    assert f"MMD-M uses {used[0]:,} of {sizes[0]:,} and {used[1]:,} of {sizes[1]:,} rows" in plan.notes[0]
 
 
 @pytest.mark.parametrize("name", [name for name, method in m2st.METHODS.items() if method.cost.test > 1])
 def test_tests_that_compare_many_kernels_take_fewer_rows(name):
     pair = TwoSample(torch.zeros(299_000, 1), torch.zeros(60, 1))
-    chosen, _, _, _ = _choose(pair, m2st.METHODS[name], m2st.TestSettings())
-    assert chosen.sizes == (9_940, 60)
+    assert plan_test(pair, m2st.METHODS[name]).sample.sizes == (9_940, 60)
 
 
 def test_leading_eigenvectors_of_a_large_matrix_are_those_of_the_whole(monkeypatch):

@@ -17,7 +17,7 @@ from m2st_core.learners.knowledge import learned_spaces
 from m2st_core.learners.raw_features import MetaFeatures
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.testing.method import ORIGINS, check_preset
+from m2st_core.testing.method import ORIGINS
 from m2st_core.testing.paper_methods import LIU_2021
 from m2st_core.types import TwoSample
 from tests.quick import use_few_steps
@@ -79,7 +79,7 @@ def test_every_one_of_the_papers_says_that_its_kernel_is_deep(method):
 @pytest.mark.parametrize("preset", ["paper", "released"])
 def test_ours_are_no_part_of_the_papers_presets(method, preset):
     with pytest.raises(ValueError, match=f"{method.name} is not part of the preset {preset!r}"):
-        check_preset(method, PRESETS[preset])
+        method.preset(preset)
 
 
 @pytest.fixture(scope="module")

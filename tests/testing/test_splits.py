@@ -9,9 +9,9 @@ from scipy import stats
 
 import m2st_core as m2st
 from m2st_core.presets import PRESETS
-from m2st_core.testing.finished import combine_splits, combined_error, split_seeds
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.run import learn_once, run_tests
+from m2st_core.testing.plan import combine_splits, split_seeds
+from m2st_core.testing.run import combined_error, learn_once, run_tests
 from m2st_core.types import TwoSample
 
 PRESET = PRESETS["recommended"]

@@ -11,8 +11,8 @@ from scipy import stats
 import m2st_core as m2st
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
-from m2st_core.testing.run import run_tests
-from m2st_core.testing.split import draw_order
+from m2st_core.testing.plan import draw_order, plan_test
+from m2st_core.testing.run import run, run_tests
 from m2st_core.types import Cancelled, TwoSample
 
 METHODS = {name: method for name, method in m2st.METHODS.items() if not method.uses_related_tasks}
@@ -137,21 +137,27 @@ def test_a_batch_of_unequal_samples_with_equal_training_parts(sizes):
 
 def test_no_row_that_teaches_is_tested():
     sample = TwoSample(torch.arange(10.0)[None, :, None], 100 + torch.arange(14.0)[None, :, None])
-    train, test = draw_order(sample.sizes, (5, 7), [Streams(0)]).parts(sample)
-    for before, taught, tested in zip(sample, train, test, strict=True):
-        assert not set(taught.flatten().tolist()) & set(tested.flatten().tolist())
-        assert sorted(taught.flatten().tolist() + tested.flatten().tolist()) == before.flatten().tolist()
+    train = []
+
+    def fit(rows, *rest):
+        train.append(rows)
+        return METHODS["C2ST-L"].fit(rows, *rest)
+
+    plan = plan_test(TwoSample(sample.x[0], sample.y[0]), replace(METHODS["C2ST-L"], fit=fit, symmetric=False))
+    tested = run(plan).test
+    for before, taught, test in zip(sample, train[0], tested, strict=True):
+        assert not set(taught.flatten().tolist()) & set(test.flatten().tolist())
+        assert sorted(taught.flatten().tolist() + test.flatten().tolist()) == before.flatten().tolist()
 
 
 @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.needs_split])
 def test_no_test_row_has_a_say_in_what_is_learned(method):
     """Every test row of both samples is changed, far enough to turn any order of the samples: the fit stays."""
     sample = TwoSample(*(part[None] for part in pair(24, 24)))
-    _, test = draw_order(sample.sizes, (12, 12), [Streams(0)]).parts(sample)
     touched = []
-    for rows, tested, move in zip(sample, test, (50.0, -50.0), strict=True):
-        is_test = (rows[0][:, None] == tested[0][None]).all(dim=-1).any(dim=-1)
-        assert is_test.sum() == 12
+    orders = draw_order(sample.sizes, (12, 12), [Streams(0)])
+    for rows, order, move in zip(sample, orders, (50.0, -50.0), strict=True):
+        is_test = torch.zeros(24).index_fill(0, order[0, 12:], 1.0)
         touched.append(rows + move * is_test[None, :, None])
     seen = []
 
@@ -312,14 +318,6 @@ def test_too_few_rows_say_how_many_are_needed(rows, method, fraction, needed):
     if needed > 2:
         with pytest.raises(ValueError, match=f"needs at least {needed} rows"):
             m2st.two_sample_test(enough[:-1], np.r_[GOOD, GOOD + 1], method=method, train_fraction=fraction)
-
-
-def test_the_old_name_of_related_tasks_is_one_clear_sentence():
-    x, y = pair(20, 20)
-    with pytest.raises(TypeError, match=r"^meta_tasks is now called related_tasks\.$"):
-        m2st.two_sample_test(x, y, "Meta-FUSE", meta_tasks=[(x, y)])
-    with pytest.raises(TypeError, match="Unknown setting 'aplha'"):
-        m2st.two_sample_test(x, y, "MMD-M", aplha=0.1)
 
 
 @pytest.mark.parametrize("method", ["MMD-FUSE", "MMDAgg", "Omnibus"])

@@ -89,7 +89,8 @@ class CleanData:
     @property
     def sample(self) -> TwoSample:
         """The target as the tests take it."""
-        return replace(as_two_sample(self.x, self.y), columns=self.features, ids=self.target_ids)
+        blocks = None if self.x_blocks is None else (self.x_blocks, self.y_blocks)
+        return replace(as_two_sample(self.x, self.y, blocks=blocks), columns=self.features, ids=self.target_ids)
 
     @property
     def tasks(self) -> RelatedTasks:
