@@ -86,6 +86,23 @@ def _indicators(n: int, g: np.random.Generator) -> np.ndarray:
     return np.concatenate([np.eye(3)[g.integers(0, 3, n)] for _ in range(3)], axis=1)
 
 
+def _weights(n: int, g: np.random.Generator) -> np.ndarray:
+    """Weights in whole kilograms and, from these, in pounds."""
+    weight = g.normal(70, 12, n).round()
+    return np.stack([weight, (weight * 2.20462).round(1)], axis=1)
+
+
+def _sites(n: int, g: np.random.Generator) -> np.ndarray:
+    """One of eight sites with its latitude and longitude."""
+    site = g.integers(0, 8, n)
+    return np.stack([site, g.uniform(45, 55, 8)[site].round(4), g.uniform(5, 15, 8)[site].round(4)], axis=1)
+
+
+def _designed(n: int, g: np.random.Generator) -> np.ndarray:
+    """Indicators of five doses, each given equally often."""
+    return np.eye(5)[g.permutation(np.arange(n) % 5)]
+
+
 DISCRETE: Mapping[str, Make] = {
     "three yes or no": lambda n, g: g.integers(0, 2, (n, 3)),
     "ten yes or no, one in ten yes": lambda n, g: g.random((n, 10)) < 0.1,
@@ -98,6 +115,9 @@ DISCRETE: Mapping[str, Make] = {
     "prices and doses": lambda n, g: np.stack(
         [g.choice([9.99, 19.99, 49.99], n), g.choice([0, 0.5, 1, 5, 10], n)], axis=1
     ),
+    "a weight in kg and in lb": _weights,
+    "a site, its latitude and longitude": _sites,
+    "indicators of five doses, equally often": _designed,
     "amounts, two in three zero": lambda n, g: g.lognormal(0, 1, (n, 3)) * (g.random((n, 1)) < 1 / 3),
 }
 COPIES: Mapping[str, Make] = {

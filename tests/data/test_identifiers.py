@@ -21,6 +21,7 @@ from m2st_core.analysis.answer import answer_of
 from m2st_core.analysis.plan import Plan, carry_out
 from m2st_core.analysis.writeup import DataSource, as_command, as_python
 from m2st_core.data.identifiers import numbers_identify
+from m2st_core.data.repeats import repeated_rows_note
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.limits import TableError
@@ -183,6 +184,25 @@ def test_repeated_rows_are_remarked_upon_and_discrete_rows_are_not():
     for rows in (20, 150):
         assert max(shares_remarked(DISCRETE, rows, 100).values()) <= 0.01
         assert min(shares_remarked(COPIES, rows, 20).values()) == 1.0
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda g: np.repeat(g.standard_normal(10), 3)[:, None],
+        lambda g: np.repeat(g.integers(0, 10, (20, 3)), 2, axis=0),
+        lambda g: np.repeat(g.integers(20, 80, (20, 1)), 2, axis=0),
+        lambda g: np.repeat(np.column_stack([g.integers(0, 2, (20, 4)), g.integers(20, 80, 20)]), 2, axis=0),
+    ],
+)
+def test_rows_that_are_all_there_equally_often_are_remarked_upon(copied):
+    noted = [bool(repeated_rows_note(copied(np.random.default_rng(seed)).astype(float))) for seed in range(60)]
+    assert np.mean(noted) > 0.98
+
+
+def test_a_design_is_not_called_repeated_rows():
+    hours = np.column_stack([np.tile(np.arange(24.0), 28), np.repeat(np.arange(28) % 7, 24)])
+    assert repeated_rows_note(hours) == repeated_rows_note(np.eye(12)[np.arange(120) % 12]) == ()
 
 
 def test_repeated_rows_are_said_by_tests_and_files(tmp_path, capsys):
