@@ -101,6 +101,8 @@ def _without_ids(values: Any, name: str, column: str) -> tuple[pd.DataFrame, tor
     if not isinstance(values, pd.DataFrame):
         raise ValueError(f"ids={column!r} names a column, and {name} has no columns with names. Pass a frame.")
     if column not in values.columns:
+        column = next((label for label in values.columns if _composed(label) == _composed(column)), column)
+    if column not in values.columns:
         raise ValueError(f"{name} has no column {column!r}, which ids names. It has {listed(_names_of(values))}.")
     if isinstance(values[column], pd.DataFrame):
         raise ValueError(f"Two columns of {name} are called {column!r}, which ids names. Rename one.")
@@ -240,14 +242,19 @@ def as_named_rows(values: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def _names_of(values: Any) -> tuple[str, ...]:
-    """The labels of a frame's columns as text, the levels of a MultiIndex joined; none for the default 0 … d−1."""
+    """The labels of a frame's columns as composed text, joined where there are several levels; none for 0 … d−1."""
     if not isinstance(values, pd.DataFrame):
         return ()
     labels = values.columns
     if pd.api.types.is_integer_dtype(labels.dtype) and labels.equals(pd.RangeIndex(values.shape[1])):
         return ()
-    names = tuple(" / ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in labels)
+    names = tuple(map(_composed, labels))
     return names if len(set(names)) == labels.nunique() else tuple(map(repr, labels))  # 1 and "1" are two columns
+
+
+def _composed(label: Any) -> str:
+    """A label in the form in which ä is one letter."""
+    return unicodedata.normalize("NFC", " / ".join(map(str, label)) if isinstance(label, tuple) else str(label))
 
 
 def _as_finite(array: np.ndarray, name: str) -> np.ndarray:

@@ -219,8 +219,8 @@ def _column(values: dict[str, Any]) -> Numeric | Categorical:
         if not finite or column.scale <= 0 or not isinstance(column.unit, str):
             raise ValueError
         return column
-    levels = tuple(values.pop("levels"))
-    if kind != "categorical" or not all(isinstance(level, str) for level in levels) or len(set(levels)) < len(levels):
+    levels = tuple(normalize("NFC", level) for level in values.pop("levels"))
+    if kind != "categorical" or len(set(levels)) < len(levels):
         raise ValueError
     if not isinstance(values["other"], bool):
         raise TypeError

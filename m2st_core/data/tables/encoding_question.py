@@ -102,7 +102,7 @@ def _doubtful(
             holders[word].add(i)
             readings[word].add(word)
             for name in tables[i].encodings if i in guessed else ():
-                readings[compared(unguess(cell).decode(name, "replace"))].add(word)
+                readings[compared(unicodedata.normalize("NFC", unguess(cell).decode(name, "replace")))].add(word)
     same = {
         word
         for text, alike in readings.items()

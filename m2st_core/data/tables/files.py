@@ -88,8 +88,8 @@ class Table:
 
     @property
     def stem(self) -> str:
-        """The file's name without folders and ending."""
-        return self.name.replace("\\", "/").rsplit("/", 1)[-1].rsplit(".", 1)[0]
+        """The file's name, composed, without folders and ending."""
+        return unicodedata.normalize("NFC", self.name).replace("\\", "/").rsplit("/", 1)[-1].rsplit(".", 1)[0]
 
 
 def read_files(paths: Iterable[str | os.PathLike[str]], limits: Limits | None = None) -> tuple[Table, ...]:

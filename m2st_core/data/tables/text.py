@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
@@ -219,7 +220,7 @@ def take_chunk(rows: Rows, width: int) -> list[tuple[int, list[str]]]:
 def columns_of(
     name: str, body: list[tuple[int, list[str]]], rest: Rows, header: Sequence[str], limits: Limits
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Text cells by column, with NA for empty ones, and notes. The index is the number of the row in the file."""
+    """Text cells by column, composed, with NA for empty ones, and notes. The index is the row's number in the file."""
     width = len(header)
     index: list[int] = []
     chunks: list[list[pd.api.extensions.ExtensionArray]] = []
@@ -241,7 +242,7 @@ def columns_of(
         index += [number for number, _ in body]
         chunk = []
         for column in zip(*[row for _, row in body], strict=True):
-            cells = [cell.strip() for cell in column]
+            cells = [normalize("NFC", cell.strip()) for cell in column]
             chunk.append(pd.array([cell or None for cell in cells] if "" in cells else cells, dtype="str"))
         chunks.append(chunk)
         body = take_chunk(rest, width)

@@ -70,9 +70,11 @@ class Upload:
     related_groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("group", "task", "related_group"):  # composed, as the headers of tables are
+        for name in ("group", "task", "related_group"):  # composed, as headers and cells are
             if isinstance(value := getattr(self, name), str):
                 object.__setattr__(self, name, normalize("NFC", value))
+        for name in ("groups", "related_groups"):
+            object.__setattr__(self, name, tuple(normalize("NFC", value) for value in getattr(self, name)))
         object.__setattr__(self, "read_as", {normalize("NFC", name): kind for name, kind in self.read_as.items()})
         files = [t.name for t in (*self.target, *self.related)]
         check_answers(self.decimal, self.read_as, self.totals, files)
