@@ -21,9 +21,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import bound_methods, print_table
-from m2st_core.data.images.decode import SIDE
-from m2st_core.data.images.extractors import extractor
-from m2st_core.data.images.features import image_features
+from m2st_core.data.images.features import extractor, image_features
+from m2st_core.data.images.own import SIDE
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method

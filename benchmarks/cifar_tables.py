@@ -30,7 +30,7 @@ from benchmarks.cifar import (
     related_tasks,
 )
 from benchmarks.common import bound_methods
-from m2st_core.data.images.decode import SIDE
+from m2st_core.data.images.own import SIDE
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.methods import METHODS, label_of

@@ -28,8 +28,7 @@ from torch import Tensor, nn
 
 from benchmarks.common import seconds_in_turn
 from m2st_core.analysis.compare_images import compare_images
-from m2st_core.data.images.extractors import extractor
-from m2st_core.data.images.features import image_features
+from m2st_core.data.images.features import extractor, image_features
 from m2st_core.data.related import RelatedTasks, stack_repeats
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.deep import DeepKernel

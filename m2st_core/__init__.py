@@ -14,9 +14,9 @@ from m2st_core.data.tables.upload import Upload
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.prepare import CleanData, prepare
 from m2st_core.data.tables.examples import EXAMPLES
-from m2st_core.data.images.extractors import Extractor, extractor, network_extractor
+from m2st_core.data.images.features import Extractor, extractor, network_extractor
 from m2st_core.data.images.features import image_features, read_features
-from m2st_core.data.images.own import ImageSample, read_image_history, read_images
+from m2st_core.data.images.own import ImageSample, read_image_tasks, read_images
 from m2st_core.data.separate import Separated, separate
 
 # Learn from related tasks, then test
@@ -89,7 +89,7 @@ __all__ = [
     "prepare",
     "read_files",
     "read_features",
-    "read_image_history",
+    "read_image_tasks",
     "read_images",
     "read_table",
     "read_tables",

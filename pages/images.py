@@ -15,9 +15,8 @@ from m2st_core.dashboard.widgets.controls import Control, ask, methods_control, 
 from m2st_core.dashboard.widgets.page import finding, latest, page_title, run_page
 from m2st_core.dashboard.widgets.setting import LabSetting, ask_setting
 from m2st_core.data import TASKS
-from m2st_core.data.images.cifar import SOURCES
-from m2st_core.data.images.described import PIXELS
-from m2st_core.data.images.tasks import ImageTask
+from m2st_core.data.images.sources import SOURCES
+from m2st_core.data.images.tasks import PIXELS, ImageTask
 from m2st_core.numbers import duration
 from m2st_core.studies.images import ImageStudy, study_cost
 from m2st_core.studies.power import power_finding

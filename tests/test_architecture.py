@@ -100,6 +100,45 @@ def test_rooms_of_the_dashboard_import_lower_ones_only(path):
     assert all(DASHBOARD[other] < DASHBOARD[own] for other in others), f"{path} imports {others}"
 
 
+DATA = {  # its modules and folders, each of which imports earlier ones; the registry of tasks comes last
+    "related": 0,
+    "overlap": 0,
+    "identifiers": 0,
+    "repeats": 0,
+    "tasks": 0,
+    "arrays": 1,
+    "synthetic": 1,
+    "separate": 2,
+    "tables": 3,
+    "images": 3,
+    "__init__": 4,
+}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "m2st_core" / "data").rglob("*.py")), ids=lambda path: path.stem)
+def test_rooms_of_data_import_lower_ones_only(path):
+    own = path.relative_to(ROOT / "m2st_core" / "data").parts[0].removesuffix(".py")
+    names = {name.split(".")[2] for name in imports(path) if name.startswith("m2st_core.data.")} - {own}
+    others = names & DATA.keys()
+    assert all(DATA[other] < DATA[own] for other in others), f"{path} imports {others}"
+    assert own == "__init__" or not names - others, f"{path} imports the registry of tasks, which imports everything"
+
+
+def modules_of(path: Path) -> set[Path]:
+    """The modules of the package that a module imports."""
+    names = {tuple(name.split(".")) for name in imports(path) if name.startswith("m2st_core")}
+    files = {ROOT.joinpath(*name).with_suffix(".py") for name in names}
+    return {file for file in files if file.exists()} - {path}
+
+
+def test_no_modules_import_in_a_circle():
+    """Modules that import nothing but modules already removed are removed, until none is left."""
+    left = {path: modules_of(path) for path in CORE if room(path) != "sweeps"}
+    while free := {path for path, others in left.items() if not others & left.keys()}:
+        left = {path: others for path, others in left.items() if path not in free}
+    assert not left, sorted(str(path.relative_to(ROOT)) for path in left)
+
+
 def test_the_dashboard_of_one_user_has_no_serving():
     for path in [*CORE, *FRONT]:
         serving = any(name.startswith("m2st_core.serving") for name in imports(path))

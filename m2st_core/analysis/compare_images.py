@@ -10,11 +10,9 @@ from PIL import Image
 
 from m2st_core.analysis.evidence import evidence_of
 from m2st_core.analysis.image_answer import ImageComparison
-from m2st_core.data.images.decode import RULE, SIDE
-from m2st_core.data.images.described import PIXELS
-from m2st_core.data.images.extractors import PRETRAINED, Extractor, extractor
-from m2st_core.data.images.features import as_bytes, image_features, image_keys
-from m2st_core.data.images.own import ImageSample, Source, read_image_history, read_images
+from m2st_core.data.images.features import PRETRAINED, Extractor, as_bytes, extractor, image_features, image_keys
+from m2st_core.data.images.own import RULE, SIDE, ImageSample, Source, read_image_tasks, read_images
+from m2st_core.data.images.tasks import PIXELS
 from m2st_core.progress import part_of
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
@@ -134,7 +132,7 @@ def _read_history(history: History | None, side: int, progress: Progress | None)
         return {}
     if isinstance(history, Mapping):
         return {name: (_read(a, side, progress), _read(b, side, progress)) for name, (a, b) in history.items()}
-    return dict(read_image_history(history, side, progress))
+    return dict(read_image_tasks(history, side, progress))
 
 
 def _describe(

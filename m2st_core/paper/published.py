@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data import TASKS
-from m2st_core.data.images.cifar import SOURCES
+from m2st_core.data.images.sources import SOURCES
 from m2st_core.data.images.tasks import TwoDataSets
-from m2st_core.data.task import Task
+from m2st_core.data.tasks import Task
 from m2st_core.sweeps.summary import summarise
 
 HERE = Path(__file__).parent

@@ -14,10 +14,9 @@ import torch
 
 from m2st_core.criterion import witness_of_rows
 from m2st_core.data import make_task
-from m2st_core.data.images.cifar import load_images
-from m2st_core.data.images.described import PIXELS, USUAL_SIDE, DescribedTask, always_new, side_for
-from m2st_core.data.images.tasks import ImageTask, ShownImages
-from m2st_core.data.task import Setting
+from m2st_core.data.images.sources import load_images
+from m2st_core.data.images.tasks import PIXELS, USUAL_SIDE, DescribedTask, ImageTask, ShownImages, always_new, side_for
+from m2st_core.data.tasks import Setting
 from m2st_core.device import one_core, one_thread_per_operation, resolve_device
 from m2st_core.learners.generic import GENERIC, is_generic
 from m2st_core.paper.published import with_published

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from m2st_core.data import TASKS, make_task
-from m2st_core.data.task import Setting, Task
+from m2st_core.data.tasks import Setting, Task
 from m2st_core.progress import part_of
 from m2st_core.studies.power import SYMBOLS, words_of
 from m2st_core.studies.shipped import Shipped, load

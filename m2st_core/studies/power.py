@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from m2st_core.data import TASKS, size_unit
-from m2st_core.data.task import IndependentTask
+from m2st_core.data.tasks import IndependentTask
 from m2st_core.numbers import wilson_interval
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store

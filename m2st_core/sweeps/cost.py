@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from m2st_core.data import TASKS, make_task
-from m2st_core.data.images.cifar import SOURCES
+from m2st_core.data.images.sources import SOURCES
 from m2st_core.data.images.tasks import ImageTask
 from m2st_core.device import one_thread_per_operation
 from m2st_core.presets import PRESETS

@@ -13,10 +13,9 @@ from typing import Any
 import torch
 
 from m2st_core.data import make_task
-from m2st_core.data.images.described import WIDTHS, DescribedTask
-from m2st_core.data.images.tasks import ImageTask
+from m2st_core.data.images.tasks import WIDTHS, DescribedTask, ImageTask
 from m2st_core.data.synthetic import HDGM
-from m2st_core.data.task import Task
+from m2st_core.data.tasks import Task
 from m2st_core.device import one_thread_per_operation
 from m2st_core.permutation.blocks import permutation_p_value, random_memberships
 from m2st_core.permutation.statistics import permuted_mean_difference

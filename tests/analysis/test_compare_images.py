@@ -10,7 +10,7 @@ from PIL import Image
 from m2st_core.analysis.compare_images import compare_images
 from m2st_core.data.images import efficientnet
 from m2st_core.data.images.efficientnet import missing_weights
-from m2st_core.data.images.extractors import network_extractor
+from m2st_core.data.images.features import network_extractor
 from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST
 
 BY = network_extractor(lambda images: torch.nn.functional.avg_pool2d(images, 4).flatten(1), side=16, name="blocks")

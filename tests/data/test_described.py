@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from m2st_core.data import make_task
-from m2st_core.data.images import described
-from m2st_core.data.images.described import DescribedTask, always_new, side_for
-from m2st_core.data.images.extractors import network_extractor
+from m2st_core.data.images import features, tasks
+from m2st_core.data.images.features import network_extractor
+from m2st_core.data.images.tasks import DescribedTask, always_new, side_for
+from m2st_core.environment import home_folder
 from tests.data.test_image_features import Means
 
 CALM = {"lighting": 0.0}
@@ -22,8 +23,8 @@ def network(tmp_path, monkeypatch):
     def means(name, side):
         return network_extractor(network, side=side, name="means", centre=(0, 0, 0), scale=(1, 1, 1))
 
-    monkeypatch.setattr(described, "extractor", means)
-    described._shelf.cache_clear()
+    monkeypatch.setattr(tasks, "extractor", means)
+    tasks.process_cache.cache_clear()
     return network
 
 
@@ -54,7 +55,7 @@ def test_an_image_is_described_once_and_kept_unless_it_is_changed_at_random(netw
     seen = network.seen
     task.sample(20, seed=0)
     assert network.seen == seen == 40 and len(list((tmp_path / "features").iterdir())) == 1
-    described._shelf.cache_clear()  # another process
+    tasks.process_cache.cache_clear()  # another process
     task.sample(20, seed=0)
     assert network.seen == seen
     relit = DescribedTask(make_task("digits-shift", lighting=0.5))
@@ -64,11 +65,11 @@ def test_an_image_is_described_once_and_kept_unless_it_is_changed_at_random(netw
 
 
 def test_memory_is_bounded(network, monkeypatch):
-    monkeypatch.setattr(described, "MOST_REMEMBERED", 30)
+    monkeypatch.setattr(features, "MOST_REMEMBERED", 30)
     task = DescribedTask(make_task("digits-shift", lighting=0.5))
     for seed in range(3):
         task.sample(12, seed=seed)
-    assert 0 < len(described._shelf(task.by.key, False, described.home_folder()).recent) <= 30
+    assert 0 < len(tasks.process_cache(task.by.key, False, home_folder()).recent) <= 30
 
 
 def test_tiny_images_are_enlarged_less_and_random_changes_are_known():

@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from m2st_core.data.images import efficientnet, extractors, features
+from m2st_core.data.images import efficientnet, features
 from m2st_core.data.images.efficientnet import EfficientNet, missing_weights, read_weights
-from m2st_core.data.images.extractors import extractor, network_extractor, weights_digest
-from m2st_core.data.images.features import image_features, read_features
+from m2st_core.data.images.features import extractor, image_features, network_extractor, read_features, weights_digest
 
 installed = pytest.mark.skipif(bool(missing_weights()), reason="needs requirements-images.txt")
 
@@ -155,7 +154,7 @@ def test_unknown_features_are_named(name):
 
 @pytest.mark.parametrize("library", ["torchvision", "timm"])
 def test_an_absent_library_is_said(library, monkeypatch):
-    monkeypatch.setattr(extractors, "find_spec", lambda name: None)
+    monkeypatch.setattr(features, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=f"{library} is not installed"):
         extractor(f"{library}:resnet18")
 
@@ -168,7 +167,7 @@ def test_a_model_of_torchvision_needs_its_weights_here_and_loses_its_classifier(
 
     weights = SimpleNamespace(DEFAULT=SimpleNamespace(url="https://example.org/tiny.pth"))
     models = SimpleNamespace(get_model=get_model, get_model_weights=lambda name: weights)
-    monkeypatch.setattr(extractors, "_library", lambda name, part="": models)
+    monkeypatch.setattr(features, "_library", lambda name, part="": models)
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
     with pytest.raises(ValueError, match="not on this machine"):
         extractor("torchvision:tiny", 16)
@@ -179,7 +178,7 @@ def test_a_model_of_torchvision_needs_its_weights_here_and_loses_its_classifier(
 
 def test_without_the_package_one_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setattr(efficientnet, "find_spec", lambda name: None)
-    assert "requirements-images.txt" in extractors.missing_extractor()
+    assert "requirements-images.txt" in features.missing_extractor()
     with pytest.raises(ValueError, match=r"requirements-images\.txt"):
         extractor()
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from m2st_core.data.images import cifar
-from m2st_core.data.images import files as image_files
-from m2st_core.data.images.cifar import MissingData, load_images
+from m2st_core.data.images import sources
 from m2st_core.data.images.pickles import read_pickle
+from m2st_core.data.images.sources import MissingData, load_images
 from tests.data import miniature
 
 
@@ -69,11 +68,11 @@ def test_one_part_is_divided_within_each_class(root):
 def test_checksums_tell_official_files(root, monkeypatch):
     parts = miniature.make("cifar100", 1, 1)
     miniature.WRITERS["python"](root, "cifar100", parts)
-    layout = cifar.SOURCES["cifar100"].layouts[0]
+    layout = sources.SOURCES["cifar100"].layouts[0]
     for files in (layout.train, layout.test):
         for file in files:
             data = (root / layout.folder / file).read_bytes()
-            monkeypatch.setitem(files, file, image_files.md5(data))
+            monkeypatch.setitem(files, file, sources.md5(data))
     assert "by their checksums" in load_images("cifar100").origin
 
 
@@ -87,7 +86,7 @@ def test_missing_data_say_what_to_download_and_where_to_put_it(root):
 def test_the_folder_is_beside_the_results_by_default(monkeypatch, tmp_path):
     monkeypatch.delenv("M2ST_DATA", raising=False)
     monkeypatch.setenv("M2ST_HOME", str(tmp_path))
-    assert cifar.data_folder() == tmp_path / "data"
+    assert sources.data_folder() == tmp_path / "data"
 
 
 class Call:

@@ -11,8 +11,7 @@ import pytest
 from PIL import Image
 
 from m2st_core.data.images import own
-from m2st_core.data.images.decode import ImageFileError, decode
-from m2st_core.data.images.own import read_image_history, read_images
+from m2st_core.data.images.own import ImageFileError, decode, read_image_tasks, read_images
 
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8))
 
@@ -129,15 +128,15 @@ def test_folder_zip_and_upload_give_the_same_images(tmp_path):
 
 def test_a_history_has_two_folders_for_each_comparison():
     files = {f"all/{task}/{side}/{i}.png": packed(NOISE) for task in "ab" for side in ("x", "y") for i in range(2)}
-    history = read_image_history([("history.zip", zipped(files))], 16)
+    history = read_image_tasks([("history.zip", zipped(files))], 16)
     assert list(history) == ["a", "b"] and [len(part) for part in history["a"]] == [2, 2]
     with pytest.raises(ImageFileError, match="has 1 folders of images"):
-        read_image_history([("history.zip", zipped({"a/x/1.png": packed(NOISE)}))], 16)
+        read_image_tasks([("history.zip", zipped({"a/x/1.png": packed(NOISE)}))], 16)
 
 
 def test_comparisons_of_the_same_name_in_other_folders_stay_apart():
     files = {f"{year}/run1/{side}/1.png": packed(NOISE) for year in (2023, 2024) for side in "ab"}
-    assert list(read_image_history([("history.zip", zipped(files))], 16)) == ["2023/run1", "2024/run1"]
+    assert list(read_image_tasks([("history.zip", zipped(files))], 16)) == ["2023/run1", "2024/run1"]
 
 
 def test_an_image_counts_whatever_it_is_called_and_a_large_film_does_not(monkeypatch):

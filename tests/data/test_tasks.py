@@ -4,7 +4,7 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.data.images.sets import load_digits_by_class
-from m2st_core.data.task import IndependentTask
+from m2st_core.data.tasks import IndependentTask
 from m2st_core.rng import Streams
 
 N = 20_000

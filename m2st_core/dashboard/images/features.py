@@ -5,8 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from m2st_core.dashboard.widgets.controls import Control
-from m2st_core.data.images.described import PIXELS
-from m2st_core.data.images.extractors import PRETRAINED, missing_extractor
+from m2st_core.data.images.features import PRETRAINED, missing_extractor
+from m2st_core.data.images.tasks import PIXELS
 
 
 def ask_features(prefix: str, default: str, pixels: str = "Pixels") -> str:

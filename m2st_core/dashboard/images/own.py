@@ -15,9 +15,8 @@ from m2st_core.dashboard.images.features import ask_features
 from m2st_core.dashboard.images.results import show_picture
 from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.dashboard.widgets.page import download
-from m2st_core.data.images.decode import MOST_BYTES, RULE, SIDE
-from m2st_core.data.images.extractors import PRETRAINED
-from m2st_core.data.images.own import MOST_IMAGES, File
+from m2st_core.data.images.features import PRETRAINED
+from m2st_core.data.images.own import MOST_BYTES, MOST_IMAGES, RULE, SIDE, File
 from m2st_core.data.tables.limits import plain
 from m2st_core.types import Progress
 

@@ -9,7 +9,7 @@ import streamlit as st
 
 from m2st_core.dashboard.power_lab.results import show_figure, show_table
 from m2st_core.dashboard.widgets.page import chart
-from m2st_core.data.images.cifar import load_images
+from m2st_core.data.images.sources import load_images
 from m2st_core.figures.kernels import bars_figure, class_witness_figure, pair_figure
 from m2st_core.figures.samples import image_grid
 from m2st_core.figures.theme import colour_of

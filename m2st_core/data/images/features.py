@@ -1,6 +1,8 @@
-"""Features of images, computed once and kept: by the image's bytes, the extractor and its size, bounded on disk.
+"""Features of images: a fixed function of one image, computed once and cached by the image's bytes.
 
-Every image is described by itself. No label is used, so tests of features need no split for the extractor.
+``extractor`` finds a function by name: the pretrained EfficientNet-Lite0, or a network of torchvision or timm whose
+weights are on this machine. ``network_extractor`` takes any network or function of the user's. Nothing is downloaded.
+No label and no other image is used, so tests of features need no split for the extractor.
 """
 
 from __future__ import annotations
@@ -8,7 +10,10 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,17 +23,169 @@ import pandas as pd
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
+from torch import Tensor, nn
 from torch.nn import functional
 
-from m2st_core.data.images.extractors import Extractor, extractor
+from m2st_core.data.images.efficientnet import EfficientNet, missing_weights, package_weights, read_weights
+from m2st_core.data.images.own import SIDE
 from m2st_core.device import map_threads, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.environment import home_folder
 from m2st_core.types import Progress
 
+PRETRAINED = "efficientnet-lite0"
+SIDES = (64, 128, 224)
+IMAGENET_CENTRE, IMAGENET_SCALE = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of bytes
 AT_ONCE = 50  # images in one pass: their layers stay in a processor's cache
-MOST_BYTES = 500 * 2**20  # of all kept features
+MOST_BYTES = 500 * 2**20  # of all cached features
 MOST_FILES = 200
+MOST_REMEMBERED = 60_000  # images whose features one process holds
 KEY_BYTES = 16
+
+Network = Callable[[Tensor], Tensor] | nn.Module
+"""Images (n, 3, side, side) with pixels from 0 to 255 → features (n, d)."""
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """A function from images, brought to ``side``×``side`` pixels, to features.
+
+    ``key`` identifies the function in the cache; it is empty for a function that may change.
+    """
+
+    name: str
+    side: int
+    network: nn.Module
+    key: str = ""
+
+    @property
+    def words(self) -> str:
+        """The extractor in a sentence: "features of efficientnet-lite0 at 128 pixels"."""
+        return f"features of {self.name} at {self.side} pixels"
+
+
+def extractor(name: str = PRETRAINED, side: int = SIDE) -> Extractor:
+    """Return the features with this name: ``efficientnet-lite0``, ``torchvision:NAME`` or ``timm:NAME``."""
+    if isinstance(side, bool) or not isinstance(side, int) or not 16 <= side <= 512:
+        raise ValueError(f"side={side!r}: features are computed at 16 to 512 pixels. Use 64, 128 or 224.")
+    if name == PRETRAINED:
+        network = _efficientnet(package_weights())
+        return Extractor(name, side, network, f"{name}-{side}-{weights_digest(network)}")
+    library, _, model = name.partition(":")
+    if library in LIBRARIES and model:
+        by = network_extractor(LIBRARIES[library](model), side=side, name=name)
+        version = getattr(_library(library), "__version__", "")
+        return replace(by, key=f"{name}-{side}-{weights_digest(by.network, version)}")
+    raise ValueError(f"Unknown features {name!r}. Use {PRETRAINED!r}, 'torchvision:NAME' or 'timm:NAME'.")
+
+
+def missing_extractor(name: str = PRETRAINED) -> str:
+    """Say what is missing for features with this name; empty if they can be computed."""
+    return missing_weights() if name == PRETRAINED else ""
+
+
+def network_extractor(
+    network: Network,
+    *,
+    side: int = 224,
+    name: str = "",
+    weights: str | Path | None = None,
+    centre: Sequence[float] = IMAGENET_CENTRE,
+    scale: Sequence[float] = IMAGENET_SCALE,
+) -> Extractor:
+    """Return the features of a network (n, 3, side, side) → (n, d), or of any function of such images.
+
+    Bytes of red, green and blue are centred and scaled first, by default as ImageNet's are. ``weights`` names a
+    .safetensors or .pth file with the network's state dict. These features are computed anew each time: what a network
+    computes cannot be known from its weights.
+    """
+    if weights is not None:
+        if not isinstance(network, nn.Module):
+            raise ValueError("weights belong to a torch network. Pass the network itself.")
+        try:
+            network.load_state_dict(read_weights(Path(weights)))
+        except RuntimeError as error:
+            raise ValueError(f"{weights} does not fit this network: {str(error).splitlines()[-1].strip()}") from None
+    whole = Standardised(network, centre, scale).eval().requires_grad_(False)
+    return Extractor(name or type(network).__name__, side, whole)
+
+
+class Standardised(nn.Module):
+    """A network of images whose red, green and blue are centred and scaled first."""
+
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, network: Network, centre: Sequence[float], scale: Sequence[float]) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("centre", torch.tensor(centre)[:, None, None])
+        self.register_buffer("scale", torch.tensor(scale)[:, None, None])
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features (n, d) of images (n, 3, S, S)."""
+        return self.network((images - self.centre) / self.scale)
+
+
+def weights_digest(network: nn.Module, more: str = "") -> str:
+    """A hash of a network's weights and whatever else decides its features."""
+    sha = hashlib.sha256(more.encode())
+    for name, value in sorted(network.state_dict().items()):
+        sha.update(name.encode())
+        sha.update(np.ascontiguousarray(value.detach().cpu().numpy()).tobytes())
+    return sha.hexdigest()[:16]
+
+
+@cache
+def _efficientnet(path: Path) -> EfficientNet:
+    return EfficientNet(read_weights(path)).eval().requires_grad_(False)
+
+
+def _torchvision(model: str) -> nn.Module:
+    """A model of torchvision with its default weights, if their file is in torch's folder of checkpoints."""
+    models = _library("torchvision", "models")
+    try:
+        weights = models.get_model_weights(model).DEFAULT
+    except (KeyError, ValueError):
+        raise ValueError(f"torchvision has no model {model!r}. Use a name such as 'torchvision:resnet18'.") from None
+    file = Path(torch.hub.get_dir()) / "checkpoints" / weights.url.rpartition("/")[2]
+    if not file.is_file():
+        raise ValueError(f"The weights of {model} are not on this machine. Put {weights.url} into {file.parent}.")
+    network = models.get_model(model)
+    network.load_state_dict(read_weights(file))
+    return _without_classifier(network)
+
+
+def _timm(model: str) -> nn.Module:
+    """A model of timm with its pretrained weights, if they are in the Hugging Face cache."""
+    timm, hub = _library("timm"), _library("huggingface_hub")
+    if not timm.is_model(model):
+        raise ValueError(f"timm has no model {model!r}. Use a name such as 'timm:resnet18'.")
+    about = timm.create_model(model, pretrained=False).pretrained_cfg
+    weights = hub.try_to_load_from_cache(about.get("hf_hub_id") or "", "model.safetensors")
+    if not isinstance(weights, str):
+        raise ValueError(f"The weights of {model} are not on this machine. Load them once with timm, then try again.")
+    network = timm.create_model(model, pretrained=False, num_classes=about["num_classes"])
+    network.load_state_dict(read_weights(Path(weights)))
+    network.reset_classifier(0)
+    return network
+
+
+LIBRARIES: dict[str, Callable[[str], nn.Module]] = {"torchvision": _torchvision, "timm": _timm}
+
+
+def _library(name: str, part: str = "") -> Any:
+    """Import an optional library, or a part of it."""
+    if find_spec(name) is None:
+        raise ValueError(f"{name} is not installed. Install it, or use {PRETRAINED!r}.")
+    return __import__(f"{name}.{part}" if part else name, fromlist=[part] if part else [])
+
+
+def _without_classifier(network: nn.Module) -> nn.Module:
+    """The network without its last linear layer, whatever it is called."""
+    name, _ = [entry for entry in network.named_modules() if isinstance(entry[1], nn.Linear)][-1]
+    parent, _, attribute = name.rpartition(".")
+    setattr(network.get_submodule(parent), attribute, nn.Identity())
+    return network
 
 
 def image_features(
@@ -36,29 +193,29 @@ def image_features(
     by: Extractor | None = None,
     *,
     device: str | torch.device = "auto",
-    keep: bool | FeatureShelf = True,
+    keep: bool | FeatureCache = True,
     progress: Progress | None = None,
 ) -> np.ndarray:
     """Describe images, bytes (n, H, W, 3), (n, H, W, 1) or (n, H, W), by features (n, d).
 
-    By default ``by`` is the pretrained EfficientNet-Lite0 at 128 pixels. With ``keep`` they are stored under
-    ``M2ST_HOME``, or on a shelf of the caller's, and images seen before are looked up.
+    By default ``by`` is the pretrained EfficientNet-Lite0 at 128 pixels. With ``keep`` they are cached under
+    ``M2ST_HOME``, or in a cache of the caller's, and images seen before are looked up.
     """
     by = by or extractor()
     pixels = as_bytes(images)
     keys = image_keys(pixels)
-    distinct, first, place = np.unique(keys, return_index=True, return_inverse=True)
-    shelf = keep if isinstance(keep, FeatureShelf) else FeatureShelf(by.key) if keep and by.key else None
-    known = shelf.look_up(distinct) if shelf is not None else {}
+    distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    cached = keep if isinstance(keep, FeatureCache) else FeatureCache(by.key) if keep and by.key else None
+    known = cached.look_up(distinct) if cached is not None else {}
     new = np.flatnonzero([key.tobytes() not in known for key in distinct])
     if len(new):
-        found = _compute(pixels, first[new], by, device, progress)
-        if shelf is not None:
-            shelf.keep(distinct[new], found)
-        known |= {distinct[index].tobytes(): row for index, row in zip(new, found, strict=True)}
+        computed = _compute(pixels, first[new], by, device, progress)
+        if cached is not None:
+            cached.keep(distinct[new], computed)
+        known |= {distinct[index].tobytes(): row for index, row in zip(new, computed, strict=True)}
     elif progress is not None:
         progress(1, 1, 0.0)
-    return np.stack([known[key.tobytes()] for key in distinct])[place.ravel()]
+    return np.stack([known[key.tobytes()] for key in distinct])[inverse.ravel()]
 
 
 def read_features(path: str | os.PathLike[str]) -> np.ndarray:
@@ -103,63 +260,63 @@ def image_keys(pixels: np.ndarray) -> np.ndarray:
 def _compute(
     pixels: np.ndarray, which: np.ndarray, by: Extractor, device: str | torch.device, progress: Progress | None
 ) -> np.ndarray:
-    """Features of the images at these places, some at a time; threads share them, each with its own images."""
-    place = resolve_device(device)
-    by.network.to(place)
+    """Features of the images at these positions, in batches; threads share the batches."""
+    device = resolve_device(device)
+    by.network.to(device)
     batches = [which[start : start + AT_ONCE] for start in range(0, len(which), AT_ONCE)]
 
     def describe(batch: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            some = torch.from_numpy(pixels[batch]).to(place).permute(0, 3, 1, 2).float().expand(-1, 3, -1, -1)
+            some = torch.from_numpy(pixels[batch]).to(device).permute(0, 3, 1, 2).float().expand(-1, 3, -1, -1)
             if some.shape[-2:] != (by.side, by.side):
                 smaller = by.side < min(some.shape[-2:])
                 some = functional.interpolate(some, (by.side, by.side), mode="bilinear", antialias=smaller)
             values = by.network(some)
-        if not isinstance(values, torch.Tensor) or values.ndim != 2 or len(values) != len(batch):
-            raise ValueError(f"{by.name} must return a tensor (images, features). It returned {_shape(values)}.")
+        if not isinstance(values, Tensor) or values.ndim != 2 or len(values) != len(batch):
+            kind = str(tuple(values.shape)) if isinstance(values, Tensor) else type(values).__name__
+            raise ValueError(f"{by.name} must return a tensor (images, features). It returned {kind}.")
         return values.float().cpu().numpy()
 
-    found = []
+    done: list[np.ndarray] = []
     with one_thread_per_operation(), short_memory_in_words():
-        for values in map_threads(describe, batches) if place.type == "cpu" else map(describe, batches):
-            found.append(values)
+        for values in map_threads(describe, batches) if device.type == "cpu" else map(describe, batches):
+            done.append(values)
             if progress is not None:
-                progress(len(found), len(batches), 0.0)
-    rows = np.concatenate(found)
+                progress(len(done), len(batches), 0.0)
+    rows = np.concatenate(done)
     if not np.isfinite(rows).all():
         raise ValueError(f"{by.name} returned features that are not finite numbers. Check its weights.")
     return rows
 
 
-def _shape(values: object) -> str:
-    return str(tuple(values.shape)) if isinstance(values, torch.Tensor) else type(values).__name__
+class FeatureCache:
+    """Cache of one extractor's features: files with the keys of images and their features, the oldest dropped first.
 
+    ``in_memory`` also holds features that this process has used, for studies that draw the same images again.
+    Without ``on_disk`` no file is written, for images that are never seen by another process.
+    """
 
-class FeatureShelf:
-    """Kept features of one extractor: files with the keys of images and their features, the oldest dropped first."""
-
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, *, in_memory: bool = False, on_disk: bool = True) -> None:
         self.folder = home_folder() / "features"
         self.name = hashlib.sha256(key.encode()).hexdigest()[:16]
+        self.in_memory, self.on_disk = in_memory, on_disk
+        self.recent: dict[bytes, np.ndarray] = {}
 
     def look_up(self, wanted: np.ndarray) -> dict[bytes, np.ndarray]:
-        """Features by key, of those that are kept. A file that cannot be read is passed over."""
-        found: dict[bytes, np.ndarray] = {}
-        for path in self._files(f"{self.name}-*.safetensors"):
-            try:
-                with safe_open(path, framework="np") as opened:
-                    keys = np.frombuffer(opened.get_tensor("keys").tobytes(), dtype=wanted.dtype)
-                    here = np.flatnonzero(np.isin(keys, wanted))
-                    if len(here):
-                        features = opened.get_tensor("features")[here]
-                        found |= {keys[index].tobytes(): row for index, row in zip(here, features, strict=True)}
-                        os.utime(path)  # used features are young
-            except (OSError, SafetensorError, ValueError):
-                continue
-        return found
+        """The cached features by key, from files only where they are not in memory."""
+        features = {key: self.recent[key] for key in (one.tobytes() for one in wanted) if key in self.recent}
+        others = np.array([one for one in wanted if one.tobytes() not in features], dtype=wanted.dtype)
+        if len(others) and self.on_disk:
+            stored = self._read(others)
+            self._remember(stored)
+            features |= stored
+        return features
 
     def keep(self, keys: np.ndarray, features: np.ndarray) -> None:
-        """Write new features, if the disk allows it, then drop the oldest files beyond the bounds."""
+        """Cache new features; on disk if that is possible, then drop the oldest files beyond the bounds."""
+        self._remember({key.tobytes(): row for key, row in zip(keys, features, strict=True)})
+        if not self.on_disk:
+            return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             path = self.folder / f"{self.name}-{uuid4().hex[:12]}.safetensors"
@@ -168,22 +325,40 @@ class FeatureShelf:
             path.with_suffix(".part").replace(path)
         except OSError:
             return  # they are computed again next time
-        self._drop(self._files("*.safetensors"))
+        total = 0
+        for number, path in enumerate(self._files("*.safetensors")):
+            try:
+                total += path.stat().st_size
+                if number and (total > MOST_BYTES or number >= MOST_FILES):
+                    path.unlink()
+            except OSError:
+                continue
+
+    def _remember(self, features: dict[bytes, np.ndarray]) -> None:
+        if self.in_memory:
+            if len(self.recent) + len(features) > MOST_REMEMBERED:
+                self.recent.clear()
+            self.recent |= features
+
+    def _read(self, wanted: np.ndarray) -> dict[bytes, np.ndarray]:
+        """Features by key from the files. A file that cannot be read is passed over."""
+        features: dict[bytes, np.ndarray] = {}
+        for path in self._files(f"{self.name}-*.safetensors"):
+            try:
+                with safe_open(path, framework="np") as opened:
+                    keys = np.frombuffer(opened.get_tensor("keys").tobytes(), dtype=wanted.dtype)
+                    matches = np.flatnonzero(np.isin(keys, wanted))
+                    if len(matches):
+                        rows = opened.get_tensor("features")[matches]
+                        features |= {keys[index].tobytes(): row for index, row in zip(matches, rows, strict=True)}
+                        os.utime(path)  # the time of the last use decides which file is dropped
+            except (OSError, SafetensorError, ValueError):
+                continue
+        return features
 
     def _files(self, pattern: str) -> list[Path]:
         """Files of this pattern, the youngest first."""
         return [path for _, path in sorted(_dated(self.folder.glob(pattern)), reverse=True)]
-
-    @staticmethod
-    def _drop(files: Sequence[Path]) -> None:
-        total = 0
-        for place, path in enumerate(files):
-            try:
-                total += path.stat().st_size
-                if place and (total > MOST_BYTES or place >= MOST_FILES):
-                    path.unlink()
-            except OSError:
-                continue
 
 
 def _dated(paths: Iterator[Path]) -> Iterator[tuple[float, Path]]:

@@ -1,4 +1,7 @@
-"""A user's own images: folders, ZIPs or uploaded files of PNGs and JPEGs, read one at a time and bounded."""
+"""A user's own images: folders, ZIPs or uploaded files of PNGs and JPEGs, read one at a time and bounded.
+
+The format of a file is decided by its content, and its size is checked before its pixels are read.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,37 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 import numpy as np
+from PIL import Image, ImageFile, ImageOps
 
-from m2st_core.data.images.decode import EXTENSIONS, MOST_BYTES, SIDE, ImageFileError, check_bytes, decode, suffix_of
 from m2st_core.types import Progress, listed
 
-MOST_IMAGES, MOST_HISTORY = 2_000, 2_000  # of one sample, of all earlier comparisons
+SIDE = 128  # pixels to which images are brought
+MOST_IMAGES, MOST_RELATED = 2_000, 2_000  # of one sample, of all related tasks
+MOST_BYTES = 30 * 2**20  # of one file
 MOST_UNPACKED = 1_000 * 2**20  # bytes of all files of one ZIP
-STARTS = (b"\x89PNG\r\n", b"\xff\xd8\xff")  # of a PNG and of a JPEG, whatever they are called
+MOST_PIXELS = 40_000_000
+FEWEST_SIDE = 4
+LONGEST_SIDE = 20  # times the shorter one
+FORMATS = ("PNG", "JPEG")
+EXTENSIONS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".jpe": "JPEG", ".jfif": "JPEG"}
 OTHER_IMAGES = {".gif", ".svg", ".bmp", ".tif", ".tiff", ".webp", ".heic", ".heif", ".avif", ".ico", ".psd", ".eps"}
+IMAGE_STARTS = (b"\x89PNG\r\n", b"\xff\xd8\xff")  # of a PNG and of a JPEG, whatever they are called
+OTHER_STARTS = {
+    b"GIF8": "a GIF",
+    b"<svg": "an SVG drawing",
+    b"<?xml": "an SVG or XML file",
+    b"BM": "a BMP",
+    b"II*\x00": "a TIFF",
+    b"MM\x00*": "a TIFF",
+    b"RIFF": "a WebP",
+    b"%PDF": "a PDF",
+    b"PK": "a ZIP",
+}
+RULE = (
+    "Images are turned upright, transparent parts become white, the shorter side is scaled to {side} pixels, and the "
+    "central square is kept. Size and proportions of the files are therefore not compared."
+)
+SINGULAR = {"were": "was", "are": "is", "have": "has"}
 
 File = tuple[str, bytes]
 """The name and the content of an uploaded file."""
@@ -29,9 +55,13 @@ Source = str | Path | Sequence[File]
 """A folder or ZIP by its path; or uploaded files, images and ZIPs."""
 
 
+class ImageFileError(ValueError):
+    """A file that cannot be used: one sentence that names it and says what to do."""
+
+
 @dataclass(frozen=True)
 class ImageSample:
-    """Images (n, S, S, 3) as bytes, the names of their files, and what was done to them in words."""
+    """Images (n, S, S, 3) as bytes, the names of their files, and how they were changed, in words."""
 
     images: np.ndarray = field(repr=False)
     names: tuple[str, ...] = field(repr=False)
@@ -41,10 +71,35 @@ class ImageSample:
         return len(self.images)
 
 
-def _for_one(what: str) -> str:
-    """What was done to images, said of one image."""
-    verb, _, rest = what.partition(" ")
-    return f"{ {'were': 'was', 'are': 'is', 'have': 'has'}.get(verb, verb) } {rest}"
+def read_images(source: Source, side: int = SIDE, progress: Progress | None = None) -> ImageSample:
+    """Read a folder or a ZIP by its path, or uploaded files by name and content."""
+    groups, passed = _gather(source, side, lambda name: ("", ""), MOST_IMAGES, progress)
+    return groups["", ""].sample(passed)
+
+
+def read_image_tasks(
+    source: Source, side: int = SIDE, progress: Progress | None = None
+) -> dict[str, tuple[ImageSample, ImageSample]]:
+    """Read related tasks: a folder or ZIP with a folder for each, which has two folders of images."""
+
+    def task_and_group(name: str) -> tuple[str, str]:
+        folders = PurePosixPath(name).parts[:-1]
+        return "/".join(folders[:-1]), "/".join(folders[-1:])
+
+    samples, _ = _gather(source, side, task_and_group, MOST_RELATED, progress)
+    tasks: dict[str, list[ImageSample]] = {}
+    for (task, _), gathered in samples.items():
+        tasks.setdefault(task, []).append(gathered.sample())
+    for task, groups in tasks.items():
+        if not task or len(groups) != 2:
+            raise ImageFileError(
+                f"The related tasks' folder {task!r} has {len(groups)} folders of images. Bring a folder for each "
+                "related task, with two folders of images in it."
+            )
+    parts = [PurePosixPath(task).parts for task in tasks]
+    common = len(os.path.commonprefix(parts)) if len(parts) > 1 else len(parts[0]) - 1
+    names = ["/".join(folders[common:]) or folders[-1] for folders in parts]
+    return {name: (groups[0], groups[1]) for name, groups in zip(names, tasks.values(), strict=True)}
 
 
 class _Gathered:
@@ -56,82 +111,39 @@ class _Gathered:
         self.changes: Counter[str] = Counter()
 
     def sample(self, passed: Sequence[str] = ()) -> ImageSample:
-        notes = [
-            f"{count} of {len(self.images)} images {_for_one(what) if count == 1 else what}."
-            for what, count in sorted(self.changes.items())
-        ]
+        notes = []
+        for change, count in sorted(self.changes.items()):
+            verb, _, rest = change.partition(" ")
+            notes.append(
+                f"{count} of {len(self.images)} images {SINGULAR.get(verb, verb) if count == 1 else verb} {rest}."
+            )
         if passed:
             notes.append(f"Passed over, since they are not images: {listed(passed, 3)}.")
         return ImageSample(np.stack(self.images), tuple(self.names), tuple(notes))
 
 
-def read_images(source: Source, side: int = SIDE, progress: Progress | None = None) -> ImageSample:
-    """Read a folder or a ZIP by its path, or uploaded files by name and content."""
-    found, passed = _gather(source, side, lambda name: ("", ""), MOST_IMAGES, progress)
-    return found["", ""].sample(passed)
-
-
-def read_image_history(
-    source: Source, side: int = SIDE, progress: Progress | None = None
-) -> dict[str, tuple[ImageSample, ImageSample]]:
-    """Read earlier comparisons: a folder or ZIP with a folder for each, which has two folders of images."""
-    found, _ = _gather(source, side, _folders, MOST_HISTORY, progress)
-    tasks: dict[str, list[ImageSample]] = {}
-    for (task, _), gathered in found.items():
-        tasks.setdefault(task, []).append(gathered.sample())
-    for task, groups in tasks.items():
-        if not task or len(groups) != 2:
-            raise ImageFileError(
-                f"The history's folder {task!r} has {len(groups)} folders of images. Bring a folder for each earlier "
-                "comparison, with two folders of images in it."
-            )
-    parts = [PurePosixPath(task).parts for task in tasks]
-    common = len(os.path.commonprefix(parts)) if len(parts) > 1 else len(parts[0]) - 1
-    names = ["/".join(own[common:]) or own[-1] for own in parts]
-    return {name: (groups[0], groups[1]) for name, groups in zip(names, tasks.values(), strict=True)}
-
-
-def _folders(name: str) -> tuple[str, str]:
-    """The folder of the comparison that an image belongs to, and the folder of its group therein."""
-    folders = PurePosixPath(name).parts[:-1]
-    return "/".join(folders[:-1]), "/".join(folders[-1:])
-
-
 def _gather(
-    source: Source, side: int, place: Callable[[str], tuple[str, str]], most: int, progress: Progress | None
+    source: Source, side: int, group_of: Callable[[str], tuple[str, str]], most: int, progress: Progress | None
 ) -> tuple[dict[tuple[str, str], _Gathered], list[str]]:
-    """Decode every image into the sample of its place; and the files that are no images."""
-    found: dict[tuple[str, str], _Gathered] = {}
+    """Decode every image into the sample of its group; return also the files that are no images."""
+    groups: dict[tuple[str, str], _Gathered] = {}
     passed, count = [], 0
     for name, data in _files(source):
-        if not _called_image(name) and not data.startswith(STARTS):
+        if not _called_image(name) and not data.startswith(IMAGE_STARTS):
             passed.append(name)
             continue
         if (count := count + 1) > most:
             raise ImageFileError(f"There are more than {most:,} images here. Bring fewer.")
         image, changes = decode(name, data, side)
-        here = found.setdefault(place(name), _Gathered())
-        here.images.append(image)
-        here.names.append(name)
-        here.changes.update(changes)
+        gathered = groups.setdefault(group_of(name), _Gathered())
+        gathered.images.append(image)
+        gathered.names.append(name)
+        gathered.changes.update(changes)
         if progress is not None:
             progress(count, max(count + 1, 100), 0.0)
-    if not found:
+    if not groups:
         raise ImageFileError("There is no PNG or JPEG image here. Bring a folder or ZIP with some.")
-    return found, passed
-
-
-def _called_image(name: str) -> bool:
-    return suffix_of(name) in EXTENSIONS.keys() | OTHER_IMAGES
-
-
-def _file(name: str, size: int, read: Callable[[], bytes]) -> File:
-    """A file with its content. What is too large is refused if it is called an image, and otherwise left empty."""
-    if _called_image(name):
-        check_bytes(name, size)
-    data = b"" if size > MOST_BYTES else read()
-    check_bytes(name, len(data))
-    return name, data
+    return groups, passed
 
 
 def _files(source: Source) -> Iterator[File]:
@@ -154,8 +166,8 @@ def _from_path(path: Path) -> Iterator[File]:
     if not path.is_dir():
         raise ImageFileError(f"{path} is neither a folder nor a ZIP. Name a folder or ZIP of PNGs or JPEGs.")
     for file in sorted(path.rglob("*")):
-        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts):
-            name = file.relative_to(path).as_posix()
+        name = file.relative_to(path).as_posix()
+        if file.is_file() and not any(part.startswith(".") for part in PurePosixPath(name).parts):
             yield _file(name, file.stat().st_size, file.read_bytes)
 
 
@@ -181,5 +193,95 @@ def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
         return member.read(MOST_BYTES + 1)
 
 
+def _file(name: str, size: int, read: Callable[[], bytes]) -> File:
+    """A file with its content. A file that is too large is refused if its name is an image's, and else left empty."""
+    if _called_image(name):
+        _check_bytes(name, size)
+    data = b"" if size > MOST_BYTES else read()
+    _check_bytes(name, len(data))
+    return name, data
+
+
+def _check_bytes(name: str, size: int) -> None:
+    if size > MOST_BYTES:
+        megabytes = f"{size / 2**20:,.0f} MB, and {MOST_BYTES >> 20} MB is the most"
+        raise ImageFileError(f"{name} has {megabytes}. Save it smaller.")
+
+
+def _called_image(name: str) -> bool:
+    return _suffix_of(name) in EXTENSIONS.keys() | OTHER_IMAGES
+
+
+def _suffix_of(name: str) -> str:
+    return PurePosixPath(name).suffix.lower()
+
+
 def _hidden(name: str) -> bool:
     return any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
+
+
+def decode(name: str, data: bytes, side: int = SIDE) -> tuple[np.ndarray, list[str]]:
+    """Decode one untrusted PNG or JPEG: bytes (side, side, 3), and the changes that were made to it."""
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as opened:
+            _check_pixels(name, *opened.size)
+            form, mode, transparent = str(opened.format), opened.mode, "transparency" in opened.info
+            orientation = opened.getexif().get(0x0112, 1)
+            if form in ("JPEG", "MPO"):
+                opened.draft("RGB" if mode in ("RGB", "YCbCr") else None, (side, side))  # decodes fewer pixels
+            turned = isinstance(orientation, int) and orientation in range(2, 9)
+            changes = ["have the extension of another format"] * (EXTENSIONS.get(_suffix_of(name)) not in (form, None))
+            changes += ["were turned upright"] * turned
+            return _small(_upright(opened, turned), transparent, side, changes), changes
+    except ImageFileError:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise ImageFileError(f"{name} claims to have far too many pixels. Remove it or save it smaller.") from None
+    except Exception:  # whatever a damaged or hostile file raises
+        raise ImageFileError(_unreadable(name, data)) from None
+
+
+def _check_pixels(name: str, width: int, height: int) -> None:
+    if width * height > MOST_PIXELS:
+        most = f"{MOST_PIXELS // 10**6} million"
+        raise ImageFileError(f"{name} has {width:,}×{height:,} pixels, and {most} is the most. Save it smaller.")
+    if min(width, height) < FEWEST_SIDE:
+        raise ImageFileError(f"{name} has {width}×{height} pixels. Bring at least {FEWEST_SIDE}×{FEWEST_SIDE}.")
+    if max(width, height) > LONGEST_SIDE * min(width, height):
+        raise ImageFileError(f"{name} has {width:,}×{height:,} pixels: its central square is almost nothing of it.")
+
+
+def _upright(opened: ImageFile.ImageFile, turned: bool) -> Image.Image:
+    """The image, turned or mirrored by its EXIF orientation."""
+    upright = ImageOps.exif_transpose(opened) if turned else None
+    return upright or opened.copy()
+
+
+def _small(image: Image.Image, transparent: bool, side: int, changes: list[str]) -> np.ndarray:
+    """Red, green and blue of the central square of an image in any mode, scaled to side×side pixels."""
+    if image.mode.startswith("I") or image.mode == "F":
+        changes.append("had 16 bits per pixel, of which the upper 8 are used")
+        image = Image.fromarray((np.asarray(image).clip(0, 65_535).astype(np.uint16) >> 8).astype(np.uint8))
+    changes += ["were converted from CMYK"] * (image.mode == "CMYK") + ["are grey"] * (image.mode in ("L", "LA", "1"))
+    if image.mode in ("LA", "PA") or transparent:
+        image = image.convert("RGBA")
+    elif image.mode in ("P", "1"):
+        image = image.convert("RGB")
+    short = min(image.size)
+    left, top = ((size - short) // 2 for size in image.size)
+    small = image.resize((side, side), Image.Resampling.BILINEAR, box=(left, top, left + short, top + short))
+    if small.mode == "RGBA":
+        changes.append("had transparent parts, now white")
+        small = Image.alpha_composite(Image.new("RGBA", small.size, "white"), small)
+    return np.asarray(small.convert("RGB"))
+
+
+def _unreadable(name: str, data: bytes) -> str:
+    """Say what a file is instead of a readable PNG or JPEG."""
+    start = data[:200].lstrip()
+    kind = next((words for mark, words in OTHER_STARTS.items() if start.lower().startswith(mark.lower())), "")
+    if kind:
+        return f"{name} is {kind}, not a PNG or JPEG. Convert it, or leave it out."
+    if data.startswith((b"\x89PNG", b"\xff\xd8")):
+        return f"{name} is damaged or cut off. Save it again, or leave it out."
+    return f"{name} is not a readable PNG or JPEG image. Save it again, or leave it out."

@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from m2st_core.data.task import Parameter, Task
+from m2st_core.data.tasks import Parameter, Task
 from m2st_core.rng import Streams
 from m2st_core.types import Shape, TwoSample
 

@@ -1,7 +1,7 @@
 """Tasks of real images: two data sets, or one whose images change. Their related tasks are pairs of classes.
 
 An image is dealt at most once in a pair of samples. Three groups of images are disjoint: those of related tasks, those
-of a target's training rows, and those that are tested.
+of a target's training rows, and those that are tested. Rows are pixels, or the images' pretrained features.
 """
 
 from __future__ import annotations
@@ -10,17 +10,26 @@ import copy
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
+from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
 import torch
 
-from m2st_core.data.images.cifar import SOURCES, load_images, missing_images
+from m2st_core.data.images.efficientnet import FEATURES
+from m2st_core.data.images.features import PRETRAINED, Extractor, FeatureCache, extractor, image_features
 from m2st_core.data.images.sets import CORRUPTIONS, ImageSet, corrupt_some, relight
-from m2st_core.data.task import Parameter, Task
+from m2st_core.data.images.sources import SOURCES, load_images, missing_images
+from m2st_core.data.tasks import Parameter, Setting, Task
+from m2st_core.environment import home_folder
 from m2st_core.rng import Streams
 from m2st_core.types import Shape, TwoSample
+
+PIXELS = "pixels"
+WIDTHS = {PRETRAINED: FEATURES}  # numbers per image
+SMALL_SIDE, SMALL_IMAGE, USUAL_SIDE = 64, 16, 128  # pixels: tiny images gain nothing from more
 
 
 @dataclass(frozen=True)
@@ -216,3 +225,78 @@ IMAGE_TASKS: tuple[type[ImageTask], ...] = (
     DigitsShift,
     *(_cifar_task(name, *data_sets) for name, data_sets in CIFAR_TASKS.items()),
 )
+
+
+def side_for(shape: Shape) -> int:
+    """Pixels to which images of this shape are enlarged before their features are computed."""
+    return SMALL_SIDE if max(shape[1:]) <= SMALL_IMAGE else USUAL_SIDE
+
+
+def always_new(settings: Mapping[str, Setting]) -> bool:
+    """Whether a task changes its images at random, so that none is ever seen twice."""
+    return any(float(settings.get(name, 0)) > 0 for name in ("lighting", *CORRUPTIONS))
+
+
+@cache
+def process_cache(key: str, on_disk: bool, home: Path) -> FeatureCache:
+    """The cache of an extractor in this process and, if ``on_disk``, in this folder of the store."""
+    return FeatureCache(key, in_memory=True, on_disk=on_disk)
+
+
+class DescribedTask(Task):
+    """An image task that draws the same images and returns their features."""
+
+    parameters = ()
+
+    def __init__(self, images: ImageTask, features: str = PRETRAINED) -> None:
+        super().__init__(images.null)
+        self.images, self.settings = images, images.settings
+        self.by: Extractor = extractor(features, side_for(images.shape))
+
+    def describe(self, rows: np.ndarray) -> np.ndarray:
+        """Features (n, d) of images as rows of pixels in [0, 1] (n, c·h·w)."""
+        pixels = np.rint(255 * rows).astype(np.uint8).reshape(-1, *self.images.shape).transpose(0, 2, 3, 1)
+        cached = process_cache(self.by.key, not always_new(self.settings), home_folder())
+        return image_features(pixels, self.by, keep=cached).astype(np.float64)
+
+    def draw(self, n: int, m: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
+        """Features of P (n, d) and of Q (m, d)."""
+        both = self.describe(np.concatenate(self.images.draw(n, m, streams)))
+        return both[:n], both[n:]
+
+    def to_learn_from(self) -> Self:
+        """Return the same target, drawn from images that are never tested."""
+        return self._with(self.images.to_learn_from())
+
+    def to_be_tested(self) -> Self:
+        """Return the same target, drawn from images that nothing learns from."""
+        return self._with(self.images.to_be_tested())
+
+    def _with(self, images: ImageTask) -> Self:
+        other = copy.copy(self)
+        other.images = images
+        return other
+
+    def draw_related_tasks(
+        self, *, closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, seed: int = 0
+    ) -> DescribedPairs:
+        """The pairs of classes that the image task would draw, by their features."""
+        return DescribedPairs(self, self.images.draw_related_tasks(n_tasks=n_tasks, rows=rows, seed=seed))
+
+
+class DescribedPairs(Mapping[str, TwoSample]):
+    """Related tasks by name. The features of a pair are computed when it is asked for."""
+
+    def __init__(self, task: DescribedTask, pairs: Mapping[str, TwoSample]) -> None:
+        self._task, self._pairs = task, pairs
+
+    def __getitem__(self, name: str) -> TwoSample:
+        pair = self._pairs[name]
+        rows = torch.from_numpy(self._task.describe(pair.pooled.numpy()))
+        return TwoSample(rows[: pair.sizes[0]], rows[pair.sizes[0] :])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)

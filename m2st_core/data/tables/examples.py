@@ -9,7 +9,6 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.images.sets import load_digits_by_class
 from m2st_core.data.synthetic import HDGM, hdgm_related_tasks
 from m2st_core.data.tables.files import Table, read_table
 from m2st_core.data.tables.upload import Upload
@@ -76,12 +75,14 @@ def handwriting(draw: int = 0, writers: tuple[int, int] = WRITERS, *, same: bool
 
 def _digits() -> Upload:
     """Deal rows without replacement within a task. The target's digits are in no related task."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
     streams = Streams(0)
 
     def mixed(first: int, second: int, rows: int) -> pd.DataFrame:
         generator = streams.numpy(f"digits {first} {second}")
-        images = load_digits_by_class()
-        a, b = (images[digit][generator.permutation(len(images[digit]))] for digit in (first, second))
+        a, b = (generator.permutation(images[labels == digit] / 16) for digit in (first, second))
         changed = round(rows * DIGITS_SHARE)
         q = np.concatenate([a[rows : 2 * rows - changed], b[:changed]])
         frame = pd.DataFrame(np.concatenate([a[:rows], q]), columns=PIXELS)
