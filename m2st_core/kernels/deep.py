@@ -1,8 +1,7 @@
-"""The deep kernel of the paper, eq. (8), and its parameters as one vector."""
+"""The deep kernel of the paper, eq. (8), in two parametrisations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -26,6 +25,11 @@ class DeepKernel(Kernel):
 
     ``feature_width`` is σ_φ², ``input_width`` σ_q² and ``mixing`` ε in (0, 1), each of shape (R,). x is measured in the
     network's units. The parameters are unconstrained: log σ_φ², log σ_q², logit ε, and φ's weights.
+
+    >>> from m2st_core.kernels.networks import MLP
+    >>> kernel = DeepKernel(MLP((2, 3, 4), [torch.Generator()]), torch.ones(1), torch.ones(1), torch.full((1,), 0.5))
+    >>> kernel(torch.zeros(1, 5, 2), torch.zeros(1, 7, 2)).shape
+    torch.Size([1, 5, 7])
     """
 
     parts = 2
@@ -73,7 +77,7 @@ class DeepKernel(Kernel):
         if self.network.wide:  # distances between inputs are computed once, and σ_q divides them afterwards
             exponent = negative_squared_distances(first[1], second[1], dtype) / input_width[..., None, None]
             exponents = exponent + negative_squared_distances(first[0], second[0], dtype), exponent
-            both, inputs = (part.clamp(min=SMALLEST_EXPONENT).to(dtype or part.dtype).exp() for part in exponents)
+            both, inputs = (e.clamp(min=SMALLEST_EXPONENT).to(dtype or e.dtype).exp() for e in exponents)
         else:
             both, inputs = (
                 negative_squared_distances(left, right, dtype, SMALLEST_EXPONENT).exp_()
@@ -106,33 +110,3 @@ class RootDeepKernel(DeepKernel):
     def values(self) -> tuple[Tensor, Tensor, Tensor]:
         """σ_φ², σ_q² and ε: (R,) each."""
         return self.root_feature_width.square(), self.root_input_width.square(), self.root_mixing.square()
-
-
-class Parameters:
-    """A deep kernel's parameters as one vector per run, (runs, P), and back.
-
-    >>> from m2st_core.kernels.networks import MLP
-    >>> one = torch.ones(1)
-    >>> kernel = DeepKernel(MLP((2, 3, 4), [torch.Generator()]), one, one, 0.5 * one)
-    >>> vector = Parameters(kernel).join(dict(kernel.named_parameters()))
-    >>> vector.shape, bool((Parameters(kernel).split(vector)["network.weights.0"] == kernel.network.weights[0]).all())
-    (torch.Size([1, 28]), True)
-    """
-
-    def __init__(self, kernel: DeepKernel) -> None:
-        own = dict(kernel.named_parameters())
-        layers = range(sum(name.startswith("network.weights.") for name in own))
-        self.weights = [f"network.weights.{layer}" for layer in layers]
-        self.biases = [f"network.biases.{layer}" for layer in layers]
-        self.names = [*self.weights, *self.biases, *kernel.curve_names]
-        self.shapes = [own[name].shape[1:] for name in self.names]
-        self.sizes = [shape.numel() for shape in self.shapes]
-
-    def join(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Tensors (runs, …) by name → (runs, P)."""
-        return torch.cat([tensors[name].reshape(len(tensors[name]), -1) for name in self.names], dim=1)
-
-    def split(self, vector: Tensor) -> dict[str, Tensor]:
-        """Views of a vector (runs, P) by name."""
-        parts = zip(self.names, vector.split(self.sizes, dim=1), self.shapes, strict=True)
-        return {name: part.unflatten(1, shape) if shape else part[:, 0] for name, part, shape in parts}

@@ -15,10 +15,10 @@ from torch.nn import functional
 from m2st_core.presets import Convolutions
 from m2st_core.types import Shape
 
-MOST_UNITS = 384  # of a layer of φ, which has 3d where that is less
-SLOPE = 0.2
+MOST_UNITS = 384  # largest width of a layer of φ, which is 3d for narrow rows
+SLOPE = 0.2  # of LeakyReLU
 EPSILON = 0.8  # of the batch normalisation, as published
-SMALLEST_SIDE = 2
+SMALLEST_SIDE = 2  # pixels
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class FeatureNetwork(nn.Module, ABC):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences on what a user of this network should know."""
+        """Sentences for users of this network."""
         return ()
 
     def measure_in(self, units: Units) -> None:
@@ -54,7 +54,7 @@ class FeatureNetwork(nn.Module, ABC):
         self.centre, self.scale = units.centre.to(self.centre), units.scale.to(self.scale)
 
     def normalise(self, x: Tensor) -> Tensor:
-        """Inputs in the network's own units."""
+        """Inputs in the network's units."""
         return Units(self.centre, self.scale)(x)
 
     @abstractmethod
@@ -89,7 +89,7 @@ class MLP(FeatureNetwork):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence if wide rows bound the width."""
+        """A sentence if the layers are narrower than in the paper."""
         columns = self.weights[0].shape[-2]
         if not self.features == MOST_UNITS < 3 * columns:
             return ()
@@ -162,12 +162,12 @@ class CNN(FeatureNetwork):
         rows = x.expand(*lead, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
         layers = [*self.kernels, *self.offsets, *self.gains, *self.shifts, self.weight, self.bias]
         batch = len(self.weight.shape[:-2])
-        expanded = [part.expand(*lead, *part.shape[batch:]).flatten(0, len(lead) - 1) for part in layers]
-        tensors = [part.float().unbind() for part in expanded]
-        features = [self._one(own_rows, own) for own_rows, *own in zip(rows.float().unbind(), *tensors, strict=True)]
+        expanded = [layer.expand(*lead, *layer.shape[batch:]).flatten(0, len(lead) - 1) for layer in layers]
+        tensors = [layer.float().unbind() for layer in expanded]
+        features = [self._features(images, run) for images, *run in zip(rows.float().unbind(), *tensors, strict=True)]
         return torch.stack(features).reshape(*lead, x.shape[-2], -1).to(x.dtype)
 
-    def _one(self, rows: Tensor, tensors: list[Tensor]) -> Tensor:
+    def _features(self, rows: Tensor, tensors: list[Tensor]) -> Tensor:
         """φ of one network: (n, C·H·W) → (n, features)."""
         depth = len(self.kernels)
         kernels, offsets = tensors[:depth], tensors[depth : 2 * depth]

@@ -22,7 +22,7 @@ from m2st_core.device import map_threads
 from m2st_core.kernels.base import Kernel, copy_with, map_tensors
 from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
 from m2st_core.kernels.networks import CNN, MLP
-from m2st_core.learners.algorithm1_fast import State, WrittenOut
+from m2st_core.learners.algorithm1_fast import FastClimber, State
 from m2st_core.learners.ascent import Course, draw_rows
 from m2st_core.learners.classifier import pretrained_kernel
 from m2st_core.learners.knowledge import Knowledge, needed
@@ -81,8 +81,8 @@ def adapt_state(paired: Paired, state: State, rows: PairedRows, settings: MetaAs
     return current
 
 
-class RunByRun:
-    """A deep kernel of images: derivatives by autograd, one run after another, spread over threads.
+class AutogradClimber:
+    """Terms and gradients of Algorithm 1 by autograd, run by run on several threads: for deep kernels of images.
 
     Networks for images are so large that one run keeps a core busy, and memory holds a few of them. Sums follow the
     order of the runs, whatever the number of threads.
@@ -96,24 +96,25 @@ class RunByRun:
 
     def _run(self, run: int, runs: int) -> tuple[Paired, State]:
         """A copy of the kernel for one run, since functional_call changes a module while it runs, and its state."""
-        own = Paired(copy.deepcopy(self.kernel))
+        paired = Paired(copy.deepcopy(self.kernel))
         repeat = run // (runs // self.repeats)
-        return own, {name: tensor.detach()[repeat][None] for name, tensor in own.state_dict().items()}
+        return paired, {name: tensor.detach()[repeat][None] for name, tensor in paired.state_dict().items()}
 
-    def _terms(self, own: Paired, state: State, run: int, *parts: PairedRows) -> tuple[Tensor, Tensor]:
+    def _terms(self, paired: Paired, state: State, run: int, *rows: PairedRows) -> tuple[Tensor, Tensor]:
         """MMD² and σ̂² of one run's query rows after its inner steps on the support rows: (1,), (1,)."""
-        support, query = (PairedRows(p.x[run][None], p.y[run][None], p.inside[run][None]) for p in parts)
-        return terms(own, adapt_state(own, state, support, self.settings, self.settings.inner_steps), query)
+        support, query = (PairedRows(r.x[run][None], r.y[run][None], r.inside[run][None]) for r in rows)
+        adapted = adapt_state(paired, state, support, self.settings, self.settings.inner_steps)
+        return terms(paired, adapted, query)
 
     def terms(self, support: PairedRows, query: PairedRows) -> tuple[Tensor, Tensor]:
         """MMD² and σ̂² of each run's query rows after the inner steps: (runs,), (runs,)."""
         runs = len(query.x)
 
-        def one(run: int) -> tuple[Tensor, Tensor]:
+        def run_terms(run: int) -> tuple[Tensor, Tensor]:
             with torch.no_grad():
                 return self._terms(*self._run(run, runs), run, support, query)
 
-        mmd2, variance = zip(*map_threads(one, range(runs)), strict=True)
+        mmd2, variance = zip(*map_threads(run_terms, range(runs)), strict=True)
         return torch.cat(mmd2), torch.cat(variance)
 
     def gradient(self, support: PairedRows, query: PairedRows, objective: TaskObjective) -> tuple[State, Tensor]:
@@ -121,24 +122,24 @@ class RunByRun:
         runs = len(query.x)
         tasks = runs // self.repeats
 
-        def one(run: int) -> tuple[State, tuple[Tensor, Tensor]]:
-            own, state = self._run(run, runs)
+        def run_gradient(run: int) -> tuple[State, tuple[Tensor, Tensor]]:
+            paired, state = self._run(run, runs)
 
             def loss(changed: State) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-                mmd2, variance = self._terms(own, state | changed, run, support, query)
+                mmd2, variance = self._terms(paired, state | changed, run, support, query)
                 value = criterion_ratio(mmd2, variance, self.settings.regularisation)
                 return value.sum() / tasks, (mmd2.detach(), variance.detach())
 
-            return grad(loss, has_aux=True)({name: state[name] for name, _ in own.named_parameters()})
+            return grad(loss, has_aux=True)({name: state[name] for name, _ in paired.named_parameters()})
 
         total: State = {}
         mmd2, variance = [], []
-        for run, (gradient, (own_mmd2, own_variance)) in enumerate(map_threads(one, range(runs))):
-            mmd2.append(own_mmd2)
-            variance.append(own_variance)
-            for name, part in gradient.items():
+        for run, (gradient, (run_mmd2, run_variance)) in enumerate(map_threads(run_gradient, range(runs))):
+            mmd2.append(run_mmd2)
+            variance.append(run_variance)
+            for name, value in gradient.items():
                 name = name.removeprefix("kernel.")
-                total.setdefault(name, part.new_zeros(self.repeats, *part.shape[1:]))[run // tasks] += part[0]
+                total.setdefault(name, value.new_zeros(self.repeats, *value.shape[1:]))[run // tasks] += value[0]
         return total, objective(torch.cat(mmd2), torch.cat(variance))[0]
 
 
@@ -164,7 +165,7 @@ def fit_meta_kernel(
     support_share = settings.support_share if settings.inner_steps else 0.0
     pooled = settings.pooled_tasks
     count = min(settings.tasks_per_step, max(1, training.shape[1] // pooled))
-    climber = (RunByRun if isinstance(kernel.network, CNN) else WrittenOut)(kernel, settings)
+    climber = (AutogradClimber if isinstance(kernel.network, CNN) else FastClimber)(kernel, settings)
     objective = mean_criterion(repeats, settings.regularisation, settings.ratio_of_means)
 
     def score(which: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
@@ -190,8 +191,8 @@ def fit_meta_kernel(
             curve.append((step, train, np.full_like(train, np.nan)))
         if step == settings.outer_steps:
             break
-        chosen = torch.stack([torch.randperm(training.shape[1], generator=g)[: count * pooled] for g in draws])
-        which = training.take_along_dim(chosen.to(training.device), dim=1)
+        batch = torch.stack([torch.randperm(training.shape[1], generator=g)[: count * pooled] for g in draws])
+        which = training.take_along_dim(batch.to(training.device), dim=1)
         gradient, values = climber.gradient(*related.draw_pairs(which, support_share, draws, pooled), objective)
         for name, parameter in parameters.items():
             parameter.grad = -gradient[name].nan_to_num(0.0, 0.0, 0.0)
@@ -249,15 +250,17 @@ def _learn(
     streams: Sequence[Streams],
     progress: Progress | None,
 ) -> Knowledge:
-    """θ from several starts, of which held-out tasks choose one for Meta-KL; all of them lead to base kernels."""
+    """θ from several starts. Held-out tasks choose one for Meta-KL; all of them lead to base kernels."""
     repeats = len(streams)
-    many = streams if starts == 1 else [stream.child(f"start {k}") for stream in streams for k in range(starts)]
+    of_starts = streams if starts == 1 else [stream.child(f"start {k}") for stream in streams for k in range(starts)]
     rows = related.with_rows(related.rows.float()) if related.shape is None else related
     training, held_out = hold_out_tasks(rows, settings, streams)
     tasks = training.repeat_interleave(starts, dim=0), held_out.repeat_interleave(starts, dim=0)
-    kernels = _deep_start(rows.repeated(starts), tasks[0], preset, many)
+    kernels = _deep_start(rows.repeated(starts), tasks[0], preset, of_starts)
     judging = [stream for stream in streams for _ in range(starts)]
-    course = fit_meta_kernel(kernels, rows.repeated(starts), settings, tasks, many, judging, part_of(progress, 0, 0.9))
+    course = fit_meta_kernel(
+        kernels, rows.repeated(starts), settings, tasks, of_starts, judging, part_of(progress, 0, 0.9)
+    )
     kernels = kernels.to(related.rows.dtype)
     best = torch.arange(repeats) * starts + _best_start(course, repeats, starts)
     kernel = copy_with(kernels, lambda tensor: tensor[best.to(tensor.device)])
@@ -276,7 +279,7 @@ def _best_start(course: Course, repeats: int, starts: int) -> Tensor:
 
 
 def _deep_start(related: RelatedTasks, tasks: Tensor, preset: Preset, streams: Sequence[Streams]) -> DeepKernel:
-    """A new deep kernel for each repeat; if the preset pretrains, φ has learned to classify these tasks (R, T)."""
+    """A new deep kernel for each repeat. If the preset pretrains, φ has learned to classify these tasks (R, T)."""
     rows = related.rows
     network = make_network(rows, preset.meta_network, streams)
     if isinstance(network, MLP) and preset.meta_network.pretraining is not None:
@@ -305,8 +308,8 @@ def _base_kernels(
     orders = [torch.randperm(len(related.names), generator=stream.torch("base tasks"))[:count] for stream in streams]
     which = torch.stack(orders).to(related.rows.device)  # R x K
     names = tuple(related.names[int(task)] for task in which[0])
-    at = (torch.arange(repeats)[:, None] * starts + torch.arange(count) % starts).flatten()
-    base = copy_with(kernels, lambda tensor: tensor[at.to(tensor.device)])
+    index = (torch.arange(repeats)[:, None] * starts + torch.arange(count) % starts).flatten()
+    base = copy_with(kernels, lambda tensor: tensor[index.to(tensor.device)])
     _, rows = related.draw_pairs(which, 0.0, [stream.torch("base rows") for stream in streams])
     smallest = int(rows.inside.sum(dim=-1).min())
     sample = TwoSample(rows.x[:, :smallest], rows.y[:, :smallest])
@@ -396,7 +399,7 @@ def choose_steps(
     for steps in adaptation.steps:
         paired = Paired(adapt_to_target(runs, train, settings, adaptation, steps, children)[0])
         with torch.no_grad():
-            mmd2, variance = (part.double() for part in terms(paired, dict(paired.state_dict()), query))
+            mmd2, variance = (term.double() for term in terms(paired, dict(paired.state_dict()), query))
         all_but = (1 - torch.eye(len(mmd2), dtype=torch.float64, device=mmd2.device)) / max(1, len(mmd2) - 1)
         weights = torch.cat([torch.full_like(all_but[:1], 1 / len(mmd2)), all_but])  # all tasks, then all but each
         ratios[steps] = criterion_ratio(weights @ mmd2, weights @ variance, settings.regularisation)

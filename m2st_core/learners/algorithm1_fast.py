@@ -1,4 +1,4 @@
-"""Algorithm 1 with hand-written derivatives: with autograd it took 148 s per repeat. Tested against its twin RunByRun.
+"""Algorithm 1 with hand-written derivatives, since autograd took 148 s per repeat; tested against AutogradClimber.
 
 Algorithm 1 differentiates through its inner steps, so it needs gradients and Hessian-vector products of Ĵ_λ thousands
 of times, for small networks and about a hundred rows. Three facts make both cheap:
@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from m2st_core.criterion import TaskObjective, criterion_bends, criterion_slopes
 from m2st_core.data.related import PairedRows
-from m2st_core.kernels.deep import DeepKernel, Parameters
+from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.distance import SMALLEST_EXPONENT
 from m2st_core.presets import MetaAscent
 
@@ -32,8 +32,38 @@ LOG_2 = math.log(2)
 UNIT = 1 / math.sqrt(LOG_2)  # exp(−D) = 2^(−D/log 2)
 
 
+class Parameters:
+    """A deep kernel's parameters as one vector per run, (runs, P), and back.
+
+    >>> from m2st_core.kernels.networks import MLP
+    >>> one = torch.ones(1)
+    >>> kernel = DeepKernel(MLP((2, 3, 4), [torch.Generator()]), one, one, 0.5 * one)
+    >>> vector = Parameters(kernel).join(dict(kernel.named_parameters()))
+    >>> vector.shape, bool((Parameters(kernel).split(vector)["network.weights.0"] == kernel.network.weights[0]).all())
+    (torch.Size([1, 28]), True)
+    """
+
+    def __init__(self, kernel: DeepKernel) -> None:
+        tensors = dict(kernel.named_parameters())
+        layers = range(sum(name.startswith("network.weights.") for name in tensors))
+        self.weights = [f"network.weights.{layer}" for layer in layers]
+        self.biases = [f"network.biases.{layer}" for layer in layers]
+        self.names = [*self.weights, *self.biases, *kernel.curve_names]
+        self.shapes = [tensors[name].shape[1:] for name in self.names]
+        self.sizes = [shape.numel() for shape in self.shapes]
+
+    def join(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Tensors (runs, …) by name → (runs, P)."""
+        return torch.cat([tensors[name].reshape(len(tensors[name]), -1) for name in self.names], dim=1)
+
+    def split(self, vector: Tensor) -> dict[str, Tensor]:
+        """Views of a vector (runs, P) by name."""
+        columns = zip(self.names, vector.split(self.sizes, dim=1), self.shapes, strict=True)
+        return {name: values.unflatten(1, shape) if shape else values[:, 0] for name, values, shape in columns}
+
+
 class SignedRows:
-    """The rows of x, then those of y, of each run, with all that stays fixed while a kernel learns from them.
+    """The rows of x, then those of y, of each run, with the quantities that stay fixed while a kernel learns from them.
 
     ``columns`` (runs, d, N) are the rows divided by √log 2, and ``distances`` (runs, N, N) their squared distances.
     ``sign`` (runs, 1, N) is s, with 0 in the padding. ``inside`` (runs, m) is 1 for pairs that are not padding. MMD² is
@@ -64,7 +94,7 @@ class SignedRows:
         return (sums - sums.sum(dim=1, keepdim=True) / self.inside.sum(dim=1, keepdim=True)) * self.inside
 
     def apart(self, e: Tensor, weight: Tensor) -> Tensor:
-        """weight·(e of its partner − its own) for every row: (runs, f, N), (runs, m) → (runs, f, N)."""
+        """weight·(e of the partner − e) for every row: (runs, f, N), (runs, m) → (runs, f, N)."""
         x, y = e.chunk(2, dim=2)
         difference = weight[:, None] * (y - x)
         return torch.cat([difference, -difference], dim=2)
@@ -73,8 +103,8 @@ class SignedRows:
 def negative_distances(e: Tensor) -> Tensor:
     """−‖e_a−e_b‖² of columns (runs, f, N): (runs, N, N)."""
     length = e.square().sum(dim=1, keepdim=True)
-    one = torch.ones_like(length)
-    return torch.bmm(torch.cat([2 * e, -length, -one], dim=1).mT, torch.cat([e, one, length], dim=1)).clamp_(max=0)
+    unit = torch.ones_like(length)
+    return torch.bmm(torch.cat([2 * e, -length, -unit], dim=1).mT, torch.cat([e, unit, length], dim=1)).clamp_(max=0)
 
 
 class DeepTerms:
@@ -86,11 +116,11 @@ class DeepTerms:
 
     def __init__(self, kernel: DeepKernel, layout: Parameters, vector: Tensor, rows: SignedRows) -> None:
         self.rows, self.layout = rows, layout
-        parts = layout.split(vector)
-        self.weights = [parts[name] for name in layout.weights]
+        parameters = layout.split(vector)
+        self.weights = [parameters[name] for name in layout.weights]
         self.inputs, self.active = [rows.columns / UNIT], []  # each layer's inputs, and its softplus's derivatives
         for layer, (weight, bias) in enumerate(zip(layout.weights, layout.biases, strict=True)):
-            self.features = torch.baddbmm(parts[bias].mT, parts[weight].mT, self.inputs[-1])
+            self.features = torch.baddbmm(parameters[bias].mT, parameters[weight].mT, self.inputs[-1])
             if layer < len(self.weights) - 1:
                 self.inputs.append(functional.softplus(self.features))
                 self.active.append(self.features.sigmoid_())
@@ -103,7 +133,7 @@ class DeepTerms:
         b = (rows.distances * -self.input_scale.square()).clamp_(min=SMALLEST_EXPONENT).exp2_()
         b_1 = b * rows.distances
         b_2 = b_1 * rows.distances
-        sums = torch.cat([self.products[:, :1], *(torch.bmm(rows.sign, part) for part in (b, b_1, b_2))], dim=1)
+        sums = torch.cat([self.products[:, :1], *(torch.bmm(rows.sign, gram) for gram in (b, b_1, b_2))], dim=1)
         self.a, b, self.b_1, self.b_2 = rows.collect(sums, [self.gram, b, b_1, b_2]).unbind(dim=1)  # (runs, 2m)
         self.b_less_a, self.eps = b - self.a, mixing[:, 0]
         total = torch.lerp(self.a, b, self.eps)
@@ -146,12 +176,14 @@ class DeepTerms:
         rows, pairs = self.rows, self.centred.shape[1]
         feature_scale, input_scale, mixing = (self.slopes * direction[:, -3:])[:, :, None].split(1, dim=1)
         t, mixing = 2 * (self.input_scale * input_scale)[:, 0], mixing[:, 0]
-        parts = self.layout.split(direction)
-        features, inputs = self._embed_along(parts)
+        along = self.layout.split(direction)
+        features, inputs = self._embed_along(along)
         scaled = features * self.feature_scale + self.features * feature_scale
         e = torch.cat([UNIT * scaled, rows.columns * input_scale], dim=1)
-        length, one = (self.e * e).sum(dim=1, keepdim=True), torch.ones_like(rows.sign)
-        change = torch.bmm(torch.cat([self.e, e, length, one], dim=1).mT, torch.cat([e, self.e, -one, -length], dim=1))
+        length, unit = (self.e * e).sum(dim=1, keepdim=True), torch.ones_like(rows.sign)
+        change = torch.bmm(
+            torch.cat([self.e, e, length, unit], dim=1).mT, torch.cat([e, self.e, -unit, -length], dim=1)
+        )
         gram = change.mul_(self.gram)  # up to 2 log 2
         products, weighted = (2 * LOG_2 * torch.bmm(torch.cat([self.signed, self.weighted], dim=1), gram)).chunk(2, 1)
         a = rows.collect(products[:, :1], [gram])[:, 0]
@@ -180,7 +212,7 @@ class DeepTerms:
         by_values = self._by_values(by_feature_scale, by_inputs, by_input_scale, by_mixing)
         delta = UNIT * (by_features * self.feature_scale + before * feature_scale)
         by_curves = self.slopes * by_values + self.bends * direction[:, -3:] * self.by_values
-        return torch.cat([*self._back_along(parts, inputs, delta), by_curves], dim=1)
+        return torch.cat([*self._back_along(along, inputs, delta), by_curves], dim=1)
 
     def _embed_along(self, direction: Mapping[str, Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Changes of φ, and of the inputs of every later layer."""
@@ -220,8 +252,8 @@ class DeepTerms:
         return torch.cat([features, inputs + by_input_scale, mixing], dim=1)
 
 
-class WrittenOut:
-    """A deep kernel of rows: derivatives are written out, for all runs at once."""
+class FastClimber:
+    """Terms and gradients of Algorithm 1 for a deep kernel of rows: hand-written derivatives, all runs in one batch."""
 
     def __init__(self, kernel: DeepKernel, settings: MetaAscent) -> None:
         if settings.restart and settings.second_order:

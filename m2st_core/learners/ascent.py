@@ -1,4 +1,4 @@
-"""Adam ascent for a batch of independent runs, and what learners share: drawn rows, eigenvectors, curves, progress."""
+"""Tools of all learners: Adam ascent of a batch of independent runs, drawn rows, eigenvectors, training curves."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from m2st_core.types import Progress
 
-ALL_EIGENVECTORS = 1200  # size of a matrix up to which all its eigenvectors are found
-SOME_EIGENVECTORS = 256  # of a larger one
-ITERATIONS = 4
+ALL_EIGENVECTORS = 1200  # largest size of a matrix whose eigenvectors are all computed
+SOME_EIGENVECTORS = 256  # number of eigenvectors of a larger matrix
+ITERATIONS = 4  # of subspace iteration
 SQUARE_BLOCKS = 3
 
 
@@ -26,38 +26,38 @@ def ascend(
     weight_decay: float = 0.0,
     progress: Progress | None = None,
 ) -> Tensor:
-    """Maximise ``objective() → (R,)``, one value per run, and return its course (steps, R).
+    """Maximise ``objective() → (R,)``, one value per run, with Adam. Return its values at all steps: (steps, R).
 
     Runs share no parameter and Adam acts on each number alone, so ascent of the sum trains each run as if alone.
     """
     optimiser = torch.optim.Adam(parameters, lr=learning_rate, weight_decay=weight_decay)
-    course = []
+    curve = []
     for step in range(steps):
         optimiser.zero_grad()
         values = objective()
         values.sum().neg().backward()
         optimiser.step()
-        course.append(values.detach())
+        curve.append(values.detach())
         if progress is not None:
             progress(step + 1, steps, values.detach().mean().item())
-    return torch.stack(course)
+    return torch.stack(curve)
 
 
 def draw_rows(rows: Tensor, count: int, generators: Sequence[torch.Generator]) -> Tensor:
-    """``count`` rows of each run, drawn without replacement: (R, n, d) → (R, count, d)."""
+    """Draw ``count`` rows of each run without replacement: (R, n, d) → (R, count, d)."""
     n = rows.shape[-2]
     if count == n:
         return rows
-    chosen = torch.stack([torch.randperm(n, generator=generator)[:count] for generator in generators])
-    return rows.take_along_dim(chosen[..., None].to(rows.device), dim=-2)
+    index = torch.stack([torch.randperm(n, generator=generator)[:count] for generator in generators])
+    return rows.take_along_dim(index[..., None].to(rows.device), dim=-2)
 
 
 @torch.no_grad()
 def leading_eigenvectors(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues (R, K) and eigenvectors (R, Q, K) of symmetric matrices (R, Q, Q), the largest first.
 
-    Of large matrices only the leading 256 are found, by iteration from a fixed start, and approximately: the values are
-    exact variances along the vectors found.
+    Of matrices with more than 1,200 rows, the leading 256 are approximated by subspace iteration from a fixed start;
+    their eigenvalues are the exact variances along these vectors.
     """
     size = matrix.shape[-1]
     if size <= ALL_EIGENVECTORS:
@@ -73,19 +73,19 @@ def leading_eigenvectors(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def squares_of(rows: Tensor) -> Tensor:
-    """rowsᵀ·rows, (R, n, Q) → (R, Q, Q): of a symmetric matrix, blocks below the diagonal need not be computed."""
+    """rowsᵀ·rows, (R, n, Q) → (R, Q, Q). It is symmetric, so blocks below the diagonal are copied."""
     size = rows.shape[-1]
-    found, step = rows.new_empty(len(rows), size, size), -(-size // SQUARE_BLOCKS)
+    squares, step = rows.new_empty(len(rows), size, size), -(-size // SQUARE_BLOCKS)
     for start in range(0, size, step):
-        own, rest = slice(start, start + step), slice(start, size)
-        part = rows[..., own].mT @ rows[..., rest]
-        found[:, own, rest], found[:, rest, own] = part, part.mT
-    return found
+        columns, following = slice(start, start + step), slice(start, size)
+        block = rows[..., columns].mT @ rows[..., following]
+        squares[:, columns, following], squares[:, following, columns] = block, block.mT
+    return squares
 
 
 @dataclass(frozen=True)
 class Course:
-    """A training curve at the steps ``step``: the objective on training and on held-out tasks, (checks, R) each."""
+    """A training curve: the objective on training and on held-out tasks, (checks, R) each, at the steps ``step``."""
 
     step: np.ndarray
     train: np.ndarray

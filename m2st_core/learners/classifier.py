@@ -1,7 +1,7 @@
-"""First weights of a deep kernel: φ learns to classify the rows of many tasks before any Ĵ is climbed.
+"""Classifiers of rows: C2ST, and the first weights of deep kernels that are learned from related tasks.
 
-From a hundred rows, the gradient of Ĵ is mostly noise; that of the cross-entropy is not. One network φ is shared, every
-task has its own linear head, so tasks need not name their samples in the same order.
+From a hundred rows, the gradient of Ĵ is mostly noise; that of the cross-entropy is not. So φ first learns to classify
+the rows of all tasks, with a linear head for each task: tasks need not name their samples in the same order.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
 BATCH_ROWS = 128
+FLOOR = 0.01  # least strength of a direction, as a share of its noise variance
 
 
 class RowClassifier(nn.Module):
@@ -42,7 +43,7 @@ class RowClassifier(nn.Module):
 def fit_classifier(
     train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> RowClassifier:
-    """Minimise the cross-entropy on the training rows (R, n, d), (R, m, d), both classes weighing the same."""
+    """Minimise the cross-entropy on the training rows (R, n, d), (R, m, d), with equal weight for both classes."""
     rows = train.pooled
     (n, m), device = train.sizes, rows.device
     network = make_network(rows, preset.network, streams)
@@ -85,9 +86,9 @@ def fit_labels(
 
 
 class Batches:
-    """Row indices of one batch after another; each epoch visits the rows in a new random order.
+    """Row indices of successive batches; each epoch visits the rows in a new random order.
 
-    They are drawn on the CPU and brought to the device once per epoch.
+    Indices are drawn on the CPU and copied to the device once per epoch.
     """
 
     def __init__(self, rows: int, generators: Sequence[torch.Generator], device: torch.device) -> None:
@@ -95,23 +96,20 @@ class Batches:
         self.generators = generators
         self.device = device
         self.per_epoch = -(-rows // BATCH_ROWS)
-        self.left: list[Tensor] = []
+        self.remaining: list[Tensor] = []
 
     def next(self) -> Tensor:
         """The next batch of each run: (R, up to 128)."""
-        if not self.left:
+        if not self.remaining:
             order = torch.stack([torch.randperm(self.rows, generator=generator) for generator in self.generators])
-            self.left = list(order.to(self.device).split(BATCH_ROWS, dim=-1))
-        return self.left.pop(0)
-
-
-FLOOR = 0.01  # least strength of a direction, as a share of its noise variance
+            self.remaining = list(order.to(self.device).split(BATCH_ROWS, dim=-1))
+        return self.remaining.pop(0)
 
 
 def pretrained_kernel(
     network: MLP, meta: RelatedTasks, tasks: Tensor, settings: Pretraining, streams: Sequence[Streams]
 ) -> DeepKernel:
-    """A deep kernel of the network after it has learned from these tasks (R, T), with widths from the median heuristic.
+    """A deep kernel whose network has learned to classify these tasks (R, T), with widths from the median heuristic.
 
     ``align`` rescales the last layer so that distances between features reflect how the tasks' samples differ.
     """
@@ -138,16 +136,16 @@ def classify(
     optimiser = torch.optim.Adam(groups, lr=settings.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
     generators = [stream.torch("tasks of the classifier") for stream in streams]
-    of_x, inside = (meta.x_weight > 0).to(meta.rows), meta.inside.to(meta.rows)
+    labels, inside = (meta.x_weight > 0).to(meta.rows), meta.inside.to(meta.rows)
     for _ in range(settings.steps):
         drawn = [torch.randperm(count, generator=generator)[: settings.tasks_per_step] for generator in generators]
-        chosen = torch.stack(drawn).to(tasks.device)
-        which = tasks.take_along_dim(chosen, dim=1)[..., None]  # R x t x 1
+        batch = torch.stack(drawn).to(tasks.device)
+        which = tasks.take_along_dim(batch, dim=1)[..., None]  # R x t x 1
         rows = meta.take(meta.where.take_along_dim(which, dim=1))  # R x t x L x d
         features = network(network.normalise(rows.flatten(1, 2))).unflatten(1, rows.shape[1:3])
-        own = heads.take_along_dim(chosen[..., None], dim=1)[..., None]  # R x t x (f+1) x 1
-        logits = (features @ own[..., :-1, :] + own[..., -1:, :])[..., 0]
-        label, mask = of_x.take_along_dim(which, dim=1), inside.take_along_dim(which, dim=1)
+        head = heads.take_along_dim(batch[..., None], dim=1)[..., None]  # R x t x (f+1) x 1
+        logits = (features @ head[..., :-1, :] + head[..., -1:, :])[..., 0]
+        label, mask = labels.take_along_dim(which, dim=1), inside.take_along_dim(which, dim=1)
         loss = functional.binary_cross_entropy_with_logits(logits, label, mask, reduction="none").sum(dim=(1, 2))
         optimiser.zero_grad()
         (loss / mask.sum(dim=(1, 2))).sum().backward()
@@ -163,8 +161,8 @@ def align(network: MLP, meta: RelatedTasks, tasks: Tensor) -> None:
     variance τ_i = 1/n_i+1/m_i in every direction, so mean_i(d_i d_iᵀ − τ_i·I) = U diag(s) Uᵀ estimates how far tasks
     differ along each. Directions in which tasks do not differ get strength FLOOR·τ.
     """
-    at = tasks[..., None]
-    x_weight, y_weight, where = (part.take_along_dim(at, dim=1) for part in (meta.x_weight, meta.y_weight, meta.where))
+    which, batch = tasks[..., None], (meta.x_weight, meta.y_weight, meta.where)
+    x_weight, y_weight, where = (tensor.take_along_dim(which, dim=1) for tensor in batch)
     phi = meta.with_rows(network(network.normalise(meta.rows)).double()).take(where)  # R x T x L x f
     x_mean, y_mean = (torch.einsum("rtl,rtlf->rtf", weight, phi) for weight in (x_weight, y_weight))
     of_x, of_y = ((weight > 0).to(phi)[..., None] for weight in (x_weight, y_weight))

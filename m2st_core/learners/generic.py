@@ -1,4 +1,4 @@
-"""General-purpose kernels, chosen from pooled rows without their labels."""
+"""Tests with general-purpose kernels, chosen from pooled rows without labels: MMD-FUSE, MMDAgg, Energy and Omnibus."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from m2st_core.rng import Streams
 from m2st_core.types import Progress
 
 WIDTHS = 10  # of each family
-FACTORS = (0.25, 1.0, 4.0)
+FACTORS = (0.25, 1.0, 4.0)  # times the median heuristic
 GENERIC = "Gaussian"
 GENERIC_NAMES = tuple(f"{GENERIC}, {factor:g}·median" for factor in FACTORS)
 DISTANCE_ROWS = 500
 LANDMARKS = 128
-FINE_SHARE, FINE_ROWS = 0.6, 600  # the fine kernel has half of its share at so many pooled rows
+FINE_SHARE, FINE_ROWS = 0.6, 600  # the fine kernel's share is half of FINE_SHARE at FINE_ROWS pooled rows
 RIDGE = 1e-5  # of the largest eigenvalue
 SMALLEST_RIDGE = 1e-100
 FARTHEST = 1000.0  # robust standard deviations from the centre
@@ -48,7 +48,7 @@ def fit_bank(pooled: Tensor, preset: Preset, streams: Sequence[Streams], progres
 def _fuse_test(ranges: Sequence[Range]) -> FuseTest:
     """MMD-FUSE for distances in these ranges."""
     steps = torch.linspace(0, 1, WIDTHS).to(ranges[0].low)
-    euclidean, cityblock = (torch.lerp(part.low / 2, 2 * part.high, steps) for part in ranges)
+    euclidean, cityblock = (torch.lerp(distances.low / 2, 2 * distances.high, steps) for distances in ranges)
     return FuseTest(_bank(2 * euclidean.square(), cityblock / math.sqrt(2)))
 
 
@@ -62,7 +62,7 @@ def fit_aggregate(
     """
     rows = _some_rows(pooled, streams)
     steps = torch.linspace(0, 1, WIDTHS).to(rows)
-    euclidean, cityblock = (part.low / 2 * (4 * part.largest / part.low) ** steps for part in _both_ranges(rows))
+    euclidean, cityblock = (d.low / 2 * (4 * d.largest / d.low) ** steps for d in _both_ranges(rows))
     return AggregateTest(_bank(euclidean.square(), cityblock))
 
 
@@ -90,12 +90,12 @@ def fit_omnibus(
 
 @torch.no_grad()
 def omnibus_beside(others: Sequence[Family], pooled: Tensor, share: float, streams: Sequence[Streams]) -> RankFuseTest:
-    """Three kernels and MMD-FUSE, with the weight ``share`` together, for pooled rows (R, N, d), beside other families.
+    """Other families and, with weight ``share`` together, three kernels and MMD-FUSE for pooled rows (R, N, d).
 
     Two are broad: the ℓ₁ energy distance of columns in robust units, along its 3 leading directions; the Gaussian of
     the median width. One is fine: the Gaussian as wide as the 5 % quantile of distances, along its 30 leading
-    directions. It needs many rows, so its part is 0.6·N/(N+600). The energy distance has 0.3 of the rest, and the
-    Gaussian 0.35.
+    directions. It needs many rows, so its share is 0.6·N/(N+600). The energy distance has 0.3 of the remainder, the
+    broad Gaussian 0.35 and MMD-FUSE 0.35.
     """
     some, landmarks = _some_rows(pooled, streams), _landmarks(pooled, streams)
     middle = pooled.median(dim=-2, keepdim=True).values[:, None]
@@ -117,13 +117,13 @@ def omnibus_beside(others: Sequence[Family], pooled: Tensor, share: float, strea
 
 
 def _regularised(kernel: Kernel, pooled: Tensor, landmarks: Tensor, directions: int) -> Kernel:
-    """A kernel of batch shape (R, 1), regularised so that about so many directions count equally."""
+    """A kernel of batch shape (R, 1), regularised so that about this many directions count equally."""
     features = LandmarkFeatures(kernel, landmarks)
     return ComposedKernel(features, LinearKernel(regularised_matrix(features, pooled[:, None], directions)))
 
 
 def _landmarks(pooled: Tensor, streams: Sequence[Streams]) -> Tensor:
-    """At most 128 of the pooled rows, drawn at random, in an order that depends on nothing else: (R, 1, q, d)."""
+    """At most 128 of the pooled rows, drawn at random and sorted by their values: (R, 1, q, d)."""
     generators = [stream.torch("landmarks") for stream in streams]
     rows = draw_rows(pooled, min(pooled.shape[-2], LANDMARKS), generators)
     key = rows @ torch.arange(1, rows.shape[-1] + 1).to(rows).sqrt()
@@ -137,7 +137,7 @@ def generic_family(pooled: Tensor, share: float, streams: Sequence[Streams]) -> 
 
 
 def is_generic(name: str) -> bool:
-    """Whether a kernel of this name is a general-purpose one, with nothing learned from related tasks."""
+    """Whether the kernel of this name is general-purpose, with nothing learned from related tasks."""
     return name.startswith(GENERIC)
 
 
@@ -156,17 +156,17 @@ class Range(NamedTuple):
 
 def _both_ranges(rows: Tensor) -> list[Range]:
     """The ranges of Euclidean and of ℓ₁ distances between rows (R, n, d). Distances of equal rows do not count."""
-    n, found = rows.shape[-2], []
+    n, ranges = rows.shape[-2], []
     i, j = torch.triu_indices(n, n, offset=1, device=rows.device)
     for norm in (2.0, 1.0):
         distances = torch.cdist(rows, rows, p=norm, compute_mode="donot_use_mm_for_euclid_dist")[..., i, j]
-        quantiles = [_quantiles(own[own > 0]) for own in distances.cpu().numpy()]
-        found.append(Range(*torch.from_numpy(np.stack(quantiles, axis=1)).to(rows)[..., None]))
-    return found
+        quantiles = [_quantiles(run[run > 0]) for run in distances.cpu().numpy()]
+        ranges.append(Range(*torch.from_numpy(np.stack(quantiles, axis=1)).to(rows)[..., None]))
+    return ranges
 
 
 def _quantiles(distances: np.ndarray) -> np.ndarray:
-    """The 5 % and the 95 % quantile and the maximum, found by selection; 1 if there are no distances."""
+    """The 5 % and the 95 % quantile and the maximum; 1 if there are no distances."""
     return np.quantile(distances, [0.05, 0.95, 1.0]) if distances.size else np.ones(3)
 
 
@@ -216,13 +216,13 @@ def regularised_matrix(features: LandmarkFeatures, rows: Tensor, directions: int
     (Nyström). λ is the eigenvalue that follows the first ``directions``: differences along these count about equally,
     and those along later ones less and less.
     """
-    own = features(features.landmarks)
-    values, vectors = torch.linalg.eigh((own + own.mT) / 2)
+    gram = features(features.landmarks)
+    values, vectors = torch.linalg.eigh((gram + gram.mT) / 2)
     ridge = (RIDGE * values[..., -1:]).clamp(min=SMALLEST_RIDGE)
     root = vectors * (values.clamp(min=0) + ridge).rsqrt()[..., None, :] @ vectors.mT
-    whole = features(rows) @ root
-    whole = whole - whole.mean(dim=-2, keepdim=True)
-    values, vectors = torch.linalg.eigh(whole.mT @ whole / whole.shape[-2])
+    centred = features(rows) @ root
+    centred = centred - centred.mean(dim=-2, keepdim=True)
+    values, vectors = torch.linalg.eigh(centred.mT @ centred / centred.shape[-2])
     values = values.clamp(min=0)
     level = values[..., -1 - min(directions, values.shape[-1] - 1), None]
     level = torch.maximum(level, RIDGE * values[..., -1:]).clamp(min=SMALLEST_RIDGE)

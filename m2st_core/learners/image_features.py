@@ -1,7 +1,7 @@
 """Learned features of images: a convolutional network that classifies the samples of many related tasks.
 
 All tasks share the network, and each has a linear head, trained by cross-entropy. Directions and their prior are then
-learned on fresh images only: on its training images the network looks better than it is.
+learned on fresh images only: on its training images the network is overfitted.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ FEWEST_STEPS = 6  # steps of an epoch, reached by several passes over few images
 FEWEST_FRESH = 4  # fresh images of each sample of a task
 
 
-class Parts(NamedTuple):
+class Halves(NamedTuple):
     """The same tasks with the network's training images, and with the fresh images."""
 
     training: RelatedTasks
     fresh: RelatedTasks
 
 
-def part_images(related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]) -> Parts:
-    """Training and fresh images; an image is one or the other in all its tasks. Other rows are all fresh."""
+def part_images(related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]) -> Halves:
+    """Split images into training and fresh ones, in the same way in all tasks. Rows of tables are all fresh."""
     if settings.convolutions is None:
-        return Parts(related, related)
+        return Halves(related, related)
     share = settings.training.fresh
     smallest = min(int((weight > 0).sum(dim=-1).min()) for weight in (related.x_weight, related.y_weight))
     if int(smallest * share) < FEWEST_FRESH:
@@ -49,28 +49,28 @@ def part_images(related: RelatedTasks, settings: FeatureLearning, streams: Seque
         raise ValueError(
             f"A sample of a related task has {smallest} images. Bring at least {needed} in each, or omit small samples."
         )
-    return Parts(*related.hold_out(share, [s.torch("fresh images") for s in streams], together=True))
+    return Halves(*related.hold_out(share, [s.torch("fresh images") for s in streams], together=True))
 
 
 def fit_image_features(
     related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams], progress: Progress | None = None
 ) -> LearnedSpaces:
-    """ψ of tasks of images, and the choices that fresh images made."""
-    parts = part_images(related, settings, streams)
+    """ψ of tasks of images, and the choices made on fresh images."""
+    halves = part_images(related, settings, streams)
     networks: list[CNN] = []
     choices: dict[str, float] = {}
     for repeat, stream in enumerate(streams):
-        network, choices = _train(parts, repeat, settings, stream, progress)
+        network, choices = _train(halves, repeat, settings, stream, progress)
         networks.append(network)
     features = ImageFeatures(_stack(networks), 0)
-    fresh = parts.fresh.with_rows(features.raw(related.rows))
+    fresh = halves.fresh.with_rows(features.raw(related.rows))
     importance = fresh.rows.new_ones(fresh.rows.shape[-1], dtype=torch.float64)
     space = smooth_space(nn.Identity(), fresh, streams, importance)
     offers = candidates(space, 2 * settings.leading, settings, 0.0)
-    chosen, (place,) = best_candidates(offers, 1)
-    aligned = ImageFeatures(features.network, 0).aligned(place)
+    best, (tensors,) = best_candidates(offers, 1)
+    aligned = ImageFeatures(features.network, 0).aligned(tensors)
     aligned.whiten = space.whiten
-    return LearnedSpaces([aligned], choices | describe(offers, chosen[:, 0]), task_senses(offers))
+    return LearnedSpaces([aligned], choices | describe(offers, best[:, 0]), task_senses(offers))
 
 
 def _stack(networks: Sequence[CNN]) -> CNN:
@@ -90,35 +90,35 @@ class LabelledImages(NamedTuple):
 
     def units(self) -> Units:
         """Mean and standard deviation of all pixels together."""
-        parts, count = self.images.split(ROWS_AT_ONCE), self.images.numel()
-        mean = torch.stack([part.sum(dtype=torch.float64) for part in parts]).sum() / count
-        squares = torch.stack([(part.double() - mean).square().sum() for part in parts]).sum()
+        chunks, count = self.images.split(ROWS_AT_ONCE), self.images.numel()
+        mean = torch.stack([images.sum(dtype=torch.float64) for images in chunks]).sum() / count
+        squares = torch.stack([(images.double() - mean).square().sum() for images in chunks]).sum()
         return Units(mean.reshape(1, 1, 1), (squares / (count - 1)).sqrt().clamp(min=1e-6).reshape(1, 1, 1))
 
     def normalise(self, network: CNN) -> None:
         """Convert the images, in place, into the network's units."""
-        for part in self.images.split(ROWS_AT_ONCE):
-            part.copy_(network.normalise(part)[0])
+        for images in self.images.split(ROWS_AT_ONCE):
+            images.copy_(network.normalise(images)[0])
 
 
-def _labelled(part: RelatedTasks, repeat: int) -> LabelledImages:
-    """One repeat's distinct images."""
-    inside = part.inside[repeat]
-    numbers, index = part.where[repeat][inside].unique(return_inverse=True)
-    labels = torch.full((len(numbers), len(inside)), -1, dtype=torch.int8, device=index.device)
+def _labelled(related: RelatedTasks, repeat: int) -> LabelledImages:
+    """The distinct images of one repeat."""
+    inside = related.inside[repeat]
+    distinct, index = related.where[repeat][inside].unique(return_inverse=True)
+    labels = torch.full((len(distinct), len(inside)), -1, dtype=torch.int8, device=index.device)
     task = torch.arange(len(inside), device=index.device)[:, None].expand_as(inside)[inside]
-    labels[index, task] = (part.x_weight > 0)[repeat][inside].to(torch.int8)
-    return LabelledImages(part.rows[repeat][numbers].float(), labels)
+    labels[index, task] = (related.x_weight > 0)[repeat][inside].to(torch.int8)
+    return LabelledImages(related.rows[repeat][distinct].float(), labels)
 
 
 def _train(
-    parts: Parts, repeat: int, settings: FeatureLearning, stream: Streams, progress: Progress | None
+    halves: Halves, repeat: int, settings: FeatureLearning, stream: Streams, progress: Progress | None
 ) -> tuple[CNN, dict[str, float]]:
     """The network after the epoch with the lowest loss on fresh images, with fixed normalisation; and the choices."""
     training, convolutions = settings.training, settings.convolutions
     if convolutions is None:
         raise ValueError("Features of images need the settings of a convolutional network.")
-    training_images, fresh = (_labelled(part, repeat) for part in parts)
+    training_images, fresh = (_labelled(half, repeat) for half in halves)
     network = make_cnn(convolutions, [stream.torch("first weights")]).to(training_images.images.device)
     network.measure_in(training_images.units())
     heads = nn.Parameter(network.weight.new_zeros(network.features + 1, training_images.labels.shape[1]))
@@ -132,7 +132,7 @@ def _train(
     optimiser = torch.optim.AdamW(learned, lr=training.learning_rate, weight_decay=training.weight_decay)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, training.epochs * passes * batches)
     draw = stream.torch("order of images")
-    best, lowest, chosen = network, math.inf, 0
+    best, lowest, best_epoch = network, math.inf, 0
     for epoch in range(1, training.epochs + 1):
         orders = [torch.randperm(count, generator=draw) for _ in range(passes)]
         for batch in chain(*(order.to(training_images.images.device).split(training.batch) for order in orders)):
@@ -147,13 +147,13 @@ def _train(
             candidate = copy.deepcopy(network)
             candidate.freeze(training_images.images[:FREEZING_IMAGES])
             loss = _mean_loss(candidate, heads, fresh)
-            if loss < lowest or not chosen:
-                best, lowest, chosen = candidate, loss, epoch
-            elif epoch > chosen + training.patience:
+            if loss < lowest or not best_epoch:
+                best, lowest, best_epoch = candidate, loss, epoch
+            elif epoch > best_epoch + training.patience:
                 break
         if progress is not None:
             progress(epoch, training.epochs, lowest)
-    return best, {"network_epochs": float(chosen), "fresh_cross_entropy": lowest}
+    return best, {"network_epochs": float(best_epoch), "fresh_cross_entropy": lowest}
 
 
 def _loss(network: CNN, heads: Tensor, images: Tensor, labels: Tensor) -> Tensor:
@@ -166,9 +166,9 @@ def _loss(network: CNN, heads: Tensor, images: Tensor, labels: Tensor) -> Tensor
 
 @torch.no_grad()
 def _mean_loss(network: CNN, heads: Tensor, labelled: LabelledImages) -> float:
-    """The mean cross-entropy of a network with fixed normalisation on all images, some at a time."""
+    """The mean cross-entropy of a network with fixed normalisation on all images, computed in chunks."""
     total, count = 0.0, 0
-    for images, labels in zip(*(part.split(ROWS_AT_ONCE) for part in labelled), strict=True):
+    for images, labels in zip(*(tensor.split(ROWS_AT_ONCE) for tensor in labelled), strict=True):
         inside = int((labels >= 0).sum())
         total += inside * float(_loss(network, heads, images, labels))
         count += inside
@@ -194,7 +194,7 @@ def batch_gradients(
             return list(torch.autograd.grad(value * (len(chunk) / len(batch)), [*network.parameters(), heads]))
 
     gradients = map_threads(gradient, range(len(chunks)))
-    return [torch.stack(parts).sum(dim=0, dtype=torch.float64) for parts in zip(*gradients, strict=True)]
+    return [torch.stack(chunk).sum(dim=0, dtype=torch.float64) for chunk in zip(*gradients, strict=True)]
 
 
 def _moved(images: Tensor, shape: tuple[int, int, int], move: Sequence[int]) -> Tensor:

@@ -1,4 +1,4 @@
-"""The result of learning from related tasks, as one module that can be saved."""
+"""What is learned from related tasks, as one module that can be saved and rebuilt."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
 
-Part = TypeVar("Part")
+Learned = TypeVar("Learned")
 
 
 class Knowledge(nn.Module):
-    """The result of learning from the related tasks of R repeats. Parts that a method does not need are None.
+    """The result of learning from the related tasks of R repeats. Entries that a method does not need are None.
 
     ``kernel``: θ of Meta-KL or AGT-KL, a deep kernel, batch (R,). ``base``: kernels to mix, batch (R, K), with
     ``base_names``: deep kernels or, for Feature-MKL, inner products of features ψ. ``spaces``: several ψ, the likeliest
@@ -63,20 +63,20 @@ def learned_spaces(known: Knowledge) -> list[MetaFeatures]:
     return spaces
 
 
-def needed(part: Part | None, name: str) -> Part:
-    """Return a part of what was learned, or raise a ValueError if this learner has none."""
-    if part is None:
+def needed(learned: Learned | None, name: str) -> Learned:
+    """Return an entry of Knowledge, or raise a ValueError if this learner has none."""
+    if learned is None:
         raise ValueError(f"This learner has no {name}. Train it again for this method.")
-    return part
+    return learned
 
 
 Learn = Callable[[RelatedTasks, Preset, Sequence[Streams], Progress | None], Knowledge]
 
 
 def rebuild(state: dict[str, Tensor], preset: Preset) -> Knowledge:
-    """The module that has this state; its parts and their sizes are those of the tensors (and of the images)."""
+    """The module that has this state. Its entries and their sizes follow from the tensors (and the preset's images)."""
 
-    def part(name: str) -> dict[str, Tensor]:
+    def entries(name: str) -> dict[str, Tensor]:
         return {key.removeprefix(f"{name}."): value for key, value in state.items() if key.startswith(f"{name}.")}
 
     def kernel(tensors: dict[str, Tensor]) -> Kernel | None:
@@ -90,9 +90,9 @@ def rebuild(state: dict[str, Tensor], preset: Preset) -> Knowledge:
 
     count = len({name.split(".")[1] for name in state if name.startswith("spaces.")})
     known = Knowledge(
-        spaces=[_features(part(f"spaces.{place}"), preset) for place in range(count)],
-        kernel=kernel(part("kernel")),
-        base=kernel(part("base")),
+        spaces=[_features(entries(f"spaces.{index}"), preset) for index in range(count)],
+        kernel=kernel(entries("kernel")),
+        base=kernel(entries("base")),
         rows=torch.zeros_like(state["rows"]) if "rows" in state else None,
         senses=torch.zeros_like(state["senses"]) if "senses" in state else None,
     )

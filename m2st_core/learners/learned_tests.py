@@ -45,14 +45,14 @@ RELATED_ODDS = 2.0  # prior odds that a target is like its related tasks
 def learn_features(
     meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
-    """Learn the spaces ψ, which are all that Meta-Witness, Meta-WiTS and Meta-FUSE need."""
+    """Convert the tasks to common units, and learn the spaces ψ of Meta-Witness, Meta-WiTS and Meta-FUSE."""
     return learn_spaces(in_common_units(meta), preset, streams, progress)
 
 
 def learn_spaces(
     meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
-    """The same for tasks that are in common units."""
+    """Learn the spaces ψ from tasks in common units."""
     settings = preset.feature_learning
     fit = fit_row_features if settings.convolutions is None else fit_image_features
     spaces, choices, senses = fit(meta, settings, streams, progress)
@@ -69,33 +69,35 @@ class SpacesKernel(InnerProductKernel):
         self,
         spaces: Sequence[MetaFeatures],
         amplitudes: Sequence[Tensor],
-        known: tuple[Tensor, Sequence[Tensor]] | None = None,
+        cached: tuple[Tensor, Sequence[Tensor]] | None = None,
     ) -> None:
         super().__init__()
         self.spaces = nn.ModuleList(spaces)
         self.amplitudes = nn.ParameterList(amplitudes)
         self.amplitudes.requires_grad_(False)
-        self._known = known  # rows (R, n, d) and their ψ, not computed again
+        self._cached = cached  # rows (R, n, d) and their ψ
 
     def embed(self, x: Tensor) -> Rows:
         """a·ψ of every space, padded to the largest: (R, 1, n, d) → (R, M, n, Q)."""
         rows = x[:, 0]
-        if self._known is not None and torch.equal(self._known[0], rows):
-            psi = self._known[1]
+        if self._cached is not None and torch.equal(self._cached[0], rows):
+            psi = self._cached[1]
         else:
             psi = in_spaces([space for space in self.spaces if isinstance(space, MetaFeatures)], rows)
-        widest = max(part.shape[-1] for part in psi)
-        scaled = [part * amplitude[:, None].to(part) for part, amplitude in zip(psi, self.amplitudes, strict=True)]
-        return (torch.stack([functional.pad(part, (0, widest - part.shape[-1])) for part in scaled], dim=1),)
+        widest = max(values.shape[-1] for values in psi)
+        scaled = [
+            values * amplitude[:, None].to(values) for values, amplitude in zip(psi, self.amplitudes, strict=True)
+        ]
+        return (torch.stack([functional.pad(values, (0, widest - values.shape[-1])) for values in scaled], dim=1),)
 
     def some(self, which: Tensor) -> Kernel:
         """The kernels of the chosen spaces."""
-        chosen = which.nonzero()[:, 0].tolist()
-        return SpacesKernel([self.spaces[place] for place in chosen], [self.amplitudes[place] for place in chosen])
+        indices = which.nonzero()[:, 0].tolist()
+        return SpacesKernel([self.spaces[index] for index in indices], [self.amplitudes[index] for index in indices])
 
 
 def detectable(prior: Tensor) -> Tensor:
-    """r, in proportion to the prior s (R, Q), of a difference at the edge of detection, in noise variances: (R, Q).
+    """r, the squared difference at the edge of detection in noise variances, in proportion to the prior s: (R, Q).
 
     Σ_q r_q = 4√D, with D = (Σs)²/Σs² the number of dimensions that count.
     """
@@ -118,7 +120,7 @@ def learned_family(known: Knowledge, pooled: Tensor, share: float) -> Family:
         deviation = variance.sqrt().clamp(min=torch.finfo(torch.float32).eps)
         amplitudes.append((ratio / (1 + ratio)).sqrt() / deviation)
     weights = torch.stack([space.log_weight for space in spaces], dim=-1).softmax(dim=-1)
-    names = tuple(f"{LEARNED} {place + 1}" for place in range(len(spaces)))
+    names = tuple(f"{LEARNED} {index + 1}" for index in range(len(spaces)))
     return Family(SpacesKernel(spaces, amplitudes, (pooled, psi)), names, share / len(names), weights)
 
 
@@ -194,10 +196,10 @@ class WitnessTest(ScoreTest):
         def ratios(z: Tensor) -> Tensor:
             d = (z @ psi).double().mul_(unit)  # R x P x all coordinates
             torch.maximum(farthest, d.abs().amax(dim=-2), out=farthest)
-            parts = zip(curves, d.split(sizes, dim=-1), d.square().split(sizes, dim=-1), strict=True)
+            by_space = zip(curves, d.split(sizes, dim=-1), d.square().split(sizes, dim=-1), strict=True)
             terms = [
-                (square @ bend[..., None] + own @ slope[..., None])[..., 0] + level[:, None]
-                for (bend, slope, level), own, square in parts
+                (square @ bend[..., None] + difference @ slope[..., None])[..., 0] + level[:, None]
+                for (bend, slope, level), difference, square in by_space
             ]
             return torch.stack(terms).logsumexp(dim=0)
 
@@ -214,7 +216,7 @@ class WitnessTest(ScoreTest):
 def fit_witness(
     known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> WitnessTest:
-    """Meta-WiTS: the posterior of the target's difference in every space, from its training rows and the prior.
+    """Meta-WiTS: the posterior of the target's difference in each space, from its training rows and the prior.
 
     With r as for Meta-Witness and τ the noise of d, the difference of means of ψ on the training rows, the prior is
     N(0, rτ): E[δ | d] = r/(1+r)·d, Var[δ | d] = r/(1+r)·τ, and d speaks for the space by its likelihood ratio
@@ -285,32 +287,32 @@ def learn_feature_mixture(
 def feature_bank(known: Knowledge, pooled: Tensor, streams: Sequence[Streams]) -> KernelBank:
     """The features' kernels, batch (R, K), and generic ones for pooled rows (R, N, d)."""
     features, base, names = learned_spaces(known)[0], needed(known.base, "base kernels"), known.base_names
-    own = Family(ComposedKernel(features, base), names, 0.5 / len(names))
-    return KernelBank((own, *generic_families(features, pooled, 0.5, streams)))
+    learned = Family(ComposedKernel(features, base), names, 0.5 / len(names))
+    return KernelBank((learned, *generic_families(features, pooled, 0.5, streams)))
 
 
 def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float) -> Tensor:
     """β of each run: (R, k).
 
-    Kernels are measured in null deviations, a single task's must exceed a threshold to join, λ is relative to the mean
-    variance, and the aggregate, which needs no adaptation, keeps a fifth: a training sample that happens not to show
-    the difference does not outweigh the related tasks.
+    Kernels are scaled to null deviations. The kernel of a single task joins if it exceeds a threshold. λ is relative to
+    the mean variance. The aggregate, which needs no adaptation, keeps at least a fifth, so that a training sample that
+    happens not to show the difference does not outweigh the related tasks.
     """
-    known = torch.tensor([name == AGGREGATE for name in names], device=terms.eta.device)
+    aggregates = torch.tensor([name == AGGREGATE for name in names], device=terms.eta.device)
     scaled = terms.in_null_deviations()
-    effect = scaled.eta - TASK_THRESHOLD * ~known
+    effect = scaled.eta - TASK_THRESHOLD * ~aggregates
     ridge = regularisation * scaled.sigma.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
     weights = solve_weights(effect, scaled.sigma, ridge.cpu())
-    others = weights.where(~known & (effect > 0), 0.0)
+    others = weights.where(~aggregates & (effect > 0), 0.0)
     most = others.sum(dim=-1, keepdim=True).clamp(min=1 - LEAST_SHARE)  # the others have at most 1 − LEAST_SHARE
     others = others * (1 - LEAST_SHARE) / most
     aggregate = 1 - others.sum(dim=-1, keepdim=True)
-    weights = torch.where(known, aggregate, others) / terms.null_deviation
+    weights = torch.where(aggregates, aggregate, others) / terms.null_deviation
     return weights / weights.sum(dim=-1, keepdim=True)
 
 
 def aggregate_alone(names: Sequence[str]) -> Tensor:
-    """β of the aggregate and nothing else, which needs no training rows: (k,)."""
+    """β with all weight on the aggregate, which needs no training rows: (k,)."""
     return torch.tensor([float(name == AGGREGATE) for name in names])
 
 
@@ -337,7 +339,7 @@ def with_generic(meta_weights: Tensor, terms: KernelTerms, related: Tensor) -> t
 def fit_feature_mixture(
     known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
-    """β on the training rows (R, n, d), (R, m, d), and the odds that they are like the related tasks."""
+    """Feature-MKL: β from the training rows (R, n, d), (R, m, d), and the odds that they are like the related tasks."""
     features = learned_spaces(known)[0]
     bank = feature_bank(known, train.pooled, streams)
     terms = kernel_terms(bank, paired_rows(train, streams))
@@ -349,28 +351,28 @@ def fit_feature_mixture(
     related = evidence_related(features, view_target(features, train))
     weights, share = with_generic(weights, terms, related)
     adapted = mixture_test(bank, weights, terms, known)
-    for entry, value, part in zip(adapted.diagnostics, related.tolist(), share.tolist(), strict=True):
-        entry |= {"log_odds_related": value, "related_share": part}
+    for entry, log_odds, related_share in zip(adapted.diagnostics, related.tolist(), share.tolist(), strict=True):
+        entry |= {"log_odds_related": log_odds, "related_share": related_share}
     return adapted
 
 
 def choose_regularisation(
     known: Knowledge, meta: RelatedTasks, preset: Preset, streams: Sequence[Streams]
 ) -> Knowledge:
-    """λ of β: the one whose mixtures, learned on the tasks' training rows, do best on their held-out rows.
+    """Choose λ of β: its mixtures, learned on the tasks' training rows, score best on their held-out rows.
 
-    The score is the ratio of means, mean MMD²/√(mean σ̂²), over at most 500 tasks, each a target of its own. If the
-    aggregate alone does better than any, β is not learned.
+    The score is the ratio of means, mean MMD²/√(mean σ̂²), over at most 500 tasks, each treated as a target. If the
+    aggregate alone scores better than all, β is not learned.
     """
     settings, base = preset.feature_learning, needed(known.base, "base kernels")
     candidates = settings.regularisations
     meta = part_images(meta, settings, streams).fresh
-    kept, aside = learned_spaces(known)[0].view(meta, settings, streams)
+    training, held_out = learned_spaces(known)[0].view(meta, settings, streams)
     orders = [torch.randperm(len(meta.names), generator=stream.torch("tasks that choose λ")) for stream in streams]
     which = torch.stack(orders)[:, :JUDGES].sort(dim=1).values.to(meta.rows.device)
     generators = [stream.torch("choice of λ") for stream in streams]
-    learning, _ = kept.draw_pairs(which, 1.0, generators)
-    _, judging = aside.draw_pairs(which, 0.0, generators)
+    learning, _ = training.draw_pairs(which, 1.0, generators)
+    _, judging = held_out.draw_pairs(which, 0.0, generators)
     bank = KernelBank((Family(base, known.base_names, 1 / len(known.base_names)),))
     seen, fresh = (kernel_terms(bank, rows) for rows in (learning, judging))
     complete = judging.inside.sum(dim=-1) > 1

@@ -23,9 +23,9 @@ from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
-SMALLEST_VARIANCE = 1e-10
-CONDITION = 1e-6
-BLOCK = 256
+SMALLEST_VARIANCE = 1e-10  # of a kernel that takes part in Meta-MKL-SI
+CONDITION = 1e-6  # relative to the largest eigenvalue or weight, below which values count as 0
+BLOCK = 256  # rows
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def solve_weights(eta: Tensor, sigma: Tensor, regularisation: Tensor | float) ->
     """β ≥ 0, Σβ = 1, that maximises ηᵀβ/√(βᵀ(Σ+λI)β): (R, k), (R, k, k), (R,) → (R, k).
 
     The direction solves min βᵀ(Σ+λI)β s.t. ηᵀβ=1, β≥0, which is a non-negative least-squares problem. If no kernel has
-    η > 0, the best single one, by Ĵ, takes all the weight; where numbers overflowed, all weigh the same.
+    η > 0, the best single kernel, by Ĵ, takes all the weight; where numbers overflowed, weights are equal.
     """
     runs, kernels = eta.shape
     ridge = torch.as_tensor(regularisation, dtype=torch.float64).expand(runs).numpy()
@@ -98,17 +98,17 @@ def solve_weights(eta: Tensor, sigma: Tensor, regularisation: Tensor | float) ->
             continue
         values, vectors = np.linalg.eigh(total)
         root = np.sqrt(np.maximum(values, 1e-12 * values[-1]))
-        found, _ = nnls(root[:, None] * vectors.T, (vectors.T @ h) / root, maxiter=100 * kernels)
-        found = found / deviation
-        if found.sum() > 0:
-            weights[run] = found / found.sum()
+        beta, _ = nnls(root[:, None] * vectors.T, (vectors.T @ h) / root, maxiter=100 * kernels)
+        beta = beta / deviation
+        if beta.sum() > 0:
+            weights[run] = beta / beta.sum()
         else:
             weights[run, np.argmax(h)] = 1
     return torch.from_numpy(weights).to(eta)
 
 
 def paired_rows(train: TwoSample, streams: Sequence[Streams]) -> PairedRows:
-    """As many rows of x as of y, at random."""
+    """Draw min(n, m) rows of each sample."""
     generators = [stream.torch("rows for the weights") for stream in streams]
     x, y = (draw_rows(rows, min(train.sizes), generators) for rows in train)
     return PairedRows(x, y, torch.ones_like(x[..., 0]))
@@ -132,19 +132,19 @@ def linear_time_terms(bank: KernelBank, sample: TwoSample, streams: Sequence[Str
     Rows are shuffled first, then the first half is paired with the second.
     """
     half = sample.x.shape[-2] // 2
-    parts = []
+    halves = []
     for side, rows in (("x", sample.x), ("y", sample.y)):
         order = torch.stack([torch.randperm(rows.shape[-2], generator=s.torch(f"pairing of {side}")) for s in streams])
         rows = rows.take_along_dim(order[..., None].to(rows.device), dim=-2)[:, None]
-        parts.append((rows[..., :half, :], rows[..., half : 2 * half, :]))
-    (x, x_other), (y, y_other) = parts
-    found = []
+        halves.append((rows[..., :half, :], rows[..., half : 2 * half, :]))
+    (x, x_other), (y, y_other) = halves
+    h = []
     for family in bank.families:
         a, b, c, d = (family.kernel.embed(rows) for rows in (x, x_other, y, y_other))
         pairs = ((a, b), (c, d), (a, d), (b, c))
         k = [_between(family.kernel, first, second, half) for first, second in pairs]
-        found.append(k[0] + k[1] - k[2] - k[3])
-    return torch.cat(found, dim=1)
+        h.append(k[0] + k[1] - k[2] - k[3])
+    return torch.cat(h, dim=1)
 
 
 def _between(kernel: Kernel, first: Rows, second: Rows, count: int) -> torch.Tensor:
@@ -176,7 +176,7 @@ class SelectiveTest(AsymptoticTest):
         from scipy import stats  # slow to import
 
         h = linear_time_terms(self.bank, sample, streams).double().cpu().numpy()
-        statistic, rank = (np.array(values) for values in zip(*(_one(run) for run in h), strict=True))
+        statistic, rank = (np.array(values) for values in zip(*(selective_statistic(run) for run in h), strict=True))
         if self.reference == "chi2":
             reference, scale = stats.chi2(rank[:, None]), np.ones((len(rank), 1))
         else:
@@ -187,8 +187,8 @@ class SelectiveTest(AsymptoticTest):
         return statistic, p_value, np.sqrt(scale * reference.ppf(levels))
 
 
-def _one(h: np.ndarray) -> tuple[float, int]:
-    """Statistic and rank from h (k, n)."""
+def selective_statistic(h: np.ndarray) -> tuple[float, int]:
+    """βᵀτ/√(βᵀΣβ) and the rank of Σ on β's support, from h (k, n)."""
     h = h[h.var(axis=1) >= SMALLEST_VARIANCE]
     if not len(h):
         return 0.0, 1
@@ -213,14 +213,14 @@ def base_kernels(known: Knowledge) -> KernelBank:
 def fit_selective(
     known: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> SelectiveTest:
-    """Meta-MKL-SI: weigh the base kernels on the test rows themselves, by selective inference."""
+    """Meta-MKL-SI: weigh the base kernels on the test rows, with selective inference."""
     return SelectiveTest(base_kernels(known), preset.embedding.reference)
 
 
 def fit_mixture(
     known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
-    """Meta-MKL, AGT-MKL: β ≥ 0 that maximises Ĵ on the training rows (R, n, d), (R, m, d), partly made uniform."""
+    """Meta-MKL, AGT-MKL: β ≥ 0 that maximises Ĵ on the training rows (R, n, d), (R, m, d), shrunk towards uniform."""
     bank = base_kernels(known)
     terms = kernel_terms(bank, paired_rows(train, streams))
     settings = preset.base_kernels

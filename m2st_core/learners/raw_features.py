@@ -50,7 +50,7 @@ class MetaFeatures(nn.Module, ABC):
         """Features before alignment, in float32: (R, n, d) → (R, n, ·)."""
 
     def same_raw(self, other: MetaFeatures) -> bool:
-        """Whether ``raw`` is known to be that of other features learned from the same tasks."""
+        """Whether ``raw`` equals that of other features learned from the same tasks, as far as can be seen cheaply."""
         return self is other
 
     def forward(self, x: Tensor) -> Tensor:
@@ -62,15 +62,15 @@ class MetaFeatures(nn.Module, ABC):
         self, related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]
     ) -> tuple[RelatedTasks, RelatedTasks]:
         """The related tasks in ψ, with their training rows and with their held-out rows."""
-        kept, aside = related.hold_out(settings.held_out, [stream.torch("held-out rows") for stream in streams])
+        training, held_out = related.hold_out(settings.held_out, [s.torch("held-out rows") for s in streams])
         psi = self(related.rows)
-        return kept.with_rows(psi), aside.with_rows(psi)
+        return training.with_rows(psi), held_out.with_rows(psi)
 
 
 class FourierFeatures(MetaFeatures):
     """Raw features are the columns and sin(xᵀω), cos(xᵀω) at random frequencies ω (R, d, D/2).
 
-    Columns are in robust units and cut off at ±``limit``, so that no single row outweighs the others.
+    Columns are in robust units and clipped at ±``limit``, so that no single row outweighs the others.
     """
 
     centre: Tensor
@@ -95,10 +95,10 @@ class FourierFeatures(MetaFeatures):
         rows = Units(self.centre, self.scale)(x.to(self.centre)).clamp(-self.limit, self.limit).float()
         columns, half = self.frequencies.shape[-2:]
         waves = self.frequencies.float().repeat_interleave(2, dim=-1)
-        own = torch.eye(columns, device=rows.device).expand(len(waves), -1, -1)
+        identity = torch.eye(columns, device=rows.device).expand(len(waves), -1, -1)
         phase = rows.new_zeros(columns + 2 * half)
         phase[columns + 1 :: 2] = math.pi / 2  # cos is sin, a quarter of a turn ahead
-        raw = torch.baddbmm(phase, rows, torch.cat([own, waves], dim=-1))
+        raw = torch.baddbmm(phase, rows, torch.cat([identity, waves], dim=-1))
         raw[..., columns:].sin_()
         return raw
 
@@ -119,8 +119,8 @@ class ImageFeatures(MetaFeatures):
     @torch.no_grad()
     def raw(self, x: Tensor) -> Tensor:
         """φ: (R, n, C·H·W) → (R, n, features)."""
-        parts = x.split(ROWS_AT_ONCE, dim=-2)
-        return torch.cat([self.network(self.network.normalise(part).float()) for part in parts], dim=-2)
+        chunks = x.split(ROWS_AT_ONCE, dim=-2)
+        return torch.cat([self.network(self.network.normalise(rows).float()) for rows in chunks], dim=-2)
 
 
 class NetworkView(nn.Module):
@@ -142,12 +142,12 @@ def in_spaces(spaces: Sequence[MetaFeatures], x: Tensor) -> list[Tensor]:
     flat = x.reshape(len(spaces[0].offset), -1, x.shape[-1])
     first = [next(j for j, other in enumerate(spaces) if space.same_raw(other)) for space in spaces]
     maps = [(-space.offset.float(), space.transform.float()) for space in spaces]
-    found: list[list[Tensor]] = [[] for _ in spaces]
+    chunks: list[list[Tensor]] = [[] for _ in spaces]
     for rows in flat.split(ROWS_AT_ONCE, dim=1):  # so that raw features stay in the cache
-        raw = {place: spaces[place].raw(rows) for place in set(first)}
-        for own, place, (offset, transform) in zip(found, first, maps, strict=True):
-            own.append(torch.baddbmm(offset, raw[place], transform))
-    return [torch.cat(own, dim=1).reshape(*x.shape[:-1], -1) for own in found]
+        raw = {index: spaces[index].raw(rows) for index in set(first)}
+        for psi, index, (offset, transform) in zip(chunks, first, maps, strict=True):
+            psi.append(torch.baddbmm(offset, raw[index], transform))
+    return [torch.cat(psi, dim=1).reshape(*x.shape[:-1], -1) for psi in chunks]
 
 
 class TargetView(NamedTuple):
@@ -160,7 +160,7 @@ class TargetView(NamedTuple):
 
 @torch.no_grad()
 def view_target(features: MetaFeatures, train: TwoSample) -> TargetView:
-    """Measure a target in ψ. Its variance may differ from 1, which is that of the related tasks."""
+    """A target's training rows in ψ. Their variance may differ from 1, which is that of the related tasks."""
     (x, y), (n, m) = (features(rows) for rows in train), train.sizes
     variance = ((n - 1) * x.var(dim=-2) + (m - 1) * y.var(dim=-2)) / (n + m - 2)
     variance = variance.clamp(min=torch.finfo(torch.float32).eps)

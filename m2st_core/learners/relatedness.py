@@ -71,13 +71,13 @@ class Relatedness:
 
     @property
     def sentence(self) -> str:
-        """Plain words on whether γ̂ exceeds its noise floor."""
-        verdict, meaning = (
-            "does not stand out",
-            ("two samples of one task of this size differ as much, so γ̂ does not show how related the tasks are."),
-        )
-        if self.stands_out:
-            verdict, meaning = "stands out", "even the most related task differs from the target."
+        """One sentence: γ̂, its noise floor, and the conclusion."""
+        verdict, meaning = "stands out", "even the most related task differs from the target."
+        if not self.stands_out:
+            verdict = "does not stand out"
+            meaning = (
+                "two samples of one task of this size differ as much, so γ̂ does not show how related the tasks are."
+            )
         return f"γ̂ = {self.gamma():.3f} {verdict} from its noise floor {self.floor:.3f}: {meaning}"
 
 
@@ -89,10 +89,10 @@ def smallest_distance(count: int, share: float, level: float) -> float:
     """
     z = np.linspace(-6, 6, 601)
     weight = norm.pdf(z) / norm.pdf(z).sum()
-    own, other = math.sqrt(share), math.sqrt(1 - share)
+    of_target, of_task = math.sqrt(share), math.sqrt(1 - share)
 
     def exceeded(distance: float) -> float:
-        near = norm.cdf((own * z + distance) / other) - norm.cdf((own * z - distance) / other)
+        near = norm.cdf((of_target * z + distance) / of_task) - norm.cdf((of_target * z - distance) / of_task)
         return float((weight * (1 - near) ** count).sum()) - (1 - level)
 
     return float(brentq(exceeded, 0, 6))
@@ -124,40 +124,40 @@ def relatedness(
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise ValueError(f"{name} must be a whole number ≥ 1. Got {value!r}.")
     streams = Streams(seed).child("relatedness")
-    place = resolve_device(device)
-    own, tasks = as_two_sample(*target), as_related_tasks(related_tasks)
-    own = replace(own, columns=target.columns) if isinstance(target, TwoSample) else own
-    own = in_order_of(own, tasks.columns, tasks.rows.shape[-1])
-    chosen = torch.randperm(len(tasks.names), generator=streams.torch("tasks"))[:max_tasks].sort().values
-    tasks = tasks.select(chosen.numpy())
-    goal = _halves(stack_repeats([[own]], ("target",)), streams.child("target"), place)
-    others = _halves(tasks, streams, place)
+    processor = resolve_device(device)
+    sample, tasks = as_two_sample(*target), as_related_tasks(related_tasks)
+    sample = replace(sample, columns=target.columns) if isinstance(target, TwoSample) else sample
+    sample = in_order_of(sample, tasks.columns, tasks.rows.shape[-1])
+    drawn = torch.randperm(len(tasks.names), generator=streams.torch("tasks"))[:max_tasks].sort().values
+    tasks = tasks.select(drawn.numpy())
+    goal = _halves(stack_repeats([[sample]], ("target",)), streams.child("target"), processor)
+    others = _halves(tasks, streams, processor)
     samples = [tasks.task(index) for index in range(len(tasks.names))]
-    again = -(-SAME_TASK_PAIRS // len(samples))
-    share = 1 / (1 + again)
+    deals = -(-SAME_TASK_PAIRS // len(samples))
+    share = 1 / (1 + deals)
     with one_thread_per_operation(), short_memory_in_words():
         training, fresh = _measure(goal, others, restarts, steps, streams, part_of(progress, 0, share))
         chance = streams.child("same task")
         deal = chance.torch("deal")
-        pairs = [_dealt_again(own, sample, deal) for _ in range(again) for sample in samples]
+        pairs = [_dealt_again(sample, task, deal) for _ in range(deals) for task in samples]
         goal, others = (
-            _halves(stack_repeats([side], tasks.names * again), chance.child(name), place)
+            _halves(stack_repeats([side], tasks.names * deals), chance.child(name), processor)
             for name, side in zip(("target", "task"), zip(*pairs, strict=True), strict=True)
         )
         (same_task,) = _measure(goal, others, restarts, steps, chance, part_of(progress, share, 1), halves=(1,))
-    size = float(np.mean([min(sample.sizes) for sample in samples]))
-    return Relatedness(tasks.names, training, fresh, same_task, size / (min(own.sizes) + size))
+    size = float(np.mean([min(task.sizes) for task in samples]))
+    return Relatedness(tasks.names, training, fresh, same_task, size / (min(sample.sizes) + size))
 
 
 def _dealt_again(target: TwoSample, task: TwoSample, generator: torch.Generator) -> tuple[TwoSample, TwoSample]:
     """Two samples of one task, of the sizes of target and task: their rows, pooled and dealt out at random."""
     sides = []
-    for own, other in zip(target, task, strict=True):
-        pooled = torch.cat([own, other.to(own)])
+    for of_target, of_task in zip(target, task, strict=True):
+        pooled = torch.cat([of_target, of_task.to(of_target)])
         order = torch.randperm(len(pooled), generator=generator)
-        sides.append(pooled[order].split([len(own), len(other)]))
-    (x, x_other), (y, y_other) = sides
-    return TwoSample(x, y, target.shape), TwoSample(x_other, y_other, target.shape)
+        sides.append(pooled[order].split([len(of_target), len(of_task)]))
+    (x, x_task), (y, y_task) = sides
+    return TwoSample(x, y, target.shape), TwoSample(x_task, y_task, target.shape)
 
 
 def _measure(
@@ -176,14 +176,14 @@ def _measure(
         report, values = part_of(progress, start, end), []
         goals, pairs = ([side[half].task(i) for i in range(len(side[half].names))] for side in (goal, others))
 
-        def one(index: int, goals: list[TwoSample] = goals, pairs: list[TwoSample] = pairs) -> float:
-            alone = copy_with(kernel, lambda tensor: tensor[index : index + 1])
+        def gap(index: int, goals: list[TwoSample] = goals, pairs: list[TwoSample] = pairs) -> float:
+            single = copy_with(kernel, lambda tensor: tensor[index : index + 1])
             task = index // restarts
             both = goals[task % len(goals)], pairs[task]
-            own, other = (full_criterion(alone, pair.x, pair.y, REGULARISATION) for pair in both)
-            return abs(own - other)
+            of_target, of_task = (full_criterion(single, pair.x, pair.y, REGULARISATION) for pair in both)
+            return abs(of_target - of_task)
 
-        for value in map_threads(one, range(total)):
+        for value in map_threads(gap, range(total)):
             values.append(value)
             if report is not None:
                 report(len(values), total, value)
@@ -192,8 +192,8 @@ def _measure(
 
 
 def _halves(related: RelatedTasks, streams: Streams, device: torch.device) -> Halves:
-    kept, aside = related.hold_out(0.5, [streams.torch("halves")])
-    return kept.to(device), aside.to(device)
+    training, test = related.hold_out(0.5, [streams.torch("halves")])
+    return training.to(device), test.to(device)
 
 
 def _climb(
@@ -206,12 +206,12 @@ def _climb(
     kernel = start_deep(everything.expand(count, -1, -1), PRESETS["recommended"].on(goal.shape), children)
     generator = [streams.torch("batches")]
     which = torch.arange(len(others.names), device=others.rows.device).repeat_interleave(restarts)[None]
-    own_which = which if len(goal.names) > 1 else torch.zeros_like(which[:, :1])
+    targets = which if len(goal.names) > 1 else torch.zeros_like(which[:, :1])
 
     def difference() -> Tensor:
         values = []
-        for side, tasks in ((goal, own_which), (others, which)):
-            _, rows = side.draw_pairs(tasks, 0.0, generator, largest=BATCH_ROWS)
+        for side, indices in ((goal, targets), (others, which)):
+            _, rows = side.draw_pairs(indices, 0.0, generator, largest=BATCH_ROWS)
             h = h_matrix(kernel, rows.x.expand(count, -1, -1), rows.y.expand(count, -1, -1))
             values.append(criterion_ratio(*masked_terms(h, rows.inside), REGULARISATION))
         return (values[0] - values[1]).square()

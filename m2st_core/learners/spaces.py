@@ -17,31 +17,28 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.kernels.distance import median_squared_distance
-from m2st_core.kernels.networks import Units
 from m2st_core.learners.ascent import leading_eigenvectors, squares_of
 from m2st_core.learners.raw_features import FourierFeatures, MetaFeatures
-from m2st_core.learners.target_kernels import MEDIAN_ROWS
-from m2st_core.learners.units import robust_units
+from m2st_core.learners.units import median_distance, robust_units
 from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
 
-PRICE = 4.0  # log-likelihood on left-out tasks at which a direction after the first is as likely real as not
+PRICE = 4.0  # log-likelihood on left-out tasks at which a direction after the first is real with probability 1/2
 FLAT = 1e-7  # smallest variance of a coordinate, relative to the largest
-ENERGIES = (0.1, 0.3, 1.0, 3.0, 10.0)  # candidates for a task's squared difference outside the leading directions, in τ
+ENERGIES = (0.1, 0.3, 1.0, 3.0, 10.0)  # candidates for a task's squared difference outside the directions, in τ
 SIGN_STEPS = 15
 FOLDS = 10
-COPY = 1e-5  # relative distance of two tasks that are the same; means in float32 have errors of about 1e-7
+COPY = 1e-5  # relative distance below which tasks are copies; means in float32 have errors of about 1e-7
 CHUNK_ELEMENTS = 2**23  # numbers of features held at once
 RawFeatures = Callable[[Tensor], Tensor]
 """Features before alignment: (R, n, d) → (R, n, Q)."""
-COLUMN = 0.3  # importance of a column beside the Fourier features, which have 1 together
+COLUMN = 0.3  # importance of a column; that of all Fourier features together is 1
 FEWEST_COORDINATES = 14  # those of polynomials of degree 4 in two columns
-FEWEST_TASKS = 5  # with fewer tasks, halves of the rows are left out in turn instead
-ORDER_PRICES = {"none": 0.0, "one": 2.0, "any": 3.0}  # of directions, by the order in which tasks name their samples
-SIZE_PRICE = 2.0  # of twice as many coordinates
-LEAST_WEIGHT = 0.01  # of a space, relative to the likeliest; others are dropped
+FEWEST_TASKS = 5  # with fewer tasks, halves of the rows are left out instead of tasks
+ORDER_PRICES = {"none": 0.0, "one": 2.0, "any": 3.0}  # price of directions, by how tasks order their samples
+SIZE_PRICE = 2.0  # price of twice as many coordinates
+LEAST_WEIGHT = 0.01  # relative to the likeliest space; spaces with less are dropped
 EVEN_COLUMNS = 20  # up to so many, points are evenly spread rather than random
 
 
@@ -62,7 +59,7 @@ class Differences:
 def smooth_coordinates(covariance: Tensor, importance: Tensor) -> Tensor:
     """Transform (R, Q, K) to coordinates that are white within samples, the smoothest functions first.
 
-    They are principal components of the features times their importance (Q,).
+    Coordinates are principal components of the features times their importance (Q,).
     """
     weighted = importance[:, None] * covariance * importance
     values, vectors = leading_eigenvectors(weighted)
@@ -83,19 +80,15 @@ def oriented_signs(tasks: Differences, first: Tensor) -> Tensor:
     used, strength = precision > 0, precision / total[..., None]
     gram = z @ z.mT
     gram = gram - torch.diag_embed(gram.diagonal(dim1=-2, dim2=-1))  # no task judges itself
+    shared = z.ndim > 3 and gram.shape[-3] == 1  # all folds have the same tasks, so it is one product
     count = used.sum(dim=-1, keepdim=True) + 1
     signs = 0.5 * (z @ first[..., None])[..., 0].sign()
     for _ in range(SIGN_STEPS):
-        pull = _rows_times(signs * precision, gram)
+        weights = signs * precision
+        pull = weights @ gram[..., 0, :, :] if shared else (weights[..., None, :] @ gram)[..., 0, :]
         order = ((signs * used).sum(dim=-1, keepdim=True) - signs) / count
         signs = 0.5 * (signs + (pull * strength + order.atanh()).tanh())
     return signs
-
-
-def _rows_times(rows: Tensor, matrix: Tensor) -> Tensor:
-    """Each row times its matrix, (…, T) and (…, T, S) → (…, S). If all folds share a matrix, it is one product."""
-    shared = rows.ndim > 2 and matrix.shape[-3] == 1
-    return rows @ matrix[..., 0, :, :] if shared else (rows[..., None, :] @ matrix)[..., 0, :]
 
 
 def leading_directions(tasks: Differences, count: int, order: str) -> Tensor:
@@ -186,15 +179,15 @@ def first_copies(means: Tensor) -> Tensor:
 
 
 def task_folds(tasks: Differences, streams: Sequence[Streams]) -> tuple[Differences, Differences]:
-    """The tasks without a tenth of them, ten times, and each tenth: (R, folds, T, …).
+    """Ten folds: the tasks without a tenth of them, and this tenth, (R, folds, T, …) each.
 
     Tasks that count are dealt evenly.
     """
     count = tasks.precision.shape[1]
     folds = min(FOLDS, count)
     orders = [torch.randperm(count, generator=stream.torch("tasks left out")) for stream in streams]
-    place = torch.stack(orders).argsort(dim=-1).to(tasks.precision.device).where(tasks.precision > 0, count)
-    fold = place.argsort(dim=-1).argsort(dim=-1) % folds
+    position = torch.stack(orders).argsort(dim=-1).to(tasks.precision.device).where(tasks.precision > 0, count)
+    fold = position.argsort(dim=-1).argsort(dim=-1) % folds
     left_out = fold[:, None] == torch.arange(folds, device=fold.device)[:, None]
     means, precision = tasks.means[:, None], tasks.precision[:, None]
     return Differences(means, precision * ~left_out), Differences(means, precision * left_out)
@@ -205,19 +198,19 @@ def precision_of(related: RelatedTasks) -> Tensor:
     return (related.x_weight.square() + related.y_weight.square()).sum(dim=-1).reciprocal()
 
 
-def differences(raw_features: RawFeatures, parts: Sequence[RelatedTasks]) -> tuple[list[Tensor], Tensor, Tensor]:
-    """The tasks' differences of means in each part (R, T, Q), their covariance (R, Q, Q) and centre (R, 1, Q).
+def differences(raw_features: RawFeatures, subsets: Sequence[RelatedTasks]) -> tuple[list[Tensor], Tensor, Tensor]:
+    """The tasks' differences of means in each subset (R, T, Q), their covariance (R, Q, Q) and centre (R, 1, Q).
 
-    Parts have the same rows with other weights. The covariance is that within the samples of the first part. Some tasks
-    are processed at a time.
+    Subsets have the same rows with other weights; the first is the whole. The covariance is that within its samples.
+    Tasks are processed in chunks.
     """
-    whole = parts[0]
+    whole = subsets[0]
     repeats, tasks, longest = whole.where.shape
     size = raw_features(whole.rows[:, :1]).shape[-1]
     covariance = whole.x_weight.new_zeros(repeats, size, size)
     step = max(1, CHUNK_ELEMENTS // (repeats * longest * size))
     padded = bool((whole.sizes < longest).any())
-    means: list[list[Tensor]] = [[] for _ in parts]
+    means: list[list[Tensor]] = [[] for _ in subsets]
     centres, shift = [], None
     for start in range(0, tasks, step):
         chunk = slice(start, start + step)
@@ -225,16 +218,17 @@ def differences(raw_features: RawFeatures, parts: Sequence[RelatedTasks]) -> tup
         weights = torch.stack([whole.x_weight[:, chunk], whole.y_weight[:, chunk]], dim=-2)  # R x T x 2 x L
         shift = (weights[:, :1].to(raw) @ raw[:, :1]).mean(dim=-2, keepdim=True) if shift is None else shift
         raw -= shift  # a constant near the mean, so that sums of squares in float32 stay accurate
-        for own_means, part in zip(means, parts, strict=True):
-            weight = part.x_weight[:, chunk] - part.y_weight[:, chunk]
-            own_means.append((weight[..., None, :].to(raw) @ raw)[..., 0, :].double())
+        for subset_means, subset in zip(means, subsets, strict=True):
+            weight = subset.x_weight[:, chunk] - subset.y_weight[:, chunk]
+            subset_means.append((weight[..., None, :].to(raw) @ raw)[..., 0, :].double())
         sides = (weights.to(raw) @ raw).double()  # R x T x 2 x Q
         centres.append((sides + shift).mean(dim=-2))
         flat = (raw.mul_((weights > 0).any(dim=-2)[..., None]) if padded else raw).flatten(1, 2)
         scaled = sides * (weights > 0).sum(dim=-1).double().sqrt()[..., None]  # R x T x 2 x Q
         covariance += squares_of(flat).double() - scaled.flatten(1, 2).mT @ scaled.flatten(1, 2)
     covariance /= (whole.sizes.sum(dim=1) - 2 * tasks).clamp(min=1)[:, None, None]
-    return [torch.cat(part, dim=1) for part in means], covariance, torch.cat(centres, dim=1).mean(dim=1, keepdim=True)
+    centre = torch.cat(centres, dim=1).mean(dim=1, keepdim=True)
+    return [torch.cat(chunks, dim=1) for chunks in means], covariance, centre
 
 
 class LearnedSpaces(NamedTuple):
@@ -247,7 +241,11 @@ class LearnedSpaces(NamedTuple):
 
 @dataclass(frozen=True)
 class SmoothSpace:
-    """Related tasks in smooth coordinates: all of them, and those seen and left out in each fold."""
+    """Related tasks in smooth coordinates: all of them, and those seen and left out in each fold.
+
+    ``whiten`` and ``centre`` map raw features to the coordinates. ``freedom`` is the number of degrees of freedom of
+    the whitening, ``copies`` the first task that each task repeats.
+    """
 
     whiten: Tensor
     centre: Tensor
@@ -260,14 +258,14 @@ class SmoothSpace:
     def cut(self, size: int) -> tuple[Differences, Differences, Differences]:
         """The first coordinates only. Whitening by as many estimated variances makes differences noisier."""
         share = (1 - size / self.freedom.clamp(min=size + 1))[:, None]
-        every = ((self.whole, share), (self.seen, share[..., None]), (self.fresh, share[..., None]))
-        whole, seen, fresh = (Differences(tasks.means[..., :size], tasks.precision * part) for tasks, part in every)
+        scaled = ((self.whole, share), (self.seen, share[..., None]), (self.fresh, share[..., None]))
+        whole, seen, fresh = (Differences(tasks.means[..., :size], tasks.precision * s) for tasks, s in scaled)
         return whole, seen, fresh
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """So many coordinates of a space, with directions of tasks in this order; its score (R,) on left-out tasks."""
+    """The first ``size`` coordinates of a space with directions for an order; its score (R,) on left-out tasks."""
 
     space: SmoothSpace
     size: int
@@ -287,8 +285,8 @@ class Candidate:
         transform = self.space.whiten[..., : self.size] @ axes.take_along_dim(order[:, None], dim=-1)
         offset = self.space.centre @ transform
         transform = functional.pad(transform, (0, 0, 0, raw - transform.shape[1]))
-        parts = {"transform": transform, "offset": offset, "prior": prior}
-        return {name: functional.pad(part, (width - self.size, 0)) for name, part in parts.items()}
+        tensors = {"transform": transform, "offset": offset, "prior": prior}
+        return {name: functional.pad(tensor, (width - self.size, 0)) for name, tensor in tensors.items()}
 
 
 @torch.no_grad()
@@ -298,14 +296,14 @@ def smooth_space(
     """The related tasks in the smooth coordinates of raw features."""
     by_rows = related.where.shape[1] < FEWEST_TASKS
     halves = related.hold_out(0.5, [stream.torch("held-out rows") for stream in streams]) if by_rows else ()
-    (means, *parts), covariance, centre = differences(raw, [related, *halves])
+    (means, *means_of_halves), covariance, centre = differences(raw, [related, *halves])
     whiten = smooth_coordinates(covariance, importance)
     copies = first_copies(means)
     once = copies == torch.arange(copies.shape[1], device=copies.device)  # copies do not count
     whole = Differences(means @ whiten, precision_of(related) * once)
     if by_rows:
         precision = torch.stack([precision_of(half) * once for half in halves], dim=1)
-        seen = Differences(torch.stack(parts, dim=1) @ whiten[:, None], precision)
+        seen = Differences(torch.stack(means_of_halves, dim=1) @ whiten[:, None], precision)
         fresh = Differences(seen.means.flip(1), precision.flip(1))
     else:
         seen, fresh = task_folds(whole, streams)
@@ -315,8 +313,8 @@ def smooth_space(
 
 @torch.no_grad()
 def candidates(space: SmoothSpace, first: int, settings: FeatureLearning, price: float) -> list[Candidate]:
-    """Every order and number of coordinates, ``first`` and its doubles, with the evidence less its prices as score."""
-    most, found = min(space.whiten.shape[-1], settings.most_coordinates), []
+    """All orders and numbers of coordinates, ``first`` and its doubles, with the evidence less its prices as score."""
+    most, offers = min(space.whiten.shape[-1], settings.most_coordinates), []
     first = min(first, most)
     for doubling in range((most // first).bit_length()):
         size = first * 2**doubling
@@ -325,77 +323,67 @@ def candidates(space: SmoothSpace, first: int, settings: FeatureLearning, price:
             count = min(settings.leading, size) if order != "none" else 0
             prior, floor, evidence = judge(seen, fresh, count, order)
             cost = price + order_price + SIZE_PRICE * doubling
-            found.append(Candidate(space, size, order, torch.cat([prior, floor[:, None]], dim=-1), evidence - cost))
-    return found
+            offers.append(Candidate(space, size, order, torch.cat([prior, floor[:, None]], dim=-1), evidence - cost))
+    return offers
 
 
 @torch.no_grad()
 def best_candidates(offers: Sequence[Candidate], count: int) -> tuple[Tensor, list[dict[str, Tensor]]]:
-    """The best candidates of each repeat: their numbers (R, M), and for each of M places ψ's tensors and log weight."""
+    """The indices (R, M) of each repeat's best candidates, and for each of the M ranks ψ's tensors and log weight."""
     scores = torch.stack([offer.score for offer in offers], dim=-1)
     top = scores.topk(min(count, len(offers)), dim=-1)
     likely = top.values - top.values[:, :1] > math.log(LEAST_WEIGHT)
     weights = top.values.where(likely, -math.inf).log_softmax(dim=-1)
-    places = []
-    for place, chosen in enumerate(top.indices[:, : int(likely.sum(dim=-1).max())].unbind(dim=-1)):
-        width = max(offers[int(number)].size for number in chosen)
-        raw = max(offers[int(number)].space.whiten.shape[1] for number in chosen)
-        built: dict[str, Tensor] = {"log_weight": weights[:, place]}
-        for number in chosen.unique().tolist():
-            for name, part in offers[number].build(width, raw).items():
-                mine = (chosen == number).reshape(-1, *[1] * (part.ndim - 1))
-                built[name] = part.where(mine, built.get(name, torch.zeros_like(part)))
-        places.append(built)
-    return top.indices[:, : len(places)], places
+    ranks = []
+    for rank, indices in enumerate(top.indices[:, : int(likely.sum(dim=-1).max())].unbind(dim=-1)):
+        width = max(offers[int(index)].size for index in indices)
+        raw = max(offers[int(index)].space.whiten.shape[1] for index in indices)
+        tensors: dict[str, Tensor] = {"log_weight": weights[:, rank]}
+        for index in indices.unique().tolist():
+            for name, tensor in offers[index].build(width, raw).items():
+                of_repeat = (indices == index).reshape(-1, *[1] * (tensor.ndim - 1))
+                tensors[name] = tensor.where(of_repeat, tensors.get(name, torch.zeros_like(tensor)))
+        ranks.append(tensors)
+    return top.indices[:, : len(ranks)], ranks
 
 
 def task_senses(offers: Sequence[Candidate]) -> Tensor:
     """E[sign] of each task's difference along the common direction of the best candidate that has one: (R, T)."""
-    some = [offer for offer in offers if offer.order != "none"]
-    best = torch.stack([offer.score for offer in some], dim=-1).argmax(dim=-1)
-    senses = torch.zeros_like(some[0].space.whole.precision)
-    for number in best.unique().tolist():
-        whole, copies = some[number].space.cut(some[number].size)[0], some[number].space.copies
-        signs = oriented_signs(whole, leading_directions(whole, 1, some[number].order)[..., 0])
+    directed = [offer for offer in offers if offer.order != "none"]
+    best = torch.stack([offer.score for offer in directed], dim=-1).argmax(dim=-1)
+    senses = torch.zeros_like(directed[0].space.whole.precision)
+    for index in best.unique().tolist():
+        offer = directed[index]
+        whole, copies = offer.space.cut(offer.size)[0], offer.space.copies
+        signs = oriented_signs(whole, leading_directions(whole, 1, offer.order)[..., 0])
         alike = (whole.means * whole.means.take_along_dim(copies[..., None], dim=1)).sum(dim=-1).sign()
-        senses = (alike * signs.take_along_dim(copies, dim=-1)).where((best == number)[:, None], senses)
+        senses = (alike * signs.take_along_dim(copies, dim=-1)).where((best == index)[:, None], senses)
     return senses
 
 
 def describe(offers: Sequence[Candidate], best: Tensor) -> dict[str, float]:
-    """The candidates with these numbers (R,) in numbers, on average over repeats."""
-    chosen = [offers[number] for number in best.tolist()]
+    """Size, order and evidence of the candidates with these indices (R,), each as a mean over repeats."""
+    winners = [offers[index] for index in best.tolist()]
     values = {
-        "smooth_coordinates": [offer.size for offer in chosen],
-        "one_order": [offer.order == "one" for offer in chosen],
-        "any_order": [offer.order == "any" for offer in chosen],
-        "direction_evidence": [float(offer.score[repeat]) for repeat, offer in enumerate(chosen)],
+        "smooth_coordinates": [offer.size for offer in winners],
+        "one_order": [offer.order == "one" for offer in winners],
+        "any_order": [offer.order == "any" for offer in winners],
+        "direction_evidence": [float(offer.score[repeat]) for repeat, offer in enumerate(winners)],
     }
-    return {name: sum(parts) / len(parts) for name, parts in values.items()}
-
-
-def median_of_tasks(related: RelatedTasks, units: Units, streams: Sequence[Streams]) -> Tensor:
-    """The median squared distance, in these units, of at most 500 of the tasks' rows: (R,)."""
-    medians = []
-    for repeat, stream in enumerate(streams):
-        rows = related.take_inside(repeat)
-        chosen = torch.randperm(len(rows), generator=stream.torch("median heuristic"))[:MEDIAN_ROWS]
-        some = rows[chosen.to(rows.device)]
-        medians.append(median_squared_distance(((some - units.centre[repeat]) / units.scale[repeat])[None]))
-    return torch.cat(medians)
+    return {name: sum(repeats) / len(repeats) for name, repeats in values.items()}
 
 
 @torch.no_grad()
 def fit_row_features(
     related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams], progress: Progress | None = None
 ) -> LearnedSpaces:
-    """The spaces ψ that suit the related tasks best, and the choices that left-out tasks made.
+    """The spaces ψ that suit the related tasks best, and the choices made on left-out tasks.
 
-    Frequencies are those of a Gaussian kernel, of one width after another, and each width has its price of
-    log-likelihood on left-out tasks.
+    Frequencies are those of Gaussian kernels of several widths. Each width has its price of log-likelihood on left-out
+    tasks.
     """
     columns, units = related.rows.shape[-1], robust_units(related)
-    median = median_of_tasks(related, units, streams)
+    median = median_distance(related, units, streams)
     most = min(max(settings.fewest_fourier, settings.fourier_per_column * columns), settings.most_fourier) // 2
     drawn = torch.stack([normal_points(columns, most, stream.torch("frequencies")) for stream in streams])
     frequencies, offers = [], []
@@ -404,17 +392,17 @@ def fit_row_features(
         importance = median.new_tensor([COLUMN] * columns + [max(count, 1) ** -0.5] * 2 * count)
         scaled = drawn[..., :count].to(related.rows) * (2 / (width * median)).sqrt()[:, None, None]
         space = smooth_space(FourierFeatures(units, scaled, 0).raw, related, streams, importance)
-        found = candidates(space, max(FEWEST_COORDINATES, columns), settings, price)
-        offers += found
-        frequencies += [scaled] * len(found)
+        of_width = candidates(space, max(FEWEST_COORDINATES, columns), settings, price)
+        offers += of_width
+        frequencies += [scaled] * len(of_width)
         if progress is not None:
             progress(step + 1, len(settings.widths), float(max(offer.score.mean() for offer in offers)))
-    chosen, places = best_candidates(offers, settings.spaces)
+    best, ranks = best_candidates(offers, settings.spaces)
     spaces: list[MetaFeatures] = []
-    for numbers, place in zip(chosen.unbind(dim=-1), places, strict=True):
-        own = [frequencies[int(number)][repeat].mT for repeat, number in enumerate(numbers)]
-        spaces.append(FourierFeatures(units, pad_sequence(own, batch_first=True).mT.contiguous(), 0).aligned(place))
-    return LearnedSpaces(spaces, describe(offers, chosen[:, 0]), task_senses(offers))
+    for indices, tensors in zip(best.unbind(dim=-1), ranks, strict=True):
+        waves = [frequencies[int(index)][repeat].mT for repeat, index in enumerate(indices)]
+        spaces.append(FourierFeatures(units, pad_sequence(waves, batch_first=True).mT.contiguous(), 0).aligned(tensors))
+    return LearnedSpaces(spaces, describe(offers, best[:, 0]), task_senses(offers))
 
 
 def normal_points(columns: int, count: int, generator: torch.Generator) -> Tensor:

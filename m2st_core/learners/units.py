@@ -11,7 +11,10 @@ import torch
 from torch import Tensor
 
 from m2st_core.data.related import RelatedTasks
+from m2st_core.kernels.distance import median_squared_distance
 from m2st_core.kernels.networks import Units
+from m2st_core.learners.target_kernels import MEDIAN_ROWS
+from m2st_core.rng import Streams
 
 QUARTILE_ROWS, QUARTILE_VALUES = 20_000, 2**23  # torch takes no quantiles of more than 2²⁴ values
 NORMAL_QUARTILES = 1.349  # distance between the quartiles of a standard normal variable
@@ -34,27 +37,30 @@ def column_units(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def in_usual_units(tasks: Sequence[Tensor]) -> list[Tensor]:
-    """Rows of each task (n, d). Columns that spread more than ten times off the usual are measured in own units."""
-    centres, spreads = (torch.stack(parts) for parts in zip(*map(column_units, tasks), strict=True))
+    """Convert columns of tasks, (n, d) each, whose spread is more than ten times off the usual, to the usual units.
+
+    The usual spread and centre of a column are medians over tasks.
+    """
+    centres, spreads = (torch.stack(columns) for columns in zip(*map(column_units, tasks), strict=True))
     usual, middle = spreads.median(dim=0).values, centres.median(dim=0).values
     odd = (spreads > ODD * usual) | (spreads < usual / ODD)
     units = zip(tasks, odd, centres, spreads, strict=True)
-    return [torch.where(mine, (own - c) / s * usual + middle, own) if mine.any() else own for own, mine, c, s in units]
+    return [torch.where(off, (rows - c) / s * usual + middle, rows) if off.any() else rows for rows, off, c, s in units]
 
 
 def in_common_units(related: RelatedTasks) -> RelatedTasks:
-    """Measure a task's column in the task's own units if its spread is more than ten times off that of the others.
+    """Convert the columns of single tasks to the usual units, as ``in_usual_units`` does, and repair stray values.
 
-    Its median and spread then become those of all tasks together. Values still far from the others become the median,
-    unless half of the column's values are equal: rare values of such a column are no errors.
+    Values more than 10 robust standard deviations from the median become the median, unless half of the column's values
+    are equal: rare values of such a column are no errors.
     """
     if related.shape is not None:
         return related
     rows = related.rows.clone()
     for repeat in range(len(rows)):
-        places = [related.where[repeat, task][related.inside[repeat, task]] for task in range(len(related.names))]
-        for place, own in zip(places, in_usual_units([rows[repeat, place] for place in places]), strict=True):
-            rows[repeat, place] = own
+        indices = [related.where[repeat, task][related.inside[repeat, task]] for task in range(len(related.names))]
+        for index, converted in zip(indices, in_usual_units([rows[repeat, i] for i in indices]), strict=True):
+            rows[repeat, index] = converted
     common = robust_units(related.with_rows(rows))
     spread_out = (rows == common.centre).double().mean(dim=1, keepdim=True) < 0.5
     return related.with_rows(torch.where((common(rows).abs() > FAR) & spread_out, common.centre.to(rows), rows))
@@ -63,5 +69,16 @@ def in_common_units(related: RelatedTasks) -> RelatedTasks:
 def robust_units(related: RelatedTasks) -> Units:
     """The median and the robust spread of all tasks' rows, per repeat and column: (R, 1, d) each."""
     pairs = [column_units(related.take_inside(repeat)) for repeat in range(len(related.rows))]
-    centre, spread = (torch.stack(parts)[:, None] for parts in zip(*pairs, strict=True))
+    centre, spread = (torch.stack(units)[:, None] for units in zip(*pairs, strict=True))
     return Units(centre, spread)
+
+
+def median_distance(related: RelatedTasks, units: Units, streams: Sequence[Streams]) -> Tensor:
+    """The median squared distance, in these units, of at most 500 rows of the related tasks: (R,)."""
+    medians = []
+    for repeat, stream in enumerate(streams):
+        rows = related.take_inside(repeat)
+        index = torch.randperm(len(rows), generator=stream.torch("median heuristic"))[:MEDIAN_ROWS]
+        drawn = (rows[index.to(rows.device)] - units.centre[repeat]) / units.scale[repeat]
+        medians.append(median_squared_distance(drawn[None]))
+    return torch.cat(medians)

@@ -14,8 +14,8 @@ from m2st_core.kernels.base import copy_with
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.networks import MLP
 from m2st_core.learners.algorithm1 import (
+    AutogradClimber,
     Paired,
-    RunByRun,
     adapt_state,
     adapt_to_target,
     criterion,
@@ -23,7 +23,7 @@ from m2st_core.learners.algorithm1 import (
     for_runs,
     hold_out_tasks,
 )
-from m2st_core.learners.algorithm1_fast import WrittenOut
+from m2st_core.learners.algorithm1_fast import FastClimber
 from m2st_core.presets import PRESETS, Adaptation, MetaAscent
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
@@ -164,9 +164,9 @@ def test_repeats_in_a_batch_learn_as_if_alone():
 
 def test_settings_that_a_kernel_cannot_follow_are_refused():
     with pytest.raises(ValueError, match="first order"):
-        WrittenOut(kernel(), replace(SETTINGS, restart=True, second_order=True))
+        FastClimber(kernel(), replace(SETTINGS, restart=True, second_order=True))
     with pytest.raises(ValueError, match="images learn task by task, but ratio_of_means needs all tasks at once"):
-        RunByRun(kernel(), replace(SETTINGS, ratio_of_means=True))
+        AutogradClimber(kernel(), replace(SETTINGS, ratio_of_means=True))
 
 
 def test_rows_that_overflow_leave_the_kernel_finite():

@@ -8,10 +8,10 @@ from torch.func import functional_call
 
 from m2st_core.criterion import masked_terms, mean_criterion
 from m2st_core.data.related import PairedRows
-from m2st_core.kernels.deep import DeepKernel, Parameters, RootDeepKernel
+from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
 from m2st_core.kernels.networks import MLP, Units
 from m2st_core.learners.algorithm1 import Paired, adapt_state, terms
-from m2st_core.learners.algorithm1_fast import DeepTerms, SignedRows, WrittenOut
+from m2st_core.learners.algorithm1_fast import DeepTerms, FastClimber, Parameters, SignedRows
 from m2st_core.presets import MetaAscent
 
 REPEATS, TASKS, PAIRS = 2, 3, 7
@@ -99,7 +99,7 @@ def test_the_meta_gradient_is_that_of_autograd_through_the_inner_steps(change):
     settings = replace(SETTINGS, **change)
     kernel, support, query = deep_kernel(DeepKernel), padded_rows(1), padded_rows(2)
     objective = mean_criterion(REPEATS, LAMBDA, settings.ratio_of_means)
-    gradient, values = WrittenOut(kernel, settings).gradient(support, query, objective)
+    gradient, values = FastClimber(kernel, settings).gradient(support, query, objective)
 
     paired = Paired(kernel)
     theta = dict(paired.named_parameters())

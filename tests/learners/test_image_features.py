@@ -15,7 +15,7 @@ from m2st_core.kernels.base import map_tensors
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.networks import make_cnn
 from m2st_core.learners import image_features
-from m2st_core.learners.algorithm1 import Paired, RunByRun, adapt_state, criterion
+from m2st_core.learners.algorithm1 import AutogradClimber, Paired, adapt_state, criterion
 from m2st_core.learners.generic import generic_families
 from m2st_core.learners.image_features import fit_image_features, part_images
 from m2st_core.learners.knowledge import Knowledge, learned_spaces, rebuild
@@ -162,7 +162,7 @@ def test_gradients_run_by_run_are_those_of_all_runs_together(second_order):
     images = torch.stack([torch.from_numpy(images[:20]) for images in load_digits_by_class()[:8]]).float()
     ones = torch.ones(4, 10)
     support, query = (PairedRows(images[:4, part], images[4:, part], ones) for part in (slice(0, 10), slice(10, 20)))
-    found, value = RunByRun(kernel, settings).gradient(support, query, mean_criterion(2, 1e-3, False))
+    found, value = AutogradClimber(kernel, settings).gradient(support, query, mean_criterion(2, 1e-3, False))
 
     def mean(changed):
         start = {name: tensor.repeat_interleave(2, dim=0) for name, tensor in (paired.state_dict() | changed).items()}

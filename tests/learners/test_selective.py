@@ -10,7 +10,7 @@ from scipy import stats
 import m2st_core as m2st
 from m2st_core.kernels.distance import GaussianKernel
 from m2st_core.kernels.mixtures import Family, KernelBank
-from m2st_core.learners.mixtures import SelectiveTest, _one, linear_time_terms
+from m2st_core.learners.mixtures import SelectiveTest, linear_time_terms, selective_statistic
 from m2st_core.rng import Streams
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
@@ -53,8 +53,8 @@ def test_one_kernel_is_a_normal_truncated_to_the_positive_numbers():
 
 def test_no_positive_effect_and_no_variance_count_as_nothing():
     g = np.random.default_rng(1)
-    assert _one(g.standard_normal((1, 30)) - 2) == (0, 1)
-    assert _one(np.ones((3, 30))) == (0, 1)
+    assert selective_statistic(g.standard_normal((1, 30)) - 2) == (0, 1)
+    assert selective_statistic(np.ones((3, 30))) == (0, 1)
 
 
 def test_many_alike_kernels_cost_no_level():
@@ -62,7 +62,7 @@ def test_many_alike_kernels_cost_no_level():
     g = np.random.default_rng(2)
     shared = g.standard_normal((2000, 1, 200))
     h = shared + 0.3 * g.standard_normal((2000, 8, 200))
-    rejected = sum(stats.chi.sf(*_one(run)) <= 0.05 for run in h)
+    rejected = sum(stats.chi.sf(*selective_statistic(run)) <= 0.05 for run in h)
     low, high = stats.binom.interval(0.99, 2000, 0.05)
     assert low <= rejected <= high
 
