@@ -25,6 +25,7 @@ import torch
 from scipy import stats
 
 import m2st_core as m2st
+from m2st_core.data.tables.limits import in_shell
 from m2st_core.rng import Streams
 
 LEVEL, B = 0.05, 99
@@ -235,7 +236,7 @@ def file_tested(upload: Callable[[], Any], *words: str) -> Run:
         result = m2st.two_sample_test(data.x, data.y, n_permutations=B, device="cpu")
     except ValueError as error:
         return Run(False, False, str(error))
-    said = [note for note in (*data.decisions, *result.notes) if any(word in note for word in words)]
+    said = [in_shell(note) for note in (*data.decisions, *result.notes) if any(word in note for word in words)]
     return Run(result.rejected, result.exact, said[0] if said else "")
 
 

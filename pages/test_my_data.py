@@ -13,6 +13,7 @@ from m2st_core.dashboard.your_data.bring import ask_groups, bring_stage
 from m2st_core.dashboard.your_data.check import check_stage
 from m2st_core.dashboard.your_data.plan import plan_test, stop_related_check
 from m2st_core.dashboard.your_data.state import STEPS, UserData, as_text, go_to, user_data
+from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.prepare import CleanData
 from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.methods import label_of
@@ -131,7 +132,7 @@ def main() -> None:
             with said:
                 finding(STORY)
     except ValueError as error:
-        st.error(as_text(str(error)))
+        st.error(as_text(error.sentence if isinstance(error, TableError) else str(error)))
         show_buttons([buttons], step, False)
 
 

@@ -11,6 +11,8 @@ import numpy as np
 from m2st_core.analysis.differences import Difference, differences
 from m2st_core.analysis.pictures import images_of
 from m2st_core.analysis.plan import Outcome
+from m2st_core.data.repeats import repeats_in
+from m2st_core.data.tables.upload import BY_ORDER
 from m2st_core.types import TestResult
 
 NAMED_COLUMNS = 3  # in a sentence
@@ -33,11 +35,13 @@ SEVERAL_LOOKS = (
 class Answer:
     """The sentences of the answer and its table of columns, for the page and the report.
 
+    ``caveats`` say what the p-value supposes of these rows, and which values were matched by their order only.
     ``both`` are the verdicts with the history and without, if there is one. Images have no table of columns.
     """
 
     verdict: str
     basis: str
+    caveats: tuple[str, ...]
     both: tuple[str, str] | None
     differs: str
     not_meant: str
@@ -52,6 +56,7 @@ def answer_of(outcome: Outcome) -> Answer:
     return Answer(
         verdict=verdict(outcome),
         basis=basis(outcome),
+        caveats=caveats(outcome),
         both=two_verdicts(outcome),
         differs=what_differs(outcome, found) if images is None else which_pixel(outcome, *images),
         not_meant=not_meant(outcome),
@@ -109,6 +114,19 @@ def basis(outcome: Outcome) -> str:
     if result.exact_if:
         said.append(f"The p-value is exact if {result.exact_if}.")
     return " ".join(said)
+
+
+def caveats(outcome: Outcome) -> tuple[str, ...]:
+    """Return what the p-value supposes of repeated rows, and how other values of the related tasks were matched."""
+    taught = outcome.analysis.primary.method in outcome.learners
+    by_order = next((note for note in outcome.data.decisions if taught and BY_ORDER in note), "")
+    return tuple(filter(None, (if_independent(outcome), by_order)))
+
+
+def if_independent(outcome: Outcome) -> str:
+    """Return the condition that repeated rows put on the p-value; empty if there are none."""
+    rows, _, _ = repeats_in((*outcome.data.decisions, *outcome.analysis.primary.notes)).partition(". ")
+    return f"{rows}: the p-value is exact if the repeated rows are independent observations." if rows else ""
 
 
 def two_verdicts(outcome: Outcome) -> tuple[str, str] | None:

@@ -19,7 +19,7 @@ from m2st_core.testing.methods import METHODS
 from m2st_core.types import VERSION
 
 SHOWN_ROWS = 40  # of the table of columns
-CONVERSIONS = ("column", "cell", "read as", "cells", "to undo, in the shell")
+CONVERSIONS = ("column", "cell", "read as", "cells")
 LIBRARIES = ("torch", "numpy", "pandas", "scipy", "plotly")
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 EXPLORATORY = (
@@ -49,6 +49,7 @@ def html_report(
     answer, when = answer_of(outcome), made or date.today()
     files = [[file[key] for key in ("name", "rows", "columns", "sha256")] for file in data.record.get("files", [])]
     groups = f"“{escape(data.x_name)}” against “{escape(data.y_name)}”"
+    read = data.record.get("conversions")
     body = [
         f'<p class="small">{groups} · {when.day} {when:%B %Y} · m2st {VERSION}</p>',
         _card(answer, primary.split_p_values, len(tested)),
@@ -71,7 +72,7 @@ def html_report(
         ),
         *(figures.get(name, "") for name in ("witness", "importance", "typical")),
         figures.get("samples", ""),
-        _section("How cells were read", _table(CONVERSIONS, read) if (read := data.record.get("conversions")) else ""),
+        _section("How cells were read", _table(CONVERSIONS, [row[:4] for row in read]) if read else ""),
         _section("How the data were prepared", _list(list(dict.fromkeys((*data.decisions, *primary.notes))))),
         _section("Files", _table(("file", "rows", "columns", "SHA-256"), files)),
         _section("Settings", _table(("setting", "value"), _settings(outcome))),
@@ -101,6 +102,7 @@ def _card(answer: Answer, splits: Sequence[float], tested: int) -> str:
     lines = (
         f"<h1>{escape(unbroken(answer.verdict))}</h1>",
         f"<p>{escape(answer.basis)}</p>",
+        *(f"<p>{escape(sentence)}</p>" for sentence in answer.caveats),
         both,
         f"<p>The p-values of the random splits, in the order drawn: {drawn}.</p>" if drawn else "",
         f"<p>{escape(answer.differs)}</p>" if answer.differs else "",

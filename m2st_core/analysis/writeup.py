@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from m2st_core.analysis.answer import p_short
+from m2st_core.analysis.answer import if_independent, p_short
 from m2st_core.analysis.plan import Outcome, Plan
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.examples import EXAMPLES
@@ -58,6 +58,8 @@ def assumptions(outcome: Outcome) -> tuple[str, ...]:
     primary = outcome.analysis.primary
     if primary.exact_if:
         others.append(f"The p-value is exact if {primary.exact_if}. The rows cannot show this: too many are alike.")
+    if repeats := if_independent(outcome):
+        others.append(repeats)
     if not primary.counts_itself:
         others.append("This p-value is not exact: it assumes large samples, or leaves out the observed labelling.")
     return independence, *others

@@ -15,6 +15,7 @@ from m2st_core.analysis.writeup import DataSource, as_command, as_python
 from m2st_core.commands.places import check_file, check_folder, write_text
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_files
+from m2st_core.data.tables.limits import in_shell
 from m2st_core.data.tables.prepare import CleanData, prepare
 from m2st_core.data.tables.readings import Marks
 from m2st_core.data.tables.upload import Upload
@@ -79,7 +80,7 @@ def run_test(options: argparse.Namespace) -> None:
     analysis = outcome.analysis
     if options.json:
         values = analysis.primary.to_dict()
-        values["notes"] = list(dict.fromkeys((*data.decisions, *values["notes"])))
+        values["notes"] = list(dict.fromkeys(map(in_shell, (*data.decisions, *values["notes"]))))
         secondary = [
             {name: getattr(v.result, name) for name in ("method", "origin", "p_value")} | {"holm": v.adjusted_p_value}
             for v in analysis.secondary
@@ -168,7 +169,7 @@ def run_meta_train(options: argparse.Namespace) -> None:
         f"saved in {options.out}, together with these rows"
     )
     for note in data.decisions:
-        print(f"note: {note}")
+        print(f"note: {in_shell(note)}")
 
 
 def describe(result: TestResult, data: CleanData) -> str:
@@ -187,5 +188,5 @@ def describe(result: TestResult, data: CleanData) -> str:
     if heavy:
         lines.append("weights β  " + ", ".join(f"{name} {weight:.2f}" for name, weight in heavy if weight > 0.005))
     lines.append(f"time       {result.seconds:.2f} s")
-    notes = dict.fromkeys((*data.decisions, *result.notes))
+    notes = dict.fromkeys(map(in_shell, (*data.decisions, *result.notes)))
     return "\n".join(lines + [f"note       {note}" for note in notes])

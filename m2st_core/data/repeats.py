@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ EVEN = 0.5  # of the values that draws from its places would have are in a colum
 DEPENDENT = 0.5  # share of its information that such a column adds to the others
 MOST_PLACES = 10_000  # of such a column
 TOLERANCE = 1e-6  # of a step, for values that were scaled
+SUPPOSES = "The p-value supposes that repeated rows are independent observations."
 
 
 class Column(NamedTuple):
@@ -62,9 +63,14 @@ def repeated_rows_note(rows: np.ndarray) -> tuple[str, ...]:
     if not _repeat(columns, counts):
         return ()
     return (
-        f"{len(rows):,} rows, only {len(counts):,} different. The p-value supposes that repeated rows are independent "
-        "observations. If they are copies, or come from one unit, keep one of each, or it is too small.",
+        f"{len(rows):,} rows, only {len(counts):,} different. {SUPPOSES} If they are copies, or come from one unit, "
+        "keep one of each, or it is too small.",
     )
+
+
+def repeats_in(notes: Iterable[str]) -> str:
+    """The note on repeated rows among others; empty if there is none."""
+    return next((note for note in notes if SUPPOSES in note), "")
 
 
 def _repeat(columns: Sequence[Column], counts: np.ndarray) -> bool:

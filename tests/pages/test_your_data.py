@@ -11,6 +11,7 @@ import pytest
 
 import m2st_core as m2st
 from app import PAGES
+from m2st_core.analysis.report import html_report
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.your_data import details
 from tests import practitioner
@@ -554,6 +555,34 @@ def test_a_column_that_numbers_the_rows_is_set_aside_and_one_click_compares_it(h
     assert app.session_state["own_data"].cleaning.use == ()
 
 
+def test_boxes_are_not_repeated_and_the_page_does_not_speak_of_the_shell():
+    lines = [
+        f"{45_000 + i},{i * 7 % 11} kg,{i * 5 % 13}.5,{'ab'[i % 2]}" for i in np.random.default_rng(0).permutation(40)
+    ]
+    app = drop(open_page("test_my_data"), "one", ("x.csv", "\n".join(["date,w,v,group", *lines]).encode()))
+    click(app, "data_next")
+    assert words(app).count("'date' is not compared") == 1 and "'0 kg' is read as" in words(app)
+    assert "--" not in words(app) and "shell" not in words(app)
+    click(app, "data_next")
+    answer(app)
+    outcome = outcome_of(app)
+    assert "--" not in " ".join(outcome.data.decisions) and "undo, in the shell" not in html_report(outcome)
+
+
+def test_repeated_rows_are_a_box_a_line_of_the_answer_and_an_assumption():
+    rows = np.random.default_rng(2).normal(size=(12, 2)).round(3)
+    lines = [f"{a},{b},{'pq'[i % 2]}" for i, (a, b) in enumerate(np.repeat(rows, 5, axis=0))]
+    app = drop(open_page("test_my_data"), "one", ("x.csv", "\n".join(["a,b,group", *lines]).encode()))
+    click(app, "data_next")
+    assert sum("60 rows, only 12 different." in words_of(box.value) for box in app.warning) == 1
+    assert not any("only 12 different" in caption.value for caption in app.caption)
+    click(app, "data_next")
+    answer(app)
+    line = "60 rows, only 12 different: the p-value is exact if the repeated rows are independent observations."
+    assert words(app).count(line) == 2  # on the card, and among what is assumed
+    assert html_report(outcome_of(app)).count(line) == 2
+
+
 def test_columns_that_one_file_lacks_are_listed():
     app = two_files()
     drop(app, "q", ("q.csv", table(1.5, seed=1, header="a,c")))
@@ -651,6 +680,11 @@ def test_other_values_in_the_related_tasks_are_a_warning_with_a_swap_of_their_ow
     app = click(app, "data_swap")
     assert "“A” stands for “new” and “B” for “old”" in words_of(app.warning[0].value)
     assert "“old” (10 rows) against “new”" in words(app)
+    app.selectbox(key="data_primary").select("Meta-WiTS")
+    click(go_on(app), "data_next")
+    answer(app)
+    said = "In the related tasks “A” stands for “new” and “B” for “old”. These values are not the target's"
+    assert said in words(app) and said in html_report(outcome_of(app)).replace("&#x27;", "'")
 
 
 def test_the_group_of_the_related_tasks_is_asked_for_where_no_name_tells_it():

@@ -89,7 +89,8 @@ def answer_stage(state: UserData, upload: Upload, outcome: Outcome) -> None:
 def _show_card(state: UserData, upload: Upload, outcome: Outcome, answer: Answer, tests: int) -> None:
     with st.container(border=True, key="data_card"):
         st.header(unbroken(as_text(answer.verdict)), anchor=False)
-        st.markdown(as_text(answer.basis))
+        for sentence in (answer.basis, *answer.caveats):
+            st.markdown(as_text(sentence))
         if answer.both is not None:
             places = st.columns(2)
             for place, colour, sentence in zip(places, (WITH_HISTORY, WITHOUT_HISTORY), answer.both, strict=True):

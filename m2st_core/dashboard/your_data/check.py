@@ -18,17 +18,19 @@ from m2st_core.dashboard.your_data.offers import (
     ask_questions,
     ask_readings,
     compared_all_the_same,
+    notes_in_boxes,
     offer_identifiers,
     offer_ids,
     offer_repair,
 )
 from m2st_core.dashboard.your_data.state import UserData, as_text, choose, show_table
+from m2st_core.data.repeats import repeats_in
 from m2st_core.data.tables.columns import NUMERIC
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Categorical, Cleaning, Numeric
 from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.prepare import Check, CleanData, ColumnReport, check
 from m2st_core.data.tables.readings import Unanswered
-from m2st_core.data.tables.upload import Assembled, Pair, Upload, matched_by_order, same_groups
+from m2st_core.data.tables.upload import Assembled, Pair, Upload, lacking_notes, matched_by_order, same_groups
 from m2st_core.figures.samples import levels_figure, numbers_figure
 from m2st_core.numbers import count_of
 from m2st_core.types import listed
@@ -88,7 +90,7 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
     try:
         data = state.clean(upload)
     except TableError as error:
-        problem = str(error)
+        problem = error.sentence
     with read:
         _show_groups_compared(state, assembled, target, report)
         for warning in assembled.readings.warnings:
@@ -99,6 +101,8 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
         settled = offer_identifiers(assembled, state.cleaning, mark, chosen)
         if data is not None:
             offer_ids(data, mark)
+            if repeats := repeats_in(data.decisions):
+                st.warning(as_text(repeats))
     if data is not None and settled:
         with test:
             choose_test(data)
@@ -111,8 +115,14 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
     rows = "both groups and all related tasks" if upload.related else "both groups"
     st.caption(f"“{NOT_NUMBERS}”, “Outliers” and “Values” are those of {rows} together.")
     notes = dict.fromkeys((*report.notes, *(data.decisions if data else ())))
-    notes.pop(matched_by_order(target, assembled.related), None)  # it stands above
-    _show_notes(list(notes))
+    above = {
+        matched_by_order(target, assembled.related),
+        repeats_in(notes),
+        *assembled.readings.warnings,
+        *lacking_notes(assembled.lacking),
+        *notes_in_boxes(assembled, state.cleaning, mark, chosen),
+    }
+    _show_notes([note for note in notes if note not in above])
     return data is not None and settled
 
 

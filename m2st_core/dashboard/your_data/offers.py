@@ -141,6 +141,17 @@ def offer_identifiers(made: Assembled, cleaning: Cleaning, mark: str, chosen: bo
     return settled
 
 
+def notes_in_boxes(made: Assembled, cleaning: Cleaning, mark: str, chosen: bool) -> list[str]:
+    """The notes on identifiers that the boxes of ``offer_identifiers`` say already."""
+    compared = st.session_state.get(f"data_compared_{mark}", [])
+    return [
+        found.note(cleaning, found.column in cleaning.use)
+        for found in identifiers(made)
+        if found.column not in cleaning.not_compared
+        and (found.column not in compared if found.repeated else not chosen)
+    ]
+
+
 def offer_ids(data: CleanData, mark: str) -> None:
     """Say if rows cannot show whether they are also in the related tasks, and offer the columns that can."""
     if not data.exact_if:

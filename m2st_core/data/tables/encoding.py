@@ -17,7 +17,7 @@ from m2st_core.data.tables.cells import BOUND, ERROR, INFINITE, read_cell
 from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC
 from m2st_core.data.tables.encoding_question import encoding_question
 from m2st_core.data.tables.limits import TableError
-from m2st_core.data.tables.readings import ENCODING, Question
+from m2st_core.data.tables.readings import ENCODING, Question, Unanswered
 from m2st_core.data.tables.upload import Assembled
 from m2st_core.numbers import count_of
 from m2st_core.types import listed
@@ -251,7 +251,7 @@ def choose_columns(
     """Choose the columns to use, with their kinds: numeric or categorical. Open questions about them are raised."""
     file = made.tables[0].name
     if questions := open_questions(made, cleaning, encoding):
-        raise TableError(questions[0].error)
+        raise Unanswered(questions[0])
     if encoding is not None:
         names = [column.name for column in encoding.columns]
         if lacking := [repr(name) for name in names if name not in made.columns]:
@@ -277,10 +277,11 @@ def choose_columns(
     named = [f"{column.name!r} ({column.kind}: {column.why})" for column in aside]
     if not chosen:
         usable = [column.name for column in aside if column.holds]
-        use = f" To compare {usable[0]!r} all the same, say use=({usable[0]!r},) (shell: --use)." if usable else ""
+        use = f"To compare {usable[0]!r} all the same, say use=({usable[0]!r},) (shell: --use)." if usable else ""
         raise TableError(
             f"{file}: no column can be compared. Set aside: {listed(named, 5) or 'all'}. "
-            f"Bring columns of numbers or categories that vary.{use}"
+            "Bring columns of numbers or categories that vary.",
+            use,
         )
     if others := [words for column, words in zip(aside, named, strict=True) if column.kind != IDENTIFIER]:
         notes.append(f"Set aside: {listed(others, SHOWN)}.")

@@ -20,10 +20,35 @@ LONGEST_SHOWN = 200
 
 
 class TableError(ValueError):
-    """An error in one sentence and on one line. It names the file, the row, the column and the remedy."""
+    """An error on one line. It names the file, the row, the column and the remedy.
 
-    def __init__(self, sentence: str) -> None:
-        super().__init__(" ".join(sentence.split()))
+    ``sentence`` is the error without its remedy ``in_code``: an argument in Python or an option of the shell.
+    """
+
+    def __init__(self, sentence: str, in_code: str = "") -> None:
+        self.sentence = " ".join(sentence.split())
+        super().__init__(" ".join(f"{sentence} {in_code}".split()))
+
+
+class Note(str):
+    """A sentence on what was done, with the one on the option of the shell that changes it."""
+
+    option: str
+
+    def __new__(cls, sentence: str, option: str = "") -> Note:
+        """Keep the option beside the sentence."""
+        note = super().__new__(cls, sentence)
+        note.option = option
+        return note
+
+
+def in_shell(note: str) -> str:
+    """Return a note with the sentence on its option.
+
+    >>> in_shell(Note("'id' is not compared.", "--use id compares it.")), in_shell("Rows were left out.")
+    ("'id' is not compared. --use id compares it.", 'Rows were left out.')
+    """
+    return f"{note} {note.option}".rstrip() if isinstance(note, Note) else note
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from m2st_core.data.tables.encoding import (
     keep_rows,
     learn,
 )
-from m2st_core.data.tables.limits import TableError, to_safe_csv
+from m2st_core.data.tables.limits import Note, TableError, to_safe_csv
 from m2st_core.data.tables.upload import Assembled, Upload, assemble
 from m2st_core.numbers import count_of
 from m2st_core.types import TwoSample, listed
@@ -427,7 +427,7 @@ class Identifier:
         return f"{found} Rows of one unit are not independent."
 
     def note(self, cleaning: Cleaning, used: bool) -> str:
-        """The sentence with the option that compares the column, or without it if it is compared; empty if settled."""
+        """The sentence, with the option that compares the column if there is one; empty if all is settled."""
         settled = (*cleaning.left_out, cleaning.ids)
         if self.column == cleaning.block or (self.column in settled and not self.repeated):
             return ""
@@ -437,8 +437,8 @@ class Identifier:
             repeats = f"{self.sentence} " if self.repeated else ""
             return f"{repeats}{self.column!r} is compared by choice, although {self.why}."
         aside = f" {self.column!r} is not compared: {self.why}." if self.repeated else ""
-        option = f" --use {shlex.quote(self.column)} compares it all the same." if self.usable else ""
-        return f"{self.sentence}{aside}{option}"
+        option = f"--use {shlex.quote(self.column)} compares it all the same." if self.usable else ""
+        return Note(f"{self.sentence}{aside}", option)
 
 
 def identifiers(made: Assembled) -> list[Identifier]:

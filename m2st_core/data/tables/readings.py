@@ -34,7 +34,8 @@ from m2st_core.data.tables.columns import (
     profile,
     proven_marks,
 )
-from m2st_core.data.tables.limits import TableError
+from m2st_core.data.tables.limits import Note, TableError
+from m2st_core.numbers import count_of
 
 DECIMAL, READ_AS, TOTALS, ENCODING = "decimal", "read_as", "totals", "encoding"  # the options that answer a question
 CHOICES = {DECIMAL: (".", ","), READ_AS: (NUMBERS, WORDS, DATES), TOTALS: ("leave out", "keep")}
@@ -96,17 +97,22 @@ class Question:
         return not self.columns or any(column in compared for column in self.columns)
 
     @property
-    def error(self) -> str:
-        """The question with its place, and the options that answer it in Python and in the shell."""
+    def doubt(self) -> str:
+        """The question with its place."""
+        column = f", column {self.columns[0]!r}" if self.columns else ""
+        return f"{self.examples[0][0].where}{column}: {self.sentence}"
+
+    @property
+    def in_code(self) -> str:
+        """The options that answer it in Python and in the shell."""
         column = self.columns[0] if self.columns else ""
-        where = f"{self.examples[0][0].where}{f', column {column!r}' if column else ''}"
         leave = ", or leave the column out" if self.columns else ""
         if self.option == ENCODING:
             name, *others = self.answers
             shell = " ".join(_shell(ENCODING, f"{file}={name}") for file in self.files[:SHOWN])
             more = f" (or {', '.join(others)})" if others else ""
             python = f"{ENCODING}={dict.fromkeys(self.files[:SHOWN], name)}"
-            return f"{where}: {self.sentence} Choose {shell}{more}, in Python {python}{leave}."
+            return f"Choose {shell}{more}, in Python {python}{leave}."
         of_column = self.option == READ_AS
         in_python = [f"read_as={{{column!r}: {a!r}}}" if of_column else f"{self.option}={a!r}" for a in self.answers]
         in_shell = [_shell(self.option, f"{column}={a}" if of_column else a) for a in self.answers]
@@ -116,14 +122,14 @@ class Question:
             options = " ".join(_shell(self.option, f"{file}={answer}") for file, answer in each.items())
             by_file = f", or by file, such as {self.option}={each} (shell: {options})"
         choose = f"Choose {' or '.join(in_python)} (shell: {' or '.join(in_shell)})"
-        return f"{where}: {self.sentence} {choose}{by_file}{leave}."
+        return f"{choose}{by_file}{leave}."
 
 
 class Unanswered(TableError):
     """An error that the answer to a question may solve."""
 
     def __init__(self, question: Question) -> None:
-        super().__init__(question.error)
+        super().__init__(question.doubt, question.in_code)
         self.question = question
 
 
@@ -138,12 +144,13 @@ class Conversion:
     undo: str
 
     @property
-    def sentence(self) -> str:
+    def note(self) -> Note:
         """The conversion in words."""
-        count = f"{self.cells:,} cell{'s' * (self.cells != 1)}"
         read = f"{self.column!r}: {self.example.cell[:40]!r} is read as {self.becomes}"
-        undo = f"in the shell {self.undo} undoes it" if self.undo.startswith("--") else f"{self.undo} undo it"
-        return f"{read} ({count}; {undo})."
+        count = count_of(self.cells, "cell")
+        if self.undo.startswith("--"):
+            return Note(f"{read} ({count}).", f"In the shell, {self.undo} undoes it.")
+        return Note(f"{read} ({count}; {self.undo} undo it).")
 
 
 def _shell(option: str, value: str) -> str:

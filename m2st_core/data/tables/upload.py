@@ -34,6 +34,7 @@ SIDE = re.compile(r"(.+)[_\-. ]([PQ])", re.IGNORECASE)  # north_P and north_Q ar
 SHOWN, MOST_GROUPS, OTHERS = 5, 12, "all others"
 NAMED_FILES = 3  # with the same note
 MOST_SAID = 30  # conversions of cells
+BY_ORDER = "matched by their order only"
 BASELINES = (
     "old", "control", "controls", "reference", "ref", "baseline", "before", "pre", "placebo", "untreated", "standard",
     "healthy", "normal", "0", "no", "false", "a", "p",
@@ -275,7 +276,7 @@ def matched_by_order(target: Pair | None, related: Iterable[Pair]) -> str:
     stands = "stands" if len(p) == len(q) == 1 else "stand"
     return (
         f"In the related tasks {named[0]} {stands} for “{target.p.label}” and {named[1]} for “{target.q.label}”. "
-        "These values are not the target's, so they were matched by their order only. Check that it is right."
+        f"These values are not the target's, so they were {BY_ORDER}. Check that it is right."
     )
 
 
@@ -346,8 +347,8 @@ class Pairing:
                 option = "--related-group-column" if upload.target else "--group-column"
                 raise TableError(
                     f"{table.name}: a column called {' or '.join(map(repr, _wanted(upload)))} is needed, with two "
-                    f"values per task. {_hint(table, upload.task)} Name it as related_group (shell: {option}), or "
-                    "bring each task as two files x_P.csv and x_Q.csv."
+                    f"values per task. {_hint(table, upload.task)}",
+                    f"Name it as related_group (shell: {option}), or bring each task as two files x_P.csv and x_Q.csv.",
                 )
             if task is None:
                 self._add_task(table, group, np.arange(len(table.frame)), table.stem, f"the column {group!r}")
@@ -588,9 +589,6 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     names, lacking = shared_columns([*(side.table for side in related_sides), *tables], pairing.roles)
     if unsure and not names:
         raise Unanswered(unsure)
-    said_of_lacking = [
-        f"Column {name!r} is not in {listed(files, SHOWN)}, so it is not used." for name, files in lacking.items()
-    ]
     for first, second in zip(tables, tables[1:], strict=False):
         if not (first.named and second.named) and (lacking or first.named != second.named):
             bare = first if not first.named else second
@@ -600,7 +598,9 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
             )
     if not names:
         besides = f" besides {', '.join(sorted(pairing.roles))}" if pairing.roles else ""
-        raise TableError(f"{tables[0].name}: the files share no column{besides}. {' '.join(said_of_lacking[:3])}")
+        raise TableError(
+            f"{tables[0].name}: the files share no column{besides}. {' '.join(lacking_notes(lacking)[:3])}"
+        )
     lengths = [len(table.frame) for table in tables]
     begins = dict(zip(map(id, tables), np.cumsum([0, *lengths]), strict=False))
     order = np.concatenate([begins[id(side.table)] + side.positions for side in sides])
@@ -629,7 +629,7 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
         made,
         columns=columns,
         values=values,
-        notes=(*notes, *_said(readings, names), *pairing.notes, *said_of_lacking),
+        notes=(*notes, *_said(readings, names), *pairing.notes, *lacking_notes(lacking)),
         lacking=lacking,
     )
 
@@ -661,10 +661,15 @@ def read_jointly(upload: Upload) -> tuple[Upload, Readings]:
     return replace(upload, target=tuple(read[:count]), related=tuple(read[count:])), readings
 
 
+def lacking_notes(lacking: Mapping[str, Sequence[str]]) -> list[str]:
+    """The notes on columns that some file lacks."""
+    return [f"Column {name!r} is not in {listed(files, SHOWN)}, so it is not used." for name, files in lacking.items()]
+
+
 def _said(readings: Readings, names: Sequence[str]) -> list[str]:
     """What reading has to say about these columns."""
     signs = [f"Cells with {' '.join(sorted(readings.signs))} count as missing."] if readings.signs else []
-    converted = [one.sentence for one in readings.conversions if one.column in names]
+    converted: list[str] = [one.note for one in readings.conversions if one.column in names]
     if len(converted) > MOST_SAID:
         converted[MOST_SAID:] = [f"{len(converted) - MOST_SAID:,} further readings like these are in the report."]
     return [*readings.warnings, *converted, *signs]
