@@ -29,7 +29,7 @@ TRAINING_ROWS = "training rows m_tr per mode"
 def weights_figure(table: pd.DataFrame, methods: Mapping[str, str], *, x_title: str = "weight β") -> go.Figure:
     """Draw weights by ``kernel``, in the order of the table: bars for the first of ``methods``, marks for the others.
 
-    ``methods`` names them by column. A bar or mark has its row's place, so that a click on it identifies the kernel.
+    ``methods`` names them by column. A bar or mark has the index of its row, so that a click identifies the kernel.
     """
     figure = go.Figure()
     for index, (column, method) in enumerate(methods.items()):
@@ -55,18 +55,18 @@ def bars_figure(
     colour: str = P_COLOUR,
     spread: np.ndarray | None = None,
 ) -> go.Figure:
-    """Draw horizontal bars, the first on top, with whiskers of ± ``spread``; the names may come from a file."""
-    places, shown = list(range(len(names))), list(map(as_text, names))
+    """Draw horizontal bars, the first on top, with whiskers of ± ``spread``. Names are escaped."""
+    lines, labels = list(range(len(names))), list(map(as_text, names))
     whiskers = {} if spread is None else {"array": spread, "color": NULL_COLOUR}
     figure = go.Figure()
     figure.add_vline(x=0, line={"color": NULL_COLOUR, "width": 1})
     figure.add_bar(
-        x=values, y=places, orientation="h", marker={"color": colour}, showlegend=False, error_x=whiskers,
-        customdata=shown,
+        x=values, y=lines, orientation="h", marker={"color": colour}, showlegend=False, error_x=whiskers,
+        customdata=labels,
         hovertemplate="%{customdata}: %{x:.3g}" + (" ± %{error_x.array:.2g}" if whiskers else "") + "<extra></extra>",
     )  # fmt: skip
     laid_out(figure, x_title=x_title, y_title="", height=120 + 26 * len(names))
-    return figure.update_yaxes(tickvals=places, ticktext=shown, autorange="reversed")
+    return figure.update_yaxes(tickvals=lines, ticktext=labels, autorange="reversed")
 
 
 def criterion_figure(table: pd.DataFrame, method: str) -> go.Figure:
@@ -119,10 +119,10 @@ def training_figure(course: dict[str, list[float]]) -> go.Figure:
 
 def pair_figure(classes: Sequence[str], values: Mapping[tuple[str, str], float], symbol: str) -> go.Figure:
     """Draw one value per pair of classes as a symmetric matrix; pairs without a value stay empty."""
-    place = {name: index for index, name in enumerate(classes)}
+    position = {name: index for index, name in enumerate(classes)}
     table = np.full((len(classes), len(classes)), np.nan)
     for (a, b), value in values.items():
-        table[place[a], place[b]] = table[place[b], place[a]] = value
+        table[position[a], position[b]] = table[position[b], position[a]] = value
     largest = float(np.nanmax(table)) if values else 0.0
     names = _as_categories(classes)
     figure = go.Figure()

@@ -40,7 +40,7 @@ def null_figure(result: TestResult) -> go.Figure:
     """Draw a histogram of the null statistics with its tail coloured, and the observed statistic as a line.
 
     The tail is what the p-value counts. A heavy tail is drawn on a logarithmic axis, or ends in a last bar that holds
-    all that is further right: otherwise one bar would hide the rest.
+    all larger values: otherwise one bar would hide the rest.
     """
     null, observed = result.null[np.isfinite(result.null)], result.statistic
     low, high = min(float(null.min()), observed), max(float(null.max()), observed)
@@ -134,7 +134,7 @@ def shuffle_figure(rows: np.ndarray, members: np.ndarray, statistics: np.ndarray
     """
     count = len(statistics) - 1
     drawn = np.concatenate([np.flatnonzero(side)[:SHUFFLED_ROWS] for side in (members[0], ~members[0])])
-    places, heights, top = _stacked(statistics)
+    centres, heights, top = _stacked(statistics)
     reached = statistics[1:] >= statistics[0]
 
     def state(step: int, falling: float = 0.0) -> list[dict[str, Any]]:
@@ -157,10 +157,10 @@ def shuffle_figure(rows: np.ndarray, members: np.ndarray, statistics: np.ndarray
     below: dict[str, Any] = {"xaxis": "x2", "yaxis": "y2", "showlegend": False}
     colours = np.where(reached, OBSERVED_COLOUR, NULL_COLOUR).tolist()
     figure.add_scatter(
-        x=places, y=dots["y"], mode="markers", marker=dots["marker"] | {"color": colours, "opacity": 1},
+        x=centres, y=dots["y"], mode="markers", marker=dots["marker"] | {"color": colours, "opacity": 1},
         customdata=statistics[1:], hovertemplate="MMD² = %{customdata:.4f}<extra></extra>", **below,
     )  # fmt: skip
-    low, high = min(places.min(), statistics[0]), max(places.max(), statistics[0])
+    low, high = min(centres.min(), statistics[0]), max(centres.max(), statistics[0])
     figure.add_scatter(
         x=[low], y=[1.35 * top], mode="text", textposition="middle right", textfont_size=15, hoverinfo="skip",
         **below, **counter,
@@ -199,18 +199,18 @@ def _animated(figure: go.Figure, state: Callable[[int, float], list[dict[str, An
         {"label": label, "method": "animate", "args": arguments}
         for label, arguments in (("Play", play), ("Pause", pause))
     ]
-    place = {"x": 1, "xanchor": "right", "y": 0.47, "yanchor": "top", "direction": "right"}
-    return figure.update_layout(updatemenus=[{"type": "buttons", "showactive": False, "buttons": buttons} | place])
+    position = {"x": 1, "xanchor": "right", "y": 0.47, "yanchor": "top", "direction": "right"}
+    return figure.update_layout(updatemenus=[{"type": "buttons", "showactive": False, "buttons": buttons} | position])
 
 
 def _stacked(statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Places (B,) and heights (B,) of dots that pile up in bins, in their order, and the highest pile.
+    """Centres (B,) and heights (B,) of dots that pile up in bins, in their order, and the highest pile.
 
     The observed statistic separates two bins.
     """
     width = float(np.ptp(statistics)) / DOT_BINS or 1.0
     bins = np.floor((statistics[1:] - statistics[0]) / width)
-    heights = np.array([np.sum(bins[:index] == own) for index, own in enumerate(bins)]) + 0.5
+    heights = np.array([np.sum(bins[:index] == bin_) for index, bin_ in enumerate(bins)]) + 0.5
     return statistics[0] + (bins + 0.5) * width, heights, float(heights.max())
 
 
@@ -220,26 +220,26 @@ def _counted(reached: np.ndarray) -> str:
     return f"{step} {shuffles}, {count} at least as large: p = {1 + count}/{1 + step} = {(1 + count) / (1 + step):.2f}"
 
 
-def p_value_strip(groups: Mapping[str, np.ndarray], alpha: float, own: float, *, height: int = 420) -> go.Figure:
+def p_value_strip(groups: Mapping[str, np.ndarray], alpha: float, yours: float, *, height: int = 420) -> go.Figure:
     """Draw one band of p-values per group: a cross if p is at most α, an open circle otherwise.
 
-    A star in the last band marks one's ``own`` p-value.
+    A star in the last band marks the reader's p-value ``yours``.
     """
     figure = go.Figure()
     figure.add_vrect(x0=0, x1=alpha, fillcolor=OBSERVED_COLOUR, opacity=0.12, line_width=0)
     figure.add_vline(x=alpha, line={"color": OBSERVED_COLOUR, "dash": "dash"})
     p_values = np.concatenate(list(groups.values()))
     offsets = [row + 0.6 * (np.arange(len(p)) * GOLDEN_RATIO % 1 - 0.5) for row, p in enumerate(groups.values())]
-    places = np.concatenate(offsets)
+    heights = np.concatenate(offsets)
     looks = ((True, "rejected", OBSERVED_COLOUR, "x"), (False, "not rejected", NULL_COLOUR, "circle-open"))
     for rejected, label, colour, symbol in looks:
         chosen = (p_values <= alpha) == rejected
         figure.add_scatter(
-            x=p_values[chosen], y=places[chosen], mode="markers", name=f"{label} at α={alpha:g}",
+            x=p_values[chosen], y=heights[chosen], mode="markers", name=f"{label} at α={alpha:g}",
             marker={"color": colour, "symbol": symbol, "size": 9}, hovertemplate="p = %{x:.3f}<extra></extra>",
         )  # fmt: skip
     figure.add_scatter(
-        x=[own], y=[len(groups) - 1], mode="markers", name="your sample", hovertemplate="p = %{x:.2f}<extra></extra>",
+        x=[yours], y=[len(groups) - 1], mode="markers", name="your sample", hovertemplate="p = %{x:.2f}<extra></extra>",
         marker={"color": OBSERVED_COLOUR, "symbol": "star", "size": 18},
     )  # fmt: skip
     laid_out(figure, x_title="p-value", y_title="", height=height)

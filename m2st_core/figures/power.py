@@ -209,12 +209,14 @@ def left_out_figure(table: pd.DataFrame) -> go.Figure:
 def found_figure(groups: Mapping[str, tuple[np.ndarray, str]], *, height: int = 380) -> go.Figure:
     """Draw each group's tests as ten columns of dots: full where the test found the difference, else open.
 
-    Groups have names in one or more lines, results (n,) and a colour. A dot's place is the same in every group.
+    Groups map names, of one or more lines, to results (n,) and a colour. A sample's dot has the same position in every
+    group.
     """
     figure = go.Figure()
-    for group, (name, (found, colour)) in enumerate(groups.items()):
-        columns, lines = np.arange(len(found)) % 10 + group * GROUP_STEP, -(np.arange(len(found)) // 10)
-        for chosen, symbol, words in ((found, "circle", "found"), (~found, "circle-open", "missed")):
+    for group, (name, (rejected, colour)) in enumerate(groups.items()):
+        count = len(rejected)
+        columns, lines = np.arange(count) % 10 + group * GROUP_STEP, -(np.arange(count) // 10)
+        for chosen, symbol, words in ((rejected, "circle", "found"), (~rejected, "circle-open", "missed")):
             figure.add_scatter(
                 x=columns[chosen], y=lines[chosen], mode="markers", showlegend=False, name=words,
                 marker={"color": colour if symbol == "circle" else NULL_COLOUR, "symbol": symbol, "size": 11},
@@ -222,7 +224,7 @@ def found_figure(groups: Mapping[str, tuple[np.ndarray, str]], *, height: int = 
             )  # fmt: skip
         figure.add_annotation(
             x=4.5 + group * GROUP_STEP, y=1, yanchor="bottom", showarrow=False, font={"size": 15},
-            text=f"<b>{int(found.sum())} of {len(found)}</b><br>{name}",
+            text=f"<b>{int(rejected.sum())} of {count}</b><br>{name}",
         )  # fmt: skip
     laid_out(figure, x_title="", y_title="", height=height)
     figure.update_xaxes(visible=False, range=[-1, GROUP_STEP * len(groups) - 2])
@@ -233,7 +235,7 @@ def found_figure(groups: Mapping[str, tuple[np.ndarray, str]], *, height: int = 
 def learning_figure(
     rows: Sequence[int], powers: np.ndarray, intervals: np.ndarray, now: int, floor: float
 ) -> go.Figure:
-    """Draw power with intervals (k, 2) against training rows on fixed axes; ``floor`` is the power without learning."""
+    """Draw power with intervals (k, 2) against training rows on fixed axes. ``floor`` is power without learning."""
     figure = go.Figure()
     figure.add_scatter(
         x=[rows[0], rows[-1]], y=[floor, floor], mode="lines", name="not learned (MMD-M)",

@@ -29,16 +29,16 @@ BOUND = "bound on J* − J(k̂)"
 
 
 def neighbours_figure(target: float, related: Sequence[float], symbol: str, bounds: tuple[float, float]) -> go.Figure:
-    """Draw how strongly P and Q differ in each related task and in the target, on the axis of all strengths."""
+    """Draw the size of the difference between P and Q in each related task and in the target, on one axis."""
     figure = go.Figure()
     looks = (
         (related, f"{len(related)} related tasks", WITH_HISTORY, "line-ns"),
         ([target], "the target", OBSERVED_COLOUR, "star"),
     )
-    for values, name, colour, symbol_ in looks:
+    for values, name, colour, marker in looks:
         figure.add_scatter(
             x=values, y=[0] * len(values), mode="markers", name=name,
-            marker={"symbol": symbol_, "size": 16, "color": colour, "line": {"color": colour, "width": 2}},
+            marker={"symbol": marker, "size": 16, "color": colour, "line": {"color": colour, "width": 2}},
             hovertemplate=f"{name}: {symbol} = %{{x:.2f}}<extra></extra>",
         )  # fmt: skip
     margin = 0.03 * (bounds[1] - bounds[0])
@@ -88,14 +88,14 @@ def gamma_spread_figure(values: pd.DataFrame) -> go.Figure:
         first, width = index == 0, [index - 0.45, index + 0.45]
         largest = group.groupby("task")["gamma"].transform("max") == group["gamma"]
         tasks = group["task"].astype("category").cat.codes
-        place = index + 0.7 * ((tasks + 0.5) / (tasks.max() + 1) - 0.5)
+        position = index + 0.7 * ((tasks + 0.5) / (tasks.max() + 1) - 0.5)
         looks = (
             (~largest, "a restart", "circle-open", NULL_COLOUR),
             (largest, "the task's largest", "diamond", WITH_HISTORY),
         )
         for chosen, label, symbol, colour in looks:
             figure.add_scatter(
-                x=place[chosen], y=group["gamma"][chosen], mode="markers", name=label, legendgroup=label,
+                x=position[chosen], y=group["gamma"][chosen], mode="markers", name=label, legendgroup=label,
                 showlegend=first, customdata=group["task"][chosen],
                 marker={"symbol": symbol, "size": 9, "color": colour},
                 hovertemplate=f"C={closeness:g}, %{{customdata}}: %{{y:.3f}}<extra>{label}</extra>",
@@ -119,13 +119,13 @@ def gamma_power_figure(table: pd.DataFrame) -> go.Figure:
     A grey band reaches up to the median of ``floor``, the noise floor of γ̂.
     """
     table = table.sort_values("gamma")
-    places = [("top right", "bottom left")[index % 2] for index in range(len(table))]  # neighbours may be close
+    sides = [("top right", "bottom left")[index % 2] for index in range(len(table))]  # neighbours may be close
     low, high = float(table["gamma"].min()), float(table["gamma"].max())
     margin = 0.2 * (high - low) or 0.01
     figure = go.Figure()
     figure.add_scatter(
         x=table["gamma"], y=table["rate"], mode="markers+lines+text", text=[f"C={c:g}" for c in table["closeness"]],
-        textposition=places, name=label_of("Meta-Witness"),
+        textposition=sides, name=label_of("Meta-Witness"),
         marker={"size": 10, "symbol": "diamond", "color": WITH_HISTORY},
         line={"color": WITH_HISTORY, "dash": "dot"}, hovertemplate="γ̂ = %{x:.3f}: power %{y:.2f}<extra></extra>",
         error_y=error_bars(table["rate"], table["low"], table["high"], thickness=1),

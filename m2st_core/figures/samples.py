@@ -93,23 +93,23 @@ def heat_figure(
 
 
 def lens_figure(
-    field: np.ndarray,
+    values: np.ndarray,
     axis: np.ndarray,
     sample: tuple[np.ndarray, np.ndarray],
-    found: tuple[float, float],
+    power: tuple[float, float],
     colour: str,
     *,
     strongest: float,
 ) -> go.Figure:
-    """Draw what one test sees in a sample: its field (g, g) behind the rows, and below how often it finds a difference.
+    """Draw a test's witness (g, g) behind the rows of a sample, and its power as a bar below.
 
-    ``found`` is a share with its standard error, drawn as a bar of this colour. The field's colour is full at ±
-    ``strongest``, so that fields of several tests can be compared.
+    ``power`` comes with its standard error; the bar has this colour. The witness's colour is full at ± ``strongest``,
+    so that several tests can be compared.
     """
-    figure = heat_figure(field, axis, name="", sample=sample, height=LENS_HEIGHT, strongest=strongest)
+    figure = heat_figure(values, axis, name="", sample=sample, height=LENS_HEIGHT, strongest=strongest)
     figure.data = [trace for trace in figure.data if trace.type != "contour"]  # one curve less to redraw
     figure.data[0].update(showscale=False, hoverinfo="skip", hovertemplate=None)
-    share, error = (100 * value for value in found)
+    share, error = (100 * value for value in power)
     bar = {"y": [""], "orientation": "h", "xaxis": "x2", "yaxis": "y2", "showlegend": False, "hoverinfo": "skip"}
     figure.add_bar(x=[100], marker={"color": NULL_COLOUR, "opacity": 0.2}, **bar)
     figure.add_bar(x=[share], marker={"color": colour}, error_x={"array": [error], "thickness": 2}, **bar)
@@ -141,10 +141,10 @@ def witness_figure(
     figure.add_hline(y=0, line={"color": NULL_COLOUR, "dash": "dot"})
     figure.add_scatter(x=axes[0], y=values, mode="lines", name="witness", line={"color": NULL_COLOUR, "width": 3})
     edge = 1.15 * (float(np.abs(values).max()) or 1.0)
-    for rows, place, (label, colour, marker) in zip(sample, (edge, -edge), sample_looks(labels), strict=True):
+    for rows, height, (label, colour, marker) in zip(sample, (edge, -edge), sample_looks(labels), strict=True):
         shown = rows[:SHOWN_ROWS, 0]
         figure.add_scatter(
-            x=shown, y=np.full(len(shown), place), mode="markers", name=label,
+            x=shown, y=np.full(len(shown), height), mode="markers", name=label,
             marker={"color": colour, "symbol": marker, "size": 7, "opacity": 0.6}, hovertemplate="%{x:.3g}",
         )  # fmt: skip
     return laid_out(figure, x_title=as_text(names[0]), y_title=name)
@@ -168,11 +168,11 @@ def levels_figure(
     return figure.update_xaxes(tickvals=list(range(len(levels))), ticktext=[as_text(level, 20) for level in levels])
 
 
-def _group_bars(places: np.ndarray, shares: Sequence[np.ndarray], column: str, names: tuple[str, str]) -> go.Figure:
+def _group_bars(positions: np.ndarray, shares: Sequence[np.ndarray], column: str, names: tuple[str, str]) -> go.Figure:
     figure = go.Figure()
     for share, pattern, (label, colour, _) in zip(shares, ("", "/"), sample_looks(names), strict=True):
         figure.add_bar(
-            x=places, y=share, name=label, opacity=0.65, hovertemplate="%{y:.1%}<extra></extra>",
+            x=positions, y=share, name=label, opacity=0.65, hovertemplate="%{y:.1%}<extra></extra>",
             marker=hatched(colour, pattern),
         )  # fmt: skip
     return laid_out(figure, x_title=as_text(column), y_title="share of the group", height=300)
@@ -193,16 +193,16 @@ def image_grid(images: np.ndarray, columns: int) -> np.ndarray:
 
 def tiles_figure(x: np.ndarray, y: np.ndarray, *, names: tuple[str, str]) -> go.Figure:
     """Draw grey images (n, h, w) and (m, h, w) of both groups as tiles, dark where a value is large."""
-    shown = [part[:SHOWN_TILES] for part in (x, y)]
-    lines = max(-(-len(part) // TILE_COLUMNS) for part in shown)
+    shown = [images[:SHOWN_TILES] for images in (x, y)]
+    lines = max(-(-len(images) // TILE_COLUMNS) for images in shown)
     figure = make_subplots(1, 2, subplot_titles=[as_text(name) for name in names], horizontal_spacing=0.06)
     span = {"zmin": min(map(np.min, shown)), "zmax": max(map(np.max, shown))}
-    for place, part in enumerate(shown, 1):
+    for column, images in enumerate(shown, 1):
         figure.add_heatmap(
-            z=_mosaic(part, lines), colorscale="gray", reversescale=True, showscale=False, hoverinfo="skip", **span,
-            row=1, col=place,
+            z=_mosaic(images, lines), colorscale="gray", reversescale=True, showscale=False, hoverinfo="skip", **span,
+            row=1, col=column,
         )  # fmt: skip
-        figure.update_xaxes(row=1, col=place, scaleanchor="y" if place == 1 else "y2", constrain="domain")
+        figure.update_xaxes(row=1, col=column, scaleanchor="y" if column == 1 else "y2", constrain="domain")
     laid_out(figure, x_title="", y_title="", height=90 + 62 * lines)
     figure.update_xaxes(visible=False)
     return figure.update_yaxes(visible=False, autorange="reversed", constrain="domain")
