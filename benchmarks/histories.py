@@ -21,8 +21,8 @@ import torch
 
 from benchmarks.common import batch, bound_methods, over_repeats, rejection_rate
 from m2st_core.data.synthetic import HDGM
-from m2st_core.permutation.blocks import permutation_p_value, random_memberships
-from m2st_core.permutation.statistics import permuted_mean_difference
+from m2st_core.permutation.engine import permuted_mean_difference
+from m2st_core.permutation.labellings import permutation_p_value, random_memberships
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 

@@ -22,7 +22,7 @@ from benchmarks.common import CPU, batch, seconds
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.networks import MLP
-from m2st_core.permutation.blocks import random_memberships
+from m2st_core.permutation.labellings import random_memberships
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.run import learn_once, run_tests

@@ -27,8 +27,8 @@ from m2st_core.data import make_task
 from m2st_core.data.synthetic import hdgm_related_tasks
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.kernels.distance import GaussianKernel, median_squared_distance
-from m2st_core.permutation.blocks import permutation_p_value, random_memberships
-from m2st_core.permutation.statistics import permuted_mean_difference
+from m2st_core.permutation.engine import permuted_mean_difference
+from m2st_core.permutation.labellings import permutation_p_value, random_memberships
 from m2st_core.rng import Streams
 from m2st_core.studies import lessons
 from m2st_core.studies.images import STORY

@@ -26,7 +26,7 @@ from m2st_core.learners.learned_tests import (
 from m2st_core.learners.raw_features import FourierFeatures
 from m2st_core.learners.spaces import candidates, fit_row_features, normal_points, smooth_space
 from m2st_core.learners.units import in_common_units
-from m2st_core.permutation.blocks import random_memberships
+from m2st_core.permutation.labellings import random_memberships
 from m2st_core.presets import PRESETS, FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from m2st_core.kernels.base import Kernel
 from m2st_core.learners.target_kernels import fit_median
-from m2st_core.permutation.blocks import memberships_within, random_memberships
 from m2st_core.permutation.fitted import KernelTest, PermutationTest, ScoreTest, ShownTest
+from m2st_core.permutation.labellings import memberships_within, random_memberships
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.run import FinishedTest

@@ -17,9 +17,8 @@ from m2st_core.learners.ascent import draw_rows
 from m2st_core.learners.raw_features import ImageFeatures, MetaFeatures, NetworkView
 from m2st_core.learners.target_kernels import median_width
 from m2st_core.learners.units import column_units
+from m2st_core.permutation.combined import AggregateTest, FuseTest, RankFuseTest
 from m2st_core.permutation.fitted import KernelTest
-from m2st_core.permutation.fused import FuseTest
-from m2st_core.permutation.ranked import AggregateTest, RankFuseTest
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress

@@ -21,9 +21,9 @@ from m2st_core.learners.mixtures import KernelTerms, kernel_terms, mixture_test,
 from m2st_core.learners.raw_features import ImageFeatures, MetaFeatures, TargetView, in_spaces, view_target
 from m2st_core.learners.spaces import fit_row_features
 from m2st_core.learners.units import in_common_units
-from m2st_core.permutation.blocks import Pieces
+from m2st_core.permutation.combined import RankFuseTest
 from m2st_core.permutation.fitted import KernelTest, Permuted, ScoreTest
-from m2st_core.permutation.ranked import RankFuseTest
+from m2st_core.permutation.labellings import Pieces
 from m2st_core.presets import Preset
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams

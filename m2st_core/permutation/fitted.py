@@ -19,7 +19,7 @@ from m2st_core.kernels.base import Kernel
 from m2st_core.kernels.distance import GaussianKernel, LaplaceKernel
 from m2st_core.kernels.mixtures import MixtureKernel
 from m2st_core.kernels.networks import FeatureNetwork
-from m2st_core.permutation.statistics import permuted_mean_difference, permuted_mmd2
+from m2st_core.permutation.engine import permuted_mean_difference, permuted_mmd2
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
@@ -52,8 +52,8 @@ class FittedTest:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences on the networks in use, each once."""
-        modules = [module for part in vars(self).values() if isinstance(part, nn.Module) for module in part.modules()]
-        networks = [module for module in modules if isinstance(module, FeatureNetwork)]
+        fields = [value for value in vars(self).values() if isinstance(value, nn.Module)]
+        networks = [module for field in fields for module in field.modules() if isinstance(module, FeatureNetwork)]
         return tuple(dict.fromkeys(note for network in networks for note in network.notes))
 
     def criterion(self, test: TwoSample) -> list[float | None]:
@@ -102,11 +102,11 @@ class ShownTest(PermutationTest):
 
     @abstractmethod
     def witness(self, sample: TwoSample, at: Tensor) -> np.ndarray:
-        """The witness of one run's samples at places (g, d): (g,)."""
+        """The witness of one run's samples at points (g, d): (g,)."""
 
     @abstractmethod
     def witness_at_rows(self, sample: TwoSample) -> np.ndarray:
-        """The witness at the pooled rows of one run, each row left out of its own value: (N,)."""
+        """The witness at the pooled rows of one run, at each row without its own term: (N,)."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ class KernelTest(ShownTest):
     @property
     def by_column(self) -> bool:
         """Whether the kernel is a mixture of products over columns, k(x, y) = Π_c k_c(x_c, y_c)."""
-        parts = self.kernel.families if isinstance(self.kernel, MixtureKernel) else [self.kernel]
-        return all(isinstance(part, GaussianKernel | LaplaceKernel) for part in parts)
+        kernels = self.kernel.families if isinstance(self.kernel, MixtureKernel) else [self.kernel]
+        return all(isinstance(kernel, GaussianKernel | LaplaceKernel) for kernel in kernels)
 
     def null(self, sample: TwoSample, members: Tensor) -> np.ndarray:
         """MMD²_u under the labellings after the first."""

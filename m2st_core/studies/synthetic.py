@@ -16,7 +16,7 @@ from m2st_core.data.synthetic import HDGM
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.distance import GaussianKernel
 from m2st_core.numbers import wilson_interval
-from m2st_core.permutation.blocks import random_memberships
+from m2st_core.permutation.labellings import random_memberships
 from m2st_core.rng import Streams
 from m2st_core.sweeps.trial import draw_targets
 from m2st_core.testing.method import Method, TestSettings

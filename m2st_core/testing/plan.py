@@ -21,7 +21,7 @@ from m2st_core.data.repeats import repeated_rows_note
 from m2st_core.device import free_bytes
 from m2st_core.kernels.networks import MOST_UNITS
 from m2st_core.numbers import count_of
-from m2st_core.permutation.blocks import KEYS_AT_ONCE, MANY, PIECE_BYTES, count_labellings, order_within
+from m2st_core.permutation.labellings import KEYS_AT_ONCE, MANY, PIECE_BYTES, count_labellings, order_within
 from m2st_core.presets import Preset, PValueRule
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method, TestSettings

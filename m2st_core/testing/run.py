@@ -16,14 +16,14 @@ from torch import Tensor
 from m2st_core.device import in_batches, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.kernels.networks import MOST_UNITS
 from m2st_core.learners.ascent import draw_rows
-from m2st_core.permutation.blocks import (
+from m2st_core.permutation.engine import BLOCK_ROWS
+from m2st_core.permutation.fitted import AsymptoticTest, FittedTest, PermutationTest
+from m2st_core.permutation.labellings import (
     all_labellings,
     memberships_within,
     permutation_p_value,
     random_memberships,
 )
-from m2st_core.permutation.fitted import AsymptoticTest, FittedTest, PermutationTest
-from m2st_core.permutation.statistics import BLOCK_ROWS
 from m2st_core.presets import Preset
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams

@@ -8,7 +8,7 @@ from scipy import stats
 
 import m2st_core as m2st
 from m2st_core.data.arrays import as_blocks, as_two_sample
-from m2st_core.permutation.blocks import count_labellings, memberships_within
+from m2st_core.permutation.labellings import count_labellings, memberships_within
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.method import TestSettings

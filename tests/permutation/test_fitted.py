@@ -13,11 +13,10 @@ from m2st_core.kernels.distance import EnergyKernel, GaussianKernel, LaplaceKern
 from m2st_core.kernels.mixtures import Family, KernelBank
 from m2st_core.learners.learned_tests import Posterior, WitnessTest
 from m2st_core.learners.raw_features import MetaFeatures
-from m2st_core.permutation import blocks
-from m2st_core.permutation.blocks import permutation_p_value, random_memberships
-from m2st_core.permutation.families import permuted_families, permuted_family
-from m2st_core.permutation.fused import FuseTest
-from m2st_core.permutation.ranked import AggregateTest, RankFuseTest
+from m2st_core.permutation import labellings
+from m2st_core.permutation.combined import AggregateTest, FuseTest, RankFuseTest
+from m2st_core.permutation.engine import permuted_families, permuted_family
+from m2st_core.permutation.labellings import permutation_p_value, random_memberships
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
@@ -31,12 +30,12 @@ def rows(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=float64)
 
 
-def labellings(runs=2):
+def memberships(runs=2):
     return random_memberships(N, M, LABELLINGS - 1, [np.random.default_rng(seed) for seed in range(runs)])
 
 
 def test_families_are_fused_by_the_harmonic_mean_of_their_own_p_values():
-    pooled, members = rows(2, N + M, 2), labellings()
+    pooled, members = rows(2, N + M, 2), memberships()
     matrices, widths = rows(2, 1, 2, 2, seed=1), torch.tensor([[0.5, 2.0], [1.0, 3.0]], dtype=float64)
     families = (Family(LinearKernel(matrices), ("a",), 0.4), Family(GaussianKernel(widths), ("b", "c"), 0.3))
     found, *_ = RankFuseTest(KernelBank(families)).statistics(pooled, members, N)
@@ -56,7 +55,7 @@ def test_families_are_fused_by_the_harmonic_mean_of_their_own_p_values():
 
 
 def test_mmd_fuse_has_the_weight_that_the_families_leave():
-    pooled, members = rows(2, N + M, 2), labellings()
+    pooled, members = rows(2, N + M, 2), memberships()
     width = torch.tensor([[0.5], [1.0]], dtype=float64)
     fuse = FuseTest(KernelBank((Family(LaplaceKernel(width), ("a",), 1.0),)))
     bank = KernelBank((Family(GaussianKernel(2 * width), ("b",), 0.3),))
@@ -69,7 +68,7 @@ def test_mmd_fuse_has_the_weight_that_the_families_leave():
 
 
 def test_mmdagg_equals_its_formula():
-    pooled, members = rows(2, N + M, 2), labellings()
+    pooled, members = rows(2, N + M, 2), memberships()
     widths = torch.tensor([[0.5, 2.0], [1.0, 3.0]], dtype=float64)
     families = (Family(GaussianKernel(widths), ("a", "b"), 0.3), Family(LaplaceKernel(widths), ("c", "d"), 0.2))
     found, _, error = AggregateTest(KernelBank(families)).statistics(pooled, members, N)
@@ -103,7 +102,7 @@ def test_a_family_is_its_kernels_one_by_one(kind):
 
 
 def test_families_of_one_distance_are_permuted_together_and_stay_apart():
-    pooled, members = rows(2, N + M, 2), labellings()
+    pooled, members = rows(2, N + M, 2), memberships()
     widths = [torch.tensor([[0.5, 2.0], [1.0, 3.0]], dtype=float64), torch.tensor([[1.0], [0.7]], dtype=float64)]
     kinds = (GaussianKernel, LaplaceKernel)
     families = [Family(kind(width), ("k",) * width.shape[-1], 0.2) for width in widths for kind in kinds]
@@ -114,7 +113,7 @@ def test_families_of_one_distance_are_permuted_together_and_stay_apart():
 
 @pytest.mark.parametrize("norm", [1, 2])
 def test_the_energy_distance_equals_the_double_loop(norm):
-    pooled, members = rows(1, N + M, 3), labellings(1)
+    pooled, members = rows(1, N + M, 3), memberships(1)
     centre = rows(1, 1, 1, 3, seed=3)
     found, _, _ = permuted_family(EnergyKernel(centre, float(norm)), pooled, members, N)
     for value, z in zip(found[0, 0].tolist(), members[0], strict=True):
@@ -147,10 +146,10 @@ def predicted(mean, spread, log_weight=0.0, runs=2):
     return Posterior(Identity(), *parts, torch.full((runs,), log_weight, dtype=float64))
 
 
-@pytest.mark.parametrize("piece", [blocks.PIECE_BYTES, 2**10])
+@pytest.mark.parametrize("piece", [labellings.PIECE_BYTES, 2**10])
 def test_the_witness_statistic_equals_its_formula(piece, monkeypatch):
-    monkeypatch.setattr(blocks, "PIECE_BYTES", piece)
-    pooled, members = rows(2, N + M, 2).float().double(), labellings()
+    monkeypatch.setattr(labellings, "PIECE_BYTES", piece)
+    pooled, members = rows(2, N + M, 2).float().double(), memberships()
     noise = 1 / N + 1 / M
     posteriors = (predicted((1.0, -0.5), (0.2, 0.4)), predicted((0.0, 2.0), (1.0, 0.1), -0.7))
     found, rounding, _ = WitnessTest(posteriors).statistics(pooled, members, N)
@@ -168,7 +167,7 @@ def test_the_witness_statistic_equals_its_formula(piece, monkeypatch):
 
 def test_a_wrong_prediction_costs_power_but_not_all_of_it():
     """The rows differ clearly, and the prediction is the opposite: an uncertain one still finds the difference."""
-    members = labellings()
+    members = memberships()
     for expected, spread, rejects in ((1, 4.0, True), (-1, 4.0, True), (-1, 1e-4, False)):
         pooled = rows(2, N + M, 2)
         pooled[:, :N, 0] += expected * 4.0

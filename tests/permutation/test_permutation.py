@@ -11,11 +11,10 @@ from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.base import LinearKernel
 from m2st_core.kernels.distance import GaussianKernel, LaplaceKernel
 from m2st_core.kernels.mixtures import Family, KernelBank, MixtureKernel
-from m2st_core.permutation import blocks
-from m2st_core.permutation import statistics as permutation
-from m2st_core.permutation.blocks import permutation_p_value, random_memberships
-from m2st_core.permutation.fused import FuseTest
-from m2st_core.permutation.statistics import permuted_mean_difference, permuted_mmd2
+from m2st_core.permutation import engine, labellings
+from m2st_core.permutation.combined import FuseTest
+from m2st_core.permutation.engine import permuted_mean_difference, permuted_mmd2
+from m2st_core.permutation.labellings import permutation_p_value, random_memberships
 from tests import naive
 
 float64 = torch.float64
@@ -49,7 +48,7 @@ def test_all_labellings_equal_the_double_loop(n, m):
 
 @pytest.mark.parametrize("block_rows", [1, 3, 7, 256])
 def test_blocks_do_not_change_the_statistic(block_rows, monkeypatch):
-    monkeypatch.setattr(permutation, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(engine, "BLOCK_ROWS", block_rows)
     families = [GaussianKernel(torch.ones(1, dtype=float64)), LaplaceKernel(torch.full((1,), 0.7, dtype=float64))]
     kernel = MixtureKernel(families, [1, 1], torch.tensor([0.4, 0.6]))
     pooled = rows(17, 2)
@@ -118,7 +117,7 @@ def test_float32_and_float64_give_the_same_p_values(kernel):
 
 
 def test_threads_do_not_change_a_bit(monkeypatch):
-    monkeypatch.setattr(permutation, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(engine, "BLOCK_ROWS", 16)
     pooled = rows(100, 2)
     members = random_memberships(40, 60, 99, [np.random.default_rng(0)])[0]
     before, found = torch.get_num_threads(), []
@@ -153,7 +152,7 @@ def test_random_labellings_are_uniform_over_all_subsets():
 @pytest.mark.parametrize("shape", [(5, 4), (7, 3)])
 def test_keys_are_the_generators_integers(shape):
     """Taken as whole words where they fill them: 20 keys of 16 bits do, 21 do not."""
-    found = blocks._random_keys(np.random.default_rng(4), shape, np.dtype(np.uint16))
+    found = labellings._random_keys(np.random.default_rng(4), shape, np.dtype(np.uint16))
     assert np.array_equal(found, np.random.default_rng(4).integers(0, 2**16, size=shape, dtype=np.uint16))
 
 
@@ -163,7 +162,7 @@ def test_tied_keys_are_drawn_again(monkeypatch):
     def few_keys(generator, shape, key):
         return generator.integers(0, 4, size=shape, dtype=key)
 
-    monkeypatch.setattr(blocks, "_random_keys", few_keys)
+    monkeypatch.setattr(labellings, "_random_keys", few_keys)
     members = random_memberships(3, 3, 5000, [np.random.default_rng(0)])[0]
     assert (members.sum(dim=1) == 3).all()
     counts = Counter(tuple(np.flatnonzero(row)) for row in members[1:].numpy())

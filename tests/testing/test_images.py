@@ -9,7 +9,7 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.data.images.sets import load_digits_by_class
-from m2st_core.permutation.blocks import random_memberships
+from m2st_core.permutation.labellings import random_memberships
 from m2st_core.presets import PRESETS, ImageTraining
 from m2st_core.rng import Streams
 from m2st_core.testing.run import learn_once, run_tests

@@ -8,7 +8,7 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.data.arrays import as_blocks
-from m2st_core.permutation.blocks import all_labellings, count_labellings
+from m2st_core.permutation.labellings import all_labellings, count_labellings
 from m2st_core.presets import PRESETS
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.plan import labellings_of

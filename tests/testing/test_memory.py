@@ -9,7 +9,7 @@ import m2st_core as m2st
 from m2st_core import device
 from m2st_core.learners import ascent
 from m2st_core.learners.target_kernels import make_network
-from m2st_core.permutation import blocks
+from m2st_core.permutation import labellings
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.rng import Streams
 from m2st_core.testing.plan import bytes_of_test, plan_test
@@ -99,8 +99,8 @@ def test_a_bounded_network_is_noted():
 def test_labellings_in_pieces_give_the_same_statistics(name, monkeypatch):
     x, y = (part[0] for part in sample(1))
     expected = m2st.two_sample_test(x, y, name, n_permutations=99)
-    monkeypatch.setattr(blocks, "PIECE_BYTES", 2**14)
-    monkeypatch.setattr(blocks, "KEYS_AT_ONCE", 40 * 16)
+    monkeypatch.setattr(labellings, "PIECE_BYTES", 2**14)
+    monkeypatch.setattr(labellings, "KEYS_AT_ONCE", 40 * 16)
     found = m2st.two_sample_test(x, y, name, n_permutations=99)
     assert found.p_value == expected.p_value
     assert found.null == pytest.approx(expected.null, rel=1e-4, abs=1e-6)
@@ -110,7 +110,7 @@ def test_memory_of_permutations_is_bounded_by_their_labellings_alone():
     """The prediction for 10⁶ permutations grows with the labellings held, not with products of all of them."""
     method, preset = m2st.METHODS["MMD-M"], m2st.PRESETS["recommended"]
     found = bytes_of_test(method, preset, (100, 100), 2, 10**6)
-    assert 10**6 * 200 < found < 10**6 * 310 + 3 * blocks.PIECE_BYTES
+    assert 10**6 * 200 < found < 10**6 * 310 + 3 * labellings.PIECE_BYTES
 
 
 @pytest.mark.parametrize("many", [1_000_001, 10**9])

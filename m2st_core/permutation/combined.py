@@ -1,8 +1,9 @@
-"""Tests that combine statistics by their ranks over all labellings: MMDAgg, Omnibus, Meta-Witness and Meta-FUSE."""
+"""Tests that combine many kernels: MMD-FUSE in one sum; MMDAgg, Omnibus, Meta-Witness and Meta-FUSE by rank."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,16 +12,89 @@ from torch import Tensor
 from torch.nn import functional
 
 from m2st_core.kernels.mixtures import Family, KernelBank, summands
-from m2st_core.permutation.families import Found, permuted_families
-from m2st_core.permutation.fitted import PermutationTest, Permuted, ShownTest
-from m2st_core.permutation.fused import TINY, FuseTest, Scores, mixture_of
-from m2st_core.permutation.statistics import permuted_mmd2
+from m2st_core.permutation.engine import FamilyStatistics, permuted_families, permuted_mmd2
+from m2st_core.permutation.fitted import KernelTest, PermutationTest, Permuted, ShownTest
 from m2st_core.types import Progress, TwoSample
 
+HEAVIEST = 6  # kernels of a bank that represent it
+TINY = torch.finfo(torch.float32).tiny
 RANK_ROUNDING = 1e-9
-LARGEST = 0.1  # share of the labellings, those in which a statistic is largest, that show what others add beside it
+LARGEST = 0.1  # share of the labellings, with the largest values of a statistic, from which the others' is estimated
 GROUPS = 25  # of labellings, each left out once, for the standard error of a p-value that is not binomial
 TIE_BREAK = 1e-6
+
+
+def fuse_scale(count: int) -> int:
+    """λ of MMD-FUSE, for a smaller sample of ``count`` rows."""
+    return count * (count - 1)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """MMD² of a family's k kernels in units of their spread, for one run: (k, P), with MMD² (k,) as observed."""
+
+    family: Family
+    values: Tensor
+    spread: Tensor
+    observed: Tensor
+
+
+@dataclass(frozen=True)
+class FuseTest(PermutationTest):
+    """MMD-FUSE: (1/λ)·log Σ_k π_k·exp(λ·MMD²_u,k/√N_k), λ = c(c−1), c = min(n, m).
+
+    N_k = Σ_{i≠j}k(z_i,z_j)²/(c(c−1)) makes kernels of different widths comparable. λ is what the authors' code
+    computes; its description names the square root.
+    """
+
+    bank: KernelBank
+
+    @torch.no_grad()
+    def statistics(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Permuted:
+        """The fused statistic under every labelling."""
+        statistics = permuted_families(self.bank.families, pooled, members, n, progress)
+        return self.combined(statistics, n, pooled.shape[-2] - n)
+
+    def combined(self, statistics: Sequence[FamilyStatistics], n: int, m: int) -> Permuted:
+        """The fused statistic from those of each family."""
+        scale = fuse_scale(min(n, m))
+        scores, errors = [], []
+        for family, (mmd2, rounding, squares) in zip(self.bank.families, statistics, strict=True):
+            spread = (squares / scale).sqrt().clamp(min=TINY)
+            scores.append(scale * mmd2 / spread[..., None] + math.log(family.share))  # R x kernels x P
+            errors.append(rounding / spread)
+        fused = torch.cat(scores, dim=1).logsumexp(dim=1) / scale
+        return Permuted(fused, torch.cat(errors, dim=1).amax(dim=1))
+
+    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> tuple[ShownTest, float | None]:
+        """The mixture in which each kernel has its weight in the fused statistic, and its critical value."""
+        (n, m), pooled = sample.sizes, sample.pooled
+        scale, families = fuse_scale(min(n, m)), []
+        for family, statistics in zip(
+            self.bank.families, permuted_families(self.bank.families, pooled, members, n), strict=True
+        ):
+            mmd2, _, squares = (tensor[0] for tensor in statistics)  # k x P
+            spread = ((squares / scale).sqrt() / scale).clamp(min=TINY)
+            values = mmd2 / spread[:, None] + math.log(family.share)
+            families.append(Scores(family, values, spread, mmd2[:, 0]))
+        return mixture_of(families, alpha)
+
+
+def mixture_of(families: list[Scores], level: float) -> tuple[KernelTest, float]:
+    """The mixture that approximates a fused statistic near the observed one, and the critical value of its MMD².
+
+    log Σ exp(s_k) is close to Σ w_k s_k plus a constant, w the softmax of the scores s; a score is MMD² in units of its
+    kernel's spread. So the mixture has the weights w_k/spread_k, and the threshold moves with the constant.
+    """
+    score = torch.cat([family.values for family in families])
+    total = score.logsumexp(dim=0)
+    weights = score[:, 0].softmax(dim=0)
+    weights = weights.where(weights >= weights.topk(min(HEAVIEST, len(weights))).values[-1], 0.0)
+    weights = weights / weights.sum() / torch.cat([family.spread for family in families])
+    constant = float(total[0] - (weights * torch.cat([family.observed for family in families])).sum())
+    threshold = (float(total[1:].quantile(1 - level)) - constant) / float(weights.sum())
+    bank = KernelBank(tuple(family.family for family in families))
+    return KernelTest(bank.mixture((weights / weights.sum())[None])), threshold
 
 
 @dataclass(frozen=True)
@@ -43,8 +117,8 @@ class RankFuseTest(PermutationTest):
     def statistics(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Permuted:
         """The evidence under every labelling."""
         evidence, left_out = [], []
-        own, of_fuse = self._permuted(pooled, members, n, progress)
-        for family, (mmd2, error) in zip(self.bank.families, own, strict=True):
+        of_families, of_fuse = self._permuted(pooled, members, n, progress)
+        for family, (mmd2, error) in zip(self.bank.families, of_families, strict=True):
             for weight, scores, tolerance, _ in self._scores(family, mmd2, error):
                 evidence.append(weight / _share_reaching(scores, tolerance))
                 left_out.append(weight / _share_without_groups(scores, tolerance))
@@ -58,19 +132,19 @@ class RankFuseTest(PermutationTest):
 
     def _permuted(
         self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None
-    ) -> tuple[list[tuple[Tensor, Tensor]], list[Found]]:
-        """MMD² of each family under every labelling, (R, k, P), and rounding error (R, k); then those of ``fuse``."""
+    ) -> tuple[list[tuple[Tensor, Tensor]], list[FamilyStatistics]]:
+        """MMD² of each family under every labelling, (R, k, P), and its rounding error (R, k); those of ``fuse``."""
         fused = self.fuse.bank.families if self.fuse is not None else ()
-        single = [len(summands(f.kernel)) == 1 and not f.kernel.inner_product for f in self.bank.families]
-        through_gram = [family for family, alone in zip(self.bank.families, single, strict=True) if alone]
-        found = iter(permuted_families((*through_gram, *fused), pooled, members, n, progress))
-        own = [
-            next(found)[:2]
+        by_gram = [len(summands(f.kernel)) == 1 and not f.kernel.inner_product for f in self.bank.families]
+        families = [family for family, alone in zip(self.bank.families, by_gram, strict=True) if alone]
+        statistics = iter(permuted_families((*families, *fused), pooled, members, n, progress))
+        of_families = [
+            next(statistics)[:2]
             if alone
             else permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n, progress=progress)
-            for family, alone in zip(self.bank.families, single, strict=True)
+            for family, alone in zip(self.bank.families, by_gram, strict=True)
         ]
-        return own, list(found)
+        return of_families, list(statistics)
 
     @property
     def _rest(self) -> float:
@@ -85,28 +159,28 @@ class RankFuseTest(PermutationTest):
         """The evidence of all families together."""
         return torch.stack(evidence).sum(dim=0)
 
-    def _usually_added(self, total: Tensor, own: Tensor) -> float:
-        """The median of what the other statistics add where this one is largest: (P,), (P,) → a number."""
-        return float((total - own)[own >= own.quantile(1 - LARGEST)].median())
+    def _usually_added(self, total: Tensor, evidence: Tensor) -> float:
+        """The median evidence of the other statistics where that of this one is largest: (P,), (P,) → a number."""
+        return float((total - evidence)[evidence >= evidence.quantile(1 - LARGEST)].median())
 
     def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> tuple[ShownTest, float | None]:
-        """The mixture of the family with the most evidence, and the critical value it needs beside the others.
+        """The mixture of the family with the most evidence, and its critical value given the others.
 
-        The others are taken to add what they usually add where this one is large, not what they happened to add here:
-        of several statistics, the one with the most evidence was lucky, and a new study cannot count on the others.
+        The others are assumed to add their median evidence where this one is large, not the evidence observed here:
+        the family with the most evidence was selected for it, and a new study cannot count on the others.
         """
         shown: list[Callable[[float], tuple[ShownTest, float | None]]] = []  # of each statistic, at a level
         evidence, shares = [], []
-        found, of_fuse = self._permuted(sample.pooled, members, sample.sizes[0])
-        for family, (mmd2, error) in zip(self.bank.families, found, strict=True):
+        of_families, of_fuse = self._permuted(sample.pooled, members, sample.sizes[0])
+        for family, (mmd2, error) in zip(self.bank.families, of_families, strict=True):
             for weight, scores, tolerance, which in self._scores(family, mmd2, error):
-                own, chosen = mmd2[0, which], torch.zeros(len(family.names), dtype=torch.bool)
-                chosen[which] = True
-                part = Family(family.kernel.some(chosen), family.names[which], family.share)
-                spread = own.std(dim=-1).clamp(min=TINY)
-                values = own / spread[:, None]
+                mask = torch.zeros(len(family.names), dtype=torch.bool)
+                mask[which] = True
+                ranked = Family(family.kernel.some(mask), family.names[which], family.share)
+                spread = mmd2[0, which].std(dim=-1).clamp(min=TINY)
+                values = mmd2[0, which] / spread[:, None]
                 values = values if family.weights is None else values + family.weights[0, which, None].log()
-                shown.append(partial(mixture_of, [Scores(part, values, spread, own[:, 0])]))
+                shown.append(partial(mixture_of, [Scores(ranked, values, spread, mmd2[0, which, 0])]))
                 evidence.append(weight / _share_reaching(scores, tolerance)[0])
                 shares.append(weight)
         if self.fuse is not None:
@@ -137,7 +211,7 @@ class AggregateTest(RankFuseTest):
         every = torch.stack(evidence)
         return every.amax(dim=0) + TIE_BREAK * every.sum(dim=0)
 
-    def _usually_added(self, total: Tensor, own: Tensor) -> float:
+    def _usually_added(self, total: Tensor, evidence: Tensor) -> float:
         """Nothing: only the largest counts."""
         return 0.0
 
@@ -187,8 +261,8 @@ def _jackknife_error(evidence: Tensor) -> Tensor:
     labellings = evidence.shape[-1]
     groups, size = _groups(labellings)
     group = (torch.arange(labellings, device=evidence.device) - 1).div(size, rounding_mode="floor")
-    kept = group != torch.arange(groups, device=evidence.device)[:, None]  # G x P
-    reached = ~(evidence < evidence[..., :1] - RANK_ROUNDING) & kept
+    outside = group != torch.arange(groups, device=evidence.device)[:, None]  # G x P
+    reached = ~(evidence < evidence[..., :1] - RANK_ROUNDING) & outside
     p_values = reached.sum(dim=-1, dtype=torch.float64) / (labellings - size)
     return ((groups - 1) / groups**0.5 * p_values.std(dim=-1)).nan_to_num(nan=0.0)
 

@@ -27,13 +27,14 @@ PIECE_BYTES = 2**28  # of labellings as numbers, or of their products with a ker
 def random_memberships(n: int, m: int, n_permutations: int, generators: Sequence[np.random.Generator]) -> Tensor:
     """The observed labelling, then B uniform random ones, for each generator: (R, 1+B, n+m), bool.
 
-    Each random row marks the n smallest of N i.i.d. keys, found by selection rather than by sorting. A tie at the n-th
-    key, about one row in 2ᵇ/N for keys of b bits, is drawn again, so every n-subset is equally likely. Short keys are
-    cheaper to draw, and long ones several times cheaper to select, because processors have instructions for it.
+    Each random labelling marks the n smallest of N i.i.d. keys, found by selection rather than by sorting. A tie at
+    the n-th key, about one row in 2ᵇ/N for keys of b bits, is drawn again, so every n-subset is equally likely. Short
+    keys are cheaper to draw, and long ones several times cheaper to select, because processors have instructions for
+    it.
     """
     size = n + m
     key = np.dtype(np.uint16 if size <= SHORT_KEYS else np.uint32)
-    at_once = 8 * max(1, KEYS_AT_ONCE // (8 * size))  # random words hold two or four keys, and none is lost
+    at_once = 8 * max(1, KEYS_AT_ONCE // (8 * size))  # a random word holds two or four keys, and all are used
     members = np.empty((len(generators), 1 + n_permutations, size), dtype=bool)
     members[:, 0] = np.arange(size) < n
     for generator, rows in zip(generators, members[:, 1:], strict=True):
@@ -41,18 +42,18 @@ def random_memberships(n: int, m: int, n_permutations: int, generators: Sequence
             start + _draw(generator, rows[start : start + at_once], n, key)
             for start in range(0, n_permutations, at_once)
         ]
-        todo = np.concatenate(tied)
-        while todo.size:
-            some = todo[:at_once]
-            again = np.empty((some.size, size), dtype=bool)
-            still = some[_draw(generator, again, n, key)]
-            rows[some] = again
-            todo = np.concatenate([todo[at_once:], still])
+        to_redraw = np.concatenate(tied)
+        while to_redraw.size:
+            some = to_redraw[:at_once]
+            redrawn = np.empty((some.size, size), dtype=bool)
+            still_tied = some[_draw(generator, redrawn, n, key)]
+            rows[some] = redrawn
+            to_redraw = np.concatenate([to_redraw[at_once:], still_tied])
     return torch.from_numpy(members)
 
 
 def _draw(generator: np.random.Generator, rows: np.ndarray, n: int, key: np.dtype) -> np.ndarray:
-    """Mark the n smallest of new keys in each row, and return the rows with a tie at the n-th."""
+    """Mark the n smallest of new keys in each row. Return the rows with a tie at the n-th key."""
     keys = _random_keys(generator, (len(rows), rows.shape[1]), key)
     ordered = keys.astype(np.uint32)
     ordered.partition(n - 1, axis=1)
@@ -62,16 +63,11 @@ def _draw(generator: np.random.Generator, rows: np.ndarray, n: int, key: np.dtyp
 
 
 def _random_keys(generator: np.random.Generator, shape: tuple[int, int], key: np.dtype) -> np.ndarray:
-    """Uniform integers of this type; whole words of the generator, if they fill them, are cheaper than its integers."""
+    """Uniform integers of this type, cut from whole words of the generator where these fill them, which is cheaper."""
     words, rest = divmod(shape[0] * shape[1] * key.itemsize, 8)
     if rest:
         return generator.integers(0, 256**key.itemsize, size=shape, dtype=key)
     return generator.bit_generator.random_raw(words).view(key).reshape(shape)
-
-
-def as_numbers(members: Tensor, dtype: torch.dtype) -> Tensor:
-    """Labellings as 0 and 1 in this type. From bytes that takes half as long as from booleans."""
-    return members.view(torch.uint8).to(dtype) if members.dtype == torch.bool else members.to(dtype)
 
 
 class Pieces:
@@ -83,18 +79,19 @@ class Pieces:
     def __init__(self, members: Tensor, dtype: torch.dtype, width: int = 1, shift: float = 0.0) -> None:
         each = dtype.itemsize * max(members[..., 0, :].numel(), width)
         self.dtype, self.shift = dtype, shift
-        self.parts = members.split(max(1, PIECE_BYTES // each), dim=-2)
-        self.whole = self._numbers(members) if len(self.parts) == 1 else None
+        self.pieces = members.split(max(1, PIECE_BYTES // each), dim=-2)
+        self.whole = self._numbers(members) if len(self.pieces) == 1 else None
 
     def _numbers(self, members: Tensor) -> Tensor:
-        numbers = as_numbers(members, self.dtype)
+        """Labellings as numbers. From bytes that takes half as long as from booleans."""
+        numbers = (members.view(torch.uint8) if members.dtype == torch.bool else members).to(self.dtype, copy=True)
         return numbers.sub_(self.shift) if self.shift else numbers
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """``function`` of every piece, (…, P, N) → (…, P), side by side."""
         if self.whole is not None:
             return function(self.whole)
-        return torch.cat([function(self._numbers(part)) for part in self.parts], dim=-1)
+        return torch.cat([function(self._numbers(piece)) for piece in self.pieces], dim=-1)
 
 
 def permutation_p_value(statistics: Tensor, rounding: Tensor, rule: PValueRule) -> Tensor:
@@ -115,8 +112,8 @@ def permutation_p_value(statistics: Tensor, rounding: Tensor, rule: PValueRule) 
 def block_rows(codes: np.ndarray, n: int) -> list[np.ndarray]:
     """The pooled rows of each block with rows of both samples, x's first: codes (N,), the first n rows are x's."""
     order = np.argsort(codes, kind="stable")
-    parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
-    return [rows for rows in parts if 0 < (rows < n).sum() < len(rows)]
+    blocks = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+    return [rows for rows in blocks if 0 < (rows < n).sum() < len(rows)]
 
 
 def memberships_within(codes: Tensor, n: int, n_permutations: int, generators: Sequence[np.random.Generator]) -> Tensor:
@@ -136,26 +133,23 @@ def memberships_within(codes: Tensor, n: int, n_permutations: int, generators: S
 
 
 def order_within(codes: np.ndarray, n_train: int, shuffled: np.ndarray, streams: Streams) -> np.ndarray:
-    """Row indices, training rows first, then test rows: every block gives its share of both, to within one row.
+    """Row indices, training rows first, then test rows: every block is split in the same proportion, to within one row.
 
-    Blocks are lined up in random order, their rows as ``shuffled``, and every (size/n_train)-th row becomes a training
-    row. Values play no part. Both samples line up their blocks alike, so a block with one row of each goes as a whole.
+    Blocks are put in random order, their rows as ``shuffled``, and every (size/n_train)-th row becomes a training row,
+    whatever its values. Both samples have the same order of blocks, so a block with one row of each is not split.
     """
-    place = streams.numpy("order of blocks").random(int(codes.max()) + 1)
-    line = shuffled[np.argsort(place[codes[shuffled]], kind="stable")]
-    steps = np.arange(len(line) + 1) * n_train // len(line)
-    trains = np.diff(steps) > 0
-    return np.concatenate([line[trains], line[~trains]])
+    rank = streams.numpy("order of blocks").random(int(codes.max()) + 1)
+    rows = shuffled[np.argsort(rank[codes[shuffled]], kind="stable")]
+    is_training = np.diff(np.arange(len(rows) + 1) * n_train // len(rows)) > 0
+    return np.concatenate([rows[is_training], rows[~is_training]])
 
 
 def count_labellings(codes: np.ndarray, n: int) -> int:
     """Π_b C(n_b+m_b, n_b), or 10⁶ if it is more: blocks of the pooled rows (N,), the first n of which are x's."""
-    both = np.bincount(codes)
-    first = np.bincount(codes[:n], minlength=len(both))
-    logarithm = (gammaln(both + 1) - gammaln(first + 1) - gammaln(both - first + 1)).sum()
-    if logarithm > math.log(MANY):
-        return MANY
-    return math.prod(math.comb(int(rows), int(own)) for rows, own in zip(both, first, strict=True))
+    sizes = np.bincount(codes)
+    of_x = np.bincount(codes[:n], minlength=len(sizes))
+    logarithm = (gammaln(sizes + 1) - gammaln(of_x + 1) - gammaln(sizes - of_x + 1)).sum()
+    return MANY if logarithm > math.log(MANY) else math.prod(map(math.comb, sizes.tolist(), of_x.tolist()))
 
 
 def all_labellings(codes: np.ndarray, n: int) -> np.ndarray:
@@ -167,8 +161,8 @@ def all_labellings(codes: np.ndarray, n: int) -> np.ndarray:
     members = np.arange(len(codes))[None] < n
     for rows in block_rows(codes, n):
         members[:, rows] = False
-        chosen = np.array(list(itertools.combinations(rows, int((rows < n).sum()))), dtype=int)
-        marked = np.zeros((len(chosen), len(codes)), dtype=bool)
-        np.put_along_axis(marked, chosen, True, axis=1)
-        members = (members[:, None] | marked).reshape(-1, len(codes))
+        subsets = np.array(list(itertools.combinations(rows, int((rows < n).sum()))), dtype=int)
+        of_block = np.zeros((len(subsets), len(codes)), dtype=bool)
+        np.put_along_axis(of_block, subsets, True, axis=1)
+        members = (members[:, None] | of_block).reshape(-1, len(codes))
     return members
