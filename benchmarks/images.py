@@ -115,10 +115,10 @@ def feature_times(threads: int) -> None:
             for number in range(60):
                 tile = Image.fromarray(images[number + shift]).resize((1600, 1200), Image.Resampling.BICUBIC)
                 tile.save(side / f"{number}.jpg", quality=90)
-        earlier = {f"task {k}": (images[k : k + 20], images[k + 20 : k + 40]) for k in range(200, 400, 40)}
-        for words, history in (("without a history", None), (f"with {len(earlier)} earlier comparisons", earlier)):
+        related = {f"task {k}": (images[k : k + 20], images[k + 20 : k + 40]) for k in range(200, 400, 40)}
+        for words, tasks in (("without related tasks", None), (f"with {len(related)} related tasks", related)):
             began = time.process_time()
-            spent = [_timed(lambda h=history: compare_images(*sides, history=h, keep=False).html())]
+            spent = [_timed(lambda given=tasks: compare_images(*sides, related_tasks=given, keep=False).html())]
             what = f"two folders of 60 JPEGs of 1600×1200 to the report, {words}"
             print(f"| {what} | {spent[0]:.1f}, processor time {time.process_time() - began:.1f} | 30 |")
 

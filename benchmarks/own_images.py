@@ -151,16 +151,16 @@ def opened(page: Any, address: str) -> Iterator[Any]:
     yield page
 
 
-def compare(page: Any, samples: Sequence[Any], history: Any = None) -> float:
+def compare(page: Any, samples: Sequence[Any], related: Any = None) -> float:
     """Upload two samples, press Compare; seconds until the contact sheets of the answer are there."""
     began = time.perf_counter()
-    for place, files in enumerate([*samples, *([history] if history else [])]):
+    for place, files in enumerate([*samples, *([related] if related else [])]):
         upload(page, place, files)
     page.get_by_role("button", name="Compare", exact=True).click()
     page.wait_for_function(SHEETS)
     seconds = time.perf_counter() - began
-    if ("taught by" in page.locator(".stMain").inner_text().partition("What this does not mean")[0]) != bool(history):
-        raise RuntimeError("The answer does not say whether there was a history.")
+    if ("taught by" in page.locator(".stMain").inner_text().partition("What this does not mean")[0]) != bool(related):
+        raise RuntimeError("The answer does not say whether there were related tasks.")
     return seconds
 
 
@@ -189,26 +189,26 @@ def times(page: Any, address: str, folder: Path, watcher: Watcher) -> None:
         for own, data in files.items():
             (folder / name / own).write_bytes(data)
         (folder / f"{name}.zip").write_bytes(zipped(files))
-    earlier = {
+    tasks = {
         f"task {k}/{side}/{name}": data
         for k in range(5)
         for side in "ab"
         for name, data in photographs(20, 100 + 2 * k + (side == "b"), tint=40 * (side == "b")).items()
     }
-    (folder / "history.zip").write_bytes(zipped(earlier))
+    (folder / "related.zip").write_bytes(zipped(tasks))
     loose = [sorted(map(str, (folder / name).iterdir())) for name in ("march", "april")]
     packs = [str(folder / "march.zip"), str(folder / "april.zip")]
     ways = {
         "two ZIPs": (packs, None),
         "two folders, their files chosen together": (loose, None),
-        "two ZIPs and 5 earlier comparisons of 20 + 20": (packs, str(folder / "history.zip")),
+        "two ZIPs and 5 related tasks of 20 + 20": (packs, str(folder / "related.zip")),
     }
     head = ["seconds", "limit", "processor seconds of the server", "MB over idle"]
     print(f"| {COUNT} + {COUNT} JPEGs of {WIDTH}×{HEIGHT} | {' | '.join(head)} |" + "\n|---|---|---|---|---|")
-    for words, (samples, history) in ways.items():
+    for words, (samples, related) in ways.items():
         with opened(page, address):
             before, watcher.peak = watcher.processor(), 0.0
-            seconds = compare(page, samples, history)
+            seconds = compare(page, samples, related)
             spent, more = watcher.processor() - before, watcher.peak - watcher.idle
             print(f"| {words} | {seconds:.1f} | {MOST_SECONDS} | {spent:.1f} | {more:.0f} |", flush=True)
 

@@ -6,7 +6,7 @@ import m2st_core
 from app import PAGES
 from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_part
 from m2st_core.figures.samples import lens_figure
-from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY
+from m2st_core.figures.theme import WITH_RELATED, WITHOUT_RELATED
 from m2st_core.studies.lessons import ALPHA, AXIS, N_TASKS, SIZE, STEP, TAUGHT, home_table
 from m2st_core.studies.synthetic import DELTA
 from m2st_core.testing.methods import label_of
@@ -41,9 +41,9 @@ def draw_lens(method: str, place: int, seed: int):
     table = home_table()
     generic, taught = table.powers(place)
     if method == GENERIC_TEST:
-        field, found, colour = table.generic_field[seed], generic, WITHOUT_HISTORY
+        field, found, colour = table.generic_field[seed], generic, WITHOUT_RELATED
     else:
-        field, found, colour = table.taught_field[place, seed], taught, WITH_HISTORY
+        field, found, colour = table.taught_field[place, seed], taught, WITH_RELATED
     return lens_figure(STEP * field, AXIS, (table.x[seed], table.y[seed]), found, colour, strongest=STRONGEST)
 
 

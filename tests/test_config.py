@@ -70,7 +70,7 @@ def test_marks_and_focus_stand_out(base):
     behind = channels(SETTINGS["theme"][base]["backgroundColor"])
     ring = re.search("#[0-9A-F]{6}", declared(":focus-visible", "outline"))[0]
     marks = (
-        theme.P_COLOUR, theme.Q_COLOUR, theme.WITH_HISTORY, theme.WITHOUT_HISTORY, theme.NULL_COLOUR,
+        theme.P_COLOUR, theme.Q_COLOUR, theme.WITH_RELATED, theme.WITHOUT_RELATED, theme.NULL_COLOUR,
         theme.OBSERVED_COLOUR, *(method.look.colour for method in METHODS.values()),
     )  # fmt: skip
     for colour in (*marks, ring, SETTINGS["theme"][base]["primaryColor"]):

@@ -25,14 +25,14 @@ READ, DESCRIBED, TESTED = 0.3, 0.6, 0.95  # of the progress
 
 Images = ImageSample | Source | np.ndarray
 """Images that were read, where to read them, or an array: bytes (n, H, W, 3), or features (n, d)."""
-History = Mapping[str, tuple[Images, Images]] | Source
+RelatedImages = Mapping[str, tuple[Images, Images]] | Source
 
 
 def compare_images(
     x: Images,
     y: Images,
     *,
-    history: History | None = None,
+    related_tasks: RelatedImages | None = None,
     features: str | Extractor = PRETRAINED,
     side: int = SIDE,
     method: str = "",
@@ -49,11 +49,11 @@ def compare_images(
     Args:
         x: The first sample: a folder, a ZIP, an array of bytes (n, H, W, 3), or features (n, d).
         y: The second sample.
-        history: Earlier comparisons by name, each a pair of samples; or a folder or ZIP of them.
+        related_tasks: Related tasks by name, each a pair of samples; or a folder or ZIP of them.
         features: What describes an image: a name or an Extractor, or ``"pixels"``.
         side: Pixels to which images are brought.
-        method: The test that decides; by default Meta-FUSE with a history, and Omnibus without. Beside a test that
-            learned from the history, Omnibus is shown and decides nothing.
+        method: The test that decides; by default Meta-FUSE with related tasks, and Omnibus without. Beside a test that
+            learned from related tasks, Omnibus is shown and decides nothing.
         names: What to call the samples; by default as their folders or ZIPs, or x and y.
         alpha: Level of the test.
         n_permutations: Random labellings.
@@ -65,14 +65,14 @@ def compare_images(
     names = names or _names(x, y)
     reading = part_of(progress, 0, READ)
     samples = [_read(x, side, reading), _read(y, side, reading)]
-    earlier = _read_history(history, side, reading)
-    every = [*samples, *(sample for pair in earlier.values() for sample in pair)]
+    related = _read_tasks(related_tasks, side, reading)
+    every = [*samples, *(sample for pair in related.values() for sample in pair)]
     described = not any(isinstance(sample, ImageSample) for sample in every)
     by = features if isinstance(features, Extractor) else None
     if by is None and features != PIXELS and not described:
         by = extractor(str(features), side)
     rows = _describe(every, by, keep, device, part_of(progress, READ, DESCRIBED))
-    pairs = zip(earlier, zip(rows[2::2], rows[3::2], strict=True), strict=True)
+    pairs = zip(related, zip(rows[2::2], rows[3::2], strict=True), strict=True)
     tasks = dict(pairs) or None
     primary = method or (DEFAULT_TAUGHT_TEST if tasks else DEFAULT_TEST)
     taught = METHODS.find(primary).uses_related_tasks
@@ -96,8 +96,8 @@ def compare_images(
     return ImageComparison(
         names=names,
         result=result,
-        without_history=others[0] if others else None,
-        earlier=len(earlier) if taught else 0,
+        baseline=others[0] if others else None,
+        n_tasks=len(related) if taught else 0,
         features=GIVEN if described else by.words if by is not None else f"their pixels, {PIXEL_SIDE}×{PIXEL_SIDE}",
         samples=(_pictures(samples[0]), _pictures(samples[1])),
         typical=(evidence.rows[0][typical[0]], evidence.rows[1][typical[1]]),
@@ -127,12 +127,12 @@ def _read(source: Images, side: int, progress: Progress | None) -> Sample:
     return ImageSample(as_bytes(source), tuple(str(place + 1) for place in range(len(source))))
 
 
-def _read_history(history: History | None, side: int, progress: Progress | None) -> dict[str, tuple[Sample, Sample]]:
-    if history is None:
+def _read_tasks(tasks: RelatedImages | None, side: int, progress: Progress | None) -> dict[str, tuple[Sample, Sample]]:
+    if tasks is None:
         return {}
-    if isinstance(history, Mapping):
-        return {name: (_read(a, side, progress), _read(b, side, progress)) for name, (a, b) in history.items()}
-    return dict(read_image_tasks(history, side, progress))
+    if isinstance(tasks, Mapping):
+        return {name: (_read(a, side, progress), _read(b, side, progress)) for name, (a, b) in tasks.items()}
+    return dict(read_image_tasks(tasks, side, progress))
 
 
 def _describe(

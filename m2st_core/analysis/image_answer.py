@@ -16,6 +16,7 @@ from PIL import Image
 from m2st_core.analysis.answer import p_short
 from m2st_core.analysis.report import POLICY, STYLE, versions
 from m2st_core.figures.samples import image_grid
+from m2st_core.numbers import count_of
 from m2st_core.types import TestResult
 
 TYPICAL, SHOWN, COLUMNS = 16, 32, 8
@@ -37,16 +38,16 @@ PAGE = """<!doctype html>
 class ImageComparison:
     """The result of a test of images, and what it rests on.
 
-    ``without_history`` is the result of the baseline, if the test learned from earlier comparisons. It is shown beside
-    the answer and decides nothing. ``typical`` are the positions of the images most typical of x and of y in the test
-    that decides, the clearest first. ``files`` are the names of all files of x and of y. Samples that came as features
-    have no images.
+    ``baseline`` is the result of the test without related tasks, if the test that decides learned from ``n_tasks``. It
+    is shown beside the answer and decides nothing. ``typical`` are the positions of the images most typical of x and of
+    y in the test that decides, the clearest first. ``files`` are the names of all files of x and of y. Samples that
+    came as features have no images.
     """
 
     names: tuple[str, str]
     result: TestResult
-    without_history: TestResult | None
-    earlier: int
+    baseline: TestResult | None
+    n_tasks: int
     features: str
     samples: tuple[np.ndarray | None, np.ndarray | None] = field(repr=False)
     typical: tuple[np.ndarray, np.ndarray] = field(repr=False)
@@ -74,8 +75,8 @@ class ImageComparison:
     @property
     def basis(self) -> str:
         """What the verdict rests on."""
-        first, without = self.result, self.without_history
-        taught = f", taught by {self.earlier} earlier comparison{'s' * (self.earlier != 1)}," if self.earlier else ""
+        first, without = self.result, self.baseline
+        taught = f", taught by {count_of(self.n_tasks, 'related task')}," if self.n_tasks else ""
         said = f"{first.label}{taught} compared {first.n_test[0]} and {first.n_test[1]} images by {self.features}"
         if any(first.n_train):
             said += f", after learning on {first.n_train[0]} and {first.n_train[1]} others"
@@ -83,8 +84,8 @@ class ImageComparison:
             return f"{said}. It was declared before its result was known."
         found = "evidence" if without.rejected else "no evidence"
         return (
-            f"{said}. It was declared before its result was known, and it alone decides. Without the earlier "
-            f"comparisons, {without.label} finds {found} ({p_short(without)})."
+            f"{said}. It was declared before its result was known, and it alone decides. Without the related tasks, "
+            f"{without.label} finds {found} ({p_short(without)})."
         )
 
     @property
@@ -110,8 +111,8 @@ class ImageComparison:
     def html(self, made: date | None = None) -> str:
         """The report: one self-contained HTML file."""
         when = made or date.today()
-        facts: dict[str, object] = {"features": self.features, "earlier comparisons": self.earlier}
-        for result in filter(None, (self.result, self.without_history)):
+        facts: dict[str, object] = {"features": self.features, "related tasks": self.n_tasks}
+        for result in filter(None, (self.result, self.baseline)):
             n, m = result.n_test
             facts[result.label] = (
                 f"p = {result.p_value:.4g}, {result.error_words}; statistic {result.statistic:.4g}; {n} + {m} images, "

@@ -13,7 +13,7 @@ from m2st_core.figures.theme import (
     OBSERVED_COLOUR,
     P_COLOUR,
     Q_COLOUR,
-    WITH_HISTORY,
+    WITH_RELATED,
     as_text,
     colour_of,
     hatched,
@@ -111,7 +111,7 @@ def share_figure(shares: pd.DataFrame) -> go.Figure:
 def training_figure(course: dict[str, list[float]]) -> go.Figure:
     """Draw a training curve: the criterion on training rows and, where known, on held-out rows."""
     figure = go.Figure()
-    for key, name, colour in (("train", "training rows", WITH_HISTORY), ("held_out", "held-out rows", OBSERVED_COLOUR)):
+    for key, name, colour in (("train", "training rows", WITH_RELATED), ("held_out", "held-out rows", OBSERVED_COLOUR)):
         if not np.isnan(course[key]).all():
             figure.add_scatter(x=course["step"], y=course[key], mode="lines+markers", name=name, line={"color": colour})
     return laid_out(figure, x_title="training step", y_title="criterion")

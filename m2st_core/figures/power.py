@@ -17,7 +17,7 @@ from m2st_core.figures.theme import (
     MARKERS,
     NULL_COLOUR,
     PUBLISHED,
-    WITHOUT_HISTORY,
+    WITHOUT_RELATED,
     colour_of,
     error_bars,
     hatched,
@@ -239,11 +239,11 @@ def learning_figure(
     figure = go.Figure()
     figure.add_scatter(
         x=[rows[0], rows[-1]], y=[floor, floor], mode="lines", name="not learned (MMD-M)",
-        line={"color": WITHOUT_HISTORY, "dash": "dot", "width": 3}, hovertemplate="power %{y:.0%}<extra></extra>",
+        line={"color": WITHOUT_RELATED, "dash": "dot", "width": 3}, hovertemplate="power %{y:.0%}<extra></extra>",
     )  # fmt: skip
     figure.add_scatter(
         x=list(rows), y=powers, mode="lines+markers", name="learned from own rows",
-        line={"color": WITHOUT_HISTORY, "width": 3},
+        line={"color": WITHOUT_RELATED, "width": 3},
         marker={"size": [18 if row == now else 9 for row in rows]},
         error_y=error_bars(powers, intervals[:, 0], intervals[:, 1], thickness=1),
         hovertemplate="%{x} training rows: power %{y:.0%}<extra></extra>",

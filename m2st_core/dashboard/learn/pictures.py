@@ -13,7 +13,7 @@ from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.figures.null import p_value_strip, shuffle_figure
 from m2st_core.figures.power import found_figure, learning_figure
 from m2st_core.figures.samples import heat_figure, samples_figure
-from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY, short_labels
+from m2st_core.figures.theme import WITH_RELATED, WITHOUT_RELATED, short_labels
 from m2st_core.studies import synthetic
 from m2st_core.studies.lessons import HISTORY_SIZES, OWN_ROWS, TAUGHT, TRAINING_ROWS, Cell, p_values
 from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST
@@ -140,7 +140,7 @@ def _found(cells: Mapping[str, Cell]) -> tuple[go.Figure, dict[str, float]]:
     """A figure of the samples that each test found, those that several found first; and the shares."""
     hits = {name: p_values(cell) <= ALPHA for name, cell in cells.items()}
     order = np.lexsort([~found for found in reversed(hits.values())])
-    colours = [WITH_HISTORY if cell.learned_from else WITHOUT_HISTORY for cell in cells.values()]
+    colours = [WITH_RELATED if cell.learned_from else WITHOUT_RELATED for cell in cells.values()]
     groups = {name: (found[order], colour) for (name, found), colour in zip(hits.items(), colours, strict=True)}
     return found_figure(groups, height=440), {cells[name].method: float(found.mean()) for name, found in hits.items()}
 

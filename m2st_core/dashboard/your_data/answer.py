@@ -16,7 +16,7 @@ from m2st_core.dashboard.your_data.exports import report_button
 from m2st_core.dashboard.your_data.state import UserData, as_text, show_table, target_id
 from m2st_core.data.tables.prepare import CleanData
 from m2st_core.data.tables.upload import Upload
-from m2st_core.figures.theme import WITH_HISTORY, WITHOUT_HISTORY
+from m2st_core.figures.theme import WITH_RELATED, WITHOUT_RELATED
 from m2st_core.testing.methods import label_of
 from m2st_core.types import Progress
 
@@ -93,7 +93,7 @@ def _show_card(state: UserData, upload: Upload, outcome: Outcome, answer: Answer
             st.markdown(as_text(sentence))
         if answer.both is not None:
             places = st.columns(2)
-            for place, colour, sentence in zip(places, (WITH_HISTORY, WITHOUT_HISTORY), answer.both, strict=True):
+            for place, colour, sentence in zip(places, (WITH_RELATED, WITHOUT_RELATED), answer.both, strict=True):
                 mark = f'<span style="color: {colour}">■</span>'
                 place.markdown(f"{mark} {as_text(sentence)}.", unsafe_allow_html=True)
             st.caption("The declared test decides. The other one is shown to compare.")
