@@ -5,7 +5,7 @@ import streamlit as st
 import m2st_core
 from m2st_core.dashboard.history.list import choose_runs, offer_undo
 from m2st_core.dashboard.history.results import compare, runs_finding, show_one, show_shipped
-from m2st_core.dashboard.jobs.sweeps import check_limits, cost_in_words, show_problems, start
+from m2st_core.dashboard.jobs.sweeps import check_limits, cost_in_words, show_problems, start, sweep_queue
 from m2st_core.dashboard.widgets.page import finding, page_title, run_page
 from m2st_core.sweeps.spec import SpecError, SweepSpec
 
@@ -35,9 +35,10 @@ def import_spec() -> None:
         except SpecError as error:
             show_problems("This spec cannot be run", error)
         else:
-            st.write(cost_in_words(spec))
+            desk = sweep_queue()
+            st.write(cost_in_words(desk.look({spec.run_id: spec})[spec.run_id], desk.workers))
             if st.button("Run it", type="primary", key="runs_import", help="Put this sweep in the queue.") and (
-                run := start(spec)
+                run := start(desk, spec)
             ):
                 st.session_state["runs_next"] = [run]
                 st.rerun()

@@ -99,15 +99,16 @@ def show_own(experiment: PaperExperiment) -> None:
         return
     heading = experiment.heading(scale, layer, spec.preset)
     st.caption(heading)
-    run, store = spec.run_id, sweep_queue().store
-    if sweep_queue().status(run) is None:
-        taken = 0 if store.read_only else take_over(store, spec)
-        st.write(f"{f'{taken} cells come with this software. ' if taken else ''}{cost_in_words(spec)}")
+    desk, run = sweep_queue(), spec.run_id
+    if desk.status(run) is None:
+        taken = 0 if desk.store.read_only else take_over(desk.store, spec)
+        cost = cost_in_words(desk.look({run: spec})[run], desk.workers)
+        st.write(f"{f'{taken} cells come with this software. ' if taken else ''}{cost}")
         if st.button("Run", type="primary", key="paper_go", help="Start. It continues when you close the tab."):
-            if start(spec, heading):
+            if start(desk, spec, heading):
                 st.rerun()
     else:
-        watch(run, lambda _: show_run(experiment, spec, layer, store.rows(spec)), "paper")
+        watch(desk, run, spec, lambda view: show_run(experiment, spec, layer, view.rows), "paper")
     show_code(spec)
 
 

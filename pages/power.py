@@ -1,4 +1,4 @@
-"""Power: curves at first sight, other settings beside them, and their sweeps, watched while they run."""
+"""Power: curves of the chosen settings, and the sweeps that compute them."""
 
 import re
 
@@ -6,9 +6,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import m2st_core
-from m2st_core.dashboard.jobs.sweeps import show_problems, start, sweep_queue
+from m2st_core.dashboard.jobs.rights import Desk
+from m2st_core.dashboard.jobs.sweeps import NO_RUN, show_problems, start, sweep_queue
 from m2st_core.dashboard.power_lab.controls import LEVEL, ask_sweep, load_sweep, use_paper_methods
-from m2st_core.dashboard.power_lab.curves import show_curves, show_training
+from m2st_core.dashboard.power_lab.curves import look, show_curves, show_training
 from m2st_core.dashboard.power_lab.results import show_code, show_results
 from m2st_core.dashboard.widgets.page import choice_sentences, page_title, run_page
 from m2st_core.dashboard.widgets.setting import ask_setting
@@ -19,7 +20,7 @@ from m2st_core.sweeps.store import Run
 LOADED = "lab_loaded"  # the runs that this session has loaded or written into its link
 
 
-def linked_run() -> Run | None:
+def linked_run(desk: Desk) -> Run | None:
     """Load the run in the link into the controls, once. Return it if its grid is too large for them.
 
     A link that this page wrote is never loaded: the controls have changed since, or are about to.
@@ -29,14 +30,16 @@ def linked_run() -> Run | None:
     if not re.fullmatch("[0-9a-f]{12}", run):
         st.query_params.pop("run", None)
         return None
+    if loaded.get(run) is False:
+        return None
     try:
-        stored = sweep_queue().store.run(run)
+        stored = desk.store.run(run)
     except StoreError as error:
         st.warning(str(error))
         stored = None
     else:
         if stored is None:
-            st.warning(f"There is no run {run!r} here. It may have been deleted. **History** lists all runs.")
+            st.warning(NO_RUN.format(run))
     if stored is None:
         st.query_params.pop("run", None)
         return None
@@ -64,11 +67,11 @@ def checked(values: dict) -> SweepSpec | None:
         return None
 
 
-def begin(spec: SweepSpec, level: bool) -> None:
+def begin(desk: Desk, spec: SweepSpec, level: bool) -> None:
     """Put the sweep into the queue, with the one under P = Q if asked for."""
-    if start(spec) is not None:
+    if start(desk, spec) is not None:
         if level:
-            start(spec.with_(null=True))
+            start(desk, spec.with_(null=True))
         st.rerun()
 
 
@@ -76,42 +79,44 @@ def main() -> None:
     """Show the page."""
     page_title("Power")
     said, place, body = st.container(), st.container(), st.container()
-    large = linked_run()
+    desk = sweep_queue()
+    large = linked_run(desk)
     more = st.expander("More settings")
     with place:
         setting = ask_setting(more)
         values = ask_sweep(setting, more)
     with body:
         if large is not None:
-            show_large(large)
+            show_large(desk, large)
         elif (spec := checked(values)) is not None:
-            show_sweep(spec, said)
+            show_sweep(desk, spec, said)
 
 
-def show_sweep(spec: SweepSpec, said: DeltaGenerator) -> None:
+def show_sweep(desk: Desk, spec: SweepSpec, said: DeltaGenerator) -> None:
     """Show the curves of a sweep, with its run in the link if there is one."""
-    level = bool(st.session_state[LEVEL.key])
-    run = spec.with_(null=True).run_id if level and sweep_queue().status(spec.run_id) is None else spec.run_id
-    if sweep_queue().status(run) is None:
+    level, views = bool(st.session_state[LEVEL.key]), look(desk, spec)
+    linked = views.null if level and views.power.status is None else views.power
+    if linked.status is None:
         st.query_params.pop("run", None)
     else:
+        run = linked.spec.run_id
         st.session_state[LOADED].setdefault(run, False)
         st.query_params["run"] = run
-    show_curves(spec, level, said, begin)
+    show_curves(desk, views, level, said, begin)
     with st.expander("Methods and presets"):
         st.markdown(choice_sentences(spec.preset, spec.methods))
-    show_training(spec)
+    show_training(desk.store, spec)
     show_code(spec)
 
 
-def show_large(run: Run) -> None:
+def show_large(desk: Desk, run: Run) -> None:
     """Show a run whose grid the controls cannot describe, such as one over several closenesses."""
     st.info(f"**{run.name}** has a larger grid than the controls can show. Here it is as it was run.")
     if st.button("Use the controls instead", help="Leave this run and describe another. The run stays in History."):
         st.query_params.pop("run", None)
         st.rerun()
     st.markdown(choice_sentences(run.spec.preset, run.spec.methods))
-    show_results(run.spec, sweep_queue().store.rows(run.spec), "lab")
+    show_results(run.spec, desk.store.rows(run.spec), "lab")
     show_code(run.spec)
 
 

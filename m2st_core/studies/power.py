@@ -12,6 +12,7 @@ import pandas as pd
 from m2st_core.data import TASKS, size_unit
 from m2st_core.data.tasks import IndependentTask
 from m2st_core.numbers import wilson_interval
+from m2st_core.sweeps.results import grid_of
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import summarise
@@ -63,14 +64,14 @@ def shipped_results() -> dict[str, CellResult]:
 
 def add_shipped(store: Store) -> None:
     """Put the shipped cells into the store. Cells of another version have other keys and are left out."""
-    cells = {cell.key: cell for spec in shipped_specs() for cell in spec.cells()}
+    cells = {key: cell for spec in shipped_specs() for key, cell in grid_of(spec).cells.items()}
     known, shipped = store.results(cells), shipped_results()
     store.add_cells((cells[key], shipped[key]) for key in cells.keys() & shipped.keys() - known.keys())
 
 
 def is_shipped(spec: SweepSpec) -> bool:
     """Whether every cell of a sweep is shipped."""
-    return {cell.key for cell in spec.cells()} <= shipped_results().keys()
+    return grid_of(spec).cells.keys() <= shipped_results().keys()
 
 
 def sweep_finding(spec: SweepSpec, rows: pd.DataFrame) -> str:

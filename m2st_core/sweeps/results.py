@@ -11,9 +11,9 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import asdict
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ LEASE_SECONDS = 30.0  # a claim that is not renewed for so long is nobody's
 MOST_KEPT, MOST_IN_GRIDS = 2_000, 60_000  # cells that are kept in memory: of one table, and of all grids (30 MB)
 HOST = socket.gethostname()
 
-_grids: OrderedDict[tuple[str, str], dict[str, Cell]] = OrderedDict()
+_grids: OrderedDict[tuple[str, str], Grid] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -65,43 +65,60 @@ def is_held(holder: str, until: float) -> bool:
     return not (dash and started and _started(int(process)) not in ("", started))
 
 
-def cells_of(spec_json: str) -> dict[str, Cell]:
-    """The cells of a spec by key."""
-    return _cells_with(spec_json, data_of(json.loads(spec_json)["task"]))
+@dataclass(frozen=True)
+class Grid:
+    """The cells of a spec, and the learners they need, by their keys."""
+
+    cells: dict[str, Cell]
+
+    @cached_property
+    def learner_keys(self) -> dict[str, str]:
+        """The key of its learner for each cell that needs one."""
+        return {key: learner.key for key, cell in self.cells.items() if (learner := cell.learner) is not None}
+
+    @cached_property
+    def learners(self) -> dict[str, LearnerSpec]:
+        """Each learner once, in the order of the cells."""
+        cells = {learner: self.cells[key] for key, learner in reversed(self.learner_keys.items())}
+        return {key: learner for key, cell in reversed(cells.items()) if (learner := cell.learner) is not None}
 
 
-def _cells_with(spec_json: str, data: str) -> dict[str, Cell]:
-    """Cells of a spec by key, for the user's images; the latest are kept, because hashing a large grid takes long."""
+def grid_of(spec: SweepSpec) -> Grid:
+    """The grid of a spec. The latest are cached, because hashing many cells takes long."""
+    return _grid(spec.to_json(), data_of(spec.task))
+
+
+def _grid(text: str, data: str) -> Grid:
     with _lock:
-        if (spec_json, data) in _grids:
-            _grids.move_to_end((spec_json, data))
-            return _grids[spec_json, data]
-    cells = {cell.key: cell for cell in SweepSpec.from_json(spec_json).cells()}
+        if (text, data) in _grids:
+            _grids.move_to_end((text, data))
+            return _grids[text, data]
+    grid = Grid({cell.key: cell for cell in SweepSpec.from_json(text).cells()})
     with _lock:
-        _grids[spec_json, data] = cells
-        while sum(map(len, _grids.values())) > MOST_IN_GRIDS and len(_grids) > 1:
+        _grids[text, data] = grid
+        while sum(len(grid.cells) for grid in _grids.values()) > MOST_IN_GRIDS and len(_grids) > 1:
             _grids.popitem(last=False)
-    return cells
+    return grid
 
 
-@lru_cache(maxsize=16)
-def _rows_with(spec_json: str, data: str, results: tuple[tuple[str, CellResult], ...]) -> pd.DataFrame:
-    """Results of a spec as a table: the same object for the same results, so that what is made of it can be kept."""
-    found = dict(results)
-    return as_rows((cell, found[key]) for key, cell in _cells_with(spec_json, data).items() if key in found)
+@lru_cache(maxsize=32)
+def _table(text: str, data: str, results: tuple[tuple[str, CellResult], ...]) -> pd.DataFrame:
+    """Results of a spec as a table: one object for equal results, so that what is made of it can be cached."""
+    stored = dict(results)
+    return as_rows((cell, stored[key]) for key, cell in _grid(text, data).cells.items() if key in stored)
 
 
 def forget_tables() -> None:
-    """Let go of grids and tables in memory; they are made again when they are asked for."""
+    """Clear the caches of grids and tables."""
     with _lock:
         _grids.clear()
-    _rows_with.cache_clear()
+    _table.cache_clear()
 
 
 def keys_of(specs: Iterable[str]) -> tuple[set[str], set[str]]:
     """The keys of all cells of these specs, and of their learners."""
-    cells = [item for text in specs if text for item in cells_of(text).items()]
-    return {key for key, _ in cells}, {cell.learner.key for _, cell in cells if cell.learner is not None}
+    grids = [grid_of(SweepSpec.from_json(text)) for text in specs if text]
+    return {key for grid in grids for key in grid.cells}, {key for grid in grids for key in grid.learners}
 
 
 class Results(Database):
@@ -139,6 +156,10 @@ class Results(Database):
         """Store the rows of a measurement, unless it has some."""
         statement = "INSERT OR IGNORE INTO measurements VALUES (?, ?, ?, ?)"
         self._execute(statement, key, canonical(spec), canonical(rows), time.time())
+
+    def has_learner(self, key: str) -> bool:
+        """Whether a learner's folder is there, whole or damaged."""
+        return (self.home / "learners" / key).is_dir()
 
     def learner(self, key: str) -> LearnerParts | None:
         """A learner's parts; None if there are none, or if its files are damaged."""
@@ -196,10 +217,14 @@ class Results(Database):
 
     def rows(self, spec: SweepSpec) -> pd.DataFrame:
         """Finished cells of the spec as a tidy table, in the order of the grid."""
-        text, data = spec.to_json(), data_of(spec.task)
-        results = self.results(_cells_with(text, data))
-        table = _rows_with if len(results) <= MOST_KEPT else _rows_with.__wrapped__
-        return table(text, data, tuple(sorted(results.items())))
+        return table_of(spec, self.results(grid_of(spec).cells))
+
+
+def table_of(spec: SweepSpec, results: Mapping[str, CellResult]) -> pd.DataFrame:
+    """Those of these results that are cells of the spec, as a tidy table in the order of the grid."""
+    described = spec.to_json(), data_of(spec.task)
+    stored = tuple((key, results[key]) for key in _grid(*described).cells if key in results)
+    return (_table if len(stored) <= MOST_KEPT else _table.__wrapped__)(*described, stored)
 
 
 def write_durably(path: Path, data: bytes) -> None:

@@ -8,15 +8,15 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from m2st_core.sweeps.database import AMONG, StoreError
-from m2st_core.sweeps.results import LEASE_SECONDS, SHIPPED, Results, cells_of, is_held, keys_of
+from m2st_core.sweeps.results import LEASE_SECONDS, SHIPPED, Results, grid_of, is_held, keys_of
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.trial import canonical, digest
 
@@ -43,6 +43,15 @@ class Run:
     created: float
     updated: float
     owner: str = ""
+
+
+class RunState(NamedTuple):
+    """The stored state of a run, without its spec."""
+
+    id: str
+    state: str
+    message: str
+    owner: str
 
 
 def own_id(run: str, owner: str) -> str:
@@ -121,9 +130,17 @@ class Store(Results):
 
     def resolve(self, run: str) -> str | None:
         """The id of the run that is meant and may be read: this one, or one's own run of the spec with this id."""
-        own = own_id(run, self.owner or "")
-        found = {id_ for (id_,) in self._select("id", "id IN (?, ?) AND deleted IS NULL", own, run)}
-        return next((id_ for id_ in (own, run) if id_ in found), None)
+        return next((stored.id for stored in self.states([run]).values()), None)
+
+    def states(self, runs: Iterable[str]) -> dict[str, RunState]:
+        """The stored states of runs that may be read, by the ids asked for: those of runs, or of specs."""
+        wanted = {run: (own_id(run, self.owner or ""), run) for run in runs}
+        fields = "id, state, message, owner"
+        also = f"deleted IS NULL AND id IN {AMONG}"
+        rows = self._select(fields, also, canonical(sorted({id_ for ids in wanted.values() for id_ in ids})))
+        stored = {id_: RunState(id_, state, message, owner) for id_, state, message, owner in rows}
+        meant = {run: next((id_ for id_ in ids if id_ in stored), None) for run, ids in wanted.items()}
+        return {run: stored[id_] for run, id_ in meant.items() if id_ is not None}
 
     def run(self, run: str) -> Run | None:
         """The run with exactly this id, or one's own of this spec; a StoreError if this version cannot show it."""
@@ -149,7 +166,10 @@ class Store(Results):
         about = zip(frame["id"], frame["spec"], frame["owner"], strict=True)
         problems = pd.Series([problem_of(*run) for run in about], index=frame.index, dtype=object)
         bad = problems != ""
-        cells = [{} if problem else cells_of(text) for problem, text in zip(problems, frame["spec"], strict=True)]
+        cells = [
+            {} if problem else grid_of(SweepSpec.from_json(text)).cells
+            for problem, text in zip(problems, frame["spec"], strict=True)
+        ]
         frame.loc[bad, "state"] = problems[bad]
         for index, run in frame.loc[bad, "id"].items():
             frame.loc[index, "message"] = SENTENCES[problems[index]].format(run)

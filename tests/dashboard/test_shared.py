@@ -104,7 +104,7 @@ def test_what_all_share_is_forgotten_when_nobody_is_left(monkeypatch, left, kept
     forget_shared()
     shared(sorted, (3, 1, 2))
     monkeypatch.setattr(sessions, "all_sessions", lambda: left)
-    results.cells_of(DEFAULT.to_json())
+    results.grid_of(DEFAULT)
     sessions.clear_caches()
     assert _made.cache_info().currsize == kept and bool(results._grids) == bool(kept)
 
@@ -112,12 +112,19 @@ def test_what_all_share_is_forgotten_when_nobody_is_left(monkeypatch, left, kept
 def test_grids_in_memory_are_bounded_by_their_cells(monkeypatch):
     monkeypatch.setattr(results, "_grids", OrderedDict())
     monkeypatch.setattr(results, "MOST_IN_GRIDS", 100)
-    specs = [DEFAULT.with_(repeats=2, seed=seed).to_json() for seed in range(8)]
-    size = len(results.cells_of(specs[0]))
+    specs = [DEFAULT.with_(repeats=2, seed=seed) for seed in range(8)]
+    size = len(results.grid_of(specs[0]).cells)
     assert 0 < size <= 50
     for spec in specs:
-        assert len(results.cells_of(spec)) == size
-    assert sum(map(len, results._grids.values())) <= 100 and len(results._grids) == 100 // size
-    assert results.cells_of(specs[-1]) is results.cells_of(specs[-1])
-    large = DEFAULT.with_(repeats=40).to_json()  # kept alone: it is what is being looked at
-    assert results.cells_of(large) is results.cells_of(large) and len(results._grids) == 1
+        assert len(results.grid_of(spec).cells) == size
+    assert sum(len(grid.cells) for grid in results._grids.values()) <= 100 and len(results._grids) == 100 // size
+    assert results.grid_of(specs[-1]) is results.grid_of(specs[-1])
+    large = DEFAULT.with_(repeats=40)  # kept alone: it is what is being looked at
+    assert results.grid_of(large) is results.grid_of(large) and len(results._grids) == 1
+
+
+def test_a_grid_has_each_learner_once_in_the_order_of_its_cells():
+    grid = results.grid_of(DEFAULT.with_(repeats=3))
+    learners = [cell.learner.key for cell in grid.cells.values() if cell.learner is not None]
+    assert list(grid.learners) == list(dict.fromkeys(learners))
+    assert all(learner.key == key for key, learner in grid.learners.items())

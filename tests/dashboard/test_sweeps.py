@@ -5,9 +5,11 @@ from types import SimpleNamespace
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from m2st_core.dashboard.host import Visitor
 from m2st_core.dashboard.jobs import sweeps
-from m2st_core.dashboard.jobs.rights import Desk
+from m2st_core.dashboard.jobs.rights import Desk, SweepView
 from m2st_core.dashboard.jobs.turns import RunStatus
+from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.work import SweepProgress
 
 
@@ -41,17 +43,16 @@ HALF = SweepProgress(36, 18, 18, 4, 0.5, 10.0, 10.0)
     ],
 )
 def test_every_state_is_shown_with_what_can_be_done(status, said, buttons, monkeypatch):
-    monkeypatch.setattr(sweeps, "server_queue", lambda: SimpleNamespace(store=None))
-    monkeypatch.setattr("m2st_core.dashboard.host.session_id", lambda: "me")
-    monkeypatch.setattr(Desk, "owns", lambda self, run: True)
     monkeypatch.setattr("m2st_core.dashboard.jobs.rights.is_open", lambda session: True)
+    desk = Desk(SimpleNamespace(store=None), Visitor("me"))
+    view = SweepView(SweepSpec(), "0123456789ab", status, mine=True, rows=None, stored=frozenset(), cells=1)
 
-    def page(status):
+    def page(desk, view):
         from m2st_core.dashboard.jobs.sweeps import show_state
 
-        show_state("0123456789ab", status, "test")
+        show_state(desk, view, "test")
 
-    app = AppTest.from_function(page, args=(status,)).run()
+    app = AppTest.from_function(page, args=(desk, view)).run()
     assert not app.exception and [button.label for button in app.button] == buttons
     text = [element.value for element in [*app.error, *app.warning, *app.info, *app.caption]]
     assert said in " ".join([*text, *(bar.proto.text for bar in app.get("progress"))])

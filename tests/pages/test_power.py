@@ -4,6 +4,7 @@ import pytest
 
 from m2st_core.studies.power import DEFAULT, SHIPPED, shipped_results, shipped_specs
 from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.sweep import STOPPED
 from tests.pages.harness import button, charts, open_page, run, until, words
 
@@ -39,6 +40,21 @@ def test_the_page_opens_on_shipped_curves_with_their_finding(store):
     assert app.button(key="lab_go").disabled and store.runs().empty
     assert "False alarms" in words(app)  # the type-I error stands beside the power
     assert "python -m m2st_core sweep spec.toml" in app.code[1].value
+
+
+def test_an_unchanged_rerun_asks_the_store_once_for_runs_and_once_for_rows(finished, monkeypatch):
+    """Also with a run in the link, pinned curves and pale ones."""
+    app = open_page(PAGE, unfolded=False, **SMALL)
+    app.button(key="lab_pin").click().run()
+    app.number_input(key="lab_repeats").set_value(3)
+    run(app)
+    run(app)
+    asked, execute = [], Store._execute
+    monkeypatch.setattr(
+        Store, "_execute", lambda self, query, *rest: asked.append(query) or execute(self, query, *rest)
+    )
+    run(app)
+    assert [query.split("FROM ")[1].split()[0] for query in asked] == ["runs", "cells"]
 
 
 def test_another_closeness_has_shipped_curves_too(store):

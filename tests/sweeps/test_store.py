@@ -123,7 +123,7 @@ def test_a_run_that_is_deleted_while_it_is_computed_ends_with_a_sentence(store, 
     monkeypatch.setattr(sweep, "RENEW_SECONDS", 0.0)
 
     def delete(at):
-        if at.computed == 1 and not store.runs().empty:
+        if at.computed and not store.runs().empty:
             Store(store.home).delete_run(QUICK.run_id)
 
     with pytest.raises(RunDeleted, match=f"Run {QUICK.run_id} was deleted elsewhere while it was computed"):

@@ -21,12 +21,9 @@ def all_runs() -> pd.DataFrame:
     frame = queue.store.runs()
     current = ~frame["state"].isin(SENTENCES)
     specs = {run: SweepSpec.from_json(text) for run, text in frame.loc[current, ["id", "spec"]].itertuples(index=False)}
-    names, states = run_names(specs), []
-    for run, state in zip(frame["id"], frame["state"], strict=True):
-        if state not in SENTENCES:
-            status = queue.status(run)
-            state = "deleted" if status is None else status.state
-        states.append(f"{STATE_ICONS.get(state, '')} {state}")
+    names, statuses = run_names(specs), queue.statuses(specs)
+    present = {run: statuses[run].state if run in statuses else "deleted" for run in specs}
+    states = [present.get(run, state) for run, state in zip(frame["id"], frame["state"], strict=True)]
     unnamed = {
         run for run, name in zip(frame["id"], frame["name"], strict=True) if run in specs and name == specs[run].label
     }
@@ -35,7 +32,7 @@ def all_runs() -> pd.DataFrame:
         {
             "run": frame["id"],
             "name": shown,
-            "state": states,
+            "state": [f"{STATE_ICONS.get(state, '')} {state}" for state in states],
             "done": (frame["done"] / frame["cells"].clip(lower=1)).astype(float),
             "cells": frame["cells"],
             "last change": pd.to_datetime(frame["updated"], unit="s", utc=True),

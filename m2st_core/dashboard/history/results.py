@@ -57,8 +57,9 @@ def show_one(run: Run) -> None:
     """Show one run: its results, a link to Power, and a button to delete it."""
     st.header(run_names({run.id: run.spec})[run.id] if run.name == run.spec.label else run.name, anchor=False)
     st.caption(choice_sentences(run.spec.preset, run.spec.methods))
-    watch(run.id, lambda status: show_results(run.spec, sweep_queue().store.rows(run.spec), "runs"), "runs")
-    show_training(run.spec)
+    desk = sweep_queue()
+    watch(desk, run.id, run.spec, lambda view: show_results(run.spec, view.rows, "runs"), "runs")
+    show_training(desk.store, run.spec)
     show_code(run.spec)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.page_link(
@@ -68,7 +69,7 @@ def show_one(run: Run) -> None:
             help="Load the settings of this run into the controls, to change them and train again.",
         )
         show_run_tools(run)
-        if sweep_queue().owns(run.id):
+        if desk.owns(run.id):
             with st.popover("Delete…", help="Delete this run. You are asked to confirm."):
                 confirm_delete(run.id, run.name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import streamlit as st
 
@@ -21,6 +21,7 @@ from m2st_core.types import Progress
 
 SHIPPED = "Shipped result of this version. Other settings are computed when you choose them."
 POLL_SECONDS, QUICK_SECONDS = 0.5, 0.8
+Seen = TypeVar("Seen")
 ASK_SECONDS = 60.0  # on the machine of the predictions: what takes longer starts on request, never by a link alone
 
 
@@ -49,15 +50,19 @@ def _elsewhere(work: Callable[[Progress], Any]) -> Callable[[Progress], Any]:
     return partial(study_processes().run, work) if host().isolates else work
 
 
-def poll(active: Callable[[], bool], show: Callable[[], None], seconds: float = POLL_SECONDS) -> None:
-    """Show something repeatedly while it is active, then run the whole page once more."""
-    polling = active()
+def poll(
+    first: Seen, look: Callable[[], Seen], active: Callable[[Seen], bool], show: Callable[[Seen], None],
+    seconds: float = POLL_SECONDS,
+) -> None:  # fmt: skip
+    """Show what was seen first. While that is active, look again at intervals, and at last run the whole page again."""
+    polling, unseen = active(first), [first]
 
     @st.fragment(run_every=poll_seconds(seconds) if polling else None)
     def fragment() -> None:
-        if polling and not active():
+        seen = unseen.pop() if unseen else look()
+        if polling and not active(seen):
             st.rerun()
-        show()
+        show(seen)
 
     fragment()
 
@@ -95,7 +100,7 @@ def watch_job(
     st.session_state[f"{page}_job"] = key
     job = _submit(key, function, question)
     job.wait(QUICK_SECONDS)
-    poll(lambda: job.active, lambda: _show(page, job, key, doing, expected))
+    poll(job, lambda: job, lambda job: job.active, lambda job: _show(page, job, key, doing, expected))
     return job
 
 

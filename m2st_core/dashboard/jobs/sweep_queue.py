@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from m2st_core.dashboard.host import ServerLimits
 from m2st_core.dashboard.jobs.turns import Clock, QueueFull, RunStatus, SweepJob, TimeIsUp, in_turns
@@ -15,7 +15,7 @@ from m2st_core.sweeps.cost import machine_factor
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import Store, own_id
+from m2st_core.sweeps.store import RunState, Store, own_id
 from m2st_core.sweeps.sweep import Lease, Paused, SweepFailed, compute_sweep, end_run, warm_up
 from m2st_core.sweeps.work import SweepProgress
 from m2st_core.types import Cancelled
@@ -102,15 +102,25 @@ class SweepQueue:
 
     def status(self, run: str) -> RunStatus | None:
         """The state of a run; None if there is no such run."""
+        return self.statuses(self.store.states([run])).get(run)
+
+    def statuses(self, stored: Mapping[str, RunState]) -> dict[str, RunStatus]:
+        """The present states of runs, by the keys of their stored ones."""
         with self._change:
-            if (job := self._jobs.get(run)) is not None:
-                order = self._order()
-                place = 0 if job.state == "running" else order.index(job) + len(self._jobs) - len(order)
-                return RunStatus(job.state, "", job.progress, place, frozenset(job.sessions))
-        stored = self.store.run(run)
-        if stored is not None and stored.state not in ENDED:
-            return RunStatus("interrupted", ELSEWHERE if self.store.is_computed(run) else stored.message)
-        return RunStatus(stored.state, stored.message) if stored is not None else None
+            order = self._order()
+            first = len(self._jobs) - len(order)
+            places = {job.run: first + index for index, job in enumerate(order)}
+            active = {
+                run: RunStatus(job.state, "", job.progress, places.get(run, 0), frozenset(job.sessions))
+                for run, job in self._jobs.items()
+            }
+        return {key: active.get(run.id) or self._ended(run) for key, run in stored.items()}
+
+    def _ended(self, run: RunState) -> RunStatus:
+        """The status of a run that is not in this queue."""
+        if run.state in ENDED:
+            return RunStatus(run.state, run.message)
+        return RunStatus("interrupted", ELSEWHERE if self.store.is_computed(run.id) else run.message)
 
     @property
     def workers(self) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import streamlit as st
 
 from m2st_core.dashboard.host import Once, host
 from m2st_core.dashboard.jobs.jobs import poll
-from m2st_core.dashboard.jobs.rights import Desk
+from m2st_core.dashboard.jobs.rights import Desk, SweepView
 from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
 from m2st_core.dashboard.jobs.turns import QueueFull, RunStatus
 from m2st_core.environment import dask_address
@@ -62,6 +63,7 @@ def _rough_seconds(spec: SweepSpec) -> float:
 
 
 POLL_SECONDS = 1.0
+NO_RUN = "There is no run {!r} here. It may have been deleted. **History** lists all runs."
 CELL = "a method at one size in one repeat"
 STOP_SECONDS = 2.5  # a cancelled sweep stops within two
 STATE_ICONS = {
@@ -96,13 +98,13 @@ def sweep_queue() -> Desk:
     return Desk(server_queue(), host().visitor())
 
 
-def start(spec: SweepSpec, name: str = "") -> str | None:
+def start(desk: Desk, spec: SweepSpec, name: str = "") -> str | None:
     """Put a sweep in the queue. Return the id of its run, or None after showing why not."""
     try:
         if spec.missing_data:
             raise SpecError(spec.missing_data)
         check_limits(spec)
-        return sweep_queue().submit(spec, name)
+        return desk.submit(spec, name)
     except (QueueFull, SpecError, StoreError) as error:
         show_problems("This cannot be run now", error)
         return None
@@ -113,18 +115,19 @@ def show_problems(what: str, error: ValueError) -> None:
     st.error(f"{what}:\n" + "".join(f"\n- {line}" for line in str(error).split("\n")))
 
 
-def cost_in_words(spec: SweepSpec) -> str:
+def cost_in_words(view: SweepView, workers: int) -> str:
     """The cost of the cells that the store lacks, in words."""
-    queue = sweep_queue()
-    cost = predict(spec, frozenset(queue.store.results(cell.key for cell in spec.cells())))
-    if not cost.cells:
+    if not view.missing:
         return "Everything is computed already."
-    seconds = cost.seconds / queue.workers
+    cost = _predicted(view.spec, view.stored)
     learners = f" and {cost.learners:,} trainings on related tasks" if cost.learners else ""
     return (
-        f"About **{duration(seconds)}**, within a factor of two, for {cost.cells:,} cells (each is {CELL}){learners}"
-        f"{gpu_in_words(cost)}."
+        f"About **{duration(cost.seconds / workers)}**, within a factor of two, for {cost.cells:,} cells (each is "
+        f"{CELL}){learners}{gpu_in_words(cost)}."
     )
+
+
+_predicted = lru_cache(maxsize=32)(predict)
 
 
 def gpu_in_words(cost: Cost) -> str:
@@ -132,49 +135,50 @@ def gpu_in_words(cost: Cost) -> str:
     return "" if cost.gpu_seconds is None else f"; on a GPU it may take {duration(cost.gpu_seconds)}"
 
 
-def watch(run: str, show: Callable[[RunStatus], None], key: str) -> None:
+def watch(desk: Desk, run: str, spec: SweepSpec, show: Callable[[SweepView], None], key: str) -> None:
     """Follow a run: show its state with a button, then call ``show``. Polls while the run is active."""
 
-    def active() -> bool:
-        status = sweep_queue().status(run)
-        return status is not None and status.active
+    def look() -> SweepView:
+        return desk.look({run: spec})[run]
 
-    def view() -> None:
-        status = sweep_queue().status(run)
-        if status is None:
-            st.warning(f"There is no run {run!r} here. It may have been deleted. **History** lists all runs.")
+    def draw(view: SweepView) -> None:
+        if view.status is None:
+            st.warning(NO_RUN.format(run))
             return
-        show_state(run, status, key)
-        show(status)
+        show_state(desk, view, key)
+        show(view)
 
-    poll(active, view, POLL_SECONDS)
+    poll(look(), look, lambda view: view.active, draw, POLL_SECONDS)
 
 
-def show_state(run: str, status: RunStatus, key: str, *, resume: bool = True, also: Sequence[str] = ()) -> None:
+def show_state(desk: Desk, view: SweepView, key: str, *, resume: bool = True, also: Sequence[SweepView] = ()) -> None:
     """One line on the state of a run, with a button to cancel it and the runs ``also``, or to resume it.
 
     The button stands at the end of the line, away from the button that started the run.
     """
+    status = view.status
+    if status is None:
+        return
     if status.active:
         bar, end = st.columns([6, 1], vertical_alignment="bottom")
         if status.state == "waiting":
             bar.progress(0.0, f"⏳ {_place_in_words(status.place)} You may close this tab; the link brings you back.")
         else:
             bar.progress(status.progress.share if status.progress else 0.0, _progress_in_words(status))
-        if status.sessions and sweep_queue().owns(run):
+        if status.sessions and view.mine:
             with end:
-                _cancel_button(run, status, key, also)
+                _cancel_button(desk, view, status, key, also)
     elif status.state == "failed":
         st.error(status.message or "This run failed. Computed cells are kept.")
     elif status.state == "interrupted":
         st.warning(status.message or "This run was interrupted: its server stopped. Computed cells are kept.")
     elif status.state == "cancelled":
         st.info(status.message)
-    if resume and not status.active and status.state != "done" and sweep_queue().owns(run):
+    if resume and not status.active and status.state != "done" and view.mine:
         label = "Retry" if status.state == "failed" else "Resume"
         if st.button(label, key=f"{key}_resume", help="Compute the missing cells. No cell is computed twice."):
-            stored = sweep_queue().store.run(run)
-            if stored is not None and start(stored.spec, stored.name):
+            stored = desk.store.run(view.run)
+            if stored is not None and start(desk, stored.spec, stored.name):
                 st.rerun()
 
 
@@ -195,9 +199,8 @@ def _progress_in_words(status: RunStatus) -> str:
     return f"▶️ {at.done} of {at.cells} cells{trained}{left}. You may close this tab; the link brings you back."
 
 
-def _cancel_button(run: str, status: RunStatus, key: str, also: Sequence[str]) -> None:
-    desk = sweep_queue()
-    if not desk.may_cancel(run, status):
+def _cancel_button(desk: Desk, view: SweepView, status: RunStatus, key: str, also: Sequence[SweepView]) -> None:
+    if not desk.may_cancel(view):
         st.caption("Another browser session started this run and is still open, so it can only be cancelled there.")
         return
     shared = len(status.sessions - {desk.who.asker}) > 0 and desk.who.asker in status.sessions
@@ -206,9 +209,9 @@ def _cancel_button(run: str, status: RunStatus, key: str, also: Sequence[str]) -
     else:
         help_ = "Stop this run only. Computed cells are kept, and Resume continues from there."
     if st.button("Cancel", key=f"{key}_cancel", help=help_):
-        for each in (*also, run):
-            if each == run or desk.owns(each):
-                desk.cancel(each)
+        for each in (*also, view):
+            if each.mine:
+                desk.cancel(each.run)
         if not shared:
-            desk.wait(run, STOP_SECONDS)
+            desk.wait(view.run, STOP_SECONDS)
         st.rerun()

@@ -1,18 +1,18 @@
-"""The curves of Power: present ones, pale ones of before, pinned ones, the buttons that train, and training curves."""
+"""Power's chart: current, previous (pale) and pinned curves, the Train buttons, training curves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from m2st_core.dashboard.host import poll_seconds
 from m2st_core.dashboard.jobs.jobs import poll
-from m2st_core.dashboard.jobs.sweeps import POLL_SECONDS, cost_in_words, show_state, sweep_queue
-from m2st_core.dashboard.jobs.turns import RunStatus
+from m2st_core.dashboard.jobs.rights import Desk, SweepView
+from m2st_core.dashboard.jobs.sweeps import POLL_SECONDS, cost_in_words, show_state
 from m2st_core.dashboard.power_lab.controls import double_repeats
 from m2st_core.dashboard.power_lab.results import Earlier, show_results
 from m2st_core.dashboard.widgets.page import chart, finding, show_folded
@@ -20,60 +20,75 @@ from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.figures.kernels import training_figure
 from m2st_core.paper.published import in_words
 from m2st_core.studies.power import DEFAULT, difference_names, is_shipped, sweep_finding
-from m2st_core.sweeps.results import cells_of
+from m2st_core.sweeps.results import grid_of
 from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import summarise
 from m2st_core.sweeps.sweep import STOPPED
-from m2st_core.sweeps.trial import LearnerSpec
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.methods import label_of
 
 SHOWN, PINS, REFINE = "lab_shown", "lab_pins", "lab_refine"
 MOST_PINS = 4
 LABELS = {"cancelled": "Resume", "interrupted": "Resume", "failed": "Retry"}
-Begin = Callable[[SweepSpec, bool], None]
+Begin = Callable[[Desk, SweepSpec, bool], None]
 
 
-def show_curves(spec: SweepSpec, level: bool, said: DeltaGenerator, begin: Begin) -> None:
-    """Show buttons, curves and, in the container ``said``, what they say. Poll while a sweep runs."""
-    wanted = (spec, spec.with_(null=True)) if level else (spec,)
-    running = _running(spec)
-    missing = {one.null: _lacks(one) for one in wanted}
-    _show_buttons(spec, level, running is not None, missing, begin)
-    pale = _pale(spec, complete=not missing[False])
-    with said:
-        st.fragment(lambda: _say(spec, pale), run_every=poll_seconds(POLL_SECONDS) if running else None)()
-    poll(lambda: _running(spec) is not None, lambda: _show(spec, pale), POLL_SECONDS)
+@dataclass(frozen=True)
+class Views:
+    """What the page shows, at one moment: the sweep, the same with P = Q, and sweeps of other settings."""
+
+    power: SweepView
+    null: SweepView
+    others: tuple[SweepView, ...]
+
+    @property
+    def active(self) -> SweepView | None:
+        """The sweep that waits or runs, the one of power first; None if neither does."""
+        return next((view for view in (self.power, self.null) if view.active), None)
 
 
-def _running(spec: SweepSpec) -> tuple[str, RunStatus] | None:
-    """The sweep that runs or waits, the one of power first; None if neither does."""
-    for run in (spec.run_id, spec.with_(null=True).run_id):
-        status = sweep_queue().status(run)
-        if status is not None and status.active:
-            return run, status
-    return None
+def look(desk: Desk, spec: SweepSpec) -> Views:
+    """The sweep, the pinned ones, and the one that was shown complete before it; at first the shipped one."""
+    specs = [spec, spec.with_(null=True), *_pins(), st.session_state.get(SHOWN, DEFAULT)]
+    runs = [each.run_id for each in specs]
+    views = desk.look(dict(zip(runs, specs, strict=True)))
+    return Views(views[runs[0]], views[runs[1]], tuple(views[run] for run in dict.fromkeys(runs[2:])))
 
 
-def _show_buttons(spec: SweepSpec, level: bool, running: bool, missing: dict[bool, int], begin: Begin) -> None:
-    """Show the buttons. Each keeps its place, so that a second click never hits another one.
-
-    ``missing`` counts the cells to compute, by whether P = Q.
-    """
+def _pins() -> list[SweepSpec]:
     pins: list[SweepSpec] = st.session_state.setdefault(PINS, [])
+    return pins
+
+
+def show_curves(desk: Desk, views: Views, level: bool, said: DeltaGenerator, begin: Begin) -> None:
+    """Show buttons, curves and, in the container ``said``, what they show. Poll while a sweep runs."""
+    spec = views.power.spec
+    _show_buttons(desk, views, level, begin)
+    pale = _pale(views.power)
+    again, active = partial(look, desk, spec), lambda views: views.active is not None
+    with said:
+        poll(views, again, active, lambda views: _headline(views.power, pale), POLL_SECONDS)
+    poll(views, again, active, lambda views: _show(desk, views, pale), POLL_SECONDS)
+
+
+def _show_buttons(desk: Desk, views: Views, level: bool, begin: Begin) -> None:
+    """Show the buttons. Each keeps its place, so that a second click never hits another one."""
+    spec, pins, running = views.power.spec, _pins(), views.active is not None
+    missing = views.power if views.power.missing or not level else views.null
     left, right = st.columns([2, 5], vertical_alignment="center")
     with left.container(horizontal=True, vertical_alignment="center"):
         train = st.button(
-            _label(spec),
+            _label(views.power),
             type="primary",
             key="lab_go",
-            disabled=running or not any(missing.values()),
+            disabled=running or not missing.missing,
             help="Compute the missing points. The run continues when you close the tab.",
         )
         if st.button(
             "Pin",
             key="lab_pin",
-            disabled=spec in pins or len(pins) >= MOST_PINS or sweep_queue().store.rows(spec).empty,
+            disabled=spec in pins or len(pins) >= MOST_PINS or views.power.rows.empty,
             help="Keep these curves in the chart for comparison with others.",
         ):
             pins.append(spec)
@@ -81,7 +96,7 @@ def _show_buttons(spec: SweepSpec, level: bool, running: bool, missing: dict[boo
         if pins and st.button("Unpin all", key="lab_unpin", help="Remove the pinned curves from the chart."):
             pins.clear()
             st.rerun()
-        if not any(missing.values()) and not running:
+        if not missing.missing and not running:
             st.button(
                 "Refine",
                 key=REFINE,
@@ -89,21 +104,20 @@ def _show_buttons(spec: SweepSpec, level: bool, running: bool, missing: dict[boo
                 args=(spec,),
                 help="Compute as many repeats again. The bands become narrower.",
             )
-    if any(missing.values()) and not running:
-        right.caption(cost_in_words(spec if missing[False] else spec.with_(null=True)))
+    if missing.missing and not running:
+        right.caption(cost_in_words(missing, desk.workers))
     elif is_shipped(spec):
         right.caption(
             f"Shipped results of this version, preset {spec.preset}: {spec.repeats} repeats of {spec.tests} tests. "
             "**Refine** adds repeats. Change a setting for other curves."
         )
     if train or st.session_state.pop(f"{REFINE}_now", False):
-        begin(spec, level)
+        begin(desk, spec, level)
 
 
-def _label(spec: SweepSpec) -> str:
+def _label(view: SweepView) -> str:
     """The words on the button that computes what is missing."""
-    status = sweep_queue().status(spec.run_id)
-    return LABELS.get(status.state, "Train") if status is not None else "Train"
+    return LABELS.get(view.status.state, "Train") if view.status is not None else "Train"
 
 
 def _refine(spec: SweepSpec) -> None:
@@ -112,76 +126,70 @@ def _refine(spec: SweepSpec) -> None:
     st.session_state[f"{REFINE}_now"] = True
 
 
-def _lacks(spec: SweepSpec) -> int:
-    """The number of cells that the store lacks."""
-    return len(list(spec.cells())) - len(sweep_queue().store.rows(spec))
-
-
-def _pale(spec: SweepSpec, complete: bool) -> SweepSpec | None:
-    """The settings whose curves stay pale until those of ``spec`` are complete; at first the shipped ones."""
-    if complete:
-        st.session_state[SHOWN] = spec
+def _pale(view: SweepView) -> SweepSpec | None:
+    """The settings whose curves stay pale until those of the sweep are complete."""
+    if not view.missing:
+        st.session_state[SHOWN] = view.spec
         return None
-    before = st.session_state.get(SHOWN, DEFAULT)
-    return None if before == spec else before
+    before: SweepSpec = st.session_state.get(SHOWN, DEFAULT)
+    return None if before == view.spec else before
 
 
-def _say(spec: SweepSpec, pale: SweepSpec | None) -> None:
-    """Say what the curves show; before every method has points, say what is missing and whose the pale curves are."""
-    rows = sweep_queue().store.rows(spec)
-    missing = [label_of(method) for method in spec.methods if method not in set(rows["method"])]
-    sentence = shared(sweep_finding, spec, rows)
-    if missing and _running(spec) is not None:
+def _headline(view: SweepView, pale: SweepSpec | None) -> None:
+    """Write the finding, or the missing methods and the settings of the pale curves."""
+    measured = set(view.rows["method"])
+    missing = [label_of(method) for method in view.spec.methods if method not in measured]
+    sentence = shared(sweep_finding, view.spec, view.rows)
+    if missing and view.active:
         sentence = f"Training: **{in_words(missing)}** will follow."
     elif missing:
         have = "has" if len(missing) == 1 else "have"
-        sentence = f"**{in_words(missing)}** {have} not been run with these settings yet: press **{_label(spec)}**."
-    if missing and pale is not None and pale not in st.session_state.get(PINS, []):
-        sentence += f" Pale: {difference_names([pale, spec])[0]}."
+        sentence = f"**{in_words(missing)}** {have} not been run with these settings yet: press **{_label(view)}**."
+    if missing and pale is not None and pale not in _pins():
+        sentence += f" Pale: {difference_names([pale, view.spec])[0]}."
     finding(sentence)
 
 
-def _show(spec: SweepSpec, pale: SweepSpec | None) -> None:
+def _show(desk: Desk, views: Views, pale: SweepSpec | None) -> None:
     """Show the state of the sweeps and the curves so far."""
-    store, null = sweep_queue().store, spec.with_(null=True)
-    running, own = _running(spec), sweep_queue().status(spec.run_id)
-    if running is not None:
-        others = [run for run in (spec.run_id, null.run_id) if run != running[0]]
-        show_state(*running, "lab", also=others)
-    elif own is not None:
-        show_state(spec.run_id, _counted(spec, own), "lab", resume=False)
-    show_results(spec, store.rows(spec), "lab", earlier=_earlier(spec, pale), level=store.rows(null))
+    power, null = views.power, views.null
+    if power.active or not null.active:
+        show_state(desk, _counted(power), "lab", resume=False, also=[null])
+    else:
+        show_state(desk, null, "lab", also=[power])
+    show_results(power.spec, power.rows, "lab", earlier=_earlier(views, pale), level=null.rows)
 
 
-def _counted(spec: SweepSpec, status: RunStatus) -> RunStatus:
-    """The status of a run that was stopped on request, with the number of cells that are computed."""
-    if status.state != "cancelled" or status.message != STOPPED:
-        return status
-    done, cells = len(sweep_queue().store.rows(spec)), len(list(spec.cells()))
-    kept = f"{done:,} of {cells:,} cells are computed and kept." if done else "No cell was finished yet."
-    return replace(status, message=f"Stopped on request. {kept}")
+def _counted(view: SweepView) -> SweepView:
+    """The view of a run that was stopped on request, with the number of cells that are computed."""
+    status = view.status
+    if status is None or status.state != "cancelled" or status.message != STOPPED:
+        return view
+    done = len(view.rows)
+    kept = f"{done:,} of {view.cells:,} cells are computed and kept." if done else "No cell was finished yet."
+    return replace(view, status=replace(status, message=f"Stopped on request. {kept}"))
 
 
-def _earlier(spec: SweepSpec, pale: SweepSpec | None) -> list[Earlier]:
+def _earlier(views: Views, pale: SweepSpec | None) -> list[Earlier]:
     """The pale and the pinned curves, named by where their settings differ; those that are the same only once."""
-    pins = [pin for pin in st.session_state.get(PINS, []) if pin != spec]
-    others = [*pins, *([] if pale is None or pale in pins else [pale])]
-    names = difference_names([*others, spec])
-    tables = [shared(summarise, _unlike(one, spec)) for one in others]
+    present, pins = views.power.spec, _pins()
+    others = [view for view in views.others if view.spec != present and (view.spec in pins or view.spec == pale)]
+    names = difference_names([*(view.spec for view in others), present])
+    tables = [shared(summarise, _unlike(view, present)) for view in others]
     curves = zip(others, names, tables, strict=False)
-    return [Earlier(name, table, one in pins) for one, name, table in curves if not table.empty]
+    return [Earlier(name, table, view.spec in pins) for view, name, table in curves if not table.empty]
 
 
-def _unlike(other: SweepSpec, present: SweepSpec) -> pd.DataFrame:
+def _unlike(other: SweepView, present: SweepSpec) -> pd.DataFrame:
     """The rows of methods that have other cells than the present ones. MMD-M's do not depend on the closeness."""
-    known, rows = cells_of(present.to_json()), sweep_queue().store.rows(other)
-    own = {cell.method for key, cell in cells_of(other.to_json()).items() if key not in known}
-    return rows[rows["method"].isin(own)]
+    known, cells = grid_of(present).cells, grid_of(other.spec).cells
+    methods = {cell.method for key, cell in cells.items() if key not in known}
+    return other.rows[other.rows["method"].isin(methods)]
 
 
-def show_training(spec: SweepSpec) -> None:
+def show_training(store: Store, spec: SweepSpec) -> None:
     """Show training curves of the first repeat, for methods that are trained step by step."""
-    courses = training_courses(spec)
+    courses = training_courses(store, spec)
     if not courses:
         return
 
@@ -194,16 +202,18 @@ def show_training(spec: SweepSpec) -> None:
     show_folded("Training curves", "lab_training", curves)
 
 
-def training_courses(spec: SweepSpec) -> dict[str, dict[str, list[float]]]:
+def training_courses(store: Store, spec: SweepSpec) -> dict[str, dict[str, list[float]]]:
     """Stored training curves of the first repeat by method. Methods that learn in closed form have none."""
-    first = [cell for cell in spec.cells() if cell.repeat == 0]
-    learners = {cell.learner.key: (cell.method, cell.learner) for cell in first if cell.learner is not None}
-    return {label_of(name): course for key, (name, learner) in learners.items() if (course := _course(key, learner))}
+    grid = grid_of(spec)
+    learners = {learner: grid.cells[key] for key, learner in grid.learner_keys.items()}
+    first = {key: cell.method for key, cell in learners.items() if cell.repeat == 0}
+    courses = {label_of(name): _course(key, store) for key, name in first.items() if store.has_learner(key)}
+    return {title: course for title, course in courses.items() if course is not None}
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _course(key: str, _learner: LearnerSpec) -> dict[str, list[float]] | None:
-    parts = sweep_queue().store.learner(_learner.key)
+def _course(key: str, _store: Store) -> dict[str, list[float]] | None:
+    parts = _store.learner(key)
     course = learner_from_parts(*parts).course if parts is not None else None
     if course is None or not len(course.step):
         return None
