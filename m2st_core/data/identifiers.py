@@ -1,8 +1,8 @@
-"""Recognise columns that tell rows, persons, records or moments apart and measure nothing.
+"""Recognise identifiers: columns that number or name rows, persons, records or moments, and measure nothing.
 
-Where the rows of one group were entered before those of the other, such a column differs between the groups, and a test
-that saw it would find a difference that means nothing. It is recognised by its name and its values together, without
-the order of the rows and without their labels.
+Where the rows of one group were entered before those of the other, an identifier differs between the groups, and a test
+that uses it finds a meaningless difference. It is recognised by its name and its values together. The order of the rows
+and their labels are not used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from scipy.special import gammaln, pdtr
 
-from m2st_core.types import TwoSample
+from m2st_core.types import TwoSample, listed
 
 PERSONS = (
     "patient|patienten|subject|subj|participant|proband|probanden|respondent|donor|paciente|sujeto|sujet|teilnehmer|"
@@ -33,7 +33,7 @@ RECORD = re.compile(
     rf"({RECORDS})|(.* )?({RECORDS}) ?({NUMBER})|(s |sr |sl )?({NUMBER})|\w+nummer|counter|lfd( nr)?|row ?names?|"
     r"unnamed( \d+)?|index level \d+"
 )
-UNTOLD = re.compile(r"(x|v|var|variable|col|column|feature|field|[a-z])? ?\d*")  # says nothing about the values
+UNINFORMATIVE = re.compile(r"(x|v|var|variable|col|column|feature|field|[a-z])? ?\d*")
 TIMES = re.compile(
     r"(.* )?(time|times|timestamp|timestamps|datetime|date|dates|datum|day|zeit|zeitpunkt|fecha|hora|epoch|unix|"
     r"created|updated|modified|recorded|received|sampled|measured|collected|start|end|begin|when|birthday|dob)( .*)?"
@@ -43,19 +43,19 @@ MEASURED = re.compile(r"[(\[]\s*[^\d\s)\]][^)\]]*[)\]]\s*$")  # a unit ends the 
 WORD_PARTS = re.compile(r"[^\W\d_]+|\d+|[№#]")
 HUMP = re.compile(r"(?<=[a-zà-ÿ])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-zà-ÿ])")
 
-FEWEST_NAMED, FEWEST_COUNTED = 3, 12  # rows, below which values say nothing
-NEARLY_ALL = 0.9  # of the values are different
-REPEATED = 0.1  # at least as many different values as this share of the rows, where the name says what they are
+FEWEST_NAMED, FEWEST_COUNTED = 3, 12  # rows from which on values are evidence: with a name, without one
+NEARLY_ALL = 0.9  # share of different values
+REPEATED = 0.1  # least share of different values under the name of an identifier
 RARE = 1e-4  # chance of as few repeats in independent draws
 UNIX = ((1e8, 4e9, 1), (1e11, 4e12, 1e3), (1e14, 4e15, 1e6))  # from, to, units per second
-UNIX_SURE = (1e9, 2e9)  # seconds, 2001 to 2033, that need no name
+UNIX_SURE = (1e9, 2e9)  # seconds, 2001 to 2033: recognised without a name
 DAYS = (20_000, 60_000)  # of Excel since 1900: 1954 to 2064
 UUID = r"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}"
 FILE = (
     r".*[^\s.]\.(?i:jpe?g|png|tiff?|bmp|gif|webp|svg|dcm|nii(?:\.gz)?|csv|tsv|txt|xlsx?|json|xml|pdf|docx?|html?|wav|"
     r"mp3|mp4|flac|avi|mov|h5|hdf5|npy|npz|mat|fcs|fastq(?:\.gz)?|fq|fasta|bam|vcf|zip|gz|log)"
 )
-MOST_STEPS, EVEN = 1e6, 1e-6  # of numbers with decimals that count, and the error of a step
+MOST_STEPS, EVEN = 1e6, 1e-6  # of counting numbers with decimals: largest number of steps, tolerance of a step
 NAMED = 10  # columns in a note
 
 
@@ -70,7 +70,7 @@ def says_unit(name: str) -> bool:
 
 
 def numbers_identify(name: str, values: np.ndarray) -> str:
-    """Why a column of numbers tells rows apart and is no measurement, as a clause; empty if it may be one.
+    """The reason, as a clause, why a column of numbers is an identifier; empty if it may be a measurement.
 
     >>> numbers_identify("record_no", np.array([1001.0, 1003.0, 1002.0, 1007.0]))
     'it numbers rows, persons or records'
@@ -85,8 +85,8 @@ def numbers_identify(name: str, values: np.ndarray) -> str:
     different, counts = np.unique(values, return_counts=True)
     nearly_all = len(different) >= NEARLY_ALL * len(values)
     if (np.mod(values, 1) != 0).any():
-        untold = nearly_all and len(values) >= FEWEST_COUNTED and _says_nothing(plain)
-        steps = _steps(different) if untold else None
+        may_count = nearly_all and len(values) >= FEWEST_COUNTED and _names_no_measurement(plain)
+        steps = _steps(different) if may_count else None
         return _counted(different) if steps is not None and _counts(steps, counts) else ""
     by_name = bool(IDENTIFIER.fullmatch(plain) and len(different) >= max(FEWEST_NAMED, REPEATED * len(values)))
     by_record = nearly_all and bool(RECORD.fullmatch(plain) or UNIT.fullmatch(plain)) and name != "NO"  # nitric oxide
@@ -96,15 +96,15 @@ def numbers_identify(name: str, values: np.ndarray) -> str:
         return ""
     if nearly_all and _counts(different, counts):
         return _counted(different)
-    # the groups may have been counted apart, as in two files
-    anew = different[0] in (0, 1) and bool((np.diff(different) == 1).all() and (np.diff(counts) <= 0).all())
-    if anew and counts[0] == 2 and len(different) >= FEWEST_COUNTED and _says_nothing(plain):
+    # both groups may have been counted from 0 or 1, as in two files
+    restarted = different[0] in (0, 1) and bool((np.diff(different) == 1).all() and (np.diff(counts) <= 0).all())
+    if restarted and counts[0] == 2 and len(different) >= FEWEST_COUNTED and _names_no_measurement(plain):
         return _counted(different)
     return ""
 
 
 def words_identify(name: str, counts: pd.Series) -> str:
-    """Why a column of words tells rows apart, as a clause; ``counts`` has its different words and how often each is.
+    """The reason, as a clause, why a column of words is an identifier; ``counts`` is the frequency of each word.
 
     >>> words_identify("subject", pd.Series({"P001": 1, "P002": 1, "P003": 2}))
     'it names rows, persons or records'
@@ -129,30 +129,29 @@ def identifier_notes(sample: TwoSample) -> tuple[str, ...]:
     names = sample.columns or ("",) * pooled.shape[1]
     steps = (pooled[:2] - pooled[0]).remainder(1)
     whole = (steps == 0).all(dim=0) | torch.tensor([bool(TIMES.fullmatch(_plain(n))) for n in names])
-    found = {i: numbers_identify(names[i], pooled[:, i].numpy()) for i in torch.nonzero(whole).flatten().tolist()}
-    reasons = {i: why for i, why in found.items() if why}
-    if not reasons:
+    reasons = {i: numbers_identify(names[i], pooled[:, i].numpy()) for i in torch.nonzero(whole).flatten().tolist()}
+    columns = [f"{names[i] or f'column {i + 1}'} ({reason})" for i, reason in reasons.items() if reason]
+    if not columns:
         return ()
-    said = [f"{names[i] or f'column {i + 1}'} ({why})" for i, why in list(reasons.items())[:NAMED]]
-    more = f" and {len(reasons) - NAMED} more" if len(reasons) > NAMED else ""
-    looks = "This column looks" if len(reasons) == 1 else "These columns look"
+    single = "This column looks like an identifier and was tested"
+    several = "These columns look like identifiers and were tested"
     return (
-        f"{looks} like an identifier and was tested: {', '.join(said)}{more}. If rows of one group were numbered "
-        "before those of the other, this alone is a difference. Leave it out unless it is a measurement.",
+        f"{single if len(columns) == 1 else several}: {listed(columns, NAMED)}. If rows of one group were numbered "
+        "before those of the other, this alone is a difference. Leave identifiers out.",
     )
 
 
 def _plain(name: str) -> str:
-    """The parts of a header in lower case, with spaces between them: PatientID_2 is "patient id 2"."""
+    """The words and numbers of a header in lower case, separated by spaces: PatientID_2 becomes "patient id 2"."""
     return " ".join(WORD_PARTS.findall(HUMP.sub(" ", name).lower()))
 
 
-def _says_nothing(plain: str) -> bool:
-    return bool(UNTOLD.fullmatch(plain) or RECORD.fullmatch(plain) or IDENTIFIER.fullmatch(plain))
+def _names_no_measurement(plain: str) -> bool:
+    return bool(UNINFORMATIVE.fullmatch(plain) or RECORD.fullmatch(plain) or IDENTIFIER.fullmatch(plain))
 
 
 def _moment(plain: str, values: np.ndarray) -> str:
-    """Why these numbers are moments or days, by their range, which may be wide if the header says so."""
+    """The reason why these numbers are moments or days: their range, which may be wider if the header names times."""
     low, high = float(values.min()), float(values.max())
     named = bool(TIMES.fullmatch(plain))
     for first, last, per_second in UNIX:
@@ -169,21 +168,21 @@ def _moment(plain: str, values: np.ndarray) -> str:
 
 
 def _steps(different: np.ndarray) -> np.ndarray | None:
-    """Sorted numbers as whole multiples of their smallest difference; None if they are no such multiples."""
+    """Sorted numbers as whole multiples of their smallest difference, or None if they are not."""
     steps = (different - different[0]) / np.diff(different).min()
     whole = steps.round()
     return whole if whole[-1] < MOST_STEPS and np.allclose(steps, whole, rtol=0, atol=EVEN) else None
 
 
 def _counted(different: np.ndarray) -> str:
-    """The clause on numbers that count, with or without gaps."""
+    """The reason for numbers that count, with or without gaps."""
     gaps = np.diff(different)
     how = "only" if np.allclose(gaps, gaps[0]) else "nearly"
     return f"it {how} counts, from {different[0]:.15g} to {different[-1]:.15g}"
 
 
 def _counts(different: np.ndarray, counts: np.ndarray) -> bool:
-    """Whether whole numbers repeat less often than independent draws from their range would.
+    """Whether whole numbers repeat less often than independent draws from their range.
 
     n draws from R equally likely values have about Poisson(n(n−1)/2R) equal pairs, and draws from other distributions
     have more. R is the number of steps between the smallest and the largest value; the step is the greatest common
@@ -191,9 +190,9 @@ def _counts(different: np.ndarray, counts: np.ndarray) -> bool:
     """
     rows = int(counts.sum())
     gaps = np.diff(different).astype(np.int64)
-    places = int((different[-1] - different[0]) / np.gcd.reduce(gaps)) + 1 if len(gaps) else 1
-    if len(different) == rows <= places:  # no repeat, whose chance is known exactly
-        chance = np.exp(gammaln(places + 1) - gammaln(places - rows + 1) - rows * np.log(places))
+    possible = int((different[-1] - different[0]) / np.gcd.reduce(gaps)) + 1 if len(gaps) else 1  # R
+    if len(different) == rows <= possible:  # the exact probability of no repeat
+        chance = np.exp(gammaln(possible + 1) - gammaln(possible - rows + 1) - rows * np.log(possible))
     else:
-        chance = pdtr(int((counts * (counts - 1)).sum()) // 2, rows * (rows - 1) / 2 / places)
+        chance = pdtr(int((counts * (counts - 1)).sum()) // 2, rows * (rows - 1) / 2 / possible)
     return bool(chance < RARE)

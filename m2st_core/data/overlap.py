@@ -6,7 +6,8 @@ allows, these are the same rows. Chance is estimated from samples of different u
 two samples of each task, and samples on the same side of different tasks. Equality is also estimated within samples,
 because two samples may be written with different precision.
 
-What chance explains is not recognised, so the search also says how many shared rows could have escaped it.
+Matches that chance explains are not recognised, so the search also gives the number of shared rows that could have
+escaped it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from scipy.stats import binom
 
 UNIT_RATIO = 1.5  # spreads of a column that differ by more may be in different units
 UNIT_WINDOWS = (1e-6, 1e-4, 3e-3)  # relative errors within which ratios of cells are one factor
-UNIT_CELLS = 400  # cells of each side that vote on a factor
+UNIT_CELLS = 400  # cells of each side whose ratios are compared
 FEWEST_VOTES = 4
 OTHER_UNITS = (60.0, 3600.0, 24.0, 7.0, 12.0, 2.54, 25.4, 0.3048, 0.4536, 1.609, 4.184, 1.8)
 UNITS = np.array([*(10.0 ** np.arange(-9, 10)), *OTHER_UNITS, *(1 / unit for unit in OTHER_UNITS)])
@@ -32,14 +33,14 @@ WITHIN = RADII * (1 + 1e-9)
 SURE = 1e-6  # probability that chance explains the matches of one pair of samples at one radius
 COMMON = 50  # smallest distances from which the density of near pairs is extrapolated to smaller radii
 LESS = 0.8  # factor on the estimated exponent
-DENSER = 2.0  # how much nearer two samples may be than those from which chance is estimated
-ALIKE = 0.3  # distance of two samples' quantiles, times √n, below which they may be one sample
-NEARER = 3.0  # how much nearer they must be than in any random split of their rows
+DENSER = 2.0  # factor by which chance may exceed its estimate
+ALIKE = 0.3  # distance of two samples' quantiles, times √n, below which one may repeat the other
+NEARER = 3.0  # factor by which random splits of their rows must be farther apart
 RESPLITS = 499
 ASSIGNED = 2000  # rows up to which a repeated sample is matched row by row
 MOST_PAIRS = 200  # pairs of samples from which chance is estimated
-HABITUAL = 0.05  # probability of a tie, from which on a column's values may repeat together, like answers of one person
-DEPENDENT = 20.0  # how much more often rows may be equal than independent columns would have it
+HABITUAL = 0.05  # probability of a tie from which on columns may repeat together, like the answers of a person
+DEPENDENT = 20.0  # factor by which rows may be equal more often than if columns were independent
 ESCAPED = 0.05  # probability of escaping the search, above which shared rows count as possible
 
 
@@ -82,15 +83,15 @@ def same_ids(target: np.ndarray, known: np.ndarray) -> Overlap:
     """Find the pairs of target rows (N,) and known rows (M,) that have the same id. Nothing escapes."""
     order = np.argsort(known, kind="stable")
     first, last = (np.searchsorted(known[order], target, side=side) for side in ("left", "right"))
-    places = [order[begin:end] for begin, end in zip(first, last, strict=True)]
-    return Overlap(np.repeat(np.arange(len(target)), last - first), np.concatenate([order[:0], *places]))
+    matches = [order[begin:end] for begin, end in zip(first, last, strict=True)]
+    return Overlap(np.repeat(np.arange(len(target)), last - first), np.concatenate([order[:0], *matches]))
 
 
 def same_rows(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> Overlap:
     """Find rows of the target's x (n, k) and y (m, k) among the known rows.
 
-    Rows with very few different values meet by chance too often to be recognised one by one. There a whole sample is
-    recognised if it appears again with the same values.
+    Rows of very few different values are too often equal by chance to be recognised one by one. There a whole sample is
+    recognised if all its values appear again.
     """
     if not len(known.rows):
         return Overlap(np.zeros(0, dtype=int), np.zeros(0, dtype=int))
@@ -120,11 +121,11 @@ def unit_factors(rows: np.ndarray, known: np.ndarray) -> np.ndarray:
     factors = np.ones(rows.shape[1])
     generator = np.random.default_rng(0)
     for column in range(rows.shape[1]):
-        own, other = (
+        of_target, of_tasks = (
             cells if len(cells) <= UNIT_CELLS else generator.choice(cells, UNIT_CELLS, replace=False)
             for cells in (np.unique(rows[:, column]), np.unique(known[:, column]))
         )
-        ratios = (other[other != 0] / own[own != 0][:, None]).ravel()
+        ratios = (of_tasks[of_tasks != 0] / of_target[of_target != 0][:, None]).ravel()
         differs = not 1 / UNIT_RATIO < ratio[column] < UNIT_RATIO
         usual = UNITS[np.abs(np.log(UNITS / ratio[column])).argmin()] if differs else 1.0
         factors[column] = _most_frequent(np.sort(np.log(ratios[ratios > 0]))) or usual
@@ -132,7 +133,7 @@ def unit_factors(rows: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def _most_frequent(logs: np.ndarray) -> float | None:
-    """The factor around which sorted log-ratios gather far beyond chance, if there is one."""
+    """The factor around which sorted log-ratios cluster far beyond chance, if there is one."""
     for window in UNIT_WINDOWS if logs.size else ():
         counts = np.searchsorted(logs, logs + window, side="right") - np.arange(len(logs))
         best = int(counts.argmax())
@@ -146,38 +147,39 @@ def _most_frequent(logs: np.ndarray) -> float | None:
 
 
 def _matches(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> tuple[list[np.ndarray], int]:
-    """Pairs (pooled target row, known row) of the same row in the units as given: (·, 2). Also how many may be unseen.
+    """Pairs (pooled target row, known row) of equal rows in the units as given, (·, 2), and how many could be unseen.
 
     O(r) rows of each have a row of the other within r, and chance F(r) per pair of rows gives E(r) of them. A radius
     counts if chance explains O(r) with probability below 1e−6. The radius with the largest O(r) − 2·E(r) is used.
     """
     scale = spread(np.concatenate([*target, known.distinct]))
     numbers, counts = np.unique(known.sample, return_counts=True)
-    wheres = np.split(np.argsort(known.sample, kind="stable"), np.cumsum(counts)[:-1])
-    samples = {int(number): known.rows[where] / scale for number, where in zip(numbers, wheres, strict=True)}
+    positions = np.split(np.argsort(known.sample, kind="stable"), np.cumsum(counts)[:-1])  # of each sample's rows
+    samples = {int(number): known.rows[where] / scale for number, where in zip(numbers, positions, strict=True)}
     sides = [rows / scale for rows in target]
     shares, trees = chance_of_pairs(sides, samples), [cKDTree(rows) for rows in sides]
     matches, unseen = [], 0
-    for (number, sample), where in zip(samples.items(), wheres, strict=True):
-        tree, begin, share = cKDTree(sample), 0, shares[number % 2]
-        for raw, rows, own in zip(target, sides, trees, strict=True):
-            reached = np.minimum(_reached(tree, rows), _reached(own, sample))  # many rows near one are not copies
+    for (number, sample), where in zip(samples.items(), positions, strict=True):
+        sample_tree, begin, share = cKDTree(sample), 0, shares[number % 2]
+        for unscaled, rows, tree in zip(target, sides, trees, strict=True):
+            # the smaller of both directions, because many rows near a single one are no copies
+            reached = np.minimum(_reached(sample_tree, rows), _reached(tree, sample))
             chance = 1 - (1 - np.minimum(DENSER * share, 1.0)) ** len(where)
             sure = (reached > 0) & (binom.sf(reached - 1, len(rows), chance) < SURE)
             gain = np.where(sure, reached - 2 * len(rows) * chance, 0.0)
             unseen = max(unseen, may_escape(len(rows), chance[0], 1 - (1 - share[0]) ** len(where)))
             if gain.max() > 0:
-                close = tree.query_ball_point(rows, WITHIN[np.flatnonzero(gain == gain.max())[-1]], p=np.inf)
-                pairs = [(begin + row, where[other]) for row, near in enumerate(close) for other in near]
+                near = sample_tree.query_ball_point(rows, WITHIN[np.flatnonzero(gain == gain.max())[-1]], p=np.inf)
+                pairs = [(begin + row, where[match]) for row, matching in enumerate(near) for match in matching]
                 matches.append(np.array(pairs, dtype=int).reshape(-1, 2))
             if len(where) == len(rows) and gain.max() < len(rows):
-                matches.append(_repeated(raw, begin, known.rows[where], where, scale))
+                matches.append(_repeated(unscaled, begin, known.rows[where], where, scale))
             begin += len(rows)
     return matches, unseen
 
 
 def _reached(tree: cKDTree, rows: np.ndarray) -> np.ndarray:
-    """How many of these rows have one of the tree within each radius: (radii,)."""
+    """The number of rows that have a row of the tree within each radius: (radii,)."""
     nearest, _ = tree.query(rows, p=np.inf, distance_upper_bound=WITHIN[-1])
     return (nearest[:, None] <= WITHIN).sum(axis=0)
 
@@ -205,12 +207,12 @@ def chance_of_pairs(target: Sequence[np.ndarray], samples: Mapping[int, np.ndarr
     """
     sides = [[samples[k] for k in samples if k % 2 == side] for side in (0, 1)]
     across = _share_of_near_pairs([(target[0], target[1]), *zip(*sides, strict=False)])
-    found = []
-    for own in sides:
-        within = _share_of_near_pairs([(np.unique(rows, axis=0), None) for rows in own])
-        between = _share_of_near_pairs(list(zip(own, own[1:], strict=False))) if len(own) > 1 else 1.0
-        found.append(np.maximum(across, np.minimum(within, between)).clip(min=chance_of_equal_rows(own)))
-    return np.stack(found)
+    shares = []
+    for side in sides:
+        within = _share_of_near_pairs([(np.unique(rows, axis=0), None) for rows in side])
+        between = _share_of_near_pairs(list(zip(side, side[1:], strict=False))) if len(side) > 1 else 1.0
+        shares.append(np.maximum(across, np.minimum(within, between)).clip(min=chance_of_equal_rows(side)))
+    return np.stack(shares)
 
 
 def chance_of_equal_rows(samples: Sequence[np.ndarray]) -> float:
@@ -223,17 +225,16 @@ def chance_of_equal_rows(samples: Sequence[np.ndarray]) -> float:
     """
     if not samples:
         return 0.0
-    pairs = sum(len(rows) * (len(rows) - 1) for rows in samples)
-    seen = sum(map(equal_pairs, samples)) / max(pairs, 1)
+    pairs = max(sum(len(rows) * (len(rows) - 1) for rows in samples), 1)
+    equal = sum(map(equal_pairs, samples)) / pairs
     distinct = np.unique(np.concatenate(samples), axis=0)
-    ties = np.array([equal_pairs(column[:, None]) for column in distinct.T]) / max(
-        len(distinct) * (len(distinct) - 1), 1
-    )
+    pairs_of_distinct = max(len(distinct) * (len(distinct) - 1), 1)
+    ties = np.array([equal_pairs(column[:, None]) for column in distinct.T]) / pairs_of_distinct
     habitual = ties > HABITUAL
-    columns = np.exp(np.log(ties[~habitual].clip(1e-300)).sum())
+    by_columns = np.exp(np.log(ties[~habitual].clip(1e-300)).sum())
     if habitual.any():
-        columns *= max(sum(equal_pairs(rows[:, habitual]) for rows in samples), 2) / max(pairs, 1)
-    return float(max(min(seen, DEPENDENT * columns), min(columns, 2 / max(pairs, 1))))
+        by_columns *= max(sum(equal_pairs(rows[:, habitual]) for rows in samples), 2) / pairs
+    return float(max(min(equal, DEPENDENT * by_columns), min(by_columns, 2 / pairs)))
 
 
 def equal_pairs(rows: np.ndarray) -> int:
@@ -263,18 +264,18 @@ def _share_of_near_pairs(pairs: Sequence[tuple[np.ndarray, np.ndarray | None]]) 
     return np.maximum(np.searchsorted(ordered, WITHIN, side="right") / count, tail)
 
 
-def _repeated(own: np.ndarray, begin: int, other: np.ndarray, where: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def _repeated(sample: np.ndarray, begin: int, known: np.ndarray, where: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Pairs of rows of two samples (n, k) of equal size if one repeats the other as a whole, else none: (·, 2).
 
     Both are rounded to the coarser precision first. They are one sample if their quantiles are much nearer, column by
     column, than in any of 499 random splits of their rows.
     """
-    decimals = [min(_decimals(a), _decimals(b)) for a, b in zip(own.T, other.T, strict=True)]
+    decimals = [min(_decimals(a), _decimals(b)) for a, b in zip(sample.T, known.T, strict=True)]
     a, b = (
         np.stack([np.round(c, p) for c, p in zip(rows.T, decimals, strict=True)], axis=1) / scale
-        for rows in (own, other)
+        for rows in (sample, known)
     )
-    distance, n, generator = _quantile_distance(a, b), len(own), np.random.default_rng(0)
+    distance, n, generator = _quantile_distance(a, b), len(a), np.random.default_rng(0)
     pooled, splits = np.concatenate([a, b]), (generator.permutation(2 * n) for _ in range(RESPLITS))
     if distance * n**0.5 > ALIKE or not all(
         _quantile_distance(pooled[order[:n]], pooled[order[n:]]) > NEARER * distance + 1e-12 for order in splits
@@ -288,10 +289,10 @@ def _repeated(own: np.ndarray, begin: int, other: np.ndarray, where: np.ndarray,
 
 
 def _decimals(column: np.ndarray, most: int = 12) -> int:
-    """How many decimals the cells of a column have."""
+    """The number of decimals of a column's cells."""
     return next((p for p in range(most) if np.abs(np.round(column, p) - column).max() <= 1e-12), most)
 
 
-def _quantile_distance(own: np.ndarray, other: np.ndarray) -> float:
-    """Mean difference of the sorted cells, in the column where it is largest; rows (n, k)."""
-    return float(np.abs(np.sort(own, axis=0) - np.sort(other, axis=0)).mean(axis=0).max())
+def _quantile_distance(a: np.ndarray, b: np.ndarray) -> float:
+    """The mean difference of the sorted cells, in the column where it is largest, of rows (n, k)."""
+    return float(np.abs(np.sort(a, axis=0) - np.sort(b, axis=0)).mean(axis=0).max())

@@ -28,11 +28,11 @@ class PairedRows:
 class RelatedTasks:
     """T tasks of R repeats. Each task's rows are those of x, then those of y, then padding.
 
-    ``rows`` is (R, U, d), and ``where`` (R, T, L) is the row in each place of a task. Tasks that share images share
-    rows. ``x_weight`` (R, T, L) is 1/n_i in a task's places of x, ``y_weight`` 1/m_i in those of y, and both are 0
-    elsewhere: a weighted sum over places is a mean, and padding never counts. ``shape`` is that of images. ``columns``
-    are the names of the rows' columns, if they have names; ``notes`` say which tasks had none. ``ids`` (U,) are those
-    of the rows of one repeat, if a column has them.
+    ``rows`` is (R, U, d), and ``where`` (R, T, L) is the position there of each entry of a task. Tasks that share
+    images share rows. ``x_weight`` (R, T, L) is 1/n_i at the entries of x, ``y_weight`` 1/m_i at those of y, and both
+    are 0 elsewhere: a weighted sum over entries is a mean, and padding never counts. ``shape`` is that of images.
+    ``columns`` are the names of the rows' columns, if they have names; ``notes`` name the tasks that had none. ``ids``
+    (U,) are the ids of the rows of one repeat, if a column identifies them.
     """
 
     rows: Tensor
@@ -52,7 +52,7 @@ class RelatedTasks:
 
     @property
     def inside(self) -> Tensor:
-        """Mark the places in use, neither padding nor held out: (R, T, L)."""
+        """Mark the entries in use, neither padding nor held out: (R, T, L)."""
         return (self.x_weight > 0) | (self.y_weight > 0)
 
     @property
@@ -61,7 +61,7 @@ class RelatedTasks:
         return self.inside.sum(dim=-1)
 
     def take(self, where: Tensor) -> Tensor:
-        """Look up rows by number: (R, …) → (R, …, d)."""
+        """Look up rows by position: (R, …) → (R, …, d)."""
         repeats = torch.arange(len(where), device=where.device)[:, None]
         return self.rows[repeats, where.flatten(1)].reshape(*where.shape, self.rows.shape[-1])
 
@@ -87,11 +87,11 @@ class RelatedTasks:
             rank = keys.where(inside, 2.0).argsort(dim=-1).argsort(dim=-1)
             aside |= inside & (rank < count)
         if together:
-            aside = torch.stack([torch.isin(own, own[mark]) for own, mark in zip(self.where, aside, strict=True)])
+            aside = torch.stack([torch.isin(rows, rows[mark]) for rows, mark in zip(self.where, aside, strict=True)])
         return self._using(~aside), self._using(aside)
 
     def _using(self, marked: Tensor) -> RelatedTasks:
-        """The same tasks with only the marked places in use."""
+        """The same tasks with only the marked entries in use."""
         x_weight, y_weight = (_means((weight > 0) & marked) for weight in (self.x_weight, self.y_weight))
         return replace(self, x_weight=x_weight, y_weight=y_weight)
 
@@ -123,8 +123,8 @@ class RelatedTasks:
             positions = torch.arange(int(length.max()), device=which.device)
             inside = (positions < length[..., None]).to(self.rows)  # R x T x c
             ranks = (start[..., None] + positions).clamp(max=where.shape[2] - 1)
-            chosen = (where.take_along_dim(side.take_along_dim(ranks, dim=-1), dim=-1) for side in sides)
-            x, y = (self.take(numbers).reshape(runs, -1, self.rows.shape[-1]) for numbers in chosen)
+            drawn = (where.take_along_dim(side.take_along_dim(ranks, dim=-1), dim=-1) for side in sides)
+            x, y = (self.take(rows).reshape(runs, -1, self.rows.shape[-1]) for rows in drawn)
             return PairedRows(x, y, inside.reshape(runs, -1))
 
         return pick(torch.zeros_like(support), support), pick(support, size - support)
@@ -145,24 +145,24 @@ class RelatedTasks:
 
     def select(self, tasks: np.ndarray) -> RelatedTasks:
         """Keep the tasks at these positions only."""
-        chosen = torch.from_numpy(tasks).to(self.where.device)
-        where, x_weight, y_weight = (part[:, chosen] for part in (self.where, self.x_weight, self.y_weight))
+        index = torch.from_numpy(tasks).to(self.where.device)
+        where, x_weight, y_weight = (tensor[:, index] for tensor in (self.where, self.x_weight, self.y_weight))
         names = tuple(self.names[int(task)] for task in tasks)
         return replace(self, where=where, x_weight=x_weight, y_weight=y_weight, names=names)
 
     def repeated(self, times: int) -> RelatedTasks:
         """Repeat every repeat this many times, one after another."""
-        return self._changed(lambda part: part[:, None].expand(-1, times, *part.shape[1:]).flatten(0, 1))
+        return self._map(lambda tensor: tensor[:, None].expand(-1, times, *tensor.shape[1:]).flatten(0, 1))
 
     def with_rows(self, rows: Tensor) -> RelatedTasks:
-        """The same tasks with their rows represented by other numbers: (R, U, ·)."""
+        """The same tasks with other features of their rows: (R, U, ·)."""
         return replace(self, rows=rows)
 
     def to(self, device: torch.device) -> RelatedTasks:
         """The same tasks on another device."""
-        return self._changed(lambda part: part.to(device))
+        return self._map(lambda tensor: tensor.to(device))
 
-    def _changed(self, change: Callable[[Tensor], Tensor]) -> RelatedTasks:
+    def _map(self, change: Callable[[Tensor], Tensor]) -> RelatedTasks:
         rows, where, x_weight, y_weight = map(change, (self.rows, self.where, self.x_weight, self.y_weight))
         return replace(self, rows=rows, where=where, x_weight=x_weight, y_weight=y_weight)
 
@@ -173,16 +173,16 @@ def _means(inside: Tensor) -> Tensor:
 
 
 class RowPool:
-    """The rows of tasks that come one at a time. Equal images are one row; other rows are all kept."""
+    """The rows of tasks that are read one at a time. Equal images are one row; other rows are all kept."""
 
-    # Rows and keys grow in one piece each: small pieces between large temporary arrays would fragment the memory.
+    # Rows and keys grow as one array each: small arrays between large temporary ones would fragment the memory.
 
     def __init__(self, samples: Iterable[TwoSample]) -> None:
         self.sizes: list[tuple[int, int]] = []
         self.shape: Shape | None = None
         self.columns: tuple[str, ...] = ()
         self._rows = torch.zeros(0, 1)
-        self._row_keys, self._place_keys = array("q"), array("q")  # of the kept rows, and of all places in tasks
+        self._row_keys, self._entry_keys = array("q"), array("q")  # keys of the kept rows, and of all entries of tasks
         self._distinct: set[int] = set()
         self._ids: list[Tensor] = []
         for sample in samples:
@@ -192,11 +192,11 @@ class RowPool:
             self._add(sample.pooled)
 
     def _add(self, rows: Tensor) -> None:
-        keys = np.arange(len(rows)) + len(self._place_keys)
+        keys = np.arange(len(rows)) + len(self._entry_keys)
         if self.shape:
             digests = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows.contiguous().numpy())
             keys = np.frombuffer(b"".join(digests), dtype=np.int64)
-        self._place_keys.frombytes(keys.tobytes())
+        self._entry_keys.frombytes(keys.tobytes())
         if self.shape:
             keys, first = np.unique(keys, return_index=True)
             new = [index for index, key in enumerate(keys.tolist()) if key not in self._distinct]
@@ -212,21 +212,22 @@ class RowPool:
 
     @property
     def ids(self) -> Tensor | None:
-        """The ids of the kept rows (U,), if all samples have them; that of padding is 0."""
+        """The ids of the kept rows (U,), if all samples have them; padding has 0."""
         if not self._ids:
             return None
         ids = torch.cat(self._ids)
         return torch.cat([ids, ids.new_zeros(len(self._row_keys) - len(ids))])
 
     def stacked(self, longest: int) -> tuple[Tensor, Tensor]:
-        """Rows (U, d), images sorted by hash, and the row in each place (T, longest): zeros beyond a task's end."""
+        """Rows (U, d), images sorted by hash, and the row of each entry (T, longest): zeros beyond a task's end."""
         if any(sum(sizes) < longest for sizes in self.sizes):
             self._add(torch.zeros_like(self._rows[:1]))
-        _, numbers = np.unique(np.array(self._place_keys), return_inverse=True)
+        _, numbers = np.unique(np.array(self._entry_keys), return_inverse=True)
         rows = self._rows[np.argsort(np.array(self._row_keys))]
         where = torch.full((len(self.sizes), longest), int(numbers[-1]))
-        for own, piece in zip(where, np.split(numbers, np.cumsum([sum(sizes) for sizes in self.sizes])), strict=False):
-            own[: len(piece)] = torch.from_numpy(piece)
+        ends = np.cumsum([sum(sizes) for sizes in self.sizes])
+        for entries, of_task in zip(where, np.split(numbers, ends), strict=False):
+            entries[: len(of_task)] = torch.from_numpy(of_task)
         return rows, where
 
 
@@ -236,8 +237,8 @@ def stack_repeats(repeats: Sequence[Iterable[TwoSample]], names: tuple[str, ...]
     longest = max(sum(sizes) for pool in pools for sizes in pool.sizes)
     rows, where = zip(*(pool.stacked(longest) for pool in pools), strict=True)
     sizes = torch.tensor([pool.sizes for pool in pools])[..., None]  # R x T x 2 x 1
-    places = torch.arange(longest)
-    x, y = places < sizes[:, :, 0], (places >= sizes[:, :, 0]) & (places < sizes.sum(dim=2))
+    entries = torch.arange(longest)
+    x, y = entries < sizes[:, :, 0], (entries >= sizes[:, :, 0]) & (entries < sizes.sum(dim=2))
     together = pad_sequence(list(rows), batch_first=True) if len(rows) > 1 else rows[0][None]
     return RelatedTasks(
         together, torch.stack(where), _means(x), _means(y), names, pools[0].shape, pools[0].columns, (), pools[0].ids
