@@ -97,7 +97,7 @@ def main() -> None:
             sample, result, waiting = None, None, "These settings cannot be tested."
         else:
             doing = "Learning from the related tasks, then testing…" if test.learns else "Training and testing…"
-            job = watch_study("one_test", test, doing, test.expected_seconds)
+            job = watch_study("one_test", test, doing, test.expected_seconds, test.shipped())
             result = job.result if job.state == "done" else None  # asked once: it may end while the page is drawn
             waiting = "Nothing is computed yet." if job.state == "asked" else f"{doing.split(',')[0].rstrip('…')}…"
         shown = latest("one_test", test, result)

@@ -195,7 +195,7 @@ def main() -> None:
         **values,
     )
     with body:
-        job = watch_study("weights", study, "Learning from the related tasks…", study.expected_seconds)
+        job = watch_study("weights", study, "Learning from the related tasks…", study.expected_seconds, study.shipped())
         shown = latest("weights", study, job.result if job.state == "done" else None)
         with said:
             waiting = "Nothing is computed yet." if job.state == "asked" else "Learning from the related tasks…"

@@ -14,6 +14,7 @@ FOLDED = (  # the expanders that are filled when they are opened
     "weights_variation", "weights_mixed", "relatedness_table", "relatedness_maths", "learn_maths",
 )  # fmt: skip
 FORMER = "It stays until there is a new one."  # beside a result of other settings
+FAILED = "Something went wrong on our side."
 TEXTS = ("title", "header", "subheader", "markdown", "caption", "info", "warning", "error")
 
 
@@ -34,9 +35,10 @@ def run(app):
 
 
 def until(app, holds, seconds=600):
-    """Run a page until something holds, as AppTest has no timers."""
+    """Run a page until something holds, as AppTest has no timers. A page that failed is not run again."""
     deadline = time.monotonic() + seconds
     while not holds(app) and time.monotonic() < deadline:
+        assert FAILED not in words(app)
         time.sleep(0.2)
         run(app)
     assert holds(app)

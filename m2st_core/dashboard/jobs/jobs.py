@@ -70,16 +70,12 @@ def poll(
 class Study(Hashable, Protocol):
     """Hashable settings that determine their result."""
 
-    def shipped(self) -> Any:
-        """The result that comes with the software; None if these settings have none."""
-
     def run(self, progress: Progress) -> Any:
         """Compute the result."""
 
 
-def watch_study(page: str, study: Study, doing: str, expected: float | None = None) -> Job:
+def watch_study(page: str, study: Study, doing: str, expected: float | None = None, shipped: Any = None) -> Job:
     """Watch the job of a study. A result that is shipped, or that another session has asked for, is there at once."""
-    shipped = study.shipped()
     if shipped is not None:
         job_manager().keep(study, shipped)
     return watch_job(page, study, _elsewhere(study.run), doing, study, expected)
