@@ -21,7 +21,7 @@ from benchmarks.levels import ALPHA, N_PERMUTATIONS, cells, hdgm, null_rejection
 from benchmarks.uploads import SIZES as UPLOAD_SIZES
 from benchmarks.uploads import WAYS, count
 from m2st_core.__main__ import main
-from m2st_core.analysis.related_check import unlikeness
+from m2st_core.analysis.related import unlikeness
 from m2st_core.data.arrays import as_blocks
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample

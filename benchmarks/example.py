@@ -25,7 +25,7 @@ def p_values(draw: int, writers: tuple[int, int], *, same: bool) -> list[float]:
     """The p-value of each test on one draw."""
     data = prepare(handwriting(draw, writers, same=same))
     shared = {"n_permutations": PERMUTATIONS, "seed": draw, "device": "cpu"}
-    learned = [two_sample_test(data.x, data.y, name, related_tasks=data.related_tasks, **shared) for name in WITH]
+    learned = [two_sample_test(data.x, data.y, name, related_tasks=data.related, **shared) for name in WITH]
     return [result.p_value for result in (*learned, *(two_sample_test(data.x, data.y, m, **shared) for m in WITHOUT))]
 
 

@@ -23,7 +23,7 @@ import m2st_core as m2st
 from benchmarks.common import batch, bound_methods
 from benchmarks.kinds import LATEST_KINDS, NEW_KINDS, NEWEST_KINDS, UNSEEN_KINDS, Source
 from benchmarks.transfer import digit_pairs
-from m2st_core.analysis.related_check import unlikeness
+from m2st_core.analysis.related import unlikeness
 from m2st_core.data import make_task
 from m2st_core.data.images.sets import load_digits_by_class
 from m2st_core.rng import Streams

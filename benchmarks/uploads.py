@@ -89,7 +89,7 @@ def null_upload(seed: int, related: tuple[Table, ...] = ()) -> Upload:
 def trained() -> tuple[m2st.MetaLearner, Encoding]:
     """A learner that was trained earlier, with its encoding."""
     data = prepare(Upload((), (history(10, 0),)), FILL)
-    return m2st.meta_train("Meta-FUSE", data.related_tasks, device="cpu"), data.encoding
+    return m2st.meta_train("Meta-FUSE", data.related, device="cpu"), data.encoding
 
 
 def plan(primary: str, *secondary: str, seed: int) -> m2st.Plan:

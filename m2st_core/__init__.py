@@ -12,7 +12,7 @@ from m2st_core.data.synthetic import hdgm_related_tasks
 from m2st_core.data.tables.files import read_files, read_table, read_tables
 from m2st_core.data.tables.upload import Upload
 from m2st_core.data.tables.encoding import Cleaning, Encoding
-from m2st_core.data.tables.prepare import CleanData, prepare
+from m2st_core.data.tables.prepare import Prepared, prepare
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.images.features import Extractor, extractor, network_extractor
 from m2st_core.data.images.features import image_features, read_features
@@ -28,8 +28,8 @@ from m2st_core.testing.learner_files import load_learner, open_learner
 from m2st_core.testing.two_sample import examine, two_sample_test
 
 # One upload: plan, recommendation, test, effect, correction, explanation, report
-from m2st_core.analysis.related_check import RelatedCheck, check_related_tasks
-from m2st_core.analysis.related_traits import TargetGamma, target_gamma
+from m2st_core.analysis.related import RelatedCheck, check_related_tasks
+from m2st_core.analysis.related import TargetGamma, target_gamma
 from m2st_core.analysis.recommendation import Recommendation, recommend
 from m2st_core.analysis.effect import EffectSize, effect_size
 from m2st_core.analysis.correction import Analysis, CorrectedTest, analyse, holm
@@ -49,7 +49,7 @@ __all__ = [
     "TargetGamma",
     "Analysis",
     "Cancelled",
-    "CleanData",
+    "Prepared",
     "Cleaning",
     "CorrectedTest",
     "EffectSize",

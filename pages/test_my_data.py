@@ -14,7 +14,7 @@ from m2st_core.dashboard.your_data.check import check_stage
 from m2st_core.dashboard.your_data.plan import plan_test, stop_related_check
 from m2st_core.dashboard.your_data.state import STEPS, UserData, as_text, go_to, user_data
 from m2st_core.data.tables.limits import TableError
-from m2st_core.data.tables.prepare import CleanData
+from m2st_core.data.tables.prepare import Prepared
 from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.methods import label_of
 
@@ -79,7 +79,7 @@ def check_and_choose(state: UserData, upload: Upload, buttons: DeltaGenerator) -
     """Show the second stage, and the button that runs the chosen test."""
     chosen: list[Plan] = []
 
-    def choose_test(data: CleanData) -> None:
+    def choose_test(data: Prepared) -> None:
         plan = plan_test(state, upload, data)
         if plan is not None:
             chosen.append(plan)

@@ -142,7 +142,7 @@ def files() -> Iterator[tuple[str, Any]]:
     """From example files through cleaning, recommendation and test to effect, explanation and report."""
     for example, entry in EXAMPLES.items():
         data = prepare(entry.load())
-        n_tasks = len(data.related_tasks)
+        n_tasks = len(data.task_names)
         yield f"{example}: data", [digest(data.x, data.y), list(data.x.shape), n_tasks, len(data.decisions)]
         usable = [name for name in ("Meta-FUSE", "Feature-MKL", "Meta-MKL") if n_tasks]
         plan = Plan((usable or ["MMD-D"])[0], ("MMD-FUSE", "C2ST-L", *usable[1:]), n_permutations=99, family="all")

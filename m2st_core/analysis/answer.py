@@ -96,7 +96,7 @@ def basis(outcome: Outcome) -> str:
     learned = f", after learning on {result.n_train[0]} and {result.n_train[1]} others" if any(result.n_train) else ""
     history = len(outcome.learners[result.method].task_names) if result.method in outcome.learners else 0
     taught = f", taught by {history} related task{'s' * (history != 1)}," if history else ""
-    within = "" if outcome.data.x_blocks is None else f", within the blocks of “{outcome.data.encoding.cleaning.block}”"
+    within = "" if outcome.data.blocks is None else f", within the blocks of “{outcome.data.encoding.cleaning.block}”"
     said = [f"{result.label}{taught} compared {rows}{learned}{within}. It was declared before its result was known."]
     if not result.by_permutation:
         said.append("Its p-value is an approximation for large samples.")
@@ -195,7 +195,7 @@ def not_meant(outcome: Outcome) -> str:
 
 def effect_caption(outcome: Outcome) -> str:
     """Return what the table of effects shows, and what it leaves out."""
-    return EFFECT_CAPTION if outcome.data.x_blocks is None else f"{EFFECT_CAPTION} {WITHOUT_BLOCKS}"
+    return EFFECT_CAPTION if outcome.data.blocks is None else f"{EFFECT_CAPTION} {WITHOUT_BLOCKS}"
 
 
 def looks(tested: int) -> str:

@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 from m2st_core.data.tables.encoding import Categorical, Numeric
-from m2st_core.data.tables.prepare import CleanData
+from m2st_core.data.tables.prepare import Prepared
 from m2st_core.numbers import wilson_interval
 
 Z = float(ndtri(0.975))
@@ -84,7 +84,7 @@ class Difference:
         return f"{self.number(self.low)} to {self.number(self.high)}"
 
 
-def differences(data: CleanData) -> tuple[Difference, ...]:
+def differences(data: Prepared) -> tuple[Difference, ...]:
     r"""Return the difference of each column, largest standardised size first, identifiers last.
 
     Filled-in cells are left out.

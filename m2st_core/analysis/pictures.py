@@ -10,9 +10,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from m2st_core.analysis.plan import Outcome
-from m2st_core.analysis.related_check import RelatedCheck
+from m2st_core.analysis.related import RelatedCheck
 from m2st_core.data.tables.encoding import Numeric
-from m2st_core.data.tables.prepare import CleanData
+from m2st_core.data.tables.prepare import Prepared
 from m2st_core.figures.kernels import bars_figure
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import left_out_figure
@@ -53,7 +53,7 @@ def null_picture(outcome: Outcome) -> Picture:
     return Picture("null", "The statistic, if P = Q", null_figure(result), caption, alt)
 
 
-def images_of(data: CleanData) -> tuple[np.ndarray, np.ndarray] | None:
+def images_of(data: Prepared) -> tuple[np.ndarray, np.ndarray] | None:
     """Return both samples as images (n, h, w), (m, h, w) if all columns are called like "pixel 3,4"; NaN if absent."""
     places = [PIXEL.fullmatch(name) for name in data.features]
     if len(places) < FEWEST_PIXELS or None in places:
@@ -68,7 +68,7 @@ def images_of(data: CleanData) -> tuple[np.ndarray, np.ndarray] | None:
     return found[0], found[1]
 
 
-def look_picture(data: CleanData) -> Picture:
+def look_picture(data: Prepared) -> Picture:
     """Draw both samples: as images if they are, otherwise in one plane."""
     images = images_of(data)
     return samples_picture(data) if images is None else _tiles(data, *images)
@@ -80,7 +80,7 @@ def tiles_picture(outcome: Outcome) -> Picture | None:
     return None if images is None else _tiles(outcome.data, *images)
 
 
-def _tiles(data: CleanData, x: np.ndarray, y: np.ndarray) -> Picture:
+def _tiles(data: Prepared, x: np.ndarray, y: np.ndarray) -> Picture:
     figure = tiles_figure(*(np.nan_to_num(part) for part in (x, y)), names=(data.x_name, data.y_name))
     caption = "The first images of each group. Each tile is a row of the file."
     return Picture("tiles", "The images of both groups", figure, caption, "Tiles of the images of both groups.")
@@ -113,7 +113,7 @@ def scatter_picture(outcome: Outcome) -> Picture:
     return samples_picture(outcome.data)
 
 
-def samples_picture(data: CleanData) -> Picture:
+def samples_picture(data: Prepared) -> Picture:
     """Draw both samples in one plane."""
     samples, columns, caption = [data.x, data.y], ("", ""), "Each mark is a row."
     if len(data.features) == 2:
@@ -190,7 +190,7 @@ def related_picture(check: RelatedCheck) -> Picture:
     return Picture("related", "Do the related tasks help?", left_out_figure(check.table), caption, alt)
 
 
-def in_units(data: CleanData, feature: int, values: np.ndarray) -> np.ndarray:
+def in_units(data: Prepared, feature: int, values: np.ndarray) -> np.ndarray:
     """Return scaled values of a feature in the units of its column."""
     position = 0
     for column in data.encoding.columns:

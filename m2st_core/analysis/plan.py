@@ -6,16 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import torch
-
 from m2st_core.analysis.correction import Analysis, Family, adjusted_p_values, analyse_planned, check_plan_splits
 from m2st_core.analysis.explanation import Explanation, explain
-from m2st_core.analysis.related_check import RelatedCheck, check_related_tasks
+from m2st_core.analysis.related import RelatedCheck, check_related_tasks
 from m2st_core.data.related import RelatedTasks
-from m2st_core.data.separate import Separated, separate
-from m2st_core.data.tables.encoding import relearn
-from m2st_core.data.tables.prepare import CleanData
+from m2st_core.data.tables.prepare import Prepared
 from m2st_core.progress import part_of
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.method import TestSettings
@@ -64,58 +59,48 @@ class Outcome:
     answer and decides nothing.
     """
 
-    data: CleanData = field(repr=False)
+    data: Prepared = field(repr=False)
     plan: Plan
     analysis: Analysis
     explanation: Explanation | None = field(repr=False)
     learners: Mapping[str, MetaLearner] = field(repr=False)
-    apart: Separated | None = field(default=None, repr=False)
     without_history: TestResult | None = field(default=None, repr=False)
 
 
-def keep_apart(data: CleanData) -> tuple[CleanData, Separated]:
-    """Return the related tasks without the target's rows, and the data scaled by these tasks alone."""
-    apart = separate(data.sample, data.tasks, units=data.encoding.units)
-    if not apart.shared:
-        return data, apart
-    encoding = relearn(data.encoding, apart.tasks.take_inside().numpy())
-    rows = torch.from_numpy(data.encoding.convert(apart.tasks.rows.numpy(), encoding))
-    return data.recoded(encoding), replace(apart, tasks=apart.tasks.with_rows(rows))
-
-
-def check_uploaded_tasks(data: CleanData, **settings: Any) -> RelatedCheck | None:
+def check_uploaded_tasks(data: Prepared, **settings: Any) -> RelatedCheck | None:
     """Check an upload's related tasks, without the target's rows, by ``check_related_tasks``.
 
     Return None if fewer than two tasks are left, for example where all tasks share the target's control group.
     """
-    if len(data.related_tasks) < 2:
+    if data.separation is None or len(data.separation.tasks.names) < 2:
         return None
-    data, apart = keep_apart(data)
-    if len(apart.tasks.names) < 2:
-        return None
-    pooled = np.concatenate([data.x, data.y])
-    return check_related_tasks(
-        apart.tasks, (len(data.x), len(data.y)), pooled=pooled, columns=data.features, **settings
-    )
+    data = data.separated()
+    return check_related_tasks(data.related, data.target.sizes, pooled=data.target.pooled, **settings)
+
+
+def _as_tested(data: Prepared, plan: Plan) -> Prepared:
+    """The data without the target's rows among the related tasks, if a test learns from them."""
+    return data.separated() if plan.methods_with_tasks else data
 
 
 def check_plan(
-    data: CleanData, plan: Plan, learner: MetaLearner | None = None, device: str = "auto"
+    data: Prepared, plan: Plan, learner: MetaLearner | None = None, device: str = "auto"
 ) -> tuple[TestPlan, ...]:
     """Plan each test, the primary first; a ValueError if one could not reject whatever its rows are.
 
     ``learner`` is one that was trained earlier: its methods have its preset.
     """
     check_plan_splits(plan.methods, plan.splits)
+    sample = _as_tested(data, plan).target
     training = METHODS[learner.method].training if learner is not None else ""
     tests = []
     for name in plan.methods:
         method = METHODS.find(name)
         settings = _settings(plan, device, plan.splits if method.needs_split else 1)
         if learner is not None and method.training == training:
-            tests.append(learner.for_method(name).plan(data.sample, settings))
+            tests.append(learner.for_method(name).plan(sample, settings))
         else:
-            tests.append(plan_test(data.sample, method, settings))
+            tests.append(plan_test(sample, method, settings))
     adjusted = adjusted_p_values([test.smallest_p for test in tests], plan.family)
     for name, p in zip(plan.methods, adjusted, strict=True):
         if p > plan.alpha:
@@ -127,7 +112,7 @@ def check_plan(
 
 
 def carry_out(
-    data: CleanData,
+    data: Prepared,
     plan: Plan,
     *,
     learner: MetaLearner | None = None,
@@ -147,40 +132,35 @@ def carry_out(
     """
     if not len(data.x):
         raise ValueError("There is nothing to test: the upload has related tasks only. Add P and Q.")
+    needed = [METHODS[name].learn for name in plan.methods_with_tasks]
     if learner is not None:
         data = data.in_order_of(learner.column_names)
+        if METHODS[learner.method].learn in needed:
+            learner.refuse_shared(data.target, data.encoding.units)
     tests = tests or check_plan(data, plan, learner, device)
-    needed = [METHODS[name].learn for name in plan.methods_with_tasks]
-    if learner is not None and METHODS[learner.method].learn in needed:
-        learner.refuse_shared(data.sample, data.encoding.units)
-    apart = None
-    if data.related_tasks and needed:
-        data, apart = keep_apart(data)
-    if apart is not None and apart.shared:  # the rows have another scale
-        tests = check_plan(data, plan, learner, device)
-    tasks = apart.tasks if apart is not None else None
-    learners = _learners(tasks, plan, learner, device, part_of(progress, 0, TRAINED))
+    data = _as_tested(data, plan)
+    learners = _learners(data.related, plan, learner, device, part_of(progress, 0, TRAINED))
     stage = part_of(progress, TRAINED, TESTED)
-    analysis = analyse_planned(tests, family=plan.family, learners=learners, apart=apart, progress=stage)
+    analysis = analyse_planned(tests, family=plan.family, learners=learners, apart=data.separation, progress=stage)
     explanation = without = None
     if explained:
         owners = [column.name for column in data.encoding.columns for _ in column.features]
         last = [position for position, name in enumerate(owners) if name in data.identifiers]
         explanation = explain(analysis.evidence, seed=plan.seed, progress=part_of(progress, TESTED, 1.0), last=last)
         if plan.primary in plan.methods_with_tasks:
-            unnamed = replace(data.sample, columns=())
+            unnamed = replace(data.target, columns=())
             without = run(plan_test(unnamed, METHODS[BASELINE], _settings(plan, device))).result
-    return Outcome(data, plan, analysis, explanation, learners, apart, without)
+    return Outcome(data, plan, analysis, explanation, learners, without)
 
 
 def other_splits(outcome: Outcome, further: int, *, progress: Progress | None = None) -> tuple[float, ...]:
     """Return the primary test's p-values under further random splits of the same rows."""
-    sample, plan = outcome.data.sample, outcome.plan
+    sample, plan = outcome.data.target, outcome.plan
     learner, own = outcome.learners.get(plan.primary), _settings(plan, "auto", further + 1)
     if learner is None:
         test = plan_test(sample, METHODS[plan.primary], own)
     else:
-        test = learner.teach(learner.plan(sample, own), outcome.apart)
+        test = learner.teach(learner.plan(sample, own), outcome.data.separation)
     return run(test, progress).result.split_p_values[1:]
 
 
@@ -195,11 +175,6 @@ def _settings(plan: Plan, device: str, splits: int = 1) -> TestSettings:
         seed=plan.seed,
         device=device,
     )
-
-
-def blocks_of(data: CleanData) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the blocks of x's rows and of y's rows, as tests take them."""
-    return None if data.x_blocks is None or data.y_blocks is None else (data.x_blocks, data.y_blocks)
 
 
 def _learners(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from m2st_core.analysis.related_check import RelatedCheck
-from m2st_core.data.tables.prepare import CleanData
+from m2st_core.analysis.related import RelatedCheck
+from m2st_core.data.tables.prepare import Prepared
 from m2st_core.numbers import is_whole
 from m2st_core.testing.meta import MetaLearner
 from m2st_core.testing.methods import METHODS
@@ -89,13 +89,13 @@ def _why_not_used(check: RelatedCheck | None) -> str:
     return ""
 
 
-def advise(data: CleanData, *, n_tasks: int | None = None, check: RelatedCheck | None = None) -> Recommendation:
+def advise(data: Prepared, *, n_tasks: int | None = None, check: RelatedCheck | None = None) -> Recommendation:
     """Recommend a method for an upload; ``n_tasks`` counts the tasks of a learner that was trained earlier."""
     return recommend(
         len(data.x),
         len(data.y),
-        n_tasks=len(data.related_tasks) if n_tasks is None else n_tasks,
-        blocks=data.x_blocks is not None,
+        n_tasks=len(data.task_names) if n_tasks is None else n_tasks,
+        blocks=data.blocks is not None,
         check=check,
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 from m2st_core.analysis.answer import Answer, answer_of, looks, unbroken
 from m2st_core.analysis.pictures import Picture, pictures, related_picture
 from m2st_core.analysis.plan import Outcome
-from m2st_core.analysis.related_check import RelatedCheck
+from m2st_core.analysis.related import RelatedCheck
 from m2st_core.analysis.writeup import assumptions, methods_sentence, references
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import VERSION

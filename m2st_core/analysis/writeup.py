@@ -47,7 +47,7 @@ RELATED = (
 def assumptions(outcome: Outcome) -> tuple[str, ...]:
     """Return the conditions under which the p-value is valid, in plain words."""
     independence, *others = ASSUMPTIONS
-    if outcome.data.x_blocks is not None:
+    if outcome.data.blocks is not None:
         block = outcome.data.record["cleaning"]["block"]
         independence = (
             f"Rows are exchangeable within each block of {block!r}. Blocks may differ from each other in any way, "
@@ -78,7 +78,7 @@ def methods_sentence(outcome: Outcome) -> str:
     if any(result.n_train):
         verb = "adapted" if method.uses_related_tasks else "learned"
         learned += f", {verb} on {result.n_train[0]} and {result.n_train[1]} other rows"
-    blocks = " within blocks" if data.x_blocks is not None else ""
+    blocks = " within blocks" if data.blocks is not None else ""
     if not result.by_permutation:
         how = "the statistic's asymptotic distribution"
     elif result.enumerated:

@@ -16,7 +16,7 @@ from m2st_core.commands.places import check_file, check_folder, write_text
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_files
 from m2st_core.data.tables.limits import in_shell
-from m2st_core.data.tables.prepare import CleanData, prepare
+from m2st_core.data.tables.prepare import Prepared, prepare
 from m2st_core.data.tables.readings import Marks
 from m2st_core.data.tables.upload import Upload
 from m2st_core.presets import PRESETS
@@ -99,7 +99,7 @@ def run_test(options: argparse.Namespace) -> None:
         print(f"report     {options.report}")
 
 
-def primary_method(options: argparse.Namespace, data: CleanData) -> Recommendation:
+def primary_method(options: argparse.Namespace, data: Prepared) -> Recommendation:
     """The chosen method, or the recommended one with its reasons."""
     if options.method != RECOMMENDED:
         return Recommendation(str(options.method), ())
@@ -159,20 +159,20 @@ def run_meta_train(options: argparse.Namespace) -> None:
         chosen_cleaning(options, Cleaning()),
     )
     settings = {"preset": options.preset, "seed": options.seed, "device": options.device}
-    learner = meta_train(options.method, data.tasks, **settings)
+    learner = meta_train(options.method, data.related, **settings)
     try:
         learner.save(options.out, data.encoding)
     except OSError as error:
         raise ValueError(f"{options.out} cannot be written: {error.strerror}.") from None
     print(
-        f"{METHODS[learner.method].label} learned from {len(data.related_tasks)} tasks with {learner.columns} columns; "
+        f"{METHODS[learner.method].label} learned from {len(data.task_names)} tasks with {learner.columns} columns; "
         f"saved in {options.out}, together with these rows"
     )
     for note in data.decisions:
         print(f"note: {in_shell(note)}")
 
 
-def describe(result: TestResult, data: CleanData) -> str:
+def describe(result: TestResult, data: Prepared) -> str:
     """The result in lines for a terminal."""
     lines = [f"p-value    {result.p_value:.4g} ({result.error_words})"]
     if result.split_p_values:

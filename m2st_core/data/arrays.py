@@ -57,15 +57,20 @@ def as_two_sample(x: Any, y: Any, ids: str | None = None, blocks: Any = None) ->
     for name, rows in (("x", x), ("y", y)):
         if len(rows) < 2:
             raise ValueError(f"{name} has 1 row. Bring at least 2 rows in each sample.")
+    check_spread(x, y)
+    columns = names or (others if order is None else ())
+    numbered = None if blocks is None else as_blocks(blocks, (len(x), len(y)))
+    return TwoSample(torch.from_numpy(x), torch.from_numpy(y), shape, columns, notes, identities, numbered)
+
+
+def check_spread(x: np.ndarray, y: np.ndarray) -> None:
+    """Refuse rows that are all identical, or whose squared distances would leave float64."""
     with np.errstate(over="ignore"):
         spread = np.ptp(np.concatenate([x, y]), axis=0).max()
     if spread == 0:
         raise ValueError("All rows of x and y are identical: there is nothing to compare. Bring rows that vary.")
     if not SMALLEST_SPREAD <= spread <= LARGEST_SPREAD:
         raise ValueError(f"The values of x and y spread over {spread:.1e}, too wide or too narrow. Rescale them.")
-    columns = names or (others if order is None else ())
-    numbered = None if blocks is None else as_blocks(blocks, (len(x), len(y)))
-    return TwoSample(torch.from_numpy(x), torch.from_numpy(y), shape, columns, notes, identities, numbered)
 
 
 def as_blocks(blocks: Any, sizes: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -348,14 +353,6 @@ def as_related_tasks(related_tasks: Any, ids: str | None = None) -> RelatedTasks
     which = f"{'task' if len(nameless) == 1 else 'tasks'} {listed([repr(name) for name in nameless])}"
     told = f"Columns without names in the related {which} were taken in this order: {listed(tasks.columns)}."
     return replace(tasks, notes=(told,))
-
-
-def as_named_samples(related_tasks: Any) -> dict[str, TwoSample]:
-    """Read related tasks as ``as_related_tasks`` does, and return the samples by name."""
-    if isinstance(related_tasks, RelatedTasks):
-        return related_tasks.samples()
-    names, pairs = _named(related_tasks)
-    return dict(zip(names, _checked(names, pairs, []), strict=True))
 
 
 def _named(related_tasks: Any) -> tuple[tuple[str, ...], Iterable[Any]]:

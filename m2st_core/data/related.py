@@ -135,6 +135,12 @@ class RelatedTasks:
         ids = None if self.ids is None else (self.ids[x], self.ids[y])
         return TwoSample(self.rows[0, x], self.rows[0, y], self.shape, self.columns, ids=ids)
 
+    def packed(self, tasks: Iterable[int]) -> RelatedTasks:
+        """The tasks of the first repeat at these positions, without rows and places that they do not use."""
+        positions = [int(task) for task in tasks]
+        names = tuple(self.names[position] for position in positions)
+        return replace(stack_repeats([map(self.task, positions)], names), notes=self.notes)
+
     def samples(self) -> dict[str, TwoSample]:
         """The tasks of the first repeat by name."""
         return {name: self.task(index) for index, name in enumerate(self.names)}

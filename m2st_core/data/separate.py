@@ -32,6 +32,10 @@ FEWEST_ROWS = 4  # rows that each sample of a task must keep
 TOLERATED = 0.05  # share of the smaller sample that may be shared unseen
 UNMATCHED = "No id of x and y is among the ids of the related tasks, so no row is taken to be in both."
 UNSHARED = "no row of the target is in the related tasks"
+NOTHING_LEFT = (
+    "The related tasks share so many rows with x and y that nothing is left to learn from. "
+    f"Use {DEFAULT_TEST}, or bring related tasks with rows of their own."
+)
 PROJECTIONS = 16  # numbers that represent an image
 Units = tuple[np.ndarray, np.ndarray]
 """Centre and scale of every column (d,), which turn rows back into the units of their files."""
@@ -64,7 +68,14 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None, ids: str | 
         x, y = target
         target = as_two_sample(x, y, ids)
     related = as_related_tasks(tasks, ids)
-    target = in_order_of(target, related.columns, related.rows.shape[-1])
+    separated = without_target(related, in_order_of(target, related.columns, related.rows.shape[-1]), units)
+    if not separated.tasks.names:
+        raise ValueError(NOTHING_LEFT)
+    return separated
+
+
+def without_target(related: RelatedTasks, target: TwoSample, units: Units | None = None) -> Separated:
+    """Separate tasks from a checked target with the same columns; none is left if all share too many rows with it."""
     known, place = known_rows(related)
     rest = np.arange(len(known.rows))
     overlap = find_overlap(target, known, units)
@@ -82,11 +93,6 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None, ids: str | 
     usable, lost = np.flatnonzero(~short.any(axis=0)), np.flatnonzero(short.any(axis=0))
     merged = len(lost) > len(related.names) / 2
     kept = _merged(target, kept, short, usable) if merged else kept.select(usable)
-    if not kept.names:
-        raise ValueError(
-            "The related tasks share so many rows with x and y that nothing is left to learn from. "
-            f"Use {DEFAULT_TEST}, or bring related tasks with rows of their own."
-        )
     notes = _notes(len(shared), len(lost), len(lost) if merged else 0)
     return Separated(kept, len(shared), notes + warning, condition)
 

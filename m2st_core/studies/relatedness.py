@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from m2st_core.analysis.related_traits import sense_sentence, senses_of
+from m2st_core.analysis.related import sense_sentence, senses_of
 from m2st_core.data.synthetic import HDGM
 from m2st_core.device import resolve_device
 from m2st_core.learners.relatedness import SAME_TASK_PAIRS, relatedness

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from m2st_core.analysis.related_traits import sense_sentence, senses_of
+from m2st_core.analysis.related import sense_sentence, senses_of
 from m2st_core.criterion import witness
 from m2st_core.data.related import PairedRows
 from m2st_core.data.synthetic import HDGM

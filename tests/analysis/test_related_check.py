@@ -10,9 +10,8 @@ import torch
 from scipy.stats import binomtest
 
 import m2st_core as m2st
-from m2st_core.analysis.related_check import RelatedCheck, power_interval, unlikeness
-from m2st_core.analysis.related_traits import odd_values, sense_sentence, senses_of
-from m2st_core.data.arrays import as_named_samples
+from m2st_core.analysis.related import RelatedCheck, odd_values, power_interval, sense_sentence, senses_of, unlikeness
+from m2st_core.data.arrays import as_related_tasks
 from m2st_core.rng import Streams
 from m2st_core.testing.plan import largest_rows
 from m2st_core.types import TwoSample
@@ -252,16 +251,16 @@ def test_equal_populations_have_no_common_direction():
 def test_odd_tasks_and_columns_are_named():
     generator = np.random.default_rng(3)
     tasks = {f"site {i}": [generator.standard_normal((40, 2)) for _ in range(2)] for i in range(6)}
-    assert odd_values(as_named_samples(tasks), ["age", "dose"]) == ()
+    assert odd_values(as_related_tasks(tasks), ["age", "dose"]) == ()
     for sample in tasks["site 3"]:
         sample[:, 1] *= 1000
     tasks["site 1"][0][0, 0] = 500.0
     tasks["site 5"] = tasks["site 4"][::-1]
-    scale, far, copy = odd_values(as_named_samples(tasks), ["age", "dose"])
+    scale, far, copy = odd_values(as_related_tasks(tasks), ["age", "dose"])
     assert scale.startswith("“dose” of site 3 spreads 1,") and "Check its unit" in scale
     assert "“age” has values more than 10 spreads from the median in site 1 (up to 1.2% of the rows)" in far
     assert copy == "site 4 and site 5 are the same comparison. It counts once."
     small = {name: [x / 1000, y / 1000] if name == "site 2" else [x, y] for name, (x, y) in tasks.items()}
     assert any(
-        "“age” of site 2 spreads a factor" in text for text in odd_values(as_named_samples(small), ["age", "dose"])
+        "“age” of site 2 spreads a factor" in text for text in odd_values(as_related_tasks(small), ["age", "dose"])
     )

@@ -13,7 +13,7 @@ import m2st_core as m2st
 from m2st_core.__main__ import main
 from m2st_core.analysis.answer import answer_of, unbroken
 from m2st_core.analysis.pictures import images_of, pictures
-from m2st_core.analysis.related_traits import left_out_gamma
+from m2st_core.analysis.related import left_out_gamma
 from m2st_core.analysis.report import decisions, html_report, versions
 from m2st_core.analysis.writeup import (
     DataSource,
@@ -23,6 +23,7 @@ from m2st_core.analysis.writeup import (
     methods_sentence,
     references,
 )
+from m2st_core.data.arrays import as_related_tasks
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import Table, read_table
 from m2st_core.data.tables.limits import to_safe_csv
@@ -285,12 +286,12 @@ def test_the_command_and_the_script_give_the_same_p_value(tmp_path, monkeypatch,
 
 
 def test_gamma_of_left_out_tasks_is_put_into_words():
-    tasks = prepare(upload(related=4)).related_tasks
-    names = list(tasks)[:2]
+    tasks = prepare(upload(related=4)).related
+    names = list(tasks.names[:2])
     found = left_out_gamma(tasks, names)
     assert list(found.by_task) == names
     assert found.sentence.startswith("2 left-out tasks were each compared") and "by chance" in found.sentence
-    wide = {name: (np.zeros((4, 300)), np.zeros((4, 300))) for name in names}
+    wide = as_related_tasks({name: (np.eye(4, 300), np.eye(4, 300)) for name in names})
     assert "not computed" in left_out_gamma(wide, names).sentence
 
 

@@ -29,7 +29,7 @@ def test_the_training_part_and_the_tested_rows_are_the_whole_sample(blocks):
 )
 def test_it_says_whether_its_labels_are_tested(method, sizes, exploratory):
     x, y = m2st.make_task("hdgm").sample(40, 30, seed=1)
-    found = m2st.target_gamma(x, y, TASKS, method)
+    found = m2st.target_gamma((x, y), TASKS, method)
     assert found.sizes == sizes and found.exploratory is exploratory and found.relatedness.gamma() >= 0
     assert ("exploratory" in found.sentence) is exploratory
     assert found.relatedness.floor > 0 and f"noise floor {found.relatedness.floor:.3f}" in found.sentence
@@ -38,4 +38,4 @@ def test_it_says_whether_its_labels_are_tested(method, sizes, exploratory):
 def test_too_few_rows_are_named():
     x, y = m2st.make_task("hdgm").sample(14, 30, seed=1)
     with pytest.raises(ValueError, match="at least 8 rows of each sample. There are 7 and 15"):
-        m2st.target_gamma(x, y, TASKS, "Meta-WiTS")
+        m2st.target_gamma((x, y), TASKS, "Meta-WiTS")

@@ -51,7 +51,7 @@ def test_rows_with_missing_cells_can_be_dropped(upload):
     data = prepare(upload, Cleaning("drop rows", "none"))
     assert data.features == ("age", "income", "colour = red", "colour = blue", "site = A", "site = B")
     assert data.x.tolist() == [[20, 1000, 1, 0, 1, 0], [40, 3000, 1, 0, 1, 0]]
-    assert data.x_rows.tolist() == [2, 4] and data.y_rows.tolist() == [2, 4, 5, 6, 7]
+    assert [rows.tolist() for rows in data.rows] == [[2, 4], [2, 4, 5, 6, 7]]
     assert data.x.dtype == np.float64 and (data.x_name, data.y_name) == ("p", "q")
     told = " ".join(data.decisions)
     assert "Set aside: 'seen' (date" in told and "2 of p, 1 of q" in told and "'dog'" in told
@@ -90,7 +90,7 @@ def test_no_label_has_a_say(missing, related):
     for groups in (np.arange(60) % 2, generator.permutation(np.arange(60) % 2)):
         text = "age,colour,group\n" + "\n".join(f"{row},{'pq'[group]}" for row, group in zip(rows, groups, strict=True))
         data = prepare(Upload((table("d.csv", text),), (history(),) if related else (), "group"), Cleaning(missing))
-        by_row = np.concatenate([data.x, data.y])[np.argsort(np.concatenate([data.x_rows, data.y_rows]))]
+        by_row = np.concatenate([data.x, data.y])[np.argsort(np.concatenate(data.rows))]
         found.append((by_row.tobytes(), data.encoding.to_json()))
     assert found[0] == found[1]
 
@@ -100,7 +100,7 @@ def test_related_tasks_teach_the_encoding_and_unseen_levels_go_to_other():
     data = prepare(Upload((table("d.csv", text),), (history(),), "group"), Cleaning("drop rows"))
     assert data.features == ("age", "colour = red", "colour = blue", "colour is other")
     assert data.x[1, 1:].tolist() == [0, 0, 1] and data.y[0, 1:].tolist() == [0, 1, 0]
-    pooled = np.concatenate([part for pair in data.related_tasks.values() for part in pair])
+    pooled = data.related.take_inside().numpy()
     assert abs(pooled[:, 0].mean()) < 1e-12 and pooled.shape == (60, 4) and not pooled[:, 3].any()
     assert "1 target cells of 'colour' have rare or unseen levels" in " ".join(data.decisions)
     assert "60 pooled rows of 3 related tasks" in data.encoding.learned_from
@@ -131,7 +131,7 @@ def test_tasks_too_small_are_left_out_and_said():
     lines = "task,group,age\nt,a,1\nt,a,2\nt,b,3\nt,b,4\nsmall,a,1\nsmall,b,2\nsame,a,5\nsame,a,5\nsame,b,5\nsame,b,5\n"
     target = Upload((table("p.csv", "age\n1\n2\n"), table("q.csv", "age\n3\n4\n")), (table("m.csv", lines),))
     data = prepare(target)
-    assert list(data.related_tasks) == ["t"]
+    assert data.task_names == ("t",)
     told = " ".join(data.decisions)
     assert (
         "'small' was left out: one of its samples has 1 usable rows" in told
@@ -144,7 +144,7 @@ def test_tasks_too_small_are_left_out_and_said():
 
 def test_an_encoding_survives_saving_and_serves_a_new_upload(tmp_path):
     first = prepare(Upload((), (history(),)))
-    assert first.x.shape == first.y.shape == (0, 4) and len(first.related_tasks) == 3
+    assert first.x.shape == first.y.shape == (0, 4) and len(first.task_names) == 3
     (tmp_path / "encoding.json").write_text(first.encoding.to_json())
     loaded = load_encoding(tmp_path)
     assert loaded == first.encoding and load_encoding(tmp_path / "elsewhere") is None
@@ -206,8 +206,7 @@ def test_cleaning_survives_json():
 
 def test_blocks_follow_their_rows(upload):
     data = prepare(upload, Cleaning("drop rows", block="site", left_out=("income", "colour")))
-    names = [data.block_names[code] for code in np.concatenate([data.x_blocks, data.y_blocks])]
-    assert names == ["A", "B", "A", "A", "B", "A", "B", "A", "B"] and data.features == ("age",)
+    assert data.blocks.tolist() == ["A", "B", "A", "A", "B", "A", "B", "A", "B"] and data.features == ("age",)
     with pytest.raises(TableError, match="there is no column called 'ward'"):
         prepare(upload, Cleaning("drop rows", block="ward"))
     apart = Upload((table("p.csv", "a,s\n1,A\n2,A\n"), table("q.csv", "a,s\n1,B\n3,B\n")))
@@ -216,13 +215,13 @@ def test_blocks_follow_their_rows(upload):
     empty = Upload((table("p.csv", "a,s\n1,A\n2,\n4,A\n"), table("q.csv", "a,s\n1,A\n3,A\n")))
     with pytest.raises(TableError, match="p.csv: row 3, column 's': the row has no block"):
         prepare(empty, Cleaning(block="s"))
-    assert prepare(empty, Cleaning("drop rows", block="s")).x_rows.tolist() == [2, 4]
+    assert prepare(empty, Cleaning("drop rows", block="s")).rows[0].tolist() == [2, 4]
 
 
 def test_a_block_column_need_not_be_in_the_history():
     text = "age,colour,site,group\n1,red,A,p\n2,red,B,p\n3,blue,A,q\n4,red,B,q\n"
     data = prepare(Upload((table("d.csv", text),), (history(),), "group"), Cleaning(block="site"))
-    assert data.x_blocks.tolist() == [0, 1] and "site" not in " ".join(data.features)
+    assert data.target.blocks[0].tolist() == [0, 1] and "site" not in " ".join(data.features)
 
 
 @pytest.mark.parametrize(
@@ -290,4 +289,4 @@ def test_long_words_are_cut_and_lines_joined():
 def test_the_public_way_from_bytes_to_an_answer(upload):
     data = m2st.prepare(upload, m2st.Cleaning("median and indicator"))
     result = m2st.two_sample_test(data.x, data.y, "MMD-M", n_permutations=99)
-    assert result.p_value >= 1 / 210 and result.enumerated and data.sample.sizes == (4, 6)  # C(10, 4) labellings
+    assert result.p_value >= 1 / 210 and result.enumerated and data.target.sizes == (4, 6)  # C(10, 4) labellings

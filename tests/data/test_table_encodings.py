@@ -205,7 +205,7 @@ def test_the_block_is_compared_too():
     blocks = Cleaning(block="city")
     with pytest.raises(TableError, match="--encoding q.csv=cp1251"):
         prepare(cities(("utf-8", "cp1251")), blocks)
-    assert set(prepare(cities(("utf-8", "cp1251"), encoding="cp1251"), blocks).block_names) == set(WORDS["cp1251"])
+    assert set(prepare(cities(("utf-8", "cp1251"), encoding="cp1251"), blocks).blocks) == set(WORDS["cp1251"])
 
 
 @pytest.mark.parametrize("name", ["rot13", "zip", "idna", "punycode", "hex", "unicode_escape", "x" * 99, "../a", "\0"])

@@ -16,8 +16,8 @@ def test_examples_are_ready_to_test(name):
     upload = EXAMPLES[name].load()
     made = assemble(upload)
     data = prepare(made)
-    assert (len(data.x), len(data.y), len(data.related_tasks)) == SIZES[name]
-    assert all(x.shape[1] == y.shape[1] == data.x.shape[1] for x, y in data.related_tasks.values())
+    assert (len(data.x), len(data.y), len(data.task_names)) == SIZES[name]
+    assert data.related.rows.shape[-1] == data.x.shape[1] == data.y.shape[1]
     assert upload.digest == EXAMPLES[name].load().digest
     report = check(made)
     assert not any("are in both" in note for note in report.notes)

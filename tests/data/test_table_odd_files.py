@@ -109,8 +109,8 @@ def test_no_number_is_misread_in_silence(name, separator):
         elif meant is None:
             assert noted, data.decisions
         else:
-            kept = np.argsort(np.concatenate([data.x_rows, data.y_rows]))
-            rows = np.sort(np.concatenate([data.x_rows, data.y_rows])) - 2
+            kept = np.argsort(np.concatenate(data.rows))
+            rows = np.sort(np.concatenate(data.rows)) - 2
             values = np.concatenate([data.x, data.y])[kept, data.features.index("c")]
             assert noted or np.array_equal(values, np.array(meant)[rows])
 

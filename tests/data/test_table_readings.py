@@ -144,7 +144,7 @@ def test_other_cells_of_any_file_settle_it():
         assert prepare(Upload((p, q)), PLAIN).x[0, 0] == expected
         history = table("m.csv", "task;group;a;b", *(f"t;{g};5.{i}33;{cell}" for g in "uv" for i in range(1, 4)))
         made = prepare(Upload((table("p.csv", *opened), q), (history,)), PLAIN)
-        assert made.x[0, 0] == expected and made.related_tasks["t"][0][0, 0] == (5133 if expected > 9 else 5.133)
+        assert made.x[0, 0] == expected and made.related.task(0).x[0, 0] == (5133 if expected > 9 else 5.133)
         assert any("'8.654' is read as" in note for note in made.decisions)
 
 

@@ -127,11 +127,11 @@ def test_a_column_that_identifies_rows_settles_what_is_shared():
     assert settled.exact_if == "" and settled.features == ("a", "b")
     assert "30 target rows recognised in the related tasks, by their ids." in " ".join(settled.decisions)
     outcome = m2st.carry_out(settled, plan, explained=False)
-    assert outcome.analysis.primary.exact and outcome.apart.shared == 30
+    assert outcome.analysis.primary.exact and outcome.data.separation.shared == 30
     command = as_command(DataSource(("0.csv",), group="group"), m2st.Cleaning(ids="person"), plan)
     assert "--id-column person" in command
 
-    learner = m2st.meta_train("Meta-Witness", settled.tasks)
+    learner = m2st.meta_train("Meta-Witness", settled.related)
     with pytest.raises(ValueError, match="30 rows of x and y"):
         m2st.carry_out(m2st.prepare(upload, m2st.Cleaning(ids="person"), settled.encoding), plan, learner=learner)
 

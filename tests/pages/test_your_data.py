@@ -447,8 +447,8 @@ def test_a_control_group_shared_with_the_history_is_kept_apart():
     assert answer(app)
     assert "like a common control group" in words(app)
     outcome = outcome_of(app)
-    assert outcome.analysis.primary.exact and outcome.apart.shared == 20
-    saved = m2st.meta_train("Meta-Witness", outcome.data.related_tasks).packed(outcome.data.encoding)
+    assert outcome.analysis.primary.exact and outcome.data.separation.shared == 20
+    saved = m2st.meta_train("Meta-Witness", outcome.data.related).packed(outcome.data.encoding)
     app = drop(two_files(), "learner", ("learner.zip", saved))
     app.segmented_control(key="data_step").set_value("Check")
     go_on(app)

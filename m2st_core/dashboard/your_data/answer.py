@@ -14,14 +14,14 @@ from m2st_core.dashboard.widgets.page import chart
 from m2st_core.dashboard.your_data.details import show_details
 from m2st_core.dashboard.your_data.exports import report_button
 from m2st_core.dashboard.your_data.state import UserData, as_text, show_table, target_id
-from m2st_core.data.tables.prepare import CleanData
+from m2st_core.data.tables.prepare import Prepared
 from m2st_core.data.tables.upload import Upload
 from m2st_core.figures.theme import WITH_RELATED, WITHOUT_RELATED
 from m2st_core.testing.methods import label_of
 from m2st_core.types import Progress
 
 
-def run_plan(state: UserData, upload: Upload, data: CleanData) -> Outcome | None:
+def run_plan(state: UserData, upload: Upload, data: Prepared) -> Outcome | None:
     """The outcome of the declared plan, or None while there is none."""
     if state.declared is None or state.declared[0] != state.key(upload):
         st.info("No test is declared for these data yet. Go back to Check, and run the recommended test or another.")

@@ -28,7 +28,7 @@ from m2st_core.data.repeats import repeats_in
 from m2st_core.data.tables.columns import NUMERIC
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Categorical, Cleaning, Numeric
 from m2st_core.data.tables.limits import TableError
-from m2st_core.data.tables.prepare import Check, CleanData, ColumnReport, check
+from m2st_core.data.tables.prepare import Check, ColumnReport, Prepared, check
 from m2st_core.data.tables.readings import Unanswered
 from m2st_core.data.tables.upload import Assembled, Pair, Upload, lacking_notes, matched_by_order, same_groups
 from m2st_core.figures.samples import levels_figure, numbers_figure
@@ -71,7 +71,7 @@ SCALING = Control(
 LEVELS_SHOWN, NOTES_SHOWN, FILES_SHOWN, COLUMNS_SHOWN = 12, 8, 3, 10
 
 
-def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanData], None]) -> bool:
+def check_stage(state: UserData, upload: Upload, choose_test: Callable[[Prepared], None]) -> bool:
     """Show the stage, and return whether the data can be tested as prepared. ``choose_test`` asks for the test."""
     try:
         with st.spinner("Reading every column…"):
@@ -126,7 +126,7 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[CleanDat
     return data is not None and settled
 
 
-def _show_groups(state: UserData, upload: Upload, assembled: Assembled, target: Pair, data: CleanData | None) -> None:
+def _show_groups(state: UserData, upload: Upload, assembled: Assembled, target: Pair, data: Prepared | None) -> None:
     st.header("A look at both groups")
     st.caption("Use this to spot data errors, not to pick a test. The recommendation never looks at the group labels.")
     if data is not None and images_of(data) is not None:
@@ -216,7 +216,7 @@ def _ask_cleaning(state: UserData, assembled: Assembled, target: Pair, report: C
 def _column_table(
     report: Check,
     cleaning: Cleaning,
-    data: CleanData | None,
+    data: Prepared | None,
     target: Pair,
     lacking: Mapping[str, Sequence[str]],
 ) -> pd.DataFrame:

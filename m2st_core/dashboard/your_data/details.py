@@ -14,8 +14,8 @@ from m2st_core.analysis.pictures import (
     weights_picture,
     witness_picture,
 )
-from m2st_core.analysis.plan import Outcome, blocks_of, other_splits
-from m2st_core.analysis.related_traits import MOST_COLUMNS, TargetGamma, target_gamma
+from m2st_core.analysis.plan import Outcome, other_splits
+from m2st_core.analysis.related import MOST_COLUMNS, TargetGamma, target_gamma
 from m2st_core.analysis.writeup import assumptions
 from m2st_core.dashboard.widgets.p_values import error_text, p_text
 from m2st_core.dashboard.widgets.page import chart, noted_metric
@@ -125,7 +125,7 @@ def _show_explanation(state: UserData, upload: Upload, outcome: Outcome, explana
                 for note in (importance.caption, *map(as_text, explanation.notes)):
                     st.caption(note)
         _show_typical_rows(state, upload, outcome, explanation)
-    if len(data.related_tasks) and len(data.features) <= MOST_COLUMNS:
+    if data.task_names and len(data.features) <= MOST_COLUMNS:
         _show_gamma(state, upload, outcome)
 
 
@@ -139,8 +139,8 @@ def _show_typical_rows(state: UserData, upload: Upload, outcome: Outcome, explan
     columns = list(dict.fromkeys(owner[int(i)] for i in explanation.importance.columns))[:SHOWN_COLUMNS]
     st.caption("The further the witness is from 0, the clearer: above 0 for the first group, below 0 for the second.")
     sides = (
-        (target.p, data.x_name, explanation.typical_x[1], data.x_rows[explanation.typical_x[0]]),
-        (target.q, data.y_name, explanation.typical_y[1], data.y_rows[explanation.typical_y[0]]),
+        (target.p, data.x_name, explanation.typical_x[1], data.rows[0][explanation.typical_x[0]]),
+        (target.q, data.y_name, explanation.typical_y[1], data.rows[1][explanation.typical_y[0]]),
     )
     for side, name, values, numbers in sides:
         rows = side.table.frame.loc[numbers, columns].astype("str").reset_index(drop=True)
@@ -163,16 +163,8 @@ def _show_gamma(state: UserData, upload: Upload, outcome: Outcome) -> None:
     data, plan = outcome.data, outcome.plan
 
     def work(progress: Progress) -> TargetGamma:
-        return target_gamma(
-            data.x,
-            data.y,
-            data.related_tasks,
-            plan.primary,
-            train_fraction=plan.train_fraction,
-            blocks=blocks_of(data),
-            seed=plan.seed,
-            progress=progress,
-        )
+        share, seed = plan.train_fraction, plan.seed
+        return target_gamma(data.target, data.related, plan.primary, train_fraction=share, seed=seed, progress=progress)
 
     gamma: TargetGamma | None = state.compute("data_gamma", (state.key(upload), plan), work, "Training kernels…")
     if gamma is not None:

@@ -11,7 +11,7 @@ import streamlit as st
 from m2st_core.dashboard.your_data.state import UserData, as_text, show_table
 from m2st_core.data.tables.columns import NUMBERS, WORDS
 from m2st_core.data.tables.encoding import Cleaning, open_questions
-from m2st_core.data.tables.prepare import CleanData, Identifier, identifiers, incomplete_rows
+from m2st_core.data.tables.prepare import Identifier, Prepared, identifiers, incomplete_rows
 from m2st_core.data.tables.readings import DECIMAL, ENCODING, READ_AS, SHOWN, Question
 from m2st_core.data.tables.upload import Assembled
 
@@ -152,7 +152,7 @@ def notes_in_boxes(made: Assembled, cleaning: Cleaning, mark: str, chosen: bool)
     ]
 
 
-def offer_ids(data: CleanData, mark: str) -> None:
+def offer_ids(data: Prepared, mark: str) -> None:
     """Say if rows cannot show whether they are also in the related tasks, and offer the columns that can."""
     if not data.exact_if:
         return

@@ -11,8 +11,7 @@ from m2st_core.analysis.correction import FAMILIES, Family
 from m2st_core.analysis.pictures import related_picture
 from m2st_core.analysis.plan import Plan, check_plan, check_uploaded_tasks
 from m2st_core.analysis.recommendation import Recommendation, advise, usable_methods
-from m2st_core.analysis.related_check import RelatedCheck
-from m2st_core.analysis.related_traits import LeftOutGamma, left_out_gamma
+from m2st_core.analysis.related import LeftOutGamma, RelatedCheck, left_out_gamma
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.widgets.controls import (
     ALPHA,
@@ -26,7 +25,7 @@ from m2st_core.dashboard.widgets.controls import (
 )
 from m2st_core.dashboard.widgets.page import chart
 from m2st_core.dashboard.your_data.state import UserData, as_text
-from m2st_core.data.tables.prepare import CleanData
+from m2st_core.data.tables.prepare import Prepared
 from m2st_core.data.tables.upload import Upload
 from m2st_core.progress import part_of
 from m2st_core.testing.methods import METHODS, label_of
@@ -61,14 +60,14 @@ ADVANCED = (
 )
 
 
-def plan_test(state: UserData, upload: Upload, data: CleanData) -> Plan | None:
+def plan_test(state: UserData, upload: Upload, data: Prepared) -> Plan | None:
     """Show the recommended test, and return the plan as it stands; None after saying why it cannot be run."""
     st.header("The test")
     line = st.container()
-    check = _show_related_check(state, upload, data) if len(data.related_tasks) > 1 else None
+    check = _show_related_check(state, upload, data) if len(data.task_names) > 1 else None
     learner = state.learner
-    advice = advise(data, n_tasks=len(learner.task_names) if learner else len(data.related_tasks), check=check)
-    methods = usable_methods(len(data.related_tasks), data.x_blocks is not None, learner)
+    advice = advise(data, n_tasks=len(learner.task_names) if learner else len(data.task_names), check=check)
+    methods = usable_methods(len(data.task_names), data.blocks is not None, learner)
     if advice.method not in methods and learner is not None:
         reason = f"The learner that you brought was trained for {label_of(learner.method)}."
         advice = Recommendation(learner.method, (reason, *advice.reasons[1:]))
@@ -119,7 +118,7 @@ def _ask_plan(methods: list[str], advice: Recommendation) -> Plan:
     return plan if any(METHODS[name].needs_split for name in plan.methods) else replace(plan, splits=1)
 
 
-def _plan_problem(state: UserData, upload: Upload, data: CleanData, plan: Plan) -> str:
+def _plan_problem(state: UserData, upload: Upload, data: Prepared, plan: Plan) -> str:
     """Say why the plan cannot be run, from the number of rows alone; empty if it can."""
 
     def check() -> str:
@@ -140,14 +139,17 @@ def stop_related_check() -> None:
         job_manager().drop(job)
 
 
-def _show_related_check(state: UserData, upload: Upload, data: CleanData) -> RelatedCheck | None:
+def _show_related_check(state: UserData, upload: Upload, data: Prepared) -> RelatedCheck | None:
     """Show how power changes with the related tasks, in leave-one-out checks that run in the background."""
 
     def work(progress: Progress) -> tuple[RelatedCheck, LeftOutGamma] | tuple[None, None]:
-        check = check_uploaded_tasks(data, progress=part_of(progress, 0, CHECK_SHARE))
-        if check is None:
+        check, related = (
+            check_uploaded_tasks(data, progress=part_of(progress, 0, CHECK_SHARE)),
+            data.separated().related,
+        )
+        if check is None or related is None:
             return None, None
-        return check, left_out_gamma(data.related_tasks, check.left_out, progress=part_of(progress, CHECK_SHARE, 1))
+        return check, left_out_gamma(related, check.left_out, progress=part_of(progress, CHECK_SHARE, 1))
 
     results = state.recall("data_history", state.key(upload))
     verdict = VERDICTS[results[0].verdict] if results and results[0] else ""

@@ -16,7 +16,7 @@ from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import Table
 from m2st_core.data.tables.limits import Limits, TableError, plain, safe_cell
-from m2st_core.data.tables.prepare import CleanData, prepare
+from m2st_core.data.tables.prepare import Prepared, prepare
 from m2st_core.data.tables.upload import (
     OTHERS,
     Assembled,
@@ -268,7 +268,7 @@ class UserData:
         """The upload as pairs of samples."""
         return self.remember("assembled", upload.digest, lambda: assemble(upload))
 
-    def clean(self, upload: Upload) -> CleanData:
+    def clean(self, upload: Upload) -> Prepared:
         """Arrays to test, prepared as chosen."""
         encoding = self.trained.encoding if self.trained else None
         return self.remember(

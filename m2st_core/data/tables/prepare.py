@@ -10,8 +10,9 @@ array([[1. , 1. , 0. ],
 
 from __future__ import annotations
 
+import hashlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,11 +20,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from m2st_core.data.arrays import as_ids, as_related_tasks, as_two_sample, match_columns
+from m2st_core.data.arrays import as_ids, as_two_sample, check_spread, match_columns
 from m2st_core.data.identifiers import says_unit
-from m2st_core.data.related import RelatedTasks
+from m2st_core.data.related import RelatedTasks, stack_repeats
 from m2st_core.data.repeats import repeated_rows_note
-from m2st_core.data.separate import condition_of, find_overlap, known_rows
+from m2st_core.data.separate import NOTHING_LEFT, Separated, without_target
 from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC, TEXT, Column
 from m2st_core.data.tables.encoding import (
     FEWEST_ROWS,
@@ -35,6 +36,7 @@ from m2st_core.data.tables.encoding import (
     encode,
     keep_rows,
     learn,
+    relearn,
 )
 from m2st_core.data.tables.limits import Note, TableError, to_safe_csv
 from m2st_core.data.tables.upload import Assembled, Upload, assemble
@@ -45,64 +47,84 @@ Samples = Mapping[str, tuple[np.ndarray, np.ndarray]]
 Ids = tuple[torch.Tensor, torch.Tensor]
 
 
-@dataclass(frozen=True)
-class CleanData:
-    """Arrays to test: x (n, d) and y (m, d), the related tasks, and how they were made.
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Samples to test, the related tasks, and how they were made.
 
-    If ``turned``, the first sample of each related task is Q, as in its file, and the second is P. No test knows P from
-    Q yet, so they learn in the order of the files, and swapping P and Q changes no p-value.
-    ``x_rows`` and ``y_rows`` are the numbers of the kept rows in their files. ``x_blocks`` and ``y_blocks`` are the
-    positions of each row's block in ``block_names``. ``target_ids`` and ``related_ids`` identify rows, if a column
-    does. Without one, ``exact_if`` holds what a test that uses the related tasks rests on, if rows cannot show it.
-    ``decisions`` say in plain words what was done, and ``record`` has all of it as plain values for JSON. Without a
-    target, x and y have no rows.
+    ``target`` has the rows of P and Q with the names of their columns, the ids that identify them and their blocks, if
+    columns say so. ``related`` are the related tasks, and ``separation`` has them without the rows of the target;
+    ``separated`` is what a test that learns from them takes. If ``turned``, the first sample of each related task is Q,
+    as in its file, and the second is P. No test knows P from Q yet, so they learn in the order of the files, and
+    swapping P and Q changes no p-value.
+
+    ``rows`` are the numbers of the kept rows in their files, ``blocks`` the names of the blocks of P's rows, then Q's.
+    ``decisions`` say in plain words what was done, and ``record`` has all of it as plain values for JSON. ``digest``
+    identifies what was prepared and how. Without a target, its samples have no rows.
     """
 
-    x: np.ndarray = field(repr=False)
-    y: np.ndarray = field(repr=False)
+    target: TwoSample
     x_name: str
     y_name: str
-    related_tasks: Samples = field(repr=False)
+    related: RelatedTasks | None
     encoding: Encoding = field(repr=False)
-    x_rows: np.ndarray = field(repr=False)
-    y_rows: np.ndarray = field(repr=False)
-    x_blocks: np.ndarray | None = field(default=None, repr=False)
-    y_blocks: np.ndarray | None = field(default=None, repr=False)
-    block_names: tuple[str, ...] = ()
-    target_ids: Ids | None = field(default=None, repr=False)
-    related_ids: Mapping[str, Ids] | None = field(default=None, repr=False)
-    exact_if: str = ""
-    decisions: tuple[str, ...] = ()
+    rows: tuple[np.ndarray, np.ndarray] = field(repr=False)
+    separation: Separated | None = field(default=None, repr=False)
+    blocks: np.ndarray | None = field(default=None, repr=False)
+    decisions: tuple[str, ...] = field(default=(), repr=False)
     record: Mapping[str, Any] = field(default_factory=dict, repr=False)
     turned: bool = False
+    digest: str = field(default="", repr=False)
+
+    @property
+    def x(self) -> np.ndarray:
+        """The rows of P: (n, d)."""
+        return self.target.x.numpy()
+
+    @property
+    def y(self) -> np.ndarray:
+        """The rows of Q: (m, d)."""
+        return self.target.y.numpy()
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of the columns of the arrays."""
+        """The names of the columns of the rows."""
         return self.encoding.features
+
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """The names of the related tasks."""
+        return self.related.names if self.related is not None else ()
+
+    @property
+    def exact_if(self) -> str:
+        """What a test that uses the related tasks rests on, if rows cannot show it."""
+        return self.separation.exact_if if self.separation is not None else ""
 
     @property
     def identifiers(self) -> tuple[str, ...]:
         """The columns of the files that look like identifiers, compared or not."""
         return tuple(column["name"] for column in self.record.get("columns", ()) if column["kind"] == IDENTIFIER)
 
-    @property
-    def sample(self) -> TwoSample:
-        """The target as the tests take it."""
-        blocks = None if self.x_blocks is None else (self.x_blocks, self.y_blocks)
-        return replace(as_two_sample(self.x, self.y, blocks=blocks), columns=self.features, ids=self.target_ids)
+    def separated(self) -> Prepared:
+        """The data for a test that learns from the related tasks: these without the target's rows, which scale all.
 
-    @property
-    def tasks(self) -> RelatedTasks:
-        """The related tasks as learners take them, with the names of their columns."""
-        if self.related_ids is None:
-            return replace(as_related_tasks(self.related_tasks), columns=self.features)
-        pairs = {name: as_two_sample(p, q) for name, (p, q) in self.related_tasks.items()}
-        return as_related_tasks(
-            {name: replace(pair, columns=self.features, ids=self.related_ids[name]) for name, pair in pairs.items()}
-        )
+        A ValueError if nothing is left to learn from.
+        """
+        apart = self.separation
+        if apart is None or apart.tasks is self.related:
+            return self
+        if not apart.tasks.names:
+            raise ValueError(NOTHING_LEFT)
+        encoding = relearn(self.encoding, apart.tasks.take_inside().numpy())
 
-    def in_order_of(self, columns: tuple[str, ...]) -> CleanData:
+        def convert(rows: torch.Tensor) -> torch.Tensor:
+            return torch.from_numpy(self.encoding.convert(rows.numpy(), encoding))
+
+        tasks = apart.tasks.with_rows(convert(apart.tasks.rows))
+        target = replace(self.target, x=convert(self.target.x), y=convert(self.target.y))
+        return replace(self, target=target, related=tasks, separation=replace(apart, tasks=tasks), encoding=encoding)
+
+    def in_order_of(self, columns: tuple[str, ...]) -> Prepared:
         """The same data with its columns in the order of a learner's ``columns``; other columns are an error."""
         order, _ = match_columns("the learner", columns, "the data", self.features)
         if order is None:
@@ -112,31 +134,30 @@ class CleanData:
         encoding = replace(self.encoding, columns=tuple(in_order))
         if encoding.features != columns:
             raise ValueError(f"No table has the learner's columns in their order: {', '.join(columns)}. Train again.")
-        related_tasks = {name: (p[:, order], q[:, order]) for name, (p, q) in self.related_tasks.items()}
-        return replace(self, x=self.x[:, order], y=self.y[:, order], related_tasks=related_tasks, encoding=encoding)
-
-    def recoded(self, encoding: Encoding) -> CleanData:
-        """The same rows by another scaling of the same columns."""
-
-        def convert(rows: np.ndarray) -> np.ndarray:
-            return self.encoding.convert(rows, encoding)
-
-        related_tasks = {name: (convert(p), convert(q)) for name, (p, q) in self.related_tasks.items()}
-        return replace(self, x=convert(self.x), y=convert(self.y), related_tasks=related_tasks, encoding=encoding)
+        x, y = (rows[:, order] for rows in self.target)
+        data = replace(self, target=replace(self.target, x=x, y=y, columns=columns), encoding=encoding)
+        if self.related is None:
+            return data
+        related, apart = (
+            replace(tasks, rows=tasks.rows[..., order], columns=columns)
+            for tasks in (self.related, self.separation.tasks if self.separation else self.related)
+        )
+        same = self.separation is None or self.separation.tasks is self.related
+        separation = self.separation and replace(self.separation, tasks=related if same else apart)
+        return replace(data, related=related, separation=separation)
 
     def to_frame(self) -> pd.DataFrame:
         """All rows with the columns task ("target" or the task's name), group, row (in the file) and the features."""
-        target = (("target", self.x_name, self.x), ("target", self.y_name, self.y))
-        related = (
-            (name, "PQ"[side], pair[side ^ self.turned]) for name, pair in self.related_tasks.items() for side in (0, 1)
-        )
-        parts = [part for part in (*target, *related) if len(part[2])]
+        related = self.related.samples() if self.related is not None else {}
+        parts = [("target", name, rows) for name, rows in zip((self.x_name, self.y_name), self.target, strict=True)]
+        for name, sample in related.items():
+            parts += zip((name, name), "PQ", sample.swapped() if self.turned else sample, strict=True)
+        parts = [part for part in parts if len(part[2])]
         frame = pd.concat([pd.DataFrame({"task": t, "group": g}, index=range(len(v))) for t, g, v in parts])
         frame.index = pd.RangeIndex(len(frame))
-        if self.x_blocks is not None and self.y_blocks is not None:
-            blocks = np.array(self.block_names)[np.concatenate([self.x_blocks, self.y_blocks])]
-            frame["block"] = pd.Series(blocks).reindex(frame.index, fill_value="")
-        rows = pd.Series(np.concatenate([self.x_rows, self.y_rows]), dtype="Int64")
+        if self.blocks is not None:
+            frame["block"] = pd.Series(self.blocks).reindex(frame.index, fill_value="")
+        rows = pd.Series(np.concatenate(self.rows), dtype="Int64")
         frame["row"] = rows.reindex(frame.index, fill_value=0)
         values = pd.DataFrame(np.concatenate([values for _, _, values in parts]), columns=list(self.features))
         return pd.concat([frame, values], axis=1)
@@ -146,10 +167,8 @@ class CleanData:
         return to_safe_csv(self.to_frame())
 
 
-def prepare(
-    upload: Upload | Assembled, cleaning: Cleaning | None = None, encoding: Encoding | None = None
-) -> CleanData:
-    """Make clean arrays from an upload.
+def prepare(upload: Upload | Assembled, cleaning: Cleaning | None = None, encoding: Encoding | None = None) -> Prepared:
+    """Prepare an upload for a test.
 
     The encoding is learned without labels, from the pooled rows of the related tasks, or of the target if there are
     none. Of a given ``encoding``, that of a learner, ``cleaning`` changes ``missing``, ``block`` and ``ids`` only.
@@ -174,46 +193,55 @@ def prepare(
     if encoding is None:
         encoding = learn(made, chosen, cleaning, keep, notes)
     x, y, pairs = _arrays(made, encode(made, encoding, keep, notes), keep, notes)
-    if made.target:
-        as_two_sample(x, y)
-    refuse_same_rows(made, x, y)
-    notes += repeated_rows_note(np.concatenate([x, y]))
     ids = _ids(made, cleaning, keep)
     p, q = made.target_spans
+    target = TwoSample(torch.from_numpy(x), torch.from_numpy(y))
+    of_rows = None if blocks is None else (blocks[p][keep[p]], blocks[q][keep[q]])
+    if made.target:
+        target = replace(as_two_sample(x, y, blocks=of_rows), ids=ids[0] if ids else None)
+    target = replace(target, columns=encoding.features)
+    refuse_same_rows(made, x, y)
+    notes += repeated_rows_note(np.concatenate([x, y]))
+    related = _related(made, pairs, ids[len(made.pairs) - len(made.related) :], encoding.features)
+    separation = without_target(related, target, encoding.units) if made.target and related is not None else None
+    if separation is not None and separation.shared:
+        how = "by their ids" if ids else "equal or nearly so"
+        notes.append(
+            f"{count_of(separation.shared, 'target row')} recognised in the related tasks, {how}. "
+            "Methods that learn from related tasks do so without them."
+        )
     x_name, y_name = (side.label for side, _ in made.target_samples) if made.target else ("P", "Q")
-    data = CleanData(
-        x=x,
-        y=y,
+    record = _record(made, cleaning, encoding, notes, {"target": (x, y), **pairs})
+    return Prepared(
+        target=target,
         x_name=x_name,
         y_name=y_name,
-        related_tasks=_turned(pairs, made),
+        related=related,
         encoding=encoding,
-        x_rows=made.rows[p][keep[p]],
-        y_rows=made.rows[q][keep[q]],
-        x_blocks=None if blocks is None else blocks[p][keep[p]],
-        y_blocks=None if blocks is None else blocks[q][keep[q]],
-        block_names=block_names,
+        rows=(made.rows[p][keep[p]], made.rows[q][keep[q]]),
+        separation=separation,
+        blocks=None if of_rows is None else np.array(block_names)[np.concatenate(of_rows)],
+        decisions=tuple(notes),
+        record=record,
         turned=made.turned,
-        target_ids=ids[0] if ids and made.target else None,
-        related_ids=_turned({pair.name: own for pair, own in zip(made.pairs, ids, strict=True)}, made) if ids else None,
+        digest=hashlib.sha256(f"{made.upload.digest} {cleaning} {encoding.to_json()}".encode()).hexdigest(),
     )
-    if made.target and pairs:
-        sample = data.sample
-        overlap = find_overlap(sample, known_rows(data.tasks)[0], encoding.units)
-        data = replace(data, exact_if=condition_of(overlap, sample)[0])
-        if len(overlap):
-            how = "by their ids" if ids else "equal or nearly so"
-            notes.append(
-                f"{count_of(len(overlap), 'target row')} recognised in the related tasks, {how}. "
-                "Methods that learn from related tasks do so without them."
-            )
-    record = _record(made, cleaning, encoding, notes, {"target": (x, y), **pairs})
-    return replace(data, decisions=tuple(notes), record=record)
 
 
-def _turned(pairs: Mapping[str, tuple[Any, Any]], made: Assembled) -> dict[str, tuple[Any, Any]]:
-    """The pairs of the related tasks in the order of their files."""
-    return {name: (q, p) for name, (p, q) in pairs.items()} if made.turned else dict(pairs)
+def _related(made: Assembled, pairs: Samples, ids: Sequence[Ids], columns: tuple[str, ...]) -> RelatedTasks | None:
+    """The related tasks in the order of their files; ``ids`` are those of all tasks, if a column has them."""
+    if not pairs:
+        return None
+    ids_of = {pair.name: own for pair, own in zip(made.related, ids, strict=False)}
+    samples = []
+    for name, (p, q) in pairs.items():
+        try:
+            check_spread(p, q)
+        except ValueError as error:
+            raise ValueError(f"Related task {name!r}: {error}") from None
+        sample = TwoSample(torch.from_numpy(p), torch.from_numpy(q), columns=columns, ids=ids_of.get(name))
+        samples.append(sample.swapped() if made.turned else sample)
+    return stack_repeats([samples], tuple(pairs))
 
 
 def _ids(made: Assembled, cleaning: Cleaning, keep: np.ndarray) -> list[Ids]:

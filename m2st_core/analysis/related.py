@@ -17,17 +17,20 @@ import torch
 from scipy.special import betaincinv
 from torch import Tensor
 
-from m2st_core.analysis.related_traits import copies, odd_values, sense_sentence, senses_of
 from m2st_core.criterion import mmd2_unbiased
-from m2st_core.data.arrays import as_named_rows, as_named_samples, match_columns
+from m2st_core.data.arrays import as_named_rows, as_related_tasks, as_two_sample, match_columns
+from m2st_core.data.related import RelatedTasks
 from m2st_core.data.separate import separate
 from m2st_core.device import resolve_device
 from m2st_core.kernels.distance import GaussianKernel, median_squared_distance
-from m2st_core.learners.units import in_usual_units
+from m2st_core.learners.relatedness import Relatedness, relatedness
+from m2st_core.learners.units import FAR, ODD, column_units, in_usual_units
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.testing.meta import MetaLearner, meta_train
+from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.plan import plan_test
 from m2st_core.testing.run import run_tests
 from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, Progress, TwoSample
 
@@ -36,8 +39,13 @@ ALPHA, PERMUTATIONS = 0.05, 199
 CLEAR_GAIN = 0.1  # difference in power
 SHARE_OF_ROWS = 0.8  # of a task's rows in one test at most, so that its tests differ
 ROWS_COMPARED = 200
-MOST_COLUMNS = 200  # whose values are looked at one by one
+MOST_COLUMNS = 200  # whose values are looked at one by one, and beyond which training for γ̂ would take too long
 FEWEST_COMPARED = 5  # related tasks, to estimate how much tasks vary
+CLEAR = 0.5  # E[sign] beyond which a task's sense is clear
+MANY_FAR = 0.005  # share of a column's values that are far from its median
+NAMED = 3  # tasks named in a sentence
+MOST_LEFT_OUT = 3  # tasks whose γ̂ is computed
+FEWEST_ROWS = 8  # of each sample, for γ̂: two halves of four rows
 MEANINGS = {
     "helps": "So the related tasks help with tasks like themselves. Whether your target is one of these is not known.",
     "harms": "So the related tasks mislead even for tasks like themselves.",
@@ -87,11 +95,11 @@ def check_related_tasks(
     At most ``most_left_out`` random tasks are tested ``repeats`` times each, on random subsets of their rows. The
     target's unlabelled rows, ``pooled``, are compared with the tasks' rows. ``columns`` names the columns.
     """
-    samples = as_named_samples(tasks)
-    if len(samples) < 2:
-        raise ValueError(f"Leaving a task out needs at least 2 related tasks. There is {len(samples)}.")
-    width = next(iter(samples.values())).x.shape[-1]
-    known = next((sample.columns for sample in samples.values() if sample.columns), ())
+    given = as_related_tasks(tasks)
+    related = given.packed(range(len(given.names)))
+    if len(related.names) < 2:
+        raise ValueError(f"Leaving a task out needs at least 2 related tasks. There is {len(related.names)}.")
+    width, known = related.rows.shape[-1], related.columns
     if min(sizes) < 2:
         raise ValueError(f"sizes must be at least 2 rows each. Got {sizes[0]} and {sizes[1]}.")
     if columns and len(columns) != width:
@@ -105,17 +113,18 @@ def check_related_tasks(
         order, _ = match_columns("the related tasks", known, "pooled", pooled_names)
         rows = rows if order is None else rows[:, order]
     streams = Streams(seed).child("history check")
-    names = list(samples)
-    left_out = [names[i] for i in streams.numpy("left out").permutation(len(names))[:most_left_out]]
+    samples = related.samples()
+    chosen = streams.numpy("left out").permutation(len(samples))[:most_left_out]
+    left_out = [related.names[position] for position in chosen]
     n, m = (
         max(4, min(size, int(SHARE_OF_ROWS * min(samples[name].sizes[side] for name in left_out))))
         for side, size in enumerate(sizes)
     )
     rejected = {method: np.zeros((len(left_out), repeats), dtype=bool) for method in CHECKED}
-    for index, name in enumerate(left_out):
+    for index, (name, position) in enumerate(zip(left_out, chosen, strict=True)):
         own, own_streams = samples[name], streams.child(f"task {name}")
         batch = _subsets(own, (n, m), repeats, own_streams)
-        others = separate(own, {other: pair for other, pair in samples.items() if other != name}).tasks
+        others = separate(own, related.packed(task for task in range(len(samples)) if task != position)).tasks
         stage = part_of(progress, index / len(left_out), (index + 1) / len(left_out))
         learners: dict[Any, MetaLearner] = {}
         for method in CHECKED:
@@ -144,17 +153,17 @@ def check_related_tasks(
         verdict = "helps" if gain > 0 else "harms"
     unlike = None
     if rows is not None and len(samples) >= FEWEST_COMPARED:
-        unlike = unlikeness(samples, sizes, streams)(rows)
+        unlike = unlikeness(related, sizes, streams)(rows)
     sentence = (
         f"When {len(left_out)} related tasks were left out in turn and tested with {n} and {m} rows, "
         f"{DEFAULT_TAUGHT_TEST} detected the difference in {_rate(learned)} after learning from the other tasks, and "
         f"{BASELINE} in {_rate(plain)} without them."
     )
-    senses = senses_of(meta_train(DEFAULT_TAUGHT_TEST, samples, seed=streams.seed, device=device))
-    repeated = copies(samples)
+    senses = senses_of(meta_train(DEFAULT_TAUGHT_TEST, related, seed=streams.seed, device=device))
+    repeated = copies(related)
     senses = {name: sense for name, sense in senses.items() if name not in repeated}
     columns = columns or [f"column {index + 1}" for index in range(width)]
-    traits = (sense_sentence(senses), *(odd_values(samples, columns) if width <= MOST_COLUMNS else ()))
+    traits = (sense_sentence(senses), *(odd_values(related, columns) if width <= MOST_COLUMNS else ()))
     return RelatedCheck(table, tuple(left_out), (n, m), verdict, unlike, senses, (sentence, MEANINGS[verdict], *traits))
 
 
@@ -192,20 +201,19 @@ def _table_row(method: str, rejected: np.ndarray) -> dict[str, Any]:
     }
 
 
-def unlikeness(
-    samples: Mapping[str, TwoSample], sizes: tuple[int, int], streams: Streams
-) -> Callable[[np.ndarray], float]:
+def unlikeness(tasks: Any, sizes: tuple[int, int], streams: Streams) -> Callable[[np.ndarray], float]:
     """Return a function of a target's unlabelled rows (N, d): how unlike the tasks' rows they are.
 
     The MMD² between a task's rows, both samples pooled in the target's proportion, and the other tasks' rows has a mean
     and a standard deviation over tasks. The target's MMD² is returned in standard deviations from this mean.
     """
+    samples = as_related_tasks(tasks).samples()
     ratios = [own / want for sample in samples.values() for own, want in zip(sample.sizes, sizes, strict=True)]
     share = min(1.0, ROWS_COMPARED / sum(sizes), *ratios)
     counts = [max(1, int(share * size)) for size in sizes]
-    tasks = [_subsets(pair, counts, 1, streams.child(f"rows of {name}")).pooled[0] for name, pair in samples.items()]
-    tasks = in_usual_units(tasks)
-    everything = torch.cat(tasks)
+    drawn = [_subsets(pair, counts, 1, streams.child(f"rows of {name}")).pooled[0] for name, pair in samples.items()]
+    drawn = in_usual_units(drawn)
+    everything = torch.cat(drawn)
     scale = everything.std(dim=0)
     scale = scale.where(scale > 0, 1.0)
     generator = streams.numpy("other rows")
@@ -218,7 +226,7 @@ def unlikeness(
         rows, others = rows / scale, others[kept] / scale
         return float(mmd2_unbiased(kernel(rows, rows), kernel(others, others), kernel(rows, others)))
 
-    distances = [distance(rows, torch.cat([*tasks[:i], *tasks[i + 1 :]])) for i, rows in enumerate(tasks)]
+    distances = [distance(rows, torch.cat([*drawn[:i], *drawn[i + 1 :]])) for i, rows in enumerate(drawn)]
     spread = max(float(np.std(distances, ddof=1)), 1e-12)
 
     def deviations(pooled: np.ndarray) -> float:
@@ -236,3 +244,160 @@ def _subsets(sample: TwoSample, sizes: Sequence[int], repeats: int, streams: Str
         index = np.stack([generator.permutation(rows.shape[0])[:size] for _ in range(repeats)])
         drawn.append(rows[torch.from_numpy(index)])
     return TwoSample(drawn[0], drawn[1], sample.shape)
+
+
+def senses_of(learner: MetaLearner) -> dict[str, float]:
+    """E[sign] of each task's difference along the tasks' common direction; most are positive.
+
+    Empty if left-out tasks did not confirm a common direction.
+    """
+    senses, choices = learner.knowledge.senses, learner.choices
+    if senses is None or not choices["one_order"] + choices["any_order"]:
+        return {}
+    signs = senses[0] if float(senses[0].sum()) >= 0 else -senses[0]
+    return dict(zip(learner.task_names, signs.tolist(), strict=True))
+
+
+def sense_sentence(senses: Mapping[str, float]) -> str:
+    """How many tasks point the same way along their common direction."""
+    if not senses:
+        return "No direction of difference that the related tasks have in common could be confirmed."
+    reversed_tasks = [name for name, sense in senses.items() if sense < -CLEAR]
+    same = sum(sense > CLEAR for sense in senses.values())
+    unclear = len(senses) - same - len(reversed_tasks)
+    sentence = f"{same} of {len(senses)} related tasks point the same way"
+    if reversed_tasks:
+        verb = "looks" if len(reversed_tasks) == 1 else "look"
+        sentence += f"; {len(reversed_tasks)} {verb} reversed ({_named(reversed_tasks)}), which is allowed for"
+    if unclear:
+        sentence += f"; for {unclear} the sense is unclear"
+    caution = " Where tasks are weak, some of this may be wrong; the tests allow for it." if reversed_tasks else ""
+    return f"{sentence}.{caution}"
+
+
+def odd_values(related: RelatedTasks, columns: Sequence[str]) -> tuple[str, ...]:
+    """Sentences about tasks whose values differ from those of the others in scale, are far away, or are copies."""
+    pooled = [sample.pooled for sample in related.samples().values()]
+    names = related.names
+    units = [column_units(rows) for rows in pooled]
+    centres, spreads = (torch.stack(parts) for parts in zip(*units, strict=True))
+    usual = spreads.median(dim=0).values
+    sentences = []
+    for task, ratios in enumerate((spreads / usual).tolist()):
+        for column, ratio in enumerate(ratios):
+            if ratio > ODD or ratio < 1 / ODD:
+                times = f"{ratio:,.0f} times" if ratio > 1 else f"a factor {1 / ratio:,.0f} less than"
+                compared = "as much as in the other tasks" if ratio > 1 else "in the other tasks"
+                sentences.append(
+                    f"“{columns[column]}” of {names[task]} spreads {times} {compared}. "
+                    "Check its unit. It is measured in its own units here."
+                )
+    triples = zip(pooled, centres, spreads, strict=True)
+    far = torch.stack([((rows - c).abs() > FAR * s).double().mean(dim=0) for rows, c, s in triples])
+    for column in (far > MANY_FAR).any(dim=0).nonzero()[:, 0].tolist():
+        tasks = [names[task] for task in (far[:, column] > MANY_FAR).nonzero()[:, 0].tolist()]
+        sentences.append(
+            f"“{columns[column]}” has values more than {FAR:g} spreads from the median in {_named(tasks)} "
+            f"(up to {float(far[:, column].max()):.1%} of the rows). Nothing is learned from them."
+        )
+    same = (
+        f"{original} and {name} are the same comparison. It counts once." for name, original in copies(related).items()
+    )
+    return (*sentences, *same)
+
+
+def copies(related: RelatedTasks) -> dict[str, str]:
+    """The tasks that have the same rows as an earlier one, in any order: name → name of the earlier one."""
+    first: dict[bytes, str] = {}
+    found = {}
+    for name, sample in related.samples().items():
+        parts = sorted(rows.sort(dim=0).values.contiguous().cpu().numpy().tobytes() for rows in sample)
+        original = first.setdefault(b"".join(parts), name)
+        if original != name:
+            found[name] = original
+    return found
+
+
+def _named(names: Sequence[str]) -> str:
+    """Join the first names, and count the others."""
+    shown = ", ".join(names[:NAMED])
+    return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"
+
+
+@dataclass(frozen=True)
+class LeftOutGamma:
+    """γ̂ of each left-out task to the most related of a few others, by the task's name."""
+
+    by_task: Mapping[str, Relatedness]
+
+    @property
+    def sentence(self) -> str:
+        """The result in plain words."""
+        if not self.by_task:
+            return f"γ̂ is not computed for more than {MOST_COLUMNS} columns."
+        gammas = [measured.gamma() for measured in self.by_task.values()]
+        above = sum(measured.stands_out for measured in self.by_task.values())
+        floor = np.median([measured.floor for measured in self.by_task.values()])
+        unlike = {0: "None is", 1: "One is"}.get(above, f"{above} are")
+        return (
+            f"{len(gammas)} left-out tasks were each compared with the most similar of a few others. {unlike} clearly "
+            f"unlike it (γ̂ from {min(gammas):.2f} to {max(gammas):.2f}; two samples of one task reach {floor:.2f} by "
+            "chance)."
+        )
+
+
+def left_out_gamma(
+    related: RelatedTasks, left_out: Sequence[str], *, seed: int = 0, progress: Progress | None = None
+) -> LeftOutGamma:
+    """Compute γ̂ of at most three left-out tasks, without any row of the target."""
+    chosen = left_out[:MOST_LEFT_OUT] if related.rows.shape[-1] <= MOST_COLUMNS else []
+    measured = {}
+    for index, name in enumerate(chosen):
+        position = related.names.index(name)
+        others = related.packed(task for task in range(len(related.names)) if task != position)
+        stage = part_of(progress, index / len(chosen), (index + 1) / len(chosen))
+        measured[name] = relatedness(
+            related.task(position), others, restarts=2, max_tasks=3, steps=30, seed=seed, progress=stage
+        )
+    return LeftOutGamma(measured)
+
+
+@dataclass(frozen=True)
+class TargetGamma:
+    """γ̂ of a target, and the rows of (x, y) that it was computed on.
+
+    γ̂ uses labels. If ``exploratory``, they are labels of tested rows, and no choice may depend on it.
+    """
+
+    relatedness: Relatedness
+    sizes: tuple[int, int]
+    exploratory: bool
+    sentence: str
+
+
+def target_gamma(
+    target: Any,
+    related_tasks: Any,
+    method: str,
+    *,
+    train_fraction: float = 0.5,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> TargetGamma:
+    """Compute γ̂ of a target, a pair (x, y), on the rows that the method trains on, or on all if it does not split.
+
+    Five tasks, three restarts and fifty steps give a first impression within seconds; see ``relatedness`` for more.
+    """
+    spec, sample = METHODS.find(method), target if isinstance(target, TwoSample) else as_two_sample(*target)
+    if spec.needs_split:
+        sample = plan_test(sample, spec, TestSettings(train_fraction=train_fraction, seed=seed)).training_rows
+    n, m = sample.sizes
+    if min(n, m) < FEWEST_ROWS:
+        raise ValueError(f"γ̂ needs at least {FEWEST_ROWS} rows of each sample. There are {n} and {m}.")
+    result = relatedness(sample, related_tasks, restarts=3, max_tasks=5, steps=50, seed=seed, progress=progress)
+    use = (
+        f"It uses the {n} and {m} rows that {method} trains on and does not test, so it may guide the choice."
+        if spec.needs_split
+        else f"This is exploratory: {method} tests the same {n} and {m} rows, so no choice may depend on it."
+    )
+    return TargetGamma(result, (n, m), not spec.needs_split, f"{result.sentence} {use}")
