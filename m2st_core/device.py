@@ -45,33 +45,33 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
 
 def device_words() -> str:
     """Name the device that ``"auto"`` chooses; a GPU with its memory."""
-    place = resolve_device()
-    if place.type == "cpu":
+    device = resolve_device()
+    if device.type == "cpu":
         return "the CPU"
-    about = torch.cuda.get_device_properties(place)
-    return f"the GPU {about.name} ({about.total_memory / 2**30:.0f} GB of memory)"
+    properties = torch.cuda.get_device_properties(device)
+    return f"the GPU {properties.name} ({properties.total_memory / 2**30:.0f} GB of memory)"
 
 
 def free_bytes() -> int | None:
-    """Memory that this process may still take, by its machine and by its container; None if unknown."""
-    found = []
+    """Bytes of memory that this process may still allocate, by machine and container; None if unknown."""
+    free = []
     try:
         lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        found.append(1024 * int(lines["MemAvailable"].split()[0]))
+        free.append(1024 * int(lines["MemAvailable"].split()[0]))
     except (OSError, KeyError, ValueError):
         if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+            free.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     try:
         limit, used = (int((CONTAINER / name).read_text()) for name in ("memory.max", "memory.current"))
-        found.append(limit - used)
+        free.append(limit - used)
     except (OSError, ValueError):  # no container, or one without a limit
         pass
-    return min(found, default=None)
+    return min(free, default=None)
 
 
 @contextmanager
 def short_memory_in_words() -> Iterator[None]:
-    """Turn an out-of-memory error of the GPU into a ValueError that says what helps."""
+    """Turn an out-of-memory error of the GPU into a ValueError with remedies."""
     try:
         yield
     except torch.OutOfMemoryError:
@@ -82,32 +82,32 @@ def short_memory_in_words() -> Iterator[None]:
 
 
 def in_batches(function: Callable[[slice], Value], start: int, end: int, at_once: int) -> Iterator[Value]:
-    """``function`` of one slice after another of start … end, each ``at_once`` long.
+    """Yield ``function`` of consecutive slices of start … end, each of ``at_once`` items.
 
-    Where the GPU's memory does not hold one, it and those after it are halved; a single item must fit.
+    If a slice does not fit into the GPU's memory, it and all later ones are halved; a single item must fit.
 
-    >>> list(in_batches(lambda part: part.stop - part.start, 0, 5, 2))
+    >>> list(in_batches(lambda batch: batch.stop - batch.start, 0, 5, 2))
     [2, 2, 1]
     """
     while start < end:
-        part = slice(start, min(start + at_once, end))
+        batch = slice(start, min(start + at_once, end))
         try:
-            found = function(part)
+            value = function(batch)
         except torch.OutOfMemoryError:
-            if part.stop - part.start == 1:
+            if batch.stop - batch.start == 1:
                 raise
-            at_once = (part.stop - part.start) // 2
+            at_once = (batch.stop - batch.start) // 2
             continue
-        yield found
-        start = part.stop
+        yield value
+        start = batch.stop
 
 
 @contextmanager
 def one_thread_per_operation() -> Iterator[None]:
-    """Torch operations run on one thread each, so sums are added in one order and results have the same bits.
+    """Run each torch operation on one thread: sums are added in one order, so results are equal to the bit.
 
-    Work is spread over cores by :func:`map_threads` and by processes instead. Torch keeps the setting per thread, and
-    a new thread starts with the one set last; so whoever leaves returns to what the first one in had found.
+    Work is spread over cores by :func:`map_threads` and by processes instead. Torch keeps the setting per thread, and a
+    new thread starts with the last setting. So every exit restores the number of threads before the first entry.
     """
     global _inside, _threads
     if getattr(_thread, "inside", False):
@@ -129,14 +129,14 @@ def one_thread_per_operation() -> Iterator[None]:
 
 
 def _use_one_thread() -> None:
-    """Asking first makes torch initialise this thread; it would otherwise forget the setting at its first operation."""
+    """Set one thread. Reading first initialises torch in this thread; its first operation would undo the setting."""
     torch.get_num_threads()
     torch.set_num_threads(1)
 
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """:func:`map_threads` stays in this thread: for steps so short that handing them over costs more than they do."""
+    """Keep :func:`map_threads` in this thread, for items so short that starting them elsewhere costs more."""
     before = getattr(_thread, "alone", False)
     _thread.alone = True
     try:
@@ -146,7 +146,7 @@ def one_core() -> Iterator[None]:
 
 
 def map_threads(function: Callable[[Item], Value], items: Sequence[Item]) -> Iterator[Value]:
-    """Values in the order of the items; inside :func:`one_thread_per_operation`, by as many threads as torch had."""
+    """Map items in order; inside :func:`one_thread_per_operation`, with as many threads as torch had before."""
     workers = min(_threads if _inside and not getattr(_thread, "alone", False) else 1, len(items))
     if workers <= 1:
         yield from map(function, items)
@@ -156,15 +156,15 @@ def map_threads(function: Callable[[Item], Value], items: Sequence[Item]) -> Ite
 
 @cache
 def _pool(workers: int) -> ThreadPoolExecutor:
-    """Threads that stay: starting new ones for every batch costs as much as a small batch does."""
+    """Threads that are kept, because starting them costs as much as a small batch."""
     return ThreadPoolExecutor(workers, initializer=_begin_worker)
 
 
 def _begin_worker() -> None:
-    """Run nested maps inline: a worker that waits on its own pool could deadlock."""
+    """Run nested maps inline, because a worker that waits for its own pool could deadlock."""
     _thread.alone = True
     _use_one_thread()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads are not forked

@@ -25,7 +25,7 @@ def is_whole(value: object) -> bool:
 
 
 def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95 % interval for a probability, sensible at 0 and 1; scipy's takes a millisecond.
+    """Wilson's 95 % interval for a probability. It is sensible at 0 and 1, and scipy's takes a millisecond.
 
     >>> wilson_interval(0, 10)[0], round(wilson_interval(0, 10)[1], 3)
     (0.0, 0.278)
@@ -40,7 +40,7 @@ def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
 
 
 def null_band(alpha: float, tests: int) -> tuple[float, float]:
-    """Range of rejection rates that holds a test of level α with probability 99 % if P = Q."""
+    """The range in which the rejection rate of a test of level α lies with probability 99 % if P = Q."""
     from scipy import stats  # slow to import
 
     low, high = stats.binom.interval(0.99, tests, alpha)

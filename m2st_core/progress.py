@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from m2st_core.types import Progress
 
-SETTLING = 10.0  # seconds in which an estimate of the time left follows the pace
+SETTLING = 10.0  # seconds: time constant of the smoothing
 
 
 def part_of(progress: Progress | None, start: float, end: float) -> Progress | None:
-    """Progress of one stage of several, in thousandths of the whole."""
+    """The progress of the stage from ``start`` to ``end``, two shares of the whole, in thousandths."""
     if progress is None:
         return None
     return lambda step, total, value: progress(round(1000 * (start + (end - start) * step / total)), 1000, value)
@@ -20,9 +20,9 @@ def part_of(progress: Progress | None, start: float, end: float) -> Progress | N
 
 @dataclass
 class Pace:
-    """The seconds left of some work, smoothed. None until a share ``known`` is done, so that it never leaps."""
+    """Smoothed estimate of the seconds left. None until a share ``least`` is done, when it becomes reliable."""
 
-    known: float = 0.1
+    least: float = 0.1
     began: float = field(default_factory=time.monotonic)
     _at: float = 0.0
     _left: float | None = None
@@ -30,7 +30,7 @@ class Pace:
     def left(self, share: float) -> float | None:
         """The seconds left when this share of the work is done."""
         now = time.monotonic()
-        if share < self.known:
+        if share < self.least:
             return None
         estimate = (now - self.began) * (1 - share) / share
         if self._left is None:

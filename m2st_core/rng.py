@@ -12,9 +12,9 @@ import torch
 
 @dataclass(frozen=True)
 class Streams:
-    """Generators that depend on (seed, name) only, so no two purposes ever share state.
+    """Generators that depend on (seed, name) only, so different purposes never share state.
 
-    Asking twice for the same name gives two generators in the same state. Everything is drawn on the CPU: the same
+    Equal names give generators in the same state. Everything is drawn on the CPU: the same
     seed gives the same numbers on every device.
 
     >>> a, b = Streams(0).numpy("split").random(), Streams(0).numpy("permutations").random()
@@ -34,17 +34,14 @@ class Streams:
 
     def torch(self, name: str) -> torch.Generator:
         """A CPU torch generator for this purpose."""
-        return torch.Generator().manual_seed(self._integer(name))
+        return torch.Generator().manual_seed(self.child(name).seed)
 
     def child(self, name: str) -> Streams:
         """A whole family of streams, independent of this one's."""
-        return Streams(self._integer(name))
+        return Streams(int(self._sequence(name).generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
     def _sequence(self, name: str) -> np.random.SeedSequence:
         return np.random.SeedSequence(int(self.seed), spawn_key=_key(name))
-
-    def _integer(self, name: str) -> int:
-        return int(self._sequence(name).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 @lru_cache

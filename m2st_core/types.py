@@ -28,10 +28,10 @@ class Registry(dict[str, Entry]):
         self.what = what
 
     def find(self, name: object) -> Entry:
-        """The entry of this name, or a ValueError that helps."""
+        """The entry of this name, or a ValueError with the nearest name."""
         if isinstance(name, str) and name in self:
             return self[name]
-        by_lower = {known.lower(): known for known in self}
+        by_lower = {entry.lower(): entry for entry in self}
         close = difflib.get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.5)
         guess = f"Did you mean {by_lower[close[0]]!r}? " if close else ""
         raise ValueError(f"Unknown {self.what} {name!r}. {guess}Known: {', '.join(self)}.")

@@ -1,4 +1,4 @@
-"""Check what a user has in memory and make samples and related tasks of it. Errors say what, where and what to do.
+"""Make samples and related tasks of arrays, frames and lists, checked. Errors name the value and the remedy.
 
 Columns belong to names. Every frame (pandas, polars, pyarrow, DuckDB, lazy ones) has names. Arrays, lists and series
 have none, and neither has a pandas frame with the default labels 0 … d−1. :func:`match_columns` has the rules.
@@ -102,7 +102,7 @@ def as_blocks(blocks: Any, sizes: tuple[int, int]) -> tuple[torch.Tensor, torch.
 
 
 def _without_ids(values: Any, name: str, column: str) -> tuple[pd.DataFrame, torch.Tensor]:
-    """The other columns of a frame, and the ids in this one."""
+    """A frame without this column, and the ids in it."""
     if not isinstance(values, pd.DataFrame):
         raise ValueError(f"ids={column!r} names a column, and {name} has no columns with names. Pass a frame.")
     if column not in values.columns:
@@ -118,7 +118,7 @@ def as_ids(cells: Iterable[Any], where: str) -> torch.Tensor:
     """A whole number for each id (n,), equal for two spellings of one id.
 
     Case, blanks, hyphens, leading zeros, a decimal ``.0`` and a midnight do not count: 7, "007" and "7.0" are one id,
-    and so are "P-001" and "p1". Taking two persons for one costs a training row; missing one costs the level.
+    and so are "P-001" and "p1". Taking two persons for one costs a training row; not recognising one costs the level.
     """
     numbers = []
     for row, cell in enumerate(cells, start=1):
@@ -136,7 +136,7 @@ def _plain_id(text: str) -> str:
 
 
 def in_memory(values: Any, name: str) -> Any:
-    """Return a pandas frame or series for any other library's, a lazy one collected; other values as they are."""
+    """Convert a frame or series of any library to pandas, a lazy one collected; return other values as they are."""
     if isinstance(values, (np.ndarray, torch.Tensor, pd.DataFrame, pd.Series, list, tuple)):
         return values
     try:
@@ -157,8 +157,8 @@ def _are_images(values: Any) -> bool:
 def as_images(values: Any, name: str) -> tuple[np.ndarray, Shape]:
     """Rows (n, C·H·W) of images (n, C, H, W), (n, H, W, C) or, grey, (n, H, W), and their shape.
 
-    The axis with 1, 3 or 4 entries is that of the channels; the first if there are two. Bytes 0…255 are scaled to
-    [0, 1]; other numbers are left as they are.
+    The channels are the axis with 1, 3 or 4 entries, the first if there are two. Bytes 0…255 are scaled to [0, 1];
+    other numbers are not.
     """
     if not _are_images(values):
         raise ValueError(f"{name} holds no images, and the other sample does. Pass (rows, channels, height, width).")
@@ -176,11 +176,11 @@ def as_images(values: Any, name: str) -> tuple[np.ndarray, Shape]:
 def match_columns(
     first: str, names: Sequence[str], second: str, others: Sequence[str]
 ) -> tuple[list[int] | None, tuple[str, ...]]:
-    """Find the columns ``names`` of the first among ``others`` of the second: their positions, or None as they stand.
+    """Find the columns ``names`` of the first among ``others`` of the second: their positions, or None if in order.
 
-    Columns are matched by name, and other names are an error. If one side has no names (it is empty), whole numbers
-    0 … d−1 on the other side, in any order, are positions; other names go by position, which the note says (a single
-    column needs none).
+    Columns are matched by name, and different names are an error. If one side has no names (it is empty), whole numbers
+    0 … d−1 on the other side, in any order, are positions; other names are matched by order, with a note (unless there
+    is a single column).
 
     >>> match_columns("x", ("a", "b"), "y", ("b", "a"))
     ([1, 0], ())
@@ -194,17 +194,17 @@ def match_columns(
     numbered = [str(position) for position in range(len(names or others))]
     if not (names and others) and set(names or others) != set(numbered):
         nameless, named = (second, first) if names else (first, second)
-        told = f"The columns of {nameless} have no names, so they were taken in the order of {named}"
-        return None, (f"{told}: {listed(names or others)}.",)
+        note = f"The columns of {nameless} have no names, so they were taken in the order of {named}"
+        return None, (f"{note}: {listed(names or others)}.",)
     names, others = list(names or numbered), list(others or numbered)
-    for side, own in ((first, names), (second, others)):
-        if twice := [name for position, name in enumerate(own) if name in own[:position]]:
-            raise ValueError(f"Two columns of {side} are called {twice[0]!r}. Rename one.")
+    for side, columns in ((first, names), (second, others)):
+        if repeated := [name for position, name in enumerate(columns) if name in columns[:position]]:
+            raise ValueError(f"Two columns of {side} are called {repeated[0]!r}. Rename one.")
     only = {first: [name for name in names if name not in others], second: [n for n in others if n not in names]}
-    if sides := [f"only in {side}: {listed(own)}" for side, own in only.items() if own]:
+    if unmatched := [f"only in {side}: {listed(columns)}" for side, columns in only.items() if columns]:
         raise ValueError(
             f"The columns of {first} are {listed(names)} and those of {second} are {listed(others)} "
-            f"({'; '.join(sides)}). Give both the same columns."
+            f"({'; '.join(unmatched)}). Give both the same columns."
         )
     return [others.index(name) for name in names], ()
 
@@ -223,7 +223,7 @@ def in_order_of(
 
 
 def constant_column_notes(sample: TwoSample) -> tuple[str, ...]:
-    """Note the columns that have one value in both samples. They change no distance."""
+    """Note the columns with the same value in all rows. They change no distance."""
     pooled = sample.pooled
     constant = torch.nonzero((pooled == pooled[:1]).all(dim=0)).flatten().tolist()
     if not constant:
@@ -235,34 +235,10 @@ def constant_column_notes(sample: TwoSample) -> tuple[str, ...]:
     return (f"Constant in both samples, so without information: column{'s' * (len(constant) > 1)} {named}{of}.",)
 
 
-def as_rows(values: Any, name: str) -> np.ndarray:
-    """Make a new float64 array (n, d) of finite numbers; n numbers become one column."""
-    return as_named_rows(values, name)[0]
-
-
 def as_named_rows(values: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Make rows as ``as_rows`` does, and name their columns; no names for what is not a frame."""
+    """Make a new float64 array (n, d) of finite numbers, n numbers as one column, and name the columns of a frame."""
     values = in_memory(values, name)
-    return _as_finite(_as_array(values, name), name), _names_of(values)
-
-
-def _names_of(values: Any) -> tuple[str, ...]:
-    """The labels of a frame's columns as composed text, joined where there are several levels; none for 0 … d−1."""
-    if not isinstance(values, pd.DataFrame):
-        return ()
-    labels = values.columns
-    if pd.api.types.is_integer_dtype(labels.dtype) and labels.equals(pd.RangeIndex(values.shape[1])):
-        return ()
-    names = tuple(map(_composed, labels))
-    return names if len(set(names)) == labels.nunique() else tuple(map(repr, labels))  # 1 and "1" are two columns
-
-
-def _composed(label: Any) -> str:
-    """A label in the form in which ä is one letter."""
-    return unicodedata.normalize("NFC", " / ".join(map(str, label)) if isinstance(label, tuple) else str(label))
-
-
-def _as_finite(array: np.ndarray, name: str) -> np.ndarray:
+    array = _as_array(values, name)
     if array.ndim == 0:
         raise ValueError(f"{name} is a single value, not a sample. Pass rows of numbers.")
     if array.ndim > 2:
@@ -284,7 +260,23 @@ def _as_finite(array: np.ndarray, name: str) -> np.ndarray:
             f"{name} has {rows[row, column]} at row {row + 1}, column {column + 1} (rows with such values: {count}). "
             "Remove or fill in missing and infinite values."
         )
-    return rows
+    return rows, _names_of(values)
+
+
+def _names_of(values: Any) -> tuple[str, ...]:
+    """The labels of a frame's columns as composed text, several levels joined; none for 0 … d−1 and other values."""
+    if not isinstance(values, pd.DataFrame):
+        return ()
+    labels = values.columns
+    if pd.api.types.is_integer_dtype(labels.dtype) and labels.equals(pd.RangeIndex(values.shape[1])):
+        return ()
+    names = tuple(map(_composed, labels))
+    return names if len(set(names)) == labels.nunique() else tuple(map(repr, labels))  # 1 and "1" are two columns
+
+
+def _composed(label: Any) -> str:
+    """A label as text in which ä is one character (Unicode NFC)."""
+    return unicodedata.normalize("NFC", " / ".join(map(str, label)) if isinstance(label, tuple) else str(label))
 
 
 def _as_array(values: Any, name: str) -> np.ndarray:
@@ -327,7 +319,7 @@ def _as_array(values: Any, name: str) -> np.ndarray:
 
 
 def _check_whole(column: np.ndarray, name: str, index: int) -> None:
-    """Refuse whole numbers that float64 would round."""
+    """Refuse whole numbers that float64 cannot hold."""
     beyond = np.flatnonzero((column > LARGEST_WHOLE) | (column < -LARGEST_WHOLE))
     if beyond.size:
         raise ValueError(
@@ -339,9 +331,8 @@ def _check_whole(column: np.ndarray, name: str, index: int) -> None:
 def as_related_tasks(related_tasks: Any, ids: str | None = None) -> RelatedTasks:
     """Make one repeat (R=1) from a list of (x, y) pairs, or a mapping of names to pairs, checked task by task.
 
-    ``ids`` names a column of all frames that identifies their rows.
-
-    Images that several tasks share are held once. Pairs are read one by one, so a mapping may make each when asked.
+    ``ids`` names a column of all frames that identifies their rows. Images that several tasks share are held once.
+    Pairs are read lazily, one at a time.
     """
     if isinstance(related_tasks, RelatedTasks):
         return related_tasks
@@ -351,12 +342,12 @@ def as_related_tasks(related_tasks: Any, ids: str | None = None) -> RelatedTasks
     if not tasks.columns or not nameless:
         return tasks
     which = f"{'task' if len(nameless) == 1 else 'tasks'} {listed([repr(name) for name in nameless])}"
-    told = f"Columns without names in the related {which} were taken in this order: {listed(tasks.columns)}."
-    return replace(tasks, notes=(told,))
+    note = f"Columns without names in the related {which} were taken in this order: {listed(tasks.columns)}."
+    return replace(tasks, notes=(note,))
 
 
 def _named(related_tasks: Any) -> tuple[tuple[str, ...], Iterable[Any]]:
-    """Names and pairs; the pairs are not read."""
+    """The names and the pairs, which are not read yet."""
     pairs: Iterable[Any]
     if isinstance(related_tasks, Mapping):
         names, pairs = tuple(map(str, related_tasks)), related_tasks.values()
@@ -374,9 +365,9 @@ def _named(related_tasks: Any) -> tuple[tuple[str, ...], Iterable[Any]]:
 def _checked(
     names: Sequence[str], pairs: Iterable[Any], nameless: list[str], ids: str | None = None
 ) -> Iterator[TwoSample]:
-    """Yield the checked samples one by one, their columns in one order, images in float32.
+    """Yield the checked samples one at a time, their columns in one order, images in float32.
 
-    Tasks with columns without names are added to ``nameless``.
+    The names of tasks whose columns have none are appended to ``nameless``.
     """
     first: TwoSample | None = None
     columns: tuple[str, ...] = ()
