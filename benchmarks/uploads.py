@@ -88,7 +88,7 @@ def null_upload(seed: int, related: tuple[Table, ...] = ()) -> Upload:
 @cache
 def trained() -> tuple[m2st.MetaLearner, Encoding]:
     """A learner that was trained earlier, with its encoding."""
-    data = prepare(Upload((), (history(10, 0),)), FILL)
+    data = prepare(Upload((), (history(10, 0),)), cleaning=FILL)
     return m2st.meta_train("Meta-FUSE", data.related, device="cpu"), data.encoding
 
 
@@ -107,14 +107,14 @@ def with_learner(seed: int) -> m2st.Outcome:
 
 def with_history(seed: int) -> m2st.Outcome:
     """A history of its own for every upload, learned from anew; the primary test splits."""
-    data = prepare(null_upload(seed, (history(4, seed),)), FILL)
+    data = prepare(null_upload(seed, (history(4, seed),)), cleaning=FILL)
     tests = plan("Feature-MKL", "Meta-FUSE", "Meta-WiTS", "MMD-M", seed=seed)
     return m2st.carry_out(data, tests, explained=False, device="cpu")
 
 
 def without_history(seed: int) -> m2st.Outcome:
     """Nothing but the two files; rows with missing cells are dropped."""
-    data = prepare(null_upload(seed), DROP)
+    data = prepare(null_upload(seed), cleaning=DROP)
     tests = plan("MMD-FUSE", "MMD-M", seed=seed)
     return m2st.carry_out(data, tests, explained=False, device="cpu")
 
@@ -122,7 +122,7 @@ def without_history(seed: int) -> m2st.Outcome:
 def split(seed: int) -> m2st.Outcome:
     """Nothing but the two files; the primary test and a secondary one learn from half of the rows."""
     tests = plan("MMD-O", "C2ST-L", "MMD-M", seed=seed)
-    return m2st.carry_out(prepare(null_upload(seed), FILL), tests, explained=False, device="cpu")
+    return m2st.carry_out(prepare(null_upload(seed), cleaning=FILL), tests, explained=False, device="cpu")
 
 
 def site_upload(seed: int) -> Upload:
@@ -141,7 +141,7 @@ def at_sites(seed: int, block: str | None) -> m2st.Outcome:
     """Rows of several sites, permuted within sites or at will; the site itself is not compared."""
     cleaning = Cleaning("median and indicator", left_out=() if block else ("site",), block=block)
     tests = plan("MMD-FUSE", "MMD-M", seed=seed)
-    return m2st.carry_out(prepare(site_upload(seed), cleaning), tests, explained=False, device="cpu")
+    return m2st.carry_out(prepare(site_upload(seed), cleaning=cleaning), tests, explained=False, device="cpu")
 
 
 WAYS: dict[str, tuple[Callable[[int], m2st.Outcome], float, str]] = {  # the share of the runs, and what is expected

@@ -220,11 +220,11 @@ def as_python(source: DataSource, cleaning: Cleaning, plan: Plan) -> str:
     learner, encoding, passed = "", "", ""
     if source.learner:
         learner = f"learner, encoding = m2st.open_learner({source.learner!r})\n"
-        encoding, passed = ", encoding", ", learner=learner"
+        encoding, passed = ", encoding=encoding", ", learner=learner"
     return f"""{start}import m2st_core as m2st
 
 {learner}upload = {upload}
-data = m2st.prepare(upload, m2st.Cleaning({choices}){encoding})
+data = m2st.prepare(upload, cleaning=m2st.Cleaning({choices}){encoding})
 outcome = m2st.carry_out(data, m2st.Plan({settings}){passed})
 print(outcome.analysis.primary.p_value, outcome.analysis.sentence)
 open("report.html", "w", encoding="utf-8").write(m2st.html_report(outcome))

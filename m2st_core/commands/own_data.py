@@ -57,7 +57,7 @@ def run_test(options: argparse.Namespace) -> None:
         encoding=by_file("--encoding", "NAME", "NAME", options.encoding),
         related_groups=tuple(options.related_groups),
     )
-    data = prepare(origin.upload(), cleaning, encoding)
+    data = prepare(origin.upload(), cleaning=cleaning, encoding=encoding)
     advice = primary_method(options, data) if learner is None else Recommendation(learner.method, ())
     plan = Plan(
         primary=advice.method,
@@ -156,7 +156,7 @@ def run_meta_train(options: argparse.Namespace) -> None:
             totals=options.totals,
             encoding=by_file("--encoding", "NAME", "NAME", options.encoding),
         ),
-        chosen_cleaning(options, Cleaning()),
+        cleaning=chosen_cleaning(options, Cleaning()),
     )
     settings = {"preset": options.preset, "seed": options.seed, "device": options.device}
     learner = meta_train(options.method, data.related, **settings)

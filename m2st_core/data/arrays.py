@@ -108,7 +108,7 @@ def _without_ids(values: Any, name: str, column: str) -> tuple[pd.DataFrame, tor
     if column not in values.columns:
         column = next((label for label in values.columns if _composed(label) == _composed(column)), column)
     if column not in values.columns:
-        raise ValueError(f"{name} has no column {column!r}, which ids names. It has {listed(_names_of(values))}.")
+        raise ValueError(f"{name} has no column {column!r}, which ids names. It has {listed(names_of(values))}.")
     if isinstance(values[column], pd.DataFrame):
         raise ValueError(f"Two columns of {name} are called {column!r}, which ids names. Rename one.")
     return values.drop(columns=column), as_ids(values[column], f"{name}, column {column!r}")
@@ -260,10 +260,10 @@ def as_named_rows(values: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
             f"{name} has {rows[row, column]} at row {row + 1}, column {column + 1} (rows with such values: {count}). "
             "Remove or fill in missing and infinite values."
         )
-    return rows, _names_of(values)
+    return rows, names_of(values)
 
 
-def _names_of(values: Any) -> tuple[str, ...]:
+def names_of(values: Any) -> tuple[str, ...]:
     """The labels of a frame's columns as composed text, several levels joined; none for 0 … d−1 and other values."""
     if not isinstance(values, pd.DataFrame):
         return ()
@@ -336,7 +336,7 @@ def as_related_tasks(related_tasks: Any, ids: str | None = None) -> RelatedTasks
     """
     if isinstance(related_tasks, RelatedTasks):
         return related_tasks
-    names, pairs = _named(related_tasks)
+    names, pairs = named_pairs(related_tasks)
     nameless: list[str] = []
     tasks = stack_repeats([_checked(names, pairs, nameless, ids)], names)
     if not tasks.columns or not nameless:
@@ -346,7 +346,7 @@ def as_related_tasks(related_tasks: Any, ids: str | None = None) -> RelatedTasks
     return replace(tasks, notes=(note,))
 
 
-def _named(related_tasks: Any) -> tuple[tuple[str, ...], Iterable[Any]]:
+def named_pairs(related_tasks: Any) -> tuple[tuple[str, ...], Iterable[Any]]:
     """The names and the pairs, which are not read yet."""
     pairs: Iterable[Any]
     if isinstance(related_tasks, Mapping):

@@ -105,7 +105,7 @@ def test_columns_are_in_their_units_and_sorted_by_standardised_size():
     rows = [(150 + i, 5.0 + (i % 5) * 0.1 + shift, ("no", "yes")[(i + shift) % 3 == 0], "ab"[shift])
             for shift in (0, 1) for i in range(15)]  # fmt: skip
     text = "height (cm),dose [mg],ill,group\n" + "\n".join(",".join(map(str, row)) for row in rows)
-    found = differences(prepare(upload(text), Cleaning(scaling="robust")))
+    found = differences(prepare(upload(text), cleaning=Cleaning(scaling="robust")))
     assert [(one.column, one.unit) for one in found][0] == ("dose", "mg")
     dose, height = found[0], next(one for one in found if one.column == "height")
     assert (dose.x, dose.y, dose.difference) == (5.2, 6.2, pytest.approx(1.0))
@@ -118,7 +118,7 @@ def test_columns_are_in_their_units_and_sorted_by_standardised_size():
 def test_filled_cells_do_not_count_and_scaling_changes_nothing():
     text = "v,group\n" + "\n".join(["1,a", "2,a", ",a", "9,a", "4,b", "5,b", "6,b"])
     for scaling in ("none", "standard", "robust"):
-        found = differences(prepare(upload(text), Cleaning("median and indicator", scaling)))
+        found = differences(prepare(upload(text), cleaning=Cleaning("median and indicator", scaling)))
         value = next(one for one in found if one.column == "v")
         assert (value.x, value.y) == (2.0, 5.0)
 
@@ -136,7 +136,7 @@ def test_with_blocks_the_answer_says_that_the_table_ignores_them():
     files = [read_table(f"{len(part)}.csv", f"v,site\n{part}".encode()) for part in rows]
     plan = Plan("MMD-M", n_permutations=99)
     with_blocks, without = (
-        answer_of(carry_out(prepare(Upload(tuple(files)), Cleaning(block=block)), plan, explained=False))
+        answer_of(carry_out(prepare(Upload(tuple(files)), cleaning=Cleaning(block=block)), plan, explained=False))
         for block in ("site", "")
     )
     assert "within the blocks of “site”" in with_blocks.basis and "ignores the blocks" in with_blocks.caption

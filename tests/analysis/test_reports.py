@@ -274,7 +274,7 @@ def test_the_command_and_the_script_give_the_same_p_value(tmp_path, monkeypatch,
     origin = DataSource(("my data.csv",), group="which one")
     cleaning = Cleaning(scaling="robust", block="site")
     plan = m2st.Plan("MMD-M", ("MMD-FUSE",), alpha=0.1, n_permutations=199, seed=4)
-    data = prepare(origin.upload(), cleaning)
+    data = prepare(origin.upload(), cleaning=cleaning)
     expected = m2st.carry_out(data, plan, explained=False).analysis
     words = shlex.split(as_command(origin, cleaning, plan))
     assert words[:3] == ["python", "-m", "m2st_core"] and main([*words[3:], "--json"]) == 0

@@ -236,7 +236,7 @@ def test_a_learner_trained_from_frames_tests_files_in_another_order(learner):
     x, y = rows(1), rows(2) + [2.0, 0, 0]
     expected = learner.test(x, y, **QUICK)
     upload = m2st.Upload((table("p.csv", x[SHUFFLED]), table("q.csv", y[SHUFFLED])))
-    data = m2st.prepare(upload, m2st.Cleaning(scaling="none"))
+    data = m2st.prepare(upload, cleaning=m2st.Cleaning(scaling="none"))
     outcome = carry_out(data, Plan("Meta-WiTS", n_permutations=99), learner=learner, device="cpu")
     assert outcome.analysis.primary == expected
     assert outcome.data.features == tuple(NAMES) and outcome.explanation.pair[0] == 0

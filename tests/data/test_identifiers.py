@@ -125,14 +125,14 @@ def test_repeated_units_are_set_aside_and_asked_about():
 
 def test_choices_are_checked_and_repeated_as_code():
     made = upload(null_file("id"))
-    assert prepare(made, Cleaning(use=("id",))).features == ("id", "a", "b", "c")
+    assert prepare(made, cleaning=Cleaning(use=("id",))).features == ("id", "a", "b", "c")
     with pytest.raises(TableError, match="there is no column 'idd' that could be used"):
-        prepare(made, Cleaning(use=("idd",)))
+        prepare(made, cleaning=Cleaning(use=("idd",)))
     with pytest.raises(TableError, match="'id' is to be used, and also left out, the block or the id column"):
         Cleaning(use=("id",), left_out=("id",))
     words = upload("name,v,group\n" + "\n".join(f"P{i:03},{i % 7},{'ab'[i % 2]}" for i in range(30)))
     with pytest.raises(TableError, match="'name' cannot be used: it names rows, persons or records"):
-        prepare(words, Cleaning(use=("name",)))
+        prepare(words, cleaning=Cleaning(use=("name",)))
     with pytest.raises(TableError, match=r"no column can be compared. Set aside: 'id' .* say use=\('id',\)"):
         prepare(upload("id,group\n" + "\n".join(f"{i},{'ab'[i % 2]}" for i in range(30))))
     source = DataSource(("d.csv",), group="group")
@@ -142,7 +142,7 @@ def test_choices_are_checked_and_repeated_as_code():
 
 def test_a_learner_that_saw_an_identifier_keeps_its_columns():
     made = upload(null_file("id"))
-    encoding = Encoding.from_json(prepare(made, Cleaning(use=("id",))).encoding.to_json())
+    encoding = Encoding.from_json(prepare(made, cleaning=Cleaning(use=("id",))).encoding.to_json())
     data = prepare(made, encoding=encoding)
     assert data.features == ("id", "a", "b", "c")
     assert "'id' is compared by choice, although it numbers rows, persons or records." in data.decisions
@@ -160,7 +160,7 @@ def test_related_tasks_that_are_numbered_teach_without_their_numbers():
 
 
 def test_an_identifier_never_leads():
-    outcome = carry_out(prepare(upload(null_file("id")), Cleaning(use=("id",))), Plan("MMD-FUSE"))
+    outcome = carry_out(prepare(upload(null_file("id")), cleaning=Cleaning(use=("id",))), Plan("MMD-FUSE"))
     assert outcome.analysis.rejected and outcome.data.features[0] == "id"
     answer = answer_of(outcome)
     assert answer.differs.startswith("Only “id” differs clearly, which looks like an identifier.")
@@ -238,4 +238,4 @@ def test_names_that_look_the_same_are_the_same():
         made = Upload((spelled("NFC", "p.csv", 0), spelled("NFD", "q.csv", 1)))
         assert list(assemble(made).columns) == ["größe", "v"] and not assemble(made).lacking
         left_out = (unicodedata.normalize(form, "größe"),)
-        assert prepare(made, Cleaning(left_out=left_out)).features == ("v",)
+        assert prepare(made, cleaning=Cleaning(left_out=left_out)).features == ("v",)

@@ -48,7 +48,7 @@ def test_missing_cells_are_refused_unless_a_choice_is_made(upload):
 
 
 def test_rows_with_missing_cells_can_be_dropped(upload):
-    data = prepare(upload, Cleaning("drop rows", "none"))
+    data = prepare(upload, cleaning=Cleaning("drop rows", "none"))
     assert data.features == ("age", "income", "colour = red", "colour = blue", "site = A", "site = B")
     assert data.x.tolist() == [[20, 1000, 1, 0, 1, 0], [40, 3000, 1, 0, 1, 0]]
     assert [rows.tolist() for rows in data.rows] == [[2, 4], [2, 4, 5, 6, 7]]
@@ -58,7 +58,7 @@ def test_rows_with_missing_cells_can_be_dropped(upload):
 
 
 def test_missing_cells_can_be_filled_and_marked(upload):
-    data = prepare(upload, Cleaning("median and indicator", "none"))
+    data = prepare(upload, cleaning=Cleaning("median and indicator", "none"))
     frame = pd.DataFrame(np.concatenate([data.x, data.y]), columns=data.features)
     assert frame.shape == (10, 10) and frame["age"].tolist()[3] == 40 and frame["age is missing"].sum() == 1
     assert frame["income is missing"].tolist() == [0, 1, 0, 0, 0, 1, 0, 0, 0, 0]
@@ -69,7 +69,7 @@ def test_missing_cells_can_be_filled_and_marked(upload):
 
 @pytest.mark.parametrize("scaling", ["standard", "robust"])
 def test_scaling_is_of_the_pooled_rows(upload, scaling):
-    data = prepare(upload, Cleaning("drop rows", scaling, left_out=("colour", "site")))
+    data = prepare(upload, cleaning=Cleaning("drop rows", scaling, left_out=("colour", "site")))
     pooled = np.concatenate([data.x, data.y])
     if scaling == "standard":
         np.testing.assert_allclose([pooled.mean(axis=0), pooled.std(axis=0)], [[0, 0], [1, 1]], atol=1e-12)
@@ -89,7 +89,9 @@ def test_no_label_has_a_say(missing, related):
     found = []
     for groups in (np.arange(60) % 2, generator.permutation(np.arange(60) % 2)):
         text = "age,colour,group\n" + "\n".join(f"{row},{'pq'[group]}" for row, group in zip(rows, groups, strict=True))
-        data = prepare(Upload((table("d.csv", text),), (history(),) if related else (), "group"), Cleaning(missing))
+        data = prepare(
+            Upload((table("d.csv", text),), (history(),) if related else (), "group"), cleaning=Cleaning(missing)
+        )
         by_row = np.concatenate([data.x, data.y])[np.argsort(np.concatenate(data.rows))]
         found.append((by_row.tobytes(), data.encoding.to_json()))
     assert found[0] == found[1]
@@ -97,7 +99,7 @@ def test_no_label_has_a_say(missing, related):
 
 def test_related_tasks_teach_the_encoding_and_unseen_levels_go_to_other():
     text = "age,colour,group\n1,red,p\n2,mauve,p\n3,blue,q\n100,red,q\n5,,q\n"
-    data = prepare(Upload((table("d.csv", text),), (history(),), "group"), Cleaning("drop rows"))
+    data = prepare(Upload((table("d.csv", text),), (history(),), "group"), cleaning=Cleaning("drop rows"))
     assert data.features == ("age", "colour = red", "colour = blue", "colour is other")
     assert data.x[1, 1:].tolist() == [0, 0, 1] and data.y[0, 1:].tolist() == [0, 1, 0]
     pooled = data.related.take_inside().numpy()
@@ -117,14 +119,14 @@ def test_a_column_without_variation_in_the_history_is_set_aside():
 def test_rare_levels_share_an_indicator():
     words = ["a"] * 6 + ["b"] * 4 + ["c"] * 2 + ["d"] * 2
     text = "w,group\n" + "\n".join(f"{word},{'pq'[i % 2]}" for i, word in enumerate(words))
-    data = prepare(Upload((table("d.csv", text),), group="group"), Cleaning(levels=2))
+    data = prepare(Upload((table("d.csv", text),), group="group"), cleaning=Cleaning(levels=2))
     assert data.features == ("w = a", "w = b", "w is other")
     assert np.concatenate([data.x, data.y]).sum(axis=0).tolist() == [6, 4, 4]
 
 
 def test_categories_can_not_fill_the_memory(upload):
     with pytest.raises(TableError, match="With categories as columns the upload has 100 cells, and 60 is the most"):
-        prepare(assemble(upload, Limits(cells=60)), Cleaning("median and indicator"))
+        prepare(assemble(upload, Limits(cells=60)), cleaning=Cleaning("median and indicator"))
 
 
 def test_tasks_too_small_are_left_out_and_said():
@@ -205,22 +207,22 @@ def test_cleaning_survives_json():
 
 
 def test_blocks_follow_their_rows(upload):
-    data = prepare(upload, Cleaning("drop rows", block="site", left_out=("income", "colour")))
+    data = prepare(upload, cleaning=Cleaning("drop rows", block="site", left_out=("income", "colour")))
     assert data.blocks.tolist() == ["A", "B", "A", "A", "B", "A", "B", "A", "B"] and data.features == ("age",)
     with pytest.raises(TableError, match="there is no column called 'ward'"):
-        prepare(upload, Cleaning("drop rows", block="ward"))
+        prepare(upload, cleaning=Cleaning("drop rows", block="ward"))
     apart = Upload((table("p.csv", "a,s\n1,A\n2,A\n"), table("q.csv", "a,s\n1,B\n3,B\n")))
     with pytest.raises(TableError, match="no block of 's' has rows of both groups"):
-        prepare(apart, Cleaning(block="s"))
+        prepare(apart, cleaning=Cleaning(block="s"))
     empty = Upload((table("p.csv", "a,s\n1,A\n2,\n4,A\n"), table("q.csv", "a,s\n1,A\n3,A\n")))
     with pytest.raises(TableError, match="p.csv: row 3, column 's': the row has no block"):
-        prepare(empty, Cleaning(block="s"))
-    assert prepare(empty, Cleaning("drop rows", block="s")).rows[0].tolist() == [2, 4]
+        prepare(empty, cleaning=Cleaning(block="s"))
+    assert prepare(empty, cleaning=Cleaning("drop rows", block="s")).rows[0].tolist() == [2, 4]
 
 
 def test_a_block_column_need_not_be_in_the_history():
     text = "age,colour,site,group\n1,red,A,p\n2,red,B,p\n3,blue,A,q\n4,red,B,q\n"
-    data = prepare(Upload((table("d.csv", text),), (history(),), "group"), Cleaning(block="site"))
+    data = prepare(Upload((table("d.csv", text),), (history(),), "group"), cleaning=Cleaning(block="site"))
     assert data.target.blocks[0].tolist() == [0, 1] and "site" not in " ".join(data.features)
 
 
@@ -241,14 +243,14 @@ def test_what_is_left_must_be_testable(p, q, message):
     upload = Upload((table("p.csv", p), table("q.csv", q)))
     if message is None:
         with pytest.raises(TableError):
-            prepare(upload, Cleaning("drop rows"))
+            prepare(upload, cleaning=Cleaning("drop rows"))
     else:
         with pytest.raises(ValueError, match=message):
-            prepare(upload, Cleaning("drop rows", "none"))
+            prepare(upload, cleaning=Cleaning("drop rows", "none"))
 
 
 def test_exports_are_safe_and_complete(upload):
-    data = prepare(upload, Cleaning("drop rows", "none", block="site"))
+    data = prepare(upload, cleaning=Cleaning("drop rows", "none", block="site"))
     frame = pd.read_csv(io.StringIO(data.to_csv()))
     assert list(frame)[:4] == ["task", "group", "block", "row"] and len(frame) == 7
     assert frame["age"].tolist() == [20, 40, 25, 45, 50, 60, 70]
@@ -287,6 +289,6 @@ def test_long_words_are_cut_and_lines_joined():
 
 
 def test_the_public_way_from_bytes_to_an_answer(upload):
-    data = m2st.prepare(upload, m2st.Cleaning("median and indicator"))
+    data = m2st.prepare(upload, cleaning=m2st.Cleaning("median and indicator"))
     result = m2st.two_sample_test(data.x, data.y, "MMD-M", n_permutations=99)
     assert result.p_value >= 1 / 210 and result.enumerated and data.target.sizes == (4, 6)  # C(10, 4) labellings

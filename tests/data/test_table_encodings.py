@@ -118,7 +118,7 @@ def test_words_of_which_none_is_in_the_other_file_are_asked_about():
 
 def test_columns_that_are_not_compared_are_not_asked_about():
     """Left out, free text, of one file only, or cells that are numbers with a sign of Latin-1."""
-    assert prepare(cities(("utf-8", "cp1251")), Cleaning(left_out=("city",))).features == ("v",)
+    assert prepare(cities(("utf-8", "cp1251")), cleaning=Cleaning(left_out=("city",))).features == ("v",)
     comments = ["\n".join(["note,v", *(f"Пример {i} {name},{i * 7 % 5}" for i in range(30))]) for name in "ПК"]
     same = ["\n".join(["note,v", *(f"Пример {i},{(i * k) % 5}" for i in range(300))]) for k in (3, 7)]
     for pair in (comments, same):
@@ -204,8 +204,8 @@ def test_a_learner_knows_words_and_names():
 def test_the_block_is_compared_too():
     blocks = Cleaning(block="city")
     with pytest.raises(TableError, match="--encoding q.csv=cp1251"):
-        prepare(cities(("utf-8", "cp1251")), blocks)
-    assert set(prepare(cities(("utf-8", "cp1251"), encoding="cp1251"), blocks).blocks) == set(WORDS["cp1251"])
+        prepare(cities(("utf-8", "cp1251")), cleaning=blocks)
+    assert set(prepare(cities(("utf-8", "cp1251"), encoding="cp1251"), cleaning=blocks).blocks) == set(WORDS["cp1251"])
 
 
 @pytest.mark.parametrize("name", ["rot13", "zip", "idna", "punycode", "hex", "unicode_escape", "x" * 99, "../a", "\0"])

@@ -99,7 +99,7 @@ def test_no_number_is_misread_in_silence(name, separator):
     upload = Upload((table,), group="group")
     for missing in ("refuse", "drop rows"):
         try:
-            data = prepare(upload, Cleaning(missing, "none"))
+            data = prepare(upload, cleaning=Cleaning(missing, "none"))
         except TableError as error:
             assert "\n" not in str(error) and ("'c'" in str(error) or "row 7" in str(error))
             continue

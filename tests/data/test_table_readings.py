@@ -106,7 +106,7 @@ def test_what_is_in_doubt_is_asked_and_stops_the_test(name):
     cells, separator, other, sentence, answers = ASKED[name]
     upload = column(*cells, separator=separator, other=other)
     with pytest.raises(TableError) as caught:
-        prepare(upload, PLAIN)
+        prepare(upload, cleaning=PLAIN)
     assert sentence in str(caught.value) and str(caught.value).startswith("d.csv: row ")
     (question,) = assemble(upload).readings.questions
     assert all(option in str(caught.value) for option in (question.option, "--" + question.option.replace("_", "-")))
@@ -115,11 +115,14 @@ def test_what_is_in_doubt_is_asked_and_stops_the_test(name):
     )
     for answer in [answer for answer in question.answers if answer != "keep"]:  # then “Total” is no number
         given = {"c": answer} if question.option == "read_as" else answer
-        assert prepare(replaced(upload, **{question.option: given}), PLAIN).record["answers"][question.option] == given
+        assert (
+            prepare(replaced(upload, **{question.option: given}), cleaning=PLAIN).record["answers"][question.option]
+            == given
+        )
     for (option, answer), expected in answers.items():
         assert values(upload, **{option: {"c": answer} if option == "read_as" else answer}) == expected
     if question.columns:
-        assert prepare(upload, Cleaning(scaling="none", left_out=("c",))).features == ("v",)
+        assert prepare(upload, cleaning=Cleaning(scaling="none", left_out=("c",))).features == ("v",)
 
 
 def test_two_files_are_read_alike_or_asked_about():
@@ -127,11 +130,11 @@ def test_two_files_are_read_alike_or_asked_about():
     p = table("p.csv", "a;b", "5,5;1", *(f"8.{654 + i};{i}" for i in range(9)))
     q = table("q.csv", "a;b", *(f"8.{561 + i};{i}" for i in range(9)))
     with pytest.raises(TableError, match=r"p.csv: row 3, column 'a': '8.654' is 8.654 .* --decimal"):
-        prepare(Upload((p, q)), PLAIN)
+        prepare(Upload((p, q)), cleaning=PLAIN)
     (question,) = assemble(Upload((p, q))).readings.questions
     assert {example.file for example, _ in question.examples} == {"p.csv", "q.csv"}
     for mark, largest in ((".", 9), (",", 9000)):
-        x, y = (data := prepare(Upload((p, q), decimal=mark), PLAIN)).x[:, 0], data.y[:, 0]
+        x, y = (data := prepare(Upload((p, q), decimal=mark), cleaning=PLAIN)).x[:, 0], data.y[:, 0]
         assert 0.9 < y.mean() / np.median(x) < 1.1 and max(x.max(), y.max()) < largest
 
 
@@ -141,9 +144,9 @@ def test_other_cells_of_any_file_settle_it():
     q = table("q.csv", "a;b", "8.561;1", "9.222;3")
     for cell, expected in (("2,5", 8654), ("2.5", 8.654)):
         p = table("p.csv", *opened[:-1], f"7.111;{cell}")
-        assert prepare(Upload((p, q)), PLAIN).x[0, 0] == expected
+        assert prepare(Upload((p, q)), cleaning=PLAIN).x[0, 0] == expected
         history = table("m.csv", "task;group;a;b", *(f"t;{g};5.{i}33;{cell}" for g in "uv" for i in range(1, 4)))
-        made = prepare(Upload((table("p.csv", *opened), q), (history,)), PLAIN)
+        made = prepare(Upload((table("p.csv", *opened), q), (history,)), cleaning=PLAIN)
         assert made.x[0, 0] == expected and made.related.task(0).x[0, 0] == (5133 if expected > 9 else 5.133)
         assert any("'8.654' is read as" in note for note in made.decisions)
 
@@ -160,7 +163,7 @@ def test_a_file_of_another_dialect_settles_nothing():
     for p in (points, read_table("p.xlsx", stream.getvalue())):
         (question,) = assemble(Upload((p, thousands))).readings.questions
         assert question.option == "decimal" and question.files == ("q.csv",)
-        assert prepare(Upload((p, thousands), decimal={"q.csv": ","}), PLAIN).y[0, 0] == 7467
+        assert prepare(Upload((p, thousands), decimal={"q.csv": ","}), cleaning=PLAIN).y[0, 0] == 7467
     words = openpyxl.Workbook()
     for row in (["a", "b"], ["7.467", 1], ["8.112", 2]):
         words.active.append(row)
@@ -168,15 +171,15 @@ def test_a_file_of_another_dialect_settles_nothing():
     (question,) = assemble(Upload((p, read_table("q.xlsx", stream.getvalue())))).readings.questions
     assert question.option == "decimal" and question.files == ("q.xlsx",)
     alike = table("p.csv", "a;b", "8713.16;1", "7467.5;2")
-    assert "'7.467' is read as 7.467" in " ".join(prepare(Upload((alike, thousands)), PLAIN).decisions)
+    assert "'7.467' is read as 7.467" in " ".join(prepare(Upload((alike, thousands)), cleaning=PLAIN).decisions)
 
 
 def test_commas_between_cells_speak_for_points_unless_another_file_has_decimal_commas():
     p, q = table("p.csv", "a,b", "8.654,1", "7.111,2"), table("q.csv", "a,b", "8.561,1", "9.222,3")
-    data = prepare(Upload((p, q)), PLAIN)
+    data = prepare(Upload((p, q)), cleaning=PLAIN)
     assert data.x[:, 0].tolist() == [8.654, 7.111] and "'8.654' is read as 8.654" in " ".join(data.decisions)
     with pytest.raises(TableError, match="--decimal"):
-        prepare(Upload((p, table("q.csv", "a;b", "8.561;1,5", "9.222;3,5"))), PLAIN)
+        prepare(Upload((p, table("q.csv", "a;b", "8.561;1,5", "9.222;3,5"))), cleaning=PLAIN)
 
 
 def test_commas_between_cells_do_not_settle_what_a_quoted_comma_means():
@@ -184,9 +187,9 @@ def test_commas_between_cells_do_not_settle_what_a_quoted_comma_means():
     (question,) = assemble(Upload((p, q))).readings.questions
     assert question.option == "decimal" and set(question.examples[0][1]) == {"8654", "8.654"}
     with pytest.raises(TableError, match="--decimal"):
-        prepare(Upload((p, q)), PLAIN)
+        prepare(Upload((p, q)), cleaning=PLAIN)
     settled = table("q.csv", "a,b", '"1,008.5",1', "9,3")
-    assert prepare(Upload((p, settled)), PLAIN).x[0, 0] == 8654
+    assert prepare(Upload((p, settled)), cleaning=PLAIN).x[0, 0] == 8654
 
 
 def test_files_with_different_marks_can_be_answered_one_by_one(tmp_path, monkeypatch, capsys):
@@ -195,10 +198,10 @@ def test_files_with_different_marks_can_be_answered_one_by_one(tmp_path, monkeyp
     q = table("q.csv", "a;b", *(f"8,{651 + i};{i}" for i in range(9)))
     upload = Upload((p, q))
     with pytest.raises(TableError, match=r"by file, such as .* \(shell: --decimal p.csv=. --decimal \"q.csv=,\"\)"):
-        prepare(upload, PLAIN)
+        prepare(upload, cleaning=PLAIN)
     (left,) = assemble(replaced(upload, decimal={"p.csv": "."})).readings.questions
     assert left.files == ("q.csv",) and {example.file for example, _ in left.examples} == {"q.csv"}
-    data = prepare(replaced(upload, decimal={"p.csv": ".", "q.csv": ","}), PLAIN)
+    data = prepare(replaced(upload, decimal={"p.csv": ".", "q.csv": ","}), cleaning=PLAIN)
     assert data.x[0, 0] == 8.654 and data.y[0, 0] == 8.651
     assert replaced(upload, decimal={"p.csv": "."}).digest != replaced(upload, decimal=".").digest
     with pytest.raises(TableError, match="'r.csv', which is no file here"):
@@ -257,7 +260,7 @@ def test_cells_that_are_no_numbers_are_named_with_row_and_column(cell, why):
     upload = column("1", "2", cell, "4", "5", "6.5", "7")
     with pytest.raises(TableError, match=r"d.csv: row 4, column 'c': .*" + why):
         prepare(upload)
-    data = prepare(upload, Cleaning("drop rows", "none"))
+    data = prepare(upload, cleaning=Cleaning("drop rows", "none"))
     assert len(data.x) + len(data.y) == 6 and any(why in note and "row 4" in note for note in data.decisions)
 
 
@@ -284,12 +287,12 @@ def test_codes_and_compact_dates_are_no_numbers():
 
 
 def test_na_and_none_are_values_where_they_fit_and_numbers_do_not_use_them():
-    country = prepare(column("NA", "DE", "FR", "NA"), PLAIN)
+    country = prepare(column("NA", "DE", "FR", "NA"), cleaning=PLAIN)
     assert "c = NA" in country.features and "is read as a value" in " ".join(country.decisions)
-    severity = prepare(column("None", "Mild", "None", "Severe"), PLAIN)
+    severity = prepare(column("None", "Mild", "None", "Severe"), cleaning=PLAIN)
     assert "c = None" in severity.features
-    assert "c = Na" in prepare(column("Na", "K", "Cl", "Na"), PLAIN).features
-    results = prepare(column("+", "-", "++", "-"), PLAIN)
+    assert "c = Na" in prepare(column("Na", "K", "Cl", "Na"), cleaning=PLAIN).features
+    results = prepare(column("+", "-", "++", "-"), cleaning=PLAIN)
     assert "c = -" in results.features and "'-' is read as a value" in " ".join(results.decisions)
     assert "count as missing" not in " ".join(results.decisions)
     for cells in (["NA", "red", "blue", "red"], ["n/a", "DE", "FR", "DE"]):
@@ -309,7 +312,7 @@ def test_totals_are_left_out_or_kept():
         TableError, match=r"p.csv: row 5: the row says 'Total'.* --totals \"leave out\" or --totals keep"
     ):
         prepare(upload)
-    sizes = [len(prepare(replaced(upload, totals=t), PLAIN).x) for t in ("leave out", "keep")]
+    sizes = [len(prepare(replaced(upload, totals=t), cleaning=PLAIN).x) for t in ("leave out", "keep")]
     assert sizes == [3, 4]
 
 

@@ -36,7 +36,9 @@ def test_repeated_patients_are_noted_unless_they_are_the_block():
     upload = one("Patient ID,v,group", *rows)
 
     def noted(cleaning):
-        return any("Rows of one unit are not independent." in note for note in prepare(upload, cleaning).decisions)
+        return any(
+            "Rows of one unit are not independent." in note for note in prepare(upload, cleaning=cleaning).decisions
+        )
 
     assert noted(Cleaning()) and noted(Cleaning(left_out=("Patient ID",)))
     assert not noted(Cleaning(block="Patient ID"))
@@ -57,16 +59,13 @@ def test_whole_numbers_that_never_repeat_look_like_an_identifier():
 def test_incomplete_rows_are_those_that_dropping_would_lose():
     made = assemble(one("a,b,group", "1,2,x", ",3,x", "2,,x", ",,x", "3,1,x", "4,4,y", "5,5,y", "6,oops,y", "7,8,y"))
     assert incomplete_rows(made, Cleaning()) == 4
-    assert (
-        len(made.rows) - sum(map(len, (prepare(made, Cleaning("drop rows")).x, prepare(made, Cleaning("drop rows")).y)))
-        == 4
-    )
+    assert len(made.rows) - sum(prepare(made, cleaning=Cleaning("drop rows")).target.sizes) == 4
     assert incomplete_rows(made, Cleaning(left_out=("b",))) == 2
 
 
 def test_the_same_file_twice_is_refused_and_chance_is_not():
     lines = ["a,b", *(f"{i}.5,{i * 7 % 5}" for i in range(12))]
-    with pytest.raises(TableError, match=r"p.csv and q.csv are the same file. There is nothing to compare"):
+    with pytest.raises(TableError, match=r"p.csv and q.csv are the same table. There is nothing to compare"):
         prepare(Upload((table("p.csv", *lines), table("q.csv", *lines))))
     turned = [lines[0], *reversed(lines[1:])]
     with pytest.raises(TableError, match="“p” and “q” hold exactly the same 12 rows"):
@@ -123,7 +122,7 @@ def test_a_column_that_identifies_rows_settles_what_is_shared():
     assert not outcome.analysis.primary.exact
     assert f"The p-value is exact if {unsettled.exact_if}." in methods_sentence(outcome)
 
-    settled = m2st.prepare(upload, m2st.Cleaning(ids="person"))
+    settled = m2st.prepare(upload, cleaning=m2st.Cleaning(ids="person"))
     assert settled.exact_if == "" and settled.features == ("a", "b")
     assert "30 target rows recognised in the related tasks, by their ids." in " ".join(settled.decisions)
     outcome = m2st.carry_out(settled, plan, explained=False)
@@ -133,14 +132,16 @@ def test_a_column_that_identifies_rows_settles_what_is_shared():
 
     learner = m2st.meta_train("Meta-Witness", settled.related)
     with pytest.raises(ValueError, match="30 rows of x and y"):
-        m2st.carry_out(m2st.prepare(upload, m2st.Cleaning(ids="person"), settled.encoding), plan, learner=learner)
+        m2st.carry_out(
+            m2st.prepare(upload, cleaning=m2st.Cleaning(ids="person"), encoding=settled.encoding), plan, learner=learner
+        )
 
 
 def test_an_id_column_that_is_not_everywhere_or_has_gaps_is_named():
     target, related = questionnaire("t.csv", 0), questionnaire("r.csv", 90, "name")
     upload = m2st.Upload((target,), (related,), group="group")
     with pytest.raises(TableError, match="no column 'person' that all files have. The columns: a, b"):
-        m2st.prepare(upload, m2st.Cleaning(ids="person"))
+        m2st.prepare(upload, cleaning=m2st.Cleaning(ids="person"))
     gap = m2st.read_table("g.csv", b"a,b,person,group\n1,2,P1,old\n2,1,,new\n3,4,P3,old\n5,1,P4,new\n")
     with pytest.raises(TableError, match="g.csv: row 3, column 'person': the row has no id"):
-        m2st.prepare(m2st.Upload((gap,), group="group"), m2st.Cleaning(ids="person"))
+        m2st.prepare(m2st.Upload((gap,), group="group"), cleaning=m2st.Cleaning(ids="person"))

@@ -330,7 +330,7 @@ def test_the_same_file_twice_is_a_red_stop():
     assert "p.csv and again.csv are the same file" in words_of(app.error[0].value)
     assert app.button(key="data_next").disabled
     app.segmented_control(key="data_step").set_value("Check")
-    assert "are the same file" in words_of(go_on(app).error[0].value) and app.button(key="data_next").disabled
+    assert "are the same table" in words_of(go_on(app).error[0].value) and app.button(key="data_next").disabled
 
 
 def test_a_repeated_patient_is_offered_as_the_block():

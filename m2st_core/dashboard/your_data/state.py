@@ -24,7 +24,7 @@ from m2st_core.data.tables.upload import (
     Upload,
     assemble,
     group_of_related,
-    is_half,
+    half_of,
     other_labels,
     suggest_groups,
 )
@@ -157,7 +157,7 @@ class UserData:
     def related_group_by_name(self) -> str | None:
         """The group column that all related files have: called like the target's, or group."""
         named = Upload((), self.files.get("related", ()), self.group, self._task)
-        found = [group_of_related(table, named) for table in named.related if not is_half(table, named)]
+        found = [group_of_related(table, named) for table in named.related if not half_of(table, named)]
         return found[0] if found and all(found) else None
 
     @property
@@ -182,7 +182,7 @@ class UserData:
     def asks_related(self) -> bool:
         """Whether it is open which column is the group of the related tasks."""
         named = Upload((), self.files.get("related", ()), self.group, self._task)
-        needed = any(not is_half(table, named) for table in named.related) and bool(self.related_columns)
+        needed = any(not half_of(table, named) for table in named.related) and bool(self.related_columns)
         return needed and not self.example and self.related_group_by_name is None and self.related_group is None
 
     def _settled(self, slot: str, columns: Mapping[str, GroupColumn]) -> str | None:
@@ -272,7 +272,9 @@ class UserData:
         """Arrays to test, prepared as chosen."""
         encoding = self.trained.encoding if self.trained else None
         return self.remember(
-            "clean", self.key(upload), lambda: prepare(self.assembled(upload), self.cleaning, encoding)
+            "clean",
+            self.key(upload),
+            lambda: prepare(self.assembled(upload), cleaning=self.cleaning, encoding=encoding),
         )
 
     def key(self, upload: Upload) -> tuple[Hashable, ...]:

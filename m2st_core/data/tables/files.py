@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.arrays import LARGEST_WHOLE
+from m2st_core.data.arrays import LARGEST_WHOLE, as_named_rows, in_memory, names_of
 from m2st_core.data.tables import cells as forms
 from m2st_core.data.tables.cells import read_cell
 from m2st_core.data.tables.columns import OPEN, Piece, forms_of, numbers
@@ -52,6 +52,7 @@ class Table:
     between its cells. ``readings`` say how columns are read; those that other files of an upload have no say in are
     decided by this file alone. ``notes`` say what else reading had to decide, ``digest`` is the file's SHA-256.
     ``encoding`` is that of its text. If it is a guess, ``raw`` has the file's bytes, which can be decoded anew.
+    ``half`` is a task and a side, P or Q, if the table is known to be that sample of a related task.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Table:
     readings: Mapping[str, Reading] = field(default_factory=dict, repr=False, compare=False)
     encoding: str = ""
     raw: bytes = field(default=b"", repr=False, compare=False)
+    half: tuple[str, str] | None = None
 
     def numbers(self, column: str) -> np.ndarray:
         """A column as float64, NaN where a cell is missing or not a number."""
@@ -136,6 +138,32 @@ def read_table(name: str, data: bytes, limits: Limits | None = None, encoding: s
         notes.append(f"Cells are separated by {SEPARATORS.get(separator, repr(separator))}.")
     table = _table(name, read_rows(name, text, separator, start, limits), digest, notes, separator, limits)
     return replace(table, encoding=codec, raw=data if guessed else b"")
+
+
+def as_table(name: str, values: Any, half: tuple[str, str] | None = None, limits: Limits | None = None) -> Table:
+    """Make a table of a frame of any library, or of rows of numbers. Its cells are read as those of a workbook.
+
+    >>> as_table("x", pd.DataFrame({"age": [30, None], "sex": ["f", "m"]})).numbers("age")
+    array([30., nan])
+    """
+    limits = limits or Limits.from_environment()
+    rows = in_memory(values, name)
+    labels = names_of(rows)
+    if not isinstance(rows, pd.DataFrame):
+        rows = pd.DataFrame(as_named_rows(rows, name)[0])
+    limits.check_size(name, *rows.shape)
+    if not rows.size:
+        raise TableError(f"{name}: the frame is empty. Bring at least 2 rows and a column.")
+    names, notes = clean_names(labels or [""] * rows.shape[1])
+    columns = [
+        ["" if gap else _cell(value) for value, gap in zip(column.tolist(), column.isna(), strict=True)]
+        for _, column in rows.items()
+    ]
+    numbered = list(enumerate(map(list, zip(*columns, strict=True)), start=1))
+    frame, _ = columns_of(name, numbered, iter(()), names, limits)
+    frame.columns = pd.Index(names)
+    digest = hashlib.sha256(repr((names, columns)).encode()).hexdigest()
+    return Table(name, frame, digest, "", tuple(notes), bool(labels), half=half)
 
 
 def _table(name: str, rows: Rows, digest: str, notes: list[str], separator: str, limits: Limits) -> Table:

@@ -3,7 +3,7 @@ r"""From an upload to clean arrays, with a list of every decision on the way.
 >>> from m2st_core.data.tables.files import read_table
 >>> p = read_table("p.csv", b"height;colour\n1,5;red\n2,5;blue\n")
 >>> q = read_table("q.csv", b"height,colour\n1.0,red\n4.5,red\n")
->>> prepare(Upload((p, q)), Cleaning(scaling="none")).y
+>>> prepare(Upload((p, q)), cleaning=Cleaning(scaling="none")).y
 array([[1. , 1. , 0. ],
        [4.5, 1. , 0. ]])
 """
@@ -39,7 +39,7 @@ from m2st_core.data.tables.encoding import (
     relearn,
 )
 from m2st_core.data.tables.limits import Note, TableError, to_safe_csv
-from m2st_core.data.tables.upload import Assembled, Upload, assemble
+from m2st_core.data.tables.upload import Assembled, Upload, assemble, upload_of
 from m2st_core.numbers import count_of
 from m2st_core.types import TwoSample, listed
 
@@ -167,13 +167,47 @@ class Prepared:
         return to_safe_csv(self.to_frame())
 
 
-def prepare(upload: Upload | Assembled, cleaning: Cleaning | None = None, encoding: Encoding | None = None) -> Prepared:
-    """Prepare an upload for a test.
+def prepare(
+    x: Any,
+    y: Any = None,
+    *,
+    related: Any = None,
+    names: tuple[str, str] | None = None,
+    cleaning: Cleaning | None = None,
+    encoding: Encoding | None = None,
+    **reading: Any,
+) -> Prepared:
+    """Prepare two samples and their related tasks for a test: an upload of files, or frames.
 
-    The encoding is learned without labels, from the pooled rows of the related tasks, or of the target if there are
-    none. Of a given ``encoding``, that of a learner, ``cleaning`` changes ``missing``, ``block`` and ``ids`` only.
+    Args:
+        x: An upload; or the rows of P in a frame of any library, whose columns hold numbers or words.
+        y: The rows of Q, if x is no upload.
+        related: Related tasks beside frames: pairs of frames, by name or in a list.
+        names: What to call x and y in sentences; by default as their files or groups, or x and y.
+        cleaning: How to treat missing cells, scales, blocks and columns.
+        encoding: That of a learner. Then ``cleaning`` changes ``missing``, ``block`` and ``ids`` only. Otherwise it is
+            learned without labels, from the pooled rows of the related tasks, or of the target if there are none.
+        reading: For frames, what reading may ask: ``decimal``, ``read_as`` and ``totals`` of an ``Upload``.
+
+    >>> before = pd.DataFrame({"id": ["a1", "a2", "a3"], "dose": [1.5, 2.5, None], "sex": ["f", "m", "f"]})
+    >>> after = pd.DataFrame({"id": ["b1", "b2", "b3"], "dose": [4.5, 3.5, 5.0], "sex": ["m", "m", "f"]})
+    >>> prepare(before, after, cleaning=Cleaning("drop rows")).target
+    TwoSample(2 and 3 rows, 3 columns: dose, sex = m, sex = f)
     """
-    made = upload if isinstance(upload, Assembled) else assemble(upload)
+    if isinstance(x, Upload | Assembled):
+        if y is not None or related is not None or reading:
+            raise TypeError("An upload has both samples, its related tasks and its answers. Pass it alone.")
+        made = assemble(x) if isinstance(x, Upload) else x
+    elif y is None:
+        raise ValueError("y is missing. Pass the rows of both samples, or an upload of files.")
+    else:
+        made = assemble(upload_of(x, y, related, **reading))
+    data = _prepared(made, cleaning, encoding)
+    return data if names is None else replace(data, x_name=names[0], y_name=names[1])
+
+
+def _prepared(made: Assembled, cleaning: Cleaning | None, encoding: Encoding | None) -> Prepared:
+    """Choose columns and rows, learn the encoding or take the given one, and encode all rows."""
     if encoding is not None:
         choices = cleaning or encoding.cleaning
         known = encoding.cleaning.ids
@@ -210,7 +244,7 @@ def prepare(upload: Upload | Assembled, cleaning: Cleaning | None = None, encodi
             f"{count_of(separation.shared, 'target row')} recognised in the related tasks, {how}. "
             "Methods that learn from related tasks do so without them."
         )
-    x_name, y_name = (side.label for side, _ in made.target_samples) if made.target else ("P", "Q")
+    x_name, y_name = made.target.labels if made.target else ("P", "Q")
     record = _record(made, cleaning, encoding, notes, {"target": (x, y), **pairs})
     return Prepared(
         target=target,
@@ -498,7 +532,7 @@ def incomplete_rows(made: Assembled, cleaning: Cleaning) -> int:
 
 
 def refuse_same_rows(made: Assembled, x: np.ndarray, y: np.ndarray) -> None:
-    """Raise a TableError if both groups are the same file, or hold the same rows (n, d) in any order.
+    """Raise a TableError if both groups are the same table, or hold the same rows (n, d) in any order.
 
     Rows with few different values may agree by chance. They are not refused.
     """
@@ -507,7 +541,7 @@ def refuse_same_rows(made: Assembled, x: np.ndarray, y: np.ndarray) -> None:
     p, q = made.target.p, made.target.q
     remedy = "There is nothing to compare. Bring the rows of the other group."
     if p.table is not q.table and p.table.digest == q.table.digest:
-        raise TableError(f"{p.table.name} and {q.table.name} are the same file. {remedy}")
+        raise TableError(f"{p.table.name} and {q.table.name} are the same table. {remedy}")
     (rows, counts), (others, other_counts) = (
         np.unique(part.round(ROUNDING), axis=0, return_counts=True) for part in (x, y)
     )

@@ -6,14 +6,16 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
 
+from m2st_core.data.arrays import named_pairs
 from m2st_core.data.tables.columns import IDENTIFIER, NUMERIC, Column, Piece, classify
 from m2st_core.data.tables.encoding_question import encoding_question
-from m2st_core.data.tables.files import Table, read_table
+from m2st_core.data.tables.files import Table, as_table, read_table
 from m2st_core.data.tables.limits import Limits, TableError
 from m2st_core.data.tables.readings import (
     ENCODING,
@@ -148,6 +150,19 @@ class Upload:
         return hashlib.sha256(f"{self.files_digest} {order} {given}".encode()).hexdigest()
 
 
+def upload_of(x: Any, y: Any, related: Any = None, **reading: Any) -> Upload:
+    """Make an upload of frames: x, y and related tasks, pairs by name or in a list. ``reading`` are its answers."""
+    names, pairs = named_pairs(related) if related is not None else ((), ())
+    tasks: list[Table] = []
+    for name, pair in zip(names, pairs, strict=True):
+        try:
+            first, second = pair
+        except (TypeError, ValueError):
+            raise ValueError(f"Related task {name!r} is not a pair (x, y) of two samples.") from None
+        tasks += [as_table(f"{name}, x", first, (name, "P")), as_table(f"{name}, y", second, (name, "Q"))]
+    return Upload((as_table("x", x), as_table("y", y)), tuple(tasks), **reading)
+
+
 @dataclass(frozen=True)
 class Side:
     """The rows of one sample: their table, their positions in it, and the label of the sample."""
@@ -246,10 +261,12 @@ def group_of_related(table: Table, upload: Upload) -> str | None:
     return next((column for name in _wanted(upload) if (column := _find(table, name))), None)
 
 
-def is_half(table: Table, upload: Upload) -> bool:
-    """Whether a table is one sample of a related task, x_P or x_Q."""
-    columns = group_of_related(table, upload), _find(table, upload.task)
-    return columns == (None, None) and SIDE.fullmatch(table.stem) is not None
+def half_of(table: Table, upload: Upload) -> tuple[str, str] | None:
+    """The task and the side, P or Q, of a table that is one sample of a related task, such as x_P; otherwise None."""
+    if table.half is not None or group_of_related(table, upload) or _find(table, upload.task):
+        return table.half
+    match = SIDE.fullmatch(table.stem)
+    return (match[1], match[2].upper()) if match else None
 
 
 def other_labels(target: Pair | None, related: Iterable[Pair]) -> list[tuple[str, str]]:
@@ -339,10 +356,10 @@ class Pairing:
         upload = self._upload
         halves: dict[str, dict[str, Table]] = {}
         for table in upload.related:
-            group, task = group_of_related(table, upload), _find(table, upload.task)
-            if is_half(table, upload) and (match := SIDE.fullmatch(table.stem)):
-                halves.setdefault(match[1], {})[match[2].upper()] = table
+            if half := half_of(table, upload):
+                halves.setdefault(half[0], {})[half[1]] = table
                 continue
+            group, task = group_of_related(table, upload), _find(table, upload.task)
             if group is None:
                 option = "--related-group-column" if upload.target else "--group-column"
                 raise TableError(
