@@ -9,13 +9,13 @@ Omnibus, and the least p-value. The thresholds of all three come from the same s
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 import numpy as np
 from scipy import stats
 
-ALPHA = 0.05
+from benchmarks.common import ALPHA, Page, parse
+
 CASES = ((2, 0.0, 0.0), (3, 0.0, 0.0), (4, 0.0, 0.0), (2, 0.5, 0.5), (3, 0.5, 0.5))  # k, ρ, share of the mean
 
 
@@ -35,29 +35,23 @@ def powers(count: int, correlation: float, spill: float, power: float, draws: in
     def harmonic(z: np.ndarray) -> np.ndarray:
         return (1 / stats.norm.sf(z)).mean(axis=1)
 
-    found = []
+    rates = []
     for statistic in (ratio, harmonic, lambda z: z.max(axis=1)):
         threshold = np.quantile(statistic(noise[0]), 1 - ALPHA)
-        found.append(float((statistic(noise[1] + means[0]) > threshold).mean()))
-    return found
+        rates.append(float((statistic(noise[1] + means[0]) > threshold).mean()))
+    return rates
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench bound", description=__doc__)
-    parser.add_argument("--power", type=float, default=0.7, help="of each statistic against its own kind")
-    parser.add_argument("--draws", type=int, default=400_000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(arguments)
+    options = parse(arguments, __doc__, power=0.7, draws=400_000, seed=0)
     error = (0.25 / options.draws + ALPHA * (1 - ALPHA) / options.draws * 16) ** 0.5
-    print(f"Each statistic alone has power {options.power:g} against its kind. {options.draws:,} draws, seed ", end="")
-    print(f"{options.seed}; standard error at most about {error:.3f}.\n")
-    print("| statistics | correlation | what each sees of the others' kinds | bound | harmonic mean | least p-value |")
-    print("|---|---|---|---|---|---|")
+    page = Page()
+    page.say(
+        f"Each statistic alone has power {options.power:g} against its kind. {options.draws:,} draws, seed "
+        f"{options.seed}; standard error at most about {error:.3f}.\n"
+    )
+    page.head("statistics", "correlation", "what each sees of the others' kinds", "bound", "harmonic", "least p")
     for count, correlation, spill in CASES:
-        found = powers(count, correlation, spill, options.power, options.draws, options.seed)
-        print(f"| {count} | {correlation:g} | {spill:g} | " + " | ".join(f"{value:.3f}" for value in found) + " |")
-
-
-if __name__ == "__main__":
-    main()
+        shown = powers(count, correlation, spill, options.power, options.draws, options.seed)
+        page.row(count, f"{correlation:g}", f"{spill:g}", *(f"{value:.3f}" for value in shown))

@@ -4,38 +4,49 @@ Half of CIFAR-10's images are for choices: settings were tried on them, and ever
 pairs of classes with 100 images of each class, from them. Targets are drawn from the other half: CIFAR-10 against
 CIFAR-100, a shift of the classes inside CIFAR-10 (animals are 60 % of P and 80 % of Q), and CIFAR-10 against itself.
 Each repeat trains once, learns from one training sample of every target, and tests many samples of the images that are
-left. ``--view features`` does the same with pretrained features instead of pixels.
+left.
+
+Results are rows of a file, and a run that was stopped continues where it was. With two files of images (.npz with x,
+bytes (n, 32, 32, 3), and of CIFAR-10 with y, the classes) what the rows lack is computed, the cheapest methods first.
+Then the tables are printed, or written between their marks in the page of ``--write``. More repeats or test samples add
+rows: no number is computed twice.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import csv
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, groupby
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.common import bound_methods, print_table
+from benchmarks.common import ALPHA, bound_methods, parse, stacked
 from m2st_core.data.images.features import extractor, image_features
 from m2st_core.data.images.own import SIDE
 from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method
+from m2st_core.testing.methods import METHODS, label_of
 from m2st_core.testing.run import learn_once, run_tests
 from m2st_core.types import Shape, TwoSample
 
-METHODS = ["MMD-M", "MMD-FUSE", "Omnibus", "MMD-O", "MMD-D", "Meta-Witness", "Meta-FUSE", "Feature-MKL", "Meta-WiTS"]
-TARGETS = ("class shift", "CIFAR-100", "null")
+ROWS = Path(__file__).with_name("cifar_rows.csv")  # those of docs/cifar.md
 PER_CLASS, CHOICES = 100, 250  # images of each class in a related task; in the half for choices
 PAIRS = 100  # related tasks of CIFAR-100's classes
 ANIMALS = (2, 3, 4, 5, 6, 7)
-LEVEL = 0.05
 AT_ONCE = 10  # test samples in memory
+SIZES, NULL_SIZE = (200, 500, 900), 200
+FEWER = {500: 2, 900: 4}  # large test samples are fewer by these factors
+TARGETS = ("class shift", "CIFAR-100", "null")
+MARKS = ("<!-- tables: {} -->", "<!-- end of {} -->")
 
 
 @dataclass(frozen=True)
@@ -72,12 +83,12 @@ class Images:
         return TwoSample(p, q, self.shape)
 
 
-def load(cifar10: str, cifar100: str, view: str, side: int) -> tuple[Images, list[np.ndarray]]:
+def load(cifar10: str, cifar100: str, view: str) -> tuple[Images, list[np.ndarray]]:
     """The images that targets are drawn from, and the images of each class for related tasks and choices."""
     with np.load(cifar10) as first, np.load(cifar100) as second:
         pixels, labels = (first["x"], second["x"]), first["y"]
     shape = (3, 32, 32) if view == "pixels" else None
-    ten, hundred = (_rows(images) if shape else _features(images, side) for images in pixels)
+    ten, hundred = (_rows(images) if shape else _features(images) for images in pixels)
     order = np.random.default_rng(123).permutation(len(labels))  # the half that choices were made on
     classes = [order[labels[order] == c] for c in range(10)]
     fresh = [own[CHOICES:] for own in classes]
@@ -115,23 +126,21 @@ def _rows(images: np.ndarray) -> Tensor:
     return torch.from_numpy(images.transpose(0, 3, 1, 2).reshape(len(images), -1) / np.float32(255))
 
 
-def _features(images: np.ndarray, side: int) -> Tensor:
-    return torch.from_numpy(image_features(images, extractor(side=side)).astype(np.float64))
+def _features(images: np.ndarray) -> Tensor:
+    return torch.from_numpy(image_features(images, extractor(side=SIDE)).astype(np.float64))
 
 
 def p_values(
     draw: Callable[[int], TwoSample], method: Method, tests: range, streams: Streams, preset: str
 ) -> np.ndarray:
     """The p-values of the test samples with these numbers: (tests,)."""
-    found = []
+    values: list[float] = []
     for start in range(tests.start, tests.stop, AT_ONCE):
         pairs = [draw(index) for index in range(start, min(start + AT_ONCE, tests.stop))]
-        sample = TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]), pairs[0].shape)
         seeds = [streams.child(f"test {index}").seed for index in range(start, start + len(pairs))]
-        chosen = PRESETS[preset]
-        results = run_tests(sample, method, seeds=seeds, n_permutations=99, device="cpu", preset=chosen)
-        found += [result.p_value for result in results]
-    return np.array(found)
+        settings = {"n_permutations": 99, "device": "cpu", "preset": PRESETS[preset]}
+        values += [result.p_value for result in run_tests(stacked(pairs), method, seeds=seeds, **settings)]
+    return np.array(values)
 
 
 def fewer_steps(preset: str, outer_steps: int | None) -> str:
@@ -144,69 +153,274 @@ def fewer_steps(preset: str, outer_steps: int | None) -> str:
     return name
 
 
-def main(arguments: Sequence[str] = ()) -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench cifar", description=__doc__)
-    parser.add_argument("cifar10", help=".npz with x (n, 32, 32, 3), bytes, and y, the classes 0…9")
-    parser.add_argument("cifar100", help=".npz with x (n, 32, 32, 3), bytes")
-    parser.add_argument("--stages", nargs="*", default=(), help="with --tables: only these parts of them")
-    parser.add_argument("--view", choices=("pixels", "features"), default="pixels")
-    parser.add_argument("--side", type=int, default=SIDE, help="pixels at which features are computed")
-    parser.add_argument("--methods", nargs="*", default=METHODS)
-    parser.add_argument("--targets", nargs="*", choices=TARGETS, default=TARGETS)
-    parser.add_argument("--m-tr", type=int, default=100)
-    parser.add_argument("--m-te", type=int, nargs="*", default=(200, 500))
-    parser.add_argument("--null-m-te", type=int, nargs="*", default=(200,))
-    parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--tests", type=int, default=60, help="test samples per repeat, target and size")
-    parser.add_argument("--first", type=int, default=0, help="the first repeat")
-    parser.add_argument("--preset", default="recommended")
-    parser.add_argument("--outer-steps", type=int, help="fewer steps of Algorithm 1 than the preset's")
-    parser.add_argument("--tables", help="a .csv of rows: compute what it lacks of the paper's tables, and print them")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    if options.tables:
-        from benchmarks.cifar_tables import run_tables  # which needs this module
-
-        return run_tables(options)
-    preset = fewer_steps(options.preset, options.outer_steps)
-    columns = [
-        (target, m) for target in options.targets for m in (options.null_m_te if target == "null" else options.m_te)
-    ]
-    images, choices = load(options.cifar10, options.cifar100, options.view, options.side)
-    rates: dict[str, list[list[float]]] = {name: [] for name in options.methods}
-    began, spent = time.perf_counter(), dict.fromkeys(("training", *options.methods), 0.0)
-    for repeat in range(options.first, options.first + options.repeats):
-        streams = Streams(repeat).child("cifar benchmark")
-        pairs = related_tasks(images, choices, streams.numpy("related tasks"))
-        start = time.process_time()
-        methods = bound_methods(options.methods, pairs, preset, repeat)
-        spent["training"] += time.process_time() - start
-        teaching, tested = images.split(options.m_tr, streams.numpy("training images"))
-        for name, method in methods.items():
-            start = time.process_time()
-            found: list[float] = []
-            for target in options.targets:
-                train = teaching.draw(target, options.m_tr, streams.numpy(f"train {target}"))
-                learned = learn_once(method, train, repeat, PRESETS[preset])
-                for m in (m for own, m in columns if own == target):
-                    here = streams.child(f"{target} {m}")
-                    draws = draws_of(tested, target, m, here)
-                    p = p_values(draws, learned, range(options.tests), here, preset)
-                    found.append(float((p <= LEVEL).mean()))
-            spent[name] += time.process_time() - start
-            rates[name].append(found)
-            print(json.dumps({"repeat": repeat, "method": name, "rates": rates[name][-1]}), flush=True)
-    print(f"\n{options.view}, m_tr={options.m_tr}, {options.repeats} repeats × {options.tests} test samples, ", end="")
-    print(f"{preset}; {time.perf_counter() - began:.0f} s; processor seconds: ", end="")
-    print(", ".join(f"{name} {value:.0f}" for name, value in spent.items()) + "\n")
-    print_table(["", *(f"{target}, m_te={m}" for target, m in columns)], rates)
-
-
 def draws_of(images: Images, target: str, m: int, streams: Streams) -> Callable[[int], TwoSample]:
     """The test samples of a target by their number."""
     return lambda index: images.draw(target, m, streams.numpy(f"set {index}"))
 
 
-if __name__ == "__main__":
-    main()
+class Key(NamedTuple):
+    """What a rejection rate belongs to. ``m_tr`` is 0 for tests without training images."""
+
+    stage: str
+    method: str
+    m_tr: int
+    target: str
+    m_te: int
+    repeat: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Methods that are run alike, and at most how often."""
+
+    name: str  # of its rows; stages that share it share a table
+    methods: tuple[str, ...]
+    view: str = "pixels"
+    related: str = "CIFAR-10"
+    outer_steps: int | None = None  # of Algorithm 1 in ``paper``; None: ``recommended``
+    m_tr: tuple[int, ...] = (100, 200)
+    targets: tuple[str, ...] = TARGETS
+    repeats: int = 10
+    tests: int | None = None  # None: as many as asked for
+
+    def groups(self) -> list[list[str]]:
+        """The methods, those that share their training together."""
+        groups: dict[object, list[str]] = defaultdict(list)
+        for name in self.methods:
+            groups[METHODS[name].learn or name].append(name)
+        return list(groups.values())
+
+    def columns(self, method: str, sizes: Sequence[int] = SIZES) -> list[tuple[int, str, int]]:
+        """m_tr, target and m_te of every number, where the images suffice."""
+        used = self.m_tr if METHODS[method].needs_split else (0,)
+        return [
+            (m_tr, target, m_te)
+            for m_tr in used
+            for target in self.targets
+            for m_te in ((NULL_SIZE,) if target == "null" else sizes)
+            if not (target == "null" and m_tr == 200) and (target, m_tr, m_te) != ("class shift", 200, 900)
+        ]
+
+    def wanted(self, repeats: int, tests: int, sizes: Sequence[int]) -> Iterator[tuple[Key, int]]:
+        """Every number with its test samples, method by method and repeat by repeat."""
+        for method in self.methods:
+            for repeat in range(min(repeats, self.repeats)):
+                for m_tr, target, m_te in self.columns(method, sizes):
+                    yield (
+                        Key(self.name, method, m_tr, target, m_te, repeat),
+                        min(tests, self.tests or tests) // FEWER.get(m_te, 1),
+                    )
+
+
+LEARNED = ("Meta-Witness", "Meta-WiTS", "Feature-MKL")  # ours, but for the slow one
+DEEP = (
+    "Meta-KL",
+    "Meta-MKL",
+    "Meta-MKL-A",
+    "Meta-Best1",
+    "Meta-MKL-SI",
+    "AGT-KL",
+    "AGT-MKL",
+    "AGT-MKL-A",
+    "MMD-D w/ AC",
+)
+STAGES = (
+    Stage("features", ("MMD-M", *LEARNED), view="features"),
+    Stage("pixels", ("MMD-O", "SCF", "ME", "C2ST-S", "C2ST-L", "MMD-D")),
+    Stage("pixels", LEARNED),
+    Stage("pixels", DEEP, tests=8),
+    Stage("algorithm 1", ("Meta-KL", "Meta-MKL"), outer_steps=5, m_tr=(100,), targets=TARGETS[:2], repeats=3, tests=8),
+    Stage(
+        "CIFAR-100", (*LEARNED, "Meta-KL", "Meta-MKL", "AGT-KL"), related="CIFAR-100", m_tr=(100,), targets=TARGETS[:2]
+    ),
+    Stage("features", ("Meta-FUSE",), view="features"),
+    Stage("pixels", ("MMD-M", "Meta-FUSE")),
+)
+ROUNDS = (1, 3, 5)  # so many repeats of all stages, before the others follow
+
+
+class Rows:
+    """The rows of a file: how many test samples each number has, and how many of them were rejected."""
+
+    head = (*Key._fields, "tests", "rejected", "seconds")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.counts: dict[Key, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        self.seconds: dict[tuple[str, str], float] = defaultdict(float)
+        for row in self._read():
+            self._count(Key(*row[:2], int(row[2]), row[3], *map(int, row[4:6])), *map(int, row[6:8]), float(row[8]))
+
+    def _read(self) -> list[list[str]]:
+        """Complete rows; a last one that was cut off does not count."""
+        if not self.path.exists():
+            return []
+        lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+        return [
+            row for row in csv.reader(line for line in lines[1:] if line.endswith("\n")) if len(row) == len(self.head)
+        ]
+
+    def _count(self, key: Key, tests: int, rejected: int, seconds: float) -> None:
+        before = self.counts[key]
+        self.counts[key] = before[0] + tests, before[1] + rejected
+        self.seconds[key.stage, key.method] += seconds
+
+    def add(self, key: Key, tests: int, rejected: int, seconds: float) -> None:
+        """Append one row to the file."""
+        fresh = not self.path.exists()
+        cut_off = not fresh and not self.path.read_bytes().endswith(b"\n")
+        with self.path.open("a", encoding="utf-8", newline="") as file:
+            file.write("\n" * cut_off)
+            writer = csv.writer(file, lineterminator="\n")
+            if fresh:
+                writer.writerow(self.head)
+            writer.writerow([*key, tests, rejected, f"{seconds:.1f}"])
+        self._count(key, tests, rejected, seconds)
+
+    def rates(self, stage: str, method: str, m_tr: int, target: str, m_te: int) -> tuple[np.ndarray, int]:
+        """The rejection rate of every repeat, and how many test samples there are in all."""
+        own = [count for key, count in sorted(self.counts.items()) if key[:5] == (stage, method, m_tr, target, m_te)]
+        return np.array([rejected / tests for tests, rejected in own]), sum(tests for tests, _ in own)
+
+
+@dataclass
+class Study:
+    """The images of a stage's view, and the rows that its results are added to."""
+
+    options: argparse.Namespace
+    rows: Rows
+
+    def __post_init__(self) -> None:
+        self.loaded: dict[str, tuple[Images, list[np.ndarray]]] = {}
+
+    def images(self, stage: Stage) -> tuple[Images, list[np.ndarray]]:
+        """The images for targets, and those for related tasks."""
+        cifar10, cifar100 = self.options.images
+        if stage.view not in self.loaded:
+            self.loaded = {stage.view: load(cifar10, cifar100, stage.view)}
+        images, choices = self.loaded[stage.view]
+        return (images, choices) if stage.related == "CIFAR-10" else hundred_apart(cifar100, images)
+
+    def run(self, stage: Stage, group: Sequence[str], repeat: int) -> None:
+        """Compute what the rows lack of one repeat of methods that share their training."""
+        counts, options = self.rows.counts, self.options
+        wanted = stage.wanted(options.repeats, options.tests, options.sizes)
+        lacking = {k: n for k, n in wanted if k.method in group and k.repeat == repeat and counts[k][0] < n}
+        if not lacking:
+            return
+        images, choices = self.images(stage)
+        preset = fewer_steps("paper" if stage.outer_steps else "recommended", stage.outer_steps)
+        streams = Streams(repeat).child("cifar benchmark")
+        draw_pairs = related_tasks if stage.related == "CIFAR-10" else related_hundred
+        pairs = draw_pairs(images, choices, streams.numpy("related tasks"))
+        began = time.process_time()
+        methods = bound_methods(dict.fromkeys(key.method for key in lacking), pairs, repeat, preset)
+        for (name, m_tr, target), keys in groupby(lacking, key=lambda key: key[1:4]):
+            teaching, tested = images.split(m_tr or 100, streams.numpy("training images"))
+            train = teaching.draw(target, m_tr or 100, streams.numpy(f"train {target}"))
+            learned = learn_once(methods[name], train, repeat, PRESETS[preset])
+            for key in keys:
+                here = streams.child(f"{target} {key.m_te}")
+                numbers = range(counts[key][0], lacking[key])
+                p = p_values(draws_of(tested, target, key.m_te, here), learned, numbers, here, preset)
+                self.rows.add(key, len(p), int((p <= ALPHA).sum()), time.process_time() - began)
+                began = time.process_time()
+
+
+SECTIONS = {  # of the tables: words, the stage's name, and the methods
+    "pixels, no history": ("pixels", ("ME", "SCF", "C2ST-S", "C2ST-L", "MMD-O", "MMD-D", "MMD-M")),
+    "pixels, the paper's": ("pixels", DEEP),
+    "pixels, `paper` with 5 steps": ("algorithm 1", ("Meta-KL", "Meta-MKL")),
+    "pixels, ours": ("pixels", (*LEARNED, "Meta-FUSE")),
+    "features, no history": ("features", ("MMD-M",)),
+    "features, ours": ("features", (*LEARNED, "Meta-FUSE")),
+}
+VIA_HUNDRED = {
+    "the paper's": ("CIFAR-100", ("Meta-KL", "Meta-MKL", "AGT-KL")),
+    "ours": ("CIFAR-100", LEARNED),
+}
+
+
+def tables(rows: Rows) -> dict[str, str]:
+    """The tables in Markdown, by name."""
+    sizes = sorted({key.m_te for key in rows.counts})
+    both = [(m_tr, m_te) for m_tr in (100, 200) for m_te in sizes]
+    first = both[: len(sizes)]
+    return {
+        "CIFAR-100": _table(rows, SECTIONS, "CIFAR-100", both),
+        "class shift": _table(rows, SECTIONS, "class shift", [column for column in both if column != (200, 900)]),
+        "null": _table(rows, SECTIONS, "null", [(100, NULL_SIZE)]),
+        "CIFAR-100 via CIFAR-100": _table(rows, VIA_HUNDRED, "CIFAR-100", first),
+        "class shift via CIFAR-100": _table(rows, VIA_HUNDRED, "class shift", first),
+    }
+
+
+def _table(
+    rows: Rows, sections: Mapping[str, tuple[str, Sequence[str]]], target: str, columns: Sequence[tuple[int, int]]
+) -> str:
+    """Power of the methods that have rows: mean ± standard error between repeats, for a single one the binomial."""
+    head = ["", "", *(f"m_tr={m_tr}, m_te={m_te}" for m_tr, m_te in columns), "repeats × tests"]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for words, (stage, methods) in sections.items():
+        for method in methods:
+            splits = METHODS[method].needs_split
+            measured = [rows.rates(stage, method, m_tr if splits else 0, target, m_te) for m_tr, m_te in columns]
+            counts = [len(rates) for rates, _ in measured if len(rates)]
+            if not counts:
+                continue
+            cells = [
+                "=" if m_tr == 200 and not splits else _cell(*cell)
+                for (m_tr, _), cell in zip(columns, measured, strict=True)
+            ]
+            tests = "/".join(f"{total // len(rates)}" for rates, total in measured[: len(SIZES)] if len(rates))
+            repeats = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)}–{max(counts)}"
+            lines.append("| " + " | ".join([words, label_of(method), *cells, f"{repeats} × {tests}"]) + " |")
+    return "\n".join(lines)
+
+
+def _cell(rates: np.ndarray, tests: int) -> str:
+    """Mean ± standard error; a single repeat has the binomial one, with one more rejection and acceptance."""
+    if not len(rates):
+        return "–"
+    mean = float(rates.mean())
+    near = (mean * tests + 1) / (tests + 2)
+    error = float(rates.std(ddof=1) / len(rates) ** 0.5) if len(rates) > 1 else (near * (1 - near) / (tests + 2)) ** 0.5
+    return f"{mean:.2f} ± {error:.2f}"
+
+
+def write_tables(page: Path, written: Mapping[str, str]) -> None:
+    """Put every table between its marks in a page."""
+    text = page.read_text(encoding="utf-8")
+    for name, table in written.items():
+        before, after = (mark.format(name) for mark in MARKS)
+        if text.count(before) != 1 or text.count(after) != 1:
+            raise ValueError(f"{page} must have the marks {before} and {after} once.")
+        text = text[: text.index(before)] + f"{before}\n\n{table}\n\n" + text[text.index(after) :]
+    page.write_text(text, encoding="utf-8")
+
+
+def compute(study: Study, stages: Sequence[Stage]) -> None:
+    """Compute what the rows lack, first of few repeats of all stages."""
+    repeats = study.options.repeats
+    for end in (*(end for end in ROUNDS if end < repeats), repeats):
+        for stage in stages:
+            for group in stage.groups():
+                for repeat in range(min(end, stage.repeats)):
+                    study.run(stage, group, repeat)
+                    print(f"{stage.name}: {', '.join(group)}, repeat {repeat}", flush=True)
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Compute what the rows lack, if there are images; print the tables or write them into a page."""
+    names = {stage.name: None for stage in STAGES}
+    options = parse(
+        arguments, __doc__, images=("",), rows=ROWS, repeats=10, tests=20, sizes=SIZES, stages=names, write=Path
+    )
+    torch.set_num_threads(1)
+    rows = Rows(options.rows)
+    if all(options.images):
+        compute(Study(options, rows), [stage for stage in STAGES if stage.name in options.stages])
+    if options.write:
+        write_tables(options.write, tables(rows))
+    else:
+        print("\n\n".join(tables(rows).values()))

@@ -1,14 +1,14 @@
-"""What the power studies share: batches of targets, learners that share their training, tables."""
+"""What the studies share: options, Markdown tables, processes, times, batches of targets and rates of rejection."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,34 +20,92 @@ from m2st_core.testing.method import Method
 from m2st_core.testing.run import learn_once, run_tests
 from m2st_core.types import TwoSample
 
+ALPHA = 0.05
 CPU = torch.device("cpu")
+
+
+def parse(arguments: Sequence[str], description: str | None, **defaults: Any) -> argparse.Namespace:
+    """Parse a study's options, which its defaults describe.
+
+    False is a switch, a type is a value that may be missing, a tuple holds several values, and a mapping offers its
+    keys, all of them by default.
+    """
+    parser = argparse.ArgumentParser(prog="m2st_core bench", description=description)
+    for name, default in defaults.items():
+        flag = f"--{name.replace('_', '-')}"
+        if default is False:
+            parser.add_argument(flag, action="store_true")
+        elif isinstance(default, type):
+            parser.add_argument(flag, type=default)
+        elif isinstance(default, Mapping):
+            parser.add_argument(flag, nargs="*", choices=list(default), default=list(default))
+        elif isinstance(default, tuple):
+            parser.add_argument(flag, nargs="*", type=type(default[0]), default=default)
+        else:
+            parser.add_argument(flag, type=type(default), default=default)
+    return parser.parse_args(arguments)
+
+
+class Page:
+    """Markdown, printed line by line and written to a file if there is one."""
+
+    def __init__(self, out: Path | None = None) -> None:
+        self.out, self.lines = out, list[str]()
+
+    def say(self, *lines: str) -> None:
+        """Add lines."""
+        print("\n".join(lines), flush=True)
+        self.lines += lines
+        if self.out:
+            self.out.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
+
+    def head(self, *columns: str) -> None:
+        """Begin a table."""
+        self.row(*columns)
+        self.say("|---" * len(columns) + "|")
+
+    def row(self, *cells: object) -> None:
+        """Add a row of a table."""
+        self.say(f"| {' | '.join(map(str, cells))} |")
+
+
+def processes(count: int) -> ProcessPoolExecutor:
+    """A pool of processes with one thread each."""
+    return ProcessPoolExecutor(count, get_context("spawn"), torch.set_num_threads, (1,))
 
 
 def seconds(function: Callable[[], object], repeats: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """The fastest of several runs, after one that does not count."""
-    return seconds_in_turn([function], repeats, clock)[0]
+    return min(seconds_in_turn([function], repeats, clock)[0])
 
 
 def seconds_in_turn(
     functions: Sequence[Callable[[], object]], repeats: int, clock: Callable[[], float] = time.perf_counter
-) -> list[float]:
-    """The same for each of several functions, which take turns: what else the machine does meets all of them."""
-    found: list[list[float]] = [[] for _ in functions]
+) -> list[list[float]]:
+    """The times of every run of functions that take turns, after one run of each that does not count.
+
+    What else the machine does meets all of them.
+    """
+    spent: list[list[float]] = [[] for _ in functions]
     for _ in range(repeats + 1):
-        for function, times in zip(functions, found, strict=True):
+        for function, times in zip(functions, spent, strict=True):
             began = clock()
             function()
             times.append(clock() - began)
-    return [min(times[1:]) for times in found]
+    return [times[1:] for times in spent]
+
+
+def stacked(pairs: Sequence[TwoSample], **more: Any) -> TwoSample:
+    """Sample pairs of equal sizes as one batch."""
+    return TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]), pairs[0].shape, **more)
 
 
 def batch(draw: Callable[[int], TwoSample], count: int, streams: Streams) -> TwoSample:
     """``count`` sample pairs, each from a seed of its own: x (count, n, d), y (count, m, d)."""
-    pairs = [draw(streams.child(f"target {index}").seed) for index in range(count)]
-    return TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]), pairs[0].shape)
+    return stacked([draw(streams.child(f"target {index}").seed) for index in range(count)])
 
 
-def bound_methods(names: Iterable[str], meta: Any, preset: str, seed: int) -> dict[str, Method]:
+def bound_methods(names: Iterable[str], meta: Any, seed: int, preset: str = "recommended") -> dict[str, Method]:
     """Methods ready to test; those that share their training on related tasks are trained once."""
     learners: dict[Any, m2st.MetaLearner] = {}
     ready = {}
@@ -61,21 +119,19 @@ def bound_methods(names: Iterable[str], meta: Any, preset: str, seed: int) -> di
     return ready
 
 
-def rejection_rate(
-    sample: TwoSample, method: Method, n_permutations: int, preset: str, streams: Streams, n_train: int = 0
-) -> float:
+def rejections(sample: TwoSample, method: Method, n_permutations: int, streams: Streams, **settings: Any) -> np.ndarray:
+    """Which pairs of a batch are rejected at 5 %: (pairs,)."""
+    seeds = [streams.child(f"test {index}").seed for index in range(sample.x.shape[0])]
+    results = run_tests(sample, method, seeds=seeds, n_permutations=n_permutations, device="cpu", **settings)
+    return np.array([result.rejected for result in results])
+
+
+def rejection_rate(sample: TwoSample, method: Method, n_permutations: int, streams: Streams, n_train: int = 0) -> float:
     """The share of pairs rejected at 5 %; the first n_train rows of each pair are training rows."""
     rest = TwoSample(sample.x[:, n_train:], sample.y[:, n_train:], sample.shape)
-    results = run_tests(
-        sample if method.needs_split else rest,
-        method,
-        seeds=[streams.child(f"test {index}").seed for index in range(sample.x.shape[0])],
-        n_permutations=n_permutations,
-        train_fraction=(n_train + 0.5) / sample.x.shape[1] if n_train else 0.5,
-        preset=m2st.PRESETS[preset],
-        device="cpu",
-    )
-    return float(np.mean([result.rejected for result in results]))
+    fraction = (n_train + 0.5) / sample.x.shape[1] if n_train else 0.5
+    tested = sample if method.needs_split else rest
+    return float(rejections(tested, method, n_permutations, streams, train_fraction=fraction).mean())
 
 
 @dataclass(frozen=True)
@@ -102,20 +158,11 @@ class PaperRepeat:
         """The share of samples rejected at each size, after one adaptation to the training rows."""
         settings = m2st.PRESETS[preset]
         fixed = learn_once(learner.bound(CPU), self.train, seed=self.seed, preset=settings)
-        found = [
+        tested = [
             run_tests(t, fixed, seeds=range(len(t.x)), preset=settings, n_permutations=199, device="cpu")
             for t in self.targets
         ]
-        return [float(np.mean([result.rejected for result in results])) for results in found]
-
-
-def study_options(name: str, description: str | None) -> argparse.ArgumentParser:
-    """The options of a study over repeats."""
-    parser = argparse.ArgumentParser(prog=f"m2st_core bench {name}", description=description)
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--tests", type=int, default=100)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    return parser
+        return [float(np.mean([result.rejected for result in results])) for results in tested]
 
 
 def over_repeats(function: Callable[[int], Mapping[str, list[float]]], repeats: int, workers: int) -> dict[str, Any]:
@@ -123,30 +170,20 @@ def over_repeats(function: Callable[[int], Mapping[str, list[float]]], repeats: 
     if workers == 1:
         rows = [function(repeat) for repeat in range(repeats)]
     else:
-        with ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        with processes(workers) as pool:
             rows = list(pool.map(function, range(repeats)))
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
-def run_study(
-    options: argparse.Namespace, one_repeat: Callable[[int], Mapping[str, list[float]]], title: str, head: Sequence[str]
-) -> None:
-    """Run a study over repeats, one thread per process, and print its table."""
-    torch.set_num_threads(1)
-    rates = over_repeats(one_repeat, options.repeats, options.workers)
-    print(f"{title}, {options.repeats} repeats × {options.tests} test samples\n")
-    print_table(head, rates)
+def mean_and_error(values: np.ndarray) -> list[tuple[float, float]]:
+    """The mean of each column over repeats, and its standard error."""
+    error = values.std(axis=0, ddof=min(1, len(values) - 1)) / np.sqrt(len(values))
+    return list(zip(values.mean(axis=0), error, strict=True))
 
 
 def print_table(head: Sequence[str], rows: Mapping[str, Any]) -> None:
-    """Mean ± standard error between repeats, as Markdown; rows that are plain numbers are printed as they are."""
-    print("| " + " | ".join(head) + " |")
-    print("|---" * len(head) + "|")
+    """Print mean ± standard error between repeats, as Markdown."""
+    page = Page()
+    page.head(*head)
     for name, values in rows.items():
-        values = np.asarray(values)
-        if values.ndim == 1:
-            cells = [f"{value:.3f}" for value in values]
-        else:
-            error = values.std(axis=0, ddof=min(1, len(values) - 1)) / np.sqrt(len(values))
-            cells = [f"{v:.3f} ± {e:.3f}" for v, e in zip(values.mean(axis=0), error, strict=True)]
-        print(f"| {name} | " + " | ".join(cells) + " |")
+        page.row(name, *(f"{mean:.3f} ± {error:.3f}" for mean, error in mean_and_error(np.asarray(values))))

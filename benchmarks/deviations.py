@@ -1,6 +1,7 @@
 """Meta-KL between the paper's text and its published code: which of their differences changes its power.
 
 Preset ``paper`` follows the text and ``released`` the code. Each variant takes one group of settings from the other.
+``--tasks`` is the number of related tasks.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+import torch
+
 import m2st_core as m2st
-from benchmarks.common import PaperRepeat, run_study, study_options
+from benchmarks.common import PaperRepeat, over_repeats, parse, print_table
 from m2st_core.presets import PAPER, PRESETS, RELEASED
 from m2st_core.rng import Streams
 
@@ -42,12 +45,8 @@ def one_repeat(n_tasks: int, tests: int, repeat: int) -> dict[str, list[float]]:
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the power of each variant and repeat as it comes, and the table at the end."""
-    parser = study_options("deviations", __doc__)
-    parser.add_argument("--tasks", type=int, default=100, help="number of related tasks")
-    options = parser.parse_args(arguments)
-    title = f"Meta-KL, HDGM, C=0.3, m_tr=50 per mode, N={options.tasks}"
-    run_study(options, partial(one_repeat, options.tasks, options.tests), title, ["m_te per mode", *map(str, SIZES)])
-
-
-if __name__ == "__main__":
-    main()
+    options = parse(arguments, __doc__, repeats=20, tests=100, tasks=100, workers=1)
+    torch.set_num_threads(1)
+    rates = over_repeats(partial(one_repeat, options.tasks, options.tests), options.repeats, options.workers)
+    print(f"Meta-KL, HDGM, C=0.3, m_tr=50 per mode, N={options.tasks}, {options.repeats} repeats × {options.tests}\n")
+    print_table(["m_te per mode", *map(str, SIZES)], rates)

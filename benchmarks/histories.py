@@ -2,7 +2,8 @@
 
 HDGM, target Δ=0.7 (0.9 in ten columns), 100 rows per sample and related task. Each repeat has its own related tasks and
 fresh targets with their own training rows (m_tr=50 per mode). Methods that do not split test the m_te rows per mode
-only. ``--total`` gives every method the same rows instead: methods that split use half of them for training.
+only, which ``--sizes`` gives. With ``--total``, sizes are all rows of each sample: methods that split use half of them
+for training.
 
 Two rows that no test can have stand beside the methods: ``ceiling`` knows the log-likelihood ratio of the middle
 related task and uses it as a two-sided witness; ``limit`` knows the target's and its sign, as in Power.
@@ -11,7 +12,6 @@ related task and uses it as a two-sided witness; ``limit`` knows the target's an
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from benchmarks.common import batch, bound_methods, over_repeats, rejection_rate
+from benchmarks.common import Page, batch, bound_methods, mean_and_error, over_repeats, parse, rejection_rate
 from m2st_core.data.synthetic import HDGM
 from m2st_core.permutation.engine import permuted_mean_difference
 from m2st_core.permutation.labellings import permutation_p_value, random_memberships
@@ -51,17 +51,17 @@ class History:
     def draw(self, seed: int) -> dict[str, TwoSample]:
         """The related tasks. Faults have randomness of their own, so that the rest is the same as without them."""
         rows, odd = Streams(seed).numpy("rows"), Streams(seed).numpy("faults")
-        found = {}
+        tasks = {}
         for index in range(self.tasks):
             task = self.task(index)
             x, y = task.draw_p(self.rows[0], rows), task.draw_q(self.rows[1], rows)
             x, y = self._spoil(x, y, index, odd)
             if self.exchanged and odd.random() < 0.5:
                 x, y = y, x
-            found[f"task {index + 1}"] = TwoSample(torch.from_numpy(x), torch.from_numpy(y))
+            tasks[f"task {index + 1}"] = TwoSample(torch.from_numpy(x), torch.from_numpy(y))
         if self.fault == "copy":
-            found["task 4"] = found["task 8"]
-        return found
+            tasks["task 4"] = tasks["task 8"]
+        return tasks
 
     def _spoil(
         self, x: np.ndarray, y: np.ndarray, index: int, odd: np.random.Generator
@@ -106,7 +106,7 @@ def one_repeat(options: argparse.Namespace, name: str, repeat: int) -> dict[str,
     streams = Streams(options.seed).child(f"histories, repeat {repeat}")
     related = history.draw(streams.child("tasks").seed)
     names = [method for method in options.methods if method not in KNOWN]
-    methods = bound_methods(names, related, "recommended", streams.seed) if names else {}
+    methods = bound_methods(names, related, streams.seed) if names else {}
     target = HDGM(delta=history.delta, dimension=history.columns)
     powers: dict[str, list[float]] = {method: [] for method in options.methods}
     for size in options.sizes:
@@ -114,7 +114,7 @@ def one_repeat(options: argparse.Namespace, name: str, repeat: int) -> dict[str,
         sample = batch(partial(_draw, target, rows), options.tests, streams.child(f"target, {rows} rows"))
         for method, spec in methods.items():
             train = 0 if options.total else TRAIN
-            rate = rejection_rate(sample, spec, PERMUTATIONS, "recommended", streams.child(method), train)
+            rate = rejection_rate(sample, spec, PERMUTATIONS, streams.child(method), train)
             powers[method].append(rate)
         tested = sample if options.total else TwoSample(sample.x[:, TRAIN:], sample.y[:, TRAIN:])
         if "ceiling" in powers:
@@ -140,31 +140,18 @@ def _draw(target: HDGM, rows: int, seed: int) -> TwoSample:
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Print a table of mean ± standard error, and the smallest of the repeats."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench histories", description=__doc__)
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--tests", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sizes", type=int, nargs="*", default=[100, 200], help="m_te per mode; with --total, rows")
-    parser.add_argument("--total", action="store_true", help="sizes are all rows of each sample, for every method")
-    parser.add_argument("--methods", nargs="*", default=[*METHODS, *KNOWN])
-    parser.add_argument("--histories", nargs="*", default=list(HISTORIES), choices=list(HISTORIES))
-    parser.add_argument("--workers", type=int, default=1)
-    options = parser.parse_args(arguments)
+    options = parse(
+        arguments, __doc__, repeats=20, tests=100, seed=0, sizes=(100, 200), total=False, methods=(*METHODS, *KNOWN),
+        histories=HISTORIES, workers=1,
+    )  # fmt: skip
     torch.set_num_threads(1)
-    unit = "rows" if options.total else "m_te"
-    print(f"{options.repeats} repeats × {options.tests} targets, seed {options.seed}; in brackets the worst repeat\n")
-    print("| history | method | " + " | ".join(f"{unit}={size}" for size in options.sizes) + " |")
-    print("|---" * (2 + len(options.sizes)) + "|")
-    began = time.perf_counter()
+    unit, page = "rows" if options.total else "m_te", Page()
+    page.say(
+        f"{options.repeats} repeats × {options.tests} targets, seed {options.seed}; in brackets the worst repeat\n"
+    )
+    page.head("history", "method", *(f"{unit}={size}" for size in options.sizes))
     for name in options.histories:
-        found = over_repeats(partial(one_repeat, options, name), options.repeats, options.workers)
-        for method, values in found.items():
-            error = values.std(axis=0, ddof=min(1, len(values) - 1)) / np.sqrt(len(values))
-            rows = zip(values.mean(axis=0), error, values.min(axis=0), strict=True)
-            cells = [f"{mean:.3f} ± {se:.3f} ({worst:.2f})" for mean, se, worst in rows]
-            print(f"| {name} | {method} | " + " | ".join(cells) + " |", flush=True)
-    print(f"\n{time.perf_counter() - began:.0f} s")
-
-
-if __name__ == "__main__":
-    main()
+        rates = over_repeats(partial(one_repeat, options, name), options.repeats, options.workers)
+        for method, values in rates.items():
+            rows = zip(mean_and_error(values), values.min(axis=0), strict=True)
+            page.row(name, method, *(f"{mean:.3f} ± {error:.3f} ({worst:.2f})" for (mean, error), worst in rows))

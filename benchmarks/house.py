@@ -210,7 +210,3 @@ def main(arguments: list[str] | None = None) -> None:
         text = DOCS.read_text(encoding="utf-8")
         pattern = re.compile(f"{BEGIN}.*{END}", re.DOTALL)
         DOCS.write_text(pattern.sub(f"{BEGIN}\n\n{table}\n\n{END}", text), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,16 +1,15 @@
-"""What a meta-step over 10 tasks of 100 + 100 images costs, against the same convolutions on one plain batch of 2,000.
+"""What a training step over 10 tasks of 100 + 100 images costs, against the same convolutions on a batch of 2,000.
 
 ``recommended`` learns features in steps: one network, one head per task, all images forward and backward once, in
 the batches of its training. ``paper`` takes steps of Algorithm 1; a first-order one adapts ten networks on half of the
 images and scores them on the other half: 2,000 images forward and backward, through ten different networks.
 
-``--only features`` times the pretrained features instead: 1,000 images at 64 pixels on one core, 10,000 from the
-store, and two folders of 60 JPEGs from the files to the answer with pictures.
+``--only features`` times pretrained features instead: 1,000 images at 64 pixels on one core, and 10,000 from the
+store.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import os
 import resource
@@ -19,15 +18,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
-from benchmarks.common import seconds_in_turn
-from m2st_core.analysis.compare_images import compare_images
+from benchmarks.common import Page, parse, seconds, seconds_in_turn
 from m2st_core.data.images.features import extractor, image_features
 from m2st_core.data.related import RelatedTasks, stack_repeats
 from m2st_core.device import one_thread_per_operation
@@ -93,72 +89,47 @@ def outer_step(cnn: CNN, meta: RelatedTasks) -> Callable[[], None]:
     return step
 
 
-def feature_times(threads: int) -> None:
-    """Print how long pretrained features and a comparison of JPEGs take, in a store of its own."""
-    generator = np.random.default_rng(0)
-    images = generator.integers(0, 256, (10_000, 32, 32, 3), dtype=np.uint8)
-    print("| what | seconds | limit |\n|---|---|---|")
+def feature_times(page: Page, threads: int) -> None:
+    """Print how long pretrained features take, in a store of their own."""
+    images = np.random.default_rng(0).integers(0, 256, (10_000, 32, 32, 3), dtype=np.uint8)
+    page.head("what", "seconds", "limit")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["M2ST_HOME"] = folder
         by = extractor(side=64)
-        image_features(images[:50], by, keep=False)
         torch.set_num_threads(1)
-        spent = [_timed(lambda: image_features(images[:1000], by, keep=False), time.process_time) for _ in range(3)]
-        print(f"| features of 1,000 images at 64 pixels, one core (processor time) | {min(spent):.1f} | 4 |")
+        spent = seconds(lambda: image_features(images[:1000], by, keep=False), 3, time.process_time)
+        page.row("features of 1,000 images at 64 pixels, one core (processor time)", f"{spent:.1f}", 4)
         torch.set_num_threads(threads)
-        spent = [_timed(lambda: image_features(images, by)) for _ in range(3)]
-        print(f"| features of 10,000 images at 64 pixels, {threads} threads | {spent[0]:.1f} | none |")
-        print(f"| the same from the store | {min(spent[1:]):.2f} | 1 |")
-        sides = [Path(folder) / name for name in ("first", "second")]
-        for side, shift in zip(sides, (0, 60), strict=True):
-            side.mkdir()
-            for number in range(60):
-                tile = Image.fromarray(images[number + shift]).resize((1600, 1200), Image.Resampling.BICUBIC)
-                tile.save(side / f"{number}.jpg", quality=90)
-        related = {f"task {k}": (images[k : k + 20], images[k + 20 : k + 40]) for k in range(200, 400, 40)}
-        for words, tasks in (("without related tasks", None), (f"with {len(related)} related tasks", related)):
-            began = time.process_time()
-            spent = [_timed(lambda given=tasks: compare_images(*sides, related_tasks=given, keep=False).html())]
-            what = f"two folders of 60 JPEGs of 1600×1200 to the report, {words}"
-            print(f"| {what} | {spent[0]:.1f}, processor time {time.process_time() - began:.1f} | 30 |")
-
-
-def _timed(function: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
-    began = clock()
-    function()
-    return clock() - began
+        began = time.perf_counter()
+        image_features(images, by)
+        page.row(
+            f"features of 10,000 images at 64 pixels, {threads} threads", f"{time.perf_counter() - began:.1f}", "none"
+        )
+        page.row("the same from the store", f"{seconds(lambda: image_features(images, by), 2):.2f}", 1)
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Print the ratios."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench images", description=__doc__)
-    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", choices=("features",))
-    options = parser.parse_args(arguments)
+    """Print the ratios, then the times of pretrained features."""
+    options = parse(arguments, __doc__, threads=min(2, os.cpu_count() or 1), repeats=5, only="")
+    page = Page()
     if options.only == "features":
-        return feature_times(options.threads)
+        return feature_times(page, options.threads)
     torch.set_num_threads(options.threads)
     generator = torch.Generator().manual_seed(0)
     samples = [TwoSample(*torch.rand(2, ROWS, 3 * 32 * 32, generator=generator), SHAPE) for _ in range(TASKS)]
     meta = stack_repeats([samples], tuple(f"task {index}" for index in range(TASKS)))
     images = meta.rows.reshape(-1, *SHAPE)
-    print(f"{TASKS} tasks × {2 * ROWS} images of 32×32×3; threads: {options.threads}; best of {options.repeats}\n")
-    print("| meta-step | network of | plain batch of 2,000 | meta-step | ratio | limit |\n|---|---|---|---|---|---|")
+    page.say(f"{TASKS} tasks × {2 * ROWS} images of 32×32×3; threads: {options.threads}; best of {options.repeats}", "")
+    page.head("training step", "network of", "plain batch of 2,000", "training step", "ratio", "limit")
     for name in ("recommended", "paper"):
         preset = PRESETS[name].on(SHAPE)
         convolutions, features = preset.network.convolutions, preset.features
         assert convolutions is not None
         cnn = make_cnn(convolutions, [generator])
-        steps = [("Algorithm 1", outer_step(cnn, meta))]
-        if features:
-            steps.insert(0, ("learned features", feature_step(cnn, images, features.training)))
-        plain, *ours = seconds_in_turn([plain_step(cnn, images), *(step for _, step in steps)], options.repeats)
-        for (what, _), found in zip(steps, ours, strict=True):
-            print(f"| {what} | {name} | {1e3 * plain:.0f} ms | {1e3 * found:.0f} ms | {found / plain:.2f} | 1.5 |")
+        steps = {"learned features": feature_step(cnn, images, features.training)} if features else {}
+        steps["Algorithm 1"] = outer_step(cnn, meta)
+        plain, *ours = map(min, seconds_in_turn([plain_step(cnn, images), *steps.values()], options.repeats))
+        for what, spent in zip(steps, ours, strict=True):
+            page.row(what, name, f"{1e3 * plain:.0f} ms", f"{1e3 * spent:.0f} ms", f"{spent / plain:.2f}", 1.5)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"\npeak memory {peak:.2f} GiB; limit 4 GiB")
-
-
-if __name__ == "__main__":
-    main()
+    page.say("", f"peak memory {peak:.2f} GiB; limit 4 GiB")

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.common import run_study, study_options
+import torch
+
+from benchmarks.common import over_repeats, parse, print_table
 from m2st_core.kernels.base import copy_with
 from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.paper.experiments import PAPER as EXPERIMENTS
@@ -65,9 +67,8 @@ def one_repeat(tests: int, repeat: int) -> dict[str, list[float]]:
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the table."""
-    options = study_options("mixtures", __doc__).parse_args(arguments)
-    run_study(options, partial(one_repeat, options.tests), "Table 3, preset paper", ["variant", "power"])
-
-
-if __name__ == "__main__":
-    main()
+    options = parse(arguments, __doc__, repeats=20, tests=100, workers=1)
+    torch.set_num_threads(1)
+    rates = over_repeats(partial(one_repeat, options.tests), options.repeats, options.workers)
+    print(f"Table 3, preset paper, {options.repeats} repeats × {options.tests} test samples\n")
+    print_table(["variant", "power"], rates)

@@ -8,15 +8,13 @@ by history, and a later call goes on where they end.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pandas as pd
 import torch
 
 import m2st_core as m2st
-from benchmarks.common import CPU, batch
+from benchmarks.common import CPU, batch, parse
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.base import copy_with
 from m2st_core.learners.algorithm1 import learn_meta_kl
@@ -69,11 +67,7 @@ def rows_of(n_tasks: int, history: int, repeats: int) -> Iterator[dict[str, obje
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Compute what is missing, history by history."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench nested", description=__doc__)
-    parser.add_argument("--histories", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=FOLDER / FILE)
-    options = parser.parse_args(arguments)
+    options = parse(arguments, __doc__, histories=10, repeats=5, out=FOLDER / FILE)
     torch.set_num_threads(1)
     done = pd.read_csv(options.out) if options.out.exists() else pd.DataFrame(columns=["n_tasks", "history"])
     for history in range(options.histories):
@@ -83,7 +77,3 @@ def main(arguments: Sequence[str] = ()) -> None:
             fresh = pd.DataFrame(rows_of(n_tasks, history, options.repeats))
             fresh.to_csv(options.out, mode="a", header=not options.out.exists(), index=False)
             print(f"N={n_tasks}, history {history}: {len(fresh)} rows", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,11 +1,12 @@
-"""Time the dashboard in a browser, on a warm server: to a page's first chart, and from a slider's move to its picture.
+"""Time the dashboard in a browser, on a warm server.
 
-Needs chromium and playwright.
+Measured are the times to a page's first chart, from a slider's move to its picture, from Train to the first point, and
+from the upload of images to the answer. Needs chromium and playwright.
 """
 
 from __future__ import annotations
 
-import argparse
+import io
 import os
 import shutil
 import socket
@@ -14,22 +15,25 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
 
 import numpy as np
+from PIL import Image
 
 from app import PAGES
+from benchmarks.common import Page, parse
 from m2st_core.dashboard.learn.lessons import LESSONS
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 240_000  # ms, on a machine that has other things to do
 MOVES = 20
 OPENINGS = 3
-HOME_GOAL, PAGE_GOAL, SLIDER_GOAL, POINT_GOAL = 1.5, 2.0, 0.4, 5.0  # seconds
+HOME_GOAL, PAGE_GOAL, SLIDER_GOAL, POINT_GOAL, IMAGES_GOAL = 1.5, 2.0, 0.4, 5.0, 30  # seconds
 CHART = ".js-plotly-plot .main-svg"
 SIGHTS = {  # what says something first on a page without a chart: a thumbnail, and the answer of the first example
     "Paper": ("thumbnail", "[data-testid=stImage] img"),
@@ -37,6 +41,11 @@ SIGHTS = {  # what says something first on a page without a chart: a thumbnail, 
 }
 WITH_SLIDER = [lesson.name for lesson in LESSONS if not lesson.control.buttons]
 SLIDER = "[data-testid=stSlider] input[type=range]"
+OWN_IMAGES = "images?images_part=Your+own+images"
+INPUT = "[data-testid=stFileUploader] input[type=file]"
+CONTACT_SHEETS = (
+    "() => [...document.querySelectorAll('img')].filter(i => /typical/.test(i.alt) && i.naturalWidth > 50).length >= 2"
+)
 SETTLED = """() => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'
     && document.querySelector('h1, h2') && !document.querySelector('[data-testid=stSkeleton]')"""
 WATCH = """() => {
@@ -56,26 +65,28 @@ WATCH = """() => {
 
 
 @contextmanager
-def server() -> Iterator[str]:
-    """A server with a store of its own; its address."""
+def server(script: str = "app.py", *options: str) -> Iterator[tuple[str, int]]:
+    """A server with a store of its own: its host and port, and its process. It ends with the block."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    host = f"127.0.0.1:{port}"
     with tempfile.TemporaryDirectory() as home:
-        command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+        command = [sys.executable, "-m", "streamlit", "run", script, "--server.port", str(port)]
         process = subprocess.Popen(
-            [*command, "--server.headless", "true"], cwd=ROOT, env=os.environ | {"M2ST_HOME": home},
+            [*command, "--server.headless", "true", *options], cwd=ROOT, env=os.environ | {"M2ST_HOME": home},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        address = f"http://127.0.0.1:{port}"
         try:
             while process.poll() is None:
                 try:
-                    urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)
+                    urllib.request.urlopen(f"http://{host}/_stcore/health", timeout=1)
                     break
                 except OSError:
                     time.sleep(0.2)
-            yield address
+            else:
+                raise RuntimeError("the server did not start")
+            yield host, process.pid
         finally:
             process.kill()
             process.wait()
@@ -135,29 +146,77 @@ def first_point(page: Any, address: str) -> float:
     return time.perf_counter() - began
 
 
+def photographs(count: int, seed: int, tint: int = 0) -> dict[str, bytes]:
+    """JPEGs of 1600×1200 by name: smooth random scenes, some with more red."""
+    generator = np.random.default_rng(seed)
+    files = {}
+    for number in range(count):
+        scene = generator.integers(0, 256, (12, 16, 3))
+        scene[..., 0] = np.minimum(scene[..., 0] + tint, 255)
+        target = io.BytesIO()
+        large = Image.fromarray(scene.astype(np.uint8)).resize((1600, 1200), Image.Resampling.BICUBIC)
+        large.save(target, "JPEG", quality=90)
+        files[f"{number}.jpg"] = target.getvalue()
+    return files
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """A ZIP of these files."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return target.getvalue()
+
+
+def compare_images(page: Any, address: str, samples: Sequence[bytes]) -> float:
+    """Seconds from the upload of ZIPs, two samples and perhaps related tasks, to the pictures of the answer."""
+    page.goto(f"{address}/{OWN_IMAGES}")
+    page.wait_for_selector(INPUT, state="attached")
+    page.wait_for_function(SETTLED)
+    began = time.perf_counter()
+    for index, data in enumerate(samples):
+        with page.expect_response(lambda answer: answer.request.method == "PUT" and "upload_file" in answer.url):
+            page.locator(INPUT).nth(index).set_input_files(
+                {"name": f"{index}.zip", "mimeType": "application/zip", "buffer": data}
+            )
+        page.wait_for_timeout(300)
+        page.wait_for_function(SETTLED)
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.wait_for_function(CONTACT_SHEETS)
+    return time.perf_counter() - began
+
+
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the seconds."""
-    argparse.ArgumentParser(prog="m2st_core bench pages", description=__doc__).parse_args(arguments)
-    with server() as address, tab() as page:
+    parse(arguments, __doc__)
+    table = Page()
+    with server() as (host, _), tab() as page:
+        address = f"http://{host}"
         places = {title: "" if title == "Home" else Path(path).stem for path, (title, _) in PAGES.items()}
         for place in places.values():  # warms the server
             open_page(page, f"{address}/{place}")
-        print(f"| page | first sight | seconds, median of {OPENINGS} | goal |\n|---|---|---|---|")
+        table.head("page", "first sight", f"seconds, median of {OPENINGS}", "goal")
         for title, place in places.items():
             name, sight = SIGHTS.get(title, ("chart", CHART))
-            seconds = [open_page(page, f"{address}/{place}", sight) for _ in range(OPENINGS)]
-            goal = HOME_GOAL if title == "Home" else PAGE_GOAL
-            shown = "never" if None in seconds else f"{np.median(np.array(seconds, float)):.2f}"
-            print(f"| {title} | {name} | {shown} | {goal} |", flush=True)
-        print(f"\n| slider | seconds to the new picture, 95 % of the first {MOVES} moves | of {MOVES} more | goal |")
-        print("|---|---|---|---|")
+            spent = [open_page(page, f"{address}/{place}", sight) for _ in range(OPENINGS)]
+            shown = "never" if None in spent else f"{np.median(np.array(spent, float)):.2f}"
+            table.row(title, name, shown, HOME_GOAL if title == "Home" else PAGE_GOAL)
+        table.say("")
+        table.head("slider", f"95 % of the first {MOVES} moves, seconds to the new picture", f"of {MOVES} more", "goal")
         sliders = {"Home": ""} | {f"Learn, {title}": f"learn?step={quote_plus(title)}" for title in WITH_SLIDER}
         for title, place in sliders.items():
             open_page(page, f"{address}/{place}")
-            first, warm = (np.quantile(move_slider(page), 0.95) for _ in range(2))
-            print(f"| {title} | {first:.2f} | {warm:.2f} | {SLIDER_GOAL} |", flush=True)
-        print(f"\nTrain's first point on Power: {first_point(page, address):.2f} s (goal {POINT_GOAL})")
-
-
-if __name__ == "__main__":
-    main()
+            table.row(title, *(f"{np.quantile(move_slider(page), 0.95):.2f}" for _ in range(2)), SLIDER_GOAL)
+        table.say("", f"Train's first point on Power: {first_point(page, address):.2f} s (goal {POINT_GOAL})", "")
+        table.head("60 + 60 JPEGs of 1600×1200 on Images", "seconds", "goal")
+        samples = [zipped(photographs(60, 1)), zipped(photographs(60, 2, tint=40))]
+        related = {
+            f"task {k}/{side}/{name}": data
+            for k in range(5)
+            for side in "ab"
+            for name, data in photographs(20, 100 + 2 * k + (side == "b"), tint=40 * (side == "b")).items()
+        }
+        table.row("two ZIPs", f"{compare_images(page, address, samples):.1f}", IMAGES_GOAL)
+        taught = compare_images(page, address, [*samples, zipped(related)])
+        table.row("and 5 related tasks of 20 + 20", f"{taught:.1f}", IMAGES_GOAL)

@@ -8,18 +8,16 @@ result files of Biggs, Schrab, Gretton (2023), 200 repeats, which also have MMDA
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from scipy import stats
 
 import m2st_core as m2st
-from benchmarks.common import batch, rejection_rate
+from benchmarks.common import ALPHA, Page, batch, parse, rejection_rate
+from m2st_core.numbers import null_band
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
@@ -39,6 +37,7 @@ CELLS: dict[str, tuple[float, ...]] = {  # the published power of MMD-FUSE, MMDA
 }
 PUBLISHED = {name: dict(zip(("MMD-FUSE", "MMDAgg", "MMD-M"), cell, strict=True)) for name, cell in CELLS.items()}
 PUBLISHED_REPEATS = 200
+METHODS = ("MMD-FUSE", "MMDAgg", "Energy", "Omnibus", "MMD-M")
 LARGE = ("mixture, n=2000", "mixture, n=3000")
 NULLS = ("perturbed uniform, d=2, a=0.6, n=500",)
 
@@ -46,23 +45,22 @@ NULLS = ("perturbed uniform, d=2, a=0.6, n=500",)
 def mixture(n: int, deviation: float, seed: int) -> TwoSample:
     """Draw n rows of each sample; Q's first Gaussian has this standard deviation."""
     streams = Streams(seed)
-    found = []
+    samples = []
     for side, first in (("P", 1.0), ("Q", deviation)):
         generator = streams.numpy(side)
         which = generator.integers(0, 4, size=n)
         centres = 20.0 * np.array([(1, 1), (1, -1), (-1, 1), (-1, -1)])[which]
         scale = np.where(which == 0, first, 1.0)[:, None]
-        found.append(torch.from_numpy(centres + scale * generator.standard_normal((n, 2))))
-    x, y = found
-    return TwoSample(x, y)
+        samples.append(torch.from_numpy(centres + scale * generator.standard_normal((n, 2))))
+    return TwoSample(*samples)
 
 
 def bump(t: np.ndarray) -> np.ndarray:
     """e·G: a smooth bump of height 1 on (−1, −½), and its negative on (−½, 0)."""
-    found = np.zeros_like(t)
+    height = np.zeros_like(t)
     for sign, shift, inside in ((1, 3, (t > -1) & (t < -0.5)), (-1, 1, (t > -0.5) & (t < 0))):
-        found[inside] = sign * np.exp(1 - 1 / (1 - (4 * t[inside] + shift) ** 2))
-    return found
+        height[inside] = sign * np.exp(1 - 1 / (1 - (4 * t[inside] + shift) ** 2))
+    return height
 
 
 def perturbed_uniform(n: int, dimension: int, amplitude: float, seed: int) -> TwoSample:
@@ -71,11 +69,11 @@ def perturbed_uniform(n: int, dimension: int, amplitude: float, seed: int) -> Tw
     x = streams.numpy("P").uniform(size=(n, dimension))
     signs = streams.numpy("signs").choice([-1.0, 1.0], size=2**dimension)
     generator = streams.numpy("Q")
-    places = np.array(list(itertools.product((1, 2), repeat=dimension)))
+    corners = np.array(list(itertools.product((1, 2), repeat=dimension)))
     kept: list[np.ndarray] = []
     while sum(map(len, kept)) < n:
         rows = generator.uniform(size=(2 * n, dimension))
-        perturbation = bump(2 * rows[:, None] - places).prod(axis=-1) @ signs
+        perturbation = bump(2 * rows[:, None] - corners).prod(axis=-1) @ signs
         kept.append(rows[generator.uniform(size=2 * n) * (1 + amplitude) <= 1 + amplitude * perturbation])
     return TwoSample(torch.from_numpy(x), torch.from_numpy(np.concatenate(kept)[:n]))
 
@@ -91,17 +89,19 @@ def source(name: str, null: bool = False) -> Callable[[int], TwoSample]:
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the table; write it where --out says."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench peers", description=__doc__)
-    parser.add_argument("--repeats", type=int, default=200)
-    parser.add_argument("--large-repeats", type=int, default=40, help="pairs per cell with 2,000 rows or more")
-    parser.add_argument("--permutations", type=int, default=499)
-    parser.add_argument("--tasks", nargs="*", default=list(PUBLISHED), help="by name; default: all")
-    parser.add_argument("--methods", nargs="*", default=["MMD-FUSE", "MMDAgg", "Energy", "Omnibus", "MMD-M"])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="write the Markdown table to this file too")
-    options = parser.parse_args(arguments)
-    began = time.perf_counter()
-    lines = [
+    options = parse(
+        arguments,
+        __doc__,
+        repeats=200,
+        large_repeats=40,
+        permutations=499,
+        tasks=PUBLISHED,
+        methods=METHODS,
+        seed=0,
+        out=Path,
+    )
+    page = Page(options.out)
+    page.say(
         "# Published powers of tests without related tasks",
         "",
         *(__doc__ or "").strip().splitlines()[2:],
@@ -112,33 +112,23 @@ def main(arguments: Sequence[str] = ()) -> None:
         "published power is reached if ours is above it, or at most two standard errors of the difference below it.",
         "Made by `python -m m2st_core bench peers --out docs/peers.md`.",
         "",
-        "| task | method | published | ours | reached |",
-        "|---|---|---|---|---|",
-    ]
-    cells = [(name, False) for name in options.tasks] + [(name, True) for name in NULLS if name in options.tasks]
-    for name, null in cells:
+    )
+    page.head("task", "method", "published", "ours", "reached")
+    for name, null in [(name, False) for name in options.tasks] + [(n, True) for n in NULLS if n in options.tasks]:
         repeats = options.large_repeats if name in LARGE else options.repeats
         streams = Streams(options.seed).child(f"{name}, null={null}")
         pairs = batch(source(name, null), repeats, streams)
         for method in options.methods:
-            rate = rejection_rate(pairs, m2st.METHODS[method], options.permutations, "recommended", streams)
-            own = rate * (1 - rate) / repeats
-            shown = f"{rate:.3f} ({np.sqrt(own):.3f})"
+            rate = rejection_rate(pairs, m2st.METHODS[method], options.permutations, streams)
+            variance = rate * (1 - rate) / repeats
+            shown = f"{rate:.3f} ({np.sqrt(variance):.3f})"
             if null:
-                low, high = stats.binom.interval(0.99, repeats, 0.05)
-                inside = "inside" if low <= rate * repeats <= high else "outside"
-                row = f"| {name}, no difference | {method} | – | {shown} | {inside} the 99 % band |"
+                low, high = null_band(ALPHA, repeats)
+                inside = "inside" if low <= rate <= high else "outside"
+                page.row(f"{name}, no difference", method, "–", shown, f"{inside} the 99 % band")
+            elif (published := PUBLISHED[name].get(method)) is None:
+                page.row(name, method, "–", shown, "–")
             else:
-                there = PUBLISHED[name].get(method, np.nan)
-                error = np.sqrt(own + there * (1 - there) / PUBLISHED_REPEATS)
-                reached = "–" if np.isnan(there) else "yes" if rate >= there - 2 * error else "**no**"
-                row = f"| {name} | {method} | {'–' if np.isnan(there) else f'{there:.3f}'} | {shown} | {reached} |"
-            lines.append(row)
-            print(row, flush=True)
-            if options.out:
-                options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"{time.perf_counter() - began:.0f} s")
-
-
-if __name__ == "__main__":
-    main()
+                error = np.sqrt(variance + published * (1 - published) / PUBLISHED_REPEATS)
+                reached = "yes" if rate >= published - 2 * error else "**no**"
+                page.row(name, method, f"{published:.3f}", shown, reached)

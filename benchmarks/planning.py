@@ -7,7 +7,6 @@ at any named size can be read off. Every pilot is then analysed as a user would,
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from scipy.optimize import isotonic_regression
 from scipy.special import ndtri
 
 import m2st_core as m2st
-from benchmarks.common import CPU, batch, rejection_rate
+from benchmarks.common import CPU, Page, batch, parse, rejection_rate
 from m2st_core.analysis.effect import TARGET_POWER, PowerModel, power_model
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method
@@ -81,7 +80,7 @@ def power_curve(
         here = streams.child(f"{factor:g} times the rows")
         sample = batch(lambda seed, n=n, m=m: task.sample(n, m, seed=seed), tests, here)
         factors.append(float(factor))
-        rates.append(rejection_rate(sample, method, permutations, "recommended", here))
+        rates.append(rejection_rate(sample, method, permutations, here))
         if rates[-1] > 0.99 or (factor >= 2 and rates[-1] < 0.08):
             break
     smooth = isotonic_regression(rates).x
@@ -104,18 +103,18 @@ def study(setting: Setting, pilots: int, tests: int, permutations: int, seed: in
     for index in range(pilots):
         one = streams.child(f"pilot {index}").seed
         x, y = source.sample(*setting.rows, seed=one)
-        found = m2st.analyse(
+        analysis = m2st.analyse(
             x, y, setting.method, learners=learners, n_permutations=permutations, seed=one, device="cpu"
         )
-        answer = found.effect
-        if answer.rows_for_power is not None:
-            named.append(answer.rows_for_power[0] / setting.rows[0])
-        if answer.power is not None and answer.power_interval is not None:
+        effect = analysis.effect
+        if effect.rows_for_power is not None:
+            named.append(effect.rows_for_power[0] / setting.rows[0])
+        if effect.power is not None and effect.power_interval is not None:
             significant += 1
-            powers.append(answer.power)
-            low, high = np.round(answer.power_interval, 2)  # as they are shown
+            powers.append(effect.power)
+            low, high = np.round(effect.power_interval, 2)  # as they are shown
             covered.append(low <= round(now, 2) <= high)
-            naive.append(uncorrected_factor(power_model(found.evidence, found.primary)))
+            naive.append(uncorrected_factor(power_model(analysis.evidence, analysis.primary)))
     there = true(np.array(named))
     grid = np.geomspace(GRID[0], GRID[-1], 400)
     enough = grid[true(grid) >= TARGET_POWER]
@@ -127,25 +126,14 @@ def study(setting: Setting, pilots: int, tests: int, permutations: int, seed: in
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench planning", description=__doc__)
-    parser.add_argument("--pilots", type=int, default=200)
-    parser.add_argument("--tests", type=int, default=200, help="simulated studies for each point of a power curve")
-    parser.add_argument("--permutations", type=int, default=199)
-    parser.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(arguments)
+    """Print the table; ``--tests`` are simulated studies for each point of a power curve."""
+    options = parse(arguments, __doc__, pilots=200, tests=200, permutations=199, settings=SETTINGS, seed=0)
     torch.set_num_threads(1)
-    print(f"α=0.05, {options.pilots} pilots, {options.tests} studies for each point of a power curve\n")
-    print("| setting | rows | " + " | ".join(HEAD) + " | seconds |")
-    print("|---" * (len(HEAD) + 3) + "|", flush=True)
+    page = Page()
+    page.say(f"α=0.05, {options.pilots} pilots, {options.tests} studies for each point of a power curve", "")
+    page.head("setting", "rows", *HEAD, "seconds")
     for title in options.settings:
         began, setting = time.perf_counter(), SETTINGS[title]
         cells = study(setting, options.pilots, options.tests, options.permutations, options.seed)
-        rows = f"{setting.rows[0]} + {setting.rows[1]}"
-        took = f"{time.perf_counter() - began:.0f}"
-        print("| " + " | ".join([title, rows, *(f"{cell:.2f}" for cell in cells), took]) + " |", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        spent = f"{time.perf_counter() - began:.0f}"
+        page.row(title, f"{setting.rows[0]} + {setting.rows[1]}", *(f"{cell:.2f}" for cell in cells), spent)

@@ -9,26 +9,22 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 
 import m2st_core as m2st
-from benchmarks.common import batch, bound_methods
-from benchmarks.kinds import LATEST_KINDS, NEW_KINDS, NEWEST_KINDS, UNSEEN_KINDS, Source
-from benchmarks.transfer import digit_pairs
+from benchmarks.common import Page, batch, bound_methods, parse, rejections
 from m2st_core.analysis.related import unlikeness
 from m2st_core.data import make_task
 from m2st_core.data.images.sets import load_digits_by_class
 from m2st_core.rng import Streams
-from m2st_core.testing.method import Method
-from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 
 WITHOUT = ["MMD-M", "MMD-FUSE", "MMDAgg", "Energy", "Omnibus", "ME", "SCF", "MMD-O", "C2ST-L"]
@@ -37,6 +33,39 @@ HISTORIES = ("none", "related", "unrelated")
 SIZES = [(30, 30), (100, 100), (40, 160)]
 ADVISED = "recommended"
 CLOSE = 0.05  # powers within this of the best are good enough
+
+
+class Source(NamedTuple):
+    """Draws targets (rows of x, rows of y, seed) and histories of related and of unrelated tasks (seed)."""
+
+    target: Callable[[int, int, int], TwoSample]
+    related: Callable[[int], dict[str, TwoSample]]
+    unrelated: Callable[[int], dict[str, TwoSample]]
+
+
+Draw = Callable[[int, float, np.random.Generator], np.ndarray]
+"""(rows, strength, generator) → rows; at strength 0 those of P."""
+
+
+def invented(draw: Draw, columns: int, strength: float) -> Source:
+    """A kind of difference made for this grid; weaker ones are related, those of a registered task are not."""
+
+    def pair(n: int, m: int, strength: float, seed: int) -> TwoSample:
+        streams = Streams(seed)
+        rows = draw(n, 0.0, streams.numpy("P")), draw(m, strength, streams.numpy("Q"))
+        return TwoSample(*(torch.from_numpy(np.ascontiguousarray(part, dtype=float)) for part in rows))
+
+    def related(seed: int) -> dict[str, TwoSample]:
+        streams = Streams(seed)
+        weaker = strength * streams.numpy("strengths").uniform(0.5, 0.9, size=20)
+        return {f"task {i + 1}": pair(100, 100, w, streams.child(f"task {i}").seed) for i, w in enumerate(weaker)}
+
+    foreign = make_task("mean_shift", dimension=max(columns, 2))
+    return Source(
+        lambda n, m, seed: pair(n, m, strength, seed),
+        related,
+        lambda seed: foreign.draw_related_tasks(closeness=0.1, n_tasks=20, rows=100, seed=seed),
+    )
 
 
 def registered(name: str, other: str, closeness: float, **settings: float) -> Source:
@@ -58,6 +87,15 @@ def draw_digits(shares: Sequence[float], rows: int, half: int, generator: np.ran
     return torch.from_numpy(np.stack([images[d][generator.integers(len(images[d]))] for d in digits]))
 
 
+def digit_pairs(seed: int) -> dict[str, TwoSample]:
+    """All 15 pairs of the classes 0–5, 100 images of each."""
+    streams = Streams(seed)
+    return {
+        f"{a} or {b}": make_task("digits", first=a, second=b).sample(100, seed=streams.child(f"{a}{b}").seed)
+        for a, b in itertools.combinations(range(6), 2)
+    }
+
+
 def mixed_digits(shares_p: Sequence[float], shares_q: Sequence[float]) -> Source:
     """Images of the digits 6–9; other mixes of other such images are related, pairs of the digits 0–5 are not."""
 
@@ -68,20 +106,108 @@ def mixed_digits(shares_p: Sequence[float], shares_q: Sequence[float]) -> Source
         )
 
     def mixes(seed: int) -> dict[str, TwoSample]:
-        found = {}
+        tasks = {}
         for index in range(20):
             streams = Streams(seed).child(f"mix {index}")
             tilt = streams.numpy("tilt").uniform(0.5, 1.5)
             shares = (np.array(shares_p) + tilt * (np.array(shares_q) - np.array(shares_p))).clip(0)
-            found[f"mix {index + 1}"] = TwoSample(
+            tasks[f"mix {index + 1}"] = TwoSample(
                 draw_digits(shares_p, 100, 0, streams.numpy("P")),
                 draw_digits(shares / shares.sum(), 100, 0, streams.numpy("Q")),
             )
-        return found
+        return tasks
 
     return Source(target, mixes, digit_pairs)
 
 
+def zero_inflated(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Four positive columns with many zeros; in Q two of them are 0 more often."""
+    zero = g.uniform(size=(n, 4)) < 0.4 + s * (np.arange(4) < 2)
+    return np.where(zero, 0.0, g.gamma(2.0, size=(n, 4)))
+
+
+def moved_cluster(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Five clusters in three columns; in Q one of them is elsewhere."""
+    centres = 4.0 * np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
+    which = g.integers(5, size=n)
+    return centres[which] + s * (which == 4)[:, None] + g.standard_normal((n, 3))
+
+
+def upper_tail(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Three columns; in Q values above 1 lie further out by the factor 1+s."""
+    rows = g.standard_normal((n, 3))
+    return np.where(rows > 1, 1 + (1 + s) * (rows - 1), rows)
+
+
+def equicorrelated(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Eight columns with variance 1; in Q every two have the correlation s."""
+    return np.sqrt(1 - s) * g.standard_normal((n, 8)) + np.sqrt(s) * g.standard_normal((n, 1))
+
+
+def phase(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Twenty values of a noisy sine wave with a random phase; in Q it has a second harmonic of amplitude s."""
+    turn = g.uniform(0, 2 * np.pi, size=(n, 1)) + np.linspace(0, 2 * np.pi, 20, endpoint=False)
+    return np.sin(turn) + s * np.sin(2 * turn) + 0.5 * g.standard_normal((n, 20))
+
+
+def ratings(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Six answers from 1 to 5 that share a latent trait; in Q the trait spreads more by the factor 1+s."""
+    latent = (1 + s) * g.standard_normal((n, 1)) + g.standard_normal((n, 6))
+    return np.clip(np.round(3 + latent), 1, 5)
+
+
+def circular(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Two times of day on the unit circle, as sine and cosine; in Q the second follows the first more closely."""
+    first = g.uniform(0, 2 * np.pi, size=n)
+    second = np.where(g.uniform(size=n) < s, first + 0.5 * g.standard_normal(n), g.uniform(0, 2 * np.pi, size=n))
+    return np.stack([np.sin(first), np.cos(first), np.sin(second), np.cos(second)], axis=1)
+
+
+def censored(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Five lognormal columns cut off below a detection limit; in Q two of them are larger by the factor e^s."""
+    return np.maximum(np.exp(g.standard_normal((n, 5)) + s * (np.arange(5) < 2)), 0.7)
+
+
+def composition(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Shares of four parts that sum to 1; in Q they vary more."""
+    return g.dirichlet(np.full(4, 4 / (1 + s)), size=n)
+
+
+def rotated(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """An elongated cloud in three columns; in Q it is turned by s radians in the plane of the first two."""
+    rows = g.standard_normal((n, 3)) * [2.0, 1.0, 1.0]
+    turn = np.array([[np.cos(s), np.sin(s), 0], [-np.sin(s), np.cos(s), 0], [0, 0, 1]])
+    return rows @ turn
+
+
+def uneven_groups(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Two groups of rows in ten columns; Q has a share s more of the second."""
+    second = g.uniform(size=(n, 1)) < 0.3 + s
+    return g.standard_normal((n, 10)) + 1.5 * second * (np.arange(10) < 4)
+
+
+def skewed(n: int, s: float, g: np.random.Generator) -> np.ndarray:
+    """Three columns with mean 0 and variance 1; in Q they are skewed to the right."""
+    gamma = g.gamma(1 / s**2, size=(n, 3)) if s else np.zeros((n, 3))
+    return s * (gamma - 1 / s**2) if s else g.standard_normal((n, 3))
+
+
+KINDS = {
+    # invented after Omnibus had got MMD-FUSE and robust units
+    "zeros, 20 % more in 2 of 4": invented(zero_inflated, 4, 0.2),
+    "one cluster of five moved": invented(moved_cluster, 3, 1.5),
+    "upper tail × 1.8": invented(upper_tail, 3, 0.8),
+    "correlation 0.25, d=8": invented(equicorrelated, 8, 0.25),
+    "second harmonic, d=20": invented(phase, 20, 0.35),
+    "ratings, trait × 1.6": invented(ratings, 6, 0.6),
+    # invented after Meta-FUSE gave half of its weight to learned kernels
+    "times of day, tied": invented(circular, 4, 0.35),
+    "censored at a limit": invented(censored, 5, 0.45),
+    "shares of four parts": invented(composition, 4, 0.7),
+    "turned cloud": invented(rotated, 3, 0.45),
+    "more of the second group": invented(uneven_groups, 10, 0.2),
+    "skewed, same moments": invented(skewed, 3, 0.9),
+}
 SOURCES = {
     "HDGM, Δ=0.7, d=2": registered("hdgm", "mean_shift", 0.2, delta=0.7),
     "HDGM, Δ=0.9, d=10": registered("hdgm", "mean_shift", 0.1, delta=0.9, dimension=10),
@@ -92,18 +218,8 @@ SOURCES = {
     "variance shift 2.5, d=20": registered("variance_shift", "mean_shift", 0.3, scale=2.5, dimension=20),
     "digits 6 and 8, other shares": mixed_digits((0.6, 0, 0.4, 0), (0.4, 0, 0.6, 0)),
     "digits 6–9, other shares": mixed_digits((0.25,) * 4, (0.15, 0.35, 0.15, 0.35)),
-    **NEW_KINDS,
-    **NEWEST_KINDS,
-    **LATEST_KINDS,
-    **UNSEEN_KINDS,
+    **KINDS,
 }
-
-
-def rejections(sample: TwoSample, method: Method, permutations: int, streams: Streams) -> np.ndarray:
-    """Which of the pairs are rejected at 5 %."""
-    seeds = [streams.child(f"test {index}").seed for index in range(sample.x.shape[0])]
-    results = run_tests(sample, method, seeds=seeds, n_permutations=permutations, device="cpu")
-    return np.array([result.rejected for result in results])
 
 
 def advice(tasks: dict[str, TwoSample] | None, sample: TwoSample, streams: Streams) -> list[str]:
@@ -128,12 +244,9 @@ def situations(
     for repeat in range(options.repeats):
         streams = Streams(options.seed).child(f"recommendation, {source}, repeat {repeat}")
         tasks = {h: None if h == "none" else getattr(spec, h)(streams.child(h).seed) for h in histories}
-        without = bound_methods([name for name in options.methods if name in WITHOUT], None, "recommended", 0)
+        without = bound_methods([name for name in options.methods if name in WITHOUT], None, 0)
         learned = [name for name in options.methods if name in WITH]
-        taught = {
-            h: {} if tasks[h] is None else bound_methods(learned, tasks[h], "recommended", streams.seed)
-            for h in histories
-        }
+        taught = {h: {} if tasks[h] is None else bound_methods(learned, tasks[h], streams.seed) for h in histories}
         for n, m in dict.fromkeys((n, m) for n, m, _ in wanted):
             here = streams.child(f"{n} + {m}")
             sample = batch(partial(spec.target, n, m), options.tests, here)
@@ -199,29 +312,21 @@ def by_history(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def show(table: pd.DataFrame) -> None:
+def show(page: Page, table: pd.DataFrame) -> None:
     """Print a table as Markdown."""
-    print("| " + " | ".join(table.columns) + " |")
-    print("|---" * len(table.columns) + "|")
+    page.head(*table.columns)
     for line in table.itertuples(index=False):
         cells = [f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in line]
-        print("| " + " | ".join(cells).replace("True", "yes").replace("False", "**no**") + " |")
+        page.row(*({"True": "yes", "False": "**no**"}.get(cell, cell) for cell in cells))
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=1, help="histories per situation")
-    parser.add_argument("--tests", type=int, default=100, help="targets per repeat")
-    parser.add_argument("--permutations", type=int, default=199)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sources", nargs="*", default=list(SOURCES), choices=list(SOURCES))
-    parser.add_argument("--histories", nargs="*", default=list(HISTORIES), choices=HISTORIES)
-    parser.add_argument("--methods", nargs="*", default=[*WITHOUT, *WITH], choices=[*WITHOUT, *WITH])
-    parser.add_argument("--out", type=Path, help="CSV of every method's power; situations it has are not run again")
-    options = parser.parse_args(arguments)
+def main(arguments: Sequence[str] = ()) -> None:
+    """Print the tables; situations that ``--out``, a CSV of every method's power, has are not run again."""
+    options = parse(
+        arguments, __doc__, repeats=1, tests=100, permutations=199, seed=0, sources=SOURCES,
+        histories=dict.fromkeys(HISTORIES), methods=dict.fromkeys([*WITHOUT, *WITH]), out=Path,
+    )  # fmt: skip
     torch.set_num_threads(1)
-    began = time.perf_counter()
     table = pd.read_csv(options.out) if options.out and options.out.exists() else pd.DataFrame()
     done = set() if table.empty else set(zip(table["source"], table["rows"], table["history"], strict=True))
     for source in options.sources:
@@ -231,18 +336,13 @@ def main(arguments: list[str] | None = None) -> None:
             table = pd.concat([table, pd.DataFrame(situations(options, source, wanted))], ignore_index=True)
         if wanted and options.out:
             table.to_csv(options.out, index=False)
-    found = summary(table)
+    page, found = Page(), summary(table)
     error = 0.5 / np.sqrt(options.repeats * options.tests)
-    print(
-        f"α=0.05, {options.repeats} repeats × {options.tests} targets, {options.permutations} permutations, seed ",
-        end="",
+    page.say(
+        f"α=0.05, {options.repeats} repeats × {options.tests} targets, {options.permutations} permutations, seed "
+        f"{options.seed}. Close: within {CLOSE} of the best of {', '.join(options.methods)}. Standard error of a "
+        f"power: at most {error:.3f}.\n"
     )
-    print(f"{options.seed}, {time.perf_counter() - began:.0f} s. Close: within {CLOSE} of the best of ", end="")
-    print(f"{', '.join(options.methods)}. Standard error of a power: at most {error:.3f}.\n")
-    show(found)
-    print()
-    show(by_history(found))
-
-
-if __name__ == "__main__":
-    main()
+    show(page, found)
+    page.say("")
+    show(page, by_history(found))

@@ -265,7 +265,3 @@ def main(arguments: Sequence[str] = ()) -> None:
         print(f"figures: {', '.join(drawn)}")
     PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     print(f"page: {PAGE.name}")
-
-
-if __name__ == "__main__":
-    main()

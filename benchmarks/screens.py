@@ -5,14 +5,13 @@ The animated one moves Home's slider from far to near, then plays Learn's shuffl
 
 from __future__ import annotations
 
-import argparse
 import io
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from benchmarks.common import parse
 from benchmarks.pages import ROOT, SETTLED, SLIDER, open_page, server, tab
 
 FOLDER = ROOT / "docs" / "screens"
@@ -43,10 +42,10 @@ def picture(page: Any) -> Image.Image:
 
 def take(page: Any, address: str, name: str) -> None:
     """Write the picture of a screen."""
-    place, scheme, size = SCREENS[name]
+    path_and_query, scheme, size = SCREENS[name]
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size(size)
-    open_page(page, f"{address}/{place}")
+    open_page(page, f"{address}/{path_and_query}")
     if name == "answer":
         page.get_by_role("button", name="Try Handwriting").click()
         page.get_by_role("button", name="Run").first.click()
@@ -86,18 +85,12 @@ def film(page: Any, address: str) -> None:
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Take all pictures, or those that are named."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench screens", description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"of {', '.join([*SCREENS, FILM])}; all if none is named")
-    names = parser.parse_args(arguments).names or [*SCREENS, FILM]
-    Path(FOLDER).mkdir(exist_ok=True)
-    with server() as address, tab() as page:
+    """Take all pictures, or some."""
+    names = parse(arguments, __doc__, only={**SCREENS, FILM: FILM}).only
+    with server() as (host, _), tab() as page:
+        address = f"http://{host}"
         if FILM in names:
             film(page, address)
         for name in SCREENS:
             if name in names:
                 take(page, address, name)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,82 +1,267 @@
 """A served instance under load: real websocket sessions on loopback that switch pages, train and bring files.
 
-Two sweeps run meanwhile, and an attacker's session tries to reach another's run and another's file. Prints a table of
-what was measured, beside the goals. A session that fails is counted, and comes back as a new one.
+Two sweeps run meanwhile. The table has what was measured, beside the goals. A session that fails is counted, and comes
+back as a new one. ``--cycles`` tabs are opened and closed at the end.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
+import re
 import time
-from collections.abc import Callable, Sequence
+import urllib.request
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import websockets
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from app import PAGES
-from benchmarks.attack import attack, table, train
-from benchmarks.tab import HOME, TTL, Tab, memory, server
+from benchmarks.common import Page, parse
+from benchmarks.pages import server
 
+PATIENCE = 120.0
+TTL = 15  # seconds after which the server ends a session whose tab is closed
+LEAVE_SECONDS = TTL + 20.0  # until what a closed tab held is let go
 PAUSES = (4.0, 12.0)  # seconds between two actions of a person
 LONG = "lab_repeats=60&lab_tests=400"  # a sweep that outlasts the measurement
 SHORT = "lab_repeats=1&lab_tests=10"
-LEAVE_SECONDS = TTL + 20.0  # until what a closed tab held is let go
+HOME = "home"
 ALL_PAGES = [HOME, *(Path(path).stem for path in PAGES if "home" not in path)]
+NAMES = re.compile(rb"fileof\d+|power\?run=[0-9a-f]{12}")  # of files and runs, each of one person
+
+
+def memory(process: int) -> float:
+    """Megabytes of a process, without its workers."""
+    status = Path(f"/proc/{process}/status").read_text()
+    resident = re.search(r"VmRSS:\s+(\d+)", status)
+    return int(resident[1]) / 1024 if resident else float("nan")
+
+
+def table(rows: int, seed: int) -> bytes:
+    """A CSV file."""
+    numbers = np.random.default_rng(seed).normal(size=(rows, 8)).round(4)
+    lines = [f"{'pq'[index % 2]}," + ",".join(map(str, row)) for index, row in enumerate(numbers.tolist())]
+    return "\n".join(["group,a,b,c,d,e,f,g,h", *lines]).encode()
+
+
+class Tab:
+    """A browser tab without a browser: it speaks streamlit's protocol, and polls where the page asks for it."""
+
+    def __init__(self, host: str) -> None:
+        self.host, self.page, self.query = host, HOME, ""
+        self.finished, self.closed = asyncio.Event(), False
+        self.elements: list[Any] = []
+        self.pages: dict[str, str] = {}
+        self.urls: asyncio.Future[Any] | None = None
+        self.errors: list[str] = []
+        self.names: set[str] = set()  # of files and runs that the server has sent
+        self.timers: dict[str, asyncio.Task[None]] = {}
+
+    async def open(self) -> None:
+        """Connect as a browser does, with the cookies that the first page brings."""
+        self.cookie = await asyncio.to_thread(_first_cookies, self.host)
+        self.socket = await websockets.connect(
+            f"ws://{self.host}/_stcore/stream",
+            subprotocols=[websockets.Subprotocol("streamlit")],
+            max_size=None,
+            ping_interval=None,
+            additional_headers={"Cookie": self.cookie},
+            origin=websockets.Origin(f"http://{self.host}"),
+        )
+        self.reader = asyncio.create_task(self._read())
+        await self.run()
+
+    async def run(self, *widgets: tuple[str, str, Any], fragment: str = "") -> float:
+        """Run the page, with new values of widgets: (id, kind, value). Return the seconds."""
+        message = BackMsg()
+        state = message.rerun_script
+        state.query_string, state.fragment_id = self.query, fragment
+        state.page_name = "" if self.page == HOME else self.page
+        state.page_script_hash = "" if fragment else self.pages.get(self.page, "")
+        for id_, kind, value in widgets:
+            entry = state.widget_states.widgets.add(id=id_)
+            if kind == "file_uploader_state_value":
+                entry.file_uploader_state_value.CopyFrom(value)
+            else:
+                setattr(entry, kind, value)
+        return await self.send(message, wait=not fragment)
+
+    async def send(self, message: BackMsg, wait: bool = True) -> float:
+        """Send any message. Return the seconds to the end of the page's run."""
+        began = time.perf_counter()
+        if wait:
+            self.finished.clear()
+            for timer in self.timers.values():
+                timer.cancel()
+            self.timers, self.elements = {}, []
+        await self.socket.send(message.SerializeToString())
+        if wait:
+            await asyncio.wait_for(self.finished.wait(), PATIENCE)
+        if self.closed:
+            raise ConnectionError("the server closed the connection")
+        return time.perf_counter() - began
+
+    async def switch(self, page: str, query: str = "") -> float:
+        """Open another page. Return the seconds to its end."""
+        self.page, self.query = page, query
+        return await self.run()
+
+    def find(self, kind: str, label: str = "") -> Any:
+        """The first widget of a kind, with a label that starts so."""
+        widgets = (getattr(e, kind) for e in self.elements if e.WhichOneof("type") == kind)
+        return next((widget for widget in widgets if widget.label.startswith(label)), None)
+
+    async def bring(self, name: str, data: bytes) -> None:
+        """Upload a file with the page's first uploader."""
+        uploader = self.find("file_uploader")
+        message = BackMsg()
+        message.file_urls_request.request_id = uuid.uuid4().hex
+        message.file_urls_request.file_names.append(name)
+        self.urls = asyncio.get_running_loop().create_future()
+        await self.send(message, wait=False)
+        (url,) = (await asyncio.wait_for(self.urls, PATIENCE)).file_urls
+        await asyncio.to_thread(_put, f"http://{self.host}{url.upload_url}", self.cookie, name, data)
+        state = BackMsg().rerun_script.widget_states.widgets.add().file_uploader_state_value
+        state.uploaded_file_info.add(name=name, size=len(data), file_id=url.file_id).file_urls.CopyFrom(url)
+        await self.run((uploader.id, "file_uploader_state_value", state))
+
+    async def train(self, settings: str) -> str:
+        """Start a sweep of the power page; return the id of its run, empty if it was refused."""
+        before = set(self.names)
+        await self.switch("power", settings)
+        button = self.find("button", "Train") or self.find("button", "Refine")
+        await self.run((button.id, "trigger_value", True))
+        await asyncio.sleep(3)
+        await self.switch("history")
+        return next((n.removeprefix("power?run=") for n in self.names - before if n.startswith("power?")), "")
+
+    async def close(self) -> None:
+        """Close the tab. If that fails, the server ends the session."""
+        for timer in self.timers.values():
+            timer.cancel()
+        if hasattr(self, "reader"):
+            self.reader.cancel()
+            with suppress(Exception):
+                await asyncio.wait_for(self.socket.close(), 10)
+
+    async def _read(self) -> None:
+        try:
+            async for data in self.socket:
+                assert isinstance(data, bytes)
+                self.names |= {name.decode() for name in NAMES.findall(data)}
+                self._take(ForwardMsg.FromString(data))
+        except websockets.ConnectionClosed:
+            pass
+        except Exception as error:  # otherwise the tab would wait for a message that is not read
+            self.errors.append(f"a message could not be read: {type(error).__name__}: {error}")
+        self.closed = True
+        self.finished.set()
+
+    def _take(self, message: ForwardMsg) -> None:
+        kind = message.WhichOneof("type")
+        if kind == "navigation":
+            self.pages |= {page.url_pathname or HOME: page.page_script_hash for page in message.navigation.app_pages}
+        elif kind == "delta" and message.delta.WhichOneof("type") == "new_element":
+            element = message.delta.new_element
+            self.elements.append(element)
+            if element.WhichOneof("type") in ("exception", "alert") and "went wrong" in str(element):
+                self.errors.append(str(element))
+        elif kind == "auto_rerun":
+            fragment = message.auto_rerun.fragment_id
+            self._stop(fragment)
+            self.timers[fragment] = asyncio.create_task(self._poll(fragment, message.auto_rerun.interval))
+        elif kind == "stop_auto_rerun":
+            for fragment in message.stop_auto_rerun.fragment_ids:
+                self._stop(fragment)
+        elif kind == "file_urls_response" and self.urls is not None and not self.urls.done():
+            self.urls.set_result(message.file_urls_response)
+        elif kind == "script_finished" and message.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY:
+            self.finished.set()  # a fragment's end, or a run that starts again, is not the page's
+
+    def _stop(self, fragment: str) -> None:
+        if fragment in self.timers:
+            self.timers.pop(fragment).cancel()
+
+    async def _poll(self, fragment: str, interval: float) -> None:
+        with suppress(websockets.ConnectionClosed, ConnectionError):
+            while True:
+                await asyncio.sleep(interval)
+                await self.run(fragment=fragment)
+
+
+def _first_cookies(host: str) -> str:
+    request = urllib.request.Request(f"http://{host}/", headers={"Accept": "text/html"})
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        first = str(answer.headers["Set-Cookie"]).split(";")[0]
+    with urllib.request.urlopen(f"http://{host}/_stcore/health", timeout=PATIENCE) as answer:
+        second = answer.headers["Set-Cookie"]
+    return "; ".join([first, *([second.split(";")[0]] if second else [])])
+
+
+def _put(url: str, cookie: str, name: str, data: bytes) -> None:
+    """Send a file as a browser does."""
+    edge = uuid.uuid4().hex
+    head = f'--{edge}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
+    headers = {"Content-Type": f"multipart/form-data; boundary={edge}", "Cookie": cookie}
+    if token := re.search(r"_streamlit_xsrf=([^;]+)", cookie):
+        headers["X-Xsrftoken"] = token[1]
+    body = head.encode() + data + f"\r\n--{edge}--\r\n".encode()
+    urllib.request.urlopen(urllib.request.Request(url, body, headers, method="PUT"), timeout=PATIENCE).close()
 
 
 @dataclass
 class Load:
     """What the sessions saw and did."""
 
-    times: list[float] = field(default_factory=list)
     switches: dict[str, list[float]] = field(default_factory=dict)  # seconds by page
     problems: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
-    owners: dict[str, int] = field(default_factory=dict)  # who saw the name of a file or run first
+    owners: dict[str, int] = field(default_factory=dict)  # the first session that saw the name of a file or run
     uploads: int = 0
     trainings: int = 0
     peak: float = 0.0
 
+    @contextmanager
+    def session(self, index: int, tab: Tab) -> Iterator[None]:
+        """Note what a session runs into, and names of files and runs that are another session's."""
+        try:
+            yield
+        except Exception as error:
+            self.problems.append(f"session {index} on {tab.page}: {type(error).__name__}: {error}")
+        for name in tab.names:
+            if self.owners.setdefault(name, index) != index or ("file" in name and name != f"fileof{index}"):
+                self.foreign.append(f"session {index} saw {name}")
+        self.problems += tab.errors
+
 
 async def person(host: str, index: int, ends: float, load: Load) -> None:
-    """Someone who reads pages, brings a file now and then, and trains; after a failure, in a new tab."""
-    chance, own, failures = random.Random(index), f"fileof{index}", 0
+    """Read pages, bring a file now and then, and train; after a failure, in a new tab."""
+    chance, name = random.Random(index), f"fileof{index}"
     await asyncio.sleep(chance.uniform(0, PAUSES[1]))
-    while time.monotonic() < ends and failures < 10:
+    while time.monotonic() < ends and len(load.problems) < 100:
         tab = Tab(host)
-        try:
+        with load.session(index, tab):
             await tab.open()
             while time.monotonic() < ends:
                 page = chance.choice(ALL_PAGES)
-                load.switches.setdefault(page, []).append(seconds := await tab.switch(page))
-                load.times.append(seconds)
+                load.switches.setdefault(page, []).append(await tab.switch(page))
                 if page == "test_my_data" and tab.find("file_uploader") is not None:
-                    await tab.bring(f"{own}.csv", table(2_000, index))
+                    await tab.bring(f"{name}.csv", table(2_000, index))
                     load.uploads += 1
-                    load.problems += [] if tab.saw(own) else [f"{own}.csv was not taken in"]
+                    load.problems += [] if name in tab.names else [f"{name}.csv was not taken in"]
                 if page == "power" and chance.random() < 0.2:
-                    await train(tab, f"setting_seed={index + 10}&seed={index + 10}&{SHORT}")
+                    await tab.train(f"setting_seed={index + 10}&seed={index + 10}&{SHORT}")
                     load.trainings += 1
                 await asyncio.sleep(chance.uniform(*PAUSES))
-        except Exception as error:
-            failures += 1
-            load.problems.append(f"session {index} on {tab.page}: {type(error).__name__}: {error}")
-            await asyncio.sleep(1)
-        for name in tab.names:
-            if load.owners.setdefault(name, index) != index or ("file" in name and name != own):
-                load.foreign.append(f"session {index} saw {name}")
-        load.problems += tab.errors
-        await _leave(tab)
-
-
-async def _leave(tab: Tab) -> None:
-    try:
-        await asyncio.wait_for(tab.close(), 10)
-    except Exception:
-        pass  # the server ends it
+        await tab.close()
 
 
 async def put_under_load(host: str, process: int, sessions: int, minutes: float) -> Load:
@@ -85,113 +270,77 @@ async def put_under_load(host: str, process: int, sessions: int, minutes: float)
     people = [asyncio.create_task(person(host, index, ends, load)) for index in range(sessions)]
     while not all(task.done() for task in people) and time.monotonic() < ends + 180:
         await asyncio.sleep(min(30.0, 15 * minutes))
-        load.peak = max(load.peak, now := memory(process))
-        print(f"  {now:,.0f} MB, {len(load.times)} page switches, {len(load.problems)} problems", flush=True)
+        load.peak = max(load.peak, memory(process))
     for task in people:
         task.cancel()
     await asyncio.gather(*people, return_exceptions=True)
     return load
 
 
-async def open_and_close(host: str, cycles: int, seconds: float) -> tuple[int, int]:
-    """Open and close tabs one after the other; return how many were, and how many failed."""
-    failed, ends = 0, time.monotonic() + seconds
-    for done in range(cycles):
-        if time.monotonic() > ends:
-            return done, failed
+async def open_and_close(host: str, cycles: int) -> int:
+    """Open and close tabs one after the other; return how many failed."""
+    failed = 0
+    for _ in range(cycles):
         tab = Tab(host)
         try:
             await tab.open()
         except Exception:
             failed += 1
-        await _leave(tab)
-    return cycles, failed
-
-
-async def visit_all(host: str) -> None:
-    """Open every page once, so that what is loaded at its first use is part of the idle server."""
-    tab = Tab(host)
-    await tab.open()
-    for page in [*ALL_PAGES, "test_my_data"]:
-        await tab.switch(page)
-    if tab.find("file_uploader") is not None:
-        await tab.bring("fileof999.csv", table(2_000, 0))
-    await _leave(tab)
+        await tab.close()
+    return failed
 
 
 async def running(owners: Sequence[Tab], runs: Sequence[str]) -> int:
     """How many of the owners' sweeps wait or run."""
-    count = 0
     for owner, run in zip(owners, runs, strict=True):
-        if run:
-            await owner.switch("history", f"run={run}")
-            count += any(element.WhichOneof("type") == "progress" for element in owner.elements)
-    return count
+        await owner.switch("history", f"run={run}")
+    return sum(any(e.WhichOneof("type") == "progress" for e in owner.elements) for owner in owners)
 
 
-async def measure(host: str, process: int, sessions: int, minutes: float, cycles: int) -> str:
-    """Measure everything; return a table."""
-    rows: list[tuple[str, str, str, bool | None]] = []
-
-    def add(what: str, found: str, goal: str = "", met: Callable[[], bool] | None = None) -> None:
-        rows.append((what, found, goal, met() if met else None))
-        print(f"{what}: {found}", flush=True)
-
-    await visit_all(host)
+async def measure(host: str, process: int, sessions: int, minutes: float, cycles: int) -> None:
+    """Measure everything, and print a table."""
+    page = Page()
+    page.head("", "measured", "goal")
+    first = Tab(host)
+    await first.open()
+    for name in [*ALL_PAGES, "test_my_data"]:  # what is loaded at its first use is part of the idle server
+        await first.switch(name)
+    await first.bring("fileof999.csv", table(2_000, 0))
+    await first.close()
     await asyncio.sleep(LEAVE_SECONDS)
     idle = memory(process)
-    add("memory when idle", f"{idle:,.0f} MB")
+    page.row("memory when idle", f"{idle:,.0f} MB", "")
     owners = [Tab(host), Tab(host)]
     for owner in owners:
         await owner.open()
-    runs = [await train(owner, f"setting_seed={seed}&seed={seed}&{LONG}") for seed, owner in enumerate(owners)]
-    try:
-        tries, achieved = await attack(host, owners[0], runs[0])
-    except Exception as error:
-        tries, achieved = 0, [f"the attack was not completed: {type(error).__name__}: {error}"]
-    found = f"{tries} tries, {'; '.join(sorted(set(achieved))) or 'all refused'}"
-    add("attacker's session", found, "all refused", lambda: not achieved)
+    runs = [await owner.train(f"setting_seed={seed}&seed={seed}&{LONG}") for seed, owner in enumerate(owners)]
     before = await running(owners, runs)
     load = await put_under_load(host, process, sessions, minutes)
     after = await running(owners, runs)
-    add(
-        "sweeps that ran meanwhile", f"{before} at the beginning, {after} at the end", "2", lambda: before == after == 2
-    )
-    add("page switches, files, trainings", f"{len(load.times)}, {load.uploads}, {load.trainings}")
-    median, late = np.quantile(load.times or [np.nan], (0.5, 0.95))
-    add(f"page switch of {sessions} sessions, median", f"{median:.2f} s")
-    add("page switch, 95 %", f"{late:.2f} s", "≤ 2 s", lambda: bool(late <= 2))
-    slow = sorted(load.switches, key=lambda page: -np.quantile(load.switches[page], 0.95))[:3]
-    add("slowest pages, 95 %", ", ".join(f"{page} {np.quantile(load.switches[page], 0.95):.2f} s" for page in slow))
-    add("errors", str(len(load.problems)), "0", lambda: not load.problems)
-    add("cross-talk", str(len(load.foreign)), "0", lambda: not load.foreign)
+    page.row("sweeps that ran meanwhile", f"{before} at the beginning, {after} at the end", 2)
+    times = [seconds for spent in load.switches.values() for seconds in spent]
+    page.row("page switches, files, trainings", f"{len(times)}, {load.uploads}, {load.trainings}", "")
+    median, late = np.quantile(times or [np.nan], (0.5, 0.95))
+    page.row(f"page switch of {sessions} sessions, median and 95 %", f"{median:.2f} s, {late:.2f} s", "95 %: 2 s")
+    slow = sorted(((np.quantile(spent, 0.95), name) for name, spent in load.switches.items()), reverse=True)[:3]
+    page.row("slowest pages, 95 %", ", ".join(f"{name} {seconds:.2f} s" for seconds, name in slow), "")
+    page.row("errors, cross-talk", f"{len(load.problems)}, {len(load.foreign)}", 0)
     each = (load.peak - idle) / max(sessions, 1)
-    add("memory under load", f"{load.peak:,.0f} MB at most, {each:+.1f} MB for each session")
-    for problem in [*load.foreign, *load.problems][:10]:
-        print(f"  {problem[:300]}", flush=True)
+    page.row("memory under load", f"{load.peak:,.0f} MB at most, {each:+.1f} MB for each session", "")
     for owner in owners:
-        await _leave(owner)
+        await owner.close()
     await asyncio.sleep(LEAVE_SECONDS)
     left = memory(process)
-    add("memory after they left", f"{left:,.0f} MB, {left / idle - 1:+.0%}", "+15 %", lambda: left <= 1.15 * idle)
-    done, failed = await open_and_close(host, cycles, 10.0 * cycles)
+    page.row("memory after all had left", f"{left:,.0f} MB, {left / idle - 1:+.0%}", "+15 %")
+    failed = await open_and_close(host, cycles)
     await asyncio.sleep(LEAVE_SECONDS)
-    grown = memory(process) - left
-    words = f"{done} tabs opened and closed, {failed} failed"
-    add(words, f"{grown:+,.0f} MB", "< 50 MB", lambda: grown < 50 and not failed and done == cycles)
-    verdicts = {True: "yes", False: "**no**", None: ""}
-    lines = [f"| {what} | {found} | {goal} | {verdicts[met]} |" for what, found, goal, met in rows]
-    return "\n".join(["| | measured | goal | met |", "|---|---|---|---|", *lines])
+    grown = f"{memory(process) - left:+,.0f} MB"
+    page.row(f"{cycles} tabs opened and closed, {failed} failed", grown, "50 MB")
+    page.say("", *(problem[:300] for problem in [*load.foreign, *load.problems][:10]))
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Start a server and measure it."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench serving", description=__doc__)
-    parser.add_argument("--sessions", type=int, default=40)
-    parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--cycles", type=int, default=200)
-    options = parser.parse_args(arguments)
-    longest = 1200 + 60 * options.minutes + 10 * options.cycles
-    with server() as (host, process):
-        measuring = measure(host, process, options.sessions, options.minutes, options.cycles)
-        print("\n" + asyncio.run(asyncio.wait_for(measuring, longest)))
+    options = parse(arguments, __doc__, sessions=40, minutes=10.0, cycles=200)
+    with server("serve.py", "--server.disconnectedSessionTTL", str(TTL)) as (host, process):
+        asyncio.run(measure(host, process, options.sessions, options.minutes, options.cycles))

@@ -6,28 +6,28 @@ a target that shares nothing is flagged.
 Level: six null tasks (control group, fresh rows) and a null target with that control group, 40 rows each, all rows
 N(0, I) with two columns. Power: the same histories with a control group of their own for every task, and with one that
 they share with the target.
+
+False alarms (``--alarm-runs``): null targets whose control rows are alike, with a control group that the tasks share in
+part; how many are rejected, and how many of these are called exact.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
-import torch
-from scipy import stats
 
 import m2st_core as m2st
+from benchmarks.common import ALPHA, Page, parse, processes
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.overlap import KnownRows, same_rows
 from m2st_core.data.separate import separate
 from m2st_core.data.tables.files import Table
+from m2st_core.numbers import null_band
 from m2st_core.rng import Streams
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
@@ -51,6 +51,11 @@ KINDS: dict[str, Draw] = {
     "integers, d=2": lambda g, n: g.normal(0, 10, (n, 2)).round(),
     "three answers 1–5": lambda g, n: g.integers(1, 6, (n, 3)) * 1.0,
     "age in years and sex": lambda g, n: np.stack([g.integers(18, 80, n), g.integers(0, 2, n)], axis=1) * 1.0,
+}
+KIND_OF = {  # other names of these kinds
+    "age and sex": "age in years and sex",
+    "one decimal, d=2": "normal, one decimal, d=2",
+    "five counts": "five Poisson counts",
 }
 METHODS = ("Meta-Witness", "Meta-WiTS", "Meta-FUSE")
 B = 99
@@ -143,43 +148,70 @@ def power_run(kind: str, shared: bool, seed: int) -> list[bool]:
     return found + [m2st.two_sample_test(x, y, name, **settings).rejected for name in ("MMD-FUSE", "MMD-M")]
 
 
+ALARMS: dict[tuple[str, str], tuple[str, int, int]] = {  # case and kind: the kind's draw, rows shared, their group
+    **{
+        ("40 of 50 control rows shared", kind): (KIND_OF.get(kind, kind), 40, 50)
+        for kind in ("integers, d=2", "three answers 1–5", "age and sex", "normal, d=2")
+    },
+    **{
+        ("40 of a pool of 60", kind): (KIND_OF.get(kind, kind), 40, 60)
+        for kind in ("integers, d=2", "three answers 1–5", "age and sex")
+    },
+    **{
+        ("10 of 40 rows shared", kind): (KIND_OF.get(kind, kind), 10, 40)
+        for kind in ("one decimal, d=2", "ten binary columns", "five answers 1–5", "five counts", "normal, d=2")
+    },
+}
+
+
+def alarm_run(case: tuple[str, str], seed: int) -> list[bool]:
+    """Whether a null target that shares rows with six null tasks is rejected, and whether that is called exact."""
+    kind, shared, size = ALARMS[case]
+    generator, draw = Streams(seed).numpy(f"silent: {': '.join(case)}"), KINDS[kind]
+    group = draw(generator, size)
+    if size == 60:
+        tasks = [(group[generator.permutation(60)[:40]], draw(generator, 40)) for _ in range(6)]
+        x = group[generator.permutation(60)[:40]]
+    else:
+        x = np.concatenate([group[:shared], draw(generator, 40 - shared)])
+        tasks = [(group, draw(generator, 40)) for _ in range(6)]
+    settings = {"related_tasks": tasks, "n_permutations": B, "device": "cpu"}
+    result = m2st.two_sample_test(x, draw(generator, 40), "Meta-Witness", **settings)
+    return [result.rejected, result.rejected and result.exact]
+
+
 def main(arguments: Sequence[str] = ()) -> None:
-    """Run the study and print it."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench shared", description=__doc__)
-    parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--sets", type=int, default=20, help="sets of tasks for what is recognised")
-    parser.add_argument("--power-runs", type=int, default=200, help="0: levels only; --runs 0: power only")
-    parser.add_argument("--workers", type=int, default=2)
-    options = parser.parse_args(arguments)
-    low, high = np.array(stats.binom.interval(0.99, options.runs, 0.05)) / max(options.runs, 1)
-    with ProcessPoolExecutor(options.workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+    """Run the parts of the study whose numbers of runs are above 0, and print them."""
+    options = parse(arguments, __doc__, sets=20, runs=1000, power_runs=200, alarm_runs=100, workers=2)
+    page = Page()
+    with processes(options.workers) as pool:
 
-        def rates(run: Callable[[int], list[bool]], runs: int) -> str:
-            return " | ".join(f"{rate:.3f}" for rate in np.mean(list(pool.map(run, range(runs), chunksize=10)), axis=0))
+        def means(run: Callable[[int], Sequence[float]], runs: int) -> np.ndarray:
+            return np.mean(list(pool.map(run, range(runs), chunksize=10)), axis=0)
 
-        print(
-            "| rows | whole | part of 50 | pool of 60 | 10 of 40 | falsely flagged | may escape |\n" + "|---" * 7 + "|"
-        )
-        for kind in KINDS if options.sets else ():
-            means = np.mean(list(pool.map(partial(recognition, kind), range(options.sets))), axis=0)
-            print(
-                f"| {kind} | {' | '.join(f'{v:.0f}' for v in means[:4])} | {means[4]:.2f} | {means[5]:.0f} |",
-                flush=True,
-            )
-        print(f"\n{options.runs:,} null targets a row, 99 % band [{low:.3f}, {high:.3f}]\n")
-        print(f"| path | target's rows | {' | '.join(METHODS)} |\n|---|---|---|---|---|")
-        for path, run in (("Python", null_run), ("files", upload_run)):
-            for change in CHANGES if options.runs else ():
-                print(f"| {path} | {change} | {rates(partial(run, change), options.runs)} |", flush=True)
-        print(f"\n{options.power_runs} targets a row\n")
-        print(f"| task | control group | {' | '.join(METHODS)} | MMD-FUSE | MMD-M |\n|---|---|---|---|---|---|---|")
-        for kind in ("HDGM", "mean shift"):
-            for shared in (False, True) if options.power_runs else ():
-                words = "shared by all" if shared else "one for each task"
-                print(
-                    f"| {kind} | {words} | {rates(partial(power_run, kind, shared), options.power_runs)} |", flush=True
-                )
+        def rates(run: Callable[[int], Sequence[bool]], runs: int) -> list[str]:
+            return [f"{rate:.3f}" for rate in means(run, runs)]
 
-
-if __name__ == "__main__":
-    main()
+        if options.sets:
+            page.head("rows", "whole", "part of 50", "pool of 60", "10 of 40", "falsely flagged", "may escape")
+            for kind in KINDS:
+                *counts, flagged, unseen = means(partial(recognition, kind), options.sets)
+                page.row(kind, *(f"{value:.0f}" for value in counts), f"{flagged:.2f}", f"{unseen:.0f}")
+        if options.runs:
+            low, high = null_band(ALPHA, options.runs)
+            page.say("", f"{options.runs:,} null targets a row, 99 % band [{low:.3f}, {high:.3f}]", "")
+            page.head("path", "target's rows", *METHODS)
+            for path, run in (("Python", null_run), ("files", upload_run)):
+                for change in CHANGES:
+                    page.row(path, change, *rates(partial(run, change), options.runs))
+        if options.power_runs:
+            page.say("", f"{options.power_runs} targets a row", "")
+            page.head("task", "control group", *METHODS, "MMD-FUSE", "MMD-M")
+            for kind in ("HDGM", "mean shift"):
+                for shared, words in ((False, "one for each task"), (True, "shared by all")):
+                    page.row(kind, words, *rates(partial(power_run, kind, shared), options.power_runs))
+        if options.alarm_runs:
+            page.say("", f"{options.alarm_runs} null targets a row", "")
+            page.head("shared", "rows", "rejected", "of these called exact")
+            for case in ALARMS:
+                page.row(*case, *rates(partial(alarm_run, case), options.alarm_runs))

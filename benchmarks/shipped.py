@@ -19,7 +19,6 @@ from multiprocessing import get_context
 import numpy as np
 import pandas as pd
 import torch
-from m2st_core.testing.finished import FinishedTest
 
 from m2st_core.analysis.evidence import Evidence, evidence_of
 from m2st_core.criterion import witness
@@ -78,7 +77,7 @@ def view(seed: int, learner: MetaLearner | None = None) -> View:
     """One target through MMD-M or, with a learner, through Meta-Witness."""
     x, y = two_samples(DELTA, lessons.SIZE, seed)
     settings = TestSettings(alpha=lessons.ALPHA, seed=seed, device="cpu")
-    tested: FinishedTest = examine(x, y, GENERIC_TEST, settings) if learner is None else learner.examine(x, y, settings)
+    tested = examine(x, y, GENERIC_TEST, settings) if learner is None else learner.examine(x, y, settings)
     evidence = evidence_of(tested)
     n, m = evidence.sample.sizes
     noise = _similarities(evidence).std(axis=1, ddof=1).max() * (1 / n + 1 / m) ** 0.5
@@ -255,7 +254,3 @@ def main(arguments: Sequence[str] = ()) -> None:
         began = time.perf_counter()
         path = RESULTS[name]().save(name, FOLDER) if name in RESULTS else (write_power(), SHIPPED)[1]
         print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB in {time.perf_counter() - began:.0f} s", flush=True)
-
-
-if __name__ == "__main__":
-    main()

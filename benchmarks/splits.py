@@ -7,21 +7,20 @@ of a binomial. B=199.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
-from scipy import stats
 
 import m2st_core as m2st
-from benchmarks.common import batch, bound_methods
+from benchmarks.common import ALPHA, Page, batch, bound_methods, parse
+from m2st_core.numbers import null_band
 from m2st_core.rng import Streams
 from m2st_core.testing.plan import combine_splits, split_seeds
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 
-ALPHA, PERMUTATIONS, MOST, LEARNERS = 0.05, 199, 21, 10
+PERMUTATIONS, MOST, LEARNERS = 199, 21, 10
 METHODS = ("Meta-WiTS", "Feature-MKL", "MMD-O")
 SPLITS = (1, 5, 11, 21)
 Draw = Callable[[bool, int], TwoSample]
@@ -52,18 +51,18 @@ SETTINGS: dict[str, tuple[Draw, Callable[[int], Mapping[str, TwoSample]]]] = {
 def p_values(method: str, setting: str, null: bool, runs: int, splits: int = MOST) -> np.ndarray:
     """The p-value of each run under each split: (runs, splits). Every tenth of the runs has its own learner."""
     draw, tasks = SETTINGS[setting]
-    found = []
+    parts = []
     for part in range(LEARNERS):
         streams = Streams(0).child(f"{setting}, null={null}, part {part}")
-        ready = bound_methods([method], tasks(streams.child("tasks").seed), "recommended", part)[method]
+        ready = bound_methods([method], tasks(streams.child("tasks").seed), part)[method]
         sample = batch(lambda seed: draw(null, seed), runs // LEARNERS, streams)
         seeds = [split_seeds(streams.child(f"test {index}").seed, splits) for index in range(runs // LEARNERS)]
         repeated = TwoSample(*(rows.repeat_interleave(splits, dim=0) for rows in sample))
         results = run_tests(
             repeated, ready, seeds=[seed for own in seeds for seed in own], n_permutations=PERMUTATIONS, device="cpu"
         )
-        found.append(np.array([result.p_value for result in results]).reshape(-1, splits))
-    return np.concatenate(found)
+        parts.append(np.array([result.p_value for result in results]).reshape(-1, splits))
+    return np.concatenate(parts)
 
 
 def rates(p: np.ndarray) -> list[float]:
@@ -79,33 +78,27 @@ def agreement(p: np.ndarray, count: int, orders: int = 40) -> float:
     return float(np.mean(share**2 + (1 - share) ** 2))
 
 
-def row(p: np.ndarray) -> str:
-    """One line of a table: rejection rates, twice the plain median, agreement of two seeds, the spread of p."""
+def cells(p: np.ndarray) -> list[str]:
+    """Rejection rates, twice the plain median, agreement of two seeds, and the spread of p."""
     low, high = np.quantile(p, [0.1, 0.9], axis=1).mean(axis=1)
     plain = float(np.mean(2 * np.median(p, axis=1) <= ALPHA))
-    cells = [f"{rate:.3f}" for rate in (*rates(p), plain, agreement(p, 1), agreement(p, 11))]
-    return " | ".join([*cells, f"{low:.2f}–{high:.2f}"])
+    shown = [f"{rate:.3f}" for rate in (*rates(p), plain, agreement(p, 1), agreement(p, 11))]
+    return [*shown, f"{low:.2f}–{high:.2f}"]
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench splits", description=__doc__)
-    parser.add_argument("--null-runs", type=int, default=1000)
-    parser.add_argument("--power-runs", type=int, default=400)
-    parser.add_argument("--methods", nargs="+", default=METHODS)
-    options = parser.parse_args(arguments)
+    options = parse(arguments, __doc__, null_runs=1000, power_runs=400, methods=METHODS)
     torch.set_num_threads(1)
-    for title, null, runs in (("Level", True, options.null_runs), ("Power", False, options.power_runs)):
-        low, high = np.array(stats.binom.interval(0.99, runs, ALPHA)) / runs
-        band = f", 99 % band [{low:.3f}, {high:.3f}]" if null else ""
-        print(f"\n{title}: {runs} runs{band}\n")
-        head = [*(f"S={count}" for count in SPLITS), "2·median of 21", "seeds agree, S=1", "S=11", "p over splits"]
-        print("| method | data | " + " | ".join(head) + " |")
-        print("|---" * (len(head) + 2) + "|")
+    page = Page()
+    low, high = null_band(ALPHA, options.null_runs)
+    for title, null, runs in (
+        (f"Level, 99 % band [{low:.3f}, {high:.3f}]", True, options.null_runs),
+        ("Power", False, options.power_runs),
+    ):
+        page.say("", f"{title}: {runs} runs", "")
+        head = (*(f"S={count}" for count in SPLITS), "2·median of 21", "seeds agree, S=1", "S=11", "p over splits")
+        page.head("method", "data", *head)
         for setting in SETTINGS:
             for method in options.methods:
-                print(f"| {method} | {setting} | {row(p_values(method, setting, null, runs))} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+                page.row(method, setting, *cells(p_values(method, setting, null, runs)))

@@ -9,8 +9,6 @@ probability exactly 0.05/3.
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,16 +16,17 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 import m2st_core as m2st
+from benchmarks.common import ALPHA, Page, parse
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.files import Table, read_table
 from m2st_core.data.tables.prepare import prepare
 from m2st_core.data.tables.upload import Upload
+from m2st_core.numbers import null_band
 from m2st_core.rng import Streams
 
-ALPHA, B = 0.05, 299
+B = 299
 SIZES = (30, 40)
 SITES = 6
 APART = 1_000_000  # seeds between one kind of upload and the next
@@ -156,25 +155,16 @@ WAYS: dict[str, tuple[Callable[[int], m2st.Outcome], float, str]] = {  # the sha
 
 def count(way: Callable[[int], m2st.Outcome], runs: int, first: int = 0) -> Counted:
     """Rejections among uploads of different seeds."""
-    found = [way(seed).analysis for seed in range(first, first + runs)]
-    primary = sum(analysis.primary.rejected for analysis in found)
-    return Counted(primary, sum(any(v.rejected for v in analysis.secondary) for analysis in found), runs)
-
-
-def band(runs: int, share: float = 0.99) -> tuple[int, int]:
-    """How many rejections a test of exactly this level gives, with this probability."""
-    low, high = stats.binom.interval(share, runs, ALPHA)
-    return int(low), int(high)
+    analyses = [way(seed).analysis for seed in range(first, first + runs)]
+    primary = sum(analysis.primary.rejected for analysis in analyses)
+    return Counted(primary, sum(any(v.rejected for v in analysis.secondary) for analysis in analyses), runs)
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Run the study; write the table where --out says."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench uploads", description=__doc__)
-    parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0, help="of the first upload; the others follow")
-    parser.add_argument("--out", type=Path, help="write the Markdown table to this file too")
-    options = parser.parse_args(arguments)
-    lines = [
+    options = parse(arguments, __doc__, runs=1000, seed=0, out=Path)
+    page = Page(options.out)
+    page.say(
         "# Null uploads",
         "",
         *(__doc__ or "").strip().splitlines()[2:],
@@ -184,25 +174,16 @@ def main(arguments: Sequence[str] = ()) -> None:
         "99 % of a binomial distribution with p=0.05. Holm's procedure may reject less often than a level of",
         "0.05 allows.",
         "",
-        "| primary; secondary tests | uploads | rejected by the primary | by any secondary | 99 % band | verdict |",
-        "|---|---|---|---|---|---|",
-    ]
-    print("\n".join(lines), flush=True)
+    )
+    page.head(
+        "primary; secondary tests", "uploads", "rejected by the primary", "by any secondary", "99 % band", "verdict"
+    )
     for index, (name, (way, share, expected)) in enumerate(WAYS.items()):
-        began = time.perf_counter()
-        found = count(way, max(20, round(options.runs * share)), options.seed + APART * index)
-        low, high = band(found.runs)
-        most = max(found.primary, found.family)
-        verdict = "**above**" if most > high else "below" if found.primary < low else "inside"
+        counted = count(way, max(20, round(options.runs * share)), options.seed + APART * index)
+        runs = counted.runs
+        low, high = (round(rate * runs) for rate in null_band(ALPHA, runs))
+        most = max(counted.primary, counted.family)
+        verdict = "**above**" if most > high else "below" if counted.primary < low else "inside"
         verdict += "" if expected == "valid" else ", as it should be"
-        lines.append(
-            f"| {name} | {found.runs:,} | {found.primary} ({found.primary / found.runs:.1%}) | "
-            f"{found.family} ({found.family / found.runs:.1%}) | {low} to {high} | {verdict} |"
-        )
-        print(f"{lines[-1]} {time.perf_counter() - began:.0f} s", flush=True)
-    if options.out:
-        options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+        primary, family = (f"{number} ({number / runs:.1%})" for number in (counted.primary, counted.family))
+        page.row(name, f"{runs:,}", primary, family, f"{low} to {high}", verdict)

@@ -23,10 +23,8 @@ from m2st_core.presets import PRESETS
 from m2st_core.types import DEFAULT_TAUGHT_TEST
 
 BENCHMARKS = (
-    "permutation, calibration, power, adaptation, deviations, mixtures, nested, transfer, histories, recommend, "
-    "planning, splits, shared, silent, uploads, identifiers, example, shipped, pages, screens, "
-    "peers, meta, images, cifar, cifar_tables, own_images, sweep, reproduction, serving, crashes, bound, "
-    "house"
+    "permutation, calibration, deviations, mixtures, nested, histories, recommend, planning, splits, shared, uploads, "
+    "example, shipped, pages, screens, peers, meta, images, cifar, reproduction, serving, bound, house"
 )
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from benchmarks.own_images import INPUT, photographs, zipped
+from benchmarks.pages import INPUT, photographs, zipped
 from tests.browser.test_pages import keep
 
 CLASSES = "images?images_part=Pairs+of+classes"

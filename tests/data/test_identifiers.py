@@ -8,14 +8,6 @@ import pandas as pd
 import pytest
 
 import m2st_core as m2st
-from benchmarks.identifiers import (
-    COPIES,
-    DISCRETE,
-    IDENTIFIERS,
-    MEASUREMENTS,
-    shares_remarked,
-    shares_set_aside,
-)
 from m2st_core.__main__ import main
 from m2st_core.analysis.answer import answer_of
 from m2st_core.analysis.plan import Plan, carry_out
@@ -27,6 +19,14 @@ from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.prepare import prepare
 from m2st_core.data.tables.upload import Upload, assemble
+from tests.data.kinds_of_columns import (
+    COPIES,
+    DISCRETE,
+    IDENTIFIERS,
+    MEASUREMENTS,
+    shares_remarked,
+    shares_set_aside,
+)
 
 HALF = 30
 COUNT = np.arange(2 * HALF)

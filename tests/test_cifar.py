@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import cifar_tables
-from benchmarks.cifar_tables import ROWS, STAGES, Key, Rows, Stage, Study, tables, write_tables
+from benchmarks import cifar
+from benchmarks.cifar import ROWS, STAGES, Key, Rows, Stage, Study, tables, write_tables
 from m2st_core.testing.paper_methods import PAPER_METHODS
 
 PAGE = Path(__file__).parents[1] / "docs" / "cifar.md"
@@ -48,12 +48,12 @@ def test_a_run_computes_what_is_missing_and_nothing_twice(tmp_path, monkeypatch)
         return np.where(np.arange(numbers.start, numbers.stop) % 2, 0.01, 0.9)
 
     stage = Stage("pixels", ("MMD-M",), targets=("CIFAR-100",))
-    study = Study(Namespace(repeats=1, tests=8), Rows(tmp_path / "rows.csv"))
-    empty = cifar_tables.Images(*[np.zeros((9, 2))] * 2, None, *[np.arange(9)] * 3)
+    study = Study(Namespace(repeats=1, tests=8, sizes=(200, 500, 900)), Rows(tmp_path / "rows.csv"))
+    empty = cifar.Images(*[np.zeros((9, 2))] * 2, None, *[np.arange(9)] * 3)
     monkeypatch.setattr(study, "images", lambda stage: (empty, []))
-    monkeypatch.setattr(cifar_tables, "related_tasks", lambda *_: {})
-    monkeypatch.setattr(cifar_tables.Images, "draw", lambda *_: None)
-    monkeypatch.setattr(cifar_tables, "p_values", some)
+    monkeypatch.setattr(cifar, "related_tasks", lambda *_: {})
+    monkeypatch.setattr(cifar.Images, "draw", lambda *_: None)
+    monkeypatch.setattr(cifar, "p_values", some)
     study.run(stage, ["MMD-M"], 0)
     assert asked == [range(8), range(4), range(2)]
     study.run(stage, ["MMD-M"], 0)

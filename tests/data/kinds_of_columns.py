@@ -1,12 +1,11 @@
-"""How often columns are set aside as identifiers, and how often repeated rows are remarked upon, as Markdown tables.
+"""How often columns are set aside as identifiers, and how often repeated rows are noted.
 
 Every draw is one CSV file that has all columns of a kind, read and classified as the user's are.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 import numpy as np
@@ -150,25 +149,3 @@ def shares_remarked(makes: Mapping[str, Make], rows: int, draws: int) -> dict[st
         streams = [Streams(seed).numpy(f"{name} {rows}") for seed in range(draws)]
         shares[name] = sum(bool(repeated_rows_note(make(rows, g).astype(float))) for g in streams) / draws
     return shares
-
-
-def main(arguments: Sequence[str] = ()) -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench identifiers", description=__doc__)
-    parser.add_argument("--draws", type=int, default=1000)
-    draws = parser.parse_args(arguments).draws
-    tables = (
-        ("measurement set aside", MEASUREMENTS, shares_set_aside),
-        ("identifier set aside", IDENTIFIERS, shares_set_aside),
-        ("discrete rows called repeated", DISCRETE, shares_remarked),
-        ("copied rows called repeated", COPIES, shares_remarked),
-    )
-    for title, makes, measure in tables:
-        shares = [measure(makes, rows, draws) for rows in ROWS]
-        print(f"\n| {title} | {' | '.join(f'{rows} rows' for rows in ROWS)} |\n|---|{'---|' * len(ROWS)}")
-        for name in makes:
-            print(f"| {name} | {' | '.join(f'{share[name]:.3f}' for share in shares)} |")
-
-
-if __name__ == "__main__":
-    main()
