@@ -34,10 +34,10 @@ def learned(cell: Cell) -> LearnerParts:
     """The learner of this cell, from the store or trained and stored."""
     spec, store = cell.learner, Store()
     assert spec is not None
-    parts = store.learner(spec.key)
+    parts = store.cells.learner(spec.key)
     if parts is None:
         parts = train_learner(spec, "cpu")
-        store.add_learner(spec, parts, 0.0)
+        store.cells.add_learner(spec, parts, 0.0)
     return parts
 
 

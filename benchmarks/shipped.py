@@ -39,8 +39,8 @@ from m2st_core.studies.synthetic import DELTA, many_tests, two_samples
 from m2st_core.studies.weights import WeightsStudy
 from m2st_core.sweeps.executors import make_executor
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.sweep import run_sweep
 from m2st_core.sweeps.trial import draw_targets
+from m2st_core.sweeps.work import run_sweep
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
@@ -222,7 +222,7 @@ def write_power() -> None:
             for spec in shipped_specs():
                 run_sweep(spec, store, executor)
                 cells = {cell.key: cell for cell in spec.cells()}
-                results = store.results(cells)
+                results = store.cells.results(cells)
                 lines += [
                     (key, cell.null, cell.method, cell.closeness, cell.m_te, cell.repeat, result.rejections)
                     + (result.tests, round(result.seconds, 2))

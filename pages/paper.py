@@ -101,7 +101,7 @@ def show_own(experiment: PaperExperiment) -> None:
     st.caption(heading)
     desk, run = sweep_queue(), spec.run_id
     if desk.status(run) is None:
-        taken = 0 if desk.store.read_only else take_over(desk.store, spec)
+        taken = 0 if desk.store.database.read_only else take_over(desk.store, spec)
         cost = cost_in_words(desk.look({run: spec})[run], desk.workers)
         st.write(f"{f'{taken} cells come with this software. ' if taken else ''}{cost}")
         if st.button("Run", type="primary", key="paper_go", help="Start. It continues when you close the tab."):

@@ -33,7 +33,7 @@ def linked_run(desk: Desk) -> Run | None:
     if loaded.get(run) is False:
         return None
     try:
-        stored = desk.store.run(run)
+        stored = desk.store.runs.get(run)
     except StoreError as error:
         st.warning(str(error))
         stored = None
@@ -116,7 +116,7 @@ def show_large(desk: Desk, run: Run) -> None:
         st.query_params.pop("run", None)
         st.rerun()
     st.markdown(choice_sentences(run.spec.preset, run.spec.methods))
-    show_results(run.spec, desk.store.rows(run.spec), "lab")
+    show_results(run.spec, desk.store.cells.rows(run.spec), "lab")
     show_code(run.spec)
 
 

@@ -269,7 +269,7 @@ def test_a_run_of_an_older_version_is_listed_refused_and_deleted(tmp_path, monke
     monkeypatch.setenv("M2ST_HOME", str(tmp_path / "home"))
     with monkeypatch.context() as patch:
         patch.setattr("m2st_core.sweeps.trial.CODE", "4")
-        run = Store().start_run(SweepSpec.from_toml(TINY))
+        run = Store().runs.start(SweepSpec.from_toml(TINY))
     assert main(["runs"]) == 0
     assert f"Run {run} was made by an older version" in " ".join(capsys.readouterr().out.split())
     for action in ("show", "resume", "export"):
@@ -433,7 +433,7 @@ def test_a_damaged_store_is_a_sentence(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("M2ST_HOME", str(tmp_path))
     store = Store()
     for number in range(40):
-        store.start_run(SweepSpec.from_toml(TINY).with_(seed=number))
+        store.runs.start(SweepSpec.from_toml(TINY).with_(seed=number))
     with closing(sqlite3.connect(tmp_path / "store.sqlite")) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     path = tmp_path / "store.sqlite"

@@ -12,8 +12,8 @@ import urllib.request
 from pathlib import Path
 
 from m2st_core.commands.places import check_file
+from m2st_core.sweeps.database import restore
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.upkeep import back_up, check_writable, restore
 
 LEAST_DISK = 200 * 2**20  # bytes that must be free to compute and store results
 HEALTH = "/_stcore/health"
@@ -42,7 +42,7 @@ def run_app(options: argparse.Namespace) -> None:
 def run_ready(options: argparse.Namespace) -> None:
     """Check that results can be stored and, with an address, that a dashboard answers there."""
     store = Store()
-    check_writable(store)
+    store.database.check_writable()
     free = shutil.disk_usage(store.home).free
     if free < LEAST_DISK:
         raise ValueError(f"The disk of {store.home} has only {free / 2**20:,.0f} MB free. Delete runs, or make room.")
@@ -65,7 +65,7 @@ def run_store(options: argparse.Namespace) -> None:
     """Back the store up into one file, or restore it from there."""
     if options.action == "backup":
         check_file(options.file)
-        count = back_up(Store(), Path(options.file))
+        count = Store().database.back_up(Path(options.file))
         print(f"{count} learners and all results are in {options.file}.")
     else:
         home = restore(Path(options.file))

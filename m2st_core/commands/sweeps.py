@@ -25,10 +25,9 @@ from m2st_core.sweeps.cost import predict
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor, make_executor
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import SENTENCES, UNDO_SECONDS, Store
+from m2st_core.sweeps.store import UNDO_SECONDS, UNKNOWN, Store
 from m2st_core.sweeps.summary import as_text, summarise, sweep_figure
-from m2st_core.sweeps.sweep import SweepFailed, run_sweep
-from m2st_core.sweeps.work import SweepProgress
+from m2st_core.sweeps.work import SweepFailed, SweepProgress, run_sweep
 from m2st_core.testing.plan import refuse_beyond_memory
 from m2st_core.types import Cancelled
 
@@ -65,7 +64,7 @@ def run_paper(options: argparse.Namespace) -> None:
     heading = experiment.heading(options.scale, layer, spec.preset)
     print(heading, flush=True)
     if options.fresh:
-        Store().drop_shipped(cell.key for cell in spec.cells())
+        Store().cells.drop_shipped(cell.key for cell in spec.cells())
     elif taken := take_over(Store(), spec):
         print(f"{taken} of {len(list(spec.cells()))} cells come with this software.", flush=True)
     compute(spec, options, kind=experiment.kind, name=heading)
@@ -92,33 +91,33 @@ def run_runs(options: argparse.Namespace) -> None:
         )
         return
     if options.action == "restore":
-        print(f"Restored run {store.restore_run(options.run)}.")
+        print(f"Restored run {store.runs.restore(options.run)}.")
         return
-    run = store.run(store.find_run(options.run))
+    run = store.runs.get(store.runs.find(options.run))
     if run is None:
         raise StoreError(f"Run {options.run} has just been deleted.")
     if options.action == "resume":
         compute(run.spec, options)
     elif options.action == "export":
         print(run.spec.to_toml(), end="")
-        write(store.rows(run.spec), run.spec, options)
+        write(store.cells.rows(run.spec), run.spec, options)
     else:
         print(run.spec.to_toml())
-        print(as_text(with_published(summarise(store.rows(run.spec)))))
+        print(as_text(with_published(summarise(store.cells.rows(run.spec)))))
 
 
 def list_runs(store: Store) -> None:
     """Print one line per run."""
-    frame = store.runs()
+    frame = store.all_runs()
     if frame.empty:
         print(f"There are no runs in {store.home} yet.")
     for row in frame.itertuples():
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.updated))
-        left = row.state == "running" and not store.is_computed(row.id)
+        left = row.state == "running" and not store.runs.is_computed(row.id)
         print(f"{row.id}  {when}  {'unfinished' if left else row.state:10}  {row.done}/{row.cells} cells  {row.name}")
         if left:
             print(f"    No process computes it now. To go on: python -m m2st_core runs resume {row.id}")
-        if row.state in SENTENCES:
+        if row.state == UNKNOWN:
             print(f"    {row.message}")
 
 
@@ -144,7 +143,7 @@ def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", n
     if spec.missing_data:
         raise ValueError(spec.missing_data)
     store = Store()
-    cost = predict(spec, frozenset(store.results(cell.key for cell in spec.cells())))
+    cost = predict(spec, frozenset(store.cells.results(cell.key for cell in spec.cells())))
     if cost.cells and options.executor != "dask":
         remedy = "Ask for fewer permutations, tests or rows, or for fewer --workers."
         workers = 1 if options.executor == "inline" else options.workers or os.cpu_count() or 1

@@ -102,8 +102,8 @@ def take_over(store: Store, spec: SweepSpec, folder: Path | None = None) -> int:
     Cells on images are left out, because the images here may be others.
     """
     found = [] if data_of(spec.task) else shipped(spec, folder or FOLDER)
-    there = store.results(cell.key for cell, _, _ in found)
-    store.add_cells((cell, CellResult(r, cell.tests, SHIPPED)) for cell, r, _ in found if cell.key not in there)
+    there = store.cells.results(cell.key for cell, _, _ in found)
+    store.cells.add((cell, CellResult(r, cell.tests, SHIPPED)) for cell, r, _ in found if cell.key not in there)
     return len(found)
 
 
@@ -113,10 +113,10 @@ def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path
     An experiment that was never run has no file, although it may share cells with others.
     """
     spec, folder = experiment.spec("full", layer), folder or FOLDER
-    if store.run(spec.run_id) is None:
+    if store.runs.get(spec.run_id) is None:
         return ""
     cells = {cell.key: cell for _, cell in grid(spec).values()}
-    results, about = store.results(cells), read_about(folder)
+    results, about = store.cells.results(cells), read_about(folder)
     if len(results) <= len(shipped(spec, folder)):
         return ""
     rows = as_rows((cell, results[key]) for key, cell in cells.items() if key in results)
@@ -124,7 +124,7 @@ def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path
     folder.mkdir(parents=True, exist_ok=True)
     whole = {key: rows[key].astype("Int64") for key in ("n_tasks", "m_tr")}
     rows.assign(**whole)[[*PLACE, "rejections"]].to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
-    date = time.strftime("%Y-%m-%d", time.gmtime(store.newest(cells)))
+    date = time.strftime("%Y-%m-%d", time.gmtime(store.cells.newest(cells)))
     made = {"spec": spec.hash, "code": CODE, "version": VERSION, "preset": spec.preset, "date": date}
     about[name] = made | {"revisions": revisions(spec)}
     text = json.dumps(dict(sorted(about.items())), indent=1)

@@ -84,7 +84,7 @@ def run_gamma(
     ``progress`` is called with thousandths of the whole. If it raises Cancelled, the work stops and finished
     measurements are kept.
     """
-    rows = {cell: store.measurement(cell.key) for cell in cells}
+    rows = {cell: store.cells.measurement(cell.key) for cell in cells}
     jobs = {executor.submit(cell.key, measure_gamma, cell): cell for cell in cells if rows[cell] is None}
     shares = {cell.key: 0.0 for cell in jobs.values()}
     waiting = set(jobs)
@@ -95,7 +95,7 @@ def run_gamma(
             for future in finished:
                 cell = jobs[future]
                 rows[cell] = future.result()
-                store.add_measurement(cell.key, asdict(cell), future.result())
+                store.cells.add_measurement(cell.key, asdict(cell), future.result())
             shares |= {cell.key: 1.0 for future, cell in jobs.items() if future not in waiting}
             if progress is not None:
                 progress(round(1000 * sum(shares.values()) / len(shares)), 1000)

@@ -161,7 +161,7 @@ class SharedHost(Host):
         with st.popover("Share…", help="Let others read this run by a link."):
             st.write("Anyone with the link can read this run and its progress. Only you can change it.")
             if st.button("Make a link", key=f"run_share_{run}", help="The link is long and random."):
-                st.code(f"history?run={run}&{SHARE}={sweep_queue().store.share_run(run)}", language=None)
+                st.code(f"history?run={run}&{SHARE}={sweep_queue().store.runs.share(run)}", language=None)
 
     def hold(self, files: Files) -> None:
         """Register the files of the session that runs."""
@@ -201,5 +201,5 @@ def _show_usage() -> None:
         "files in memory": f"{used_bytes() / 2**20:,.0f} of {most.upload_bytes / 2**20:,.0f} MB",
     }
     st.dataframe(pd.DataFrame(lines.items(), columns=["what", "now"]), hide_index=True, key="usage_now")
-    people = [(person[:8], seconds / 60) for person, seconds in queue.store.usage()]
+    people = [(person[:8], seconds / 60) for person, seconds in queue.store.usage.by_person()]
     st.dataframe(pd.DataFrame(people, columns=["person", "minutes today"]), hide_index=True, key="usage_people")

@@ -12,7 +12,7 @@ import pandas as pd
 from m2st_core.data import TASKS, size_unit
 from m2st_core.data.tasks import IndependentTask
 from m2st_core.numbers import wilson_interval
-from m2st_core.sweeps.results import grid_of
+from m2st_core.sweeps.grid import grid_of
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import summarise
@@ -65,8 +65,8 @@ def shipped_results() -> dict[str, CellResult]:
 def add_shipped(store: Store) -> None:
     """Put the shipped cells into the store. Cells of another version have other keys and are left out."""
     cells = {key: cell for spec in shipped_specs() for key, cell in grid_of(spec).cells.items()}
-    known, shipped = store.results(cells), shipped_results()
-    store.add_cells((cells[key], shipped[key]) for key in cells.keys() & shipped.keys() - known.keys())
+    known, shipped = store.cells.results(cells), shipped_results()
+    store.cells.add((cells[key], shipped[key]) for key in cells.keys() & shipped.keys() - known.keys())
 
 
 def is_shipped(spec: SweepSpec) -> bool:
@@ -202,6 +202,6 @@ def run_names(specs: Mapping[str, SweepSpec]) -> dict[str, str]:
 
 def overlaid(runs: Mapping[str, SweepSpec], store: Store) -> pd.DataFrame:
     """One summary of several sweeps, each named in the column ``run``."""
-    tables = [summarise(store.rows(spec)).assign(run=name) for name, spec in runs.items()]
+    tables = [summarise(store.cells.rows(spec)).assign(run=name) for name, spec in runs.items()]
     tables = [table for table in tables if len(table)]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()

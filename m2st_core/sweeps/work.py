@@ -1,31 +1,56 @@
-"""The work of a sweep: its missing cells, the learners they wait for, what is in flight here, and what elsewhere."""
+"""A sweep is computed: its missing cells, the learners they wait for, and the run that this process owns meanwhile."""
 
 from __future__ import annotations
 
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import pandas as pd
+
 from m2st_core.progress import Pace
 from m2st_core.sweeps.cost import relative_seconds
 from m2st_core.sweeps.database import StoreError
-from m2st_core.sweeps.executors import Executor, WorkerLost
-from m2st_core.sweeps.results import LEASE_SECONDS, Results, new_holder
+from m2st_core.sweeps.executors import GRACE_SECONDS, PAUSE_SECONDS, Executor, WorkerLost
+from m2st_core.sweeps.grid import grid_of
 from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import Store, new_holder
 from m2st_core.sweeps.trial import Cell, LearnerSpec, run_cell, train_learner
 from m2st_core.types import Cancelled
 
 ATTEMPTS = 3
 POLL_SECONDS = 0.2
+BEAT_SECONDS = 2.0
 LOOK_SECONDS = 1.0  # between two looks at what others compute
 KEPT_LEARNERS = 8  # in memory, those used last: a sweep may have hundreds
 LOST = "A trained learner was removed or damaged. Start the sweep again: it is trained again."
+STOPPED = "Stopped on request; finished cells are kept."
+
+
+class SweepFailed(RuntimeError):
+    """Some cells could not be computed; the others are in the store. ``sentences`` tell a user what to do."""
+
+    def __init__(self, message: str, sentences: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.sentences = tuple(sentences)
+
+
+class RunDeleted(SweepFailed):
+    """Raised when the run was deleted while it was computed."""
+
+    def __init__(self, run: str) -> None:
+        sentence = f"Run {run} was deleted elsewhere while it was computed, so it was stopped. Finished cells are kept."
+        super().__init__(sentence, [sentence])
+
+
+class Paused(Cancelled):
+    """Raised by a watcher to stop the work for now, while others use the workers."""
 
 
 @dataclass(frozen=True)
@@ -45,52 +70,109 @@ class SweepProgress:
 Watcher = Callable[[SweepProgress], None]
 
 
+def run_sweep(
+    spec: SweepSpec, store: Store, executor: Executor, *, name: str = "", progress: Watcher | None = None
+) -> pd.DataFrame:
+    """Compute what the store lacks as a run of its own, and return the spec's tidy table."""
+    run = store.runs.start(spec, name)
+    try:
+        compute_sweep(spec, store, executor, run, progress)
+    except BaseException as error:
+        with suppress(StoreError):  # the first error says more
+            end_run(store, run, error)
+        raise
+    end_run(store, run)
+    return store.cells.rows(spec)
+
+
+def end_run(store: Store, run: str, error: BaseException | None = None, message: str = "") -> None:
+    """Write how a run ended: done, cancelled, or failed with a message. Only its own process calls this."""
+    if error is None:
+        store.runs.set_state(run, "done")
+    elif isinstance(error, Cancelled):
+        store.runs.set_state(run, "cancelled", message or STOPPED)
+    else:
+        store.runs.set_state(run, "failed", message or _described(error))
+
+
+def compute_sweep(spec: SweepSpec, store: Store, executor: Executor, run: str, progress: Watcher | None = None) -> None:
+    """Compute what the store lacks, with a heartbeat for the run. Its state is left to the caller.
+
+    ``progress`` is called a few times per second. If it raises Cancelled, the work stops within two seconds, finished
+    cells stay, and Cancelled is raised again.
+    """
+    work = Work(spec, store, executor, run, progress)
+    try:
+        work.finish_all()
+    except BaseException as error:
+        executor.cancel(PAUSE_SECONDS if isinstance(error, Paused) else GRACE_SECONDS)
+        raise
+    if work.errors:
+        described = "; ".join(sorted({_described(error) for error in work.errors}))
+        sentences = sorted({str(error) for error in work.errors if isinstance(error, ValueError)})
+        raise SweepFailed(f"{len(work.errors)} jobs of {len(work.cells)} cells failed: {described}", sentences)
+
+
+def warm_up(executor: Executor) -> None:
+    """Start every worker and load what cells need, so that the first sweep does not wait for it."""
+    spec = SweepSpec(methods=("MMD-M",), m_te=(4,), repeats=executor.workers, tests=1, n_permutations=19)
+    wait([executor.submit("warm-up", run_cell, cell, None) for cell in spec.cells()])
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
 @dataclass
 class Job:
     """A learner's training or a cell, in flight."""
 
+    key: str
     spec: LearnerSpec | Cell
-    name: str
     began: float
     attempts: int = 1
     share: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The name under which an executor reports it."""
+        return f"{'cell' if isinstance(self.spec, Cell) else 'learner'}-{self.key}"
 
 
 class Work:
     """The missing cells of a sweep, the learners they wait for, and the jobs in flight."""
 
-    def __init__(self, spec: SweepSpec, store: Results, executor: Executor, progress: Watcher | None) -> None:
-        self.store, self.executor, self.progress = store, executor, progress
-        self.cells = {cell.key: cell for cell in spec.cells()}
-        self.place = {key: index for index, key in enumerate(self.cells)}
-        stored = store.results(self.cells)
-        self.done, self.computed, self.learners, self.work_done = len(stored), 0, 0, 0.0
-        self.ready: list[tuple[int, Cell]] = []  # a heap, by place in the grid
-        self.waiting: dict[str, list[Cell]] = {}  # by learner
-        self.to_train: deque[LearnerSpec] = deque()
-        self.parts_of = lru_cache(KEPT_LEARNERS)(store.learner)
+    def __init__(self, spec: SweepSpec, store: Store, executor: Executor, run: str, progress: Watcher | None) -> None:
+        self.store, self.executor, self.run, self.progress = store, executor, run, progress
+        grid = grid_of(spec)
+        self.cells, self.learner_of = grid.cells, grid.learner_keys
+        self.order = {key: index for index, key in enumerate(self.cells)}
+        stored = store.cells.results(self.cells)
+        missing = {key: cell for key, cell in self.cells.items() if key not in stored}
+        self.waiting: dict[str, list[str]] = {}  # cells by learner
+        for key in missing:
+            if key in self.learner_of:
+                self.waiting.setdefault(self.learner_of[key], []).append(key)
+        self.ready = [index for key, index in self.order.items() if key in missing and key not in self.learner_of]
+        self.keys = list(self.cells)  # the heap ``ready`` has positions in this list
+        self.learners = {key: grid.learners[key] for key in self.waiting}
+        self.to_train = deque(self.waiting)
+        self.parts_of = lru_cache(KEPT_LEARNERS)(store.cells.learner)
         self.jobs: dict[Future[Any], Job] = {}
         self.errors: list[BaseException] = []
-        self.holder, self.renewed, self.looked = new_holder(), time.monotonic(), time.monotonic()
-        self.elsewhere: dict[str, Cell | LearnerSpec] = {}  # what others have claimed
-        self.claimed, self.spent = False, 0.0
+        self.done, self.computed, self.trained = len(stored), 0, 0
+        self.holder, self.beaten, self.looked = new_holder(), -BEAT_SECONDS, time.monotonic()
+        self.elsewhere: list[str] = []  # keys of cells and learners that other processes have claimed
+        self.work_done, self.spent = 0.0, 0.0
+        units: list[Cell | LearnerSpec] = [*missing.values(), *self.learners.values()]
+        self.work = float(sum(map(relative_seconds, units)))  # in predicted seconds
         self.pace = Pace(min(0.5, max(0.1, 1 / spec.repeats)))  # one repeat has every method and size
-        for key, cell in self.cells.items():
-            if key in stored:
-                continue
-            if (learner := cell.learner) is None:
-                self.ready.append((self.place[key], cell))
-                continue
-            if learner.key not in self.waiting:
-                self.to_train.append(learner)
-            self.waiting.setdefault(learner.key, []).append(cell)
-        missing: list[Cell | LearnerSpec] = [cell for key, cell in self.cells.items() if key not in stored]
-        self.work = float(sum(map(relative_seconds, [*missing, *self.to_train])))  # in predicted seconds
 
     def finish_all(self) -> None:
         """Keep the workers busy until nothing is left."""
         try:
             while self.ready or self.to_train or self.jobs or self.elsewhere:
+                self._beat()
                 while len(self.jobs) < 2 * self.executor.workers and self._submit_next():
                     pass
                 if not self.jobs:
@@ -100,84 +182,95 @@ class Work:
                     self._finish(future, self.jobs.pop(future))
                 self._look_elsewhere()
                 self._report()
+            self._beat(now=True)
             self._report()
         finally:
-            if self.claimed:
-                with suppress(StoreError):  # what is not given back is free when its lease ends
-                    self.store.give_back(self.holder)
+            with suppress(StoreError):  # without a heartbeat all claims end
+                self.store.runs.leave(self.holder)
 
-    def _claim(self, work: Cell | LearnerSpec) -> bool:
-        """Whether this is ours to compute. Otherwise somebody computes it now, and it is looked at again."""
-        if self.store.claim([work.key], self.holder):
-            self.claimed = True
+    def _beat(self, *, now: bool = False) -> None:
+        """Renew the heartbeat if it is time; a RunDeleted if the run is gone."""
+        if now or time.monotonic() - self.beaten > BEAT_SECONDS:
+            self.beaten = time.monotonic()
+            if not self.store.runs.beat(self.run, self.holder):
+                raise RunDeleted(self.run)
+
+    def _claim(self, key: str) -> bool:
+        """Claim a cell or learner. If another process computes it now, it is looked at again later."""
+        if self.store.cells.claim([key], self.holder):
             return True
-        self.elsewhere[work.key] = work
+        self.elsewhere.append(key)
         return False
 
     def _look_elsewhere(self) -> None:
-        """Renew our claims, and take in what others have finished or left."""
+        """Queue again what other processes had claimed: they may have finished or left it."""
         now = time.monotonic()
-        if now - self.renewed > LEASE_SECONDS / 3:
-            self.store.renew_claims(self.holder)
-            self.renewed = now
         if self.elsewhere and now - self.looked > LOOK_SECONDS:
             self.looked, others = now, self.elsewhere
-            self.elsewhere = {}
-            for work in others.values():
-                if isinstance(work, Cell):
-                    heapq.heappush(self.ready, (self.place[work.key], work))
+            self.elsewhere = []
+            for key in others:
+                if key in self.order:
+                    heapq.heappush(self.ready, self.order[key])
                 else:
-                    self.to_train.append(work)
+                    self.to_train.append(key)
 
     def _submit_next(self) -> bool:
         """Alternate trainings and cells, so that results come early and no worker waits for a learner."""
         trainings = sum(isinstance(job.spec, LearnerSpec) for job in self.jobs.values())
         first = not self.jobs and not self.computed  # show a first row at once, if one is ready
         if self.to_train and (trainings < self.executor.workers or not self.ready) and not (first and self.ready):
-            spec = self.to_train.popleft()
-            trained = self.store.learner(spec.key) is not None
-            if not trained and self._claim(spec):
-                trained = self.store.learner(spec.key) is not None  # it may have been finished before our claim
-                if not trained:
-                    self._submit(Job(spec, f"learner-{spec.key}", time.monotonic()))
-            if trained:
-                self.work -= relative_seconds(spec)
-                self._release(spec)
+            self._train(self.to_train.popleft())
             return True
         if self.ready:
-            _, cell = heapq.heappop(self.ready)
-            ours = self._claim(cell)
-            if self.store.results([cell.key]):  # another owner has finished it
-                self.elsewhere.pop(cell.key, None)
-                self.work -= relative_seconds(cell)
-                self._count(cell)
-            elif ours:
-                self._submit(Job(cell, f"cell-{cell.key}", time.monotonic()))
+            self._test(self.keys[heapq.heappop(self.ready)])
             return True
         return False
 
-    def _count(self, cell: Cell) -> None:
+    def _train(self, key: str) -> None:
+        """Train a learner, unless it is stored or another process trains it."""
+        spec = self.learners[key]
+        trained = self.store.cells.learner(key) is not None
+        if not trained and self._claim(key):
+            trained = self.store.cells.learner(key) is not None  # it may have been finished before our claim
+            if not trained:
+                self._submit(Job(key, spec, time.monotonic()))
+        if trained:
+            self.work -= relative_seconds(spec)
+            self._release(key)
+
+    def _test(self, key: str) -> None:
+        """Compute a cell, unless it is stored or another process computes it."""
+        cell = self.cells[key]
+        claimed = self._claim(key)
+        if self.store.cells.results([key]):  # another process has finished it
+            if not claimed:
+                self.elsewhere.remove(key)
+            self.work -= relative_seconds(cell)
+            self._count(key)
+        elif claimed:
+            self._submit(Job(key, cell, time.monotonic()))
+
+    def _count(self, key: str) -> None:
         """Count a cell that the store has now."""
         self.done += 1
-        if (learner := cell.learner) is not None:
-            self.waiting[learner.key].remove(cell)
+        if (learner := self.learner_of.get(key)) is not None:
+            self.waiting[learner].remove(key)
 
     def _submit(self, job: Job) -> None:
-        if isinstance(job.spec, Cell):
-            learner = job.spec.learner
-            parts = self.parts_of(learner.key) if learner is not None else None
-            if learner is not None and parts is None:
-                self.errors.append(StoreError(LOST))
-                return
-            future = self.executor.submit(job.name, run_cell, job.spec, parts)
+        if isinstance(job.spec, LearnerSpec):
+            self.jobs[self.executor.submit(job.name, train_learner, job.spec)] = job
+            return
+        learner = self.learner_of.get(job.key)
+        parts = self.parts_of(learner) if learner is not None else None
+        if learner is not None and parts is None:
+            self.errors.append(StoreError(LOST))
         else:
-            future = self.executor.submit(job.name, train_learner, job.spec)
-        self.jobs[future] = job
+            self.jobs[self.executor.submit(job.name, run_cell, job.spec, parts)] = job
 
-    def _release(self, spec: LearnerSpec) -> None:
-        """Put the cells of a trained learner at their place in the grid's order, repeat by repeat."""
-        for cell in self.waiting[spec.key]:
-            heapq.heappush(self.ready, (self.place[cell.key], cell))
+    def _release(self, learner: str) -> None:
+        """Make the cells of a trained learner ready, in the order of the grid, repeat by repeat."""
+        for key in self.waiting[learner]:
+            heapq.heappush(self.ready, self.order[key])
 
     def _finish(self, future: Future[Any], job: Job) -> None:
         error = future.exception()
@@ -190,17 +283,17 @@ class Work:
         elif error is not None:
             self.errors.append(error)
             if isinstance(job.spec, LearnerSpec):
-                del self.waiting[job.spec.key]
+                del self.waiting[job.key]
         elif isinstance(job.spec, LearnerSpec):
             seconds = time.monotonic() - job.began
-            self.store.add_learner(job.spec, future.result(), seconds)
-            self._release(job.spec)
-            self.learners, self.spent = self.learners + 1, self.spent + seconds
+            self.store.cells.add_learner(job.spec, future.result(), seconds)
+            self._release(job.key)
+            self.trained, self.spent = self.trained + 1, self.spent + seconds
         else:
             result = future.result()
-            self.store.add_cell(job.spec, result)
+            self.store.cells.add([(job.spec, result)])
             self.computed, self.spent = self.computed + 1, self.spent + result.seconds
-            self._count(job.spec)
+            self._count(job.key)
 
     def _report(self) -> None:
         shares = {name: step / max(total, 1) for name, step, total in self.executor.reports()}
@@ -212,5 +305,5 @@ class Work:
         share = min(1.0, done / self.work) if self.work else 1.0
         seconds, left = time.monotonic() - self.pace.began, self.pace.left(share)
         self.progress(
-            SweepProgress(len(self.cells), self.done, self.computed, self.learners, share, seconds, left, self.spent)
+            SweepProgress(len(self.cells), self.done, self.computed, self.trained, share, seconds, left, self.spent)
         )

@@ -10,7 +10,7 @@ from m2st_core.dashboard.widgets.shared import _made, forget_shared, shared
 from m2st_core.data.tables.cells import read_cell
 from m2st_core.serving import sessions
 from m2st_core.studies.power import DEFAULT, add_shipped
-from m2st_core.sweeps import results
+from m2st_core.sweeps import grid
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.trial import CellResult
 
@@ -58,14 +58,14 @@ def test_rows_are_the_same_table_until_a_cell_is_added(tmp_path):
     store = Store(tmp_path)
     spec = DEFAULT.with_(repeats=1)
     cells = list(spec.cells())
-    store.add_cell(cells[0], CellResult(3, 10, 0.5))
-    before = store.rows(spec)
-    assert store.rows(spec) is before and len(before) == 1
-    store.add_cell(cells[1], CellResult(4, 10, 0.5))
-    assert len(store.rows(spec)) == 2 and len(before) == 1
+    store.cells.add([(cells[0], CellResult(3, 10, 0.5))])
+    before = store.cells.rows(spec)
+    assert store.cells.rows(spec) is before and len(before) == 1
+    store.cells.add([(cells[1], CellResult(4, 10, 0.5))])
+    assert len(store.cells.rows(spec)) == 2 and len(before) == 1
     other = Store(tmp_path / "other")
-    other.add_cell(cells[0], CellResult(9, 10, 0.5))
-    assert other.rows(spec)["rejections"].tolist() == [9]
+    other.cells.add([(cells[0], CellResult(9, 10, 0.5))])
+    assert other.cells.rows(spec)["rejections"].tolist() == [9]
 
 
 def test_what_is_drawn_leaves_the_shared_tables_as_they_are(tmp_path):
@@ -75,7 +75,7 @@ def test_what_is_drawn_leaves_the_shared_tables_as_they_are(tmp_path):
 
     store = Store(tmp_path)
     add_shipped(store)
-    rows = store.rows(DEFAULT)
+    rows = store.cells.rows(DEFAULT)
     tables = rows, shared(summarise, rows), shared(with_published, shared(summarise, rows))
     copies = [table.copy(deep=True) for table in tables]
     for kind in ("power", "total"):
@@ -104,27 +104,27 @@ def test_what_all_share_is_forgotten_when_nobody_is_left(monkeypatch, left, kept
     forget_shared()
     shared(sorted, (3, 1, 2))
     monkeypatch.setattr(sessions, "all_sessions", lambda: left)
-    results.grid_of(DEFAULT)
+    grid.grid_of(DEFAULT)
     sessions.clear_caches()
-    assert _made.cache_info().currsize == kept and bool(results._grids) == bool(kept)
+    assert _made.cache_info().currsize == kept and bool(grid._grids) == bool(kept)
 
 
 def test_grids_in_memory_are_bounded_by_their_cells(monkeypatch):
-    monkeypatch.setattr(results, "_grids", OrderedDict())
-    monkeypatch.setattr(results, "MOST_IN_GRIDS", 100)
+    monkeypatch.setattr(grid, "_grids", OrderedDict())
+    monkeypatch.setattr(grid, "MOST_IN_GRIDS", 100)
     specs = [DEFAULT.with_(repeats=2, seed=seed) for seed in range(8)]
-    size = len(results.grid_of(specs[0]).cells)
+    size = len(grid.grid_of(specs[0]).cells)
     assert 0 < size <= 50
     for spec in specs:
-        assert len(results.grid_of(spec).cells) == size
-    assert sum(len(grid.cells) for grid in results._grids.values()) <= 100 and len(results._grids) == 100 // size
-    assert results.grid_of(specs[-1]) is results.grid_of(specs[-1])
+        assert len(grid.grid_of(spec).cells) == size
+    assert sum(len(each.cells) for each in grid._grids.values()) <= 100 and len(grid._grids) == 100 // size
+    assert grid.grid_of(specs[-1]) is grid.grid_of(specs[-1])
     large = DEFAULT.with_(repeats=40)  # kept alone: it is what is being looked at
-    assert results.grid_of(large) is results.grid_of(large) and len(results._grids) == 1
+    assert grid.grid_of(large) is grid.grid_of(large) and len(grid._grids) == 1
 
 
 def test_a_grid_has_each_learner_once_in_the_order_of_its_cells():
-    grid = results.grid_of(DEFAULT.with_(repeats=3))
-    learners = [cell.learner.key for cell in grid.cells.values() if cell.learner is not None]
-    assert list(grid.learners) == list(dict.fromkeys(learners))
-    assert all(learner.key == key for key, learner in grid.learners.items())
+    whole = grid.grid_of(DEFAULT.with_(repeats=3))
+    learners = [cell.learner.key for cell in whole.cells.values() if cell.learner is not None]
+    assert list(whole.learners) == list(dict.fromkeys(learners))
+    assert all(learner.key == key for key, learner in whole.learners.items())

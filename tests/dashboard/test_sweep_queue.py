@@ -13,8 +13,7 @@ from m2st_core.dashboard.jobs.turns import QueueFull
 from m2st_core.sweeps.executors import InlineExecutor, WorkerLost
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.sweep import SweepFailed
-from m2st_core.sweeps.work import SweepProgress
+from m2st_core.sweeps.work import SweepFailed, SweepProgress
 
 SPEC = SweepSpec(methods=("MMD-M",), m_te=(10,), repeats=2, tests=4, n_permutations=39)
 
@@ -36,7 +35,7 @@ class Sweeps:
     def __init__(self, home):
         self.home, self.began, self.release, self.errors = home, [], threading.Event(), {}
 
-    def __call__(self, spec, store, executor, progress):
+    def __call__(self, spec, store, executor, run, progress):
         if store.home != self.home:  # what another test left in its queue
             return
         self.began.append(spec.seed)
@@ -135,10 +134,10 @@ def test_failures_are_sentences_with_a_reference(queue, sweeps, caplog):
 
 
 def test_a_run_that_nobody_owns_is_interrupted_and_goes_on(queue, sweeps):
-    run = queue.store.start_run(spec(5))
+    run = queue.store.runs.start(spec(5))
     assert queue.status(run).state == "interrupted" and queue.status("0" * 12) is None
     sweeps.release.set()
-    queue.submit(queue.store.run(run).spec, "a")
+    queue.submit(queue.store.runs.get(run).spec, "a")
     wait_for(lambda: queue.status(run).state == "done")
 
 
@@ -186,7 +185,7 @@ def test_real_sweeps_share_the_workers_after_a_cancel(tmp_path):
     wait_for(lambda: queue.status(long).state == "cancelled", seconds=2)
     short = queue.submit(spec(7), "b")
     wait_for(lambda: queue.status(short).state == "done")
-    assert len(queue.store.rows(spec(7))) == 2 and 1 <= len(queue.store.rows(SPEC.with_(repeats=500))) < 500
+    assert len(queue.store.cells.rows(spec(7))) == 2 and 1 <= len(queue.store.cells.rows(SPEC.with_(repeats=500))) < 500
 
 
 def test_a_sweep_that_a_stopping_server_left_goes_on_at_once_in_the_next(tmp_path):
@@ -195,13 +194,13 @@ def test_a_sweep_that_a_stopping_server_left_goes_on_at_once_in_the_next(tmp_pat
     run = first.submit(spec, "a")
     wait_for(lambda: first.status(run).progress is not None and first.status(run).progress.done >= 1)
     first.close()
-    before = len(first.store.rows(spec))
-    assert 1 <= before < 40 and not first.store._execute("SELECT * FROM claims")
+    before = len(first.store.cells.rows(spec))
+    assert 1 <= before < 40 and not first.store.database.execute("SELECT * FROM claimed")
     second = SweepQueue(Store(tmp_path), InlineExecutor)
     assert second.status(run).state == "interrupted" and second.submit(spec, "a") == run
-    wait_for(lambda: len(second.store.rows(spec)) > before)
+    wait_for(lambda: len(second.store.cells.rows(spec)) > before)
     wait_for(lambda: second.status(run).state == "done", 60)
-    assert len(second.store.rows(spec)) == 40
+    assert len(second.store.cells.rows(spec)) == 40
     second.close()
 
 

@@ -8,7 +8,7 @@ from m2st_core.sweeps import trial
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.sweep import run_sweep
+from m2st_core.sweeps.work import run_sweep
 from tests.data import miniature
 
 SMALL = SweepSpec(
@@ -55,10 +55,10 @@ def finished(store):
 
 
 @pytest.fixture
-def older_run(store):
-    """A run that an older version left in the store: its id."""
+def other_run(store):
+    """A run that another version left in the store: its id."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trial, "CODE", "4")
-        run = store.start_run(SMALL.with_(methods=("Meta-WiTS",)), "An older run")
-        store.set_state(run, "done")
+        run = store.runs.start(SMALL.with_(methods=("Meta-WiTS",)), "Another run")
+        store.runs.set_state(run, "done")
     return run

@@ -36,7 +36,7 @@ def test_the_newest_run_is_shown(finished):
 def test_runs_are_named_by_what_differs(store, finished):
     specs = [finished.with_(methods=("Meta-WiTS", "MMD-M"), closeness=(c,)) for c in (0.3, 0.5)]
     for spec in (*specs, specs[0].with_(seed=3)):
-        store.start_run(spec)
+        store.runs.start(spec)
     names = open_page(PAGE).dataframe[0].value["name"].tolist()
     assert "C=0.5, N=4, m_tr=8 · Meta-WiTS, MMD-M" in names
     assert {"C=0.3, N=4, m_tr=8 · Meta-WiTS, MMD-M · seed 0", "C=0.3, N=4, m_tr=8 · Meta-WiTS, MMD-M · seed 3"} <= set(
@@ -45,7 +45,7 @@ def test_runs_are_named_by_what_differs(store, finished):
 
 
 def test_compared_curves_say_what_differs(store, finished):
-    other = store.start_run(finished.with_(repeats=1), "The first repeat")
+    other = store.runs.start(finished.with_(repeats=1), "The first repeat")
     app = open_page(PAGE, run=[finished.run_id, other])
     assert sorted(app.dataframe[0].value["state"]) == ["⚠️ interrupted", "✅ done"]
     differences = app.dataframe[1].value
@@ -65,7 +65,7 @@ def test_an_empty_choice_says_what_to_do(finished):
 
 
 def test_a_link_wins_over_the_last_choice(store, finished):
-    other = store.start_run(finished.with_(repeats=1))
+    other = store.runs.start(finished.with_(repeats=1))
     app = open_page(PAGE, run=[finished.run_id])
     app.query_params["run"] = other
     app.run()
@@ -76,16 +76,16 @@ def test_deleting_asks_first(store, finished):
     app = open_page(PAGE)
     assert "For a week this can be undone" in words(app)
     app.button(key=f"runs_delete_{finished.run_id}").click().run()
-    assert store.runs().empty and "there are no runs yet" in words(app).lower()
+    assert store.all_runs().empty and "there are no runs yet" in words(app).lower()
     app.button(key="run_undo").click().run()
-    assert store.runs()["name"].tolist() == ["A small run"] and len(store.rows(finished)) == 8
+    assert store.all_runs()["name"].tolist() == ["A small run"] and len(store.cells.rows(finished)) == 8
 
 
 def test_a_run_is_renamed(store, finished):
     app = open_page(PAGE)
     app.text_input(key=f"run_name_{finished.run_id}").set_value("My first curve")
     app.button(key=f"run_rename_{finished.run_id}").click().run()
-    assert store.runs()["name"].tolist() == ["My first curve"] and app.header[0].value == "My first curve"
+    assert store.all_runs()["name"].tolist() == ["My first curve"] and app.header[0].value == "My first curve"
 
 
 def test_a_run_with_unknown_settings_is_listed_beside_the_others(store, finished):
@@ -95,23 +95,23 @@ def test_a_run_with_unknown_settings_is_listed_beside_the_others(store, finished
         columns = "(id, name, spec, state, message, created, updated)"
         db.execute(f"INSERT INTO runs {columns} VALUES (?, 'new', ?, 'done', '', 1, 1)", (run, json.dumps(spec)))
     app = open_page(PAGE, run=[run, finished.run_id])
-    assert "❔ unknown settings" in app.dataframe[0].value["state"].tolist() and len(charts(app)) == 1
+    assert "❔ other version" in app.dataframe[0].value["state"].tolist() and len(charts(app)) == 1
     app.button(key=f"runs_delete_{run}").click().run()
-    assert store.runs()["id"].tolist() == [finished.run_id]
+    assert store.all_runs()["id"].tolist() == [finished.run_id]
 
 
-def test_a_run_of_an_older_version_is_listed_explained_and_deleted(store, older_run):
-    app = open_page(PAGE, run=[older_run])
+def test_a_run_of_another_version_is_listed_explained_and_deleted(store, other_run):
+    app = open_page(PAGE, run=[other_run])
     listed = app.dataframe[0].value
-    assert listed["state"].tolist() == ["🕰️ older version"] and "other algorithms" in listed["note"].item()
-    assert "was made by an older version" in words(app) and "Run it again, or delete it" in words(app)
+    assert listed["state"].tolist() == ["❔ other version"] and "another version" in listed["note"].item()
+    assert "was made by another version" in words(app) and "or delete the run" in words(app)
     assert not charts(app) and not app.code
-    app.button(key=f"runs_delete_{older_run}").click().run()
-    assert store.runs().empty
+    app.button(key=f"runs_delete_{other_run}").click().run()
+    assert store.all_runs().empty
 
 
-def test_an_older_run_beside_another_leaves_that_one_as_it_is(older_run, finished):
-    app = open_page(PAGE, run=[older_run, finished.run_id])
+def test_a_run_of_another_version_leaves_the_others_as_they_are(other_run, finished):
+    app = open_page(PAGE, run=[other_run, finished.run_id])
     assert len(app.dataframe[0].value) == 2 and len(charts(app)) == 1 and app.header[0].value == "A small run"
 
 
@@ -119,7 +119,7 @@ def test_a_spec_is_imported_and_run(store, finished):
     spec = finished.with_(methods=("limit",), repeats=3)
     app = upload(open_page(PAGE), spec.to_toml().encode())
     app.button(key="runs_import").click().run()
-    until(app, lambda app: store.run(spec.run_id).state == "done")
+    until(app, lambda app: store.runs.get(spec.run_id).state == "done")
     app.run()
     assert app.query_params["run"] == spec.run_id and len(app.dataframe[1].value) == 2
 

@@ -43,10 +43,10 @@ def give(store, folder):
     """Commit results of an experiment: half of the samples rejected, one more in odd repeats."""
 
     def give_(name, layer="paper", repeats=6):
-        store.start_run(PAPER[name].spec("full", layer))
+        store.runs.start(PAPER[name].spec("full", layer))
         for cell in PAPER[name].spec("full", layer).cells():
             if cell.repeat < repeats:
-                store.add_cell(cell, CellResult(50 + cell.repeat % 2, cell.tests, 1.0))
+                store.cells.add([(cell, CellResult(50 + cell.repeat % 2, cell.tests, 1.0))])
         return commit(PAPER[name], layer, store)
 
     return give_
@@ -230,8 +230,8 @@ def test_a_run_goes_through_the_queue(store, monkeypatch, layer, method):
     spec = experiment.spec("quick", chosen)
     app = open_entry("table3", paper_layer=layer)
     app.button(key="paper_go").click().run()
-    until(app, lambda app: store.run(spec.run_id).state == "done" and not app.get("progress"))
+    until(app, lambda app: store.runs.get(spec.run_id).state == "done" and not app.get("progress"))
     app.run()
     table = next(f.value for f in app.dataframe if "this software" in f.value and method in f.value["method"].tolist())
     assert not table["this software"].str.contains("±").any() and "need 5 repeats" in words(app)
-    assert store.run(spec.run_id).name == experiment.heading("quick", chosen, spec.preset)
+    assert store.runs.get(spec.run_id).name == experiment.heading("quick", chosen, spec.preset)

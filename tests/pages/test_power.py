@@ -3,9 +3,9 @@
 import pytest
 
 from m2st_core.studies.power import DEFAULT, SHIPPED, shipped_results, shipped_specs
+from m2st_core.sweeps.database import Database
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.sweep import STOPPED
+from m2st_core.sweeps.work import STOPPED
 from tests.pages.harness import button, charts, open_page, run, until, words
 
 PAGE = "power"
@@ -37,7 +37,7 @@ def test_the_page_opens_on_shipped_curves_with_their_finding(store):
     assert "**Meta-WiTS (ours)** reaches 80 % power with" in words(app) and "does not with 200" in words(app)
     assert "Shipped results of this version, preset recommended: 4 repeats of 50 tests" in words(app)
     assert {"Meta-WiTS (ours)", "Meta-Witness (ours)", "MMD-M"} <= curves(app).keys()
-    assert app.button(key="lab_go").disabled and store.runs().empty
+    assert app.button(key="lab_go").disabled and store.all_runs().empty
     assert "False alarms" in words(app)  # the type-I error stands beside the power
     assert "python -m m2st_core sweep spec.toml" in app.code[1].value
 
@@ -49,9 +49,9 @@ def test_an_unchanged_rerun_asks_the_store_once_for_runs_and_once_for_rows(finis
     app.number_input(key="lab_repeats").set_value(3)
     run(app)
     run(app)
-    asked, execute = [], Store._execute
+    asked, execute = [], Database.execute
     monkeypatch.setattr(
-        Store, "_execute", lambda self, query, *rest: asked.append(query) or execute(self, query, *rest)
+        Database, "execute", lambda self, query, *rest: asked.append(query) or execute(self, query, *rest)
     )
     run(app)
     assert [query.split("FROM ")[1].split()[0] for query in asked] == ["runs", "cells"]
@@ -132,8 +132,8 @@ def test_the_paper_s_preset_offers_its_methods(store):
 def test_the_type_1_error_is_added_to_the_run(store):
     app = open_page(PAGE, **SMALL | {"lab_level": "true"})
     app.button(key="lab_go").click().run()
-    until(app, lambda app: store.runs()["state"].tolist() == ["done", "done"] and not app.get("progress"))
-    assert {spec.null for spec in map(SweepSpec.from_json, store.runs()["spec"])} == {False, True}
+    until(app, lambda app: store.all_runs()["state"].tolist() == ["done", "done"] and not app.get("progress"))
+    assert {spec.null for spec in map(SweepSpec.from_json, store.all_runs()["spec"])} == {False, True}
     level = next(chart for chart in charts(app) if "if P = Q" in chart["layout"]["xaxis"]["title"]["text"])
     assert list(level["data"][0]["y"]) == ["MMD-M", "limit"]
 
@@ -142,7 +142,7 @@ def test_the_type_1_error_is_added_to_the_run(store):
 def test_cancel_is_never_where_train_was(store, finished, state):
     """While a sweep runs the button to train keeps its place, disabled; afterwards it resumes."""
     spec = finished.with_(repeats=3)
-    store.set_state(store.start_run(spec), state)
+    store.runs.set_state(store.runs.start(spec), state)
     app = open_page(PAGE, **SMALL | {"lab_repeats": "3"})
     assert app.button(key="lab_go").label == {"cancelled": "Resume", "failed": "Retry"}[state]
     assert not [each for each in app.button if each.key in ("lab_cancel", "lab_resume")]
@@ -150,7 +150,7 @@ def test_cancel_is_never_where_train_was(store, finished, state):
 
 def test_a_run_that_was_cancelled_at_once_says_that_nothing_is_kept_and_what_to_press(store):
     spec = spec_of(open_page(PAGE, **SMALL | {"lab_methods": ["MMD-M"]}))
-    store.set_state(store.start_run(spec), "cancelled", STOPPED)
+    store.runs.set_state(store.runs.start(spec), "cancelled", STOPPED)
     app = open_page(PAGE, **SMALL | {"lab_methods": ["MMD-M"]})
     assert "**MMD-M** has not been run with these settings yet: press **Resume**." in words(app)
     assert "Stopped on request. No cell was finished yet." in words(app) and "kept" not in words(app)
@@ -175,9 +175,9 @@ def test_preset_and_methods_say_at_first_sight_whose_they_are(store):
     )
 
 
-def test_a_run_of_an_older_version_is_refused_with_a_sentence(store, older_run):
-    app = open_page(PAGE, run=older_run)
-    assert "was made by an older version" in words(app) and "run" not in app.query_params
+def test_a_run_of_another_version_is_refused_with_a_sentence(store, other_run):
+    app = open_page(PAGE, run=other_run)
+    assert "was made by another version" in words(app) and "run" not in app.query_params
     assert spec_of(app) == DEFAULT
 
 
@@ -194,7 +194,9 @@ def test_a_link_with_settings_trains_and_shows_curves(store):
     app.run()
     until(
         app,
-        lambda app: store.runs()["state"].tolist() == ["done"] and len(app.dataframe) == 1 and not app.get("progress"),
+        lambda app: (
+            store.all_runs()["state"].tolist() == ["done"] and len(app.dataframe) == 1 and not app.get("progress")
+        ),
     )
     assert {"MMD-M", "limit"} <= curves(app).keys()
     table = app.dataframe[0].value
@@ -222,27 +224,27 @@ def test_cancelling_keeps_what_is_done(store):
     app.button(key="lab_go").click().run()
     until(app, lambda app: len(app.dataframe) == 1)
     app.button(key="lab_cancel").click().run()
-    done = len(store.rows(spec_of(app)))
+    done = len(store.cells.rows(spec_of(app)))
     assert f"Stopped on request. {done:,} of 400 cells are computed and kept." in words(app) and done
     assert len(app.dataframe) == 1
     assert app.button(key="lab_go").label == "Resume"
-    assert store.runs()["state"].tolist() == ["cancelled"]
+    assert store.all_runs()["state"].tolist() == ["cancelled"]
 
 
 def test_an_interrupted_run_can_go_on(store, finished):
     spec = finished.with_(repeats=3)
-    run = store.start_run(spec)  # as a server leaves it that was killed
+    run = store.runs.start(spec)  # as a server leaves it that was killed
     app = open_page(PAGE, run=run)
     assert "interrupted" in words(app) and len(app.dataframe) == 1
     app.button(key="lab_go").click()
     app.run()
-    until(app, lambda app: store.run(run).state == "done" and not app.get("progress"))
+    until(app, lambda app: store.runs.get(run).state == "done" and not app.get("progress"))
     assert app.dataframe[0].value["repeats"].tolist() == [3, 3, 3, 3]
 
 
 def test_a_larger_grid_is_shown_as_it_was_run(store, finished):
-    run = store.start_run(finished.with_(closeness=(0.1, 0.3)))
-    store.set_state(run, "done")
+    run = store.runs.start(finished.with_(closeness=(0.1, 0.3)))
+    store.runs.set_state(run, "done")
     app = open_page(PAGE, run=run)
     assert "larger grid than the controls" in words(app) and len(app.dataframe) == 1
 

@@ -20,8 +20,8 @@ def served(monkeypatch):
 def anns(store, served):
     """Ann's finished run: her view of the store, and its id."""
     own = store.seen_by("ann")
-    run = own.start_run(SMALL, "Ann's secret study")
-    own.set_state(run, "done")
+    run = own.runs.start(SMALL, "Ann's secret study")
+    own.runs.set_state(run, "done")
     return own, run
 
 
@@ -47,7 +47,7 @@ def test_a_stranger_finds_nothing_of_another_s_run(anns, monkeypatch):
 
 def test_a_shared_link_opens_a_run_to_read(anns):
     own, run = anns
-    app = open_page("history", run=run, share=own.share_run(run))
+    app = open_page("history", run=run, share=own.runs.share(run))
     assert app.header[0].value == "Ann's secret study" and "You can read it" in words(app)
     labels = {each.label for each in app.button}
     assert not labels & {"Delete it", "Rename it", "Make a link", "Resume", "Cancel"}
@@ -58,10 +58,10 @@ def test_an_owner_shares_and_deletes(anns, store, monkeypatch):
     monkeypatch.setattr(SharedHost, "visitor", lambda self: Identity("tab", "ann"))
     app = open_page("history", run=run)
     button(app, "Make a link").click().run()
-    token = own.share_run(run)
+    token = own.runs.share(run)
     assert any(token in code.value for code in app.code)
     app.button(key=f"runs_delete_{run}").click().run()
-    assert own.runs().empty and store.seen_by("bob", (token,)).run(run) is None
+    assert own.all_runs().empty and store.seen_by("bob", (token,)).runs.get(run) is None
 
 
 @pytest.mark.parametrize(

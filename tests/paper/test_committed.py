@@ -33,16 +33,16 @@ def folder(tmp_path):
 
 def fill(store, experiment, layer="paper", repeats=20, leave_out=()):
     """Pretend that these repeats were computed: repeat + m_te % 7 rejections."""
-    store.start_run(experiment.spec("full", layer))
+    store.runs.start(experiment.spec("full", layer))
     for cell in experiment.spec("full", layer).cells():
         if cell.repeat < repeats and (cell.method, cell.repeat) not in leave_out:
-            store.add_cell(cell, CellResult(cell.repeat + cell.m_te % 7, cell.tests, 1.5))
+            store.cells.add([(cell, CellResult(cell.repeat + cell.m_te % 7, cell.tests, 1.5))])
 
 
 def test_what_is_read_is_what_the_store_has(store, folder):
     fill(store, TABLE_3)
     assert commit(TABLE_3, "paper", store, folder) == "table3"
-    found, rows = committed(TABLE_3, "paper", folder), store.rows(TABLE_3.full)
+    found, rows = committed(TABLE_3, "paper", folder), store.cells.rows(TABLE_3.full)
     pd.testing.assert_frame_equal(found.rows.drop(columns="seconds"), rows.drop(columns="seconds"))
     assert as_text(summarise(found.rows)) == as_text(summarise(rows))
     assert found.origin.startswith("preset `paper`, 20 repeats × 100 test samples, 20")
@@ -81,7 +81,7 @@ def test_fewer_rows_do_not_replace_more(store, folder, tmp_path):
 def test_an_experiment_that_nobody_ran_has_no_file(store, folder):
     fill(store, PAPER["fig2a"], repeats=1)
     assert commit(PAPER["fig3c"], "paper", store, folder) == ""  # its cells are all there
-    store.start_run(PAPER["fig3c"].full)
+    store.runs.start(PAPER["fig3c"].full)
     assert commit(PAPER["fig3c"], "paper", store, folder) == "fig3c"
     assert len(committed(PAPER["fig3c"], "paper", folder).rows) == 4 * 7
 
@@ -173,7 +173,9 @@ def test_a_store_takes_over_what_comes_with_the_software(store, folder, tmp_path
     commit(PAPER["fig2a"], "paper", store, folder)
     spec, other = PAPER["table5"].full, Store(tmp_path / "other")
     assert take_over(other, spec, folder) == 140
-    assert len(other.rows(spec)) == 140 and other.rows(spec)["rejections"].equals(store.rows(spec)["rejections"])
+    assert len(other.cells.rows(spec)) == 140 and other.cells.rows(spec)["rejections"].equals(
+        store.cells.rows(spec)["rejections"]
+    )
     assert take_over(other, spec.with_(preset="released"), folder) == 0
     assert take_over(other, PAPER["table5"].quick, folder) == 0
 
@@ -182,11 +184,11 @@ def test_a_cell_computed_here_stays(store, folder, tmp_path):
     fill(store, TABLE_3, repeats=1)
     commit(TABLE_3, "paper", store, folder)
     other, (first, *_) = Store(tmp_path / "other"), TABLE_3.full.cells()
-    other.add_cell(first, CellResult(99, 100, 1.0))
+    other.cells.add([(first, CellResult(99, 100, 1.0))])
     assert take_over(other, TABLE_3.full, folder) == 7
-    assert other.results([first.key])[first.key].rejections == 99
-    other.drop_shipped(cell.key for cell in TABLE_3.full.cells())
-    assert other.rows(TABLE_3.full)["rejections"].tolist() == [99]
+    assert other.cells.results([first.key])[first.key].rejections == 99
+    other.cells.drop_shipped(cell.key for cell in TABLE_3.full.cells())
+    assert other.cells.rows(TABLE_3.full)["rejections"].tolist() == [99]
 
 
 @pytest.mark.parametrize(

@@ -21,14 +21,14 @@ def give(tmp_path, monkeypatch):
     power = published_power().set_index(["method", "n_tasks", "m_te"])["power"]
 
     def give_(name, extra=("", 0), repeats=6):
-        store.start_run(PAPER[name].full)
+        store.runs.start(PAPER[name].full)
         for cell in PAPER[name].full.cells():
             if cell.repeat < repeats:
                 place = cell.method, cell.n_tasks, cell.m_te
                 known = power.get(place)
                 rate = 0.5 if known is None else float(known if pd.api.types.is_number(known) else known.iloc[0])
                 count = round(100 * rate) + cell.repeat % 2 + (extra[1] if cell.method == extra[0] else 0)
-                store.add_cell(cell, CellResult(min(count, 100), 100, 1.0))
+                store.cells.add([(cell, CellResult(min(count, 100), 100, 1.0))])
         commit(PAPER[name], "paper", store)
         return card_of(PAPER[name])
 

@@ -1,7 +1,5 @@
 """γ̂ as a stored experiment."""
 
-import sqlite3
-
 import pandas as pd
 import pytest
 
@@ -69,7 +67,7 @@ def test_a_cancelled_curve_keeps_what_is_done(tmp_path):
 
     with pytest.raises(Cancelled):
         run(SMALL, store, stop)
-    done = [store.measurement(cell.key) is not None for cell in SMALL]
+    done = [store.cells.measurement(cell.key) is not None for cell in SMALL]
     assert any(done)
     assert len(run(SMALL, store)) == 8
 
@@ -85,11 +83,8 @@ def test_the_command_prints_both_halves(tmp_path, monkeypatch, capsys):
     assert "measured, on fresh rows" in (tmp_path / "gamma.html").read_text(encoding="utf-8")
 
 
-def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path):
+def test_a_measurement_is_stored_once(tmp_path):
     store = Store(tmp_path)
-    with sqlite3.connect(tmp_path / "store.sqlite") as db:
-        db.execute("DROP TABLE measurements")
-        db.execute("PRAGMA user_version = 1")
-    store = Store(tmp_path)
-    store.add_measurement("key", {"a": 1}, [{"b": 2}])
-    assert store.measurement("key") == [{"b": 2}] and store.measurement("other") is None
+    store.cells.add_measurement("key", {"a": 1}, [{"b": 2}])
+    store.cells.add_measurement("key", {"a": 1}, [{"b": 3}])
+    assert store.cells.measurement("key") == [{"b": 2}] and store.cells.measurement("other") is None

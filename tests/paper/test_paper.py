@@ -57,7 +57,7 @@ def test_the_first_line_names_experiment_scale_layer_and_preset(small, capsys, o
     first, *_ = capsys.readouterr().out.splitlines()
     assert first == f"{PAPER['table3'].title}, full scale: {layer}, preset {preset}"
     spec = PAPER["table3"].spec("full", "ours" if options == ["--ours"] else "paper").with_(preset=preset)
-    rows = Store().rows(spec)
+    rows = Store().cells.rows(spec)
     assert len(rows) == len(list(spec.cells())) and set(rows["preset"]) == {preset}
 
 
@@ -65,19 +65,19 @@ def test_cells_that_come_with_the_software_are_not_computed_again(small, capsys,
     """Half of the cells come with the software, with a result that no computation gives."""
     monkeypatch.setattr(committed, "FOLDER", tmp_path / "reproduction")
     other, spec = Store(tmp_path / "other"), PAPER["table3"].full
-    other.start_run(spec)
+    other.runs.start(spec)
     for cell in spec.cells():
         if cell.repeat == 0:
-            other.add_cell(cell, CellResult(4, 4, 1.0))
+            other.cells.add([(cell, CellResult(4, 4, 1.0))])
     committed.commit(PAPER["table3"], "paper", other)
     command = ["paper", "table3", "--scale", "full", "--executor", "inline"]
     assert main(command) == 0
     assert capsys.readouterr().out.splitlines()[1] == "2 of 4 cells come with this software."
-    assert Store().rows(spec).query("repeat == 0")["rejections"].tolist() == [4, 4]
-    computed = Store().rows(spec).query("repeat == 1")
+    assert Store().cells.rows(spec).query("repeat == 0")["rejections"].tolist() == [4, 4]
+    computed = Store().cells.rows(spec).query("repeat == 1")
     assert main([*command, "--fresh"]) == 0
     assert "come with this software" not in capsys.readouterr().out
-    rows = Store().rows(spec)
+    rows = Store().cells.rows(spec)
     assert len(rows) == 4 and rows.query("repeat == 0")["rejections"].tolist() != [4, 4]
     assert rows.query("repeat == 1")["seconds"].equals(computed["seconds"])  # what was computed here is kept
 

@@ -54,7 +54,7 @@ def served(monkeypatch, tmp_path):
 def queue(tmp_path, monkeypatch):
     """A queue whose sweeps run until they are stopped."""
 
-    def endless(spec, store, executor, progress):
+    def endless(spec, store, executor, run, progress):
         while True:
             progress(SweepProgress(2, 1, 1, 0, 0.5, 1.0, 1.0))
             time.sleep(0.01)
@@ -94,14 +94,14 @@ def test_an_attacker_can_do_nothing_with_another_s_run(queue):
     ann, eve = desk(queue, "ann"), desk(queue, "eve")
     run = ann.submit(SPEC, "Ann's study")
     for known in (run, SPEC.run_id):  # also if she knows the id, or the settings
-        assert eve.status(known) is None and not eve.owns(known) and eve.store.run(known) is None
-        for forbidden in (eve.cancel, eve.delete, eve.store.delete_run, eve.store.restore_run, eve.store.share_run):
+        assert eve.status(known) is None and not eve.owns(known) and eve.store.runs.get(known) is None
+        for forbidden in (eve.cancel, eve.delete, eve.store.delete_run, eve.store.runs.restore, eve.store.runs.share):
             with pytest.raises(StoreError, match="There is no"):
                 forbidden(known)
         with pytest.raises(StoreError, match="no run .* of yours"):
-            eve.store.rename_run(known, "Eve's")
-    assert eve.store.runs().empty and eve.counts() == (0, 0)
-    assert ann.status(run).active and ann.store.run(run).name == "Ann's study"
+            eve.store.runs.rename(known, "Eve's")
+    assert eve.store.all_runs().empty and eve.counts() == (0, 0)
+    assert ann.status(run).active and ann.store.runs.get(run).name == "Ann's study"
 
 
 def test_the_same_settings_are_two_runs_of_two_people(queue):
@@ -126,8 +126,8 @@ def test_an_owner_s_rights_survive_the_tab(queue):
 def test_a_shared_run_can_be_read_and_no_more(queue):
     ann = desk(queue, "ann")
     run = ann.submit(SPEC)
-    bob = desk(queue, "bob", [ann.store.share_run(run)])
-    assert bob.status(run).active and bob.store.runs()["id"].tolist() == [run]
+    bob = desk(queue, "bob", [ann.store.runs.share(run)])
+    assert bob.status(run).active and bob.store.all_runs()["id"].tolist() == [run]
     assert not bob.owns(run) and not may_cancel(bob, run)
     for forbidden in (bob.cancel, bob.delete):
         with pytest.raises(StoreError, match="of yours"):
@@ -150,7 +150,7 @@ def test_a_day_s_time_is_refused_and_stopped_with_a_sentence(queue, monkeypatch)
     clock.count(30.0)
     with pytest.raises(TimeIsUp, match="Your computing time for today, 1 min, is used up. Finished cells are kept"):
         clock.count(61.0)
-    assert queue.store.used_today("ann") == 61.0
+    assert queue.store.usage.of("ann") == 61.0
     with pytest.raises(QueueFull, match="You have used your computing time .* What is computed stays"):
         desk(queue, "ann").submit(SPEC)
     assert desk(queue, "bob").submit(SPEC) == own_id(SPEC.run_id, "bob")
@@ -525,7 +525,7 @@ def test_an_admin_sees_usage_and_no_names(monkeypatch, queue):
 
         host().show_visitor()
 
-    queue.store.add_usage("0123456789abcdef", 90.0)
+    queue.store.usage.add("0123456789abcdef", 90.0)
     monkeypatch.setattr("m2st_core.serving.visitors.server_queue", lambda: queue)
     monkeypatch.setattr("m2st_core.serving.visitors.user_info", lambda: LOGIN)
     app = AppTest.from_function(page, default_timeout=60).run()

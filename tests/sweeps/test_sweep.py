@@ -17,21 +17,21 @@ from m2st_core.numbers import null_band
 from m2st_core.paper.published import published_table, with_published
 from m2st_core.sweeps import trial as trial_module
 from m2st_core.sweeps import work as work_module
-from m2st_core.sweeps.cluster import DaskExecutor
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import (
     GRACE_SECONDS,
     PAUSE_SECONDS,
+    DaskExecutor,
     InlineExecutor,
     PoolExecutor,
     WorkerLost,
     make_executor,
 )
 from m2st_core.sweeps.spec import LIMIT, SweepSpec, origin_of
-from m2st_core.sweeps.store import OLDER, Store
+from m2st_core.sweeps.store import UNKNOWN, Store
 from m2st_core.sweeps.summary import as_text, summarise, sweep_figure
-from m2st_core.sweeps.sweep import SweepFailed, run_sweep, warm_up
 from m2st_core.sweeps.trial import CellResult
+from m2st_core.sweeps.work import SweepFailed, run_sweep, warm_up
 from m2st_core.types import Cancelled
 
 ROOT = Path(__file__).parents[2]
@@ -119,8 +119,8 @@ def test_cancelling_keeps_what_is_done_and_the_run_goes_on(reference, tmp_path):
     with pytest.raises(Cancelled):
         run(SPEC, store, progress=stop)
     assert time.monotonic() - began < 30
-    assert store.runs()["state"].item() == "cancelled" and 3 <= len(store.rows(SPEC)) < 12
-    assert same(run(SPEC, store), reference) and store.runs()["state"].item() == "done"
+    assert store.all_runs()["state"].item() == "cancelled" and 3 <= len(store.cells.rows(SPEC)) < 12
+    assert same(run(SPEC, store), reference) and store.all_runs()["state"].item() == "done"
 
 
 def hang(device, progress):
@@ -174,7 +174,7 @@ def test_a_killed_owner_loses_only_cells_in_flight(reference, tmp_path):
     from m2st_core.sweeps.executors import InlineExecutor
     from m2st_core.sweeps.spec import SweepSpec
     from m2st_core.sweeps.store import Store
-    from m2st_core.sweeps.sweep import run_sweep
+    from m2st_core.sweeps.work import run_sweep
     def tell(progress):
         print(progress.done, flush=True)
     run_sweep(SweepSpec.from_json({SPEC.to_json()!r}), Store({str(tmp_path)!r}), InlineExecutor(), progress=tell)
@@ -189,7 +189,7 @@ def test_a_killed_owner_loses_only_cells_in_flight(reference, tmp_path):
     owner.kill()
     owner.wait()
     store = Store(tmp_path)
-    assert len(store.rows(SPEC)) >= 2
+    assert len(store.cells.rows(SPEC)) >= 2
     assert same(run(SPEC, store), reference)
 
 
@@ -198,13 +198,13 @@ def test_two_owners_share_a_store(reference, tmp_path):
     from m2st_core.sweeps.executors import InlineExecutor
     from m2st_core.sweeps.spec import SweepSpec
     from m2st_core.sweeps.store import Store
-    from m2st_core.sweeps.sweep import run_sweep
+    from m2st_core.sweeps.work import run_sweep
     run_sweep(SweepSpec.from_json({SPEC.to_json()!r}), Store({str(tmp_path)!r}), InlineExecutor())
     """
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     owners = [subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], env=environment) for _ in range(2)]
     assert [owner.wait(timeout=120) for owner in owners] == [0, 0]
-    assert same(Store(tmp_path).rows(SPEC), reference)
+    assert same(Store(tmp_path).cells.rows(SPEC), reference)
 
 
 def test_a_damaged_learner_is_trained_again(reference, tmp_path, monkeypatch):
@@ -221,15 +221,15 @@ def test_a_damaged_learner_is_trained_again(reference, tmp_path, monkeypatch):
 def test_a_learner_that_is_lost_while_its_cells_wait_is_named_and_trained_again(reference, tmp_path, monkeypatch):
     original = work_module.Work._release
 
-    def lose(work, spec):
-        original(work, spec)
-        (tmp_path / "learners" / spec.key / "learner.safetensors").write_bytes(b"")
+    def lose(work, learner):
+        original(work, learner)
+        (tmp_path / "learners" / learner / "learner.safetensors").write_bytes(b"")
 
     store = Store(tmp_path)
     with monkeypatch.context() as patched, pytest.raises(SweepFailed, match="4 jobs of 12 cells") as failed:
         patched.setattr(work_module.Work, "_release", lose)
         run(SPEC, store)
-    assert failed.value.sentences == (work_module.LOST,) and len(store.rows(SPEC)) == 8
+    assert failed.value.sentences == (work_module.LOST,) and len(store.cells.rows(SPEC)) == 8
     assert same(run(SPEC, store), reference)
 
 
@@ -241,7 +241,7 @@ def test_a_sweep_holds_few_of_its_learners(tmp_path, monkeypatch):
     monkeypatch.setattr(work_module.Work, "_report", lambda work: works.append(work) or original(work))
     rows = run(spec, Store(tmp_path))
     kept = works[-1].parts_of.cache_info()
-    assert len(rows) == 8 and works[-1].learners == 4 and kept.currsize == 1 and kept.misses < 8
+    assert len(rows) == 8 and works[-1].trained == 4 and kept.currsize == 1 and kept.misses < 8
 
 
 def test_a_failing_cell_is_reported_and_the_others_are_kept(tmp_path, monkeypatch):
@@ -257,7 +257,7 @@ def test_a_failing_cell_is_reported_and_the_others_are_kept(tmp_path, monkeypatc
     with pytest.raises(SweepFailed, match="4 jobs of 12 cells failed: RuntimeError: no luck") as failed:
         run(SPEC, store)
     assert failed.value.sentences == ()  # for users are only the messages of bad input
-    assert len(store.rows(SPEC)) == 8 and store.runs()["state"].item() == "failed"
+    assert len(store.cells.rows(SPEC)) == 8 and store.all_runs()["state"].item() == "failed"
 
 
 def test_progress_rises_to_one(tmp_path):
@@ -310,60 +310,48 @@ def test_runs_are_listed_found_and_deleted(reference, tmp_path):
     first, second = SPEC.with_(methods=("MMD-M",)), SPEC.with_(methods=("MMD-M", LIMIT))
     for spec in (first, second):
         run(spec, store)
-    assert store.runs()["done"].tolist() == [8, 4]
-    assert store.find_run(second.hash[:5]) == second.run_id
-    assert store.run(second.run_id).spec == second and store.run(second.hash[:5]) is None
+    assert store.all_runs()["done"].tolist() == [8, 4]
+    assert store.runs.find(second.hash[:5]) == second.run_id
+    assert store.runs.get(second.run_id).spec == second and store.runs.get(second.hash[:5]) is None
     with pytest.raises(StoreError, match="There is no run"):
-        store.find_run("zzz")
+        store.runs.find("zzz")
     store.delete_run(second.run_id)
     store.collect(0)
-    assert len(store.rows(first)) == 4 and len(store.rows(second)) == 4  # what the first run has, stays
+    assert len(store.cells.rows(first)) == 4 and len(store.cells.rows(second)) == 4  # what the first run has, stays
 
 
 @pytest.fixture
-def older(tmp_path, monkeypatch):
-    """A store with the same run twice, by an older version, with its id, and by this one."""
+def other(tmp_path, monkeypatch):
+    """A store with the same run twice, by another version, with its id, and by this one."""
     store, spec = Store(tmp_path), SPEC.with_(methods=("MMD-M",), repeats=1)
     with monkeypatch.context() as patch:
         patch.setattr(trial_module, "CODE", "4")
-        old_id = store.start_run(spec)
-        store.set_state(old_id, "done")
-        for cell in spec.cells():
-            store.add_cell(cell, CellResult(8, 8, 1.0))
+        other_id = store.runs.start(spec)
+        store.runs.set_state(other_id, "done")
+        store.cells.add((cell, CellResult(8, 8, 1.0)) for cell in spec.cells())
     run(spec, store)
-    return store, old_id, spec
+    return store, other_id, spec
 
 
-def test_a_run_of_an_older_version_is_listed_and_refused(older):
-    store, old_id, spec = older
-    listed = store.runs().set_index("id")
-    assert listed["state"].to_dict() == {old_id: OLDER, spec.run_id: "done"}
-    assert listed.loc[old_id, ["done", "cells"]].tolist() == [0, 0]
-    assert "some names of methods meant other algorithms" in listed.loc[old_id, "message"]
-    assert "Run it again, or delete it." in listed.loc[old_id, "message"]
-    with pytest.raises(StoreError, match=f"Run {old_id} was made by an older version"):
-        store.run(old_id)
-    assert store.run(spec.run_id).spec == spec
-    assert (store.rows(spec)["rejections"] < 8).any()  # its own cells, not the older ones
+def test_a_run_of_another_version_is_listed_and_refused(other):
+    store, other_id, spec = other
+    listed = store.all_runs().set_index("id")
+    assert listed["state"].to_dict() == {other_id: UNKNOWN, spec.run_id: "done"}
+    assert listed.loc[other_id, ["done", "cells"]].tolist() == [0, 0]
+    assert "whose results this version cannot show" in listed.loc[other_id, "message"]
+    with pytest.raises(StoreError, match=f"Run {other_id} was made by another version"):
+        store.runs.get(other_id)
+    assert store.runs.get(spec.run_id).spec == spec
+    assert (store.cells.rows(spec)["rejections"] < 8).any()  # its own cells, not those of the other version
 
 
-def test_either_of_an_older_and_a_present_run_can_be_deleted(older):
-    store, old_id, spec = older
-    store.delete_run(old_id[:6])
-    assert store.runs()["id"].tolist() == [spec.run_id] and len(store.rows(spec)) == len(list(spec.cells()))
+def test_a_run_of_another_version_can_be_deleted_and_leaves_the_present_one(other):
+    store, other_id, spec = other
+    store.delete_run(other_id[:6])
+    assert store.all_runs()["id"].tolist() == [spec.run_id] and len(store.cells.rows(spec)) == len(list(spec.cells()))
     store.delete_run(spec.run_id)
     store.collect(0)
-    assert store.runs().empty and store.rows(spec).empty
-
-
-def test_an_older_spec_that_is_no_longer_one_does_no_harm(older, tmp_path):
-    store, old_id, spec = older
-    with sqlite3.connect(tmp_path / "store.sqlite") as db:
-        db.execute('UPDATE runs SET spec = \'{"methods":["Meta-Gone"]}\' WHERE id = ?', (old_id,))
-    assert store.runs().set_index("id")["state"][old_id] == OLDER
-    store.delete_run(spec.run_id)
-    store.delete_run(old_id)
-    assert store.runs().empty
+    assert store.all_runs().empty and store.cells.rows(spec).empty
 
 
 def test_rows_and_summaries_say_whose_a_method_is(reference):

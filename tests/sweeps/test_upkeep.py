@@ -1,4 +1,4 @@
-"""Backup, restoration, readiness, and stores of the previous release."""
+"""Backup, restoration and readiness."""
 
 import sqlite3
 import zipfile
@@ -9,12 +9,10 @@ import pytest
 from m2st_core.__main__ import main
 from m2st_core.commands import service
 from m2st_core.commands.service import entry_point
-from m2st_core.sweeps.database import SCHEMA, StoreError
-from m2st_core.sweeps.results import new_holder
+from m2st_core.sweeps.database import StoreError, restore
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import Store
+from m2st_core.sweeps.store import Store, new_holder
 from m2st_core.sweeps.trial import CellResult, train_learner
-from m2st_core.sweeps.upkeep import back_up, restore
 
 SPEC = SweepSpec(methods=("Meta-WiTS",), m_te=(10,), n_tasks=(2,), rows_per_task=8, repeats=1, tests=3)
 
@@ -24,15 +22,19 @@ def store(tmp_path, monkeypatch):
     """A store with a run, a cell and a learner."""
     monkeypatch.setenv("M2ST_HOME", str(tmp_path / "home"))
     made = Store()
-    made.start_run(SPEC, "mine")
+    made.runs.start(SPEC, "mine")
     (cell,) = SPEC.cells()
-    made.add_cell(cell, CellResult(2, 3, 0.1))
-    made.add_learner(cell.learner, train_learner(cell.learner, "cpu"), 0.2)
+    made.cells.add([(cell, CellResult(2, 3, 0.1))])
+    made.cells.add_learner(cell.learner, train_learner(cell.learner, "cpu"), 0.2)
     return made
 
 
 def contents(store):
-    return store.rows(SPEC).to_dict(), store.runs().to_dict(), store.learner(next(SPEC.cells()).learner.key)
+    return (
+        store.cells.rows(SPEC).to_dict(),
+        store.all_runs().to_dict(),
+        store.cells.learner(next(SPEC.cells()).learner.key),
+    )
 
 
 def test_a_backup_restores_runs_cells_and_learners(store, tmp_path, monkeypatch, capsys):
@@ -51,7 +53,7 @@ def test_a_backup_restores_runs_cells_and_learners(store, tmp_path, monkeypatch,
 def test_a_run_that_a_stopped_process_left_is_called_unfinished(store, capsys):
     run = SPEC.run_id
     assert main(["runs"]) == 0 and f"runs resume {run}" in (said := capsys.readouterr().out) and "unfinished" in said
-    store.hold(run, new_holder())
+    store.runs.beat(run, new_holder())
     assert main(["runs"]) == 0 and "running" in (said := capsys.readouterr().out) and "unfinished" not in said
 
 
@@ -59,20 +61,20 @@ def test_a_backup_is_consistent_while_somebody_writes(store, tmp_path):
     with closing(sqlite3.connect(store.home / "store.sqlite")) as db:
         db.execute("BEGIN IMMEDIATE")
         db.execute("UPDATE runs SET name = 'half'")
-        back_up(store, tmp_path / "b.zip")
+        store.database.back_up(tmp_path / "b.zip")
         db.rollback()
-    assert Store(restore(tmp_path / "b.zip", tmp_path / "new")).runs()["name"].tolist() == ["mine"]
+    assert Store(restore(tmp_path / "b.zip", tmp_path / "new")).all_runs()["name"].tolist() == ["mine"]
 
 
 def test_a_store_is_never_overwritten(store, tmp_path, capsys):
-    back_up(store, tmp_path / "b.zip")
+    store.database.back_up(tmp_path / "b.zip")
     assert main(["store", "restore", str(tmp_path / "b.zip")]) == 2
     assert "There is a store in" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("member", ["../evil", "learners/x/learner.json", "learners/../../evil", "/etc/evil"])
 def test_a_foreign_member_is_refused(store, tmp_path, member):
-    back_up(store, tmp_path / "b.zip")
+    store.database.back_up(tmp_path / "b.zip")
     with zipfile.ZipFile(tmp_path / "b.zip", "a") as archive:
         archive.writestr(member, "x")
     with pytest.raises(StoreError, match="is not a backup of a store: it holds"):
@@ -93,28 +95,15 @@ def test_a_file_that_is_no_backup_is_a_sentence(tmp_path, content, monkeypatch, 
 def test_a_damaged_database_is_refused(store, tmp_path):
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("store.sqlite", b"SQLite format 3\x00" + b"\xa5" * 5000)
-    with pytest.raises(StoreError, match="damaged or too new"):
+    with pytest.raises(StoreError, match="damaged or another version"):
         restore(tmp_path / "b.zip", tmp_path / "new")
     assert not (tmp_path / "new" / "store.sqlite").exists()
 
 
-def test_a_store_of_the_first_schema_is_brought_up_to_date(store, tmp_path):
-    """The previous release's store lacks the measurements; runs, cells and learners stay."""
-    before = contents(store)
-    with closing(sqlite3.connect(store.home / "store.sqlite")) as db, db:
-        db.execute("DROP TABLE measurements")
-        db.execute("PRAGMA user_version = 1")
-    back_up_path = tmp_path / "old.zip"
-    with closing(sqlite3.connect(store.home / "store.sqlite")) as db:
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    with zipfile.ZipFile(back_up_path, "w") as archive:
-        archive.write(store.home / "store.sqlite", "store.sqlite")
-        for path in sorted((store.home / "learners").glob("*/*")):
-            archive.write(path, path.relative_to(store.home).as_posix())
-    for opened in (Store(store.home), Store(restore(back_up_path, tmp_path / "new"))):
-        assert contents(opened) == before and opened.measurement("none") is None
-        with closing(sqlite3.connect(opened.home / "store.sqlite")) as db:
-            assert db.execute("PRAGMA user_version").fetchone()[0] == SCHEMA
+def test_a_store_of_another_schema_is_refused_with_a_sentence(store, tmp_path, capsys):
+    store.database.back_up(tmp_path / "b.zip")
+    store.database.execute("PRAGMA user_version = 2")
+    assert main(["runs"]) == 2 and "has schema 2, and this version reads 3" in capsys.readouterr().err
 
 
 def test_ready_says_what_is_missing(store, monkeypatch, capsys):
@@ -126,7 +115,7 @@ def test_ready_says_what_is_missing(store, monkeypatch, capsys):
     assert main(["ready"]) == 2 and "MB free" in capsys.readouterr().err
     with closing(sqlite3.connect(store.home / "store.sqlite")) as db:
         db.execute("BEGIN EXCLUSIVE")
-        monkeypatch.setattr("m2st_core.sweeps.upkeep.PATIENCE", 0.1)
+        monkeypatch.setattr("m2st_core.sweeps.database.PATIENCE", 0.1)
         assert main(["ready"]) == 2 and "cannot be written" in capsys.readouterr().err
 
 

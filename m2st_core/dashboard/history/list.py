@@ -9,7 +9,7 @@ from m2st_core.dashboard.host import host
 from m2st_core.dashboard.jobs.sweeps import CELL, STATE_ICONS, sweep_queue
 from m2st_core.studies.power import run_names
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import LONGEST_NAME, SENTENCES, Run
+from m2st_core.sweeps.store import LONGEST_NAME, UNKNOWN, Run
 
 MOST_COMPARED = 6
 DELETED = "run_deleted"  # in the session's state: id and name of the run that was deleted last
@@ -18,8 +18,8 @@ DELETED = "run_deleted"  # in the session's state: id and name of the run that w
 def all_runs() -> pd.DataFrame:
     """Every run, the newest first, with its state in the queue and a name that says what differs."""
     queue = sweep_queue()
-    frame = queue.store.runs()
-    current = ~frame["state"].isin(SENTENCES)
+    frame = queue.store.all_runs()
+    current = frame["state"] != UNKNOWN
     specs = {run: SweepSpec.from_json(text) for run, text in frame.loc[current, ["id", "spec"]].itertuples(index=False)}
     names, statuses = run_names(specs), queue.statuses(specs)
     present = {run: statuses[run].state if run in statuses else "deleted" for run in specs}
@@ -77,7 +77,7 @@ def choose_runs() -> list[Run]:
     for run in chosen:
         if run in older.index:
             show_older(run, older.loc[run])
-    runs = [sweep_queue().store.run(run) for run in chosen if run not in older.index]
+    runs = [sweep_queue().store.runs.get(run) for run in chosen if run not in older.index]
     return [run for run in runs if run is not None]
 
 
@@ -111,7 +111,7 @@ def show_run_tools(run: Run) -> None:
     with st.popover("Rename…", help="Give this run another name."):
         name = st.text_input("Name", run.name, max_chars=LONGEST_NAME, key=f"run_name_{run.id}")
         if st.button("Rename it", key=f"run_rename_{run.id}", help="Keep this name."):
-            desk.store.rename_run(run.id, name)
+            desk.store.runs.rename(run.id, name)
             st.rerun()
     host().show_sharing(run.id)
 
@@ -125,5 +125,5 @@ def offer_undo() -> None:
         st.write(f"Deleted: **{name}**. It can be restored for a week.")
         if st.button("Undo", key="run_undo", help="Restore the run with all its results."):
             del st.session_state[DELETED]
-            sweep_queue().store.restore_run(run)
+            sweep_queue().store.runs.restore(run)
             st.rerun()

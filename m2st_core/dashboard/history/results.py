@@ -24,11 +24,11 @@ def runs_finding(chosen: list[Run]) -> str:
     store = sweep_queue().store
     if len(chosen) == 1 and (found := _found(chosen[0])):
         return found
-    kept = store.runs()
+    kept = store.all_runs()
     if kept.empty:
-        found = shared(sweep_finding, DEFAULT, sweep_queue().store.rows(DEFAULT))
+        found = shared(sweep_finding, DEFAULT, sweep_queue().store.cells.rows(DEFAULT))
         return f"{found} These curves are shipped: there are no runs yet." if found else "There are no runs yet."
-    newest = None if chosen else store.run(kept.loc[kept["created"].idxmax(), "id"])
+    newest = None if chosen else store.runs.get(kept.loc[kept["created"].idxmax(), "id"])
     if newest is not None and newest.state == "done" and (found := _found(newest)):
         return f"The newest of {len(kept)} run{'s' * (len(kept) != 1)}: {found}"
     runs = "One run is" if len(kept) == 1 else f"{len(kept)} runs are"
@@ -37,12 +37,12 @@ def runs_finding(chosen: list[Run]) -> str:
 
 def _found(run: Run) -> str:
     """What a run has found; empty if it has no results yet."""
-    return shared(sweep_finding, run.spec, sweep_queue().store.rows(run.spec))
+    return shared(sweep_finding, run.spec, sweep_queue().store.cells.rows(run.spec))
 
 
 def shipped_table() -> pd.DataFrame:
     """A summary of the curves that Power opens with."""
-    return shared(with_published, shared(summarise, sweep_queue().store.rows(DEFAULT)))
+    return shared(with_published, shared(summarise, sweep_queue().store.cells.rows(DEFAULT)))
 
 
 def show_shipped() -> None:

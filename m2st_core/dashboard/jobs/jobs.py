@@ -107,7 +107,7 @@ def _submit(key: Hashable, function: Callable[[Progress], Any], question: Hashab
         return manager.submit(key, function, question)
     store = Store()
     check_time(store, who)
-    return manager.submit(key, function, question, who.person, partial(store.add_usage, who.person))
+    return manager.submit(key, function, question, who.person, partial(store.usage.add, who.person))
 
 
 def _agreed(page: str, settings: Hashable, expected: float | None) -> bool:

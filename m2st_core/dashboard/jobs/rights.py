@@ -10,8 +10,8 @@ import pandas as pd
 from m2st_core.dashboard.host import ServerLimits, Visitor, is_open
 from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
 from m2st_core.dashboard.jobs.turns import QueueFull, RunStatus
-from m2st_core.sweeps.database import Database, StoreError
-from m2st_core.sweeps.results import grid_of, table_of
+from m2st_core.sweeps.database import StoreError
+from m2st_core.sweeps.grid import grid_of, table_of
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 
@@ -54,10 +54,10 @@ class Desk:
 
     def look(self, specs: Mapping[str, SweepSpec]) -> dict[str, SweepView]:
         """Sweeps as they are now, by the ids of their runs or specs: one query for all runs, and one for all rows."""
-        runs = self.store.states(specs)
+        runs = self.store.runs.states(specs)
         statuses = self._queue.statuses(runs)
         grids = {asked: grid_of(spec).cells.keys() for asked, spec in specs.items()}
-        results = self.store.results({key for keys in grids.values() for key in keys})
+        results = self.store.cells.results({key for keys in grids.values() for key in keys})
         views = {}
         for asked, spec in specs.items():
             run, stored = runs.get(asked), frozenset(grids[asked] & results.keys())
@@ -70,7 +70,7 @@ class Desk:
 
     def statuses(self, runs: Iterable[str]) -> dict[str, RunStatus]:
         """The states of those of these runs that the visitor may see."""
-        return self._queue.statuses(self.store.states(runs))
+        return self._queue.statuses(self.store.runs.states(runs))
 
     def status(self, run: str) -> RunStatus | None:
         """The state of a run; None if there is none that the visitor may see."""
@@ -78,8 +78,8 @@ class Desk:
 
     def owns(self, run: str) -> bool:
         """Whether the visitor may change the run."""
-        known = self.store.resolve(run)
-        return known is not None and self.store.owns(known)
+        known = self.store.runs.resolve(run)
+        return known is not None and self.store.runs.owns(known)
 
     def may_cancel(self, view: SweepView) -> bool:
         """Whether the visitor may cancel it: its owner; in single-user mode anyone, if the tab that asked is closed."""
@@ -110,7 +110,7 @@ class Desk:
 
     def wait(self, run: str, seconds: float) -> None:
         """Return when the run neither waits nor runs, or after this time."""
-        self._queue.wait(self.store.resolve(run) or run, seconds)
+        self._queue.wait(self.store.runs.resolve(run) or run, seconds)
 
     def counts(self) -> tuple[int, int]:
         """The numbers of running and waiting sweeps: a person's, or all in single-user mode."""
@@ -122,16 +122,16 @@ class Desk:
         return self._queue.workers
 
     def _own(self, run: str) -> str:
-        known = self.store.resolve(run)
-        if known is None or not self.store.owns(known):
+        known = self.store.runs.resolve(run)
+        if known is None or not self.store.runs.owns(known):
             raise StoreError(NOT_YOURS.format(run))
         return known
 
 
-def check_time(store: Database, who: Visitor) -> None:
+def check_time(store: Store, who: Visitor) -> None:
     """Refuse a computation if the visitor's time for today is used up."""
     most = ServerLimits.from_environment().minutes
-    if who.person and store.used_today(who.person) >= 60 * most:
+    if who.person and store.usage.of(who.person) >= 60 * most:
         raise QueueFull(
             f"You have used your computing time for today, {most} min. More from midnight UTC. What is computed stays."
         )

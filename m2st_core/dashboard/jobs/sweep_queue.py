@@ -16,8 +16,7 @@ from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import RunState, Store, own_id
-from m2st_core.sweeps.sweep import Lease, Paused, SweepFailed, compute_sweep, end_run, warm_up
-from m2st_core.sweeps.work import SweepProgress
+from m2st_core.sweeps.work import Paused, SweepFailed, SweepProgress, compute_sweep, end_run, warm_up
 from m2st_core.types import Cancelled
 
 ENDED = ("done", "failed", "cancelled")
@@ -44,7 +43,7 @@ class SweepQueue:
         """Request a sweep, or join others who did; return the id of its run, which belongs to who sees this store."""
         store, most = store or self.store, ServerLimits.from_environment()
         with self._change:
-            job = self._jobs.get(own_id(spec.run_id, store.owner or ""))
+            job = self._jobs.get(own_id(spec.run_id, store.runs.owner or ""))
             own = sum(session in other.sessions for other in self._jobs.values())
             if (job is None or session not in job.sessions) and own >= most.sweeps:
                 words = f"{own} sweep{'s' * (own != 1)}"
@@ -54,11 +53,11 @@ class SweepQueue:
                 return job.run
             if len(self._jobs) >= most.all_sweeps:
                 raise QueueFull(f"{len(self._jobs)} sweeps are waiting. Please try again later.")
-            run = store.start_run(spec, name)
+            run = store.runs.start(spec, name)
             if job is not None:  # it is stopping, and starts again after that
                 job.sessions, job.stop = {session}, False
             else:
-                self._jobs[run] = SweepJob(run, spec, {session}, store.owner or "")
+                self._jobs[run] = SweepJob(run, spec, {session}, store.runs.owner or "")
             self._change.notify_all()
             return run
 
@@ -98,11 +97,11 @@ class SweepQueue:
             self._thread.join(CLOSE_SECONDS)
         if self._executor is not None and not self._thread.is_alive():
             self._executor.close()
-        self.store.close()
+        self.store.database.close()
 
     def status(self, run: str) -> RunStatus | None:
         """The state of a run; None if there is no such run."""
-        return self.statuses(self.store.states([run])).get(run)
+        return self.statuses(self.store.runs.states([run])).get(run)
 
     def statuses(self, stored: Mapping[str, RunState]) -> dict[str, RunStatus]:
         """The present states of runs, by the keys of their stored ones."""
@@ -120,7 +119,7 @@ class SweepQueue:
         """The status of a run that is not in this queue."""
         if run.state in ENDED:
             return RunStatus(run.state, run.message)
-        return RunStatus("interrupted", ELSEWHERE if self.store.is_computed(run.id) else run.message)
+        return RunStatus("interrupted", ELSEWHERE if self.store.runs.is_computed(run.id) else run.message)
 
     @property
     def workers(self) -> int:
@@ -171,13 +170,12 @@ class SweepQueue:
 
     def _compute(self, job: SweepJob) -> tuple[Exception | None, str]:
         """Compute a sweep until it ends, is stopped, or has used its turn; return its error and a sentence on it."""
-        began, lease, clock = time.monotonic(), Lease(self.store, job.run), Clock(self.store, job.owner)
+        began, clock = time.monotonic(), Clock(self.store, job.owner)
 
         def progress(at: SweepProgress) -> None:
             job.progress = at
             if job.stop or self._closed:
                 raise Cancelled
-            lease.renew()
             clock.count(at.spent)
             if at.computed + at.learners and time.monotonic() - began > TURN_SECONDS:
                 with self._change:
@@ -185,8 +183,7 @@ class SweepQueue:
                         raise Paused
 
         try:
-            compute_sweep(job.spec, self.store, self._workers(), progress)
-            lease.renew(now=True)
+            compute_sweep(job.spec, self.store, self._workers(), job.run, progress)
         except TimeIsUp as error:
             return error, str(error)
         except Exception as error:

@@ -19,7 +19,7 @@ from m2st_core.sweeps.cost import Cost, predict
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor, make_executor
 from m2st_core.sweeps.spec import LISTS, SpecError, SweepSpec
-from m2st_core.sweeps.store import OLDER, UNKNOWN, Store
+from m2st_core.sweeps.store import UNKNOWN, Store
 
 MOST_CELLS = 20_000
 MOST_ROWS = 5_000
@@ -73,7 +73,6 @@ STATE_ICONS = {
     "failed": "❌",
     "cancelled": "⏹️",
     "interrupted": "⚠️",
-    OLDER: "🕰️",
     UNKNOWN: "❔",
 }
 
@@ -88,7 +87,7 @@ def start_executor() -> Executor:
 def server_queue() -> SweepQueue:
     """The server's one queue. Its workers start with it and stay. Its store has the shipped results."""
     store = Store()
-    if not store.read_only:
+    if not store.database.read_only:
         add_shipped(store)
     return SweepQueue(store, lambda: start_executor())
 
@@ -177,7 +176,7 @@ def show_state(desk: Desk, view: SweepView, key: str, *, resume: bool = True, al
     if resume and not status.active and status.state != "done" and view.mine:
         label = "Retry" if status.state == "failed" else "Resume"
         if st.button(label, key=f"{key}_resume", help="Compute the missing cells. No cell is computed twice."):
-            stored = desk.store.run(view.run)
+            stored = desk.store.runs.get(view.run)
             if stored is not None and start(desk, stored.spec, stored.name):
                 st.rerun()
 

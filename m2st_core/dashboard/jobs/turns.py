@@ -71,9 +71,9 @@ class Clock:
         """Count what was spent since the last time."""
         if not self.owner or spent - self.counted < COUNT_SECONDS:
             return
-        self.store.add_usage(self.owner, spent - self.counted)
+        self.store.usage.add(self.owner, spent - self.counted)
         self.counted, most = spent, ServerLimits.from_environment().minutes
-        if self.store.used_today(self.owner) >= 60 * most:
+        if self.store.usage.of(self.owner) >= 60 * most:
             raise TimeIsUp(
                 f"Your computing time for today, {most} min, is used up. Finished cells are kept; resume it tomorrow."
             )

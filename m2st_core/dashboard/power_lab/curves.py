@@ -20,11 +20,11 @@ from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.figures.kernels import training_figure
 from m2st_core.paper.published import in_words
 from m2st_core.studies.power import DEFAULT, difference_names, is_shipped, sweep_finding
-from m2st_core.sweeps.results import grid_of
+from m2st_core.sweeps.grid import grid_of
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import summarise
-from m2st_core.sweeps.sweep import STOPPED
+from m2st_core.sweeps.work import STOPPED
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.methods import label_of
 
@@ -207,13 +207,13 @@ def training_courses(store: Store, spec: SweepSpec) -> dict[str, dict[str, list[
     grid = grid_of(spec)
     learners = {learner: grid.cells[key] for key, learner in grid.learner_keys.items()}
     first = {key: cell.method for key, cell in learners.items() if cell.repeat == 0}
-    courses = {label_of(name): _course(key, store) for key, name in first.items() if store.has_learner(key)}
+    courses = {label_of(name): _course(key, store) for key, name in first.items() if store.cells.has_learner(key)}
     return {title: course for title, course in courses.items() if course is not None}
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def _course(key: str, _store: Store) -> dict[str, list[float]] | None:
-    parts = _store.learner(key)
+    parts = _store.cells.learner(key)
     course = learner_from_parts(*parts).course if parts is not None else None
     if course is None or not len(course.step):
         return None

@@ -173,7 +173,7 @@ def as_python(spec: SweepSpec) -> str:
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import as_text, summarise
-from m2st_core.sweeps.sweep import run_sweep
+from m2st_core.sweeps.work import run_sweep
 
 SPEC = SweepSpec.from_toml("""
 {spec.to_toml()}""")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from m2st_core.sweeps.results import forget_tables
+from m2st_core.sweeps.grid import forget_tables
 
 Made = TypeVar("Made")
 
