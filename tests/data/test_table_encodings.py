@@ -190,7 +190,7 @@ def test_a_learner_knows_words_and_names():
     words = WORDS["cp1251"]
     encoding = prepare(cities(("utf-8", "utf-8"))).encoding
     same = cities(("cp1251", "cp1251"))
-    with pytest.raises(TableError, match=r"as the learner has it. Choose --encoding p.csv=cp1251 --encoding q"):
+    with pytest.raises(TableError, match=r"as in the learner. Choose --encoding p.csv=cp1251 --encoding q"):
         prepare(same, encoding=encoding)
     answered = prepare(cities(("cp1251", "cp1251"), encoding="cp1251"), encoding=encoding)
     assert np.array_equal(answered.x, prepare(cities(("utf-8", "utf-8")), encoding=encoding).x)

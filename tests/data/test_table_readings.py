@@ -97,7 +97,7 @@ ASKED = {  # cells, separator, the other column's decimals, what is said, answer
     "a unit that is lacking": (
         ["1 kg", "500", "2 kg", "3 kg"], ";", "1.5", "Is it in kg, too?", {("read_as", "numbers"): [1, 500, 2, 3]},
     ),
-    "a total": (["1", "2", "3", "4", "5", "Total"], ";", "1.5", "d.csv: row 7: the row says 'Total'", {}),
+    "a total": (["1", "2", "3", "4", "5", "Total"], ";", "1.5", "d.csv: row 7: 'Total' in this row looks like", {}),
 }  # fmt: skip
 
 
@@ -309,7 +309,8 @@ def test_totals_are_left_out_or_kept():
         (table("p.csv", "name,v", "x,1", "y,2", "z,3", "Total,6"), table("q.csv", "name,v", "x,4", "y,5.5"))
     )
     with pytest.raises(
-        TableError, match=r"p.csv: row 5: the row says 'Total'.* --totals \"leave out\" or --totals keep"
+        TableError,
+        match=r"p.csv: row 5: 'Total' in this row looks like a total.* --totals \"leave out\" or --totals keep",
     ):
         prepare(upload)
     sizes = [len(prepare(replaced(upload, totals=t), cleaning=PLAIN).x) for t in ("leave out", "keep")]

@@ -1,7 +1,7 @@
-"""The grammar of a cell: its number under a decimal point and under a decimal comma, or what else it is.
+"""The grammar of a cell: its number by decimal point and by decimal comma, or its other form.
 
-A cell such as 8,65 can be read in one way only. 8.654 is a decimal number or a number of thousands: it is open, and
-other cells decide (``columns.decide_marks``).
+A cell such as 8,65 has one reading. 8.654 is open: a decimal number or thousands, as other cells decide
+(``columns.decide_marks``).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-GAPS = " \u00a0\u2009\u202f'’"  # between thousands, in any convention
+GAPS = " \u00a0\u2009\u202f'’"  # separators of thousands
 MINUS = "−–‐‑‒﹣－-"
 TO_ASCII = {ord(mark): "-" for mark in MINUS}
 MISSING_SIGNS = frozenset(("", "?", "-", "--", ".", "..", "–", "—", "−"))
 MISSING_WORDS = frozenset(
     f(word) for word in ("n/a", "nan", "null", "nil", "missing", "<na>", "#n/a") for f in (str, str.upper, str.title)
 ) | {"NaN"}
-VALUES_OR_MISSING = frozenset(("NA", "na", "Na", "NONE", "none", "None"))  # Namibia, sodium, no symptom; or missing
+VALUES_OR_MISSING = frozenset(("NA", "na", "Na", "NONE", "none", "None"))  # missing, or Namibia, sodium, no symptom
 EXCEL_ERRORS = frozenset(("#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!", "#NULL!", "#SPILL!", "#CALC!"))
 INFINITE_WORDS = re.compile(rf"[+{MINUS}]?(inf|infinity|∞)", re.IGNORECASE)
 TOTALS = re.compile(
@@ -48,7 +48,7 @@ SPELLINGS = {
     "Kg": "kg", "L": "l", "mL": "ml", "dL": "dl", "µL": "µl", "mg/dL": "mg/dl", "mmol/L": "mmol/l", "g/L": "g/l",
     "m²": "m2", "m³": "m3", "cm²": "cm2", "cm³": "cm3", "kg/m²": "kg/m2", "C": "°C", "F": "°F", "d": "day",
 }  # fmt: skip
-ATTACHED = frozenset("gmshltdLVWJ%‰°")  # one letter after the digits is a unit if it is one of these
+ATTACHED = frozenset("gmshltdLVWJ%‰°")  # units of one letter that may follow the digits without a space
 CELL = re.compile(
     rf"(?P<bound>[<>≤≥≈~]=?\s*)?(?P<sign>[+{MINUS}])?(?P<money>[{MONEY_SIGNS}]|(?:R|US|C|A)\$|{MONEY_CODES})?\s?"
     rf"(?P<inner>[+{MINUS}])?(?P<body>\d[\d.,{GAPS}]*|[.,]\d+)(?P<exponent>[eE][+{MINUS}]?\d+)?"
@@ -75,7 +75,7 @@ FORMS = (
     COMPACT_DATE, DAY_MONTH, CODE, INFINITE, ERROR, BOUND, TOTAL, DATE, WORD,
 ) = range(len(FORMS))  # fmt: skip
 NUMBERS = slice(WHOLE, CODE + 1)  # forms with a value
-NEARLY = slice(WHOLE, TOTAL + 1)  # and those that occur in columns of numbers
+NEARLY = slice(WHOLE, TOTAL + 1)  # these, and other forms that occur in columns of numbers
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class Cell(NamedTuple):
     unit: str = ""
 
     def value(self, mark: str) -> float:
-        """The number by this decimal mark, or by the other one if only that makes sense."""
+        """The number by this decimal mark, or by the other mark if this one gives none."""
         first, second = (self.point, self.comma) if mark == "." else (self.comma, self.point)
         return second if math.isnan(first) else first
 
 
-KNOWN = (
+BY_TEXT = (
     dict.fromkeys(EXCEL_ERRORS, Cell(ERROR))
     | dict.fromkeys(VALUES_OR_MISSING, Cell(VALUE_OR_MISSING))
     | dict.fromkeys((*MISSING_SIGNS, *MISSING_WORDS), Cell(MISSING))
@@ -123,10 +123,10 @@ def read_cell(text: str) -> Cell:
     >>> [(FORMS[cell.form], cell.value("."), cell.unit) for cell in cells[2:]]
     [('whole', -1.0, ''), ('whole', 10.0, '%'), ('bound', nan, ''), ('word', nan, '')]
     """
-    if MANY_DECIMALS.fullmatch(text):  # most cells that software writes: three times as fast
+    if MANY_DECIMALS.fullmatch(text):  # most cells that software writes: a fast path, three times as fast
         return Cell(POINT, float(text))
-    if (known := KNOWN.get(text)) is not None:
-        return known
+    if (cell := BY_TEXT.get(text)) is not None:
+        return cell
     if INFINITE_WORDS.fullmatch(text):
         return Cell(INFINITE)
     if DATE_FORMS.fullmatch(text):
@@ -207,12 +207,12 @@ def _unit(money: str | None, unit: str | None, attached: bool) -> str | None:
     if attached and len(unit) == 1 and unit not in ATTACHED and unit not in MONEY_SIGNS:
         return None
     if unit not in UNITS and (unit in ("AM", "PM", "am", "pm") or any(map(str.isnumeric, unit))):
-        return None  # a time, a fraction, a power or a product
+        return None  # part of a time, fraction, power or product
     return unit
 
 
 def same_unit(unit: str) -> str:
-    """One spelling of a unit that is written in several ways."""
+    """The usual spelling of a unit."""
     return SPELLINGS.get(unit, unit)
 
 

@@ -27,10 +27,10 @@ LETTERS = re.compile(r"[^\W\d_]+")
 
 
 class Doubt(NamedTuple):
-    """Words of a column, or names of columns, and those among them that another encoding may change."""
+    """Words of a column, or names of columns, and the ``doubtful`` ones, which another encoding may change."""
 
     column: str  # empty for names of columns
-    words: Mapping[int, Mapping[str, str]]  # by the position of a file: what is compared, and the cell that has it
+    words: Mapping[int, Mapping[str, str]]  # by the position of a file: each word with a cell that has it
     doubtful: frozenset[str]
 
 
@@ -42,8 +42,8 @@ def encoding_question(
 ) -> Question | None:
     """Ask for the encoding of files where a guess decides which words, or names of columns, are the same.
 
-    Columns that some files lack count only if they have one of these ``roles``. ``learned`` are the words, by the names
-    of columns, that a learner knows.
+    Columns that some files lack count only if they have one of these ``roles``. ``learned`` are the words of a
+    learner's categories by the names of their columns.
     """
     learned = learned or {}
     if not any(table.raw for table in tables) or len(tables) + bool(learned) < 2:
@@ -57,7 +57,7 @@ def encoding_question(
     files = [i for i, words in marked.items() if words]
     if not files:
         return None
-    # Files that share no word with the first may be in another encoding, and are asked about later.
+    # Files that share no word with the first may have another encoding, which is asked for later.
     return _ask(tables, doubts, [i for i in files if marked[i] & marked[files[0]]])
 
 
@@ -70,8 +70,8 @@ def _doubts(
     headers[LEARNER] = _beyond_ascii(learned)
     if doubtful := _doubtful(tables, headers, str)[0]:
         yield Doubt("", headers, doubtful)
-    for column in dict.fromkeys(name for known in names.values() for name in known):
-        holders = [i for i, known in names.items() if column in known]
+    for column in dict.fromkeys(name for columns in names.values() for name in columns):
+        holders = [i for i, columns in names.items() if column in columns]
         if len(holders) < len(tables) and column not in roles:
             continue
         words = {i: _words_of(tables[i].frame[column]) for i in holders}
@@ -89,10 +89,10 @@ def _doubts(
 def _doubtful(
     tables: Sequence[Table], words: Mapping[int, Mapping[str, str]], compared: Callable[[str], str]
 ) -> tuple[frozenset[str], int]:
-    """The words of guessed files that may be others, and how many may be words of another file.
+    """The words of guessed files that another encoding may change, and the number that may be words of another file.
 
-    They are those that some encoding makes equal to another word, where each of two files has one of both; and
-    all of a file if it shares none with files of known encoding, which have some, too.
+    They are words that some encoding makes equal to another word, where each of two files has one of both; and all
+    words of a file if it shares none with files of known encoding that have words beyond ASCII, too.
     """
     holders: dict[str, set[int]] = defaultdict(set)
     readings: dict[str, set[str]] = defaultdict(set)
@@ -112,15 +112,15 @@ def _doubtful(
         for word in pair
         if holders[word] & guessed
     }
-    known = set().union(*(cells for i, cells in words.items() if i not in guessed))
-    strange = {word for i in guessed if known and not known & words[i].keys() for word in words[i]}
-    return frozenset(same | strange), len(same)
+    certain = set().union(*(cells for i, cells in words.items() if i not in guessed))
+    unshared = {word for i in guessed if certain and not certain & words[i].keys() for word in words[i]}
+    return frozenset(same | unshared), len(same)
 
 
 def _ask(tables: Sequence[Table], doubts: Sequence[Doubt], files: list[int]) -> Question:
     """Ask for the encoding of these files, the likeliest one first."""
     names = [name for name in tables[files[0]].encodings if all(name in tables[i].encodings for i in files)]
-    if not names:  # they are in different encodings, so that they are asked about one after the other
+    if not names:  # files with different encodings are asked about one after the other
         files, names = files[:1], list(tables[files[0]].encodings)
     cells = [
         (i, doubt.column, cell)
@@ -128,12 +128,12 @@ def _ask(tables: Sequence[Table], doubts: Sequence[Doubt], files: list[int]) -> 
         for doubt in doubts
         for word, cell in sorted(doubt.words.get(i, {}).items(), key=lambda item: item[0] not in doubt.doubtful)
     ]
-    raw = {cell: unguess(cell) for cell in [*dict.fromkeys(cell for _, _, cell in cells)][:MOST_READ]}
-    read = {name: {cell: data.decode(name, "replace") for cell, data in raw.items()} for name in names}
+    data_of = {cell: unguess(cell) for cell in [*dict.fromkeys(cell for _, _, cell in cells)][:MOST_READ]}
+    read = {name: {cell: data.decode(name, "replace") for cell, data in data_of.items()} for name in names}
     holders = {cell: i for doubt in doubts for i in doubt.words if i not in files for cell in doubt.words[i].values()}
 
     def likelier(name: str) -> tuple[float, float]:
-        shared = sum(text in holders for text in read[name].values()) / len(raw)
+        shared = sum(text in holders for text in read[name].values()) / len(data_of)
         return -shared, -plausibility(read[name].values(), name)
 
     different: dict[tuple[str, ...], str] = {}
@@ -142,17 +142,17 @@ def _ask(tables: Sequence[Table], doubts: Sequence[Doubt], files: list[int]) -> 
     offered = [*different.values()][:MOST_OFFERED]
     if GUESS in names and different[tuple(read[GUESS].values())] not in offered:
         offered[-1] = GUESS  # the guess may be right after all
-    cells = [place for place in cells if place[2] in raw]
-    first_of = {place[0]: place for place in reversed(cells)}
+    cells = [entry for entry in cells if entry[2] in data_of]
+    first_of_file = {entry[0]: entry for entry in reversed(cells)}
     shown = []
-    for i, column, cell in sorted(cells, key=lambda place: place is not first_of[place[0]])[:SHOWN]:
+    for i, column, cell in sorted(cells, key=lambda entry: entry is not first_of_file[entry[0]])[:SHOWN]:
         index = tables[i].frame.index
         row = index[(tables[i].frame[column] == cell).to_numpy().argmax()] if column else index[0] - 1
         shown.append((Example(tables[i].name, int(row), cell), tuple(read[name][cell] for name in offered)))
     first, readings = shown[0]
     also = holders.get(readings[0])
-    other = "" if also is None else ", as the learner has it" if also == LEARNER else f", as in {tables[also].name}"
-    sentence = f"the file is not UTF-8: {first.cell!r} is a guess. In {title(offered[0])} it is {readings[0]!r}{other}."
+    where = "" if also is None else ", as in the learner" if also == LEARNER else f", as in {tables[also].name}"
+    sentence = f"the file is not UTF-8: {first.cell!r} is a guess. In {title(offered[0])} it is {readings[0]!r}{where}."
     return Question(
         ENCODING,
         () if any(not doubt.column for doubt in doubts) else tuple(doubt.column for doubt in doubts),
@@ -168,14 +168,14 @@ def _beyond_ascii(words: Collection[str]) -> dict[str, str]:
 
 
 def _words_of(cells: pd.Series) -> dict[str, str]:
-    """What is compared of the cells beyond ASCII, with a cell that has it."""
+    """The words of cells beyond ASCII, each with a cell that has it."""
     present = cells.dropna()
     odd = present[~present.str.isascii()].unique()[:MOST_CELLS]
     return {word: cell for cell in map(str, odd) if (word := _compared(cell))}
 
 
 def _compared(cell: str) -> str:
-    """The word of a cell, or the unit of its number; empty if that is ASCII, or if there is none."""
+    """The word of a cell, or the unit of its number; empty if it is ASCII or missing."""
     read = read_cell(cell)
     text = read.unit if NUMBERS.start <= read.form < NUMBERS.stop else cell if read.form in (WORD, TOTAL) else ""
     return "" if text.isascii() else text

@@ -65,9 +65,9 @@ def handwriting(draw: int = 0, writers: tuple[int, int] = WRITERS, *, same: bool
         frame = pd.DataFrame(images[np.concatenate([first, second])], columns=PIXELS)
         return frame.assign(group=[names[0]] * len(first) + [names[1]] * len(second))
 
-    rest, other = (hand[used:] for hand in hands)
-    half = len(rest) // 2
-    now = (rest[:half], rest[half : 2 * half]) if same else (rest[:HAND_ROWS], other[:HAND_ROWS])
+    first, second = (hand[used:] for hand in hands)
+    half = len(first) // 2
+    now = (first[:half], first[half : 2 * half]) if same else (first[:HAND_ROWS], second[:HAND_ROWS])
     earlier = zip(*(np.split(hand[:used], BATCHES) for hand in hands), strict=True)
     related = [compared(*pair).assign(task=f"batch {number}") for number, pair in enumerate(earlier, 1)]
     return Upload((_table("digits_now.csv", compared(*now)),), (_table("earlier_batches.csv", *related),), "group")
@@ -88,9 +88,9 @@ def _digits() -> Upload:
         frame = pd.DataFrame(np.concatenate([a[:rows], q]), columns=PIXELS)
         return frame.assign(group=["before"] * rows + ["after"] * rows)
 
-    others = combinations([digit for digit in range(10) if digit not in (3, 8)], 2)
-    related = [mixed(a, b, 40).assign(task=f"{a} joined by {b}") for a, b in others]
-    return Upload((_table("digits.csv", mixed(3, 8, DIGITS_ROWS)),), (_table("digits_history.csv", *related),), "group")
+    pairs = combinations([digit for digit in range(10) if digit not in (3, 8)], 2)
+    related = [mixed(a, b, 40).assign(task=f"{a} joined by {b}") for a, b in pairs]
+    return Upload((_table("digits.csv", mixed(3, 8, DIGITS_ROWS)),), (_table("digits_related.csv", *related),), "group")
 
 
 def _diabetes() -> Upload:
@@ -102,17 +102,16 @@ def _diabetes() -> Upload:
     frame["group"] = np.where(later > later.median(), "fast", "slow")
     frame = frame.sort_values("group", ascending=False, kind="stable")
     bands = pd.cut(frame[AGE], DIABETES_BANDS, right=False)
-    parts = [frame[bands == band] for band in bands.cat.categories]
-    names = [f"age {band.left} to {band.right - 1}" for band in bands.cat.categories]
-    related = [part.assign(task=name) for part, name in zip(parts[:-1], names[:-1], strict=True)]
-    return Upload((_table("age_65_and_over.csv", parts[-1]),), (_table("younger.csv", *related),), "group")
+    *younger, oldest = bands.cat.categories
+    related = [frame[bands == band].assign(task=f"age {band.left} to {band.right - 1}") for band in younger]
+    return Upload((_table("age_65_and_over.csv", frame[bands == oldest]),), (_table("younger.csv", *related),), "group")
 
 
 def _hdgm() -> Upload:
     """Draw the paper's synthetic target with fewer related tasks than in the paper."""
     target = _frame(HDGM(delta=0.7).sample(200, seed=1))
     related = [_frame(sample).assign(task=name) for name, sample in hdgm_related_tasks(0.3, 20, 200, seed=2).items()]
-    return Upload((_table("hdgm.csv", target),), (_table("hdgm_history.csv", *related),), "group")
+    return Upload((_table("hdgm.csv", target),), (_table("hdgm_related.csv", *related),), "group")
 
 
 def _frame(sample: TwoSample) -> pd.DataFrame:
@@ -135,8 +134,8 @@ EXAMPLES: Registry[Example] = Registry(
                 "Handwriting: has somebody else filled in this form?",
                 "P is 15 digits by one hand, and Q is 15 by another, as we read the order of scikit-learn's digits, "
                 "which name no writers. The related tasks are four earlier batches by the same two hands, 25 and 25 "
-                "digits each. Here the history decides: the two forms were chosen for it, and the digits are dealt "
-                "with seed 0. Of 40 such deals, a test with history finds 68 %, and one without 12 %.",
+                "digits each. Here the related tasks decide: the two forms were chosen for it, and the digits are "
+                "dealt with seed 0. Of 40 such deals, a test with related tasks finds 68 %, and one without 12 %.",
                 "Real images.",
                 handwriting,
             ),

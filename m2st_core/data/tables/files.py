@@ -48,10 +48,10 @@ ENTRY = b"PK\x01\x02"  # begins every entry of an archive's directory
 class Table:
     """The content of a file: ``frame`` has its raw cells (empty ones as NA) under clean, unique names.
 
-    The index of ``frame`` is the number of each row in the file, from 1, the header included. ``separator`` stands
-    between its cells. ``readings`` say how columns are read; those that other files of an upload have no say in are
-    decided by this file alone. ``notes`` say what else reading had to decide, ``digest`` is the file's SHA-256.
-    ``encoding`` is that of its text. If it is a guess, ``raw`` has the file's bytes, which can be decoded anew.
+    The index of ``frame`` is the number of each row in the file, from 1, the header included. ``separator`` is that of
+    its cells. ``readings`` are those of the columns, decided with the other files of an upload; all others are decided
+    by this file alone. ``notes`` say what else reading had to decide, ``digest`` is the file's SHA-256. ``encoding`` is
+    that of its text. If it is a guess, ``raw`` has the file's bytes, to be decoded again.
     ``half`` is a task and a side, P or Q, if the table is known to be that sample of a related task.
     """
 
@@ -75,7 +75,7 @@ class Table:
         return self.reading(column).words(self.frame[column])
 
     def reading(self, column: str) -> Reading:
-        """How a column is read."""
+        """The reading of a column."""
         return self.readings.get(column) or self._alone[column]
 
     @cached_property
@@ -195,13 +195,13 @@ def _table(name: str, rows: Rows, digest: str, notes: list[str], separator: str,
         first_name, last_name = frame.columns[0], frame.columns[-1]
         name_notes = [f"There is no header: columns are called {first_name!r} to {last_name!r}, by position."]
         if separator == "," and width == 2 and "".join(first).isdecimal():
-            one = ",".join(first)
-            name_notes.append(f"{one!r} is read as two cells. If it is one number, write {'.'.join(first)} instead.")
+            row = ",".join(first)
+            name_notes.append(f"{row!r} is read as two cells. If it is one number, write {'.'.join(first)} instead.")
     return Table(name, frame, digest, separator, (*notes, *name_notes, *cell_notes), named)
 
 
 def is_header(first: Sequence[str], below: Sequence[list[str]]) -> bool:
-    """Whether a row has words other than the values of its columns."""
+    """Whether a row has names, which are not among the values below them."""
     filled = [i for i, cell in enumerate(first) if cell]
     words = [i for i in filled if _is_name(first[i], [row[i].strip() for row in below if i < len(row)])]
     if len(words) == len(filled):
@@ -220,7 +220,7 @@ def _is_name(cell: str, below: Sequence[str]) -> bool:
 
 
 def clean_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Names on one line, composed (ä is one letter), none blank and none twice, and notes on what was changed."""
+    """Names on one line, in NFC, none blank and none repeated, and notes on the changes."""
     clean: list[str] = []
     notes = []
     lines = [" ".join(unicodedata.normalize("NFC", name).split()) for name in names]
@@ -285,7 +285,7 @@ def _read_archive(name: str, data: bytes, limits: Limits) -> tuple[Table, ...]:
 
 
 def _is_table(name: str, info: zipfile.ZipInfo) -> bool:
-    """Whether a member is a table. Names that point outside, passwords and archives are refused."""
+    """Whether a member is a table. Paths that point outside, passwords and archives are refused."""
     path = info.filename.replace("\\", "/")
     if not path:
         raise TableError(f"{name}: a file in the archive has no name. Pack the files again.")
@@ -303,12 +303,12 @@ LONGEST_NAME = 100
 MOST_NOTES = 3
 MOST_PARTS, MOST_BLANK = 1_000, 2_000_000  # parts of a workbook, blank cells of a sheet
 LAST_ROW = 2**20  # of an Excel sheet
-LARGEST_READ = 2**16  # bytes between two looks at the clock
+LARGEST_READ = 2**16  # bytes between two checks of the time
 UNREADABLE = (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, RuntimeError, IndexError, EOFError)
 
 
 class TimedParts(zipfile.ZipFile):
-    """The parts of a workbook, which stop being read when the time is over."""
+    """The parts of a workbook, with a time limit on reading."""
 
     def __init__(self, name: str, data: bytes, seconds: float) -> None:
         super().__init__(io.BytesIO(data))
@@ -323,7 +323,7 @@ class TimedParts(zipfile.ZipFile):
             )
 
     def open(self, *arguments: Any, **settings: Any) -> Any:
-        """Open a part whose every read looks at the clock."""
+        """Open a part, each read of which checks the time."""
         self.check()
         stream = super().open(*arguments, **settings)
         read = stream.read
@@ -337,7 +337,7 @@ class TimedParts(zipfile.ZipFile):
 
 
 def read_workbook(name: str, data: bytes, limits: Limits) -> Rows:
-    """Yield the rows of the first sheet of an Excel workbook. Formulas count by the value they last had."""
+    """Yield the rows of the first sheet of an Excel workbook. A formula counts as its last value."""
     try:
         parts = TimedParts(name, data, limits.seconds)
         infos = parts.infolist()
@@ -356,7 +356,7 @@ def read_workbook(name: str, data: bytes, limits: Limits) -> Rows:
     except TableError:
         raise
     except Exception:  # a damaged workbook can make the reader raise anything
-        parts.check()  # the reader may have packed the end of the time into an error of its own
+        parts.check()  # the reader may have wrapped the time-out
         raise TableError(f"{name}: the workbook is damaged. Save the sheet as CSV.") from None
 
 
@@ -383,7 +383,7 @@ def _rows(name: str, parts: TimedParts, data: bytes, limits: Limits) -> Iterator
 
 
 def _cell(value: object) -> str:
-    """A cell as text. Numbers are written so that no decimal comma elsewhere can change them."""
+    """A cell as text. Numbers are written so that a decimal comma in other files does not change them."""
     if value is None:
         return ""
     if isinstance(value, float):

@@ -31,19 +31,19 @@ class TableError(ValueError):
 
 
 class Note(str):
-    """A sentence on what was done, with the one on the option of the shell that changes it."""
+    """A sentence on what was done, and a sentence on the option of the shell that changes it."""
 
     option: str
 
     def __new__(cls, sentence: str, option: str = "") -> Note:
-        """Keep the option beside the sentence."""
+        """Make a string with the attribute ``option``."""
         note = super().__new__(cls, sentence)
         note.option = option
         return note
 
 
 def in_shell(note: str) -> str:
-    """Return a note with the sentence on its option.
+    """The note with the sentence on its option.
 
     >>> in_shell(Note("'id' is not compared.", "--use id compares it.")), in_shell("Rows were left out.")
     ("'id' is not compared. --use id compares it.", 'Rows were left out.')
@@ -53,11 +53,11 @@ def in_shell(note: str) -> str:
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that is read. Each limit has an environment variable, ``M2ST_MOST_BYTES`` and so on.
+    """Limits of an upload. Each has an environment variable, ``M2ST_MOST_BYTES`` and so on.
 
-    ``bytes`` counts a file as it comes, and ``unpacked`` everything a packed file holds. ``rows`` and ``cells`` count
+    ``bytes`` limits the size of a file, ``unpacked`` that of everything in a packed file. ``rows`` and ``cells`` limit
     the whole upload, ``cells`` also after categories have become columns. A column of words with more than ``levels``
-    different values is free text. ``seconds`` of the processor may be spent on one workbook.
+    different values is free text. ``seconds`` is the processor time for one workbook.
     """
 
     bytes: int = 20 * 2**20
@@ -86,7 +86,7 @@ class Limits:
 
     @property
     def words(self) -> str:
-        """The limits, as the page states them."""
+        """The limits in a sentence."""
         return (
             f"At most {_megabytes(self.bytes)} per file ({_megabytes(self.unpacked)} unpacked), {self.rows:,} rows, "
             f"{self.columns:,} columns, {self.cells:,} cells and {self.tasks:,} related tasks in all."
@@ -119,7 +119,7 @@ def _megabytes(size: int) -> str:
 
 
 def safe_cell(value: Any) -> Any:
-    """Put an apostrophe before text that a spreadsheet would run as a formula.
+    """Put an apostrophe before text that a spreadsheet would evaluate as a formula.
 
     >>> safe_cell("=cmd|' /C calc'!A0"), safe_cell("-1.5"), safe_cell(-1.5), safe_cell("red")
     ("'=cmd|' /C calc'!A0", '-1.5', -1.5, 'red')
@@ -139,7 +139,7 @@ def to_safe_csv(frame: pd.DataFrame) -> str:
 
 
 def plain(text: str, longest: int = LONGEST_SHOWN) -> str:
-    r"""Escape words from a file, so that Streamlit shows no Markdown, HTML, formula, link or emoji.
+    r"""Escape text from a file, so that Streamlit renders no Markdown, HTML, formula, link or emoji.
 
     >>> plain("**a** <b>")
     '\\*\\*a\\*\\* \\<b\\>'

@@ -1,7 +1,7 @@
-"""How the columns of an upload are read, decided over all files at once: doubts become questions to the user.
+"""Readings of the columns of an upload, decided over all files together; doubts become questions to the user.
 
 A column is judged to hold numbers, words or dates, its open cells get a decimal mark, and rows of totals are marked.
-Cells that are read as something else than they are written become conversions.
+Cells whose value differs from what is written become conversions.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ FEW_DAYS = 3  # different cells such as 12.03 that look like days and months
 FEW_TOTALS, TOTALS_SHARE = 5, 0.1  # a word such as Total in more rows, and a larger share of them, is a value
 
 Marks = str | Mapping[str, str]
-"""A decimal mark, or an encoding, for all files or by the name of a file; empty where nothing is said."""
+"""A decimal mark, or an encoding, for all files or by the name of a file; empty if not chosen."""
 
 
-def mark_of(said: Marks, file: str) -> str:
-    """The decimal mark, or the encoding, that was said for a file; empty if none was."""
-    return said if isinstance(said, str) else said.get(file, "")
+def mark_of(choice: Marks, file: str) -> str:
+    """The decimal mark, or the encoding, chosen for a file; empty if none is."""
+    return choice if isinstance(choice, str) else choice.get(file, "")
 
 
-def words_by_file(said: Marks) -> list[str]:
-    """Format what was said for all files, or by file, for the shell."""
-    return [said] if isinstance(said, str) else [f"{file}={word}" for file, word in said.items()]
+def words_by_file(choice: Marks) -> list[str]:
+    """Format a choice for all files, or by file, for the shell."""
+    return [choice] if isinstance(choice, str) else [f"{file}={word}" for file, word in choice.items()]
 
 
 def check_answers(decimal: Marks, read_as: Mapping[str, str], totals: str, files: Sequence[str]) -> None:
-    """Refuse answers that no question about these files has."""
+    """Refuse answers that are not among those of the questions, or name unknown files."""
     marks = [decimal] if isinstance(decimal, str) else decimal.values()
     given = [*((DECIMAL, mark) for mark in marks), (TOTALS, totals), *((READ_AS, kind) for kind in read_as.values())]
     for option, value in given:
@@ -69,20 +69,20 @@ def check_answers(decimal: Marks, read_as: Mapping[str, str], totals: str, files
     check_files(DECIMAL, decimal, files)
 
 
-def check_files(option: str, said: Marks, files: Sequence[str]) -> None:
-    """Refuse what is said for a file that is not there."""
-    if unknown := [] if isinstance(said, str) else [file for file in said if file not in files]:
+def check_files(option: str, choice: Marks, files: Sequence[str]) -> None:
+    """Refuse a choice for an unknown file."""
+    if unknown := [] if isinstance(choice, str) else [file for file in choice if file not in files]:
         there = ", ".join(files[:SHOWN])
         raise TableError(f"{option} names {unknown[0]!r}, which is no file here. There are {there}.")
 
 
 @dataclass(frozen=True)
 class Question:
-    """A doubt that changes numbers, with every reading of the user's own cells.
+    """A doubt that changes numbers, with the readings of example cells.
 
-    ``option`` is decimal, read_as, totals or encoding, and ``answers`` has its values in words. ``examples`` are
-    cells, each with its reading by each answer. A question about ``columns`` that are not compared needs no answer.
-    ``files`` are those that may have different answers.
+    ``option`` is decimal, read_as, totals or encoding, and ``answers`` describes its values. ``examples`` are cells,
+    each with its reading by each answer. A question about ``columns`` that are not compared needs no answer. ``files``
+    may have different answers.
     """
 
     option: str
@@ -93,12 +93,12 @@ class Question:
     files: tuple[str, ...] = ()
 
     def concerns(self, compared: Sequence[str]) -> bool:
-        """Whether it must be answered if these columns are compared."""
+        """Whether the question must be answered if these columns are compared."""
         return not self.columns or any(column in compared for column in self.columns)
 
     @property
     def doubt(self) -> str:
-        """The question with its place."""
+        """The question with the file, the row and the column of its first example."""
         column = f", column {self.columns[0]!r}" if self.columns else ""
         return f"{self.examples[0][0].where}{column}: {self.sentence}"
 
@@ -126,7 +126,7 @@ class Question:
 
 
 class Unanswered(TableError):
-    """An error that the answer to a question may solve."""
+    """An error that the answer to a question may resolve."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(question.doubt, question.in_code)
@@ -135,7 +135,7 @@ class Unanswered(TableError):
 
 @dataclass(frozen=True)
 class Conversion:
-    """Cells of a column that are read as something else than written, an example, and the option that undoes it."""
+    """A number of cells whose value differs from what is written, an example, and the option that undoes it."""
 
     column: str
     cells: int
@@ -174,17 +174,17 @@ class Verdict:
     question: Question | None = None
 
 
-def judge(column: Profile, said: str = "") -> Verdict:
-    """Judge a column by the forms of its cells in all files; ``said`` is the user's own verdict."""
+def judge(column: Profile, answer: str = "") -> Verdict:
+    """Judge a column by the forms of its cells in all files; the user's ``answer`` overrules them."""
     filled = int(column.counts.sum()) - column.count(forms.MISSING, forms.VALUE_OR_MISSING)
     numeric, nearly = int(column.total[forms.NUMBERS].sum()), int(column.total[forms.NEARLY].sum())
-    if said in (WORDS, DATES):
-        return Verdict(said)
-    if not said and (not numeric or nearly < MOSTLY * filled):
+    if answer in (WORDS, DATES):
+        return Verdict(answer)
+    if not answer and (not numeric or nearly < MOSTLY * filled):
         return Verdict(WORDS)
     units = [unit for unit in column.units if unit]
     if len(set(map(same_unit, units))) > 1:
-        if not said and not all(map(is_known_unit, units)):
+        if not answer and not all(map(is_known_unit, units)):
             return Verdict(WORDS)  # codes such as 12ab, 13cd
         examples = [example for _, example in column.units.values()]
         sentence = (
@@ -193,13 +193,13 @@ def judge(column: Profile, said: str = "") -> Verdict:
         )
         return _asked(column, sentence, (WORDS,), examples)
     unit = next(iter(units), "")
-    if not said and (verdict := _doubt(column, numeric, unit)):
+    if not answer and (verdict := _doubt(column, numeric, unit)):
         return verdict
     return Verdict(NUMBERS, unit, (*_number_conversions(column, unit),))
 
 
 def _doubt(column: Profile, numeric: int, unit: str) -> Verdict | None:
-    """A verdict on numbers that may be codes or dates, or lack their unit; None if there is no doubt."""
+    """The verdict on numbers that may be codes or dates, or lack a unit; None if there is no doubt."""
     both = (NUMBERS, WORDS)
     if unit and "" in column.units:
         (_, bare), (_, named) = column.units[""], column.units[unit]
@@ -229,7 +229,7 @@ def _doubt(column: Profile, numeric: int, unit: str) -> Verdict | None:
 
 
 def _asked(column: Profile, sentence: str, kinds: Sequence[str], cells: Sequence[Example], unit: str = "") -> Verdict:
-    """Numbers for now, and the question which of these kinds they are."""
+    """Read as numbers, and ask which of these kinds they are."""
 
     def shown(example: Example, kind: str) -> str:
         cell = example.cell
@@ -248,7 +248,7 @@ def _turned(column: Profile, form: int, kind: str, becomes: str) -> Verdict:
 
 
 def _number_conversions(column: Profile, unit: str) -> list[Conversion]:
-    """Cells that are numbers though they are not written as software writes them."""
+    """The conversions of numbers that are not written as software writes them."""
     undo = _shell(READ_AS, f"{column.name}={WORDS}")
     if unit:
         count, example = column.units[unit]
@@ -261,7 +261,7 @@ def _number_conversions(column: Profile, unit: str) -> list[Conversion]:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a column of one file is read. ``missing`` are the cells that stand for a missing one."""
+    """The reading of a column of one file. ``missing`` are the signs and words of missing cells."""
 
     kind: str = WORDS
     mark: str = "."
@@ -278,7 +278,7 @@ class Readings:
     """The reading of every column in every file, ``columns[name][i]`` in file i, with questions and conversions.
 
     ``totals`` are rows that look like totals, by file. ``warnings`` are differences between the files, and ``signs``
-    those that stand for missing cells.
+    are the signs of missing cells.
     """
 
     columns: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
@@ -300,15 +300,15 @@ def settle(
     read_as: Mapping[str, str] | None = None,
     totals: str = "",
 ) -> Readings:
-    """Decide how to read columns, each of which has a piece of every file, empty where a file lacks it.
+    """Decide the readings of columns. Each has a piece of every file, empty where a file lacks it.
 
-    Answers to earlier questions are ``decimal`` (for all files, or by file), ``read_as`` by column, and ``totals``.
+    ``decimal`` (for all files, or by file), ``read_as`` by column, and ``totals`` are answers to earlier questions.
     """
     profiles = {name: profile(name, pieces) for name, pieces in columns.items()}
     verdicts = {name: judge(column, (read_as or {}).get(name, "")) for name, column in profiles.items()}
     numeric = [profiles[name] for name, verdict in verdicts.items() if verdict.kind == NUMBERS]
-    said = [mark_of(decimal, piece.file) for piece in next(iter(columns.values()), ())]
-    marks, doubts = decide_marks(numeric, separators, said)
+    chosen_marks = [mark_of(decimal, piece.file) for piece in next(iter(columns.values()), ())]
+    marks, doubts = decide_marks(numeric, separators, chosen_marks)
     used_for_missing = {word for column in numeric for word in column.words & VALUES_OR_MISSING}
     readings: dict[str, tuple[Reading, ...]] = {}
     conversions: list[Conversion] = []
@@ -317,18 +317,21 @@ def settle(
     signs: frozenset[str] = frozenset()
     for name, verdict in verdicts.items():
         column, is_number = profiles[name], verdict.kind == NUMBERS
-        kept = _kept(column, used_for_missing) if verdict.kind == WORDS else frozenset()
-        missing = column.missing - kept - (EXCEL_ERRORS if is_number else frozenset())
+        values = _values_not_missing(column, used_for_missing) if verdict.kind == WORDS else frozenset()
+        missing = column.missing - values - (EXCEL_ERRORS if is_number else frozenset())
         by_mark = {mark: Reading(verdict.kind, mark, verdict.unit, missing) for mark in MARKS}
         of_files = marks.get(name, (".",) * len(separators))
         readings[name] = tuple(by_mark[mark] for mark in of_files)
         questions += [verdict.question] if verdict.question else []
         conversions += verdict.conversions
         if is_number and name not in doubts:
-            conversions += _open_conversions(column, of_files, any(said))
-        if kept:
+            conversions += _open_conversions(column, of_files, any(chosen_marks))
+        if values:
             cells = [
-                Example(p.file, int(row), cell) for p in columns[name] for row, cell in p.cells.items() if cell in kept
+                Example(p.file, int(row), cell)
+                for p in columns[name]
+                for row, cell in p.cells.items()
+                if cell in values
             ]
             conversions.append(Conversion(name, len(cells), cells[0], "a value, not as missing", "empty cells"))
         signs |= MISSING_SIGNS & missing
@@ -340,7 +343,7 @@ def settle(
     if rows and not totals:
         files = tuple(piece.file for piece in next(iter(columns.values())))
         cells = [Example(files[i], row, word) for i, words in rows.items() for row, word in sorted(words.items())]
-        sentence = f"the row says {cells[0].cell!r}, as totals under a table do."
+        sentence = f"{cells[0].cell!r} in this row looks like a total under a table."
         answers = {"leave out": "A total: leave it out", "keep": "An observation: keep it"}
         shown = tuple((example, ("not compared", "an observation")) for example in cells[:SHOWN])
         questions.insert(0, Question(TOTALS, (), sentence, answers, shown))
@@ -349,7 +352,7 @@ def settle(
 
 
 def _decimal_question(doubtful: Sequence[Profile], among: tuple[str, ...]) -> Question:
-    """Ask for the decimal mark of these columns among the files that are in doubt."""
+    """Ask for the decimal mark of these columns in the files in doubt."""
     examples = [example for column in doubtful for kind in OPENS for example in column.examples.get(kind, ())]
     cells = [example for example in examples if example.file in among] or examples
     files = [example.file for example in cells]
@@ -364,36 +367,38 @@ def _decimal_question(doubtful: Sequence[Profile], among: tuple[str, ...]) -> Qu
     return Question(DECIMAL, tuple(column.name for column in doubtful), sentence, answers, shown, among)
 
 
-def _open_conversions(column: Profile, marks: Sequence[str], said: bool) -> list[Conversion]:
-    """Open cells that became thousands, or decimals though their column in that file does not prove it."""
+def _open_conversions(column: Profile, marks: Sequence[str], answered: bool) -> list[Conversion]:
+    """The conversions of open cells to thousands, or to decimals if the column does not prove it in each file."""
     conversions = []
     for kind, other in ((forms.OPEN_POINT, ","), (forms.OPEN_COMMA, ".")):
         files = np.flatnonzero(column.counts[:, kind])
         if not len(files):
             continue
         mark, example = marks[int(files[0])], column.examples[kind][0]
-        obvious = mark != other and all(proven_marks(column.counts[i]) for i in files) and not said
+        obvious = mark != other and all(proven_marks(column.counts[i]) for i in files) and not answered
         if not obvious or kind == forms.OPEN_COMMA:
             undo = _shell(DECIMAL, "." if mark == "," else ",")
             conversions.append(Conversion(column.name, column.count(kind), example, _number(example, mark), undo))
     return conversions
 
 
-def _kept(column: Profile, used_for_missing: set[str]) -> frozenset[str]:
+def _values_not_missing(column: Profile, used_for_missing: set[str]) -> frozenset[str]:
     """Words such as None, NA and − that are values of this column: no column of numbers has them, and they fit in."""
     others = column.words - VALUES_OR_MISSING
-    kept = {word for word in column.words & VALUES_OR_MISSING if word.lower() == "none" and others}
-    if others and all(len(word) == 2 and word.isalpha() for word in others):
-        kept |= column.words & {"NA", "na"}
-    if others and all(len(word) <= 2 and word.istitle() for word in others):
-        kept |= column.words & {"Na"}
-    if others and all(set(word) == {"+"} for word in others):  # results of a test
-        kept |= column.missing & {"-", "–", "−"}
-    return frozenset(kept - used_for_missing)
+    if not others:
+        return frozenset()
+    values = {word for word in column.words & VALUES_OR_MISSING if word.lower() == "none"}
+    if all(len(word) == 2 and word.isalpha() for word in others):
+        values |= column.words & {"NA", "na"}
+    if all(len(word) <= 2 and word.istitle() for word in others):
+        values |= column.words & {"Na"}
+    if all(set(word) == {"+"} for word in others):  # results of a test
+        values |= column.missing & {"-", "–", "−"}
+    return frozenset(values - used_for_missing)
 
 
 def _total_rows(columns: Mapping[str, Sequence[Piece]], profiles: Mapping[str, Profile]) -> dict[int, dict[int, str]]:
-    """Rows of each file with a word such as Total in a column where few rows have one, and that word."""
+    """The rows of each file with a word such as Total, in columns where few rows have one, and that word."""
     rows: dict[int, dict[int, str]] = {}
     for name, column in profiles.items():
         for i in np.flatnonzero(column.counts[:, forms.TOTAL]).tolist():
@@ -406,7 +411,7 @@ def _total_rows(columns: Mapping[str, Sequence[Piece]], profiles: Mapping[str, P
 
 
 def _differences(column: Profile, verdict: Verdict, pieces: Sequence[Piece]) -> list[str]:
-    """Warnings where files write a column differently."""
+    """Warnings about files that write a column differently."""
     if verdict.kind == NUMBERS:
         points, commas = (
             [p.file for p, counts in zip(pieces, column.counts, strict=True) if mark in proven_marks(counts)]

@@ -1,4 +1,4 @@
-"""From the bytes of a text file to rows, and to columns, of text cells: encodings and separators.
+"""From the bytes of a text file to rows and columns of text cells: encodings and separators.
 
 Text that is neither Unicode nor in an encoding that the user names is guessed to be Windows-1252. The guess can be
 undone, because no byte is lost; ``encoding_question`` asks the user where it matters.
@@ -22,7 +22,7 @@ import pandas as pd
 from m2st_core.data.tables.limits import Limits, TableError
 from m2st_core.data.tables.readings import ENCODING
 
-SEPARATORS = {"\t": "tab", ";": "semicolon", "|": "pipe", ",": "comma"}  # the likelier one first, if two fit
+SEPARATORS = {"\t": "tab", ";": "semicolon", "|": "pipe", ",": "comma"}  # by priority if several fit
 SAMPLE_LINES, SAMPLE_CHARACTERS = 100, 2**18
 LONGEST_LINE = 2**20
 CONTROL = {chr(code) for code in range(32)} - set("\t\n\r\x0b\x0c\x1a\x1c\x1d\x1e\x1f")
@@ -37,7 +37,7 @@ OF_ONE_BYTE = (  # likelier ones first
     "mac-latin2", "mac-cyrillic", "mac-greek", "mac-turkish", "mac-iceland", "cp437", "cp850", "cp852", "cp855",
     "cp857", "cp858", "cp866", "cp737", "cp775", "cp1125",
 )  # fmt: skip
-OF_TWO_BYTES = {  # with the first bytes of their usual characters
+OF_TWO_BYTES = {  # with the range of the first byte of usual characters
     "shift_jis": (0x81, 0x97), "cp932": (0x81, 0x97), "euc-jp": (0xA4, 0xCF), "gb18030": (0xB0, 0xD7),
     "big5": (0xA4, 0xC6), "euc-kr": (0xB0, 0xC8), "cp949": (0xB0, 0xC8),
 }  # fmt: skip
@@ -57,16 +57,16 @@ Rows = Iterator[tuple[int, list[str]]]
 def codec_of(name: str) -> str:
     """Python's name of a text encoding. Names of anything else are refused."""
     try:
-        found = codecs.lookup(name).name if isinstance(name, str) else ""
+        codec = codecs.lookup(name).name if isinstance(name, str) else ""
     except (LookupError, ValueError):
-        found = ""
-    if found not in ACCEPTED:
+        codec = ""
+    if codec not in ACCEPTED:
         raise TableError(f"{ENCODING} must be a text encoding such as {NAMED}. Got {str(name)[:40]!r}.")
-    return found
+    return codec
 
 
 def guess(data: bytes) -> str:
-    """Decode by Windows-1252. Bytes that it lacks become the control characters of Latin-1, so nothing is lost."""
+    """Decode as Windows-1252. Its undefined bytes become the control characters of Latin-1, so nothing is lost."""
     return codecs.charmap_decode(data, "strict", GUESSED)[0]
 
 
@@ -95,7 +95,7 @@ def _is_text(data: bytes, name: str) -> bool:
 
 
 def title(name: str) -> str:
-    """The encoding as the page calls it."""
+    """The name of an encoding for users."""
     return f"Windows-{name[2:]} ({name})" if re.fullmatch(r"cp125\d", name) else name
 
 
@@ -108,10 +108,10 @@ class Decoded(NamedTuple):
     notes: list[str]
 
 
-def decode(name: str, data: bytes, said: str = "") -> Decoded:
-    """Decode the text of a file. ``said`` is its encoding if it is not UTF-8 and does not begin with a mark."""
-    codec = codec_of(said) if said else ""
-    for mark, encoding in (
+def decode(name: str, data: bytes, encoding: str = "") -> Decoded:
+    """Decode the text of a file. ``encoding`` is the user's choice if it is not UTF-8 and has no byte-order mark."""
+    codec = codec_of(encoding) if encoding else ""
+    for mark, by_mark in (
         (codecs.BOM_UTF32_LE, "utf-32"),
         (codecs.BOM_UTF32_BE, "utf-32"),
         (codecs.BOM_UTF8, "utf-8-sig"),
@@ -120,9 +120,9 @@ def decode(name: str, data: bytes, said: str = "") -> Decoded:
     ):
         if data.startswith(mark):
             try:
-                return Decoded(_checked(name, data.decode(encoding)), encoding.removesuffix("-sig"), False, [])
+                return Decoded(_checked(name, data.decode(by_mark)), by_mark.removesuffix("-sig"), False, [])
             except UnicodeDecodeError:
-                standard = encoding.removesuffix("-sig").upper()
+                standard = by_mark.removesuffix("-sig").upper()
                 raise TableError(f"{name}: it begins like {standard} text but is not. {SAVE_AS}") from None
     has_nulls = codec.startswith(("utf-16", "utf-32"))  # every separator has some in these encodings
     wide = has_nulls and b"\0" in data
@@ -134,9 +134,9 @@ def decode(name: str, data: bytes, said: str = "") -> Decoded:
             return Decoded(_checked(name, data.decode("utf-8")), "ascii" if data.isascii() else "utf-8", False, [])
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-    if not said:
+    if not encoding:
         note = (
-            f"Not UTF-8 (row {line}): read as Latin-1 (Windows-1252). If words look wrong, say its encoding "
+            f"Not UTF-8 (row {line}): read as Latin-1 (Windows-1252). If words look wrong, choose its encoding "
             "(--encoding), or save it again as UTF-8."
         )
         return Decoded(_checked(name, guess(data)), GUESS, True, [note])
@@ -145,9 +145,9 @@ def decode(name: str, data: bytes, said: str = "") -> Decoded:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise TableError(
-            f"{name}: row {line} is not {said} text. Choose another encoding, or save it as UTF-8."
+            f"{name}: row {line} is not {encoding} text. Choose another encoding, or save it as UTF-8."
         ) from None
-    return Decoded(_checked(name, text), codec, False, [f"Read as {title(said)}, as you said."])
+    return Decoded(_checked(name, text), codec, False, [f"Read as {title(encoding)}, as you chose."])
 
 
 def _checked(name: str, text: str) -> str:
@@ -200,7 +200,7 @@ def read_rows(name: str, text: str, separator: str, start: int, limits: Limits) 
 
 
 def _lines(name: str, text: str, start: int = 0) -> Iterator[str]:
-    """Yield lines with their ends, none so long that it could fill the memory as a row of cells."""
+    """Yield lines with their ends. Lines so long that their cells could fill the memory are refused."""
     stream = io.StringIO(text, newline="")
     stream.seek(start)
     for number, line in enumerate(stream, start=2 if start else 1):
@@ -213,14 +213,14 @@ def _lines(name: str, text: str, start: int = 0) -> Iterator[str]:
 
 
 def take_chunk(rows: Rows, width: int) -> list[tuple[int, list[str]]]:
-    """Take the next rows, few enough to be held as Python strings."""
+    """Take the next rows, as many as may be held as Python strings."""
     return list(islice(rows, max(CHUNK_CELLS // width, 1)))
 
 
 def columns_of(
     name: str, body: list[tuple[int, list[str]]], rest: Rows, header: Sequence[str], limits: Limits
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Text cells by column, composed, with NA for empty ones, and notes. The index is the row's number in the file."""
+    """Text cells by column, in NFC, NA if empty, and notes. The index is the row's number in the file."""
     width = len(header)
     index: list[int] = []
     chunks: list[list[pd.api.extensions.ExtensionArray]] = []
