@@ -151,15 +151,11 @@ def analyse(
     (0.001, 0.001)
     """
     names = [primary, *secondary]
-    if family not in get_args(Family):
-        raise ValueError(f"family must be one of {', '.join(map(repr, get_args(Family)))}. Got {family!r}.")
+    check_tests(names, family, splits)
     learners = learners or {}
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise ValueError(f"{name} is named twice. Name each test once.")
-        if METHODS.find(name).uses_related_tasks and name not in learners:
+    for name in names:
+        if METHODS[name].uses_related_tasks and name not in learners:
             raise ValueError(f"{name} learns from related tasks, but no learner is given for it. Train one first.")
-    check_plan_splits(names, splits)
     sample = as_two_sample(x, y, blocks=blocks)
     plans = []
     for name in names:
@@ -197,7 +193,12 @@ def analyse_planned(
     )
 
 
-def check_plan_splits(names: Sequence[str], splits: int) -> None:
-    """Raise a ValueError if several splits are asked for and none of these tests splits its rows."""
+def check_tests(names: Sequence[str], family: Family, splits: int) -> None:
+    """Refuse an unknown family, a test named twice, and several splits where none of these tests splits its rows."""
+    if family not in get_args(Family):
+        raise ValueError(f"family must be one of {', '.join(map(repr, get_args(Family)))}. Got {family!r}.")
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise ValueError(f"{name} is named twice. Name each test once.")
     splitting = [name for name in names if METHODS.find(name).needs_split]
     check_splits(METHODS[(splitting or names)[0]], splits)

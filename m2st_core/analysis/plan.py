@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from m2st_core.analysis.correction import Analysis, Family, adjusted_p_values, analyse_planned, check_plan_splits
+from m2st_core.analysis.correction import Analysis, Family, adjusted_p_values, analyse_planned, check_tests
 from m2st_core.analysis.explanation import Explanation, explain
 from m2st_core.analysis.related import RelatedCheck, check_related_tasks
 from m2st_core.data.related import RelatedTasks
@@ -90,7 +90,7 @@ def check_plan(
 
     ``learner`` is one that was trained earlier: its methods have its preset.
     """
-    check_plan_splits(plan.methods, plan.splits)
+    check_tests(plan.methods, plan.family, plan.splits)
     sample = _as_tested(data, plan).target
     training = METHODS[learner.method].training if learner is not None else ""
     tests = []
