@@ -23,7 +23,7 @@ import m2st_core as m2st
 from benchmarks.common import Page, batch, bound_methods, parse, rejections
 from m2st_core.analysis.related import unlikeness
 from m2st_core.data import make_task
-from m2st_core.data.images.sets import load_digits_by_class
+from m2st_core.data.images.sets import digit_images
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
@@ -83,7 +83,8 @@ def registered(name: str, other: str, closeness: float, **settings: float) -> So
 def draw_digits(shares: Sequence[float], rows: int, half: int, generator: np.random.Generator) -> torch.Tensor:
     """Images of the digits 6–9 in these shares, with replacement, from the even (0) or odd (1) images of each."""
     digits = generator.choice([6, 7, 8, 9], size=rows, p=shares)
-    images = {digit: load_digits_by_class()[digit][half::2] for digit in (6, 7, 8, 9)}
+    every = digit_images()
+    images = {digit: every.rows(np.flatnonzero(every.labels == digit)[half::2]) for digit in (6, 7, 8, 9)}
     return torch.from_numpy(np.stack([images[d][generator.integers(len(images[d]))] for d in digits]))
 
 

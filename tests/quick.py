@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from m2st_core.data.images.sets import digit_images
 from m2st_core.presets import PRESETS
 
 STEPS = 2
@@ -48,3 +49,9 @@ def draw(kind, rows, shift, seed):
     if kind == "rows":
         return generator.normal(size=(rows, 2)) + [shift, 0.0]
     return generator.integers(0, 200, size=(rows, 4, 4)).astype(np.uint8) + np.uint8(50 * shift)
+
+
+def digits_by_class() -> list[np.ndarray]:
+    """The digits as rows of 64 pixels in [0, 1], one array per digit."""
+    digits = digit_images()
+    return [digits.rows(np.flatnonzero(digits.labels == digit)) for digit in range(10)]

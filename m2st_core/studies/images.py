@@ -143,7 +143,7 @@ class ImageStudy:
         return task
 
     def shown(self) -> ShownImages:
-        """A pair of samples to look at, of the largest size. No test learned from them."""
+        """A pair of samples for display, of the largest size. No test learned from them."""
         size = max(self.m_te)
         return self.target.show(size, size, Streams(self.seed).child("images to look at"))
 
@@ -185,27 +185,26 @@ class ImageStudy:
             trained[key] = train_learner(learner, device, next_share(TRAINING_COST))
         results: list[tuple[Cell, CellResult]] = []
         for cell in cells:
-            parts = trained[cell.learner.key] if cell.learner is not None else None
-            results.append((cell, run_cell(cell, parts, device, next_share(1))))
-        chosen = [(cell, result) for cell, result in results if cell.method in self.methods]
-        explained, own = next((cell, cell.learner) for cell in cells if cell.method == EXPLAINED and cell.learner)
-        explanation = self._explain(explained, trained[own.key], device)
-        power = with_published(summarise(as_rows(chosen)))
+            learned = trained[cell.learner.key] if cell.learner is not None else None
+            results.append((cell, run_cell(cell, learned, device, next_share(1))))
+        explained, learner = next((cell, cell.learner) for cell in cells if cell.method == EXPLAINED and cell.learner)
+        explanation = self._explain(explained, trained[learner.key], device)
+        power = with_published(summarise(as_rows(pair for pair in results if pair[0].method in self.methods)))
         if self.described:  # the published powers are those of tests on pixels
             power = power.assign(published=np.nan, published_error=np.nan, difference=np.nan, doubt="")
         return ImagesResult(power, explanation)
 
     @torch.no_grad()
-    def _explain(self, cell: Cell, parts: LearnerParts, device: str) -> KernelExplanation:
+    def _explain(self, cell: Cell, learned: LearnerParts, device: str) -> KernelExplanation:
         """The learned kernel on images that it was not trained on."""
-        adapted = learned_method(cell, parts, device).fit_on()
+        adapted = learned_method(cell, learned, device).fit_on()
         assert isinstance(adapted, KernelTest)
         size, shown = max(self.m_te), self.shown()
         rows = np.concatenate([shown.x, shown.y])
         source = cell.source()
-        seen = source.describe(rows) if isinstance(source, DescribedTask) else rows
+        features = source.describe(rows) if isinstance(source, DescribedTask) else rows
         with one_thread_per_operation():
-            pooled = torch.from_numpy(seen)[None].to(device)
+            pooled = torch.from_numpy(features)[None].to(device)
             values = witness_of_rows(adapted.kernel(pooled, pooled)[0], size).cpu().numpy()
         pairs = {f"{a} or {b}": (a, b) for a, b in self.target.pairs()}
         beta, criterion = adapted.weights[0], adapted.diagnostics[0][CRITERION]
@@ -248,7 +247,7 @@ def _by_class(values: np.ndarray, classes: np.ndarray, n: int) -> pd.DataFrame:
 
 
 def study_cost(study: ImageStudy) -> Cost:
-    """The predicted cost. Images that were described before cost less."""
+    """The predicted cost. Images whose features are cached cost less."""
     by_pixels = predict(study.spec)
     if not study.described:
         return by_pixels
@@ -277,7 +276,7 @@ STORY = ImageStudy(
     seed=0,
     repeats=4,
 )
-"""The example that Images opens with: digits in another mix, with and without what other digits have taught."""
+"""The example that Images opens with: digits in another mix, with and without related tasks of other digits."""
 
 
 @lru_cache(maxsize=1)
@@ -287,13 +286,13 @@ def shipped_story() -> ImagesResult:
 
 
 def story_finding(power: pd.DataFrame) -> str:
-    """Say what the related tasks are worth at the largest number of images, best test against best test."""
+    """The gain from related tasks at the largest number of images, best test against best test, in a sentence."""
     largest = power[power["m_te"] == power["m_te"].max()].set_index("method")
     taught, alone = (max(names, key=lambda name: float(largest["rate"][name])) for names in (TAUGHT, ALONE))
     shares = [f"{100 * float(largest['rate'][name]):.0f} %" for name in (taught, alone)]
     size = int(largest["m_te"].iloc[0])
     return (
         f"Two samples of {size} digits, mixed differently: **{label_of(taught)}**, taught by {STORY.n_tasks} pairs "
-        f"of other digits, notices this in **{shares[0]}** of all cases. **{label_of(alone)}**, which learns from no "
-        f"other task, does so in **{shares[1]}**."
+        f"of other digits, finds this in **{shares[0]}** of all cases. **{label_of(alone)}**, which uses no related "
+        f"tasks, finds it in **{shares[1]}**."
     )

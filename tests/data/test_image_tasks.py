@@ -140,9 +140,9 @@ def test_a_related_task_has_images_of_its_two_classes():
 
 
 def test_too_many_images_are_a_sentence():
-    with pytest.raises(ValueError, match=r"Digits, \d: 1\d\d images are available here, and \d+ were asked"):
+    with pytest.raises(ValueError, match=r"Digits, \d: 1\d\d images are available here, and \d+ were requested"):
         m2st.make_task("digits-shift").sample(400)
-    with pytest.raises(ValueError, match="CIFAR-10: 200 images are available here, and 500 were asked for"):
+    with pytest.raises(ValueError, match="CIFAR-10: 200 images are available here, and 500 were requested"):
         m2st.make_task("cifar10-cifar100").sample(500)
     with pytest.raises(ValueError, match=r"CIFAR-10, kind \d\d: 30 images are available"):
         m2st.make_task("cifar10-shift").draw_related_tasks(n_tasks=1, rows=31)

@@ -173,4 +173,4 @@ def test_one_image_and_several_are_said_rightly():
     grey, clear = packed(NOISE.convert("L")), packed(NOISE)
     assert "1 of 2 images is grey." in read_images([("a.png", grey), ("b.png", clear)]).notes
     assert "2 of 2 images are grey." in read_images([("a.png", grey), ("b.png", grey)]).notes
-    assert "Passed over, since they are not images: c.txt." in read_images([("a.png", clear), ("c.txt", b"")]).notes
+    assert "Skipped, because they are not images: c.txt." in read_images([("a.png", clear), ("c.txt", b"")]).notes

@@ -3,9 +3,9 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.data.images.sets import load_digits_by_class
 from m2st_core.data.tasks import IndependentTask
 from m2st_core.rng import Streams
+from tests.quick import digits_by_class
 
 N = 20_000
 SIGMA = 4.5  # every moment below is checked to 4.5 standard errors: p < 1e-5 each
@@ -40,7 +40,7 @@ def test_null_tasks_draw_both_samples_from_p(name):
 
 def test_null_digits_are_disjoint_images_of_one_digit():
     x, y = (part.numpy() for part in m2st.make_task("digits", first=4, null=True).sample(80, 90, seed=7))
-    known = [image.tobytes() for image in load_digits_by_class()[4]]
+    known = [image.tobytes() for image in digits_by_class()[4]]
     dealt = [row.tobytes() for row in np.concatenate([x, y])]
     assert set(dealt) <= set(known) and len(set(dealt)) >= min(170, len(set(known)))
 
@@ -92,12 +92,12 @@ def test_shifts():
 
 def test_digits_come_from_their_classes():
     x, y = m2st.make_task("digits", first=2, second=7).sample(50, seed=5)
-    classes = load_digits_by_class()
+    classes = digits_by_class()
     assert sum(len(images) for images in classes) == 1797
     for sample, digit in ((x, 2), (y, 7)):
         known = {image.tobytes() for image in classes[digit]}
         assert all(row.tobytes() in known for row in sample.numpy())
-    with pytest.raises(ValueError, match="Digits, 2: 177 images are available here, and 300 were asked for"):
+    with pytest.raises(ValueError, match="Digits, 2: 177 images are available here, and 300 were requested"):
         m2st.make_task("digits", first=2).sample(300)
 
 

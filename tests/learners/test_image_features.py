@@ -8,7 +8,6 @@ from torch.func import grad
 
 from m2st_core.criterion import mean_criterion
 from m2st_core.data.arrays import as_related_tasks
-from m2st_core.data.images.sets import load_digits_by_class
 from m2st_core.data.related import PairedRows
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.base import map_tensors
@@ -24,6 +23,7 @@ from m2st_core.learners.target_kernels import same_distances
 from m2st_core.presets import PRESETS, ImageTraining
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
+from tests.quick import digits_by_class
 
 SHAPE = (1, 8, 8)
 PRESET = PRESETS["recommended"].on(SHAPE)
@@ -32,7 +32,7 @@ FEATURES = replace(PRESET.features, training=ImageTraining(epochs=12))
 
 def pairs(classes=4, count=20):
     """All pairs of some digits; a digit's images are the same in all its pairs."""
-    images = [torch.from_numpy(images[:count]) for images in load_digits_by_class()[:classes]]
+    images = [torch.from_numpy(images[:count]) for images in digits_by_class()[:classes]]
     return {
         f"{a} or {b}": TwoSample(images[a], images[b], SHAPE) for a in range(classes) for b in range(a + 1, classes)
     }
@@ -159,7 +159,7 @@ def test_gradients_run_by_run_are_those_of_all_runs_together(second_order):
     settings = replace(settings, regularisation=1e-3)
     kernel = deep_kernel(2)
     paired = Paired(kernel)
-    images = torch.stack([torch.from_numpy(images[:20]) for images in load_digits_by_class()[:8]]).float()
+    images = torch.stack([torch.from_numpy(images[:20]) for images in digits_by_class()[:8]]).float()
     ones = torch.ones(4, 10)
     support, query = (PairedRows(images[:4, part], images[4:, part], ones) for part in (slice(0, 10), slice(10, 20)))
     found, value = AutogradClimber(kernel, settings).gradient(support, query, mean_criterion(2, 1e-3, False))
@@ -183,6 +183,6 @@ def test_deep_kernels_of_images_are_rebuilt_from_their_tensors(name):
     map_tensors(base, lambda tensor: tensor.reshape(1, 6, *tensor.shape[1:]))
     known = Knowledge(kernel=deep_kernel(1).double(), base=base, base_names=tuple("abcdef"))
     again = rebuild(known.state_dict(), PRESETS[name].on(SHAPE))
-    x = torch.from_numpy(load_digits_by_class()[0][:12])[None]
+    x = torch.from_numpy(digits_by_class()[0][:12])[None]
     assert torch.equal(again.kernel(x, x), known.kernel(x, x))
     assert torch.equal(again.base(x[:, None], x[:, None]), base(x[:, None], x[:, None]))

@@ -38,7 +38,7 @@ def test_the_page_opens_on_a_finished_example(store):
     assert len(alts) == 4 and "x ~ P" in alts[0] and "y ~ Q" in alts[1] and "most typical of P" in alts[2]
     (power,) = charts(app)
     assert {"Feature-MKL (ours)", "MMD-M"} <= {trace.get("name") for trace in power["data"]}
-    assert "notices this in **" in words(app) and not app.error
+    assert "finds this in **" in words(app) and not app.error
 
 
 def test_own_images_wait_for_two_samples_and_say_what_is_missing(store, monkeypatch):

@@ -136,7 +136,7 @@ def test_nonsense_in_the_link_is_ignored():
 
 def test_errors_are_sentences():
     app = start(task="Digits", n="500", method="MMD-M")
-    assert "Digits, 3: 183 images are available here, and 500 were asked for." in app.error[0].value
+    assert "Digits, 3: 183 images are available here, and 500 were requested." in app.error[0].value
     app = start(method="SCF", n="10", m="10")
     assert "SCF needs at least 23 rows in each sample" in app.error[0].value
 

@@ -8,13 +8,12 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.data.images.sets import load_digits_by_class
 from m2st_core.permutation.labellings import random_memberships
 from m2st_core.presets import PRESETS, ImageTraining
 from m2st_core.rng import Streams
 from m2st_core.testing.run import learn_once, run_tests
 from m2st_core.types import TwoSample
-from tests.quick import few_steps
+from tests.quick import digits_by_class, few_steps
 
 CPU = torch.device("cpu")
 SHAPE = (1, 8, 8)
@@ -23,7 +22,7 @@ DEEP = ["MMD-D", "C2ST-S", "C2ST-L"]
 
 def digits(digit, count, start=0):
     """Images (n, 8, 8) as bytes."""
-    return np.round(load_digits_by_class()[digit][start : start + count] * 255).astype(np.uint8).reshape(-1, 8, 8)
+    return np.round(digits_by_class()[digit][start : start + count] * 255).astype(np.uint8).reshape(-1, 8, 8)
 
 
 def related_tasks(count=20):
@@ -168,7 +167,7 @@ def test_target_images_that_are_meta_images_are_refused(learner, target):
 def test_the_level_holds_on_images(name, learners):
     """400 null targets of 20 + 20 images of digits that no meta-task shows; 99.9 % of exact tests reject 5 to 36."""
     method = learners[name].bound(CPU) if name in learners else m2st.METHODS[name]
-    pool = torch.from_numpy(np.concatenate(load_digits_by_class()[5:]))
+    pool = torch.from_numpy(np.concatenate(digits_by_class()[5:]))
     generator = Streams(4).numpy("null digits")
     train = pool[generator.choice(len(pool), 40, replace=False)]
     fixed = learn_once(method, TwoSample(train[:20], train[20:], SHAPE), seed=0)

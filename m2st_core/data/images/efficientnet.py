@@ -42,41 +42,41 @@ class Convolution(NamedTuple):
 
 
 class EfficientNet(nn.Module):
-    """Images (n, 3, S, S) with pixels from 0 to 255 → 320 features, the mean over places of the last block's output."""
+    """Images (n, 3, S, S) with pixels from 0 to 255 → 320 features, the last block's output averaged over positions."""
 
     def __init__(self, state: Mapping[str, Tensor]) -> None:
         super().__init__()
         try:
             self._keep("stem", _folded(state, "_conv_stem", "_bn0"))
-            for place, side in enumerate(KERNELS):
-                own = f"_blocks.{place}."
-                parts = [("_depthwise_conv", "_bn1"), ("_project_conv", "_bn2")]
-                if place:
-                    parts.insert(0, ("_expand_conv", "_bn0"))
-                for conv, norm in parts:
-                    self._keep(f"{place}{conv}", _folded(state, own + conv, own + norm))
-                if self._part(f"{place}_depthwise_conv").kernel.shape[-1] != side:
+            for block, side in enumerate(KERNELS):
+                prefix = f"_blocks.{block}."
+                layers = [("_depthwise_conv", "_bn1"), ("_project_conv", "_bn2")]
+                if block:
+                    layers.insert(0, ("_expand_conv", "_bn0"))
+                for conv, norm in layers:
+                    self._keep(f"{block}{conv}", _folded(state, prefix + conv, prefix + norm))
+                if self._layer(f"{block}_depthwise_conv").kernel.shape[-1] != side:
                     raise KeyError
         except (KeyError, RuntimeError, AttributeError):
             raise ValueError("These weights are not those of EfficientNet-Lite0. Name a file that has them.") from None
 
-    def _keep(self, name: str, part: Convolution) -> None:
-        self.register_buffer(f"{name}_kernel", part.kernel.contiguous(memory_format=torch.channels_last))
-        self.register_buffer(f"{name}_offset", part.offset)
+    def _keep(self, name: str, layer: Convolution) -> None:
+        self.register_buffer(f"{name}_kernel", layer.kernel.contiguous(memory_format=torch.channels_last))
+        self.register_buffer(f"{name}_offset", layer.offset)
 
-    def _part(self, name: str) -> Convolution:
+    def _layer(self, name: str) -> Convolution:
         return Convolution(self.get_buffer(f"{name}_kernel"), self.get_buffer(f"{name}_offset"))
 
     def forward(self, images: Tensor) -> Tensor:
         """Features of each image by itself: (n, 3, S, S) → (n, 320)."""
         x = ((images - CENTRE) / SCALE).contiguous(memory_format=torch.channels_last)
-        x = _same(x, self._part("stem"), stride=2).clamp_(0, 6)
-        for place, stride in enumerate(STRIDES):
+        x = _same(x, self._layer("stem"), stride=2).clamp_(0, 6)
+        for block, stride in enumerate(STRIDES):
             y = x
-            if place:
-                y = _same(y, self._part(f"{place}_expand_conv")).clamp_(0, 6)
-            y = _same(y, self._part(f"{place}_depthwise_conv"), stride, groups=y.shape[1]).clamp_(0, 6)
-            y = _same(y, self._part(f"{place}_project_conv"))
+            if block:
+                y = _same(y, self._layer(f"{block}_expand_conv")).clamp_(0, 6)
+            y = _same(y, self._layer(f"{block}_depthwise_conv"), stride, groups=y.shape[1]).clamp_(0, 6)
+            y = _same(y, self._layer(f"{block}_project_conv"))
             x = x + y if x.shape == y.shape else y
         return x.mean(dim=(2, 3))
 
@@ -88,23 +88,23 @@ def _folded(state: Mapping[str, Tensor], conv: str, norm: str) -> Convolution:
     return Convolution(state[f"{conv}.weight"] * gain[:, None, None, None], offset)
 
 
-def _same(x: Tensor, part: Convolution, stride: int = 1, groups: int = 1) -> Tensor:
-    """A convolution padded as TensorFlow pads: ⌈side/stride⌉ places, an odd padding has its extra row at the end."""
-    side = part.kernel.shape[-1]
+def _same(x: Tensor, layer: Convolution, stride: int = 1, groups: int = 1) -> Tensor:
+    """A convolution padded as in TensorFlow to ⌈side/stride⌉ outputs. The extra row of an odd padding is at the end."""
+    side = layer.kernel.shape[-1]
     pads = [max((-(-size // stride) - 1) * stride + side - size, 0) for size in x.shape[-2:]]
     if any(pad % 2 for pad in pads) or pads[0] != pads[1]:
         (top, bottom), (left, right) = ((pad // 2, pad - pad // 2) for pad in pads)
         x, pads = functional.pad(x, (left, right, top, bottom)), [0, 0]
-    return functional.conv2d(x, part.kernel, part.offset, stride, pads[0] // 2, groups=groups)
+    return functional.conv2d(x, layer.kernel, layer.offset, stride, pads[0] // 2, groups=groups)
 
 
 def missing_weights() -> str:
-    """Say what to install for pretrained features; empty if the package is there."""
+    """The package to install for pretrained features, in a sentence; empty if it is there."""
     return MISSING if find_spec(PACKAGE) is None else ""
 
 
 def package_weights() -> Path:
-    """The weights' file in the installed package, which must be the published one."""
+    """The file of weights in the installed package, checked to be the published one."""
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise ValueError(MISSING)
@@ -115,7 +115,7 @@ def package_weights() -> Path:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read tensors by name from a .safetensors file, or from one saved by torch; no code in it is ever run."""
+    """Read tensors by name from a .safetensors file or one saved by torch, without running code in it."""
     try:
         if path.suffix == ".safetensors":
             return load_file(path)

@@ -1,8 +1,8 @@
 """Features of images: a fixed function of one image, computed once and cached by the image's bytes.
 
-``extractor`` finds a function by name: the pretrained EfficientNet-Lite0, or a network of torchvision or timm whose
-weights are on this machine. ``network_extractor`` takes any network or function of the user's. Nothing is downloaded.
-No label and no other image is used, so tests of features need no split for the extractor.
+``extractor`` returns a function by name: the pretrained EfficientNet-Lite0, or a network of torchvision or timm whose
+weights are on this machine. ``network_extractor`` takes the user's network or function. Nothing is downloaded. No label
+and no other image is used, so tests of features need no split for the extractor.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,6 @@ from m2st_core.environment import home_folder
 from m2st_core.types import Progress
 
 PRETRAINED = "efficientnet-lite0"
-SIDES = (64, 128, 224)
 IMAGENET_CENTRE, IMAGENET_SCALE = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of bytes
 AT_ONCE = 50  # images in one pass: their layers stay in a processor's cache
 MOST_BYTES = 500 * 2**20  # of all cached features
@@ -79,7 +79,7 @@ def extractor(name: str = PRETRAINED, side: int = SIDE) -> Extractor:
 
 
 def missing_extractor(name: str = PRETRAINED) -> str:
-    """Say what is missing for features with this name; empty if they can be computed."""
+    """What is missing for features with this name, in a sentence; empty if they can be computed."""
     return missing_weights() if name == PRETRAINED else ""
 
 
@@ -95,8 +95,8 @@ def network_extractor(
     """Return the features of a network (n, 3, side, side) → (n, d), or of any function of such images.
 
     Bytes of red, green and blue are centred and scaled first, by default as ImageNet's are. ``weights`` names a
-    .safetensors or .pth file with the network's state dict. These features are computed anew each time: what a network
-    computes cannot be known from its weights.
+    .safetensors or .pth file with the network's state dict. These features are not cached, because weights do not
+    determine what a network computes.
     """
     if weights is not None:
         if not isinstance(network, nn.Module):
@@ -127,7 +127,7 @@ class Standardised(nn.Module):
 
 
 def weights_digest(network: nn.Module, more: str = "") -> str:
-    """A hash of a network's weights and whatever else decides its features."""
+    """A hash of a network's weights and of anything else that determines its features."""
     sha = hashlib.sha256(more.encode())
     for name, value in sorted(network.state_dict().items()):
         sha.update(name.encode())
@@ -142,7 +142,7 @@ def _efficientnet(path: Path) -> EfficientNet:
 
 def _torchvision(model: str) -> nn.Module:
     """A model of torchvision with its default weights, if their file is in torch's folder of checkpoints."""
-    models = _library("torchvision", "models")
+    models = _library("torchvision.models")
     try:
         weights = models.get_model_weights(model).DEFAULT
     except (KeyError, ValueError):
@@ -173,11 +173,12 @@ def _timm(model: str) -> nn.Module:
 LIBRARIES: dict[str, Callable[[str], nn.Module]] = {"torchvision": _torchvision, "timm": _timm}
 
 
-def _library(name: str, part: str = "") -> Any:
-    """Import an optional library, or a part of it."""
-    if find_spec(name) is None:
-        raise ValueError(f"{name} is not installed. Install it, or use {PRETRAINED!r}.")
-    return __import__(f"{name}.{part}" if part else name, fromlist=[part] if part else [])
+def _library(name: str) -> Any:
+    """Import an optional library, or a module of it."""
+    library = name.partition(".")[0]
+    if find_spec(library) is None:
+        raise ValueError(f"{library} is not installed. Install it, or use {PRETRAINED!r}.")
+    return import_module(name)
 
 
 def _without_classifier(network: nn.Module) -> nn.Module:
@@ -196,26 +197,26 @@ def image_features(
     keep: bool | FeatureCache = True,
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """Describe images, bytes (n, H, W, 3), (n, H, W, 1) or (n, H, W), by features (n, d).
+    """Compute features (n, d) of images, bytes (n, H, W, 3), (n, H, W, 1) or (n, H, W).
 
-    By default ``by`` is the pretrained EfficientNet-Lite0 at 128 pixels. With ``keep`` they are cached under
-    ``M2ST_HOME``, or in a cache of the caller's, and images seen before are looked up.
+    By default ``by`` is the pretrained EfficientNet-Lite0 at 128 pixels. ``keep`` caches features under ``M2ST_HOME``,
+    or in the caller's cache, from which those of known images are taken.
     """
     by = by or extractor()
     pixels = as_bytes(images)
     keys = image_keys(pixels)
     distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     cached = keep if isinstance(keep, FeatureCache) else FeatureCache(by.key) if keep and by.key else None
-    known = cached.look_up(distinct) if cached is not None else {}
-    new = np.flatnonzero([key.tobytes() not in known for key in distinct])
+    features = cached.look_up(distinct) if cached is not None else {}
+    new = np.flatnonzero([key.tobytes() not in features for key in distinct])
     if len(new):
         computed = _compute(pixels, first[new], by, device, progress)
         if cached is not None:
             cached.keep(distinct[new], computed)
-        known |= {distinct[index].tobytes(): row for index, row in zip(new, computed, strict=True)}
+        features |= {distinct[index].tobytes(): row for index, row in zip(new, computed, strict=True)}
     elif progress is not None:
         progress(1, 1, 0.0)
-    return np.stack([known[key.tobytes()] for key in distinct])[inverse.ravel()]
+    return np.stack([features[key.tobytes()] for key in distinct])[inverse.ravel()]
 
 
 def read_features(path: str | os.PathLike[str]) -> np.ndarray:
@@ -290,10 +291,10 @@ def _compute(
 
 
 class FeatureCache:
-    """Cache of one extractor's features: files with the keys of images and their features, the oldest dropped first.
+    """Least-recently-used cache of one extractor's features: files with keys of images and their features.
 
-    ``in_memory`` also holds features that this process has used, for studies that draw the same images again.
-    Without ``on_disk`` no file is written, for images that are never seen by another process.
+    ``in_memory`` also caches features in this process, for studies that draw the same images again. Without ``on_disk``
+    no file is written, for images that no other process draws.
     """
 
     def __init__(self, key: str, *, in_memory: bool = False, on_disk: bool = True) -> None:
@@ -304,27 +305,27 @@ class FeatureCache:
 
     def look_up(self, wanted: np.ndarray) -> dict[bytes, np.ndarray]:
         """The cached features by key, from files only where they are not in memory."""
-        features = {key: self.recent[key] for key in (one.tobytes() for one in wanted) if key in self.recent}
-        others = np.array([one for one in wanted if one.tobytes() not in features], dtype=wanted.dtype)
-        if len(others) and self.on_disk:
-            stored = self._read(others)
+        features = {key: self.recent[key] for key in (k.tobytes() for k in wanted) if key in self.recent}
+        missing = np.array([key for key in wanted if key.tobytes() not in features], dtype=wanted.dtype)
+        if len(missing) and self.on_disk:
+            stored = self._read(missing)
             self._remember(stored)
             features |= stored
         return features
 
     def keep(self, keys: np.ndarray, features: np.ndarray) -> None:
-        """Cache new features; on disk if that is possible, then drop the oldest files beyond the bounds."""
+        """Cache new features, on disk if possible, and evict the least recently used files beyond the bounds."""
         self._remember({key.tobytes(): row for key, row in zip(keys, features, strict=True)})
         if not self.on_disk:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             path = self.folder / f"{self.name}-{uuid4().hex[:12]}.safetensors"
-            parts = {"keys": np.frombuffer(keys.tobytes(), dtype=np.uint8).reshape(len(keys), -1), "features": features}
-            save_file(parts, path.with_suffix(".part"))
+            key_bytes = np.frombuffer(keys.tobytes(), dtype=np.uint8).reshape(len(keys), -1)
+            save_file({"keys": key_bytes, "features": features}, path.with_suffix(".part"))
             path.with_suffix(".part").replace(path)
         except OSError:
-            return  # they are computed again next time
+            return  # the features are computed again next time
         total = 0
         for number, path in enumerate(self._files("*.safetensors")):
             try:
@@ -341,7 +342,7 @@ class FeatureCache:
             self.recent |= features
 
     def _read(self, wanted: np.ndarray) -> dict[bytes, np.ndarray]:
-        """Features by key from the files. A file that cannot be read is passed over."""
+        """Features by key from the files. Unreadable files are skipped."""
         features: dict[bytes, np.ndarray] = {}
         for path in self._files(f"{self.name}-*.safetensors"):
             try:
@@ -351,13 +352,13 @@ class FeatureCache:
                     if len(matches):
                         rows = opened.get_tensor("features")[matches]
                         features |= {keys[index].tobytes(): row for index, row in zip(matches, rows, strict=True)}
-                        os.utime(path)  # the time of the last use decides which file is dropped
+                        os.utime(path)  # the time of the last use, for eviction
             except (OSError, SafetensorError, ValueError):
                 continue
         return features
 
     def _files(self, pattern: str) -> list[Path]:
-        """Files of this pattern, the youngest first."""
+        """Files of this pattern, the last used first."""
         return [path for _, path in sorted(_dated(self.folder.glob(pattern)), reverse=True)]
 
 
@@ -365,5 +366,5 @@ def _dated(paths: Iterator[Path]) -> Iterator[tuple[float, Path]]:
     for path in paths:
         try:
             yield path.stat().st_mtime, path
-        except OSError:  # another process has dropped it
+        except OSError:  # evicted by another process
             continue

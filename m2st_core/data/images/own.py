@@ -1,6 +1,6 @@
-"""A user's own images: folders, ZIPs or uploaded files of PNGs and JPEGs, read one at a time and bounded.
+"""A user's own images: folders, ZIPs or uploaded files of PNGs and JPEGs, read one at a time and within limits.
 
-The format of a file is decided by its content, and its size is checked before its pixels are read.
+The content of a file decides its format, and its size is checked before its pixels are decoded.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ Source = str | Path | Sequence[File]
 
 
 class ImageFileError(ValueError):
-    """A file that cannot be used: one sentence that names it and says what to do."""
+    """A file that cannot be used: a sentence with its name and the remedy."""
 
 
 @dataclass(frozen=True)
 class ImageSample:
-    """Images (n, S, S, 3) as bytes, the names of their files, and how they were changed, in words."""
+    """Images (n, S, S, 3) as bytes, the names of their files, and notes on how they were changed."""
 
     images: np.ndarray = field(repr=False)
     names: tuple[str, ...] = field(repr=False)
@@ -73,8 +73,8 @@ class ImageSample:
 
 def read_images(source: Source, side: int = SIDE, progress: Progress | None = None) -> ImageSample:
     """Read a folder or a ZIP by its path, or uploaded files by name and content."""
-    groups, passed = _gather(source, side, lambda name: ("", ""), MOST_IMAGES, progress)
-    return groups["", ""].sample(passed)
+    groups, skipped = _gather(source, side, lambda name: ("", ""), MOST_IMAGES, progress)
+    return groups["", ""].sample(skipped)
 
 
 def read_image_tasks(
@@ -96,9 +96,9 @@ def read_image_tasks(
                 f"The related tasks' folder {task!r} has {len(groups)} folders of images. Bring a folder for each "
                 "related task, with two folders of images in it."
             )
-    parts = [PurePosixPath(task).parts for task in tasks]
-    common = len(os.path.commonprefix(parts)) if len(parts) > 1 else len(parts[0]) - 1
-    names = ["/".join(folders[common:]) or folders[-1] for folders in parts]
+    paths = [PurePosixPath(task).parts for task in tasks]
+    common = len(os.path.commonprefix(paths)) if len(paths) > 1 else len(paths[0]) - 1
+    names = ["/".join(folders[common:]) or folders[-1] for folders in paths]
     return {name: (groups[0], groups[1]) for name, groups in zip(names, tasks.values(), strict=True)}
 
 
@@ -110,27 +110,27 @@ class _Gathered:
         self.names: list[str] = []
         self.changes: Counter[str] = Counter()
 
-    def sample(self, passed: Sequence[str] = ()) -> ImageSample:
+    def sample(self, skipped: Sequence[str] = ()) -> ImageSample:
         notes = []
         for change, count in sorted(self.changes.items()):
             verb, _, rest = change.partition(" ")
             notes.append(
                 f"{count} of {len(self.images)} images {SINGULAR.get(verb, verb) if count == 1 else verb} {rest}."
             )
-        if passed:
-            notes.append(f"Passed over, since they are not images: {listed(passed, 3)}.")
+        if skipped:
+            notes.append(f"Skipped, because they are not images: {listed(skipped, 3)}.")
         return ImageSample(np.stack(self.images), tuple(self.names), tuple(notes))
 
 
 def _gather(
     source: Source, side: int, group_of: Callable[[str], tuple[str, str]], most: int, progress: Progress | None
 ) -> tuple[dict[tuple[str, str], _Gathered], list[str]]:
-    """Decode every image into the sample of its group; return also the files that are no images."""
+    """Decode the images, grouped into samples, and list the files that are no images."""
     groups: dict[tuple[str, str], _Gathered] = {}
-    passed, count = [], 0
+    skipped, count = [], 0
     for name, data in _files(source):
         if not _called_image(name) and not data.startswith(IMAGE_STARTS):
-            passed.append(name)
+            skipped.append(name)
             continue
         if (count := count + 1) > most:
             raise ImageFileError(f"There are more than {most:,} images here. Bring fewer.")
@@ -143,11 +143,11 @@ def _gather(
             progress(count, max(count + 1, 100), 0.0)
     if not groups:
         raise ImageFileError("There is no PNG or JPEG image here. Bring a folder or ZIP with some.")
-    return groups, passed
+    return groups, skipped
 
 
 def _files(source: Source) -> Iterator[File]:
-    """Every file of a source by name, in the order of names; hidden files do not count."""
+    """Yield the files of a source in the order of their names, without hidden ones."""
     if isinstance(source, str | Path):
         yield from _from_path(Path(source))
         return
@@ -188,13 +188,13 @@ def _from_zip(opened: IO[bytes], where: str) -> Iterator[File]:
 
 
 def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """The content of a file, and one byte more than allowed if there is more."""
+    """The content of a file, up to one byte more than allowed."""
     with archive.open(entry) as member:
         return member.read(MOST_BYTES + 1)
 
 
 def _file(name: str, size: int, read: Callable[[], bytes]) -> File:
-    """A file with its content. A file that is too large is refused if its name is an image's, and else left empty."""
+    """A file and its content. Too large files are refused if named like images; the content of others is not read."""
     if _called_image(name):
         _check_bytes(name, size)
     data = b"" if size > MOST_BYTES else read()
@@ -221,7 +221,7 @@ def _hidden(name: str) -> bool:
 
 
 def decode(name: str, data: bytes, side: int = SIDE) -> tuple[np.ndarray, list[str]]:
-    """Decode one untrusted PNG or JPEG: bytes (side, side, 3), and the changes that were made to it."""
+    """Decode one untrusted PNG or JPEG: bytes (side, side, 3), and the changes made to it."""
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as opened:
             _check_pixels(name, *opened.size)
@@ -237,7 +237,7 @@ def decode(name: str, data: bytes, side: int = SIDE) -> tuple[np.ndarray, list[s
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise ImageFileError(f"{name} claims to have far too many pixels. Remove it or save it smaller.") from None
-    except Exception:  # whatever a damaged or hostile file raises
+    except Exception:  # damaged and hostile files raise many kinds
         raise ImageFileError(_unreadable(name, data)) from None
 
 
@@ -277,7 +277,7 @@ def _small(image: Image.Image, transparent: bool, side: int, changes: list[str])
 
 
 def _unreadable(name: str, data: bytes) -> str:
-    """Say what a file is instead of a readable PNG or JPEG."""
+    """The error for a file that is no readable PNG or JPEG, with its likely format."""
     start = data[:200].lstrip()
     kind = next((words for mark, words in OTHER_STARTS.items() if start.lower().startswith(mark.lower())), "")
     if kind:

@@ -1,8 +1,8 @@
-"""Read pickled data as data: nothing that a pickle names is ever imported, looked up or called.
+"""Read pickled data as data: nothing that a pickle names is imported, looked up or called.
 
-The official CIFAR files are pickles, and a pickle is a program. This module reads its instructions one by one. It
-follows those that build arrays, bytes, text, whole numbers, lists and dictionaries, and refuses all others. NumPy's
-three names are plain words here: an array is made from its shape, its type and its bytes, which must fit together.
+The official CIFAR files are pickles, and a pickle is a program. This module interprets the instructions that build
+arrays, bytes, text, whole numbers, lists and dictionaries, and refuses all others. NumPy's three names are only
+compared as text: an array is made from its shape, its type and its bytes, which must fit together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RefusedPickle(ValueError):
 
 @dataclass(frozen=True)
 class _Name:
-    """One of NumPy's names, as a word."""
+    """One of NumPy's names, as text."""
 
     module: str
     name: str
@@ -41,7 +41,7 @@ class _Name:
 
 @dataclass
 class _Type:
-    """The element type of an array: its code, and its byte order, which comes later."""
+    """The element type of an array: its code, and its byte order, which is set later."""
 
     code: str
     order: str = "|"
@@ -49,7 +49,7 @@ class _Type:
 
 @dataclass
 class _Array:
-    """An array whose values come later."""
+    """An array whose values are set later."""
 
     values: np.ndarray | None = None
 
@@ -76,7 +76,7 @@ def _more_than_data(what: str) -> RefusedPickle:
 
 
 class _Machine:
-    """The stack and the memo that a pickle's instructions work on."""
+    """The stack and the memo of a pickle's instructions."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
@@ -112,8 +112,8 @@ class _Machine:
         elif name == "GLOBAL":
             stack.append(_named(*argument.split(" ", 1)))
         elif name == "STACK_GLOBAL":
-            word = stack.pop()
-            stack.append(_named(stack.pop(), word))
+            attribute = stack.pop()
+            stack.append(_named(stack.pop(), attribute))
         elif name == "REDUCE":
             arguments = stack.pop()
             stack.append(_made(stack.pop(), arguments))
@@ -124,10 +124,10 @@ class _Machine:
             raise _more_than_data(f"the instruction {name}")
 
     def to_mark(self) -> list[Any]:
-        """Pop everything down to the last mark, and the mark."""
-        place = len(self.stack) - 1 - self.stack[::-1].index(MARK)
-        items = self.stack[place + 1 :]
-        del self.stack[place:]
+        """Pop the items above the last mark, and the mark."""
+        mark = len(self.stack) - 1 - self.stack[::-1].index(MARK)
+        items = self.stack[mark + 1 :]
+        del self.stack[mark:]
         return items
 
 
@@ -152,7 +152,7 @@ def _named(module: str, name: str) -> _Name:
 
 
 def _made(name: Any, arguments: Any) -> _Array | _Type:
-    """Begin what a call of one of NumPy's names would make: an array or its type."""
+    """The empty array, or the type, that a call of one of NumPy's names would make."""
     if isinstance(name, _Name):
         if (name.module, name.name) in RECONSTRUCT and arguments[0] == _Name("numpy", "ndarray"):
             return _Array()
@@ -162,7 +162,7 @@ def _made(name: Any, arguments: Any) -> _Array | _Type:
 
 
 def _complete(target: Any, state: Any) -> None:
-    """Give a type its byte order, or an array its shape, type and bytes."""
+    """Set the byte order of a type, or the shape, type and bytes of an array."""
     if isinstance(target, _Type):
         target.order = _text(state[1])
         return

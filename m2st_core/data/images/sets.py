@@ -1,4 +1,4 @@
-"""A labelled set of images, what may be done to its images, and scikit-learn's digits with their task."""
+"""Labelled sets of images, corruptions of images, and scikit-learn's digits with their task."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class ImageSet:
 
     @cached_property
     def _is_tested(self) -> np.ndarray:
-        """Mark the images of the test part that are tested, chosen at random but always the same."""
+        """Mark the tested images of the test part, chosen at random with a fixed seed."""
         tested = self.is_test.copy()
         generator = Streams(0).numpy("images that teach")
         for label in range(len(self.classes)):
-            own = generator.permutation(np.flatnonzero(self.is_test & (self.labels == label)))
-            tested[own[: round(TRAINING_SHARE * len(own))]] = False
+            of_class = generator.permutation(np.flatnonzero(self.is_test & (self.labels == label)))
+            tested[of_class[: round(TRAINING_SHARE * len(of_class))]] = False
         return tested
 
     def for_related_tasks(self, label: int) -> np.ndarray:
@@ -72,7 +72,7 @@ class ImageSet:
         """Draw ``count`` different images of a pool, in random order."""
         if count > len(pool):
             name = f"{self.title}, {label}" if label else self.title
-            raise ValueError(f"{name}: {len(pool):,} images are available here, and {count:,} were asked for.")
+            raise ValueError(f"{name}: {len(pool):,} images are available here, and {count:,} were requested.")
         return generator.choice(pool, size=count, replace=False)
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
@@ -93,13 +93,6 @@ def digit_images() -> ImageSet:
     images = images.reshape(-1, 8, 8, 1).astype(np.uint8)
     classes = tuple(map(str, range(10)))
     return ImageSet("Digits", images, labels, classes, labels >= 6, "scikit-learn's digits (1,797 images)", white=16)
-
-
-@cache
-def load_digits_by_class() -> tuple[np.ndarray, ...]:
-    """The digits as rows of 64 pixels in [0, 1], one array per digit."""
-    digits = digit_images()
-    return tuple(digits.rows(np.flatnonzero(digits.labels == digit)) for digit in range(10))
 
 
 class Digits(Task):
@@ -126,9 +119,9 @@ class Digits(Task):
         return self._only(1, 2)
 
     def _only(self, *thirds: int) -> Digits:
-        other = copy.copy(self)
-        other.thirds = thirds
-        return other
+        task = copy.copy(self)
+        task.thirds = thirds
+        return task
 
     def draw(self, n: int, m: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
         """Rows of P (n, 64) and of Q (m, 64)."""
@@ -189,14 +182,14 @@ def corrupt_some(
     """Corrupt each image in each way with the probability of its share, independently of all others."""
     images = images.copy()
     for name, corrupt in CORRUPTIONS.items():
-        chosen = generator.random(len(images)) < shares.get(name, 0.0)
-        if chosen.any():
-            images[chosen] = corrupt(images[chosen], severity, generator)
+        corrupted = generator.random(len(images)) < shares.get(name, 0.0)
+        if corrupted.any():
+            images[corrupted] = corrupt(images[corrupted], severity, generator)
     return images
 
 
 def relight(images: np.ndarray, strength: float, generator: np.random.Generator) -> np.ndarray:
-    """Give every image its own contrast, from 1−strength to 1, and its own brightness within the room that leaves."""
+    """Draw each image's contrast, from 1−strength to 1, and its brightness within the range that this leaves."""
     contrast, brightness = (generator.random((len(images), 1, 1, 1)) for _ in range(2))
     contrast = 1 - strength * contrast
     return contrast * images + (1 - contrast) * brightness

@@ -71,8 +71,8 @@ class Layout:
         names = _class_names(files.get(self.names), f"{source}: {self.names}")
 
         def joined(wanted: Mapping[str, str]) -> ImagePart:
-            parts = [self.decode(files[name], classes, f"{source}: {name}") for name in wanted]
-            images, labels = [part.images for part in parts], [part.labels for part in parts]
+            batches = [self.decode(files[name], classes, f"{source}: {name}") for name in wanted]
+            images, labels = [batch.images for batch in batches], [batch.labels for batch in batches]
             return ImagePart(np.concatenate(images), np.concatenate(labels), names)
 
         official: bool | None = None
@@ -84,7 +84,7 @@ class Layout:
 
 
 def md5(data: bytes) -> str:
-    """The checksum that the publishers of the images state."""
+    """The checksum that the publishers of the images give."""
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
@@ -316,9 +316,9 @@ SOURCES: Registry[Source] = Registry(
 
 
 def load_images(name: str) -> ImageSet:
-    """Load the digits, or a data set from the user's folder; MissingData says what to do if it is not there.
+    """Load the digits, or a data set from the user's folder, else raise MissingData with a remedy.
 
-    A data set stays in memory until its file changes.
+    A data set is cached until its file changes.
     """
     if name == "digits":
         return digit_images()
@@ -361,7 +361,7 @@ def _candidates(name: str) -> Iterator[Path]:
 def _load(name: str, path: Path, changed: float) -> ImageSet:
     """Read a data set and make one set of its training and test part, or of its single part.
 
-    In a single part every other image of a class plays the test part. All of them do if there is only a test part.
+    Of a single part, every other image of a class counts as test image, or all if there is no training part.
     """
     source = SOURCES[name]
     layout = next((layout for layout in source.layouts if path.name in (layout.folder, layout.archive)), None)

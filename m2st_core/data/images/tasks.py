@@ -57,7 +57,7 @@ class ImageTask(Task):
         return [name for name in dict.fromkeys((self.first, self.second, self.learned_from)) if name in SOURCES]
 
     def missing(self) -> str:
-        """Say what has to be downloaded before rows can be drawn; empty if nothing."""
+        """What has to be downloaded before rows can be drawn, in a sentence; empty if nothing."""
         return next((sentence for name in self._sources if (sentence := missing_images(name))), "")
 
     def fingerprint(self) -> str:
@@ -66,9 +66,9 @@ class ImageTask(Task):
 
     def to_learn_from(self) -> Self:
         """Return the same target, drawn from images that are never tested."""
-        other = copy.copy(self)
-        other.training = True
-        return other
+        task = copy.copy(self)
+        task.training = True
+        return task
 
     def draw(self, n: int, m: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
         """Rows of P (n, c·h·w) and of Q (m, c·h·w) in [0, 1]."""
@@ -98,7 +98,7 @@ class ImageTask(Task):
 
 
 class ClassPairs(Mapping[str, TwoSample]):
-    """Related tasks by name, ``"cat or dog"``. A pair's images are dealt when it is asked for, always the same."""
+    """Related tasks by name, ``"cat or dog"``. The images of a pair are drawn lazily, always the same."""
 
     def __init__(self, task: ImageTask, pairs: list[tuple[str, str]], rows: int, streams: Streams) -> None:
         self._task, self._rows, self._streams = task, rows, streams
@@ -175,8 +175,8 @@ class Shift(ImageTask):
         drawn = np.concatenate([generator.choice(labels, n), generator.choice(labels, m, p=shares / shares.sum())])
         positions = np.zeros(n + m, dtype=np.int64)
         for label in labels:
-            places, own = np.flatnonzero(drawn == label), pool[images.labels[pool] == label]
-            positions[places] = images.deal(own, len(places), generator, images.classes[label])
+            index, of_class = np.flatnonzero(drawn == label), pool[images.labels[pool] == label]
+            positions[index] = images.deal(of_class, len(index), generator, images.classes[label])
         rows, classes = self.rows(images, positions, streams.numpy("light")), images.classes_of(positions)
         x, y = rows[:n], rows[n:]
         if not self.null:
@@ -228,12 +228,12 @@ IMAGE_TASKS: tuple[type[ImageTask], ...] = (
 
 
 def side_for(shape: Shape) -> int:
-    """Pixels to which images of this shape are enlarged before their features are computed."""
+    """The side in pixels to which images of this shape are enlarged for their features."""
     return SMALL_SIDE if max(shape[1:]) <= SMALL_IMAGE else USUAL_SIDE
 
 
 def always_new(settings: Mapping[str, Setting]) -> bool:
-    """Whether a task changes its images at random, so that none is ever seen twice."""
+    """Whether a task changes its images at random, so that none is drawn twice."""
     return any(float(settings.get(name, 0)) > 0 for name in ("lighting", *CORRUPTIONS))
 
 
@@ -273,9 +273,9 @@ class DescribedTask(Task):
         return self._with(self.images.to_be_tested())
 
     def _with(self, images: ImageTask) -> Self:
-        other = copy.copy(self)
-        other.images = images
-        return other
+        task = copy.copy(self)
+        task.images = images
+        return task
 
     def draw_related_tasks(
         self, *, closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, seed: int = 0
@@ -285,7 +285,7 @@ class DescribedTask(Task):
 
 
 class DescribedPairs(Mapping[str, TwoSample]):
-    """Related tasks by name. The features of a pair are computed when it is asked for."""
+    """Related tasks by name. The features of a pair are computed lazily."""
 
     def __init__(self, task: DescribedTask, pairs: Mapping[str, TwoSample]) -> None:
         self._task, self._pairs = task, pairs
