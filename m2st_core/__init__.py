@@ -35,9 +35,9 @@ from m2st_core.analysis.effect import EffectSize, effect_size
 from m2st_core.analysis.correction import Analysis, CorrectedTest, analyse, holm
 from m2st_core.analysis.explanation import Explanation, explain
 from m2st_core.analysis.plan import Outcome, Plan, carry_out
+from m2st_core.analysis.words import Answer, answer_of
 from m2st_core.analysis.report import html_report
-from m2st_core.analysis.compare_images import compare_images
-from m2st_core.analysis.image_answer import ImageComparison
+from m2st_core.analysis.images import compare_images, prepare_images
 
 __version__ = VERSION
 
@@ -48,6 +48,7 @@ __all__ = [
     "TASKS",
     "TargetGamma",
     "Analysis",
+    "Answer",
     "Cancelled",
     "Prepared",
     "Cleaning",
@@ -56,7 +57,6 @@ __all__ = [
     "Encoding",
     "Explanation",
     "Extractor",
-    "ImageComparison",
     "ImageSample",
     "RelatedCheck",
     "MetaLearner",
@@ -70,6 +70,7 @@ __all__ = [
     "TwoSample",
     "Upload",
     "analyse",
+    "answer_of",
     "carry_out",
     "effect_size",
     "examine",
@@ -87,6 +88,7 @@ __all__ = [
     "network_extractor",
     "open_learner",
     "prepare",
+    "prepare_images",
     "read_files",
     "read_features",
     "read_image_tasks",

@@ -153,6 +153,10 @@ class TwoSample:
         return self.x.unflatten(-1, self.shape), self.y.unflatten(-1, self.shape)
 
 
+DECISIONS = {True: "Evidence of a difference", False: "No evidence of a difference"}
+"""By whether a test rejects. No test shows that two samples are the same."""
+
+
 @dataclass(frozen=True)
 class TestResult:
     """The result of a two-sample test, with everything needed to report and repeat it.
@@ -223,16 +227,21 @@ class TestResult:
         return self.rule == "(1+b)/(1+B)"
 
     @property
+    def condition(self) -> str:
+        """The condition on which the p-value is exact, as a sentence; empty if there is none."""
+        return f"The p-value is exact if {self.exact_if}." if self.exact_if else ""
+
+    @property
     def sentence(self) -> str:
         """The decision in plain words; it never says that the samples are the same."""
         n, m = self.n_test
-        found = "Evidence of a difference" if self.rejected else "No evidence of a difference"
         splits = f" under each of {len(self.split_p_values)} random splits" if self.split_p_values else ""
-        return (
-            f"{found} at α={self.alpha:g}: {self.label} gives {self.p_words}{',' if self.at_floor else ''} "
-            f"on {n} and {m} test rows{'' if self.by_permutation else ' (asymptotic)'}{splits}."
-            f"{f' The p-value is exact if {self.exact_if}.' if self.exact_if else ''}"
+        sentence = (
+            f"{DECISIONS[self.rejected]} at α={self.alpha:g}: {self.label} gives "
+            f"{self.p_words}{',' if self.at_floor else ''} on {n} and {m} test rows"
+            f"{'' if self.by_permutation else ' (asymptotic)'}{splits}."
         )
+        return f"{sentence} {self.condition}".rstrip()
 
     @property
     def at_floor(self) -> bool:

@@ -7,12 +7,13 @@ from streamlit.delta_generator import DeltaGenerator
 
 import m2st_core
 from m2st_core.analysis.plan import Plan
+from m2st_core.dashboard.widgets.answer import as_text
 from m2st_core.dashboard.widgets.page import finding, page_title, run_page
 from m2st_core.dashboard.your_data.answer import answer_stage, run_plan
 from m2st_core.dashboard.your_data.bring import ask_groups, bring_stage
 from m2st_core.dashboard.your_data.check import check_stage
 from m2st_core.dashboard.your_data.plan import plan_test, stop_related_check
-from m2st_core.dashboard.your_data.state import STEPS, UserData, as_text, go_to, user_data
+from m2st_core.dashboard.your_data.state import STEPS, UserData, go_to, user_data
 from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.prepare import Prepared
 from m2st_core.data.tables.upload import Upload

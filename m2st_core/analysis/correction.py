@@ -18,7 +18,7 @@ from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.plan import TestPlan, check_splits, plan_test
 from m2st_core.testing.run import FinishedTest, run
-from m2st_core.types import DEFAULT_TEST, Progress, TestResult
+from m2st_core.types import DECISIONS, DEFAULT_TEST, Progress, TestResult
 
 Family = Literal["primary", "all"]
 """Tests that share one error rate: the secondary tests only ("primary"), or all tests together ("all")."""
@@ -78,10 +78,9 @@ class CorrectedTest:
     @property
     def sentence(self) -> str:
         """The decision in plain words."""
-        decision = "Evidence of a difference" if self.rejected else "No evidence of a difference"
         return (
-            f"{decision} by {self.result.label} ({self.role}): Holm-corrected p = {self.adjusted_p_value:.4g}, "
-            f"uncorrected {self.result.p_words}."
+            f"{DECISIONS[self.rejected]} by {self.result.label} ({self.role}): "
+            f"Holm-corrected p = {self.adjusted_p_value:.4g}, uncorrected {self.result.p_words}."
         )
 
 
@@ -171,6 +170,7 @@ def analyse_planned(
     family: Family = "primary",
     learners: Mapping[str, MetaLearner] | None = None,
     apart: Separated | None = None,
+    unit: str = "rows",
     progress: Progress | None = None,
 ) -> Analysis:
     """Run planned tests of the same rows, the primary first, and correct them as ``analyse`` does."""
@@ -185,7 +185,7 @@ def analyse_planned(
     return Analysis(
         primary=first.result,
         secondary=tuple(CorrectedTest(test.result, p) for test, p in zip(others, adjusted, strict=True)),
-        effect=effect_size(first, evidence),
+        effect=effect_size(first, evidence, unit),
         examined=first,
         evidence=evidence,
         decision=CorrectedTest(first.result, decision, "primary"),

@@ -16,22 +16,25 @@ from m2st_core.data.tables.prepare import Prepared
 from m2st_core.figures.kernels import bars_figure
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import left_out_figure
-from m2st_core.figures.samples import pixels_figure, samples_figure, tiles_figure, witness_figure
+from m2st_core.figures.samples import image_grid, pixels_figure, samples_figure, tiles_figure, witness_figure
 from m2st_core.figures.theme import colour_of
 
 SHOWN_WEIGHTS, SHOWN_COLUMNS = 15, 20
 SMALLEST_WEIGHT = 5e-4
 PIXEL = re.compile(r"(?:pixel|px)[ _]?(\d+)[ ,_x](\d+)", re.IGNORECASE)
 FEWEST_PIXELS = 16
+SHEETS = ("first x", "typical x", "first y", "typical y")  # names of contact sheets
+FIRST, TYPICAL, SHEET_COLUMNS = 32, 16, 8  # images of a contact sheet, and in a line of it
+TILE = 64  # pixels of an image's side there
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with its title, its caption, and a text for readers who cannot see it."""
+    """A figure, or a contact sheet (H, W, 4) of bytes, with its title, caption, and a text for those who cannot see."""
 
     name: str
     title: str
-    figure: go.Figure
+    figure: go.Figure | np.ndarray
     caption: str
     alt: str
 
@@ -40,9 +43,41 @@ def pictures(outcome: Outcome) -> dict[str, Picture]:
     """Return all figures of an outcome by name; images have tiles and pixels instead of columns and a plane."""
     draw: tuple[Callable[[Outcome], Picture | None], ...]
     draw = (null_picture, weights_picture, tiles_picture, pixels_picture, typical_picture)
-    if images_of(outcome.data) is None:
+    if outcome.data.encoding is None:
+        draw = (null_picture, weights_picture)
+    elif images_of(outcome.data) is None:
         draw = (null_picture, weights_picture, witness_picture, importance_picture, scatter_picture)
-    return {picture.name: picture for picture in (one(outcome) for one in draw) if picture is not None}
+    drawn = [picture for picture in (draw_one(outcome) for draw_one in draw) if picture is not None]
+    return {picture.name: picture for picture in (*drawn, *contact_sheets(outcome))}
+
+
+def contact_sheets(outcome: Outcome) -> list[Picture]:
+    """Show the first images of both samples, and those most typical of each in the test that decides."""
+    data, evidence = outcome.data, outcome.analysis.evidence
+    if data.pictures is None:
+        return []
+    luck, sheets = "" if outcome.analysis.rejected else ", perhaps by chance", []
+    at_x, at_y = evidence.at_rows()
+    sides = zip(
+        ("x", "y"), (data.x_name, data.y_name), data.pictures, data.rows, (-at_x, at_y), evidence.rows, strict=True
+    )
+    for side, name, images, files, values, rows in sides:
+        typical = rows[np.argsort(values, kind="stable")[:TYPICAL]]
+        title = f"The first images of “{name}”"
+        sheets.append(Picture(f"first {side}", title, contact_sheet(images[:FIRST]), "", f"{title}."))
+        title = f"Most typical of “{name}”{luck}, the clearest first"
+        caption = ", ".join(files[typical])
+        sheets.append(Picture(f"typical {side}", title, contact_sheet(images[typical]), caption, f"{title}."))
+    return sheets
+
+
+def contact_sheet(images: np.ndarray) -> np.ndarray:
+    """Images (n, H, W, 1 or 3), made smaller where they are large, as one picture (H, W, 4), eight in a line."""
+    step = max(1, images.shape[1] // TILE)
+    n, height, width, channels = images.shape
+    parts = images[:, : height - height % step, : width - width % step]
+    tiles = parts.reshape(n, height // step, step, width // step, step, channels).mean(axis=(2, 4))
+    return image_grid(tiles.transpose(0, 3, 1, 2) / 255, SHEET_COLUMNS)
 
 
 def null_picture(outcome: Outcome) -> Picture:
@@ -55,17 +90,14 @@ def null_picture(outcome: Outcome) -> Picture:
 
 def images_of(data: Prepared) -> tuple[np.ndarray, np.ndarray] | None:
     """Return both samples as images (n, h, w), (m, h, w) if all columns are called like "pixel 3,4"; NaN if absent."""
-    places = [PIXEL.fullmatch(name) for name in data.features]
-    if len(places) < FEWEST_PIXELS or None in places:
+    pixels = [PIXEL.fullmatch(name) for name in data.features]
+    if data.units is None or len(pixels) < FEWEST_PIXELS or None in pixels:
         return None
-    lines, columns = np.array([[int(place[1]), int(place[2])] for place in places if place]).T
-    found = []
-    for rows in (data.x, data.y):
-        images = np.full((len(rows), lines.max() + 1, columns.max() + 1), np.nan)
-        centre, scale = data.encoding.units
-        images[:, lines, columns] = rows * scale + centre
-        found.append(images)
-    return found[0], found[1]
+    lines, columns = np.array([[int(pixel[1]), int(pixel[2])] for pixel in pixels if pixel]).T
+    centre, scale = data.units
+    x, y = (np.full((size, lines.max() + 1, columns.max() + 1), np.nan) for size in data.target.sizes)
+    x[:, lines, columns], y[:, lines, columns] = (rows * scale + centre for rows in (data.x, data.y))
+    return x, y
 
 
 def look_picture(data: Prepared) -> Picture:
@@ -193,7 +225,7 @@ def related_picture(check: RelatedCheck) -> Picture:
 def in_units(data: Prepared, feature: int, values: np.ndarray) -> np.ndarray:
     """Return scaled values of a feature in the units of its column."""
     position = 0
-    for column in data.encoding.columns:
+    for column in data.columns:
         if position == feature and isinstance(column, Numeric):
             return values * column.scale + column.centre
         position += len(column.features)

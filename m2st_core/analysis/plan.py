@@ -55,8 +55,8 @@ class Plan:
 class Outcome:
     """An upload, its plan, the results, where the samples differ, and the learners trained on the way.
 
-    ``without_history`` is the result of the baseline, if the primary test used related tasks. It is shown beside the
-    answer and decides nothing.
+    ``baseline`` is the result of the test without related tasks, if the primary test used them. It is shown beside the
+    answer and decides nothing. Images are not explained by columns.
     """
 
     data: Prepared = field(repr=False)
@@ -64,7 +64,7 @@ class Outcome:
     analysis: Analysis
     explanation: Explanation | None = field(repr=False)
     learners: Mapping[str, MetaLearner] = field(repr=False)
-    without_history: TestResult | None = field(default=None, repr=False)
+    baseline: TestResult | None = field(default=None, repr=False)
 
 
 def check_uploaded_tasks(data: Prepared, **settings: Any) -> RelatedCheck | None:
@@ -136,21 +136,23 @@ def carry_out(
     if learner is not None:
         data = data.in_order_of(learner.column_names)
         if METHODS[learner.method].learn in needed:
-            learner.refuse_shared(data.target, data.encoding.units)
+            learner.refuse_shared(data.target, data.units)
     tests = tests or check_plan(data, plan, learner, device)
     data = _as_tested(data, plan)
     learners = _learners(data.related, plan, learner, device, part_of(progress, 0, TRAINED))
     stage = part_of(progress, TRAINED, TESTED)
-    analysis = analyse_planned(tests, family=plan.family, learners=learners, apart=data.separation, progress=stage)
-    explanation = without = None
-    if explained:
-        owners = [column.name for column in data.encoding.columns for _ in column.features]
+    analysis = analyse_planned(
+        tests, family=plan.family, learners=learners, apart=data.separation, unit=data.unit, progress=stage
+    )
+    explanation = baseline = None
+    if explained and data.encoding is not None:
+        owners = [column.name for column in data.columns for _ in column.features]
         last = [position for position, name in enumerate(owners) if name in data.identifiers]
         explanation = explain(analysis.evidence, seed=plan.seed, progress=part_of(progress, TESTED, 1.0), last=last)
-        if plan.primary in plan.methods_with_tasks:
-            unnamed = replace(data.target, columns=())
-            without = run(plan_test(unnamed, METHODS[BASELINE], _settings(plan, device))).result
-    return Outcome(data, plan, analysis, explanation, learners, without)
+    if explained and plan.primary in plan.methods_with_tasks:
+        unnamed = replace(data.target, columns=())
+        baseline = run(plan_test(unnamed, METHODS[BASELINE], _settings(plan, device))).result
+    return Outcome(data, plan, analysis, explanation, learners, baseline)
 
 
 def other_splits(outcome: Outcome, further: int, *, progress: Progress | None = None) -> tuple[float, ...]:

@@ -1,20 +1,31 @@
-"""The report of an outcome: one self-contained HTML file, and the same as plain values for JSON."""
+"""The report of an outcome: one self-contained HTML file, plain values for JSON, and code that repeats it."""
 
 from __future__ import annotations
 
+import base64
+import io
 import platform
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from html import escape
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from m2st_core.analysis.answer import Answer, answer_of, looks, unbroken
-from m2st_core.analysis.pictures import Picture, pictures, related_picture
-from m2st_core.analysis.plan import Outcome
+import numpy as np
+from PIL import Image
+
+from m2st_core.analysis.pictures import SHEETS, Picture, pictures, related_picture
+from m2st_core.analysis.plan import Outcome, Plan
 from m2st_core.analysis.related import RelatedCheck
-from m2st_core.analysis.writeup import assumptions, methods_sentence, references
+from m2st_core.analysis.words import Answer, answer_of, assumptions, looks, methods_sentence, references, unbroken
+from m2st_core.data.tables.encoding import Cleaning
+from m2st_core.data.tables.examples import EXAMPLES
+from m2st_core.data.tables.files import Table, read_files
+from m2st_core.data.tables.readings import Marks, words_by_file
+from m2st_core.data.tables.upload import Upload, likely_words, suggest_groups
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import VERSION
 
@@ -25,6 +36,9 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 EXPLORATORY = (
     "This suggests where to look next. It proves nothing by itself, least of all without evidence of a difference."
 )
+ROLES = (
+    "group", "task", "related_group", "groups", "decimal", "read_as", "totals", "encoding", "related_groups",
+)  # fmt: skip
 STYLE = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 
 
@@ -55,8 +69,9 @@ def html_report(
         _card(answer, primary.split_p_values, len(tested)),
         figures.get("pixels", ""),
         figures.get("tiles", ""),
+        *(figures.get(name, "") for name in SHEETS),
         _effects(answer),
-        _section("How many rows a new study needs", _list([*effect.sentences, effect.how, effect.caveat])),
+        _section(f"How many {data.unit} a new study needs", _list([*effect.sentences, effect.how, effect.caveat])),
         _section("Assumptions", _list(assumptions(outcome))),
         "<h2>Details</h2>",
         _section("Statistics", _table(("quantity", "value"), _quantities(outcome))),
@@ -123,14 +138,25 @@ def _effects(answer: Answer) -> str:
 
 def _figure(picture: Picture, with_library: bool) -> str:
     """Return a picture as HTML; plotly.js is included once."""
-    drawn = picture.figure.update_layout(template="plotly_white", autosize=True).to_html(
-        full_html=False,
-        include_plotlyjs=with_library,
-        config={"displaylogo": False, "responsive": True},
-        div_id=f"figure-{picture.name}",
-    )
+    if isinstance(picture.figure, np.ndarray):
+        shown = base64.b64encode(as_png(picture.figure)).decode()
+        drawn = f'<img alt="{escape(picture.alt)}" style="max-width:100%" src="data:image/png;base64,{shown}">'
+    else:
+        drawn = picture.figure.update_layout(template="plotly_white", autosize=True).to_html(
+            full_html=False,
+            include_plotlyjs=with_library,
+            config={"displaylogo": False, "responsive": True},
+            div_id=f"figure-{picture.name}",
+        )
     inner = f'{drawn}<p class="small">{escape(picture.caption)}</p>'
     return _section(picture.title, inner).replace("<section>", '<section class="figure">', 1)
+
+
+def as_png(picture: np.ndarray) -> bytes:
+    """Return a picture (H, W, 4) of bytes as PNG."""
+    target = io.BytesIO()
+    Image.fromarray(picture).save(target, "PNG")
+    return target.getvalue()
 
 
 def _secondary_tests(outcome: Outcome) -> str:
@@ -157,8 +183,8 @@ def _quantities(outcome: Outcome) -> list[tuple[str, str]]:
         ("statistic", f"{result.statistic:.4g}"),
         ("MMD²", f"{effect.mmd2:.4g}"),
         *([] if effect.criterion is None else [("Ĵ (signal over noise)", f"{effect.criterion:.4g}")]),
-        ("training rows", f"{result.n_train[0]} + {result.n_train[1]}"),
-        ("test rows", f"{result.n_test[0]} + {result.n_test[1]}"),
+        (f"training {outcome.data.unit}", f"{result.n_train[0]} + {result.n_train[1]}"),
+        (f"test {outcome.data.unit}", f"{result.n_test[0]} + {result.n_test[1]}"),
         (labellings, f"{result.n_permutations + result.enumerated}"),
         ("p-value", f"{result.p_value:.4g}, {result.error_words}"),
         (
@@ -226,3 +252,112 @@ def decisions(outcome: Outcome, tested: Sequence[dict[str, Any]] = ()) -> dict[s
         "tested_in_this_session": list(tested),
         "versions": versions(),
     }
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """The files or the example of the data, the roles of columns, answers about reading, and a learner's file."""
+
+    target: tuple[str, ...] = ()
+    related: tuple[str, ...] = ()
+    example: str = ""
+    group: str | None = None
+    task: str = "task"
+    related_group: str | None = None
+    learner: str = ""
+    groups: tuple[str, ...] = ()
+    decimal: Marks = ""
+    read_as: Mapping[str, str] = field(default_factory=dict)
+    totals: str = ""
+    encoding: Marks = ""
+    related_groups: tuple[str, ...] = ()
+
+    def upload(self) -> Upload:
+        """Read the files or the example."""
+        if self.example:
+            if self.target or self.related:
+                raise ValueError("Give files or an example, not both.")
+            return replace(EXAMPLES.find(self.example).load(), groups=self.groups, related_groups=self.related_groups)
+        target = read_files(self.target)
+        if len(target) != (1 if self.group else 2):
+            wanted = "one file with a group column" if self.group else "two files, or one with --group-column"
+            raise ValueError(f"test needs {wanted}. Got {len(target)}.{'' if self.group else self._likely(target)}")
+        return Upload(target, read_files(self.related), **{name: getattr(self, name) for name in ROLES})
+
+    def _likely(self, target: tuple[Table, ...]) -> str:
+        """The columns of the only file that may be the group."""
+        related = suggest_groups(*read_files(self.related), besides=self.task)
+        likely = likely_words(suggest_groups(*target, related=related)) if len(target) == 1 else ""
+        return f" Likely: --group-column {likely}." if likely else ""
+
+
+def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str = "report.html") -> str:
+    """Return a command line that repeats the outcome."""
+    if source.learner:  # it fixes all other choices about columns
+        cleaning = Cleaning(missing=cleaning.missing, block=cleaning.block, ids=cleaning.ids)
+    options = (  # flag, value, default
+        ("--example", source.example, ""),
+        ("--group-column", None if source.example else source.group, ""),
+        ("--groups", source.groups, ()),
+        ("--related-groups", source.related_groups, ()),
+        *(("--decimal", word, "") for word in words_by_file(source.decimal)),
+        ("--read-as", tuple(f"{column}={kind}" for column, kind in source.read_as.items()), ()),
+        ("--totals", source.totals, ""),
+        *(("--encoding", word, "") for word in words_by_file(source.encoding)),
+        ("--related", source.related, ()),
+        ("--task-column", source.task if source.related else None, DataSource.task),
+        ("--related-group-column", source.related_group if source.related else None, ""),
+        ("--learner", source.learner, ""),
+        ("--method", plan.primary, None),
+        ("--secondary", plan.secondary, ()),
+        ("--missing", cleaning.missing, None if source.learner else Cleaning.missing),
+        ("--scaling", cleaning.scaling, Cleaning.scaling),
+        ("--levels", cleaning.levels, Cleaning.levels),
+        ("--block-column", cleaning.block, None),
+        ("--id-column", cleaning.ids, None),
+        ("--alpha", plan.alpha, Plan.alpha),
+        ("--permutations", plan.n_permutations, Plan.n_permutations),
+        ("--train-fraction", plan.train_fraction, Plan.train_fraction),
+        ("--splits", plan.splits, Plan.splits),
+        ("--family", plan.family, Plan.family),
+        ("--preset", plan.preset, Plan.preset),
+        ("--seed", plan.seed, None),
+        ("--leave-out", cleaning.left_out, ()),
+        ("--use", cleaning.use, ()),
+        ("--report", report, None),
+    )
+    words = ["python", "-m", "m2st_core", "test", *source.target]
+    for flag, value, default in options:
+        if value is not None and value != default:
+            words += [flag, *(value if isinstance(value, tuple) else [str(value)])]
+    return shlex.join(words)
+
+
+def as_python(source: DataSource, cleaning: Cleaning, plan: Plan) -> str:
+    """Return a script that repeats the outcome."""
+    roles = _changed(source, DataSource(), ROLES)
+    start, files = "", [source.target, source.related] if source.related else [source.target]
+    upload = f"m2st.Upload({', '.join([*(f'm2st.read_files({list(names)!r})' for names in files), *roles])})"
+    if source.example:
+        upload = f"m2st.EXAMPLES[{source.example!r}].load()"
+        if order := _changed(source, DataSource(), ("groups", "related_groups")):
+            start, upload = "from dataclasses import replace\n\n", f"replace({upload}, {', '.join(order)})"
+    choices = ", ".join(_changed(cleaning, Cleaning(), tuple(vars(cleaning))))
+    settings = ", ".join([repr(plan.primary), *_changed(plan, Plan(), tuple(vars(plan))[1:])])
+    learner, encoding, passed = "", "", ""
+    if source.learner:
+        learner = f"learner, encoding = m2st.open_learner({source.learner!r})\n"
+        encoding, passed = ", encoding=encoding", ", learner=learner"
+    return f"""{start}import m2st_core as m2st
+
+{learner}upload = {upload}
+data = m2st.prepare(upload, cleaning=m2st.Cleaning({choices}){encoding})
+outcome = m2st.carry_out(data, m2st.Plan({settings}){passed})
+print(outcome.analysis.primary.p_value, outcome.analysis.sentence)
+open("report.html", "w", encoding="utf-8").write(m2st.html_report(outcome))
+"""
+
+
+def _changed(chosen: object, default: object, names: tuple[str, ...]) -> list[str]:
+    """Return ``name=value`` for the fields that differ from the default."""
+    return [f"{k}={getattr(chosen, k)!r}" for k in names if getattr(chosen, k) != getattr(default, k)]

@@ -258,7 +258,7 @@ def test_a_user_of_files_reads_no_note_about_names(tmp_path):
     target = table("p.csv", x), table("q.csv", y)
     upload = m2st.Upload(target, (table("related.csv", pd.concat(labelled)),), related_group="group")
     outcome = carry_out(m2st.prepare(upload), Plan("Meta-WiTS", ("MMD-M",), n_permutations=99), device="cpu")
-    assert outcome.analysis.primary.notes == () and outcome.without_history.notes == ()
+    assert outcome.analysis.primary.notes == () and outcome.baseline.notes == ()
     outcome.learners["Meta-WiTS"].save(tmp_path / "L.zip", outcome.data.encoding)
     learner, encoding = m2st.open_learner(tmp_path / "L.zip")
     assert learner.column_names == encoding.features == tuple(NAMES)

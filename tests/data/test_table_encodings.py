@@ -9,7 +9,7 @@ import pytest
 
 import m2st_core as m2st
 from m2st_core.__main__ import main
-from m2st_core.analysis.writeup import DataSource, as_command, as_python
+from m2st_core.analysis.report import DataSource, as_command, as_python
 from m2st_core.data.tables.encoding import Cleaning, open_questions
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.limits import TableError

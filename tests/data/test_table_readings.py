@@ -8,8 +8,8 @@ import pytest
 
 import m2st_core as m2st
 from m2st_core.__main__ import main
-from m2st_core.analysis.differences import differences
-from m2st_core.analysis.writeup import DataSource, as_command, as_python
+from m2st_core.analysis.effect import differences
+from m2st_core.analysis.report import DataSource, as_command, as_python
 from m2st_core.data.tables import cells as grammar
 from m2st_core.data.tables import columns as profiles
 from m2st_core.data.tables.encoding import Cleaning, Encoding

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 import m2st_core as m2st
+from m2st_core.analysis.words import p_text
 from m2st_core.dashboard.jobs.jobs import SHIPPED
-from m2st_core.dashboard.widgets.p_values import p_text
 from m2st_core.studies.one_test import SingleTest, method_words
 from m2st_core.types import BASELINE
 from tests.pages.harness import FORMER, button, charts, metrics, numbers, open_page, run, until, words

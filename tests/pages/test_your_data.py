@@ -13,7 +13,6 @@ import m2st_core as m2st
 from app import PAGES
 from m2st_core.analysis.report import html_report
 from m2st_core.dashboard.jobs.jobs import job_manager
-from m2st_core.dashboard.your_data import details
 from tests import practitioner
 from tests.data.test_identifiers import NUMBERED, null_file
 from tests.pages.harness import charts, metrics, open_page, until
@@ -150,7 +149,7 @@ def test_splits_and_family_are_declared_before_the_answer():
 
 
 def test_one_split_shows_what_further_splits_would_give(monkeypatch):
-    monkeypatch.setattr(details, "UNASKED_SECONDS", 1e9)
+    monkeypatch.setattr("m2st_core.dashboard.your_data.answer.UNASKED_SECONDS", 1e9)
     app = click(two_files(), "data_next")
     app.selectbox(key="data_primary").set_value("MMD-O")
     click(go_on(app), "data_next")

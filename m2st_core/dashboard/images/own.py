@@ -9,15 +9,18 @@ from functools import partial
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from m2st_core.analysis.compare_images import PIXEL_SIDE, compare_images
-from m2st_core.analysis.image_answer import ImageComparison
+from m2st_core.analysis.images import PIXEL_SIDE, compare_images
+from m2st_core.analysis.pictures import contact_sheets
+from m2st_core.analysis.plan import Outcome
+from m2st_core.analysis.report import html_report
+from m2st_core.analysis.words import answer_of, verdict
 from m2st_core.dashboard.images.features import ask_features
 from m2st_core.dashboard.images.results import show_picture
 from m2st_core.dashboard.jobs.jobs import watch_job
+from m2st_core.dashboard.widgets.answer import as_text, show_answer
 from m2st_core.dashboard.widgets.page import download
 from m2st_core.data.images.features import PRETRAINED
 from m2st_core.data.images.own import MOST_BYTES, MOST_IMAGES, RULE, SIDE, File
-from m2st_core.data.tables.limits import plain
 from m2st_core.types import Progress
 
 NAMES = ("first", "second")
@@ -60,7 +63,7 @@ def show_own_images() -> str:
     if job.state != "done":
         return QUESTION
     _show(job.result)
-    return f"{plain(job.result.verdict)}."
+    return f"{as_text(verdict(job.result))}."
 
 
 def _settings(uploads: Sequence[Sequence[UploadedFile]], features: str) -> str:
@@ -76,22 +79,20 @@ def _name(files: Sequence[UploadedFile], otherwise: str) -> str:
 
 def _compare(
     x: list[File], y: list[File], tasks: list[File] | None, features: str, names: tuple[str, str], progress: Progress
-) -> ImageComparison:
+) -> Outcome:
     return compare_images(x, y, related_tasks=tasks, features=features, names=names, keep=False, progress=progress)
 
 
-def _show(comparison: ImageComparison) -> None:
+def _show(outcome: Outcome) -> None:
     """Show the answer, the contact sheets and the report."""
     with st.container(border=True):
-        st.subheader(plain(comparison.verdict), anchor=False)
-        st.markdown(plain(comparison.basis, 600))
-        st.markdown(f"**What this does not mean.** {comparison.not_meant}")
-    sheets = list(comparison.pictures().items())
+        show_answer(answer_of(outcome))
+    sheets = contact_sheets(outcome)
     for column, of_sample in zip(st.columns(2, gap="large"), (sheets[:2], sheets[2:]), strict=True):
         with column:
-            for title, sheet in reversed(of_sample):
-                st.markdown(f"**{plain(title)}**")
-                show_picture(sheet, f"{title}.")
-    for note in comparison.notes[1:]:
-        st.caption(plain(note))
-    download("Report", comparison.html, "images.html", "own_images")
+            for sheet in reversed(of_sample):
+                st.markdown(f"**{as_text(sheet.title)}**")
+                show_picture(sheet.figure, sheet.alt)
+    for note in dict.fromkeys((*outcome.data.decisions[1:], *outcome.analysis.primary.notes)):
+        st.caption(as_text(note))
+    download("Report", lambda: html_report(outcome), "images.html", "own_images")

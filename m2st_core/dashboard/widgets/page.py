@@ -16,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from m2st_core.analysis.answer import unbroken
+from m2st_core.analysis.words import unbroken
 from m2st_core.dashboard.host import host, poll_seconds
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.jobs.sweeps import sweep_queue

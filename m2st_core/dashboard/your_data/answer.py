@@ -1,23 +1,44 @@
-"""Stage 3 of one's own data: the declared test, run once, and the answer as one card with the verdict first."""
+"""Stage 3 of one's own data: the declared test, run once; its answer as one card, details, and files to take away."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from m2st_core.analysis.answer import Answer, answer_of, looks, unbroken
-from m2st_core.analysis.pictures import Picture, pixels_picture, tiles_picture
-from m2st_core.analysis.plan import Outcome, carry_out
-from m2st_core.dashboard.widgets.page import chart
-from m2st_core.dashboard.your_data.details import show_details
-from m2st_core.dashboard.your_data.exports import report_button
-from m2st_core.dashboard.your_data.state import UserData, as_text, show_table, target_id
+from m2st_core.analysis.explanation import Explanation
+from m2st_core.analysis.pictures import (
+    Picture,
+    images_of,
+    importance_picture,
+    null_picture,
+    pixels_picture,
+    tiles_picture,
+    typical_picture,
+    weights_picture,
+    witness_picture,
+)
+from m2st_core.analysis.plan import Outcome, carry_out, other_splits
+from m2st_core.analysis.related import MOST_COLUMNS, TargetGamma, target_gamma
+from m2st_core.analysis.report import DataSource, as_command, as_python, decisions, html_report
+from m2st_core.analysis.words import (
+    Answer,
+    answer_of,
+    assumptions,
+    error_text,
+    looks,
+    methods_sentence,
+    p_text,
+)
+from m2st_core.dashboard.widgets.answer import as_text, show_answer
+from m2st_core.dashboard.widgets.page import chart, noted_metric
+from m2st_core.dashboard.your_data.state import UserData, show_table, target_id
 from m2st_core.data.tables.prepare import Prepared
 from m2st_core.data.tables.upload import Upload
-from m2st_core.figures.theme import WITH_RELATED, WITHOUT_RELATED
-from m2st_core.testing.methods import label_of
+from m2st_core.testing.methods import METHODS, label_of
 from m2st_core.types import Progress
 
 
@@ -88,18 +109,7 @@ def answer_stage(state: UserData, upload: Upload, outcome: Outcome) -> None:
 
 def _show_card(state: UserData, upload: Upload, outcome: Outcome, answer: Answer, tests: int) -> None:
     with st.container(border=True, key="data_card"):
-        st.header(unbroken(as_text(answer.verdict)), anchor=False)
-        for sentence in (answer.basis, *answer.caveats):
-            st.markdown(as_text(sentence))
-        if answer.both is not None:
-            places = st.columns(2)
-            for place, colour, sentence in zip(places, (WITH_RELATED, WITHOUT_RELATED), answer.both, strict=True):
-                mark = f'<span style="color: {colour}">■</span>'
-                place.markdown(f"{mark} {as_text(sentence)}.", unsafe_allow_html=True)
-            st.caption("The declared test decides. The other one is shown to compare.")
-        if answer.differs:
-            st.markdown(as_text(answer.differs))
-        st.markdown(f"**What this does not mean.** {as_text(answer.not_meant)}")
+        show_answer(answer)
         st.caption(looks(tests))
         report_button(state, upload, outcome)
 
@@ -125,3 +135,227 @@ def _show_secondary(outcome: Outcome) -> None:
     ]
     st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch", key="data_secondary_tests")
     st.caption(outcome.analysis.family_sentence)
+
+
+SHOWN_COLUMNS = 12
+FURTHER_SPLITS = 10
+UNASKED_SECONDS = 30.0  # longer computations wait for a click
+INFORMATION_ONLY = (
+    "This only describes the result above and does not change it. Picking a split by its p-value would make the test "
+    "invalid. To depend less on one split, declare more of them beforehand."
+)
+
+
+def show_details(state: UserData, upload: Upload, outcome: Outcome) -> None:
+    """Show the details, each kind in an expander."""
+    with st.expander("What is assumed"):
+        for sentence in assumptions(outcome):
+            st.markdown(f"- {as_text(sentence)}")
+    with st.expander("Details: the p-value and the kernels"):
+        _show_statistics(state, outcome)
+    if outcome.explanation is not None:
+        with st.expander("Details: where the test looks (exploratory)"):
+            _show_explanation(state, upload, outcome, outcome.explanation)
+    with st.expander("Downloads, code, and a sentence for the methods section"):
+        show_exports(state, upload, outcome)
+
+
+def _show_statistics(state: UserData, outcome: Outcome) -> None:
+    answer, result = outcome.analysis.effect, outcome.analysis.primary
+    p_value, mmd2, criterion, rows = st.columns(4)
+    error, certainty = error_text(result), result.error_words
+    meaning = f"How often so large a statistic occurs if P = Q. {certainty[0].upper()}{certainty[1:]}."
+    noted_metric(p_value, "p-value", p_text(result), f"{error} from permutations" if error else None, meaning)
+    mmd2.metric("MMD²", f"{answer.mmd2:.3g}", help="The distance that the test's kernel sees: about 0 if P = Q.")
+    signal = "–" if answer.criterion is None else f"{answer.criterion:.3g}"
+    criterion.metric("Ĵ", signal, help="Signal over noise on the test rows. A larger Ĵ gives more power.")
+    tested, trained = (" + ".join(map(str, sizes)) for sizes in (result.n_test, result.n_train))
+    note = f"{trained} training rows" if any(result.n_train) else "no training rows"
+    noted_metric(rows, "Test rows", tested, note, "Rows behind the p-value. Training rows are not tested.")
+    st.caption(as_text(answer.how))
+    _show_splits(state, outcome)
+    for picture, key in ((null_picture(outcome), "data_null"), (weights_picture(outcome), "data_weights")):
+        if picture is not None:
+            st.markdown(f"**{picture.title}**")
+            chart(picture.figure, key, picture.alt)
+            st.caption(picture.caption)
+    for note in result.notes:
+        st.caption(f"• {as_text(note)}")
+
+
+def _show_splits(state: UserData, outcome: Outcome) -> None:
+    """Show how much the p-value depends on the random split."""
+    result = outcome.analysis.primary
+    if not METHODS[result.method].needs_split:
+        return
+    if result.split_p_values:
+        listed = ", ".join(f"{p:.3g}" for p in result.split_p_values)
+        st.caption(f"The p-values of the {len(result.split_p_values)} random splits, in the order drawn: {listed}.")
+        return
+    key, seconds = state.declared, result.seconds * FURTHER_SPLITS
+    if seconds >= UNASKED_SECONDS and st.session_state.get("data_splits_asked") != key:
+        st.button(
+            f"Show what {FURTHER_SPLITS} further splits give",
+            key="data_other_splits",
+            on_click=lambda: st.session_state.update(data_splits_asked=key),
+            help=f"About {seconds:.0f} s. {INFORMATION_ONLY}",
+        )
+        return
+
+    def work(progress: Progress) -> tuple[float, ...]:
+        return other_splits(outcome, FURTHER_SPLITS, progress=progress)
+
+    doing = f"{result.label} with {FURTHER_SPLITS} further splits…"
+    further: tuple[float, ...] | None = state.compute("data_splits", key, work, doing)
+    if further is not None:
+        p_values = (result.p_value, *further)
+        st.caption(
+            f"With {FURTHER_SPLITS} further random splits of the same rows, the split alone moves p between "
+            f"{min(p_values):.3g} and {max(p_values):.3g}. {INFORMATION_ONLY}"
+        )
+
+
+def _show_explanation(state: UserData, upload: Upload, outcome: Outcome, explanation: Explanation) -> None:
+    data = outcome.data
+    st.caption("This shows what the test responded to, and suggests where to look next. It proves nothing by itself.")
+    if images_of(data) is not None:
+        typical = typical_picture(outcome)
+        if typical is not None:
+            chart(typical.figure, "data_typical", typical.alt)
+            st.caption(as_text(typical.caption))
+    else:
+        left, right = st.columns(2, gap="large")
+        witness, importance = witness_picture(outcome), importance_picture(outcome)
+        if witness is not None:
+            with left:
+                chart(witness.figure, "data_witness", witness.alt)
+                colours = f"Blue: more of “{as_text(data.x_name)}”. Orange: more of “{as_text(data.y_name)}”."
+                st.caption(f"{colours} {as_text(witness.caption)}")
+        if importance is not None:
+            with right:
+                chart(importance.figure, "data_importance", importance.alt)
+                for note in (importance.caption, *map(as_text, explanation.notes)):
+                    st.caption(note)
+        _show_typical_rows(state, upload, outcome, explanation)
+    if data.task_names and len(data.features) <= MOST_COLUMNS:
+        _show_gamma(state, upload, outcome)
+
+
+def _show_typical_rows(state: UserData, upload: Upload, outcome: Outcome, explanation: Explanation) -> None:
+    """Show rows as they are in the files, with the most important columns first."""
+    data, target = outcome.data, state.assembled(upload).target
+    if target is None:
+        return
+    st.markdown("**Rows most typical of each group**, by the witness function of the test (exploratory)")
+    owner = [column.name for column in data.columns for _ in column.features]
+    columns = list(dict.fromkeys(owner[int(i)] for i in explanation.importance.columns))[:SHOWN_COLUMNS]
+    st.caption("The further the witness is from 0, the clearer: above 0 for the first group, below 0 for the second.")
+    sides = (
+        (target.p, data.x_name, explanation.typical_x[1], data.rows[0][explanation.typical_x[0]]),
+        (target.q, data.y_name, explanation.typical_y[1], data.rows[1][explanation.typical_y[0]]),
+    )
+    for side, name, values, numbers in sides:
+        rows = side.table.frame.loc[numbers, columns].astype("str").reset_index(drop=True)
+        st.caption(f"Most typical of “{as_text(name)}”")
+        witness = pd.DataFrame({"Row in the file": numbers, "Witness": values.round(4)})
+        show_table(pd.concat([witness, rows], axis=1))
+
+
+def _show_gamma(state: UserData, upload: Upload, outcome: Outcome) -> None:
+    """Estimate γ̂ on request. It uses the labels, so it comes after the result."""
+    wanted = st.toggle(
+        "Estimate γ̂, how related the tasks are to your data (exploratory)",
+        key="data_gamma",
+        persist_state="session",
+        help="γ̂ above its noise floor means that even the most related task differs from your data. It takes some "
+        "seconds. It uses the labels, so it is estimated after the test and must not influence it.",
+    )
+    if not wanted:
+        return
+    data, plan = outcome.data, outcome.plan
+
+    def work(progress: Progress) -> TargetGamma:
+        share, seed = plan.train_fraction, plan.seed
+        return target_gamma(data.target, data.related, plan.primary, train_fraction=share, seed=seed, progress=progress)
+
+    gamma: TargetGamma | None = state.compute("data_gamma", (state.key(upload), plan), work, "Training kernels…")
+    if gamma is not None:
+        st.markdown(as_text(gamma.sentence))
+
+
+def data_source(state: UserData, upload: Upload) -> DataSource:
+    """The origin of the data, for code that repeats the outcome."""
+    if state.example:
+        return DataSource(example=state.example, groups=upload.groups, related_groups=upload.related_groups)
+    return DataSource(
+        target=tuple(table.name for table in upload.target),
+        related=tuple(dict.fromkeys(_file_name(table.name) for table in upload.related)),
+        group=upload.group,
+        task=upload.task,
+        related_group=upload.related_group,
+        learner=state.trained.name if state.trained else "",
+        groups=upload.groups,
+        decimal=upload.decimal,
+        read_as=upload.read_as,
+        totals=upload.totals,
+        encoding=upload.encoding,
+        related_groups=upload.related_groups,
+    )
+
+
+def _file_name(table: str) -> str:
+    """The name of the uploaded file. A table in an archive is called archive.zip/table.csv."""
+    head, archive, _ = table.lower().partition(".zip/")
+    return table[: len(head) + len(".zip")] if archive else table
+
+
+def report_button(state: UserData, upload: Upload, outcome: Outcome) -> None:
+    """Offer the report."""
+    python, command = _code(state, upload, outcome)
+    check, _ = state.recall("data_history", state.key(upload)) or (None, None)
+    tested = state.tests_of(upload)
+
+    def report() -> str:
+        return html_report(outcome, check=check, tested=tested, python=python, command=command)
+
+    help_ = "One HTML file with this answer, its figures, settings and code. It needs no server and prints on A4."
+    st.download_button(
+        "Download the report", report, "report.html", key="data_report", on_click="ignore", type="primary", help=help_
+    )
+
+
+def _code(state: UserData, upload: Upload, outcome: Outcome) -> tuple[str, str]:
+    """Python code and a command that repeat the outcome."""
+    origin = data_source(state, upload)
+    return as_python(origin, state.cleaning, outcome.plan), as_command(origin, state.cleaning, outcome.plan)
+
+
+def show_exports(state: UserData, upload: Upload, outcome: Outcome) -> None:
+    """Offer files, a sentence for the methods section, and code that repeats the outcome."""
+    data, tested = outcome.data, state.tests_of(upload)
+    learner = outcome.learners.get(outcome.plan.primary)
+
+    def record() -> str:
+        return json.dumps(decisions(outcome, tested), ensure_ascii=False, indent=1, default=str)
+
+    exports: list[tuple[str, Callable[[], str | bytes], str, str]] = [
+        (
+            "Cleaned data (CSV)", data.to_csv, "cleaned.csv",
+            "The rows as they were tested. Cells that a spreadsheet would run as formulas are made harmless.",
+        ),
+        ("Decisions (JSON)", record, "decisions.json", "Every decision and every result."),
+    ]  # fmt: skip
+    if learner is not None:
+        help_ = (
+            "What was learned from the related tasks, with the preparation of the columns, to test other data with it. "
+            "It contains the rows of the related tasks: whoever gets the file gets these data."
+        )
+        exports += [("Learner (ZIP)", lambda: learner.packed(data.encoding), "learner.zip", help_)]
+    with st.container(horizontal=True):
+        for label, make, file_name, help_ in exports:
+            st.download_button(label, make, file_name, on_click="ignore", help=help_)
+    st.markdown("**For the methods section**")
+    st.markdown(f"> {as_text(methods_sentence(outcome))}")
+    for title, code, language in zip(("Python", "Shell"), _code(state, upload, outcome), ("python", "sh"), strict=True):
+        st.markdown(f"**The same in {title}**" if title == "Python" else "**The same from the shell**")
+        st.code(code, language=language, wrap_lines=True)

@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.analysis.pictures import images_of, look_picture
+from m2st_core.dashboard.widgets.answer import as_text
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart
 from m2st_core.dashboard.your_data.offers import (
@@ -23,7 +24,7 @@ from m2st_core.dashboard.your_data.offers import (
     offer_ids,
     offer_repair,
 )
-from m2st_core.dashboard.your_data.state import UserData, as_text, choose, show_table
+from m2st_core.dashboard.your_data.state import UserData, choose, show_table
 from m2st_core.data.repeats import repeats_in
 from m2st_core.data.tables.columns import NUMERIC
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Categorical, Cleaning, Numeric
@@ -221,7 +222,7 @@ def _column_table(
     lacking: Mapping[str, Sequence[str]],
 ) -> pd.DataFrame:
     """One row per column: what it is and how it is prepared. Those that some file lacks come last."""
-    encoded = {column.name: column for column in data.encoding.columns} if data else None
+    encoded = {column.name: column for column in data.columns} if data else None
     rows = []
     for column in report.columns:
         if column.minimum is None:

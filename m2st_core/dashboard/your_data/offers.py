@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from m2st_core.dashboard.your_data.state import UserData, as_text, show_table
+from m2st_core.dashboard.widgets.answer import as_text
+from m2st_core.dashboard.your_data.state import UserData, show_table
 from m2st_core.data.tables.columns import NUMBERS, WORDS
 from m2st_core.data.tables.encoding import Cleaning, open_questions
 from m2st_core.data.tables.prepare import Identifier, Prepared, identifiers, incomplete_rows

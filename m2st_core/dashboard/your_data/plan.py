@@ -13,6 +13,7 @@ from m2st_core.analysis.plan import Plan, check_plan, check_uploaded_tasks
 from m2st_core.analysis.recommendation import Recommendation, advise, usable_methods
 from m2st_core.analysis.related import LeftOutGamma, RelatedCheck, left_out_gamma
 from m2st_core.dashboard.jobs.jobs import job_manager
+from m2st_core.dashboard.widgets.answer import as_text
 from m2st_core.dashboard.widgets.controls import (
     ALPHA,
     PERMUTATIONS,
@@ -24,7 +25,7 @@ from m2st_core.dashboard.widgets.controls import (
     under,
 )
 from m2st_core.dashboard.widgets.page import chart
-from m2st_core.dashboard.your_data.state import UserData, as_text
+from m2st_core.dashboard.your_data.state import UserData
 from m2st_core.data.tables.prepare import Prepared
 from m2st_core.data.tables.upload import Upload
 from m2st_core.progress import part_of

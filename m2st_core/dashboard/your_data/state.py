@@ -12,10 +12,11 @@ import streamlit as st
 from m2st_core.analysis.plan import Plan
 from m2st_core.dashboard.host import host
 from m2st_core.dashboard.jobs.jobs import watch_job
+from m2st_core.dashboard.widgets.answer import as_text
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import Table
-from m2st_core.data.tables.limits import Limits, TableError, plain, safe_cell
+from m2st_core.data.tables.limits import Limits, TableError, safe_cell
 from m2st_core.data.tables.prepare import Prepared, prepare
 from m2st_core.data.tables.upload import (
     OTHERS,
@@ -36,7 +37,6 @@ STEPS = {
     "Check": "what was read, and the test to run",
     "Answer": "the verdict, what differs, and a report",
 }
-LONGEST_SENTENCE = 1200
 COPIES = 2  # a table in memory, and the arrays made of it
 
 Answers = dict[str, Any]
@@ -306,11 +306,6 @@ def user_data() -> UserData:
         st.warning(state.let_go)
         state.let_go = ""
     return state
-
-
-def as_text(sentence: str) -> str:
-    """A sentence that may quote a file, escaped so that it is shown literally."""
-    return plain(sentence, LONGEST_SENTENCE)
 
 
 def show_table(frame: pd.DataFrame, **settings: Any) -> None:

@@ -24,12 +24,14 @@ from m2st_core.data.arrays import as_ids, as_two_sample, check_spread, match_col
 from m2st_core.data.identifiers import says_unit
 from m2st_core.data.related import RelatedTasks, stack_repeats
 from m2st_core.data.repeats import repeated_rows_note
-from m2st_core.data.separate import NOTHING_LEFT, Separated, without_target
+from m2st_core.data.separate import NOTHING_LEFT, Separated, Units, without_target
 from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC, TEXT, Column
 from m2st_core.data.tables.encoding import (
     FEWEST_ROWS,
+    Categorical,
     Cleaning,
     Encoding,
+    Numeric,
     check_target,
     choose_columns,
     compared,
@@ -60,13 +62,16 @@ class Prepared:
     ``rows`` are the numbers of the kept rows in their files, ``blocks`` the names of the blocks of P's rows, then Q's.
     ``decisions`` say in plain words what was done, and ``record`` has all of it as plain values for JSON. ``digest``
     identifies what was prepared and how. Without a target, its samples have no rows.
+
+    Images have no encoding. They are rows of the features ``described_by`` a network, or of their pixels; ``rows`` are
+    then the names of their files, and ``pictures`` the images (n, height, width, channels), if they are there.
     """
 
     target: TwoSample
     x_name: str
     y_name: str
     related: RelatedTasks | None
-    encoding: Encoding = field(repr=False)
+    encoding: Encoding | None = field(repr=False)
     rows: tuple[np.ndarray, np.ndarray] = field(repr=False)
     separation: Separated | None = field(default=None, repr=False)
     blocks: np.ndarray | None = field(default=None, repr=False)
@@ -74,6 +79,8 @@ class Prepared:
     record: Mapping[str, Any] = field(default_factory=dict, repr=False)
     turned: bool = False
     digest: str = field(default="", repr=False)
+    described_by: str = ""
+    pictures: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
 
     @property
     def x(self) -> np.ndarray:
@@ -87,8 +94,23 @@ class Prepared:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of the columns of the rows."""
-        return self.encoding.features
+        """The names of the columns of the rows; images have none."""
+        return self.encoding.features if self.encoding is not None else ()
+
+    @property
+    def columns(self) -> tuple[Numeric | Categorical, ...]:
+        """The columns of the files, as they are encoded; images have none."""
+        return self.encoding.columns if self.encoding is not None else ()
+
+    @property
+    def unit(self) -> str:
+        """What is compared: rows or images."""
+        return "images" if self.described_by else "rows"
+
+    @property
+    def units(self) -> Units | None:
+        """Centre and scale of every column, if there is an encoding."""
+        return self.encoding.units if self.encoding is not None else None
 
     @property
     def task_names(self) -> tuple[str, ...]:
@@ -115,10 +137,12 @@ class Prepared:
             return self
         if not apart.tasks.names:
             raise ValueError(NOTHING_LEFT)
-        encoding = relearn(self.encoding, apart.tasks.take_inside().numpy())
+        if (before := self.encoding) is None:
+            return replace(self, related=apart.tasks)
+        encoding = relearn(before, apart.tasks.take_inside().numpy())
 
         def convert(rows: torch.Tensor) -> torch.Tensor:
-            return torch.from_numpy(self.encoding.convert(rows.numpy(), encoding))
+            return torch.from_numpy(before.convert(rows.numpy(), encoding))
 
         tasks = apart.tasks.with_rows(convert(apart.tasks.rows))
         target = replace(self.target, x=convert(self.target.x), y=convert(self.target.y))
@@ -127,7 +151,7 @@ class Prepared:
     def in_order_of(self, columns: tuple[str, ...]) -> Prepared:
         """The same data with its columns in the order of a learner's ``columns``; other columns are an error."""
         order, _ = match_columns("the learner", columns, "the data", self.features)
-        if order is None:
+        if order is None or self.encoding is None:
             return self
         position = {name: index for index, name in enumerate(columns)}
         in_order = sorted(self.encoding.columns, key=lambda column: position[column.features[0]])

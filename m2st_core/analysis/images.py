@@ -1,31 +1,32 @@
-"""Two samples of a user's own images: features, a test, the answer in words, and the images that differ most."""
+"""Two samples of a user's own images and related tasks of images, prepared as features for the path of tables."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from m2st_core.analysis.evidence import evidence_of
-from m2st_core.analysis.image_answer import ImageComparison
+from m2st_core.analysis.plan import Outcome, Plan, carry_out
+from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
 from m2st_core.data.images.features import PRETRAINED, Extractor, as_bytes, extractor, image_features, image_keys
 from m2st_core.data.images.own import RULE, SIDE, ImageSample, Source, read_image_tasks, read_images
 from m2st_core.data.images.tasks import PIXELS
+from m2st_core.data.separate import without_target
+from m2st_core.data.tables.prepare import Prepared
 from m2st_core.progress import part_of
-from m2st_core.testing.method import TestSettings
-from m2st_core.testing.methods import METHODS
-from m2st_core.testing.two_sample import examine
-from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, DEFAULT_TEST, Progress
+from m2st_core.types import DEFAULT_TAUGHT_TEST, DEFAULT_TEST, Progress
 
 PIXEL_SIDE = 32
 GIVEN = "features that were computed elsewhere"
-READ, DESCRIBED, TESTED = 0.3, 0.6, 0.95  # of the progress
+READ, PREPARED = 0.5, 0.6  # of the progress of preparing, and of comparing
 
 Images = ImageSample | Source | np.ndarray
 """Images that were read, where to read them, or an array: bytes (n, H, W, 3), or features (n, d)."""
 RelatedImages = Mapping[str, tuple[Images, Images]] | Source
+Sample = ImageSample | np.ndarray
 
 
 def compare_images(
@@ -43,8 +44,57 @@ def compare_images(
     keep: bool = True,
     device: str = "auto",
     progress: Progress | None = None,
-) -> ImageComparison:
+) -> Outcome:
     """Test whether two samples of images come from the same source.
+
+    The images are prepared by ``prepare_images``, which has the other arguments.
+
+    Args:
+        x: The first sample.
+        y: The second sample.
+        related_tasks: Related tasks of images.
+        features: What describes an image.
+        side: Pixels to which images are brought.
+        method: The test that decides; by default Meta-FUSE with related tasks, and Omnibus without. Beside a test that
+            learned from related tasks, Omnibus is shown and decides nothing.
+        names: What to call the samples.
+        alpha: Level of the test.
+        n_permutations: Random labellings.
+        seed: Of all random numbers.
+        keep: Whether features are stored.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        progress: Called with (step, total, value).
+    """
+    stage = part_of(progress, 0, PREPARED)
+    data = prepare_images(
+        x,
+        y,
+        related_tasks=related_tasks,
+        features=features,
+        side=side,
+        names=names,
+        keep=keep,
+        device=device,
+        progress=stage,
+    )
+    primary = method or (DEFAULT_TAUGHT_TEST if data.related is not None else DEFAULT_TEST)
+    plan = Plan(primary, alpha=alpha, n_permutations=n_permutations, seed=seed)
+    return carry_out(data, plan, device=device, progress=part_of(progress, PREPARED, 1))
+
+
+def prepare_images(
+    x: Images,
+    y: Images,
+    *,
+    related_tasks: RelatedImages | None = None,
+    features: str | Extractor = PRETRAINED,
+    side: int = SIDE,
+    names: tuple[str, str] | None = None,
+    keep: bool = True,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Prepared:
+    """Prepare two samples of images, and related tasks, as rows of features for a test.
 
     Args:
         x: The first sample: a folder, a ZIP, an array of bytes (n, H, W, 3), or features (n, d).
@@ -52,61 +102,51 @@ def compare_images(
         related_tasks: Related tasks by name, each a pair of samples; or a folder or ZIP of them.
         features: What describes an image: a name or an Extractor, or ``"pixels"``.
         side: Pixels to which images are brought.
-        method: The test that decides; by default Meta-FUSE with related tasks, and Omnibus without. Beside a test that
-            learned from related tasks, Omnibus is shown and decides nothing.
         names: What to call the samples; by default as their folders or ZIPs, or x and y.
-        alpha: Level of the test.
-        n_permutations: Random labellings.
-        seed: Of all random numbers.
         keep: Whether features are stored under ``M2ST_HOME``, so that they are computed once.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         progress: Called with (step, total, value).
     """
-    names = names or _names(x, y)
-    reading = part_of(progress, 0, READ)
-    samples = [_read(x, side, reading), _read(y, side, reading)]
+    names, reading = names or _names(x, y), part_of(progress, 0, READ)
+    first, second = _read(x, side, reading), _read(y, side, reading)
     related = _read_tasks(related_tasks, side, reading)
-    every = [*samples, *(sample for pair in related.values() for sample in pair)]
-    described = not any(isinstance(sample, ImageSample) for sample in every)
+    samples = [first, second, *(sample for pair in related.values() for sample in pair)]
+    given = not any(isinstance(sample, ImageSample) for sample in samples)
     by = features if isinstance(features, Extractor) else None
-    if by is None and features != PIXELS and not described:
+    if by is None and features != PIXELS and not given:
         by = extractor(str(features), side)
-    rows = _describe(every, by, keep, device, part_of(progress, READ, DESCRIBED))
-    pairs = zip(related, zip(rows[2::2], rows[3::2], strict=True), strict=True)
-    tasks = dict(pairs) or None
-    primary = method or (DEFAULT_TAUGHT_TEST if tasks else DEFAULT_TEST)
-    taught = METHODS.find(primary).uses_related_tasks
-    tests = (primary, BASELINE) if taught else (primary,)
-    finished = []
-    for place, name in enumerate(tests):
-        step = (TESTED - DESCRIBED) / len(tests)
-        settings = TestSettings(
-            alpha=alpha,
-            n_permutations=n_permutations,
-            seed=seed,
-            device=device,
-        )
-        stage = part_of(progress, DESCRIBED + place * step, DESCRIBED + (place + 1) * step)
-        given = tasks if METHODS[name].uses_related_tasks else None
-        finished.append(examine(rows[0], rows[1], name, settings, related_tasks=given, progress=stage))
-    result, *others = (one.result for one in finished)
-    evidence = evidence_of(finished[0])
-    at_x, at_y = evidence.at_rows()
-    typical = np.argsort(-at_x, kind="stable"), np.argsort(at_y, kind="stable")
-    return ImageComparison(
-        names=names,
-        result=result,
-        baseline=others[0] if others else None,
-        n_tasks=len(related) if taught else 0,
-        features=GIVEN if described else by.words if by is not None else f"their pixels, {PIXEL_SIDE}×{PIXEL_SIDE}",
-        samples=(_pictures(samples[0]), _pictures(samples[1])),
-        typical=(evidence.rows[0][typical[0]], evidence.rows[1][typical[1]]),
-        notes=(*_notes(names, samples, side), *dict.fromkeys(note for one in (result, *others) for note in one.notes)),
-        files=(_files(samples[0]), _files(samples[1])),
+    rows = _describe(samples, by, keep, device, part_of(progress, READ, 1))
+    target, tasks, separation = as_two_sample(rows[0], rows[1]), None, None
+    if related:
+        tasks = as_related_tasks(dict(zip(related, zip(rows[2::2], rows[3::2], strict=True), strict=True)))
+        target = in_order_of(target, tasks.columns, tasks.rows.shape[-1])
+        separation = without_target(tasks, target)
+    described = GIVEN if given else by.words if by is not None else f"their pixels, {PIXEL_SIDE}×{PIXEL_SIDE}"
+    notes = _notes(names, (first, second), side)
+    digest = hashlib.sha256(repr((described, names, tuple(related))).encode())
+    for sample_rows in rows:
+        digest.update(np.ascontiguousarray(sample_rows).tobytes())
+    pictures = None
+    if isinstance(first, ImageSample) and isinstance(second, ImageSample):
+        pictures = first.images, second.images
+    return Prepared(
+        target=target,
+        x_name=names[0],
+        y_name=names[1],
+        related=tasks,
+        encoding=None,
+        rows=(_files(first), _files(second)),
+        separation=separation,
+        decisions=notes,
+        record={
+            "rows": {"target": list(target.sizes)} | {name: [len(p), len(q)] for name, (p, q) in related.items()},
+            "described_by": described,
+            "decisions": list(notes),
+        },
+        digest=digest.hexdigest(),
+        described_by=described,
+        pictures=pictures,
     )
-
-
-Sample = ImageSample | np.ndarray
 
 
 def _names(x: Images, y: Images) -> tuple[str, str]:
@@ -124,7 +164,7 @@ def _read(source: Images, side: int, progress: Progress | None) -> Sample:
         return read_images(source, side, progress)
     if source.ndim == 2:
         return source
-    return ImageSample(as_bytes(source), tuple(str(place + 1) for place in range(len(source))))
+    return ImageSample(as_bytes(source), tuple(map(str, range(1, len(source) + 1))))
 
 
 def _read_tasks(tasks: RelatedImages | None, side: int, progress: Progress | None) -> dict[str, tuple[Sample, Sample]]:
@@ -162,12 +202,9 @@ def _small(images: np.ndarray) -> np.ndarray:
     return np.stack(small).transpose(0, 3, 1, 2)
 
 
-def _pictures(sample: Sample) -> np.ndarray | None:
-    return sample.images if isinstance(sample, ImageSample) else None
-
-
-def _files(sample: Sample) -> tuple[str, ...]:
-    return sample.names if isinstance(sample, ImageSample) else ()
+def _files(sample: Sample) -> np.ndarray:
+    """The names of the files of a sample, or the numbers of its rows."""
+    return np.array(sample.names if isinstance(sample, ImageSample) else [str(row + 1) for row in range(len(sample))])
 
 
 def _notes(names: tuple[str, str], samples: Sequence[Sample], side: int) -> tuple[str, ...]:
