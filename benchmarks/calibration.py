@@ -7,25 +7,18 @@ per cell.
 
 from __future__ import annotations
 
-import io
-import json
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 import m2st_core as m2st
-from benchmarks import shared, uploads
 from benchmarks.common import ALPHA, Page, bound_methods, parse, stacked
-from m2st_core.__main__ import main as shell
 from m2st_core.analysis.related import unlikeness
 from m2st_core.data.arrays import as_blocks
 from m2st_core.numbers import null_band
@@ -37,7 +30,6 @@ from m2st_core.types import TwoSample
 N_PERMUTATIONS, AT_ONCE = 99, 250
 LEARNERS, TASKS, ROWS = 10, 8, 40
 SIZES = ((16, 16), (12, 40))
-SELECTIVE_SIZES = ((12, 12), (12, 90), (20, 20), (30, 30), (50, 50), (60, 60), (60, 200), (100, 100), (200, 200))
 
 Draw = Callable[[int, int, int], TwoSample]
 """(n, m, seed) → two samples of one distribution."""
@@ -60,8 +52,6 @@ def _twice(draw: Callable[[int, np.random.Generator], np.ndarray]) -> Draw:
 
 
 HEAVY_TAILS = _twice(lambda count, g: g.standard_t(1.5, size=(count, 2)))
-COUNTS = _twice(lambda count, g: g.poisson(0.7, size=(count, 2)).astype(float))
-SKEWED = _twice(lambda count, g: np.exp(1.2 * g.standard_normal((count, 2))))
 SHAPES = {  # null, with its sizes
     "lognormal, rounded": (_twice(lambda count, g: np.round(np.exp(g.standard_normal((count, 3))), 1)), 40, 40),
     "heavy ties": (_twice(lambda count, g: g.integers(0, 3, size=(count, 2)).astype(float)), 30, 30),
@@ -238,32 +228,7 @@ def learned_shape_levels(runs: int) -> Levels:
                 yield name, null, kind, f"{n}, {m}", *cells(sum(counts), each * LEARNERS)
 
 
-def selective_levels(runs: int) -> Levels:
-    """Yield Meta-MKL-SI's level by size, also where it refuses to test."""
-    name = "Meta-MKL-SI"
-    least = m2st.METHODS[name].min_test_rows
-    sources: dict[str, tuple[Draw, History]] = {
-        "HDGM, related": (hdgm, related),
-        "HDGM, tiny": (hdgm, HISTORIES["tiny"]),
-        "Student t, 1.5 d.f.": (HEAVY_TAILS, changed(HEAVY_TAILS)),
-        "log-normal": (SKEWED, changed(SKEWED)),
-        "log-normal, null history": (SKEWED, unchanged(SKEWED)),
-        "Poisson counts": (COUNTS, changed(COUNTS)),
-    }
-    for source, (draw, history) in sources.items():
-        ready = [{name: replace(methods[name], min_test_rows=2)} for methods in learned([name], history)]
-        for n, m in SELECTIVE_SIZES:
-            counts, each = learned_rejections(ready, name, draw, n, m, runs, source)
-            sizes = f"{n}, {m}" if min(n, m) >= least else f"({n}, {m})"
-            yield source, sizes, *cells(sum(counts), each * LEARNERS)
-
-
-# Every way to a p-value
-
-
-def settings_of(seed: int) -> dict[str, Any]:
-    """The settings of one test."""
-    return {"alpha": ALPHA, "n_permutations": N_PERMUTATIONS, "seed": seed, "device": "cpu"}
+# Other ways to a p-value
 
 
 def blocks(runs: int) -> Levels:
@@ -278,18 +243,6 @@ def blocks(runs: int) -> Levels:
 
     for name, method in bound_methods(["MMD-M", "MMD-FUSE", "MMD-O", "Meta-FUSE", "Meta-WiTS"], related(0), 0).items():
         yield "blocks", name, f"{n}, {m}", *cells(null_rejections(method, draw, n, m, runs, blocks=coded), runs)
-
-
-def analyses(runs: int) -> Levels:
-    """The primary test of ``analyse``."""
-    n, m = 20, 30
-    learners = {"Meta-FUSE": m2st.meta_train("Meta-FUSE", related(0), device="cpu")}
-    for primary in ("MMD-FUSE", "Meta-FUSE"):
-        rejected = 0
-        for seed in range(runs):
-            x, y = hdgm(n, m, Streams(seed).child("analysis").seed)
-            rejected += m2st.analyse(x, y, primary, learners=learners, **settings_of(seed)).primary.rejected
-        yield "analyse", primary, f"{n}, {m}", *cells(rejected, runs)
 
 
 def recommendations(runs: int) -> Levels:
@@ -310,58 +263,14 @@ def recommendations(runs: int) -> Levels:
                 name = m2st.recommend(n, m, n_tasks=len(tasks), check=known).method
                 chosen.add(name)
                 test = learner.test if name == learner.method else partial(m2st.two_sample_test, method=name)
-                rejected += test(x, y, **settings_of(target.seed)).rejected
+                rejected += test(x, y, n_permutations=N_PERMUTATIONS, seed=target.seed, device="cpu").rejected
         yield f"recommend, {kind} history", " or ".join(sorted(chosen)), f"{n}, {m}", *cells(rejected, each * LEARNERS)
 
 
-def files(runs: int) -> Levels:
-    """Files, read and carried out."""
-    for name, (way, *_) in uploads.WAYS.items():
-        if name.startswith(("a learner trained earlier", "two files only: ")):
-            source, method = name.split("; ")[0].split(": ")
-            rejected = uploads.count(way, runs, first=10**7).primary
-            yield f"upload, {source}", method, f"{uploads.SIZES[0]}, {uploads.SIZES[1]}", *cells(rejected, runs)
-
-
-def commands(runs: int) -> Levels:
-    """Two CSV files and the command ``test``."""
-    n, m = 20, 30
-    rejected = 0
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [str(Path(folder) / f"{side}.csv") for side in "PQ"]
-        for seed in range(runs):
-            for path, rows in zip(paths, hdgm(n, m, Streams(seed).child("shell").seed), strict=True):
-                np.savetxt(path, rows, delimiter=",", header="a,b", comments="")
-            settings = ["--permutations", str(N_PERMUTATIONS), "--seed", str(seed), "--device", "cpu", "--json"]
-            with redirect_stdout(io.StringIO()) as output:
-                shell(["test", *paths, "--method", "MMD-FUSE", *settings])
-            rejected += json.loads(output.getvalue())["rejected"]
-    yield "shell", "MMD-FUSE", f"{n}, {m}", *cells(rejected, runs)
-
-
-def several_splits(runs: int) -> Levels:
-    """One p-value from five splits."""
-    n, m = 30, 40
-    learner = m2st.meta_train("Meta-WiTS", related(0), device="cpu")
-    for name, test in (("Meta-WiTS", learner.test), ("C2ST-L", partial(m2st.two_sample_test, method="C2ST-L"))):
-        rejected = 0
-        for seed in range(runs):
-            x, y = hdgm(n, m, Streams(seed).child("several splits").seed)
-            rejected += test(x, y, splits=5, **settings_of(seed)).rejected
-        yield "splits=5", name, f"{n}, {m}", *cells(rejected, runs)
-
-
-def shared_control(runs: int) -> Levels:
-    """A control group that the related tasks have too; docs/shared_rows.md has it rounded, jittered and scaled."""
-    rejected = np.sum([shared.null_run("as they are", 10**6 + seed) for seed in range(runs)], axis=0)
-    for name, count in zip(shared.METHODS, rejected, strict=True):
-        yield "shared control group", name, "40, 40", *cells(int(count), runs)
-
-
 def path_levels(runs: int) -> Levels:
-    """Yield the rows of every path in turn."""
-    for path in (blocks, analyses, recommendations, files, commands, several_splits, shared_control):
-        yield from path(runs)
+    """Yield the levels with blocks and of recommended tests."""
+    yield from blocks(runs)
+    yield from recommendations(runs)
 
 
 @dataclass(frozen=True)
@@ -407,20 +316,14 @@ SECTIONS = {
             "shifted second column in Q; the other kinds of history are as above.",
         ),
     ),
-    "selective": Section(
-        "Meta-MKL-SI by size",
-        ("null, history", SIZE),
-        selective_levels,
-        (
-            "Its p-value is asymptotic: it pairs the rows of the smaller sample, so 12 rows give 6 terms for up to 11",
-            "kernels. Sizes in brackets are below its minimum and are refused: there it rejects too often.",
-        ),
-    ),
     "paths": Section(
-        "Every way to a p-value",
+        "Other ways to a p-value",
         ("path", "method", SIZE),
         path_levels,
-        ("The primary test alone, which decides. [uploads.md](uploads.md) also has the secondary tests.",),
+        (
+            "[uploads.md](uploads.md) has files and analyses, [splits.md](splits.md) several splits, and",
+            "[shared_rows.md](shared_rows.md) a control group that the related tasks have too.",
+        ),
     ),
 }
 

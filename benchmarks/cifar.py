@@ -247,23 +247,14 @@ class Rows:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.counts: dict[Key, tuple[int, int]] = defaultdict(lambda: (0, 0))
-        self.seconds: dict[tuple[str, str], float] = defaultdict(float)
-        for row in self._read():
-            self._count(Key(*row[:2], int(row[2]), row[3], *map(int, row[4:6])), *map(int, row[6:8]), float(row[8]))
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+        for row in csv.reader(line for line in lines[1:] if line.endswith("\n")):
+            if len(row) == len(self.head):  # others were cut off
+                self._count(Key(*row[:2], int(row[2]), row[3], *map(int, row[4:6])), int(row[6]), int(row[7]))
 
-    def _read(self) -> list[list[str]]:
-        """Complete rows; a last one that was cut off does not count."""
-        if not self.path.exists():
-            return []
-        lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
-        return [
-            row for row in csv.reader(line for line in lines[1:] if line.endswith("\n")) if len(row) == len(self.head)
-        ]
-
-    def _count(self, key: Key, tests: int, rejected: int, seconds: float) -> None:
+    def _count(self, key: Key, tests: int, rejected: int) -> None:
         before = self.counts[key]
         self.counts[key] = before[0] + tests, before[1] + rejected
-        self.seconds[key.stage, key.method] += seconds
 
     def add(self, key: Key, tests: int, rejected: int, seconds: float) -> None:
         """Append one row to the file."""
@@ -272,10 +263,8 @@ class Rows:
         with self.path.open("a", encoding="utf-8", newline="") as file:
             file.write("\n" * cut_off)
             writer = csv.writer(file, lineterminator="\n")
-            if fresh:
-                writer.writerow(self.head)
-            writer.writerow([*key, tests, rejected, f"{seconds:.1f}"])
-        self._count(key, tests, rejected, seconds)
+            writer.writerows([[*self.head]] * fresh + [[*key, tests, rejected, f"{seconds:.1f}"]])
+        self._count(key, tests, rejected)
 
     def rates(self, stage: str, method: str, m_tr: int, target: str, m_te: int) -> tuple[np.ndarray, int]:
         """The rejection rate of every repeat, and how many test samples there are in all."""

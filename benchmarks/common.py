@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 import m2st_core as m2st
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method
-from m2st_core.testing.run import learn_once, run_tests
+from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 
 ALPHA = 0.05
@@ -132,37 +132,6 @@ def rejection_rate(sample: TwoSample, method: Method, n_permutations: int, strea
     fraction = (n_train + 0.5) / sample.x.shape[1] if n_train else 0.5
     tested = sample if method.needs_split else rest
     return float(rejections(tested, method, n_permutations, streams, train_fraction=fraction).mean())
-
-
-@dataclass(frozen=True)
-class PaperRepeat:
-    """One repeat of the paper's HDGM setting with 50 training rows per mode: what all variants of a study share."""
-
-    seed: int
-    related: Any
-    train: TwoSample
-    targets: list[TwoSample]
-
-    @classmethod
-    def draw(cls, streams: Streams, seed: int, sizes: Sequence[int], tests: int, n_tasks: int = 100) -> PaperRepeat:
-        """Related tasks, training rows, and ``tests`` samples of each size per mode."""
-        task = m2st.make_task("hdgm")
-        return cls(
-            seed,
-            m2st.hdgm_related_tasks(n_tasks=n_tasks, seed=streams.child("meta").seed),
-            task.sample(100, seed=streams.child("train").seed),
-            [batch(lambda s, n=2 * m: task.sample(n, seed=s), tests, streams.child(f"m_te={m}")) for m in sizes],
-        )
-
-    def power(self, learner: m2st.MetaLearner, preset: str = "recommended") -> list[float]:
-        """The share of samples rejected at each size, after one adaptation to the training rows."""
-        settings = m2st.PRESETS[preset]
-        fixed = learn_once(learner.bound(CPU), self.train, seed=self.seed, preset=settings)
-        tested = [
-            run_tests(t, fixed, seeds=range(len(t.x)), preset=settings, n_permutations=199, device="cpu")
-            for t in self.targets
-        ]
-        return [float(np.mean([result.rejected for result in results])) for results in tested]
 
 
 def over_repeats(function: Callable[[int], Mapping[str, list[float]]], repeats: int, workers: int) -> dict[str, Any]:

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import torch
 
 import m2st_core as m2st
-from benchmarks.common import PaperRepeat, over_repeats, parse, print_table
-from m2st_core.presets import PAPER, PRESETS, RELEASED
+from benchmarks.common import CPU, batch, over_repeats, parse, print_table
+from m2st_core.presets import PAPER, RELEASED
 from m2st_core.rng import Streams
+from m2st_core.testing.run import learn_once, run_tests
 
 SIZES = (100, 200)  # per mode
 GROUPS = {"inner loop": "meta_kl", "network and first widths": "meta_network", "target adaptation": "adaptation"}
@@ -32,13 +34,19 @@ VARIANTS = {
 
 
 def one_repeat(n_tasks: int, tests: int, repeat: int) -> dict[str, list[float]]:
-    """Power of each variant at each size."""
-    setting = PaperRepeat.draw(Streams(repeat).child("deviations benchmark"), repeat, SIZES, tests, n_tasks)
+    """Power of each variant at each size; all variants share related tasks, training rows and test samples."""
+    streams, task = Streams(repeat).child("deviations benchmark"), m2st.make_task("hdgm")
+    related = m2st.hdgm_related_tasks(n_tasks=n_tasks, seed=streams.child("meta").seed)
+    train = task.sample(100, seed=streams.child("train").seed)
     rates = {}
     for title, preset in VARIANTS.items():
-        PRESETS[preset.name] = preset
-        learner = m2st.meta_train("Meta-KL", setting.related, preset=preset.name, seed=repeat, device="cpu")
-        rates[title] = setting.power(learner, preset.name)
+        learner = m2st.meta_train("Meta-KL", related, preset=preset, seed=repeat, device="cpu")
+        fixed, rates[title] = learn_once(learner.bound(CPU), train, seed=repeat, preset=preset), []
+        for m_te in SIZES:
+            target = batch(lambda seed, n=2 * m_te: task.sample(n, seed=seed), tests, streams.child(f"m_te={m_te}"))
+            settings = {"n_permutations": 199, "preset": preset, "device": "cpu"}
+            results = run_tests(target, fixed, seeds=range(tests), **settings)
+            rates[title].append(float(np.mean([result.rejected for result in results])))
         print(f"repeat {repeat}, {title}: {rates[title]}", flush=True)
     return rates
 

@@ -1,4 +1,4 @@
-"""A served instance under load: real websocket sessions on loopback that switch pages, train and bring files.
+"""A served instance under load: real websocket sessions on loopback that switch pages and train.
 
 Two sweeps run meanwhile. The table has what was measured, beside the goals. A session that fails is counted, and comes
 back as a new one. ``--cycles`` tabs are opened and closed at the end.
@@ -11,9 +11,8 @@ import random
 import re
 import time
 import urllib.request
-import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,8 @@ PAUSES = (4.0, 12.0)  # seconds between two actions of a person
 LONG = "lab_repeats=60&lab_tests=400"  # a sweep that outlasts the measurement
 SHORT = "lab_repeats=1&lab_tests=10"
 HOME = "home"
+RUN = re.compile(rb"power\?run=([0-9a-f]{12})")
 ALL_PAGES = [HOME, *(Path(path).stem for path in PAGES if "home" not in path)]
-NAMES = re.compile(rb"fileof\d+|power\?run=[0-9a-f]{12}")  # of files and runs, each of one person
 
 
 def memory(process: int) -> float:
@@ -43,13 +42,6 @@ def memory(process: int) -> float:
     status = Path(f"/proc/{process}/status").read_text()
     resident = re.search(r"VmRSS:\s+(\d+)", status)
     return int(resident[1]) / 1024 if resident else float("nan")
-
-
-def table(rows: int, seed: int) -> bytes:
-    """A CSV file."""
-    numbers = np.random.default_rng(seed).normal(size=(rows, 8)).round(4)
-    lines = [f"{'pq'[index % 2]}," + ",".join(map(str, row)) for index, row in enumerate(numbers.tolist())]
-    return "\n".join(["group,a,b,c,d,e,f,g,h", *lines]).encode()
 
 
 class Tab:
@@ -60,50 +52,40 @@ class Tab:
         self.finished, self.closed = asyncio.Event(), False
         self.elements: list[Any] = []
         self.pages: dict[str, str] = {}
-        self.urls: asyncio.Future[Any] | None = None
         self.errors: list[str] = []
-        self.names: set[str] = set()  # of files and runs that the server has sent
+        self.runs: list[str] = []  # ids that the server has sent
         self.timers: dict[str, asyncio.Task[None]] = {}
 
     async def open(self) -> None:
         """Connect as a browser does, with the cookies that the first page brings."""
-        self.cookie = await asyncio.to_thread(_first_cookies, self.host)
+        cookies = await asyncio.to_thread(_first_cookies, self.host)
         self.socket = await websockets.connect(
             f"ws://{self.host}/_stcore/stream",
             subprotocols=[websockets.Subprotocol("streamlit")],
             max_size=None,
             ping_interval=None,
-            additional_headers={"Cookie": self.cookie},
+            additional_headers={"Cookie": cookies},
             origin=websockets.Origin(f"http://{self.host}"),
         )
         self.reader = asyncio.create_task(self._read())
         await self.run()
 
-    async def run(self, *widgets: tuple[str, str, Any], fragment: str = "") -> float:
-        """Run the page, with new values of widgets: (id, kind, value). Return the seconds."""
-        message = BackMsg()
+    async def run(self, button: str = "", fragment: str = "") -> float:
+        """Run the page, perhaps by a click on a button. Return the seconds to the end of the run."""
+        began, message = time.perf_counter(), BackMsg()
         state = message.rerun_script
         state.query_string, state.fragment_id = self.query, fragment
         state.page_name = "" if self.page == HOME else self.page
         state.page_script_hash = "" if fragment else self.pages.get(self.page, "")
-        for id_, kind, value in widgets:
-            entry = state.widget_states.widgets.add(id=id_)
-            if kind == "file_uploader_state_value":
-                entry.file_uploader_state_value.CopyFrom(value)
-            else:
-                setattr(entry, kind, value)
-        return await self.send(message, wait=not fragment)
-
-    async def send(self, message: BackMsg, wait: bool = True) -> float:
-        """Send any message. Return the seconds to the end of the page's run."""
-        began = time.perf_counter()
-        if wait:
+        if button:
+            state.widget_states.widgets.add(id=button).trigger_value = True
+        if not fragment:
             self.finished.clear()
             for timer in self.timers.values():
                 timer.cancel()
             self.timers, self.elements = {}, []
         await self.socket.send(message.SerializeToString())
-        if wait:
+        if not fragment:
             await asyncio.wait_for(self.finished.wait(), PATIENCE)
         if self.closed:
             raise ConnectionError("the server closed the connection")
@@ -114,34 +96,15 @@ class Tab:
         self.page, self.query = page, query
         return await self.run()
 
-    def find(self, kind: str, label: str = "") -> Any:
-        """The first widget of a kind, with a label that starts so."""
-        widgets = (getattr(e, kind) for e in self.elements if e.WhichOneof("type") == kind)
-        return next((widget for widget in widgets if widget.label.startswith(label)), None)
-
-    async def bring(self, name: str, data: bytes) -> None:
-        """Upload a file with the page's first uploader."""
-        uploader = self.find("file_uploader")
-        message = BackMsg()
-        message.file_urls_request.request_id = uuid.uuid4().hex
-        message.file_urls_request.file_names.append(name)
-        self.urls = asyncio.get_running_loop().create_future()
-        await self.send(message, wait=False)
-        (url,) = (await asyncio.wait_for(self.urls, PATIENCE)).file_urls
-        await asyncio.to_thread(_put, f"http://{self.host}{url.upload_url}", self.cookie, name, data)
-        state = BackMsg().rerun_script.widget_states.widgets.add().file_uploader_state_value
-        state.uploaded_file_info.add(name=name, size=len(data), file_id=url.file_id).file_urls.CopyFrom(url)
-        await self.run((uploader.id, "file_uploader_state_value", state))
-
     async def train(self, settings: str) -> str:
         """Start a sweep of the power page; return the id of its run, empty if it was refused."""
-        before = set(self.names)
+        before = set(self.runs)
         await self.switch("power", settings)
-        button = self.find("button", "Train") or self.find("button", "Refine")
-        await self.run((button.id, "trigger_value", True))
+        buttons = [element.button for element in self.elements if element.WhichOneof("type") == "button"]
+        await self.run(next(button.id for button in buttons if button.label.startswith(("Train", "Refine"))))
         await asyncio.sleep(3)
         await self.switch("history")
-        return next((n.removeprefix("power?run=") for n in self.names - before if n.startswith("power?")), "")
+        return next((run for run in self.runs if run not in before), "")
 
     async def close(self) -> None:
         """Close the tab. If that fails, the server ends the session."""
@@ -156,7 +119,7 @@ class Tab:
         try:
             async for data in self.socket:
                 assert isinstance(data, bytes)
-                self.names |= {name.decode() for name in NAMES.findall(data)}
+                self.runs += [run.decode() for run in RUN.findall(data)]
                 self._take(ForwardMsg.FromString(data))
         except websockets.ConnectionClosed:
             pass
@@ -181,8 +144,6 @@ class Tab:
         elif kind == "stop_auto_rerun":
             for fragment in message.stop_auto_rerun.fragment_ids:
                 self._stop(fragment)
-        elif kind == "file_urls_response" and self.urls is not None and not self.urls.done():
-            self.urls.set_result(message.file_urls_response)
         elif kind == "script_finished" and message.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY:
             self.finished.set()  # a fragment's end, or a run that starts again, is not the page's
 
@@ -206,61 +167,34 @@ def _first_cookies(host: str) -> str:
     return "; ".join([first, *([second.split(";")[0]] if second else [])])
 
 
-def _put(url: str, cookie: str, name: str, data: bytes) -> None:
-    """Send a file as a browser does."""
-    edge = uuid.uuid4().hex
-    head = f'--{edge}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
-    headers = {"Content-Type": f"multipart/form-data; boundary={edge}", "Cookie": cookie}
-    if token := re.search(r"_streamlit_xsrf=([^;]+)", cookie):
-        headers["X-Xsrftoken"] = token[1]
-    body = head.encode() + data + f"\r\n--{edge}--\r\n".encode()
-    urllib.request.urlopen(urllib.request.Request(url, body, headers, method="PUT"), timeout=PATIENCE).close()
-
-
 @dataclass
 class Load:
     """What the sessions saw and did."""
 
     switches: dict[str, list[float]] = field(default_factory=dict)  # seconds by page
     problems: list[str] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
-    owners: dict[str, int] = field(default_factory=dict)  # the first session that saw the name of a file or run
-    uploads: int = 0
     trainings: int = 0
     peak: float = 0.0
 
-    @contextmanager
-    def session(self, index: int, tab: Tab) -> Iterator[None]:
-        """Note what a session runs into, and names of files and runs that are another session's."""
-        try:
-            yield
-        except Exception as error:
-            self.problems.append(f"session {index} on {tab.page}: {type(error).__name__}: {error}")
-        for name in tab.names:
-            if self.owners.setdefault(name, index) != index or ("file" in name and name != f"fileof{index}"):
-                self.foreign.append(f"session {index} saw {name}")
-        self.problems += tab.errors
-
 
 async def person(host: str, index: int, ends: float, load: Load) -> None:
-    """Read pages, bring a file now and then, and train; after a failure, in a new tab."""
-    chance, name = random.Random(index), f"fileof{index}"
+    """Read pages, and train now and then; after a failure, in a new tab."""
+    chance = random.Random(index)
     await asyncio.sleep(chance.uniform(0, PAUSES[1]))
     while time.monotonic() < ends and len(load.problems) < 100:
         tab = Tab(host)
-        with load.session(index, tab):
+        try:
             await tab.open()
             while time.monotonic() < ends:
                 page = chance.choice(ALL_PAGES)
                 load.switches.setdefault(page, []).append(await tab.switch(page))
-                if page == "test_my_data" and tab.find("file_uploader") is not None:
-                    await tab.bring(f"{name}.csv", table(2_000, index))
-                    load.uploads += 1
-                    load.problems += [] if name in tab.names else [f"{name}.csv was not taken in"]
                 if page == "power" and chance.random() < 0.2:
                     await tab.train(f"setting_seed={index + 10}&seed={index + 10}&{SHORT}")
                     load.trainings += 1
                 await asyncio.sleep(chance.uniform(*PAUSES))
+        except Exception as error:
+            load.problems.append(f"session {index} on {tab.page}: {type(error).__name__}: {error}")
+        load.problems += tab.errors
         await tab.close()
 
 
@@ -303,9 +237,8 @@ async def measure(host: str, process: int, sessions: int, minutes: float, cycles
     page.head("", "measured", "goal")
     first = Tab(host)
     await first.open()
-    for name in [*ALL_PAGES, "test_my_data"]:  # what is loaded at its first use is part of the idle server
+    for name in ALL_PAGES:  # what is loaded at its first use is part of the idle server
         await first.switch(name)
-    await first.bring("fileof999.csv", table(2_000, 0))
     await first.close()
     await asyncio.sleep(LEAVE_SECONDS)
     idle = memory(process)
@@ -319,12 +252,12 @@ async def measure(host: str, process: int, sessions: int, minutes: float, cycles
     after = await running(owners, runs)
     page.row("sweeps that ran meanwhile", f"{before} at the beginning, {after} at the end", 2)
     times = [seconds for spent in load.switches.values() for seconds in spent]
-    page.row("page switches, files, trainings", f"{len(times)}, {load.uploads}, {load.trainings}", "")
+    page.row("page switches, trainings", f"{len(times)}, {load.trainings}", "")
     median, late = np.quantile(times or [np.nan], (0.5, 0.95))
     page.row(f"page switch of {sessions} sessions, median and 95 %", f"{median:.2f} s, {late:.2f} s", "95 %: 2 s")
     slow = sorted(((np.quantile(spent, 0.95), name) for name, spent in load.switches.items()), reverse=True)[:3]
     page.row("slowest pages, 95 %", ", ".join(f"{name} {seconds:.2f} s" for seconds, name in slow), "")
-    page.row("errors, cross-talk", f"{len(load.problems)}, {len(load.foreign)}", 0)
+    page.row("errors", len(load.problems), 0)
     each = (load.peak - idle) / max(sessions, 1)
     page.row("memory under load", f"{load.peak:,.0f} MB at most, {each:+.1f} MB for each session", "")
     for owner in owners:
@@ -336,7 +269,7 @@ async def measure(host: str, process: int, sessions: int, minutes: float, cycles
     await asyncio.sleep(LEAVE_SECONDS)
     grown = f"{memory(process) - left:+,.0f} MB"
     page.row(f"{cycles} tabs opened and closed, {failed} failed", grown, "50 MB")
-    page.say("", *(problem[:300] for problem in [*load.foreign, *load.problems][:10]))
+    page.say("", *(problem[:300] for problem in load.problems[:10]))
 
 
 def main(arguments: Sequence[str] = ()) -> None:

@@ -13,20 +13,17 @@ part; how many are rejected, and how many of these are called exact.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import pandas as pd
 
 import m2st_core as m2st
 from benchmarks.common import ALPHA, Page, parse, processes
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.overlap import KnownRows, same_rows
 from m2st_core.data.separate import separate
-from m2st_core.data.tables.files import Table
 from m2st_core.numbers import null_band
 from m2st_core.rng import Streams
 
@@ -51,11 +48,6 @@ KINDS: dict[str, Draw] = {
     "integers, d=2": lambda g, n: g.normal(0, 10, (n, 2)).round(),
     "three answers 1–5": lambda g, n: g.integers(1, 6, (n, 3)) * 1.0,
     "age in years and sex": lambda g, n: np.stack([g.integers(18, 80, n), g.integers(0, 2, n)], axis=1) * 1.0,
-}
-KIND_OF = {  # other names of these kinds
-    "age and sex": "age in years and sex",
-    "one decimal, d=2": "normal, one decimal, d=2",
-    "five counts": "five Poisson counts",
 }
 METHODS = ("Meta-Witness", "Meta-WiTS", "Meta-FUSE")
 B = 99
@@ -102,30 +94,6 @@ def null_run(change: str, seed: int) -> list[bool]:
     return rejections(x, y, tasks, seed)
 
 
-def upload_run(change: str, seed: int) -> list[bool]:
-    """The same through CSV files, as the shell and the page read them."""
-    generator = Streams(seed).numpy(f"shared control in files, {change}")
-    control = generator.standard_normal((40, 2))
-
-    def table(name: str, rows: np.ndarray, **more: object) -> Table:
-        frame = pd.DataFrame(rows, columns=["a", "b"]).assign(**more)
-        text = io.StringIO()
-        frame.to_csv(text, index=False)
-        return m2st.read_table(name, text.getvalue().encode())
-
-    x, y = (CHANGES[change](rows, generator) for rows in (control, generator.standard_normal((40, 2))))
-    tasks = [
-        table(
-            f"t{task}.csv", np.concatenate([control, generator.standard_normal((40, 2))]), group=["P"] * 40 + ["Q"] * 40
-        )
-        for task in range(6)
-    ]
-    data = m2st.prepare(m2st.Upload((table("p.csv", x), table("q.csv", y)), tuple(tasks)))
-    plan = m2st.Plan(METHODS[0], METHODS[1:], n_permutations=B, seed=seed)
-    analysis = m2st.carry_out(data, plan, explained=False, device="cpu").analysis
-    return [result.rejected for result in (analysis.primary, *(verdict.result for verdict in analysis.secondary))]
-
-
 def power_run(kind: str, shared: bool, seed: int) -> list[bool]:
     """One target that differs as its related tasks do, with fresh control groups or a shared one; then no history."""
     streams = Streams(seed).child(kind)
@@ -148,18 +116,28 @@ def power_run(kind: str, shared: bool, seed: int) -> list[bool]:
     return found + [m2st.two_sample_test(x, y, name, **settings).rejected for name in ("MMD-FUSE", "MMD-M")]
 
 
-ALARMS: dict[tuple[str, str], tuple[str, int, int]] = {  # case and kind: the kind's draw, rows shared, their group
+ALARMS = {  # what is shared, of which rows: the kind of rows, how many are shared, and of how many
     **{
-        ("40 of 50 control rows shared", kind): (KIND_OF.get(kind, kind), 40, 50)
-        for kind in ("integers, d=2", "three answers 1–5", "age and sex", "normal, d=2")
+        ("40 of 50 control rows shared", name): (kind, 40, 50)
+        for name, kind in {
+            "integers, d=2": "integers, d=2",
+            "three answers 1–5": "three answers 1–5",
+            "age and sex": "age in years and sex",
+            "normal, d=2": "normal, d=2",
+        }.items()
     },
+    ("40 of a pool of 60", "integers, d=2"): ("integers, d=2", 40, 60),
+    ("40 of a pool of 60", "three answers 1–5"): ("three answers 1–5", 40, 60),
+    ("40 of a pool of 60", "age and sex"): ("age in years and sex", 40, 60),
     **{
-        ("40 of a pool of 60", kind): (KIND_OF.get(kind, kind), 40, 60)
-        for kind in ("integers, d=2", "three answers 1–5", "age and sex")
-    },
-    **{
-        ("10 of 40 rows shared", kind): (KIND_OF.get(kind, kind), 10, 40)
-        for kind in ("one decimal, d=2", "ten binary columns", "five answers 1–5", "five counts", "normal, d=2")
+        ("10 of 40 rows shared", name): (kind, 10, 40)
+        for name, kind in {
+            "one decimal, d=2": "normal, one decimal, d=2",
+            "ten binary columns": "ten binary columns",
+            "five answers 1–5": "five answers 1–5",
+            "five counts": "five Poisson counts",
+            "normal, d=2": "normal, d=2",
+        }.items()
     },
 }
 
@@ -200,10 +178,9 @@ def main(arguments: Sequence[str] = ()) -> None:
         if options.runs:
             low, high = null_band(ALPHA, options.runs)
             page.say("", f"{options.runs:,} null targets a row, 99 % band [{low:.3f}, {high:.3f}]", "")
-            page.head("path", "target's rows", *METHODS)
-            for path, run in (("Python", null_run), ("files", upload_run)):
-                for change in CHANGES:
-                    page.row(path, change, *rates(partial(run, change), options.runs))
+            page.head("target's rows", *METHODS)
+            for change in CHANGES:
+                page.row(change, *rates(partial(null_run, change), options.runs))
         if options.power_runs:
             page.say("", f"{options.power_runs} targets a row", "")
             page.head("task", "control group", *METHODS, "MMD-FUSE", "MMD-M")

@@ -24,7 +24,7 @@ from m2st_core.types import DEFAULT_TAUGHT_TEST
 
 BENCHMARKS = (
     "permutation, calibration, deviations, mixtures, nested, histories, recommend, planning, splits, shared, uploads, "
-    "example, shipped, pages, screens, peers, meta, images, cifar, reproduction, serving, bound, house"
+    "example, shipped, pages, screens, peers, meta, images, cifar, reproduction, serving, house"
 )
 
 
