@@ -154,19 +154,15 @@ class Range(NamedTuple):
 
 
 def _both_ranges(rows: Tensor) -> list[Range]:
-    """The ranges of Euclidean and of ℓ₁ distances between rows (R, n, d). Distances of equal rows do not count."""
+    """The ranges of positive Euclidean and ℓ₁ distances between rows (R, n, d); 1 if all rows are equal."""
     n, ranges = rows.shape[-2], []
     i, j = torch.triu_indices(n, n, offset=1, device=rows.device)
     for norm in (2.0, 1.0):
         distances = torch.cdist(rows, rows, p=norm, compute_mode="donot_use_mm_for_euclid_dist")[..., i, j]
-        quantiles = [_quantiles(run[run > 0]) for run in distances.cpu().numpy()]
+        positive = [run[run > 0] for run in distances.cpu().numpy()]
+        quantiles = [np.quantile(run, [0.05, 0.95, 1.0]) if run.size else np.ones(3) for run in positive]
         ranges.append(Range(*torch.from_numpy(np.stack(quantiles, axis=1)).to(rows)[..., None]))
     return ranges
-
-
-def _quantiles(distances: np.ndarray) -> np.ndarray:
-    """The 5 % and the 95 % quantile and the maximum; 1 if there are no distances."""
-    return np.quantile(distances, [0.05, 0.95, 1.0]) if distances.size else np.ones(3)
 
 
 def generic_families(

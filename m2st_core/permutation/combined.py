@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch.nn import functional
 
 from m2st_core.kernels.mixtures import Family, KernelBank, summands
 from m2st_core.permutation.engine import FamilyStatistics, permuted_families, permuted_mmd2
-from m2st_core.permutation.fitted import KernelTest, PermutationTest, Permuted, ShownTest
+from m2st_core.permutation.fitted import KernelTest, PermutationTest, Permuted, Shown
 from m2st_core.types import Progress, TwoSample
 
 HEAVIEST = 6  # kernels of a bank that represent it
@@ -22,11 +23,6 @@ RANK_ROUNDING = 1e-9
 LARGEST = 0.1  # share of the labellings, with the largest values of a statistic, from which the others' is estimated
 GROUPS = 25  # of labellings, each left out once, for the standard error of a p-value that is not binomial
 TIE_BREAK = 1e-6
-
-
-def fuse_scale(count: int) -> int:
-    """λ of MMD-FUSE, for a smaller sample of ``count`` rows."""
-    return count * (count - 1)
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ class FuseTest(PermutationTest):
 
     def combined(self, statistics: Sequence[FamilyStatistics], n: int, m: int) -> Permuted:
         """The fused statistic from those of each family."""
-        scale = fuse_scale(min(n, m))
+        scale = min(n, m) * (min(n, m) - 1)
         scores, errors = [], []
         for family, (mmd2, rounding, squares) in zip(self.bank.families, statistics, strict=True):
             spread = (squares / scale).sqrt().clamp(min=TINY)
@@ -66,10 +62,10 @@ class FuseTest(PermutationTest):
         fused = torch.cat(scores, dim=1).logsumexp(dim=1) / scale
         return Permuted(fused, torch.cat(errors, dim=1).amax(dim=1))
 
-    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> tuple[ShownTest, float | None]:
+    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Shown:
         """The mixture in which each kernel has its weight in the fused statistic, and its critical value."""
         (n, m), pooled = sample.sizes, sample.pooled
-        scale, families = fuse_scale(min(n, m)), []
+        scale, families = min(n, m) * (min(n, m) - 1), []
         for family, statistics in zip(
             self.bank.families, permuted_families(self.bank.families, pooled, members, n), strict=True
         ):
@@ -97,6 +93,18 @@ def mixture_of(families: list[Scores], level: float) -> tuple[KernelTest, float]
     return KernelTest(bank.mixture((weights / weights.sum())[None])), threshold
 
 
+class Ranked(NamedTuple):
+    """A statistic to be ranked: its weight, its values (R, P), and the tolerance (R, 1) within which they are equal.
+
+    ``shown`` gives the test that stands for it at a level.
+    """
+
+    weight: float
+    values: Tensor
+    tolerance: Tensor
+    shown: Callable[[float], Shown]
+
+
 @dataclass(frozen=True)
 class RankFuseTest(PermutationTest):
     """Meta-FUSE and Omnibus: Σ_f π_f/p_f over the families, p_f their own p-values under the labelling.
@@ -117,80 +125,64 @@ class RankFuseTest(PermutationTest):
     def statistics(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Permuted:
         """The evidence under every labelling."""
         evidence, left_out = [], []
-        of_families, of_fuse = self._permuted(pooled, members, n, progress)
-        for family, (mmd2, error) in zip(self.bank.families, of_families, strict=True):
-            for weight, scores, tolerance, _ in self._scores(family, mmd2, error):
-                evidence.append(weight / _share_reaching(scores, tolerance))
-                left_out.append(weight / _share_without_groups(scores, tolerance))
-        if self.fuse is not None:
-            scores, tolerance = _finite(self.fuse.combined(of_fuse, n, pooled.shape[-2] - n))
-            evidence.append(self._rest / _share_reaching(scores, tolerance))
-            left_out.append(self._rest / _share_without_groups(scores, tolerance))
+        for ranked in self._ranked(pooled, members, n, progress):
+            p_values, without_groups = _own_p_values(ranked)
+            evidence.append(ranked.weight / p_values)
+            left_out.append(ranked.weight / without_groups)
         total = self._combined(evidence)
         rounding = torch.full_like(total[..., 0], RANK_ROUNDING)
         return Permuted(total, rounding, _jackknife_error(self._combined(left_out)))
 
-    def _permuted(
-        self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None
-    ) -> tuple[list[tuple[Tensor, Tensor]], list[FamilyStatistics]]:
-        """MMD² of each family under every labelling, (R, k, P), and its rounding error (R, k); those of ``fuse``."""
+    def _ranked(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Iterator[Ranked]:
+        """The statistics of the families, then that of ``fuse``."""
         fused = self.fuse.bank.families if self.fuse is not None else ()
         by_gram = [len(summands(f.kernel)) == 1 and not f.kernel.inner_product for f in self.bank.families]
         families = [family for family, alone in zip(self.bank.families, by_gram, strict=True) if alone]
         statistics = iter(permuted_families((*families, *fused), pooled, members, n, progress))
-        of_families = [
-            next(statistics)[:2]
-            if alone
-            else permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n, progress=progress)
-            for family, alone in zip(self.bank.families, by_gram, strict=True)
-        ]
-        return of_families, list(statistics)
+        for family, alone in zip(self.bank.families, by_gram, strict=True):
+            mmd2, error = (
+                next(statistics)[:2]
+                if alone
+                else permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n, progress=progress)
+            )
+            yield from self._of_family(family, mmd2, error)
+        if self.fuse is not None:
+            values, rounding, _ = self.fuse.combined(list(statistics), n, pooled.shape[-2] - n)
+            values = values.where(values.isfinite().all(dim=-1, keepdim=True), 0.0)  # overflow makes labellings equal
+            rest = 1 - sum(family.share * len(family.names) for family in self.bank.families)
+            sample = TwoSample(pooled[..., :n, :], pooled[..., n:, :])
+            shown = partial(self.fuse.shown_by, sample, members)
+            yield Ranked(rest, values, rounding[:, None].nan_to_num(nan=0.0), shown)
 
-    @property
-    def _rest(self) -> float:
-        """The weight that the families leave."""
-        return 1 - sum(family.share * len(family.names) for family in self.bank.families)
-
-    def _scores(self, family: Family, mmd2: Tensor, error: Tensor) -> Iterator[tuple[float, Tensor, Tensor, slice]]:
-        """Each statistic that is ranked, from MMD² (R, k, P): its weight, values (R, P), tolerance (R, 1), kernels."""
-        yield family.share * len(family.names), *_fused(mmd2, error, family.weights), slice(None)
+    def _of_family(self, family: Family, mmd2: Tensor, error: Tensor) -> Iterator[Ranked]:
+        """log Σ_k w_k·exp(z_k), from the kernels' MMD² (R, k, P) and rounding error (R, k)."""
+        spread = mmd2.std(dim=-1, keepdim=True).clamp(min=TINY)
+        scores = mmd2 / spread
+        values = (scores if family.weights is None else scores + family.weights.log()[..., None]).logsumexp(dim=1)
+        values = values.where(values.isfinite().all(dim=-1, keepdim=True), 0.0)  # overflow makes labellings equal
+        tolerance = (error / spread[..., 0]).amax(dim=1, keepdim=True).nan_to_num(nan=0.0)
+        yield Ranked(family.share * len(family.names), values, tolerance, partial(_mixture, family, mmd2, slice(None)))
 
     def _combined(self, evidence: list[Tensor]) -> Tensor:
-        """The evidence of all families together."""
+        """The evidence of all statistics together."""
         return torch.stack(evidence).sum(dim=0)
 
     def _usually_added(self, total: Tensor, evidence: Tensor) -> float:
         """The median evidence of the other statistics where that of this one is largest: (P,), (P,) → a number."""
         return float((total - evidence)[evidence >= evidence.quantile(1 - LARGEST)].median())
 
-    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> tuple[ShownTest, float | None]:
-        """The mixture of the family with the most evidence, and its critical value given the others.
+    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Shown:
+        """The test that stands for the statistic with the most evidence, and its critical value given the others.
 
         The others are assumed to add their median evidence where this one is large, not the evidence observed here:
-        the family with the most evidence was selected for it, and a new study cannot count on the others.
+        the statistic with the most evidence was selected for it, and a new study cannot count on the others.
         """
-        shown: list[Callable[[float], tuple[ShownTest, float | None]]] = []  # of each statistic, at a level
-        evidence, shares = [], []
-        of_families, of_fuse = self._permuted(sample.pooled, members, sample.sizes[0])
-        for family, (mmd2, error) in zip(self.bank.families, of_families, strict=True):
-            for weight, scores, tolerance, which in self._scores(family, mmd2, error):
-                mask = torch.zeros(len(family.names), dtype=torch.bool)
-                mask[which] = True
-                ranked = Family(family.kernel.some(mask), family.names[which], family.share)
-                spread = mmd2[0, which].std(dim=-1).clamp(min=TINY)
-                values = mmd2[0, which] / spread[:, None]
-                values = values if family.weights is None else values + family.weights[0, which, None].log()
-                shown.append(partial(mixture_of, [Scores(ranked, values, spread, mmd2[0, which, 0])]))
-                evidence.append(weight / _share_reaching(scores, tolerance)[0])
-                shares.append(weight)
-        if self.fuse is not None:
-            scores, tolerance = _finite(self.fuse.combined(of_fuse, *sample.sizes))
-            shown.append(partial(self.fuse.shown_by, sample, members))
-            evidence.append(self._rest / _share_reaching(scores, tolerance)[0])
-            shares.append(self._rest)
+        ranked = list(self._ranked(sample.pooled, members, sample.sizes[0]))
+        evidence = [single.weight / _own_p_values(single)[0][0] for single in ranked]
         total, best = self._combined(evidence), int(torch.stack(evidence)[:, 0].argmax())
         needed = float(total.quantile(1 - alpha)) - self._usually_added(total, evidence[best])
-        return shown[best](shares[best] / max(needed, 2 * shares[best]))
+        weight = ranked[best].weight
+        return ranked[best].shown(weight / max(needed, 2 * weight))
 
 
 class AggregateTest(RankFuseTest):
@@ -201,10 +193,11 @@ class AggregateTest(RankFuseTest):
     p-value. Equal ranks are told apart by the sum of all w_k/p_k.
     """
 
-    def _scores(self, family: Family, mmd2: Tensor, error: Tensor) -> Iterator[tuple[float, Tensor, Tensor, slice]]:
+    def _of_family(self, family: Family, mmd2: Tensor, error: Tensor) -> Iterator[Ranked]:
         """Every kernel's own MMD²."""
         for kernel in range(len(family.names)):
-            yield family.share, mmd2[:, kernel].contiguous(), error[:, kernel, None], slice(kernel, kernel + 1)
+            shown = partial(_mixture, family, mmd2, slice(kernel, kernel + 1))
+            yield Ranked(family.share, mmd2[:, kernel].contiguous(), error[:, kernel, None], shown)
 
     def _combined(self, evidence: list[Tensor]) -> Tensor:
         """The largest evidence."""
@@ -216,44 +209,31 @@ class AggregateTest(RankFuseTest):
         return 0.0
 
 
-def _fused(mmd2: Tensor, error: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """log Σ_k w_k·exp(z_k) under each labelling, (R, P), and the rounding error within which two are equal, (R, 1).
+def _mixture(family: Family, mmd2: Tensor, which: slice, level: float) -> Shown:
+    """The mixture of some of a family's kernels, from their MMD² (1, k, P), and its critical value at this level."""
+    mask = torch.zeros(len(family.names), dtype=torch.bool)
+    mask[which] = True
+    kernels = Family(family.kernel.some(mask), family.names[which], family.share)
+    spread = mmd2[0, which].std(dim=-1).clamp(min=TINY)
+    values = mmd2[0, which] / spread[:, None]
+    values = values if family.weights is None else values + family.weights[0, which, None].log()
+    return mixture_of([Scores(kernels, values, spread, mmd2[0, which, 0])], level)
 
-    Where numbers overflowed, all labellings are equal.
+
+def _own_p_values(ranked: Ranked) -> tuple[Tensor, Tensor]:
+    """The share of labellings whose value reaches that of each: (R, P); without each group of them: (R, G, P).
+
+    Row 0, the observed labelling, is in no group.
     """
-    spread = mmd2.std(dim=-1, keepdim=True).clamp(min=TINY)
-    scores = mmd2 / spread
-    fused = (scores if weights is None else scores + weights.log()[..., None]).logsumexp(dim=1)
-    fused = fused.where(fused.isfinite().all(dim=-1, keepdim=True), 0.0)
-    return fused, (error / spread[..., 0]).amax(dim=1, keepdim=True).nan_to_num(nan=0.0)
-
-
-def _finite(permuted: Permuted) -> tuple[Tensor, Tensor]:
-    """Values (R, P) and rounding (R, 1). Where numbers overflowed, all labellings are equal."""
-    values = permuted.values.where(permuted.values.isfinite().all(dim=-1, keepdim=True), 0.0)
-    return values, permuted.rounding[:, None].nan_to_num(nan=0.0)
-
-
-def _share_reaching(fused: Tensor, tolerance: Tensor) -> Tensor:
-    """The share of all labellings whose value reaches that of each: (R, P), (R, 1) → (R, P)."""
-    return 1 - _below(fused, tolerance).double() / fused.shape[-1]
-
-
-def _below(fused: Tensor, tolerance: Tensor) -> Tensor:
-    """How many labellings lie clearly below each: (R, P), (R, 1) → (R, P)."""
-    return torch.searchsorted(fused.sort(dim=-1).values, fused - tolerance)
-
-
-def _share_without_groups(fused: Tensor, tolerance: Tensor) -> Tensor:
-    """The same with each group of drawn labellings left out: (R, P), (R, 1) → (R, G, P). Row 0, observed, stays."""
-    groups, size = _groups(fused.shape[-1])
-    ordered, order = fused.sort(dim=-1)
-    below = torch.searchsorted(ordered, fused - tolerance)
+    groups, size = _groups(ranked.values.shape[-1])
+    ordered, order = ranked.values.sort(dim=-1)
+    below = torch.searchsorted(ordered, ranked.values - ranked.tolerance)  # labellings clearly below each
     group = (order - 1).div(size, rounding_mode="floor")
-    of_group = group[:, None] == torch.arange(groups, device=fused.device)[:, None]  # R x G x P, in order of size
+    of_group = group[:, None] == torch.arange(groups, device=group.device)[:, None]  # R x G x P, in order of size
     smaller = functional.pad(of_group.cumsum(dim=-1, dtype=torch.int32), (1, 0))
-    below = below[:, None] - smaller.take_along_dim(below[:, None], dim=-1)
-    return 1 - below.double() / (fused.shape[-1] - size)
+    outside = below[:, None] - smaller.take_along_dim(below[:, None], dim=-1)
+    count = ordered.shape[-1]
+    return 1 - below.double() / count, 1 - outside.double() / (count - size)
 
 
 def _jackknife_error(evidence: Tensor) -> Tensor:

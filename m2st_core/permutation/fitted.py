@@ -79,8 +79,8 @@ class PermutationTest(FittedTest, ABC):
         """The statistic of pooled rows (R, N, d) under the labellings (R, 1+B, N), the observed one first."""
 
     @abstractmethod
-    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> tuple[ShownTest, float | None]:
-        """A test with a witness that stands for this one, and its critical value if that is not its own quantile."""
+    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Shown:
+        """The test with a witness that stands for this one."""
 
 
 class ShownTest(PermutationTest):
@@ -88,7 +88,7 @@ class ShownTest(PermutationTest):
 
     two_sided = True
 
-    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> tuple[ShownTest, float | None]:
+    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Shown:
         """Return the test itself."""
         return self, None
 
@@ -107,6 +107,10 @@ class ShownTest(PermutationTest):
     @abstractmethod
     def witness_at_rows(self, sample: TwoSample) -> np.ndarray:
         """The witness at the pooled rows of one run, at each row without its own term: (N,)."""
+
+
+Shown = tuple[ShownTest, float | None]
+"""A test with a witness function, and its critical value if that is not its own quantile."""
 
 
 @dataclass(frozen=True)
