@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import m2st_core
-from m2st_core.dashboard.jobs.rights import Desk
+from m2st_core.dashboard.jobs.runs import Desk
 from m2st_core.dashboard.jobs.sweeps import NO_RUN, show_problems, start, sweep_queue
 from m2st_core.dashboard.power_lab.controls import LEVEL, ask_sweep, load_sweep, use_paper_methods
 from m2st_core.dashboard.power_lab.curves import look, show_curves, show_training

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from m2st_core.dashboard.jobs.manager import KEPT_ANSWERS, KEPT_JOBS, PER_PERSON, JobManager
-from m2st_core.dashboard.jobs.processes import Processes
-from m2st_core.sweeps.executors import LOW
+from m2st_core.dashboard.jobs.jobs import KEPT_ANSWERS, KEPT_JOBS, PER_PERSON, JobManager
+from m2st_core.sweeps.executors import LOW, Processes
 
 
 @pytest.fixture
@@ -75,7 +74,7 @@ def test_progress_is_seen_and_cancelling_stops_the_work(manager):
     job = manager.submit("long", work)
     assert started.wait(5)
     assert job.active and 0.2 <= job.share < 1 and job.seconds_left > 0
-    job.cancel()
+    manager.scheduler.cancel(job)
     job.wait(5)
     assert job.state == "cancelled" and len(steps) < 9_999
 
@@ -171,7 +170,7 @@ def test_jobs_stop_when_their_session_is_gone_and_when_the_server_stops(manager)
     gone, waiting = manager.submit(("ann", 0), steps), manager.submit(("ann", 1), steps)
     manager.forget("ann")
     gone.wait(5)
-    assert gone.state == "cancelled" and waiting.state == "cancelled" and manager.counts() == (0, 0, 0)
+    assert gone.state == "cancelled" and waiting.state == "cancelled" and manager.scheduler.counts() == (0, 0)
     last = manager.submit(("bob", 0), steps)
     manager.close()
     last.wait(5)
@@ -217,7 +216,7 @@ def test_a_study_runs_in_a_process_of_low_priority_that_stays_and_can_be_cancell
                 break
             job.wait(0.05)
         assert job.share == 0.25
-        job.cancel()
+        manager.scheduler.cancel(job)
         job.wait(10)
         assert job.state == "cancelled"
         last = submit("last", own_process)

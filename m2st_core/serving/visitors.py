@@ -193,7 +193,7 @@ def _show_login(label: str) -> None:
 def _show_usage() -> None:
     """Show an admin the use of the server by all, and nothing of the work of any."""
     most, queue = ServerLimits.from_environment(), server_queue()
-    (running, waiting), jobs = queue.counts(), job_manager().counts()
+    (running, waiting), jobs = queue.counts(), job_manager().scheduler.counts()
     lines = {
         "open tabs": f"{sum(tab.connected for tab in tabs())} of {most.sessions}",
         "sweeps": f"{running} running, {waiting} waiting",

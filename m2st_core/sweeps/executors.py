@@ -1,4 +1,4 @@
-"""Executors, which run cells in this process, in a pool of processes, or on a Dask cluster."""
+"""Executors, which run functions in this process, in a pool of processes, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Protocol
 
@@ -170,6 +170,53 @@ def _run_in_worker(batch: int, job: str, function: Callable[..., Any], arguments
     if stopped():
         raise Cancelled
     return function(*arguments, _worker["device"], reporting(job, stopped, _worker["reports"].put))
+
+
+class Processes:
+    """Processes that start when they are needed, one for each piece of work at a time, and stay.
+
+    Work of one user is cancelled without that of others, and never delays their pages.
+    """
+
+    def __init__(self) -> None:
+        self._free, self._busy = list[PoolExecutor](), list[PoolExecutor]()
+        self._lock = threading.Lock()
+
+    def run(self, work: Callable[[Progress], Any], progress: Progress) -> Any:
+        """The result of ``work``, computed in a process. It is cancelled when ``progress`` raises Cancelled."""
+        with self._process() as process:
+            outcome, latest = process.submit("work", _call, work), ("work", 0, 1)
+            try:
+                while wait([outcome], REPORT_SECONDS).not_done:
+                    *_, latest = latest, *process.reports()
+                    progress(*latest[1:], 0.0)
+            except Cancelled:
+                process.cancel()
+                raise
+            return outcome.result()
+
+    @contextmanager
+    def _process(self) -> Iterator[PoolExecutor]:
+        with self._lock:
+            process = self._free.pop() if self._free else PoolExecutor(1, LOW)
+            self._busy.append(process)
+        try:
+            yield process
+        finally:
+            with self._lock:
+                self._busy.remove(process)
+                self._free.append(process)
+
+    def close(self) -> None:
+        """End the processes, also those that compute."""
+        with self._lock:
+            for process in (*self._busy, *self._free):
+                process.cancel(grace=0)
+                process.close()
+
+
+def _call(work: Callable[[Progress], Any], device: str, progress: Progress) -> Any:
+    return work(progress)
 
 
 class InlineExecutor:

@@ -31,7 +31,7 @@ def secret_error():
 
 
 def test_our_records_have_ids(line):
-    values, _ = line("m2st_core.dashboard.jobs.sweep_queue", "sweep %s failed, reference %s", "abc", "r1")
+    values, _ = line("m2st_core.dashboard.jobs.runs", "sweep %s failed, reference %s", "abc", "r1")
     assert values["event"] == "sweep abc failed, reference r1" and values["session"] == "0123456789ab"
     assert values["level"] == "error" and values["time"][:2] == "20"
 

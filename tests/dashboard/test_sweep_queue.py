@@ -7,13 +7,13 @@ from concurrent.futures import Future
 import pytest
 
 from m2st_core.dashboard.host import ServerLimits
-from m2st_core.dashboard.jobs import sweep_queue as module
-from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
-from m2st_core.dashboard.jobs.turns import QueueFull
+from m2st_core.dashboard.jobs import runs as module
+from m2st_core.dashboard.jobs.runs import QueueFull, SweepQueue
 from m2st_core.sweeps.executors import InlineExecutor, WorkerLost
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.work import SweepFailed, SweepProgress
+from m2st_core.types import Cancelled
 
 SPEC = SweepSpec(methods=("MMD-M",), m_te=(10,), repeats=2, tests=4, n_permutations=39)
 
@@ -105,6 +105,29 @@ def test_who_shares_a_run_withdraws_alone(queue):
     assert queue.status(run).state == "running" and queue.status(run).sessions == {"b"}
     queue.cancel(run)
     wait_for(lambda: queue.status(run).state == "cancelled")
+
+
+def test_a_run_that_is_requested_again_while_it_stops_starts_again(queue, sweeps, monkeypatch):
+    stopping, on = threading.Event(), threading.Event()
+
+    def slow_to_stop(spec, *rest):
+        try:
+            sweeps(spec, *rest)
+        except Cancelled:
+            stopping.set()
+            on.wait(20)
+            raise
+
+    monkeypatch.setattr(module, "compute_sweep", slow_to_stop)
+    (run,) = submit(queue, (0, "a"))
+    queue.cancel(run, "a")
+    assert stopping.wait(20) and queue.status(run).sessions == frozenset()
+    assert queue.submit(spec(0), "b") == run and queue.status(run).sessions == {"b"}
+    on.set()
+    wait_for(lambda: sweeps.began == [0, 0])
+    assert queue.store.runs.get(run).state == "running"
+    sweeps.release.set()
+    wait_for(lambda: queue.status(run).state == "done")
 
 
 def test_a_long_sweep_makes_room_and_goes_on(queue, sweeps, monkeypatch):
@@ -230,7 +253,7 @@ def test_a_server_that_stops_while_a_sweep_pauses_does_not_wait_for_its_cells(tm
     wait_for(lambda: workers.graces)
     began = time.monotonic()
     queue.close()
-    assert time.monotonic() - began < 3 and workers.graces[0] > 10 and not queue._thread.is_alive()
+    assert time.monotonic() - began < 3 and workers.graces[0] > 10 and queue._scheduler.close()
     with pytest.raises(RuntimeError):
         workers.submit("late", print)  # closed
     after = SweepQueue(Store(tmp_path), InlineExecutor)

@@ -7,8 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from m2st_core.dashboard.host import Visitor
 from m2st_core.dashboard.jobs import sweeps
-from m2st_core.dashboard.jobs.rights import Desk, SweepView
-from m2st_core.dashboard.jobs.turns import RunStatus
+from m2st_core.dashboard.jobs.runs import Desk, RunStatus, SweepView
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.work import SweepProgress
 
@@ -43,7 +42,7 @@ HALF = SweepProgress(36, 18, 18, 4, 0.5, 10.0, 10.0)
     ],
 )
 def test_every_state_is_shown_with_what_can_be_done(status, said, buttons, monkeypatch):
-    monkeypatch.setattr("m2st_core.dashboard.jobs.rights.is_open", lambda session: True)
+    monkeypatch.setattr("m2st_core.dashboard.jobs.runs.is_open", lambda session: True)
     desk = Desk(SimpleNamespace(store=None), Visitor("me"))
     view = SweepView(SweepSpec(), "0123456789ab", status, mine=True, rows=None, stored=frozenset(), cells=1)
 

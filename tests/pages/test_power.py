@@ -68,9 +68,7 @@ def test_another_closeness_has_shipped_curves_too(store):
 
 def test_refining_doubles_the_repeats_and_starts(store, monkeypatch):
     started = []
-    monkeypatch.setattr(
-        "m2st_core.dashboard.jobs.sweep_queue.SweepQueue.submit", lambda self, spec, *_: started.append(spec)
-    )
+    monkeypatch.setattr("m2st_core.dashboard.jobs.runs.SweepQueue.submit", lambda self, spec, *_: started.append(spec))
     open_page(PAGE).button(key="lab_refine").click().run()
     assert started == [DEFAULT.with_(repeats=8)]
 

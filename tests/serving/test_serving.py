@@ -20,12 +20,10 @@ from streamlit.web.server.starlette.starlette_websocket import _parse_decoded_us
 
 from m2st_core.dashboard import host
 from m2st_core.dashboard.host import Host, ServerLimits, Visitor, at_end, close_server, register
-from m2st_core.dashboard.jobs import sweep_queue as queue_module
+from m2st_core.dashboard.jobs import runs as queue_module
 from m2st_core.dashboard.jobs import sweeps
 from m2st_core.dashboard.jobs.jobs import job_manager
-from m2st_core.dashboard.jobs.rights import Desk
-from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
-from m2st_core.dashboard.jobs.turns import Clock, QueueFull, TimeIsUp
+from m2st_core.dashboard.jobs.runs import Desk, QueueFull, SweepQueue, TimeIsUp
 from m2st_core.serving import gate
 from m2st_core.serving.sessions import COOKIE, Tab, end_closed, make_room, used_bytes
 from m2st_core.serving.visitors import KNOWN, PROXIED, STAMP, SharedHost, identify, sign, signature, unsign
@@ -85,9 +83,10 @@ def test_clearing_streamlit_s_cache_touches_neither_queue_nor_jobs(monkeypatch):
     monkeypatch.setattr("m2st_core.dashboard.jobs.jobs._warm_up", at_once)
     queue, manager = sweeps.server_queue(), job_manager()
     st.cache_resource.clear()  # what streamlit does at the message clear_cache of any client
-    assert sweeps.server_queue() is queue and job_manager() is manager and queue._thread.is_alive()
+    assert sweeps.server_queue() is queue and job_manager() is manager
+    assert not queue._scheduler.closed and not manager.scheduler.closed
     close_server()
-    assert not queue._thread.is_alive() and manager._closed
+    assert queue._scheduler.close() and manager.scheduler.closed
 
 
 def test_an_attacker_can_do_nothing_with_another_s_run(queue):
@@ -139,17 +138,16 @@ def test_on_one_s_own_machine_everybody_sees_everything(queue, monkeypatch):
     other = Desk(queue, Visitor("another tab"))
     assert run == SPEC.run_id and other.status(run).active and other.owns(run) and sum(other.counts()) == 1
     assert may_cancel(other, run)  # the first tab is closed
-    monkeypatch.setattr("m2st_core.dashboard.jobs.rights.is_open", lambda session: True)
+    monkeypatch.setattr("m2st_core.dashboard.jobs.runs.is_open", lambda session: True)
     with pytest.raises(StoreError, match="Another browser session"):
         other.cancel(run)
 
 
 def test_a_day_s_time_is_refused_and_stopped_with_a_sentence(queue, monkeypatch):
     monkeypatch.setenv("M2ST_MOST_MINUTES", "1")
-    clock = Clock(queue.store, "ann")
-    clock.count(30.0)
+    queue.count("ann", 30.0)
     with pytest.raises(TimeIsUp, match="Your computing time for today, 1 min, is used up. Finished cells are kept"):
-        clock.count(61.0)
+        queue.count("ann", 31.0)
     assert queue.store.usage.of("ann") == 61.0
     with pytest.raises(QueueFull, match="You have used your computing time .* What is computed stays"):
         desk(queue, "ann").submit(SPEC)

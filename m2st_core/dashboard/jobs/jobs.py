@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -10,11 +11,11 @@ from typing import Any, Protocol, TypeVar
 import streamlit as st
 
 from m2st_core.dashboard.host import Once, at_end, host, poll_seconds, session_id
-from m2st_core.dashboard.jobs.manager import Job, JobManager
-from m2st_core.dashboard.jobs.processes import study_processes
-from m2st_core.dashboard.jobs.rights import check_time
+from m2st_core.dashboard.jobs.runs import check_time
+from m2st_core.dashboard.jobs.scheduler import Job, Scheduler
 from m2st_core.numbers import duration
 from m2st_core.sweeps.cost import machine_factor
+from m2st_core.sweeps.executors import Processes
 from m2st_core.sweeps.store import Store
 from m2st_core.testing.two_sample import two_sample_test
 from m2st_core.types import Progress
@@ -22,7 +23,97 @@ from m2st_core.types import Progress
 SHIPPED = "Shipped result of this version. Other settings are computed when you choose them."
 POLL_SECONDS, QUICK_SECONDS = 0.5, 0.8
 Seen = TypeVar("Seen")
+KEPT_JOBS, KEPT_ANSWERS = 16, 32  # for each session, and for everyone
+PER_PERSON = 8  # jobs that wait or run
 ASK_SECONDS = 60.0  # on the machine of the predictions: what takes longer starts on request, never by a link alone
+
+
+class JobManager:
+    """Jobs of pages by key, (session, page, settings). Answers to a ``question`` are kept for everyone."""
+
+    def __init__(self, workers: int = 2) -> None:
+        self.scheduler = Scheduler(workers, "job worker")
+        self._jobs: OrderedDict[Hashable, Job] = OrderedDict()
+        self._answers: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def submit(
+        self,
+        key: Hashable,
+        function: Callable[[Progress], Any],
+        question: Hashable | None = None,
+        person: Hashable = None,
+        spend: Callable[[float], None] | None = None,
+    ) -> Job:
+        """The job of this key in its present state, or a new one, which tells ``spend`` how long it ran."""
+        person = person or _session_of(key)
+        with self.scheduler.change:
+            job = self._jobs.get(key)
+            if job is None:
+                work = function if question is None else partial(self._answer, function, question)
+                job = self._jobs[key] = Job(work, [person], spend=spend)
+                if question in self._answers:
+                    self._answers.move_to_end(question)
+                    job.result, job.state = self._answers[question], "done"
+                    job.ended.set()
+                elif sum(self.scheduler.counts(person)) >= PER_PERSON:
+                    job.error = f"{PER_PERSON} computations of yours wait or run. Wait, or cancel one."
+                    job.state = "failed"
+                    job.ended.set()
+                else:
+                    self.scheduler.submit(job)
+            self._jobs.move_to_end(key)
+            self._forget_oldest(_session_of(key))
+            return job
+
+    def knows(self, key: Hashable, question: Hashable | None = None) -> bool:
+        """Whether there is such a job, or an answer to the question."""
+        with self.scheduler.change:
+            return key in self._jobs or (question is not None and question in self._answers)
+
+    def _forget_oldest(self, session: Hashable) -> None:
+        """Keep the latest jobs of a session, and the active ones."""
+        keys = [key for key in self._jobs if _session_of(key) == session]
+        for key in keys[: max(0, len(keys) - KEPT_JOBS)]:
+            if not self._jobs[key].active:
+                del self._jobs[key]
+
+    def _answer(self, function: Callable[[Progress], Any], question: Hashable, progress: Progress) -> Any:
+        result = function(progress)
+        self.keep(question, result)
+        return result
+
+    def keep(self, question: Hashable, answer: Any) -> None:
+        """Keep the answer to a question for everyone."""
+        with self.scheduler.change:
+            self._answers[question] = answer
+            if len(self._answers) > KEPT_ANSWERS:
+                self._answers.popitem(last=False)
+
+    def drop(self, key: Hashable) -> None:
+        """Stop and remove a job that has not succeeded, so that it can be started again."""
+        with self.scheduler.change:
+            if key in self._jobs and self._jobs[key].state != "done":
+                self.scheduler.cancel(self._jobs.pop(key))
+
+    def forget(self, session: str) -> None:
+        """Stop and remove all jobs of a session, and with them the data they hold."""
+        with self.scheduler.change:
+            for key in [key for key in self._jobs if _session_of(key) == session]:
+                self.scheduler.cancel(self._jobs.pop(key))
+
+    def close(self) -> None:
+        """Stop all jobs."""
+        self.scheduler.close()
+
+
+def _session_of(key: Hashable) -> Hashable:
+    return key[0] if isinstance(key, tuple) else key
+
+
+@Once
+def study_processes() -> Processes:
+    """The server's processes for studies."""
+    return Processes()
 
 
 @Once
@@ -92,7 +183,7 @@ def watch_job(
         job_manager().drop(previous)
     if not job_manager().knows(key, question) and not _agreed(page, settings, expected):
         st.session_state[f"{page}_job"] = None
-        return Job(function, "asked")
+        return Job(function, state="asked")
     st.session_state[f"{page}_job"] = key
     job = _submit(key, function, question)
     job.wait(QUICK_SECONDS)
@@ -128,7 +219,7 @@ def _show(page: str, job: Job, key: Hashable, doing: str, expected: float | None
         bar, button = st.columns([6, 1], vertical_alignment="bottom")
         bar.progress(job.share, doing + (f" About {duration(left)} left." if left else ""))
         if button.button("Cancel", key=f"{page}_cancel", help="Stop this computation. Nothing else is affected."):
-            job.cancel()
+            job_manager().scheduler.cancel(job)
         return
     if job.state == "cancelled":
         st.info("Cancelled. Change a setting, or run it again.")

@@ -9,9 +9,7 @@ import streamlit as st
 
 from m2st_core.dashboard.host import Once, host
 from m2st_core.dashboard.jobs.jobs import poll
-from m2st_core.dashboard.jobs.rights import Desk, SweepView
-from m2st_core.dashboard.jobs.sweep_queue import SweepQueue
-from m2st_core.dashboard.jobs.turns import QueueFull, RunStatus
+from m2st_core.dashboard.jobs.runs import Desk, QueueFull, RunStatus, SweepQueue, SweepView
 from m2st_core.environment import dask_address
 from m2st_core.numbers import duration
 from m2st_core.studies.power import add_shipped

@@ -11,7 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from m2st_core.dashboard.jobs.jobs import poll
-from m2st_core.dashboard.jobs.rights import Desk, SweepView
+from m2st_core.dashboard.jobs.runs import Desk, SweepView
 from m2st_core.dashboard.jobs.sweeps import POLL_SECONDS, cost_in_words, show_state
 from m2st_core.dashboard.power_lab.controls import double_repeats
 from m2st_core.dashboard.power_lab.results import Earlier, show_results
