@@ -59,10 +59,10 @@ MOST_STEPS, EVEN = 1e6, 1e-6  # of counting numbers with decimals: largest numbe
 NAMED = 10  # columns in a note
 
 
-def says_unit(name: str) -> bool:
+def names_unit(name: str) -> bool:
     """Whether a header names persons or other units that may have several rows.
 
-    >>> [says_unit(name) for name in ("PatientID", "subject no.", "household", "patience", "number of patients")]
+    >>> [names_unit(name) for name in ("PatientID", "subject no.", "household", "patience", "number of patients")]
     [True, True, True, False, False]
     """
     plain = _plain(name)

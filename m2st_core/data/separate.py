@@ -9,8 +9,8 @@ same difference.
 
 Unlabelled rows carry no information about labels. So if all shared rows are recognised, the target's labels are
 exchangeable under the null hypothesis, given the training rows: p-values stay exact, and all rows are tested. Where
-rows are often equal by chance, some shared rows could escape: then the p-value is exact on a condition, which the
-result carries. ``benchmarks/shared.py`` measures level and power.
+rows are often equal by chance, some shared rows could escape: then the p-value is exact under a condition, which is
+part of the result. ``benchmarks/shared.py`` measures level and power.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Units = tuple[np.ndarray, np.ndarray]
 class Separated:
     """Related tasks without labelled rows of the target. ``shared`` counts the target's rows that they had.
 
-    ``exact_if`` is the condition under which this is all that was shared; empty if nothing could have been missed.
+    ``exact_if`` is the condition under which no further row is shared; empty if none could have been missed.
     """
 
     tasks: RelatedTasks
@@ -58,7 +58,7 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None, ids: str | 
     """Remove the rows of the target, a pair (x, y), from the related tasks, given as for ``meta_train``.
 
     ``units`` undo a scaling, so that rows in other units are recognised. ``ids`` names a column of all frames that
-    identifies their rows: then rows are the same if their ids are, and nothing is searched.
+    identifies their rows: then rows are the same if their ids are equal, without a search.
 
     >>> control, more = np.arange(20.0) ** 1.5, np.arange(60.0).reshape(3, 20) ** 1.4
     >>> separate((control, more[0]), {"a": (control, more[1]), "b": (more[2], more[1] + 0.1)}).tasks.names
@@ -76,7 +76,7 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None, ids: str | 
 
 def without_target(related: RelatedTasks, target: TwoSample, units: Units | None = None) -> Separated:
     """Separate tasks from a checked target with the same columns; none is left if all share too many rows with it."""
-    known, place = known_rows(related)
+    known, positions = known_rows(related)
     rest = np.arange(len(known.rows))
     overlap = find_overlap(target, known, units)
     shared = np.unique(overlap.target)
@@ -88,13 +88,13 @@ def without_target(related: RelatedTasks, target: TwoSample, units: Units | None
     if not len(shared):
         unmatched = (UNMATCHED,) if target.ids is not None else ()
         return Separated(related, notes=warning + unmatched, exact_if=condition)
-    kept = related.without(np.setdiff1d(place, place[rest]))
-    short = _short(related, kept)
+    reduced = related.without(np.setdiff1d(positions, positions[rest]))
+    short = _short(related, reduced)
     usable, lost = np.flatnonzero(~short.any(axis=0)), np.flatnonzero(short.any(axis=0))
     merged = len(lost) > len(related.names) / 2
-    kept = _merged(target, kept, short, usable) if merged else kept.select(usable)
+    tasks = _merged(target, reduced, short, usable) if merged else reduced.select(usable)
     notes = _notes(len(shared), len(lost), len(lost) if merged else 0)
-    return Separated(kept, len(shared), notes + warning, condition)
+    return Separated(tasks, len(shared), notes + warning, condition)
 
 
 def known_rows(related: RelatedTasks) -> tuple[KnownRows, np.ndarray]:
@@ -103,11 +103,11 @@ def known_rows(related: RelatedTasks) -> tuple[KnownRows, np.ndarray]:
     An image that several samples share belongs to the first of them.
     """
     sides = torch.stack([related.x_weight[0] > 0, related.y_weight[0] > 0], dim=1).flatten(0, 1)  # 2T x L
-    sample, at = torch.nonzero(sides, as_tuple=True)
-    place, first = np.unique(related.where[0][sample // 2, at].cpu().numpy(), return_index=True)
-    rows = fingerprints(related.rows[0][torch.from_numpy(place)], related.shape is not None)
-    ids = None if related.ids is None else related.ids.numpy()[place]
-    return KnownRows(rows, sample.cpu().numpy()[first], ids), place
+    sample, entry = torch.nonzero(sides, as_tuple=True)
+    positions, first = np.unique(related.where[0][sample // 2, entry].cpu().numpy(), return_index=True)
+    rows = fingerprints(related.rows[0][torch.from_numpy(positions)], related.shape is not None)
+    ids = None if related.ids is None else related.ids.numpy()[positions]
+    return KnownRows(rows, sample.cpu().numpy()[first], ids), positions
 
 
 def fingerprints(rows: Tensor, images: bool) -> np.ndarray:
@@ -133,12 +133,12 @@ def find_overlap(target: TwoSample, known: KnownRows, units: Units | None = None
 
 
 def _short(before: RelatedTasks, after: RelatedTasks) -> np.ndarray:
-    """Mark the samples (x, y) of the tasks that lost rows and have too few left: (2, T)."""
-    had, have = (
+    """Mark the samples (x, y) of tasks that lost rows and have too few left: (2, T)."""
+    counts_before, counts = (
         torch.stack([(weight[0] > 0).sum(dim=-1) for weight in (related.x_weight, related.y_weight)])
         for related in (before, after)
     )
-    return ((have < had) & (have < FEWEST_ROWS)).cpu().numpy()
+    return ((counts < counts_before) & (counts < FEWEST_ROWS)).cpu().numpy()
 
 
 def _merged(target: TwoSample, related: RelatedTasks, short: np.ndarray, usable: np.ndarray) -> RelatedTasks:
@@ -150,19 +150,19 @@ def _merged(target: TwoSample, related: RelatedTasks, short: np.ndarray, usable:
     rows, ids = target.pooled[order].to(related.rows), None
     tasks = {related.names[index]: related.task(int(index)) for index in usable}
     for side in (0, 1):
-        alone = np.flatnonzero(short[side] & ~short[1 - side])
-        if len(alone):
-            parts = [related.task(int(index)) for index in alone]
-            others = torch.cat([tuple(part)[1 - side] for part in parts])
+        indices = np.flatnonzero(short[side] & ~short[1 - side])
+        if len(indices):
+            pairs = [related.task(int(index)) for index in indices]
+            opposite = torch.cat([tuple(pair)[1 - side] for pair in pairs])
             if target.ids is not None:
-                ids = torch.cat(target.ids)[order], torch.cat([part.ids[1 - side] for part in parts if part.ids])
-            sample = TwoSample(rows, others, related.shape, related.columns, ids=ids)
-            tasks[f"{len(alone)} tasks with shared rows in {'xy'[side]}"] = sample.swapped() if side else sample
+                ids = torch.cat(target.ids)[order], torch.cat([pair.ids[1 - side] for pair in pairs if pair.ids])
+            sample = TwoSample(rows, opposite, related.shape, related.columns, ids=ids)
+            tasks[f"{len(indices)} tasks with shared rows in {'xy'[side]}"] = sample.swapped() if side else sample
     return replace(as_related_tasks(tasks), notes=related.notes) if tasks else related.select(usable)
 
 
 def _notes(shared: int, lost: int, merged: int) -> tuple[str, ...]:
-    """Say what was shared and what was done about it."""
+    """Notes on the shared rows and their removal."""
     notes = [
         f"{count_of(shared, 'row')} of x and y {'is' if shared == 1 else 'are'} also in the related tasks, equal "
         "or nearly so. The related tasks were used without them, because a tested row must not be a training row."
@@ -179,9 +179,9 @@ def _notes(shared: int, lost: int, merged: int) -> tuple[str, ...]:
 
 
 def condition_of(overlap: Overlap, target: TwoSample) -> tuple[str, tuple[str, ...]]:
-    """The condition on which no shared row is left, and a note on it; empty if the search would have seen them.
+    """The condition for an exact p-value, and a note on it; empty if the search recognises enough.
 
-    More than 5 % of the smaller sample, and at least one row, would have to escape it with probability above .05.
+    It does unless more than 5 % of the smaller sample could be shared and escape with probability above .05.
     """
     smaller = min(target.sizes)
     if overlap.unseen <= TOLERATED * smaller:

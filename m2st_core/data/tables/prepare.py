@@ -21,7 +21,7 @@ import pandas as pd
 import torch
 
 from m2st_core.data.arrays import as_ids, as_two_sample, check_spread, match_columns
-from m2st_core.data.identifiers import says_unit
+from m2st_core.data.identifiers import names_unit
 from m2st_core.data.related import RelatedTasks, stack_repeats
 from m2st_core.data.repeats import repeated_rows_note
 from m2st_core.data.separate import NOTHING_LEFT, Separated, Units, without_target
@@ -531,11 +531,11 @@ def identifiers(made: Assembled) -> list[Identifier]:
     """Return the columns that were set aside as identifiers, and those whose units have several rows in the target."""
     found = []
     for name, column in made.columns.items():
-        words = made.words(name) if column.kind != NUMERIC or says_unit(name) else None
+        words = made.words(name) if column.kind != NUMERIC or names_unit(name) else None
         if words is None:
             continue
         padded = column.kind in (CATEGORICAL, TEXT) and words.str.fullmatch(PADDED, na=False).any()
-        names_units = says_unit(name) or padded
+        names_units = names_unit(name) or padded
         codes = pd.factorize(words.iloc[: made.target_rows])[0]
         p, q = (codes[span] for span in made.target_spans)
         units, counts = np.unique(codes[codes >= 0], return_counts=True)
