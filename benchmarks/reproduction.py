@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 import tempfile
@@ -15,7 +14,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from benchmarks.common import parse
 from m2st_core.data import size_unit
+from m2st_core.figures.theme import NULL_COLOUR
 from m2st_core.numbers import null_band
 from m2st_core.paper.committed import Committed, commit, results_of
 from m2st_core.paper.experiments import LAYERS, PAPER, PaperExperiment
@@ -31,6 +32,7 @@ from m2st_core.paper.gallery import (
 from m2st_core.paper.nested import PUBLISHED_REPEATS, one_history_sentence, spread, with_one_history
 from m2st_core.paper.published import (
     FAR,
+    FOLDER,
     LEAST_REPEATS,
     compare,
     measured_gamma,
@@ -45,7 +47,7 @@ from m2st_core.sweeps.summary import summarise
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
 NESTED = ("table5", "table6")  # whose numbers of tasks and methods the nested design has
 PICTURES = PAGE.with_suffix("")
-AS_SVG = "([graph, height]) => Plotly.toImage(graph, {format: 'svg', width: 900, height: height})"
+AS_SVG = "([graph, size]) => Plotly.toImage(graph, {format: 'svg', ...size})"
 
 
 def commit_all(store: Store) -> list[str]:
@@ -55,32 +57,56 @@ def commit_all(store: Store) -> list[str]:
 
 
 def figures() -> dict[str, go.Figure]:
-    """A figure for every experiment that has results."""
+    """A figure for every experiment that has measured or published numbers."""
     drawn = {}
     for name, experiment in PAPER.items():
         results, _ = results_of(experiment)
-        if results or experiment.full is None:
+        if results or experiment.full is None or not published_table(name).empty:
             rows = {layer: result.rows for layer, result in results.items()}
             drawn[name] = experiment_figure(experiment, rows, shown_size(experiment))
     return drawn
 
 
-def draw(drawn: Mapping[str, go.Figure]) -> None:
-    """Draw figures as SVG in a browser."""
+def thumbnail(experiment: PaperExperiment) -> go.Figure:
+    """The curves and marks of the paper's layer, small, without text, for light and dark backgrounds."""
+    paper = results_of(experiment)[0].get("paper")
+    figure = experiment_figure(experiment, {"paper": paper.rows} if paper else {}, shown_size(experiment))
+    figure.data = [trace for trace in figure.data if trace.hoverinfo != "skip" and trace.fill is None]
+    figure.update_traces(marker_size=5, line_width=1.6, error_x=None, error_y=None, cliponaxis=False)
+    axis = {"showticklabels": False, "ticks": "", "title": None, "showgrid": False, "zeroline": False}
+    figure.update_xaxes(showline=True, linecolor=NULL_COLOUR, **axis)
+    figure.update_yaxes(showline=True, linecolor=NULL_COLOUR, **axis)
+    return figure.update_layout(
+        width=240, height=110, margin=dict.fromkeys("lrtb", 6), showlegend=False, annotations=[],
+        title=None, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
+    )  # fmt: skip
+
+
+def draw(drawn: Mapping[Path, go.Figure]) -> None:
+    """Draw figures into files as SVG, in a browser."""
     from playwright.sync_api import sync_playwright  # required by developers only
 
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         tab = browser.new_page()
-        for name, figure in drawn.items():
-            figure.update_layout(template="plotly_white", paper_bgcolor="white", plot_bgcolor="white")
-            page = Path(folder) / f"{name}.html"
+        for path, figure in drawn.items():
+            page = Path(folder) / f"{path.stem}.html"
             figure.write_html(page, include_plotlyjs=True)
             tab.goto(page.as_uri())
             graph = tab.wait_for_selector(".plotly-graph-div.js-plotly-plot")
-            address = tab.evaluate(AS_SVG, [graph, figure.layout.height])
-            (PICTURES / f"{name}.svg").write_text(unquote(address.partition(",")[2]) + "\n", encoding="utf-8")
+            size = {"width": figure.layout.width or 900, "height": figure.layout.height}
+            address = tab.evaluate(AS_SVG, [graph, size])
+            path.write_text(unquote(address.partition(",")[2]) + "\n", encoding="utf-8")
         browser.close()
+
+
+def draw_all() -> None:
+    """Draw the figures of the page, and the thumbnails of the gallery."""
+    white = {"template": "plotly_white", "paper_bgcolor": "white", "plot_bgcolor": "white"}
+    drawn = figures()
+    measured = [name for name in drawn if PAPER[name].full is None or results_of(PAPER[name])[0]]
+    draw({PICTURES / f"{name}.svg": drawn[name].update_layout(white) for name in measured})
+    draw({FOLDER / f"{name}.svg": thumbnail(PAPER[name]) for name in drawn})
 
 
 def fill_page(page: str) -> str:
@@ -253,15 +279,9 @@ def _gamma_table() -> str:
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Write new rows and the page; with --figures, draw every figure again."""
-    parser = argparse.ArgumentParser(prog="m2st_core bench reproduction", description=__doc__)
-    parser.add_argument("--figures", action="store_true", help="draw every figure (needs chromium)")
-    options = parser.parse_args(arguments)
-    written = commit_all(Store())
-    print(f"rows: {', '.join(written) or 'nothing new'}")
+    """Write new rows and the page; with --figures, draw every figure again, which needs chromium."""
+    options = parse(arguments, __doc__, figures=False)
+    print(f"rows: {', '.join(commit_all(Store())) or 'nothing new'}")
     if options.figures:
-        drawn = figures()
-        draw(drawn)
-        print(f"figures: {', '.join(drawn)}")
+        draw_all()
     PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    print(f"page: {PAGE.name}")

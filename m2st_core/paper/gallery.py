@@ -15,7 +15,6 @@ from m2st_core.data import size_unit
 from m2st_core.figures.null import type_1_figure
 from m2st_core.figures.power import layers_figure, layers_marks
 from m2st_core.figures.relatedness import gamma_figure
-from m2st_core.figures.thumbnail import thumbnail
 from m2st_core.numbers import null_band
 from m2st_core.paper.committed import Committed, results_of
 from m2st_core.paper.experiments import PAPER, Layer, PaperExperiment
@@ -45,7 +44,7 @@ State = Literal["agrees", "differs", "open"]
 class Card:
     """One entry of the gallery; ``compared`` has the numbers that were compared with published ones.
 
-    Its ``picture`` is empty while there is nothing to draw.
+    Its ``picture``, an SVG, is empty while there is nothing to draw. ``bench reproduction --figures`` draws it.
     """
 
     experiment: PaperExperiment
@@ -72,12 +71,11 @@ def card_of(experiment: PaperExperiment) -> Card:
     """Compare what comes with the software with what was published."""
     results, _ = results_of(experiment)
     paper = results.get("paper")
-    shown: dict[Layer, pd.DataFrame] = {"paper": paper.rows} if paper else {}
-    empty = experiment.full is not None and not shown and published_table(experiment.name).empty
     compared = compare(experiment.name, paper.rows) if paper else pd.DataFrame(columns=[*KEYS, "difference"])
     compared = compared[compared["difference"].notna()]
     state, badge, sentence = _verdict(experiment, paper, compared)
-    picture = "" if empty else thumbnail(experiment_figure(experiment, shown, shown_size(experiment)))
+    path = FOLDER / f"{experiment.name}.svg"
+    picture = path.read_text(encoding="utf-8") if path.is_file() else ""
     done = experiment.full is None or (
         paper and paper.points[0] == paper.points[1] and paper.repeats[0] >= LEAST_REPEATS
     )

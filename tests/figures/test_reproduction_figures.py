@@ -1,14 +1,10 @@
 """Published, the paper's algorithms and ours: three layers that look different in every figure."""
 
-import xml.etree.ElementTree as ElementTree
-
 import pandas as pd
-import plotly.graph_objects as go
 import pytest
 
 from m2st_core.figures.null import type_1_figure
 from m2st_core.figures.power import layers_figure, layers_marks
-from m2st_core.figures.thumbnail import HEIGHT, WIDTH, thumbnail
 from m2st_core.paper.experiments import FIGURE_2, OURS
 from m2st_core.testing.methods import METHODS
 
@@ -70,28 +66,3 @@ def test_type_one_errors_of_both_layers_stand_in_one_column():
     tables = {"paper": summary(["ME"], [100], **bounds), "ours": summary(["Meta-FUSE"], [100], **bounds)}
     (marks,) = type_1_figure(pd.concat(tables.values(), ignore_index=True), 0.05, (0.04, 0.06)).data
     assert list(marks.y) == ["ME", "Meta-FUSE (ours)"] and list(marks.x) == pytest.approx([0.05, 0.05])
-
-
-def parts(figure):
-    """The elements of a thumbnail by tag."""
-    elements = list(ElementTree.fromstring(thumbnail(figure)))
-    return {tag: [e for e in elements if e.tag.endswith(tag)] for tag in ("polyline", "circle", "path")}
-
-
-def test_a_thumbnail_has_the_curves_and_marks_of_its_figure():
-    drawn = parts(layers_figure({"paper": summary(["Meta-KL", "ME"])}, published(["Meta-KL"]), "m_te", "rows"))
-    assert [line.get("stroke") for line in drawn["polyline"]] == [METHODS[m].look.colour for m in ("Meta-KL", "ME")]
-    assert drawn["polyline"][0].get("stroke-dasharray") == "none" != drawn["polyline"][1].get("stroke-dasharray")
-    assert len(drawn["circle"]) == 4 and len(drawn["path"]) == 3  # two diamonds and the axes
-    (low, high) = (float(c.get("cy")) for c in drawn["circle"][:2])
-    assert 0 < high < low < HEIGHT and all(0 < float(c.get("cx")) < WIDTH for c in drawn["circle"])
-
-
-def test_a_thumbnail_of_names_has_the_first_on_top():
-    drawn = parts(layers_marks({"paper": summary(["Meta-KL", "ME"], [200])}, published(["Meta-KL"], [200])))
-    first, second = drawn["circle"]
-    assert float(first.get("cy")) < float(second.get("cy")) and first.get("fill") == METHODS["Meta-KL"].look.colour
-
-
-def test_a_thumbnail_of_nothing_has_axes():
-    assert [len(found) for found in parts(go.Figure()).values()] == [0, 0, 1]

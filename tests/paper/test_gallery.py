@@ -103,3 +103,8 @@ def test_the_gallery_follows_its_files(give):
     give("table3-all")
     after = {card.experiment.name: card.run for card in gallery.gallery()}
     assert list(after) == list(PAPER) and (before["table3-all"], after["table3-all"]) == ("no", "whole")
+
+
+def test_every_experiment_with_numbers_has_a_picture():
+    for experiment in PAPER.values():
+        assert card_of(experiment).picture.startswith("<svg"), experiment.name
