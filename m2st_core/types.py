@@ -273,11 +273,11 @@ class TestResult:
         split = "splits are" if self.split_p_values else "split is"
         return f"{found}; the random {split} not included" if any(self.n_train) else found
 
-    def to_dict(self, include_null: bool = False) -> dict[str, Any]:
-        """Plain Python values, ready for JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values for JSON, without the null distribution."""
         values = asdict(self) | {"exact": self.exact}
-        null = values.pop("null")
-        return values | {"null": null.tolist()} if include_null else values
+        del values["null"]
+        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], null: np.ndarray) -> TestResult:

@@ -288,9 +288,9 @@ def _repeated(sample: np.ndarray, begin: int, known: np.ndarray, where: np.ndarr
     return np.stack([begin + first, where[second]], axis=1)
 
 
-def _decimals(column: np.ndarray, most: int = 12) -> int:
+def _decimals(column: np.ndarray) -> int:
     """The number of decimals of a column's cells."""
-    return next((p for p in range(most) if np.abs(np.round(column, p) - column).max() <= 1e-12), most)
+    return next((p for p in range(12) if np.abs(np.round(column, p) - column).max() <= 1e-12), 12)
 
 
 def _quantile_distance(a: np.ndarray, b: np.ndarray) -> float:

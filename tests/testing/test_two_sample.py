@@ -221,7 +221,7 @@ def test_the_report():
     assert r.p_value_se == pytest.approx(np.sqrt(r.p_value * (1 - r.p_value) / 200))
     assert r.rejected == (r.p_value <= 0.1)
     assert r.seconds > 0 and r.criterion is not None
-    assert "null" not in r.to_dict() and len(r.to_dict(include_null=True)["null"]) == 199
+    assert "null" not in r.to_dict() and len(r.null) == 199
     same = replace(r, rejected=False).sentence
     assert same.startswith("No evidence of a difference at α=0.1") and "same" not in same
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import streamlit as st
 
 from m2st_core.dashboard.widgets.controls import Control
-from m2st_core.data.images.features import PRETRAINED, missing_extractor
+from m2st_core.data.images.efficientnet import missing_weights
+from m2st_core.data.images.features import PRETRAINED
 from m2st_core.data.images.tasks import PIXELS
 
 
 def ask_features(prefix: str, default: str, pixels: str = "Pixels") -> str:
     """Ask what describes an image; say what is missing for pretrained features."""
-    missing = missing_extractor()
+    missing = missing_weights()
     words = {PRETRAINED: "Pretrained features (EfficientNet-Lite0)", PIXELS: pixels}
     chosen = Control(
         "features",

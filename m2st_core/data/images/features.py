@@ -27,7 +27,7 @@ from safetensors.numpy import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from m2st_core.data.images.efficientnet import EfficientNet, missing_weights, package_weights, read_weights
+from m2st_core.data.images.efficientnet import EfficientNet, package_weights, read_weights
 from m2st_core.data.images.own import SIDE
 from m2st_core.device import map_threads, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.environment import home_folder
@@ -76,11 +76,6 @@ def extractor(name: str = PRETRAINED, side: int = SIDE) -> Extractor:
         version = getattr(_library(library), "__version__", "")
         return replace(by, key=f"{name}-{side}-{weights_digest(by.network, version)}")
     raise ValueError(f"Unknown features {name!r}. Use {PRETRAINED!r}, 'torchvision:NAME' or 'timm:NAME'.")
-
-
-def missing_extractor(name: str = PRETRAINED) -> str:
-    """What is missing for features with this name, in a sentence; empty if they can be computed."""
-    return missing_weights() if name == PRETRAINED else ""
 
 
 def network_extractor(
