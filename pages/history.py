@@ -3,8 +3,16 @@
 import streamlit as st
 
 import m2st_core
-from m2st_core.dashboard.history.list import choose_runs, offer_undo
-from m2st_core.dashboard.history.results import compare, runs_finding, show_one, show_shipped
+from m2st_core.dashboard.history import (
+    all_runs,
+    choose_runs,
+    compare,
+    offer_undo,
+    runs_finding,
+    show_one,
+    show_shipped,
+)
+from m2st_core.dashboard.jobs.runs import Desk
 from m2st_core.dashboard.jobs.sweeps import check_limits, cost_in_words, show_problems, start, sweep_queue
 from m2st_core.dashboard.widgets.page import finding, page_title, run_page
 from m2st_core.sweeps.spec import SpecError, SweepSpec
@@ -12,7 +20,7 @@ from m2st_core.sweeps.spec import SpecError, SweepSpec
 LARGEST_UPLOAD = 64 * 1024
 
 
-def import_spec() -> None:
+def import_spec(desk: Desk) -> None:
     """Read a spec from a file and check it before it runs."""
     with st.expander("Import a spec"):
         file = st.file_uploader(
@@ -35,7 +43,6 @@ def import_spec() -> None:
         except SpecError as error:
             show_problems("This spec cannot be run", error)
         else:
-            desk = sweep_queue()
             st.write(cost_in_words(desk.look({spec.run_id: spec})[spec.run_id], desk.workers))
             if st.button("Run it", type="primary", key="runs_import", help="Put this sweep in the queue.") and (
                 run := start(desk, spec)
@@ -47,23 +54,24 @@ def import_spec() -> None:
 def main() -> None:
     """Show the page."""
     page_title("History")
-    said = st.container()
+    said, desk = st.container(), sweep_queue()
     st.session_state.pop("lab_loaded", None)  # a link to Power that is followed from here loads its run anew
     if "runs_next" in st.session_state:
         st.session_state["runs_shown"] = st.session_state.pop("runs_next")
-    offer_undo()
-    chosen = choose_runs()
+    offer_undo(desk)
+    listed = all_runs(desk)
+    chosen = choose_runs(desk, listed)
     with said:
-        finding(runs_finding(chosen))
+        finding(runs_finding(desk.store, listed, chosen))
     if len(chosen) == 1:
-        show_one(chosen[0])
+        show_one(desk, chosen[0])
     elif chosen:
-        compare(chosen)
+        compare(desk.store, chosen)
     elif "runs_linked" not in st.session_state:
-        show_shipped()
+        show_shipped(desk.store)
     elif not st.session_state["runs_linked"]:
         st.info("Choose a run above to look at it, or several to compare them.")
-    import_spec()
+    import_spec(desk)
 
 
 run_page(main)

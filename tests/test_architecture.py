@@ -71,6 +71,8 @@ def test_streamlit_stays_in_front_and_torch_behind(path):
         assert "torch" not in names
     elif room(path) not in ("dashboard", "serving"):
         assert "streamlit" not in names
+    if path not in FRONT and room(path) == "sweeps":
+        assert "plotly" not in names and not any(name.startswith("m2st_core.figures") for name in imports(path))
     if path not in FRONT and room(path) == "figures":
         assert names <= {"m2st_core", "pandas", "plotly", "numpy", "dataclasses", "collections", "__future__", "typing"}
         assert {name.split(".")[1] for name in imports(path) if name.startswith("m2st_core.")} <= {

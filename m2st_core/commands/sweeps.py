@@ -20,13 +20,13 @@ from m2st_core.paper.committed import take_over
 from m2st_core.paper.experiments import PAPER, Layer
 from m2st_core.paper.gamma import GAMMA, run_gamma, summarise_gamma
 from m2st_core.paper.published import published_gamma, with_published
-from m2st_core.studies.power import add_shipped, shipped_results
+from m2st_core.studies.power import add_shipped, shipped_results, sweep_figure
 from m2st_core.sweeps.cost import predict
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor, make_executor
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import UNDO_SECONDS, UNKNOWN, Store
-from m2st_core.sweeps.summary import as_text, summarise, sweep_figure
+from m2st_core.sweeps.summary import as_text, summarise
 from m2st_core.sweeps.work import SweepFailed, SweepProgress, run_sweep
 from m2st_core.testing.plan import refuse_beyond_memory
 from m2st_core.types import Cancelled

@@ -1,4 +1,4 @@
-"""Power curves: those that are shipped, what they say in one sentence, and names of runs by what differs."""
+"""Power curves: the shipped ones, their figure, their finding in one sentence, and names of runs by what differs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import plotly.graph_objects as go
 
 from m2st_core.data import TASKS, size_unit
 from m2st_core.data.tasks import IndependentTask
-from m2st_core.numbers import wilson_interval
+from m2st_core.figures.null import type_1_figure
+from m2st_core.figures.power import FIGURES, power_figure, total_rows_figure
+from m2st_core.numbers import null_band, wilson_interval
 from m2st_core.sweeps.grid import grid_of
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
@@ -198,6 +201,21 @@ def run_names(specs: Mapping[str, SweepSpec]) -> dict[str, str]:
             parts = difference_names([specs[run] for run in alike])
             names |= {run: f"{name} · {part}" for run, part in zip(alike, parts, strict=True)}
     return names
+
+
+def sweep_figure(spec: SweepSpec, table: pd.DataFrame, kind: str = "power") -> go.Figure:
+    """The figure of a summary, drawn as the kind of experiment wants it. The band under P = Q is for the tests done."""
+    if spec.null:
+        ordered = table.sort_values(["method", "m_te"], kind="stable")
+        return type_1_figure(ordered, spec.alpha, null_band(spec.alpha, max(1, int(table["tests"].max()))))
+    if kind == "total":
+        return total_rows_figure(table, size_unit=size_unit(spec.task))
+    draw = FIGURES.get(kind, power_figure)
+    if draw is not power_figure:
+        return draw(table)
+    margin = 0.05 * (max(spec.m_te) - min(spec.m_te)) or 1
+    sizes = [min(spec.m_te) - margin, max(spec.m_te) + margin]  # the whole grid, so that the axis stays while it fills
+    return power_figure(table, size_unit=size_unit(spec.task)).update_xaxes(range=sizes)
 
 
 def overlaid(runs: Mapping[str, SweepSpec], store: Store) -> pd.DataFrame:

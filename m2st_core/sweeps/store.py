@@ -411,8 +411,8 @@ class Store:
         frame = self.runs.table()
         known = zip(frame["spec"], frame["state"] != UNKNOWN, strict=True)
         cells = [grid_of(SweepSpec.from_json(text)).cells if is_known else {} for text, is_known in known]
-        done = [len(self.cells.results(keys)) for keys in cells]
-        return frame.assign(done=done, cells=list(map(len, cells)))
+        stored = self.cells.results({key for keys in cells for key in keys}).keys()
+        return frame.assign(done=[len(keys & stored) for keys in map(dict.keys, cells)], cells=list(map(len, cells)))
 
     def delete_run(self, start: str) -> str:
         """Delete the run whose id starts so, return its id, and remove runs that were deleted long ago."""

@@ -1,4 +1,4 @@
-"""From cells to what people read: the time left, tidy rows, means with standard errors, text and the figure."""
+"""From cells to tables and text: tidy rows, means with standard errors, and a summary for the terminal."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
-from m2st_core.data import size_unit
-from m2st_core.figures.null import type_1_figure
-from m2st_core.figures.power import FIGURES, power_figure, total_rows_figure
-from m2st_core.numbers import null_band, wilson_interval
-from m2st_core.sweeps.spec import SweepSpec, origin_of
+from m2st_core.numbers import wilson_interval
+from m2st_core.sweeps.spec import origin_of
 from m2st_core.sweeps.trial import Cell, CellResult
 from m2st_core.testing.methods import label_of
 
@@ -79,18 +75,3 @@ def _cell_text(row: pd.Series) -> str:
         return text
     difference = "" if np.isnan(row["difference"]) else f", {row['difference']:+.1f} SE"
     return f"{text} (published {row['published']:.3f}{difference}{', doubtful' if row['doubt'] else ''})"
-
-
-def sweep_figure(spec: SweepSpec, table: pd.DataFrame, kind: str = "power") -> go.Figure:
-    """The figure of a summary, drawn as the kind of experiment wants it. The band under P = Q is for the tests done."""
-    if spec.null:
-        ordered = table.sort_values(["method", "m_te"], kind="stable")
-        return type_1_figure(ordered, spec.alpha, null_band(spec.alpha, max(1, int(table["tests"].max()))))
-    if kind == "total":
-        return total_rows_figure(table, size_unit=size_unit(spec.task))
-    draw = FIGURES.get(kind, power_figure)
-    if draw is not power_figure:
-        return draw(table)
-    margin = 0.05 * (max(spec.m_te) - min(spec.m_te)) or 1
-    sizes = [min(spec.m_te) - margin, max(spec.m_te) + margin]  # the whole grid, so that the axis stays while it fills
-    return power_figure(table, size_unit=size_unit(spec.task)).update_xaxes(range=sizes)

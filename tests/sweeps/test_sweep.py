@@ -15,6 +15,7 @@ import pytest
 
 from m2st_core.numbers import null_band
 from m2st_core.paper.published import published_table, with_published
+from m2st_core.studies.power import sweep_figure
 from m2st_core.sweeps import trial as trial_module
 from m2st_core.sweeps import work as work_module
 from m2st_core.sweeps.database import StoreError
@@ -29,7 +30,7 @@ from m2st_core.sweeps.executors import (
 )
 from m2st_core.sweeps.spec import LIMIT, SweepSpec, origin_of
 from m2st_core.sweeps.store import UNKNOWN, Store
-from m2st_core.sweeps.summary import as_text, summarise, sweep_figure
+from m2st_core.sweeps.summary import as_text, summarise
 from m2st_core.sweeps.trial import CellResult
 from m2st_core.sweeps.work import SweepFailed, run_sweep, warm_up
 from m2st_core.types import Cancelled

@@ -16,9 +16,9 @@ from m2st_core.figures.null import type_1_figure
 from m2st_core.figures.power import add_earlier
 from m2st_core.numbers import null_band
 from m2st_core.paper.published import with_published
-from m2st_core.studies.power import level_finding, level_table
+from m2st_core.studies.power import level_finding, level_table, sweep_figure
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.summary import summarise, sweep_figure
+from m2st_core.sweeps.summary import summarise
 from m2st_core.testing.methods import label_of
 
 COLUMNS = {  # of a summary: title and help

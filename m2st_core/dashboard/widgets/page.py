@@ -17,8 +17,8 @@ from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from m2st_core.analysis.words import unbroken
-from m2st_core.dashboard.host import host, poll_seconds
-from m2st_core.dashboard.jobs.jobs import job_manager
+from m2st_core.dashboard.host import host
+from m2st_core.dashboard.jobs.jobs import job_manager, poll
 from m2st_core.dashboard.jobs.sweeps import sweep_queue
 from m2st_core.device import device_words
 from m2st_core.environment import dask_address
@@ -126,10 +126,9 @@ def latest(page: str, settings: Hashable, result: Any | None) -> Shown | None:
 def show_status() -> None:
     """Say below the page where computations run and, while there are any, how many sweeps."""
     where = "a Dask cluster" if dask_address() else f"{device_words()} of this server"
-    busy = bool(_sweeps())
     with st.container(horizontal=True, key="status"):
         st.caption(f"Computing on {where}.", width="content")
-        st.fragment(_show_queue, run_every=poll_seconds(POLL_SECONDS) if busy else None)(busy)
+        poll(_sweeps(), _sweeps, bool, _show_sweeps, POLL_SECONDS)
     host().show_visitor()
 
 
@@ -142,10 +141,7 @@ def _sweeps() -> str:
     return f"Sweeps: {running} running, {waiting} waiting." if running or waiting else ""
 
 
-def _show_queue(polled: bool) -> None:
-    sweeps = _sweeps()
-    if polled and not sweeps:
-        st.rerun()  # without a timer
+def _show_sweeps(sweeps: str) -> None:
     st.caption(sweeps or "No sweep is running.", width="content")
 
 
