@@ -33,7 +33,6 @@ ROW, DOT, DOT_BINS = 8, 10, 26  # sizes of rows and of dots in pixels, and piles
 SHUFFLED_ROWS = 50  # of each sample that are drawn
 SLOW, FALLS = 3, (1.0, 0.5, 0.0)  # the dots of the first shuffles fall in three frames
 ONE_BY_ONE, TOGETHER = 6, 20  # shuffles that have a frame each, and those in each frame after them
-OBSERVED_LINE = {"color": OBSERVED_COLOUR, "width": 3}
 
 
 def null_figure(result: TestResult) -> go.Figure:

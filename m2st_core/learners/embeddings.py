@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from m2st_core.kernels.distance import negative_squared_distances
 from m2st_core.kernels.networks import Units
 from m2st_core.learners.ascent import ascend, draw_rows
 from m2st_core.learners.target_kernels import median_width
-from m2st_core.permutation.fitted import AsymptoticTest
+from m2st_core.permutation.fitted import AsymptoticTest, Reference, refer
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
@@ -82,21 +81,18 @@ def hotelling(x_features: Tensor, y_features: Tensor) -> Tensor:
 class HotellingTest(AsymptoticTest):
     """n·WᵀΣ⁻¹W of J features, referred to a known distribution; needs n = m.
 
-    "chi2" is the limit χ²_J of the papers. "F" is Hotelling's J(n−1)/(n−J)·F(J, n−J), which has the same limit and is
-    right for Gaussian features at every n: it accounts for the estimate of Σ. J counts the directions in which the
-    pooled, unlabelled features vary: points far from all rows, or features that repeat each other, add none.
+    The papers take "chi2", see :func:`refer`. J counts the directions in which the pooled, unlabelled features vary:
+    points far from all rows, or features that repeat each other, add none.
     """
 
     features: PointFeatures
-    reference: Literal["chi2", "F"]
+    reference: Reference
 
     @torch.no_grad()
     def p_values(
         self, sample: TwoSample, n_quantiles: int, streams: Sequence[Streams]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Statistics (R,), p-values (R,) and quantiles of the reference (R, n_quantiles)."""
-        from scipy import stats  # slow to import
-
         n = sample.sizes[0]
         pooled = self.features(sample.pooled)
         centred = pooled - pooled.mean(dim=-2, keepdim=True)
@@ -104,14 +100,8 @@ class HotellingTest(AsymptoticTest):
         alive = values > ALIVE_VARIANCE  # R x J
         aligned = (pooled @ directions) * alive[:, None]
         statistic = hotelling(aligned[:, :n], aligned[:, n:]).cpu().numpy()
-        count = alive.sum(dim=-1, keepdim=True).clamp(min=1).cpu().numpy()  # R x 1
-        if self.reference == "chi2":
-            reference, scale = stats.chi2(count), np.ones_like(count)
-        else:
-            reference, scale = stats.f(count, n - count), count * (n - 1) / (n - count)
-        levels = (np.arange(n_quantiles) + 0.5) / n_quantiles
-        p_value = reference.sf(statistic[:, None] / scale)[:, 0]
-        return statistic, p_value, scale * reference.ppf(levels)
+        count = alive.sum(dim=-1).clamp(min=1).cpu().numpy()
+        return statistic, *refer(statistic, count, n, self.reference, n_quantiles)
 
 
 def fit_mean_embedding(

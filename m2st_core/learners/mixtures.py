@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from m2st_core.kernels.base import Kernel, Rows, take
 from m2st_core.kernels.mixtures import Family, KernelBank
 from m2st_core.learners.ascent import draw_rows
 from m2st_core.learners.knowledge import Knowledge, needed
-from m2st_core.permutation.fitted import AsymptoticTest, KernelTest
+from m2st_core.permutation.fitted import AsymptoticTest, KernelTest, Reference, refer
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
@@ -162,29 +162,21 @@ class SelectiveTest(AsymptoticTest):
 
     τ = √n·h̄ and Σ = cov(h) are turned into Σ⁺τ and Σ⁺; β solves min βᵀΣβ s.t. βᵀτ=1, β≥0; with l the rank of Σ on
     β's support, βᵀτ/√(βᵀΣβ) is compared with χ_l. For l=1 that is the normal truncated to the positive numbers,
-    where it must lie to be selected; if no kernel has τ > 0, p = 1. With the reference "F" the square is compared with
-    Hotelling's l(n−1)/(n−l)·F(l, n−l) instead, which accounts for the estimate of Σ.
+    where it must lie to be selected; if no kernel has τ > 0, p = 1. The reference "F" for the square accounts for the
+    estimate of Σ, see :func:`refer`.
     """
 
     bank: KernelBank
-    reference: Literal["chi2", "F"]
+    reference: Reference
 
     def p_values(
         self, sample: TwoSample, n_quantiles: int, streams: Sequence[Streams]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Statistics (R,), p-values (R,) and quantiles of the reference (R, n_quantiles)."""
-        from scipy import stats  # slow to import
-
         h = linear_time_terms(self.bank, sample, streams).double().cpu().numpy()
         statistic, rank = (np.array(values) for values in zip(*(selective_statistic(run) for run in h), strict=True))
-        if self.reference == "chi2":
-            reference, scale = stats.chi2(rank[:, None]), np.ones((len(rank), 1))
-        else:
-            free = h.shape[-1] - rank[:, None]
-            reference, scale = stats.f(rank[:, None], free), rank[:, None] * (h.shape[-1] - 1) / free
-        levels = (np.arange(n_quantiles) + 0.5) / n_quantiles
-        p_value = reference.sf(statistic[:, None] ** 2 / scale)[:, 0]
-        return statistic, p_value, np.sqrt(scale * reference.ppf(levels))
+        p_value, squares = refer(statistic**2, rank, h.shape[-1], self.reference, n_quantiles)
+        return statistic, p_value, np.sqrt(squares)
 
 
 def selective_statistic(h: np.ndarray) -> tuple[float, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
 
 CRITERION_ROWS = 500
+Reference = Literal["chi2", "F"]
 TIE_BREAK = 1e-8
 
 
@@ -69,6 +70,24 @@ class AsymptoticTest(FittedTest, ABC):
         self, sample: TwoSample, n_quantiles: int, streams: Sequence[Streams]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Statistics (R,), p-values (R,) and quantiles of the reference (R, n_quantiles), for paired test rows."""
+
+
+def refer(
+    statistics: np.ndarray, degrees: np.ndarray, n: int, reference: Reference, n_quantiles: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """p-values (R,) of statistics n·WᵀΣ⁻¹W with J degrees of freedom, (R,) each, and quantiles of the reference (R, ·).
+
+    "chi2" is the limit χ²_J. "F" is Hotelling's J(n−1)/(n−J)·F(J, n−J), which has the same limit and is right for
+    Gaussian features at every n: it accounts for the estimate of Σ.
+    """
+    from scipy import stats  # slow to import
+
+    degrees = degrees[:, None]
+    distribution, scale = stats.chi2(degrees), np.ones(degrees.shape)
+    if reference == "F":
+        distribution, scale = stats.f(degrees, n - degrees), degrees * (n - 1) / (n - degrees)
+    levels = (np.arange(n_quantiles) + 0.5) / n_quantiles
+    return distribution.sf(statistics[:, None] / scale)[:, 0], scale * distribution.ppf(levels)
 
 
 class PermutationTest(FittedTest, ABC):

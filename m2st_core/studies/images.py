@@ -62,9 +62,8 @@ class KernelExplanation:
     def kernels(self) -> dict[str, float]:
         """The kernels with weight, largest first: of class pairs, of all pairs together, and generic ones."""
         every = {f"{a} or {b}": weight for (a, b), weight in self.weights.items()} | self.other_weights
-        return {
-            name: weight for name, weight in sorted(every.items(), key=lambda item: -item[1]) if weight >= LEAST_SHOWN
-        }
+        largest_first = sorted(every.items(), key=lambda item: -item[1])
+        return {name: weight for name, weight in largest_first if weight >= LEAST_SHOWN}
 
     def most_typical(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The images with the highest witness values, typical of P, and with the lowest, typical of Q."""
