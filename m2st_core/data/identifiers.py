@@ -22,24 +22,46 @@ PERSONS = (
 )
 UNITS = "person|animal|mouse|rat|household|family|pair|twin|customer|client|user|member|employee|student|pupil|kunde"
 RECORDS = (
-    "row|line|record|entry|item|obs|observation|case|sample|specimen|probe|transaction|order|invoice|ticket|account|"
-    "visit|encounter|serial|seq|sequence|file|image|scan|satz|datensatz|zeile|fall|ligne|fila|registro|muestra|messung"
+    "row|line|record|entry|item|obs|observation|case|sample|specimen|probe|invoice|ticket|visit|encounter|session|"
+    "accession|admission|lot|wafer|vial|tube|slide|serial|seq|sequence|file|image|scan|satz|datensatz|zeile|fall|"
+    "ligne|fila|registro"
 )
-NUMBER = "no|nr|num|number|nummer|numero|número|numéro|№|#|index|idx|code|key"
-ONE = "id|uid|uuid|guid|pid|mrn|identifier|identifikator|kennung|identificador|identifiant|barcode"
-IDENTIFIER = re.compile(rf"(.* )?({ONE})( \d+)?|id .+|({PERSONS})|(.* )?({PERSONS}|{UNITS}) ?({NUMBER})")
+NUMBER = "no|nr|num|number|nummer|numero|número|numéro|№|#|code|key|sn|ssn|номер|编号|番号"
+INDEX = "index|idx"
+ONE = "ids?|uid|uuid|guid|pid|mrn|identifiers?|identifikator|kennung|identificador|identifiant|barcode"
+IDENTIFIER = re.compile(
+    rf"(.* )?({ONE})( \d+)?|id ({PERSONS}|{UNITS}|{RECORDS}|{NUMBER})( .*)?|({PERSONS})|"
+    rf"(.* )?({PERSONS}|{UNITS}) ?({NUMBER}|{INDEX})"
+)
 UNIT = re.compile(rf"(matched )?({UNITS})")  # one of several rows, or how many of them
 RECORD = re.compile(
-    rf"({RECORDS})|(.* )?({RECORDS}) ?({NUMBER})|(s |sr |sl )?({NUMBER})|\w+nummer|counter|lfd( nr)?|row ?names?|"
-    r"unnamed( \d+)?|index level \d+"
+    rf"({RECORDS})|(.* )?({RECORDS}) ?({NUMBER}|{INDEX})( \d+)?|(s |sr |sl )?({NUMBER}|{INDEX})|"
+    r"(.* )?\w{3,}(nummer|nr)|(.* )?(akten|kenn|geschäfts)zeichen|counter|lfd( nr)?|row ?names?|unnamed( \d+)?|"
+    r"index level \d+"
+)
+ENDS_IN_NUMBER = re.compile(rf".+ ({NUMBER})( \d+)?")
+NUMBERED = re.compile(r"\s*(n[°º]|№|#)\s*\w", re.IGNORECASE)  # “N° dossier”
+PROPERTY = re.compile(  # numbers that measure
+    r"(.* )?(atomic|mass|wave|copy|octane|cetane|iodine|acid|peroxide|reynolds|mach|quantum|oxidation|coordination|"
+    r"ordinal|cardinal|mean|average|total|max|min) (no|num|number)"
 )
 UNINFORMATIVE = re.compile(r"(x|v|var|variable|col|column|feature|field|[a-z])? ?\d*")
-TIMES = re.compile(
-    r"(.* )?(time|times|timestamp|timestamps|datetime|date|dates|datum|day|zeit|zeitpunkt|fecha|hora|epoch|unix|"
-    r"created|updated|modified|recorded|received|sampled|measured|collected|start|end|begin|when|birthday|dob)( .*)?"
+RANK = re.compile(r"(.* )?(rank|ranks|ranked|ranking|rang|placing|standing|percentile|quantile)( .*)?")
+DATES = re.compile(r"(.* )?(dates?|\w*datum|fecha|datetime|timestamps?|dob|birthday|birthdate)( .*)?")
+TIMES = re.compile(r"(.* )?(times?|zeit|zeitpunkt|hora|epoch|unix|ts)( .*)?")
+EVENTS = re.compile(  # a header that may name a moment, or what was measured then
+    r"(.* )?(day|dt|tag|eingang|termin|created|updated|modified|recorded|received|sampled|sampling|measured|collected|"
+    r"start|started|end|ended|begin|when)( at| on)?( s| ms| us| ns)?"
 )
-STAMP = re.compile(r"(.* )?(timestamp|timestamps|datetime|time stamp|date time)( \d+)?")
-MEASURED = re.compile(r"[(\[]\s*[^\d\s)\]][^)\]]*[)\]]\s*$")  # a unit ends the header
+STAMP = re.compile(r"(.* )?(timestamps?|datetime|time stamp|date time)( \d+)?")
+UNIT_IN_BRACKETS = re.compile(r"[(\[]\s*[^\d\s)\]][^)\]]*[)\]]\s*$")  # ends the header
+UNIT_AT_THE_END = re.compile(
+    r".* (ns|us|µs|ms|sec|secs|seconds?|mins?|minutes?|hrs?|hours?|days|weeks|months|years|yrs|nm|um|µm|mm|cm|dm|km|"
+    r"inch|inches|feet|ft|yd|miles?|ng|ug|µg|mcg|mg|kg|lbs?|oz|ul|µl|ml|dl|lit(er|re)s?|hz|khz|mhz|ghz|mv|kv|ma|kw|mw|"
+    r"wh|kwh|kj|kcal|cal|pa|hpa|kpa|mpa|mbar|bar|psi|deg|degrees|celsius|rpm|bpm|mmhg|pct|percent|ppm|ppb|mol|mmol|"
+    r"umol|µmol|nmol|iu|eur|usd|gbp|chf|jpy|cny|inr|euros?|dollars?|cents?|px|pixels?|kb|mb|gb|bytes?|db)( \d+)?"
+)
+RATE = re.compile(r".* (per|pro|par|por) .*")
 WORD_PARTS = re.compile(r"[^\W\d_]+|\d+|[№#]")
 HUMP = re.compile(r"(?<=[a-zà-ÿ])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-zà-ÿ])")
 
@@ -50,6 +72,9 @@ RARE = 1e-4  # chance of as few repeats in independent draws
 UNIX = ((1e8, 4e9, 1), (1e11, 4e12, 1e3), (1e14, 4e15, 1e6))  # from, to, units per second
 UNIX_SURE = (1e9, 2e9)  # seconds, 2001 to 2033: recognised without a name
 DAYS = (20_000, 60_000)  # of Excel since 1900: 1954 to 2064
+RECENT_DAYS, MOST_DAYS = (36_526, 55_000), 4_000  # 2000 to 2050; span of days under a header that may mean other things
+JULIAN_DAYS = (2_400_000, 2_500_000)
+YEARS = (1900, 2100)
 UUID = r"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}"
 FILE = (
     r".*[^\s.]\.(?i:jpe?g|png|tiff?|bmp|gif|webp|svg|dcm|nii(?:\.gz)?|csv|tsv|txt|xlsx?|json|xml|pdf|docx?|html?|wav|"
@@ -80,21 +105,21 @@ def numbers_identify(name: str, values: np.ndarray) -> str:
     plain, values = _plain(name), values[np.isfinite(values)]
     if len(values) < FEWEST_NAMED:
         return ""
-    if moment := _moment(plain, values):
+    measured = _has_unit(name, plain)
+    if moment := _moment(plain, values, measured):
         return moment
+    if measured:
+        return ""
     different, counts = np.unique(values, return_counts=True)
     nearly_all = len(different) >= NEARLY_ALL * len(values)
+    counted = nearly_all and len(values) >= FEWEST_COUNTED and not RANK.fullmatch(plain)
     if (np.mod(values, 1) != 0).any():
-        may_count = nearly_all and len(values) >= FEWEST_COUNTED and _names_no_measurement(plain)
-        steps = _steps(different) if may_count else None
+        steps = _steps(different) if counted and _names_no_measurement(plain) else None
         return _counted(different) if steps is not None and _counts(steps, counts) else ""
     by_name = bool(IDENTIFIER.fullmatch(plain) and len(different) >= max(FEWEST_NAMED, REPEATED * len(values)))
-    by_record = nearly_all and bool(RECORD.fullmatch(plain) or UNIT.fullmatch(plain)) and name != "NO"  # nitric oxide
-    if by_name or by_record:
+    if by_name or (nearly_all and _names_records(name, plain)):
         return "it numbers rows, persons or records"
-    if MEASURED.search(name) or len(values) < FEWEST_COUNTED:
-        return ""
-    if nearly_all and _counts(different, counts):
+    if counted and _counts(different, counts):
         return _counted(different)
     # both groups may have been counted from 0 or 1, as in two files
     restarted = different[0] in (0, 1) and bool((np.diff(different) == 1).all() and (np.diff(counts) <= 0).all())
@@ -118,7 +143,7 @@ def words_identify(name: str, counts: pd.Series) -> str:
             if levels.str.fullmatch(pattern).all():
                 return f"its words are {what}"
     by_name = bool(IDENTIFIER.fullmatch(plain) and len(levels) >= max(FEWEST_NAMED, REPEATED * total))
-    by_record = nearly_all and bool(RECORD.fullmatch(plain) or UNIT.fullmatch(plain))
+    by_record = nearly_all and _names_records(name, plain)
     coded = nearly_all and bool(levels.str.fullmatch(r"[^\W\d_]{0,8}[-_. /]?\d{1,15}").all())
     return "it names rows, persons or records" if by_name or by_record or coded else ""
 
@@ -128,7 +153,8 @@ def identifier_notes(sample: TwoSample) -> tuple[str, ...]:
     pooled = sample.pooled
     names = sample.columns or ("",) * pooled.shape[1]
     steps = (pooled[:2] - pooled[0]).remainder(1)
-    whole = (steps == 0).all(dim=0) | torch.tensor([bool(TIMES.fullmatch(_plain(n))) for n in names])
+    may_be_moments = [any(p.fullmatch(_plain(n)) for p in (DATES, TIMES, EVENTS)) for n in names]
+    whole = (steps == 0).all(dim=0) | torch.tensor(may_be_moments)
     reasons = {i: numbers_identify(names[i], pooled[:, i].numpy()) for i in torch.nonzero(whole).flatten().tolist()}
     columns = [f"{names[i] or f'column {i + 1}'} ({reason})" for i, reason in reasons.items() if reason]
     if not columns:
@@ -150,18 +176,43 @@ def _names_no_measurement(plain: str) -> bool:
     return bool(UNINFORMATIVE.fullmatch(plain) or RECORD.fullmatch(plain) or IDENTIFIER.fullmatch(plain))
 
 
-def _moment(plain: str, values: np.ndarray) -> str:
-    """The reason why these numbers are moments or days: their range, which may be wider if the header names times."""
+def _names_records(name: str, plain: str) -> bool:
+    """Whether a header names records by their numbers. “NO” in capitals beside small letters is nitric oxide."""
+    if RECORD.fullmatch(plain) or UNIT.fullmatch(plain) or NUMBERED.match(name):
+        return name != "NO"
+    is_oxide = "NO" in WORD_PARTS.findall(name) and not name.isupper()
+    return bool(ENDS_IN_NUMBER.fullmatch(plain)) and not PROPERTY.fullmatch(plain) and not is_oxide
+
+
+def _has_unit(name: str, plain: str) -> bool:
+    """Whether a header says in which unit its numbers are."""
+    return bool(UNIT_IN_BRACKETS.search(name) or UNIT_AT_THE_END.fullmatch(plain) or RATE.fullmatch(plain))
+
+
+def _moment(plain: str, values: np.ndarray, measured: bool) -> str:
+    """The reason why these numbers are moments or days: their range, which may be wider if the header names times.
+
+    Numbers with a unit (``measured``) may be Unix times, but not days.
+    """
     low, high = float(values.min()), float(values.max())
-    named = bool(TIMES.fullmatch(plain))
+    dates, times, events = (bool(pattern.fullmatch(plain)) for pattern in (DATES, TIMES, EVENTS))
     for first, last, per_second in UNIX:
-        start, stop = (first, last) if named else (UNIX_SURE[0] * per_second, UNIX_SURE[1] * per_second)
-        if start <= low and high < stop and (named or len(values) >= FEWEST_COUNTED):
+        wide = (dates or times) and not measured
+        start, stop = (first, last) if wide else (UNIX_SURE[0] * per_second, UNIX_SURE[1] * per_second)
+        unnamed = bool(UNINFORMATIVE.fullmatch(plain)) and len(values) >= FEWEST_COUNTED
+        if start <= low and high < stop and (dates or times or events or unnamed):
             days = (pd.Timestamp(value / per_second, unit="s").date().isoformat() for value in (low, high))
             return f"it holds moments in Unix time, {' to '.join(days)}"
-    if named and low >= DAYS[0] and high < DAYS[1]:
+    if measured:
+        return ""
+    recent = RECENT_DAYS[0] <= low and high < RECENT_DAYS[1] and high - low <= MOST_DAYS
+    if (dates and DAYS[0] <= low and high < DAYS[1]) or ((times or events) and recent):
         days = ((pd.Timestamp("1899-12-30") + pd.Timedelta(value, "D")).date().isoformat() for value in (low, high))
         return f"it holds days as Excel counts them, {' to '.join(days)}"
+    if (dates or times or events) and JULIAN_DAYS[0] <= low and high < JULIAN_DAYS[1]:
+        return "it holds Julian days"
+    if dates and YEARS[0] <= low and high < YEARS[1] and (np.mod(values, 1) != 0).any():
+        return "it holds dates as fractions of years"
     if STAMP.fullmatch(plain) and len(np.unique(values)) >= NEARLY_ALL * len(values):
         return "it holds moments"
     return ""

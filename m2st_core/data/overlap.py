@@ -30,6 +30,7 @@ OTHER_UNITS = (60.0, 3600.0, 24.0, 7.0, 12.0, 2.54, 25.4, 0.3048, 0.4536, 1.609,
 UNITS = np.array([*(10.0 ** np.arange(-9, 10)), *OTHER_UNITS, *(1 / unit for unit in OTHER_UNITS)])
 RADII = np.concatenate([[0.0], np.geomspace(1e-9, 0.3, 35)])  # in spreads of a column
 WITHIN = RADII * (1 + 1e-9)
+ROUNDING = 1e-14  # relative error of values that were scaled and scaled back
 SURE = 1e-6  # probability that chance explains the matches of one pair of samples at one radius
 COMMON = 50  # smallest distances from which the density of near pairs is extrapolated to smaller radii
 LESS = 0.8  # factor on the estimated exponent
@@ -68,12 +69,15 @@ class Overlap:
     """Pairs of the same row, by their positions in the pooled target and among the known rows.
 
     ``unseen`` is the largest number of a sample's rows that could be shared and yet escape the search with probability
-    above .05.
+    above .05. ``changed`` tells that rows were recognised whose values are not equal. Where ids decide, ``unlike_ids``
+    counts the target's rows that their values recognise although their ids differ.
     """
 
     target: np.ndarray
     known: np.ndarray
     unseen: int = 0
+    changed: bool = False
+    unlike_ids: int = 0
 
     def __len__(self) -> int:
         return len(np.unique(self.target))
@@ -96,11 +100,21 @@ def same_rows(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> Overla
     if not len(known.rows):
         return Overlap(np.zeros(0, dtype=int), np.zeros(0, dtype=int))
     matches, unseen = _matches(target, known)
-    factors = unit_factors(np.concatenate(target), known.distinct)
+    matches, pooled = [np.zeros((0, 2), dtype=int), *matches], np.concatenate(target)
+    equal = _equal_pairs(pooled, known.rows, np.concatenate(matches))
+    factors = unit_factors(pooled, known.distinct)
     if (factors != 1).any():
         matches += _matches((target[0] * factors, target[1] * factors), known)[0]
-    pairs = np.unique(np.concatenate([np.zeros((0, 2), dtype=int), *matches]), axis=0)
-    return Overlap(pairs[:, 0], pairs[:, 1], unseen)
+        equal |= _equal_pairs(pooled * factors, known.rows, np.concatenate(matches))
+    pairs = np.unique(np.concatenate(matches), axis=0)
+    return Overlap(pairs[:, 0], pairs[:, 1], unseen, changed=bool(set(pairs[:, 0].tolist()) - equal))
+
+
+def _equal_pairs(target: np.ndarray, known: np.ndarray, pairs: np.ndarray) -> set[int]:
+    """The rows of the target (N, k) that are equal to their match among known rows (M, k), but for rounding errors."""
+    a, b = target[pairs[:, 0]], known[pairs[:, 1]]
+    tolerance = RADII[1] * spread(known) + ROUNDING * np.maximum(np.abs(a), np.abs(b)) if len(pairs) else 0.0
+    return set(pairs[(np.abs(a - b) <= tolerance).all(axis=1), 0].tolist())
 
 
 def spread(rows: np.ndarray) -> np.ndarray:

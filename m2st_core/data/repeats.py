@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import pdtrc
 
 FEWEST = 12  # rows, or values of a column, from which on repeats, or one column that determines another, are evidence
 FEWER = 0.6  # share of the expected number of different rows, below which rows repeat too often
@@ -15,6 +16,11 @@ EVEN = 0.5  # share of the expected number of values that an evenly spaced colum
 DEPENDENT = 0.5  # share of its information that an evenly spaced column adds to the others
 LONGEST_GRID = 10_000
 TOLERANCE = 1e-6  # of a step, for values that were scaled
+SAME = 1e-7  # of a column's spread, within which values are copies
+FINE = 0.05  # probability of a tie, up to which a column tells copies from chance
+TIES_ADDED = 3  # equal pairs that a column may have had unseen, 95 % bound
+TOGETHER = 0.9  # rank correlation from which on columns tie together
+MOST_COLUMNS = 30  # that are looked at to explain repeats
 SUPPOSES = "The p-value supposes that repeated rows are independent observations."
 
 
@@ -49,19 +55,10 @@ def repeated_rows_note(rows: np.ndarray) -> tuple[str, ...]:
     >>> repeated_rows_note(np.random.default_rng(0).integers(1, 6, (200, 2)).astype(float))
     ()
     """
-    if len(rows) < FEWEST:
-        return ()
-    columns = []
-    for values in rows.T:
-        codes, different = pd.factorize(values)
-        if len(different) > FEWER * len(rows):
-            return ()
-        columns.append(Values(codes, np.bincount(codes), _grid(np.sort(different), len(rows))))
-    counts = np.unique(_joint(columns), return_counts=True)[1]
-    if not _repeat_too_often(columns, counts):
+    if len(rows) < FEWEST or not (different := _different_if_too_few(rows)):
         return ()
     return (
-        f"{len(rows):,} rows, only {len(counts):,} different. {SUPPOSES} If they are copies, or come from one unit, "
+        f"{len(rows):,} rows, only {different:,} different. {SUPPOSES} If they are copies, or come from one unit, "
         "keep one of each: otherwise the p-value is too small.",
     )
 
@@ -69,6 +66,72 @@ def repeated_rows_note(rows: np.ndarray) -> tuple[str, ...]:
 def repeats_in(notes: Iterable[str]) -> str:
     """The note on repeated rows among these notes; empty if there is none."""
     return next((note for note in notes if SUPPOSES in note), "")
+
+
+def _different_if_too_few(rows: np.ndarray) -> int:
+    """The number of different rows, if they are too few; else 0."""
+    groups, is_copy = _groups_of_equal_rows(rows)
+    repeated = int(is_copy.sum())
+    if repeated and _beyond_chance(rows[~is_copy], len(rows), int(is_copy[~_at_an_end(rows)].sum())):
+        return len(rows) - repeated
+    columns = []
+    for values in rows.T:
+        codes, different = pd.factorize(values)
+        if len(different) > FEWER * len(rows):
+            return 0
+        columns.append(Values(codes, np.bincount(codes), _grid(np.sort(different), len(rows))))
+    counts = np.bincount(groups)
+    return len(counts) if _repeat_too_often(columns, counts) else 0
+
+
+def _groups_of_equal_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each row's group of equal rows, and whether the row repeats an earlier one: (N,) each."""
+    groups = np.zeros(len(rows), dtype=np.int64)
+    for values in rows.T:
+        if groups.max() == len(rows) - 1:
+            break
+        low, high = np.quantile(values, [0.25, 0.75])
+        codes = pd.factorize(np.round(values / (SAME * (high - low))) if high > low else values)[0]
+        groups = pd.factorize(groups * len(rows) + codes)[0]
+    return groups, pd.Series(groups).duplicated().to_numpy()
+
+
+def _at_an_end(rows: np.ndarray) -> np.ndarray:
+    """Mark the rows that are at an end of the range in all columns, such as rows of zeros: (N,)."""
+    return ((rows == rows.min(axis=0)) | (rows == rows.max(axis=0))).all(axis=1)
+
+
+def _beyond_chance(different: np.ndarray, rows: int, repeated: int) -> bool:
+    """Whether so many of N rows repeat others that chance explains it with probability below 1e−4, by Poisson's law.
+
+    Two rows are equal by chance with the probability that their columns tie, each as often as among the different rows
+    (U, d): the product over columns, over √det R, where R are the correlations of their ranks. A column on a grid ties
+    as often as draws from half of it. Of columns with nearly the same ranks, the one with most ties counts for all.
+    Columns in which ties are frequent cannot tell.
+    """
+    pairs = max(len(different) * (len(different) - 1) / 2, 1.0)
+    ties = np.zeros(different.shape[1])
+    for column, values in enumerate(different.T):
+        codes, levels = pd.factorize(values)
+        counts, grid = np.bincount(codes), _grid_steps(np.sort(levels))
+        equal = float((counts * (counts - 1.0)).sum() / 2)
+        ties[column] = max((equal + TIES_ADDED) / pairs, 2 / grid if grid else 0.0)
+    fine = np.argsort(ties, kind="stable")[:MOST_COLUMNS]
+    fine = fine[ties[fine] <= FINE]
+    if repeated < 2 or not len(fine):
+        return False
+    ranks = np.stack([pd.Series(different[:, column]).rank().to_numpy() for column in fine])
+    correlations = np.atleast_2d(np.corrcoef(ranks))
+    kept: list[int] = []
+    of_kept = ties[fine]
+    for index in range(len(fine)):
+        alike = next((other for other in kept if abs(correlations[index, other]) > TOGETHER), None)
+        if alike is None:
+            kept.append(index)
+        else:
+            of_kept[alike] = max(of_kept[alike], of_kept[index])
+    tied = np.log(of_kept[kept]).sum() - np.linalg.slogdet(correlations[np.ix_(kept, kept)])[1] / 2
+    return bool(pdtrc(repeated - 1, rows * (rows - 1) / 2 * np.exp(tied)) < RARE)
 
 
 def _repeat_too_often(columns: Sequence[Values], counts: np.ndarray) -> bool:
@@ -119,12 +182,16 @@ def _joint(columns: Sequence[Values]) -> np.ndarray:
     return hashes
 
 
-def _grid(different: np.ndarray, rows: int) -> int:
-    """The length of the even grid of sorted values; 0 if they are not even, or fewer than half of those expected."""
+def _grid_steps(different: np.ndarray) -> int:
+    """The length of the even grid that sorted values lie on, with or without gaps; 0 if they lie on none."""
     if len(different) < 3:
         return len(different)
     steps = (different - different[0]) / np.diff(different).min()
-    if steps[-1] > LONGEST_GRID or (np.abs(steps - steps.round()) > TOLERANCE * steps[-1]).any():
-        return 0
-    length = round(steps[-1]) + 1
-    return length if len(different) >= EVEN * _expected(rows, length) else 0
+    even = steps[-1] <= LONGEST_GRID and (np.abs(steps - steps.round()) <= TOLERANCE * steps[-1]).all()
+    return round(steps[-1]) + 1 if even else 0
+
+
+def _grid(different: np.ndarray, rows: int) -> int:
+    """The length of the even grid of sorted values; 0 if they are not even, or fewer than half of those expected."""
+    length = _grid_steps(different)
+    return length if length < 3 or len(different) >= EVEN * _expected(rows, length) else 0

@@ -32,10 +32,8 @@ FEWEST_ROWS = 4  # rows that each sample of a task must keep
 TOLERATED = 0.05  # share of the smaller sample that may be shared unseen
 UNMATCHED = "No id of x and y is among the ids of the related tasks, so no row is taken to be in both."
 UNSHARED = "no row of the target is in the related tasks"
-NOTHING_LEFT = (
-    "The related tasks share so many rows with x and y that nothing is left to learn from. "
-    f"Use {DEFAULT_TEST}, or bring related tasks with rows of their own."
-)
+UNCHANGED = "no further row of the target is in the related tasks with other values"
+UNLIKE_IDS = "rows with different ids are different units"
 PROJECTIONS = 16  # numbers that represent an image
 Units = tuple[np.ndarray, np.ndarray]
 """Centre and scale of every column (d,), which turn rows back into the units of their files."""
@@ -70,7 +68,7 @@ def separate(target: Any, tasks: Any, *, ids: str | None = None) -> Separated:
     related = as_related_tasks(tasks, ids)
     separated = without_target(related, in_order_of(target, related.columns, related.rows.shape[-1]))
     if not separated.tasks.names:
-        raise ValueError(NOTHING_LEFT)
+        raise ValueError(nothing_left(target))
     return separated
 
 
@@ -82,12 +80,12 @@ def without_target(related: RelatedTasks, target: TwoSample, units: Units | None
     known, positions = known_rows(related)
     rest = np.arange(len(known.rows))
     overlap = find_overlap(target, known, units)
-    shared = np.unique(overlap.target)
+    shared, changed = np.unique(overlap.target), overlap.changed
     while len(overlap):
         rest = np.delete(rest, np.unique(overlap.known))
         overlap = find_overlap(target, known.only(rest), units)
-        shared = np.union1d(shared, overlap.target)
-    condition, warning = condition_of(overlap, target)
+        shared, changed = np.union1d(shared, overlap.target), changed or overlap.changed
+    condition, warning = condition_of(replace(overlap, changed=changed), target)
     if not len(shared):
         unmatched = (UNMATCHED,) if target.ids is not None else ()
         return Separated(related, notes=warning + unmatched, exact_if=condition)
@@ -96,7 +94,7 @@ def without_target(related: RelatedTasks, target: TwoSample, units: Units | None
     usable, lost = np.flatnonzero(~short.any(axis=0)), np.flatnonzero(short.any(axis=0))
     merged = len(lost) > len(related.names) / 2
     tasks = _merged(target, reduced, short, usable) if merged else reduced.select(usable)
-    notes = _notes(len(shared), len(lost), len(lost) if merged else 0)
+    notes = _notes(len(shared), len(lost), len(lost) if merged else 0, target.ids is not None)
     return Separated(tasks, len(shared), notes + warning, condition)
 
 
@@ -127,7 +125,17 @@ def find_overlap(target: TwoSample, known: KnownRows, units: Units | None = None
     if target.ids is not None:
         if known.ids is None:
             raise ValueError("x and y have an id column and the related tasks have none. Name one that both have.")
-        return same_ids(torch.cat(target.ids).numpy(), known.ids)
+        for name, ids in zip("xy", target.ids, strict=True):
+            if len(ids) > 1 and bool((ids == ids[0]).all()):
+                raise ValueError(f"All rows of {name} have one id, so it identifies no rows. Name another id column.")
+        by_ids = same_ids(torch.cat(target.ids).numpy(), known.ids)
+        by_values = _same_values(target, known, units)
+        return replace(by_ids, unlike_ids=len(np.setdiff1d(by_values.target, by_ids.target)))
+    return _same_values(target, known, units)
+
+
+def _same_values(target: TwoSample, known: KnownRows, units: Units | None) -> Overlap:
+    """Find rows of the target among the known rows by their values, in the units of the files."""
     x, y = (fingerprints(rows, target.shape is not None) for rows in target)
     if units is None:
         return same_rows((x, y), known)
@@ -164,11 +172,12 @@ def _merged(target: TwoSample, related: RelatedTasks, short: np.ndarray, usable:
     return replace(as_related_tasks(tasks), notes=related.notes) if tasks else related.select(usable)
 
 
-def _notes(shared: int, lost: int, merged: int) -> tuple[str, ...]:
+def _notes(shared: int, lost: int, merged: int, by_ids: bool) -> tuple[str, ...]:
     """Notes on the shared rows and their removal."""
+    how = "by their ids" if by_ids else "equal or nearly so"
     notes = [
-        f"{count_of(shared, 'row')} of x and y {'is' if shared == 1 else 'are'} also in the related tasks, equal "
-        "or nearly so. The related tasks were used without them, because a tested row must not be a training row."
+        f"{count_of(shared, 'row')} of x and y {'is' if shared == 1 else 'are'} also in the related tasks, {how}. The "
+        "related tasks were used without them, because a tested row must not be a training row."
     ]
     if merged:
         notes.append(
@@ -182,15 +191,38 @@ def _notes(shared: int, lost: int, merged: int) -> tuple[str, ...]:
 
 
 def condition_of(overlap: Overlap, target: TwoSample) -> tuple[str, tuple[str, ...]]:
-    """The condition for an exact p-value, and a note on it; empty if the search recognises enough.
+    """The conditions for an exact p-value, and notes on them; empty if the search recognises enough.
 
-    It does unless more than 5 % of the smaller sample could be shared and escape with probability above .05.
+    It does unless more than 5 % of the smaller sample could be shared and escape with probability above .05, rows were
+    recognised with other values, or values recognise rows that ids call different.
     """
-    smaller = min(target.sizes)
-    if overlap.unseen <= TOLERATED * smaller:
-        return "", ()
-    return UNSHARED, (
-        f"Rows like these are often equal by chance: {min(overlap.unseen, smaller):,} of {smaller:,} rows could be in "
-        f"the related tasks unnoticed. The p-value is exact if {UNSHARED}. A column that identifies persons or items "
-        "settles it: name it as the id column.",
+    smaller, conditions, notes = min(target.sizes), [], []
+    if overlap.unseen > TOLERATED * smaller:
+        conditions.append(UNSHARED)
+        notes.append(
+            f"Up to {min(overlap.unseen, smaller):,} of {smaller:,} rows could be in the related tasks unnoticed, "
+            f"because rows like these can be equal by chance. The p-value is exact if {UNSHARED}. A column that "
+            "identifies persons or items settles it: name it as the id column."
+        )
+    if overlap.changed:
+        conditions.append(UNCHANGED)
+        notes.append(
+            "Some shared rows have other values in the related tasks. Rows that changed more would not be recognised, "
+            f"so the p-value is exact if {UNCHANGED}."
+        )
+    if overlap.unlike_ids:
+        conditions.append(UNLIKE_IDS)
+        notes.append(
+            f"{count_of(overlap.unlike_ids, 'row')} of x and y have the values of rows in the related tasks and other "
+            f"ids. The p-value is exact if {UNLIKE_IDS}. If the ids number rows anew in each file, do not name them."
+        )
+    return " and ".join(conditions), tuple(notes)
+
+
+def nothing_left(target: TwoSample) -> str:
+    """The sentence on a target after whose separation no related task is left."""
+    anew = " If the ids begin anew in each file, they identify no rows: do not name them." * (target.ids is not None)
+    return (
+        f"The related tasks share so many rows with x and y that nothing is left to learn from.{anew} Use "
+        f"{DEFAULT_TEST}, or bring related tasks with rows of their own."
     )

@@ -25,6 +25,11 @@ def _gaps(n: int, g: np.random.Generator) -> np.ndarray:
     return np.sort(g.choice(n * 6 // 5, n, replace=False)) + 1
 
 
+def _wide_gaps(n: int, g: np.random.Generator) -> np.ndarray:
+    """Whole numbers in steps of 1 to 59."""
+    return 1_000 + np.cumsum(g.integers(1, 60, n))
+
+
 MEASUREMENTS: Mapping[str, Make] = {
     "income": lambda n, g: g.lognormal(10.4, 0.6, n).round(),
     "salary (EUR)": lambda n, g: g.normal(45_000, 9_000, n).round(),
@@ -48,6 +53,22 @@ MEASUREMENTS: Mapping[str, Make] = {
     "steps": lambda n, g: g.normal(8_000, 3_000, n).round(),
     "revenue": lambda n, g: g.lognormal(20.7, 0.5, n).round(),
     "income per person": lambda n, g: g.lognormal(9, 0.5, n).round(),
+    "time_ms": lambda n, g: g.normal(35_000, 5_000, n).round(),
+    "time": lambda n, g: g.normal(35_000, 5_000, n).round(1),
+    "steps_per_day": lambda n, g: g.normal(40_000, 4_000, n).round(),
+    "received_eur": lambda n, g: g.normal(40_000, 4_000, n).round(),
+    "amount received": lambda n, g: g.normal(45_000, 4_000, n).round(),
+    "start_salary": lambda n, g: g.normal(45_000, 3_000, n).round(),
+    "weight end (mg)": lambda n, g: g.normal(43_000, 400, n).round(),
+    "cells_per_ml": lambda n, g: g.normal(1.5e9, 1e8, n).round(),
+    "gdp": lambda n, g: g.normal(1.5e9, 1e8, n).round(),
+    "frequency_hz": lambda n, g: g.normal(1.2e9, 1e7, n).round(),
+    "Messung": lambda n, g: g.normal(5_000, 900, n).round(),
+    "transaction": lambda n, g: g.lognormal(8, 1, n).round(),
+    "ID_um": lambda n, g: g.normal(12_000, 1_500, n).round(),
+    "atomic number": lambda n, g: g.integers(1, 10_000, n),
+    "serum NO": lambda n, g: g.normal(9_000, 1_500, n).round(),
+    "rank": lambda n, g: g.permutation(n) + 1,
     "colour": lambda n, g: g.choice(["red", "green", "blue", "grey"], n),
 }
 IDENTIFIERS: Mapping[str, Make] = {
@@ -59,6 +80,20 @@ IDENTIFIERS: Mapping[str, Make] = {
     "measured (ms)": lambda n, g: 1_700_000_000_000 + np.cumsum(g.integers(1, 10**6, n)),
     "date": lambda n, g: 45_000 + g.integers(0, 300, n),
     "time": lambda n, g: 45_000 + g.uniform(0, 300, n).round(4),
+    "visit_dt": lambda n, g: 44_000 + np.cumsum(g.integers(1, 4, n)),
+    "julian day": lambda n, g: 2_460_000 + np.cumsum(g.integers(1, 4, n)),
+    "sampling date": lambda n, g: 2_021 + g.uniform(0, 2, n).round(4),
+    "tube_no": _wide_gaps,
+    "SampleNo2": _wide_gaps,
+    "lab_code": _wide_gaps,
+    "my_ids": _wide_gaps,
+    "accession": _wide_gaps,
+    "Aktenzeichen": _wide_gaps,
+    "bestellnr": _wide_gaps,
+    "номер": _wide_gaps,
+    "编号": _wide_gaps,
+    "N° dossier": _wide_gaps,
+    "wafer": _wide_gaps,
     "x": lambda n, g: np.arange(1, n + 1),
     "y": lambda n, g: _gaps(n, g),
     "v1": lambda n, g: 7 * np.arange(n) + 3,

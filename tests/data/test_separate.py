@@ -186,6 +186,51 @@ def test_ids_name_one_column_that_both_sides_have():
         separate((x, y), as_related_tasks([(p[["a", "b"]], q[["a", "b"]]) for p, q in tasks]), ids="person")
 
 
+def numbered(generator, rows=N, *, begin=0, values=None):
+    values = normal(generator, rows) if values is None else values
+    return pd.DataFrame(values, columns=list("abc")).assign(record=begin + np.arange(len(values)))
+
+
+def test_ids_that_number_the_same_rows_anew_are_contradicted_by_their_values():
+    generator = np.random.default_rng(0)
+    control = normal(generator)
+    tasks = [
+        (numbered(generator, begin=1_000 * i, values=control), numbered(generator, begin=1_000 * i + 500))
+        for i in range(6)
+    ]
+    target = numbered(generator, begin=9_000, values=control), numbered(generator, begin=9_500)
+    result = m2st.two_sample_test(*target, "Meta-Witness", related_tasks=tasks, ids="record", n_permutations=99)
+    assert not result.exact and result.exact_if == "rows with different ids are different units"
+    assert any(note.startswith("40 rows of x and y have the values of rows in the related") for note in result.notes)
+    learner = m2st.meta_train("Meta-Witness", tasks, ids="record")
+    assert learner.test(*target, ids="record").exact_if == result.exact_if
+    fresh = numbered(generator, begin=7_000), numbered(generator, begin=7_500)
+    assert learner.test(*fresh, ids="record").exact
+
+
+def test_ids_that_begin_anew_or_are_all_alike_are_named():
+    generator = np.random.default_rng(0)
+    tasks = [(numbered(generator), numbered(generator, begin=N)) for _ in range(3)]
+    with pytest.raises(ValueError, match="If the ids begin anew in each file, they identify no rows"):
+        separate((numbered(generator), numbered(generator, begin=N)), tasks, ids="record")
+    alike = numbered(generator).assign(record=1)
+    with pytest.raises(ValueError, match="All rows of x have one id, so it identifies no rows"):
+        separate((alike, numbered(generator)), tasks, ids="record")
+
+
+@pytest.mark.parametrize("change", [lambda x, g: x.round(2), lambda x, g: x + 0.01 * g.standard_normal(x.shape)])
+def test_rows_that_are_shared_with_other_values_leave_a_condition(change):
+    generator = np.random.default_rng(0)
+    control = normal(generator)
+    tasks = [(change(control, generator), normal(generator)) for _ in range(6)]
+    apart = separate((control, normal(generator)), tasks)
+    assert apart.shared >= N - 1
+    assert apart.exact_if == "no further row of the target is in the related tasks with other values"
+    assert any(note.startswith("Some shared rows have other values in the related tasks") for note in apart.notes)
+    same = [(1000 * control, 1000 * normal(generator)) for _ in range(6)]
+    assert separate((control, normal(generator)), same).exact_if == ""
+
+
 def test_a_control_group_shared_by_ids_becomes_one_task():
     generator = np.random.default_rng(3)
     control, *others = (frame(generator.integers(1, 4, (N, 2)) * 1.0, 1000 * place) for place in range(7))

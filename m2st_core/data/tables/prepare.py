@@ -24,7 +24,7 @@ from m2st_core.data.arrays import as_ids, as_two_sample, check_spread, match_col
 from m2st_core.data.identifiers import names_unit
 from m2st_core.data.related import RelatedTasks, stack_repeats
 from m2st_core.data.repeats import repeated_rows_note
-from m2st_core.data.separate import NOTHING_LEFT, Separated, Units, without_target
+from m2st_core.data.separate import Separated, Units, nothing_left, without_target
 from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC, TEXT, Column
 from m2st_core.data.tables.encoding import (
     FEWEST_ROWS,
@@ -136,7 +136,7 @@ class Prepared:
         if apart is None or apart.tasks is self.related:
             return self
         if not apart.tasks.names:
-            raise ValueError(NOTHING_LEFT)
+            raise ValueError(nothing_left(self.target))
         if (before := self.encoding) is None:
             return replace(self, related=apart.tasks)
         encoding = relearn(before, apart.tasks.take_inside().numpy())
