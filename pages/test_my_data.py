@@ -1,7 +1,5 @@
 """Test my data: from two groups of rows to an answer in three stages."""
 
-from collections.abc import Hashable
-
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -12,10 +10,9 @@ from m2st_core.dashboard.widgets.page import finding, page_title, run_page
 from m2st_core.dashboard.your_data.answer import answer_stage, run_plan
 from m2st_core.dashboard.your_data.bring import ask_groups, bring_stage
 from m2st_core.dashboard.your_data.check import check_stage
-from m2st_core.dashboard.your_data.plan import plan_test, stop_related_check
+from m2st_core.dashboard.your_data.plan import stop_related_check
 from m2st_core.dashboard.your_data.state import STEPS, UserData, go_to, user_data
 from m2st_core.data.tables.limits import TableError
-from m2st_core.data.tables.prepare import Prepared
 from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.methods import label_of
 
@@ -69,29 +66,22 @@ def show_buttons(places: list[DeltaGenerator], step: str, ready: bool, forward: 
                 )
 
 
-def declare(state: UserData, key: Hashable, plan: Plan) -> None:
-    """Declare the plan for these data, and open its answer."""
-    state.declared = (key, plan)
+def declare(state: UserData, digest: str, plan: Plan) -> None:
+    """Declare the plan for the data with this digest, and open its answer."""
+    state.declared = (digest, plan)
     stop_related_check()
     go_to("Answer")
 
 
 def check_and_choose(state: UserData, upload: Upload, buttons: DeltaGenerator) -> None:
     """Show the second stage, and the button that runs the chosen test."""
-    chosen: list[Plan] = []
-
-    def choose_test(data: Prepared) -> None:
-        plan = plan_test(state, upload, data)
-        if plan is not None:
-            chosen.append(plan)
-
-    check_stage(state, upload, choose_test)
+    chosen = check_stage(state, upload)
     places = [buttons, st.container(horizontal=True)]
-    if not chosen:
+    if chosen is None:
         show_buttons(places, "Check", False, "Run")
         return
-    plan = chosen[0]
-    show_buttons(places, "Check", True, f"Run {label_of(plan.primary)}", declare, (state, state.key(upload), plan))
+    _, plan = chosen
+    show_buttons(places, "Check", True, f"Run {label_of(plan.primary)}", declare, (state, *chosen))
 
 
 def show(step: str, buttons: DeltaGenerator, state: UserData) -> None:
@@ -115,7 +105,7 @@ def show(step: str, buttons: DeltaGenerator, state: UserData) -> None:
     if step == "Check":
         check_and_choose(state, upload, buttons)
         return
-    outcome = run_plan(state, upload, state.clean(upload))
+    outcome = run_plan(state, upload, state.prepared(upload))
     if outcome is not None:
         answer_stage(state, upload, outcome)
     show_buttons([buttons, st.container(horizontal=True)], step, outcome is not None)

@@ -74,8 +74,8 @@ def test_the_report_has_what_a_reader_needs(outcome, report):
     primary = outcome.analysis.primary
     for words in (
         f"<td>{primary.p_value:.4g}, ±", "permutations; the random split is not included", "9 March 2026",
-        "What this does not mean", "How far apart the groups are", "95 % interval", "With the history:", "Without:",
-        "can reach 0.1", "seed 7", "Secondary tests", "p after Holm", "exploratory",
+        "What this does not mean", "How far apart the groups are", "95 % interval", "With the related tasks:",
+        "Without:", "can reach 0.1", "seed 7", "Secondary tests", "p after Holm", "exploratory",
         "Assumptions", "For the methods section", "References", "m2st: discriminant directions of related",
         "Holm (1979)",
         "tested 2 times", "SHA-256", "m2st_core test", "<td>exact</td><td>yes",

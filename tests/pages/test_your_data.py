@@ -99,9 +99,9 @@ def test_an_example_goes_through_all_three_stages():
     expected = m2st.carry_out(data, m2st.Plan("Meta-FUSE", ("MMD-M",)))
     assert answer(app) == f"{expected.analysis.primary.p_value:.3g}"
     assert verdict(app) == "Evidence that “fast” differs from “slow” (p ≤ 0.001)"
-    assert "With the history: evidence (p ≤ 0.001) by Meta-FUSE" in words(app)
+    assert "With the related tasks: evidence (p ≤ 0.001) by Meta-FUSE" in words(app)
     assert "Without: evidence (p ≤ 0.001) by Omnibus" in words(app)
-    assert "It does not say that the difference is large" in words(app) and "tested once in this session" in words(app)
+    assert "It does not show that the difference is large" in words(app) and "tested once in this session" in words(app)
     assert "“cholesterol to HDL ratio”, with a median of 3.0 in “slow” and 5.0 in “fast” (+2.0, 95 %" in words(app)
     assert "15 and 29 rows give more than 80 % power" in words(app) and "1.00" not in words(app)
     effects, secondary = app.dataframe[0].value, app.dataframe[1].value
@@ -125,7 +125,7 @@ def test_the_first_example_needs_its_history_and_shows_images_instead_of_columns
     click(app, "data_next")
     assert verdict(app).startswith("Evidence that “another hand” differs from “one hand” (p ")
     without, taught = shipped
-    assert f"With the history: evidence ({taught})" in words(app)
+    assert f"With the related tasks: evidence ({taught})" in words(app)
     assert f"Without: no evidence ({without})" in words(app)
     pixels, tiles = charts(app)[:2]
     assert np.shape(pixels["data"][0]["z"]) == (8, 8) or pixels["data"][0]["z"]["shape"] == "8, 8"
@@ -514,7 +514,7 @@ def test_files_in_two_encodings_are_asked_about_on_the_page():
         state = app.session_state["own_data"]
         assert state.upload.encoding == {"q.csv": "cp1251"} and "encoding: q.csv = cp1251" in words(app)
         column = header.split(",")[0]
-        assert {*state.clean(state.upload).features} == {*(f"{column} = {word}" for word in cities), "v"}
+        assert {*state.prepared(state.upload).features} == {*(f"{column} = {word}" for word in cities), "v"}
         click(app, "data_ask_again")
         assert app.button(key="data_next").disabled
 
@@ -705,10 +705,11 @@ def test_a_new_preparation_draws_a_new_look():
     """Its key is what was prepared: an address in memory can be that of earlier data."""
     app = click(two_files(), "data_next")
     state = app.session_state["own_data"]
-    assert state.memory["samples"][0] == state.key(state.upload)
+    before = state.memory["samples"][0]
+    assert before == state.prepared(state.upload).digest
     app.selectbox(key="data_scaling").select("robust")
     go_on(app)
-    assert state.memory["samples"][0] == state.key(state.upload) and "robust" in str(state.memory["samples"][0])
+    assert state.memory["samples"][0] == state.prepared(state.upload).digest != before
 
 
 def answers_of(first, seed):

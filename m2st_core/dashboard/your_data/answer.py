@@ -44,7 +44,7 @@ from m2st_core.types import Progress
 
 def run_plan(state: UserData, upload: Upload, data: Prepared) -> Outcome | None:
     """The outcome of the declared plan, or None while there is none."""
-    if state.declared is None or state.declared[0] != state.key(upload):
+    if state.declared is None or state.declared[0] != data.digest:
         st.info("No test is declared for these data yet. Go back to Check, and run the recommended test or another.")
         return None
     plan, learner = state.declared[1], state.learner
@@ -56,8 +56,8 @@ def run_plan(state: UserData, upload: Upload, data: Prepared) -> Outcome | None:
     outcome: Outcome | None = state.compute("data_answer", state.declared, work, doing)
     if outcome is not None:
         target = target_id(state.assembled(upload))
-        answers = repr(state.answers.get(upload.files_digest))
-        once = target, upload.files_digest, answers, *state.key(upload)[1:], plan  # with P and Q swapped it is the same
+        read = upload.files_digest, repr(state.answers.get(upload.files_digest))
+        once = target, read, state.cleaning, state.trained and state.trained.digest, plan  # whichever is P
         state.tested.setdefault(once, (target, _test_row(outcome)))
     return outcome
 
@@ -278,7 +278,7 @@ def _show_gamma(state: UserData, upload: Upload, outcome: Outcome) -> None:
         share, seed = plan.train_fraction, plan.seed
         return target_gamma(data.target, data.related, plan.primary, train_fraction=share, seed=seed, progress=progress)
 
-    gamma: TargetGamma | None = state.compute("data_gamma", (state.key(upload), plan), work, "Training kernels…")
+    gamma: TargetGamma | None = state.compute("data_gamma", (data.digest, plan), work, "Training kernels…")
     if gamma is not None:
         st.markdown(as_text(gamma.sentence))
 
@@ -312,7 +312,7 @@ def _file_name(table: str) -> str:
 def report_button(state: UserData, upload: Upload, outcome: Outcome) -> None:
     """Offer the report."""
     python, command = _code(state, upload, outcome)
-    check, _ = state.recall("data_history", state.key(upload)) or (None, None)
+    check, _ = state.recall("data_related", outcome.data.digest) or (None, None)
     tested = state.tests_of(upload)
 
     def report() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.analysis.pictures import images_of, look_picture
+from m2st_core.analysis.plan import Plan
 from m2st_core.dashboard.widgets.answer import as_text
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart
@@ -24,6 +25,7 @@ from m2st_core.dashboard.your_data.offers import (
     offer_ids,
     offer_repair,
 )
+from m2st_core.dashboard.your_data.plan import ask_test
 from m2st_core.dashboard.your_data.state import UserData, choose, show_table
 from m2st_core.data.repeats import repeats_in
 from m2st_core.data.tables.columns import NUMERIC
@@ -72,24 +74,24 @@ SCALING = Control(
 LEVELS_SHOWN, NOTES_SHOWN, FILES_SHOWN, COLUMNS_SHOWN = 12, 8, 3, 10
 
 
-def check_stage(state: UserData, upload: Upload, choose_test: Callable[[Prepared], None]) -> bool:
-    """Show the stage, and return whether the data can be tested as prepared. ``choose_test`` asks for the test."""
+def check_stage(state: UserData, upload: Upload) -> tuple[str, Plan] | None:
+    """Show the stage. Return the digest of the data as prepared and the chosen test, or None if it cannot be run."""
     try:
         with st.spinner("Reading every column…"):
             assembled = state.assembled(upload)
             report = state.remember("checked", upload.digest, lambda: check(assembled))
     except Unanswered as error:
         ask_questions(state, upload.files_digest, [error.question])
-        return False
+        return None
     target = assembled.target
     if target is None:
         raise TableError("The upload has related tasks only. Bring P and Q.")
     read, test, look = st.container(), st.container(), st.container()
     st.header("Columns and their preparation")
     state.cleaning = _ask_cleaning(state, assembled, target, report)
-    data, problem = None, ""
+    data, plan, problem = None, None, ""
     try:
-        data = state.clean(upload)
+        data = state.prepared(upload)
     except TableError as error:
         problem = error.sentence
     with read:
@@ -106,9 +108,9 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[Prepared
                 st.warning(as_text(repeats))
     if data is not None and settled:
         with test:
-            choose_test(data)
+            plan = ask_test(state, data)
     with look:
-        _show_groups(state, upload, assembled, target, data)
+        _show_groups(state, assembled, target, data)
     table = _column_table(report, state.cleaning, data, target, assembled.lacking)
     table = table if upload.related else table.drop(columns="Missing in related tasks")
     config = {name: st.column_config.Column(help=help_) for name, help_ in HELPS.items()}
@@ -124,14 +126,14 @@ def check_stage(state: UserData, upload: Upload, choose_test: Callable[[Prepared
         *notes_in_boxes(assembled, state.cleaning, mark, chosen),
     }
     _show_notes([note for note in notes if note not in above])
-    return data is not None and settled
+    return None if data is None or plan is None else (data.digest, plan)
 
 
-def _show_groups(state: UserData, upload: Upload, assembled: Assembled, target: Pair, data: Prepared | None) -> None:
+def _show_groups(state: UserData, assembled: Assembled, target: Pair, data: Prepared | None) -> None:
     st.header("A look at both groups")
     st.caption("Use this to spot data errors, not to pick a test. The recommendation never looks at the group labels.")
     if data is not None and images_of(data) is not None:
-        picture = state.remember("samples", state.key(upload), lambda: look_picture(data))
+        picture = state.remember("samples", data.digest, lambda: look_picture(data))
         chart(picture.figure, "data_samples", picture.alt)
         st.caption(picture.caption)
         return
@@ -140,7 +142,7 @@ def _show_groups(state: UserData, upload: Upload, assembled: Assembled, target: 
         _show_column(assembled, target)
     with right:
         if data is not None:
-            picture = state.remember("samples", state.key(upload), lambda: look_picture(data))
+            picture = state.remember("samples", data.digest, lambda: look_picture(data))
             chart(picture.figure, "data_samples", picture.alt)
             st.caption(picture.caption)
 

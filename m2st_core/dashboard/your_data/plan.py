@@ -27,7 +27,6 @@ from m2st_core.dashboard.widgets.controls import (
 from m2st_core.dashboard.widgets.page import chart
 from m2st_core.dashboard.your_data.state import UserData
 from m2st_core.data.tables.prepare import Prepared
-from m2st_core.data.tables.upload import Upload
 from m2st_core.progress import part_of
 from m2st_core.testing.methods import METHODS, label_of
 from m2st_core.types import Progress
@@ -61,11 +60,11 @@ ADVANCED = (
 )
 
 
-def plan_test(state: UserData, upload: Upload, data: Prepared) -> Plan | None:
+def ask_test(state: UserData, data: Prepared) -> Plan | None:
     """Show the recommended test, and return the plan as it stands; None after saying why it cannot be run."""
     st.header("The test")
     line = st.container()
-    check = _show_related_check(state, upload, data) if len(data.task_names) > 1 else None
+    check = _show_related_check(state, data) if len(data.task_names) > 1 else None
     learner = state.learner
     advice = advise(data, n_tasks=len(learner.task_names) if learner else len(data.task_names), check=check)
     methods = usable_methods(len(data.task_names), data.blocks is not None, learner)
@@ -75,7 +74,7 @@ def plan_test(state: UserData, upload: Upload, data: Prepared) -> Plan | None:
     with st.expander("Another test, secondary tests, settings"):
         plan = _ask_plan(methods, advice)
     with line:
-        problem = _plan_problem(state, upload, data, plan)
+        problem = _plan_problem(state, data, plan)
         if problem:
             st.error(as_text(problem))
             return None
@@ -119,7 +118,7 @@ def _ask_plan(methods: list[str], advice: Recommendation) -> Plan:
     return plan if any(METHODS[name].needs_split for name in plan.methods) else replace(plan, splits=1)
 
 
-def _plan_problem(state: UserData, upload: Upload, data: Prepared, plan: Plan) -> str:
+def _plan_problem(state: UserData, data: Prepared, plan: Plan) -> str:
     """Say why the plan cannot be run, from the number of rows alone; empty if it can."""
 
     def check() -> str:
@@ -129,18 +128,18 @@ def _plan_problem(state: UserData, upload: Upload, data: Prepared, plan: Plan) -
             return str(error)
         return ""
 
-    problem: str = state.remember("plan problem", (state.key(upload), plan), check)
+    problem: str = state.remember("plan problem", (data.digest, plan), check)
     return problem
 
 
 def stop_related_check() -> None:
     """Stop an unfinished check of the related tasks, so that the test has the processor for itself."""
-    job = st.session_state.pop("data_history_job", None)
+    job = st.session_state.pop("data_related_job", None)
     if job is not None:
         job_manager().drop(job)
 
 
-def _show_related_check(state: UserData, upload: Upload, data: Prepared) -> RelatedCheck | None:
+def _show_related_check(state: UserData, data: Prepared) -> RelatedCheck | None:
     """Show how power changes with the related tasks, in leave-one-out checks that run in the background."""
 
     def work(progress: Progress) -> tuple[RelatedCheck, LeftOutGamma] | tuple[None, None]:
@@ -152,16 +151,16 @@ def _show_related_check(state: UserData, upload: Upload, data: Prepared) -> Rela
             return None, None
         return check, left_out_gamma(related, check.left_out, progress=part_of(progress, CHECK_SHARE, 1))
 
-    results = state.recall("data_history", state.key(upload))
+    results = state.recall("data_related", data.digest)
     verdict = VERDICTS[results[0].verdict] if results and results[0] else ""
     with st.expander(f"Do the related tasks help? {verdict}"):
-        return _related_check(state, upload, work)
+        return _related_check(state, data.digest, work)
 
 
 def _related_check(
-    state: UserData, upload: Upload, work: Callable[[Progress], tuple[RelatedCheck, LeftOutGamma] | tuple[None, None]]
+    state: UserData, digest: str, work: Callable[[Progress], tuple[RelatedCheck, LeftOutGamma] | tuple[None, None]]
 ) -> RelatedCheck | None:
-    results = state.compute("data_history", state.key(upload), work, "Leaving each task out in turn…")
+    results = state.compute("data_related", digest, work, "Leaving each task out in turn…")
     if results is None:
         st.caption(
             "Each related task is left out in turn and tested with what was learned from the others. You need not "
@@ -179,7 +178,7 @@ def _related_check(
     left, right = st.columns([3, 2], gap="large")
     picture = related_picture(check)
     with left:
-        chart(picture.figure, "data_history_chart", picture.alt)
+        chart(picture.figure, "data_related_chart", picture.alt)
     with right:
         st.markdown(f"**{VERDICTS[check.verdict]}**")
         for sentence in (*check.sentences, gamma.sentence):

@@ -69,7 +69,7 @@ class UserData:
     rounds: dict[str, int] = field(default_factory=dict)  # successful uploads per slot, each with a new uploader
     refused: dict[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)  # per slot: file ids, and the reason
     cleaning: Cleaning = field(default_factory=Cleaning)
-    declared: tuple[Hashable, Plan] | None = None
+    declared: tuple[str, Plan] | None = None  # the plan, and the digest of the data it is for
     tested: dict[Hashable, tuple[str, dict[str, Any]]] = field(default_factory=dict)  # target id, and the table's row
     memory: dict[str, tuple[Hashable, Any]] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)  # bytes of a table in memory, by its digest
@@ -268,18 +268,12 @@ class UserData:
         """The upload as pairs of samples."""
         return self.remember("assembled", upload.digest, lambda: assemble(upload))
 
-    def clean(self, upload: Upload) -> Prepared:
-        """Arrays to test, prepared as chosen."""
-        encoding = self.trained.encoding if self.trained else None
-        return self.remember(
-            "clean",
-            self.key(upload),
-            lambda: prepare(self.assembled(upload), cleaning=self.cleaning, encoding=encoding),
-        )
-
-    def key(self, upload: Upload) -> tuple[Hashable, ...]:
-        """The identity of the data and their preparation."""
-        return upload.digest, self.cleaning, self.trained.digest if self.trained else ""
+    def prepared(self, upload: Upload) -> Prepared:
+        """The upload, prepared as chosen."""
+        made, encoding = self.assembled(upload), self.trained.encoding if self.trained else None
+        key = upload.digest, self.cleaning, self.trained.digest if self.trained else ""
+        data: Prepared = self.remember("clean", key, lambda: prepare(made, cleaning=self.cleaning, encoding=encoding))
+        return data
 
     def tests_of(self, upload: Upload) -> list[dict[str, Any]]:
         """All tests of these target rows in this session, whatever the order of the files."""
