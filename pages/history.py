@@ -54,14 +54,14 @@ def import_spec(desk: Desk) -> None:
 def main() -> None:
     """Show the page."""
     page_title("History")
-    said, desk = st.container(), sweep_queue()
+    headline, desk = st.container(), sweep_queue()
     st.session_state.pop("lab_loaded", None)  # a link to Power that is followed from here loads its run anew
     if "runs_next" in st.session_state:
         st.session_state["runs_shown"] = st.session_state.pop("runs_next")
     offer_undo(desk)
     listed = all_runs(desk)
     chosen = choose_runs(desk, listed)
-    with said:
+    with headline:
         finding(runs_finding(desk.store, listed, chosen))
     if len(chosen) == 1:
         show_one(desk, chosen[0])

@@ -49,7 +49,7 @@ def linked_run(desk: Desk) -> Run | None:
 
 
 def checked(values: dict) -> SweepSpec | None:
-    """The described sweep; None after saying what is wrong with it, and a way out."""
+    """The described sweep; None after showing its mistakes and a remedy."""
     if not values["methods"] or not values["m_te"]:
         st.warning("Choose at least one method and one number of test rows.")
         return None
@@ -78,21 +78,21 @@ def begin(desk: Desk, spec: SweepSpec, level: bool) -> None:
 def main() -> None:
     """Show the page."""
     page_title("Power")
-    said, place, body = st.container(), st.container(), st.container()
+    headline, controls, body = st.container(), st.container(), st.container()
     desk = sweep_queue()
     large = linked_run(desk)
     more = st.expander("More settings")
-    with place:
+    with controls:
         setting = ask_setting(more)
         values = ask_sweep(setting, more)
     with body:
         if large is not None:
             show_large(desk, large)
         elif (spec := checked(values)) is not None:
-            show_sweep(desk, spec, said)
+            show_sweep(desk, spec, headline)
 
 
-def show_sweep(desk: Desk, spec: SweepSpec, said: DeltaGenerator) -> None:
+def show_sweep(desk: Desk, spec: SweepSpec, headline: DeltaGenerator) -> None:
     """Show the curves of a sweep, with its run in the link if there is one."""
     level, views = bool(st.session_state[LEVEL.key]), look(desk, spec)
     linked = views.null if level and views.power.status is None else views.power
@@ -102,7 +102,7 @@ def show_sweep(desk: Desk, spec: SweepSpec, said: DeltaGenerator) -> None:
         run = linked.spec.run_id
         st.session_state[LOADED].setdefault(run, False)
         st.query_params["run"] = run
-    show_curves(desk, views, level, said, begin)
+    show_curves(desk, views, level, headline, begin)
     with st.expander("Methods and presets"):
         st.markdown(choice_sentences(spec.preset, spec.methods))
     show_training(desk.store, spec)

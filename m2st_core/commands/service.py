@@ -1,4 +1,4 @@
-"""``app``, ``ready`` and ``store``: start the dashboard, ask whether it can serve, back its store up and restore it."""
+"""``app``, ``ready`` and ``store``: start the dashboard, check its health, back up and restore its store."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ PATIENCE = 5  # seconds
 
 
 def entry_point(served: bool = False, package: Path = Path(__file__).parents[1]) -> Path:
-    """The script that starts the dashboard: beside the package in the repository, in m2st_app where it is installed."""
+    """The script that starts the dashboard: in the repository next to the package; installed, in m2st_app."""
     name = "serve.py" if served else "app.py"
     for folder in (package.parent, package.parent / "m2st_app"):
         if (folder / name).is_file() and (folder / "pages").is_dir():
             return folder / name
-    raise ValueError(f"The dashboard's {name} is not beside {package}. Install again: pip install .")
+    raise ValueError(f"The dashboard's {name} is not next to {package}. Install again: pip install .")
 
 
 def run_app(options: argparse.Namespace) -> None:
-    """Become the dashboard's server: signals of a service manager reach it."""
+    """Replace this process by the dashboard's server, so that a service manager's signals reach it."""
     flags = [
         f"--server.{name}={value}" for name, value in (("port", options.port), ("address", options.address)) if value
     ]
@@ -62,7 +62,7 @@ def run_ready(options: argparse.Namespace) -> None:
 
 
 def run_store(options: argparse.Namespace) -> None:
-    """Back the store up into one file, or restore it from there."""
+    """Back up the store into one file, or restore it."""
     if options.action == "backup":
         check_file(options.file)
         count = Store().database.back_up(Path(options.file))

@@ -1,4 +1,4 @@
-"""``sweep``, ``paper`` and ``runs``: grids of tests, computed or found in the store."""
+"""``sweep``, ``paper`` and ``runs``: sweeps, computed or read from the store."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run_paper(options: argparse.Namespace) -> None:
 
 def run_runs(options: argparse.Namespace) -> None:
     """List, show, resume, delete, restore or export the runs of the store, or collect what no run needs."""
-    check_places(options)
+    check_files(options)
     store = Store()
     if options.action == "list":
         list_runs(store)
@@ -113,9 +113,10 @@ def list_runs(store: Store) -> None:
         print(f"There are no runs in {store.home} yet.")
     for row in frame.itertuples():
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.updated))
-        left = row.state == "running" and not store.runs.is_computed(row.id)
-        print(f"{row.id}  {when}  {'unfinished' if left else row.state:10}  {row.done}/{row.cells} cells  {row.name}")
-        if left:
+        unfinished = row.state == "running" and not store.runs.is_computed(row.id)
+        state = "unfinished" if unfinished else row.state
+        print(f"{row.id}  {when}  {state:10}  {row.done}/{row.cells} cells  {row.name}")
+        if unfinished:
             print(f"    No process computes it now. To go on: python -m m2st_core runs resume {row.id}")
         if row.state == UNKNOWN:
             print(f"    {row.message}")
@@ -123,7 +124,7 @@ def list_runs(store: Store) -> None:
 
 @contextmanager
 def executor_of(options: argparse.Namespace) -> Iterator[Executor]:
-    """The chosen executor; stopping it gives a sentence, and it is closed at the end."""
+    """The chosen executor. It is closed at the end, and an interruption becomes a ValueError."""
     executor = make_executor(options.executor, options.address, options.workers)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops a sweep as Ctrl+C does
     try:
@@ -139,7 +140,7 @@ def executor_of(options: argparse.Namespace) -> Iterator[Executor]:
 
 def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", name: str = "") -> None:
     """Run a sweep with a progress bar, then show it."""
-    check_places(options)
+    check_files(options)
     if spec.missing_data:
         raise ValueError(spec.missing_data)
     store = Store()
@@ -161,8 +162,8 @@ def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", n
 
 
 def compute_gamma(options: argparse.Namespace) -> None:
-    """Measure γ̂ for every closeness, and show it beside the published values."""
-    check_places(options)
+    """Measure γ̂ for every closeness, and print it with the published values."""
+    check_files(options)
     with executor_of(options) as executor:
         rows = run_gamma(GAMMA[options.scale], Store(), executor, lambda step, total: show_bar(step / total))
     table = summarise_gamma(rows)
@@ -177,7 +178,7 @@ def show_progress(at: SweepProgress) -> None:
 
 
 def show_bar(share: float, words: str = "") -> None:
-    """Draw one line that keeps changing."""
+    """Draw a progress bar on one line."""
     if sys.stderr.isatty():
         print(f"\r{'█' * round(30 * share):30} {words}", end="", file=sys.stderr, flush=True)
 
@@ -187,7 +188,7 @@ def write(rows: pd.DataFrame, spec: SweepSpec, options: argparse.Namespace, kind
     write_out(options, rows, lambda: sweep_figure(spec, with_published(summarise(rows)), kind))
 
 
-def check_places(options: argparse.Namespace) -> None:
+def check_files(options: argparse.Namespace) -> None:
     """Refuse files that cannot be written, before anything is computed."""
     check_file(options.out)
     check_file(options.figure)
@@ -196,6 +197,6 @@ def check_places(options: argparse.Namespace) -> None:
 def write_out(options: argparse.Namespace, rows: pd.DataFrame, draw: Callable[[], go.Figure]) -> None:
     """Write rows as CSV and a figure as HTML, where asked for."""
     if options.out:
-        write_whole(options.out, lambda place: rows.to_csv(place, index=False))
+        write_whole(options.out, lambda file: rows.to_csv(file, index=False))
     if options.figure:
-        write_whole(options.figure, lambda place: draw().write_html(place, include_plotlyjs=True))
+        write_whole(options.figure, lambda file: draw().write_html(file, include_plotlyjs=True))

@@ -27,8 +27,10 @@ DELETED = "run_deleted"  # in the session's state: id and name of the run that w
 def all_runs(desk: Desk) -> pd.DataFrame:
     """Every run, the newest first, with its present state and a name that says what differs."""
     stored = desk.store.all_runs()
-    known = stored["state"] != UNKNOWN
-    specs = {run: SweepSpec.from_json(text) for run, text in stored.loc[known, ["id", "spec"]].itertuples(index=False)}
+    is_known = stored["state"] != UNKNOWN
+    specs = {
+        run: SweepSpec.from_json(text) for run, text in stored.loc[is_known, ["id", "spec"]].itertuples(index=False)
+    }
     names, statuses = run_names(specs), desk.statuses(specs)
     present = {run: statuses[run].state if run in statuses else "deleted" for run in specs}
     states = [present.get(run, state) for run, state in zip(stored["id"], stored["state"], strict=True)]
@@ -43,7 +45,7 @@ def all_runs(desk: Desk) -> pd.DataFrame:
             "cells": stored["cells"],
             "last change": pd.to_datetime(stored["updated"], unit="s", utc=True),
             "open": [f"power?run={run}" if run in specs else None for run in given],
-            "note": stored["message"].where(~known, ""),
+            "note": stored["message"].where(~is_known, ""),
             "created": stored["created"],
         }
     )

@@ -47,7 +47,7 @@ class ServerLimits:
 
 @dataclass(frozen=True)
 class Visitor:
-    """The user of a page. ``person`` owns runs; it is empty for the local user, who may do everything."""
+    """The user of a page. ``person`` owns runs; it is empty for the local user, without permission checks."""
 
     session: str
     person: str = ""
@@ -106,7 +106,7 @@ class Host:
         return True
 
     def show_visitor(self) -> None:
-        """Show below a page whose runs these are."""
+        """Show the visitor's identity below a page."""
 
     def show_sharing(self, run: str) -> None:
         """Offer to share a run."""
@@ -160,8 +160,8 @@ def all_sessions() -> list[Session]:
 def is_open(session: str) -> bool:
     """Whether a session's tab is open."""
     with _lock:
-        known = _sessions.get(session)
-    return known is not None and known.connected
+        stored = _sessions.get(session)
+    return stored is not None and stored.connected
 
 
 def poll_seconds(least: float) -> float:
@@ -176,7 +176,7 @@ def at_end(do: Callable[[str], None]) -> None:
 
 
 def end_session(session: str) -> None:
-    """Stop what a session computes."""
+    """Cancel a session's jobs."""
     with _lock:
         _sessions.pop(session, None)
     for do in list(_at_end):

@@ -32,13 +32,13 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 HEALTH, METRICS, UPLOADS = "/_stcore/health", "/_stcore/metrics", "/_stcore/upload_file/"
-MESSAGES = ("rerun_script", "stop_script", "file_urls_request", "app_heartbeat")  # what pages send
+MESSAGES = ("rerun_script", "stop_script", "file_urls_request", "app_heartbeat")  # sent by pages
 REQUEST, OPERATIONS = "backend_operation_request", ("deferred_file", "dataframe_chunk")
-PROTOCOLS = "sec-websocket-protocol"  # the header in which streamlit's page names the session to go on with
+PROTOCOLS = "sec-websocket-protocol"  # the header in which a page names the session to resume
 YEAR = 365 * 24 * 3600
 PERSON_SHARE = 0.5  # of the memory for files
-LEAVE_SECONDS = 1  # for open tabs to take leave when the server stops
-PROXY_SECRET = "x-m2st-proxy-secret"  # the header by which a proxy shows that it is the trusted one
+LEAVE_SECONDS = 1  # for open tabs to disconnect when the server stops
+PROXY_SECRET = "x-m2st-proxy-secret"  # the header that authenticates a trusted proxy
 
 
 class Gate:
@@ -58,18 +58,18 @@ class Gate:
             await _refuse(receive, _protecting(send, False, scope["scheme"] == "https"), *refusal)
             return
         scope = {**scope, "headers": _vouched(scope["headers"], given)}
-        known = unsign(_visitor_cookie(given.get("cookie", ""))).startswith(KNOWN)
-        greet = "text/html" in given.get("accept", "") and not known
+        has_cookie = unsign(_visitor_cookie(given.get("cookie", ""))).startswith(KNOWN)
+        is_new = "text/html" in given.get("accept", "") and not has_cookie
         if web:
-            await self.app(scope, receive, _protecting(send, greet, scope["scheme"] == "https"))
+            await self.app(scope, receive, _protecting(send, is_new, scope["scheme"] == "https"))
         else:
             await self.app(scope, _without_commands(receive), send)
 
 
 def _refusal(method: str, path: str, given: dict[str, str]) -> tuple[int, str] | None:
-    """The status and the sentence for a request that does not pass."""
+    """The status and the text with which a request is refused; None if it is allowed."""
     page = path.rstrip("/")
-    if not page.endswith(HEALTH) and not is_host_allowed(given.get("host")):  # watchers ask at 127.0.0.1
+    if not page.endswith(HEALTH) and not is_host_allowed(given.get("host")):  # health checks use 127.0.0.1
         return 400, "This server has another name. Its operator can allow this one."
     if page.endswith(METRICS):
         return 404, "Not found."
@@ -83,22 +83,22 @@ def _refusal(method: str, path: str, given: dict[str, str]) -> tuple[int, str] |
 
 def _vouched(headers: list[tuple[bytes, bytes]], given: dict[str, str]) -> list[tuple[bytes, bytes]]:
     """Remove reserved and foreign-session headers; add the proxy's user name."""
-    left_out = {STAMP, PROXY_SECRET}
+    reserved = {STAMP, PROXY_SECRET}
     protocol, token, session, *_ = (*(word.strip() for word in given.get(PROTOCOLS, "").split(",")), "", "", "")
     if session and not may_resume(session, _visitor_cookie(given.get("cookie", ""))):
-        left_out.add(PROTOCOLS)
-    kept = [(name, value) for name, value in headers if name.decode("latin-1").lower() not in left_out]
-    if PROTOCOLS in left_out:
-        kept.append((PROTOCOLS.encode(), f"{protocol}, {token}".encode("latin-1")))
+        reserved.add(PROTOCOLS)
+    vouched = [(name, value) for name, value in headers if name.decode("latin-1").lower() not in reserved]
+    if PROTOCOLS in reserved:
+        vouched.append((PROTOCOLS.encode(), f"{protocol}, {token}".encode("latin-1")))
     header, secret = proxy()
     name = given.get(header, "").strip() if header else ""
     if name and secret and hmac.compare_digest(given.get(PROXY_SECRET, "").encode(), secret.encode()):
-        kept.append((STAMP.encode(), sign(PROXIED + name).encode("latin-1", "replace")))
-    return kept
+        vouched.append((STAMP.encode(), sign(PROXIED + name).encode("latin-1", "replace")))
+    return vouched
 
 
 def _is_own_tab(path: str, given: dict[str, str]) -> bool:
-    """Whether a file's address belongs to an open tab of the visitor who asks: both have the same cookie."""
+    """Whether a file's address belongs to an open tab with the visitor's cookie."""
     cookie = _cookie_of(path.partition(UPLOADS)[2].partition("/")[0])
     return cookie is not None and cookie == _visitor_cookie(given.get("cookie", ""))
 
@@ -110,23 +110,23 @@ def _cookie_of(tab: str) -> str | None:
 
 
 def _no_room(given: dict[str, str]) -> str:
-    """Why a file does not fit into what the uploads of all, or of this visitor, may take as they came; empty if so."""
+    """Why a file exceeds the memory for raw uploads, of all or of this visitor; empty if it fits."""
     size = given.get("content-length", "")
-    coming = int(size) if size.isdecimal() else config.get_option("server.maxUploadSize") * 2**20
+    new = int(size) if size.isdecimal() else config.get_option("server.maxUploadSize") * 2**20
     stored = getattr(runtime.get_instance().uploaded_file_mgr, "file_storage", {})
-    held = {tab: sum(len(file.data) for file in list(files.values())) for tab, files in list(stored.items())}
+    stored_bytes = {tab: sum(len(file.data) for file in list(files.values())) for tab, files in list(stored.items())}
     most, visitor = ServerLimits.from_environment().upload_bytes, _visitor_cookie(given.get("cookie", ""))
-    if coming + sum(held.values()) > most:
+    if new + sum(stored_bytes.values()) > most:
         return "The server's memory for files is full. Please try again in a few minutes."
-    if coming + sum(bytes_ for tab, bytes_ in held.items() if _cookie_of(tab) == visitor) > PERSON_SHARE * most:
+    if new + sum(bytes_ for tab, bytes_ in stored_bytes.items() if _cookie_of(tab) == visitor) > PERSON_SHARE * most:
         return "Your files take half of the server's memory for files. Please remove some, or close other tabs."
     return ""
 
 
 def _without_commands(receive: Receive) -> Receive:
-    """Pass on what pages send, and leave out the rest: commands for developers, unknown kinds, and what is damaged.
+    """Drop all messages but those of pages: developers' commands, unknown kinds and damaged ones.
 
-    They would clear everybody's cache, tell of the server's files or write some.
+    They could clear shared caches, or list and write files of the server.
     """
 
     async def receiving() -> MutableMapping[str, Any]:
@@ -151,44 +151,44 @@ def _passes(data: bytes | None) -> bool:
 
 
 def _visitor_cookie(cookies: str) -> str:
-    """The cookie by which we know visitors again, as it was sent."""
+    """The visitor cookie as it was sent; empty without one."""
     try:
-        found = SimpleCookie(cookies).get(COOKIE)
+        cookie = SimpleCookie(cookies).get(COOKIE)
     except CookieError:
         return ""
-    return found.value if found is not None else ""
+    return cookie.value if cookie is not None else ""
 
 
-def _protecting(send: Send, greet: bool, https: bool) -> Send:
-    """Add headers to an answer, and for a visitor to ``greet`` the cookie by which we know them again."""
+def _protecting(send: Send, is_new: bool, https: bool) -> Send:
+    """Add security headers to a response, and for a new visitor the visitor cookie."""
 
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            own = protective_headers()
-            if greet:
+            added = protective_headers()
+            if is_new:
                 terms = f"Path=/; Max-Age={YEAR}; HttpOnly; SameSite=Lax{'; Secure' if https else ''}"
                 cookie = f"{COOKIE}={sign(KNOWN + secrets.token_hex(16))}; {terms}"
-                own |= {"set-cookie": cookie, "cache-control": "no-store"}
-            replaced = {name.encode() for name in own} - {b"set-cookie"}
-            kept = [(name, value) for name, value in message["headers"] if name.lower() not in replaced]
-            message = {**message, "headers": [*kept, *((n.encode(), v.encode()) for n, v in own.items())]}
+                added |= {"set-cookie": cookie, "cache-control": "no-store"}
+            replaced = {name.encode() for name in added} - {b"set-cookie"}
+            others = [(name, value) for name, value in message["headers"] if name.lower() not in replaced]
+            message = {**message, "headers": [*others, *((n.encode(), v.encode()) for n, v in added.items())]}
         await send(message)
 
     return sending
 
 
 async def _refuse(receive: Receive, send: Send, status: int, sentence: str) -> None:
-    """Answer with a sentence, when what was sent has arrived: who still sends would not read it."""
+    """Refuse a request after its body has arrived, because a browser that still sends reads no response."""
     left = config.get_option("server.maxUploadSize") * 2**20
-    while left > 0 and (part := await receive()).get("more_body"):
-        left -= len(part.get("body", b""))
+    while left > 0 and (message := await receive()).get("more_body"):
+        left -= len(message.get("body", b""))
     headers = [(b"content-type", b"text/plain; charset=utf-8")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": sentence.encode()})
 
 
 def protective_headers() -> dict[str, str]:
-    """Headers of every answer: who may frame it, what its pages may load, and no address of ours to other sites."""
+    """Security headers of every response: allowed frames, allowed sources, and no referrer for other sites."""
     frames = frame_ancestors()
     policy = (
         "default-src 'self'",
@@ -215,7 +215,7 @@ def protective_headers() -> dict[str, str]:
 
 @functools.cache
 def _inline_scripts() -> str:
-    """The hashes of the scripts inside streamlit's page, which may run although they are not in files."""
+    """The hashes of the inline scripts of streamlit's page, which are allowed."""
     page = Path(streamlit.__file__).parent / "static" / "index.html"
     scripts = re.findall(r"<script>(.*?)</script>", page.read_text(encoding="utf-8"), re.DOTALL)
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
@@ -224,7 +224,7 @@ def _inline_scripts() -> str:
 
 @asynccontextmanager
 async def lifespan(app: object) -> AsyncIterator[None]:
-    """Close everything that there is once per server when it stops, without waiting for tabs that do not answer."""
+    """Close the server's singletons when it stops, without waiting for tabs that do not answer."""
     server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)  # uvicorn's: streamlit gives it no limit
     if settings := getattr(server, "config", None):
         settings.timeout_graceful_shutdown = LEAVE_SECONDS

@@ -22,8 +22,8 @@ from m2st_core.environment import admins, cookie_secret, home_folder, must_log_i
 from m2st_core.serving.sessions import COOKIE, Tab, make_room, tabs, used_bytes
 from m2st_core.sweeps.database import SECRET, Database
 
-STAMP = "x-m2st-proxied"  # the header by which the gate passes on a proxy's name, signed
-PROXIED, KNOWN = "proxy:", "visitor:"  # prefixes of signed texts, so that none is taken for another
+STAMP = "x-m2st-proxied"  # the header with a proxy's user name, signed by the gate
+PROXIED, KNOWN = "proxy:", "visitor:"  # prefixes of signed texts by kind
 SHARE = "share"  # in a link: the token of a shared run
 PERSON_LENGTH = 24
 MOST_TOKENS = 50
@@ -79,9 +79,9 @@ def identify(user: dict[str, Any], headers: dict[str, str], cookies: dict[str, s
     stamp = unsign({name.lower(): value for name, value in headers.items()}.get(STAMP, ""))
     if stamp.startswith(PROXIED) and (name := stamp.removeprefix(PROXIED)):
         return "proxy", name, name
-    known = unsign(cookies.get(COOKIE, ""))
-    if known.startswith(KNOWN):
-        return "cookie", known, ""
+    visitor = unsign(cookies.get(COOKIE, ""))
+    if visitor.startswith(KNOWN):
+        return "cookie", visitor, ""
     return "tab", "", ""
 
 
@@ -93,11 +93,11 @@ def user_info() -> dict[str, Any]:
 
 def _tokens() -> tuple[str, ...]:
     """The tokens of this session's links."""
-    known: dict[str, None] = st.session_state.setdefault("shared_tokens", {})
-    known |= dict.fromkeys(st.query_params.get_all(SHARE))
-    while len(known) > MOST_TOKENS:
-        known.pop(next(iter(known)))
-    return tuple(known)
+    tokens: dict[str, None] = st.session_state.setdefault("shared_tokens", {})
+    tokens |= dict.fromkeys(st.query_params.get_all(SHARE))
+    while len(tokens) > MOST_TOKENS:
+        tokens.pop(next(iter(tokens)))
+    return tuple(tokens)
 
 
 @functools.lru_cache(maxsize=1)
@@ -140,7 +140,7 @@ class SharedHost(Host):
         return True
 
     def show_visitor(self) -> None:
-        """Show whose runs these are and for how long, and offer to sign in or out."""
+        """Show the visitor's identity and how long it lasts, and offer to sign in or out."""
         visitor = self.visitor()
         if visitor.name:
             st.caption(f"Signed in as {visitor.name}. Your runs are yours alone, unless you share them.")
@@ -191,7 +191,7 @@ def _show_login(label: str) -> None:
 
 
 def _show_usage() -> None:
-    """Show an admin the use of the server by all, and nothing of the work of any."""
+    """Show an admin the load of the server and the minutes by person, and no runs or files."""
     most, queue = ServerLimits.from_environment(), server_queue()
     (running, waiting), jobs = queue.counts(), job_manager().scheduler.counts()
     lines = {

@@ -71,7 +71,7 @@ def submit(queue, *jobs):
 
 def test_sessions_take_turns_and_see_their_place(queue, sweeps):
     runs = submit(queue, (0, "a"), (1, "a"), (2, "a"), (3, "b"), (4, "c"))
-    assert [queue.status(run).place for run in runs] == [0, 3, 4, 1, 2] and queue.counts() == (1, 4)
+    assert [queue.status(run).position for run in runs] == [0, 3, 4, 1, 2] and queue.counts() == (1, 4)
     sweeps.release.set()
     wait_for(lambda: queue.counts() == (0, 0))
     assert sweeps.began == [0, 3, 4, 1, 2] and {queue.status(run).state for run in runs} == {"done"}

@@ -28,9 +28,9 @@ HALF = SweepProgress(36, 18, 18, 4, 0.5, 10.0, 10.0)
 @pytest.mark.parametrize(
     ("status", "said", "buttons"),
     [
-        (RunStatus("waiting", place=2, sessions=frozenset(["me"])), "2 sweeps come first", ["Cancel"]),
-        (RunStatus("waiting", place=0, sessions=frozenset(["me"])), "workers are starting", ["Cancel"]),
-        (RunStatus("waiting", place=1, sessions=frozenset(["me"])), "1 sweep comes first", ["Cancel"]),
+        (RunStatus("waiting", position=2, sessions=frozenset(["me"])), "2 sweeps come first", ["Cancel"]),
+        (RunStatus("waiting", position=0, sessions=frozenset(["me"])), "workers are starting", ["Cancel"]),
+        (RunStatus("waiting", position=1, sessions=frozenset(["me"])), "1 sweep comes first", ["Cancel"]),
         (RunStatus("running", progress=HALF, sessions=frozenset(["me"])), "18 of 36 cells, 4 trainings", ["Cancel"]),
         (RunStatus("running", progress=HALF, sessions=frozenset(["me"])), "about 10 s left", ["Cancel"]),
         (RunStatus("running", progress=HALF, sessions=frozenset(["other"])), "Another browser session", []),

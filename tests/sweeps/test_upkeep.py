@@ -124,5 +124,5 @@ def test_the_dashboard_is_found_in_the_repository_and_where_it_is_installed(tmp_
     (tmp_path / "m2st_app" / "pages").mkdir(parents=True)
     (tmp_path / "m2st_app" / "serve.py").touch()
     assert entry_point(served=True, package=tmp_path / "m2st_core") == tmp_path / "m2st_app" / "serve.py"
-    with pytest.raises(ValueError, match="The dashboard's app.py is not beside"):
+    with pytest.raises(ValueError, match="The dashboard's app.py is not next to"):
         entry_point(package=tmp_path / "m2st_core")

@@ -126,7 +126,7 @@ def job_manager() -> JobManager:
         gc.collect()
         gc.freeze()
     manager = JobManager()
-    manager.submit("warm-up", _elsewhere(_warm_up))
+    manager.submit("warm-up", _isolated(_warm_up))
     at_end(manager.forget)
     return manager
 
@@ -136,8 +136,8 @@ def _warm_up(progress: Progress) -> None:
     two_sample_test(range(10), range(1, 20, 2), progress=progress)
 
 
-def _elsewhere(work: Callable[[Progress], Any]) -> Callable[[Progress], Any]:
-    """The work, on a served instance in a process of its own."""
+def _isolated(work: Callable[[Progress], Any]) -> Callable[[Progress], Any]:
+    """The work; on a server for several people, in another process."""
     return partial(study_processes().run, work) if host().isolates else work
 
 
@@ -166,10 +166,10 @@ class Study(Hashable, Protocol):
 
 
 def watch_study(page: str, study: Study, doing: str, expected: float | None = None, shipped: Any = None) -> Job:
-    """Watch the job of a study. A result that is shipped, or that another session has asked for, is there at once."""
+    """Watch the job of a study. A shipped result, or one that another session has computed, is shown immediately."""
     if shipped is not None:
         job_manager().keep(study, shipped)
-    return watch_job(page, study, _elsewhere(study.run), doing, study, expected)
+    return watch_job(page, study, _isolated(study.run), doing, study, expected)
 
 
 def watch_job(
@@ -193,12 +193,12 @@ def watch_job(
 
 def _submit(key: Hashable, function: Callable[[Progress], Any], question: Hashable | None) -> Job:
     """Start a job, on a served instance in the visitor's time for today."""
-    manager, who = job_manager(), host().visitor()
-    if not who.person or manager.knows(key, question):
+    manager, visitor = job_manager(), host().visitor()
+    if not visitor.person or manager.knows(key, question):
         return manager.submit(key, function, question)
     store = Store()
-    check_time(store, who)
-    return manager.submit(key, function, question, who.person, partial(store.usage.add, who.person))
+    check_time(store, visitor)
+    return manager.submit(key, function, question, visitor.person, partial(store.usage.add, visitor.person))
 
 
 def _agreed(page: str, settings: Hashable, expected: float | None) -> bool:

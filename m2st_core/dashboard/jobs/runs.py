@@ -43,12 +43,12 @@ class TimeIsUp(Cancelled):
 
 @dataclass(frozen=True)
 class RunStatus:
-    """The state of a run for a page; ``place`` counts the sweeps that come before it."""
+    """The state of a run for a page; ``position`` counts the sweeps before it."""
 
     state: str  # waiting, running, done, failed, cancelled or interrupted
     message: str = ""
     progress: SweepProgress | None = None
-    place: int = 0
+    position: int = 0
     sessions: frozenset[str] = frozenset()
 
     @property
@@ -143,9 +143,9 @@ class SweepQueue:
         with self._scheduler.change:
             order = [job for job in self._scheduler.order() if isinstance(job, SweepJob)]
             running = len(self._jobs) - len(order)
-            places = {job.run: running + index for index, job in enumerate(order)}
+            positions = {job.run: running + index for index, job in enumerate(order)}
             active = {
-                run: RunStatus(job.state, "", job.progress, places.get(run, 0), frozenset(map(str, job.people)))
+                run: RunStatus(job.state, "", job.progress, positions.get(run, 0), frozenset(map(str, job.people)))
                 for run, job in self._jobs.items()
             }
         return {key: active.get(run.id) or self._inactive(run) for key, run in stored.items()}
@@ -267,13 +267,14 @@ class SweepView:
 class Desk:
     """Queue and store restricted to one visitor's permissions.
 
-    The local user may do everything. A person may see, cancel, delete, rename and share their own runs, and see those
-    that others share. Ids may be those of specs: they mean the visitor's own run of the spec.
+    The local user may do everything. A person may see, cancel, delete, rename and share their own runs, and see shared
+    ones. The id of a spec means the visitor's own run of it.
     """
 
-    def __init__(self, queue: SweepQueue, who: Visitor) -> None:
-        self._queue, self.who = queue, who
-        self.store: Store = queue.store.seen_by(who.person, who.tokens) if who.person else queue.store
+    def __init__(self, queue: SweepQueue, visitor: Visitor) -> None:
+        self._queue, self.visitor, self.store = queue, visitor, queue.store
+        if visitor.person:
+            self.store = queue.store.seen_by(visitor.person, visitor.tokens)
 
     def look(self, specs: Mapping[str, SweepSpec]) -> dict[str, SweepView]:
         """Sweeps as they are now, by the ids of their runs or specs: one query for all runs, and one for all rows."""
@@ -284,7 +285,7 @@ class Desk:
         views = {}
         for asked, spec in specs.items():
             run, stored = runs.get(asked), frozenset(grids[asked] & results.keys())
-            mine = run is not None and (not self.who.person or run.owner == self.who.person)
+            mine = run is not None and (not self.visitor.person or run.owner == self.visitor.person)
             views[asked] = SweepView(
                 spec, run.id if run else "", statuses.get(asked), mine, table_of(spec, results), stored,
                 len(grids[asked]),
@@ -301,35 +302,35 @@ class Desk:
 
     def owns(self, run: str) -> bool:
         """Whether the visitor may change the run."""
-        known = self.store.runs.resolve(run)
-        return known is not None and self.store.runs.owns(known)
+        resolved = self.store.runs.resolve(run)
+        return resolved is not None and self.store.runs.owns(resolved)
 
     def may_cancel(self, view: SweepView) -> bool:
         """Whether the visitor may cancel it: its owner; in single-user mode anyone, if the tab that asked is closed."""
         return view.mine and view.status is not None and self._may_withdraw(view.status)
 
     def _may_withdraw(self, status: RunStatus) -> bool:
-        asked_here = bool(self.who.person) or self.who.asker in status.sessions
+        asked_here = bool(self.visitor.person) or self.visitor.asker in status.sessions
         return asked_here or not any(map(is_open, status.sessions))
 
     def submit(self, spec: SweepSpec, name: str = "") -> str:
         """Request a sweep as the visitor's own run; return its id."""
-        check_time(self.store, self.who)
-        return self._queue.submit(spec, self.who.asker, name, self.store)
+        check_time(self.store, self.visitor)
+        return self._queue.submit(spec, self.visitor.asker, name, self.store)
 
     def cancel(self, run: str) -> None:
         """Cancel the visitor's request; in single-user mode cancel all requests."""
-        known = self._own(run)
-        status = self._queue.status(known)
+        resolved = self._owned(run)
+        status = self._queue.status(resolved)
         if status is None or not status.active:
             return
         if not self._may_withdraw(status):
             raise StoreError("Another browser session started this run and is still open, so cancel it there.")
-        self._queue.cancel(known, self.who.asker if self.who.asker in status.sessions else None)
+        self._queue.cancel(resolved, self.visitor.asker if self.visitor.asker in status.sessions else None)
 
     def delete(self, run: str) -> None:
         """Delete one of the visitor's runs, which can be undone."""
-        self._queue.delete(self._own(run), self.store)
+        self._queue.delete(self._owned(run), self.store)
 
     def wait(self, run: str, seconds: float) -> None:
         """Return when the run neither waits nor runs, or after this time."""
@@ -337,24 +338,24 @@ class Desk:
 
     def counts(self) -> tuple[int, int]:
         """The numbers of running and waiting sweeps: a person's, or all in single-user mode."""
-        return self._queue.counts(self.who.person or None)
+        return self._queue.counts(self.visitor.person or None)
 
     @property
     def workers(self) -> int:
         """The number of cells computed at once."""
         return self._queue.workers
 
-    def _own(self, run: str) -> str:
-        known = self.store.runs.resolve(run)
-        if known is None or not self.store.runs.owns(known):
+    def _owned(self, run: str) -> str:
+        resolved = self.store.runs.resolve(run)
+        if resolved is None or not self.store.runs.owns(resolved):
             raise StoreError(NOT_YOURS.format(run))
-        return known
+        return resolved
 
 
-def check_time(store: Store, who: Visitor) -> None:
+def check_time(store: Store, visitor: Visitor) -> None:
     """Refuse a computation if the visitor's time for today is used up."""
     most = ServerLimits.from_environment().minutes
-    if who.person and store.usage.of(who.person) >= 60 * most:
+    if visitor.person and store.usage.of(visitor.person) >= 60 * most:
         raise QueueFull(
             f"You have used your computing time for today, {most} min. More from midnight UTC. What is computed stays."
         )

@@ -1,4 +1,4 @@
-"""Sweeps on a page: the server's one queue, the limits and cost of a sweep, and a view that follows a run."""
+"""Sweeps on pages: the server's queue, limits and cost of a sweep, and a view that follows a run."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def check_limits(spec: SweepSpec) -> None:
 def _rough_seconds(spec: SweepSpec) -> float:
     """The time for a grid that is too large to be listed, from a few of its points."""
     few = {name: getattr(spec, name)[:2] + getattr(spec, name)[2:][-1:] for name in LISTS}
-    part = spec.with_(repeats=1, **few)
-    return predict(part).seconds * spec.size / part.size
+    sample = spec.with_(repeats=1, **few)
+    return predict(sample).seconds * spec.size / sample.size
 
 
 POLL_SECONDS = 1.0
@@ -107,9 +107,9 @@ def start(desk: Desk, spec: SweepSpec, name: str = "") -> str | None:
         return None
 
 
-def show_problems(what: str, error: ValueError) -> None:
+def show_problems(title: str, error: ValueError) -> None:
     """Show all mistakes as a list."""
-    st.error(f"{what}:\n" + "".join(f"\n- {line}" for line in str(error).split("\n")))
+    st.error(f"{title}:\n" + "".join(f"\n- {line}" for line in str(error).split("\n")))
 
 
 def cost_in_words(view: SweepView, workers: int) -> str:
@@ -159,7 +159,9 @@ def show_state(desk: Desk, view: SweepView, key: str, *, resume: bool = True, al
     if status.active:
         bar, end = st.columns([6, 1], vertical_alignment="bottom")
         if status.state == "waiting":
-            bar.progress(0.0, f"⏳ {_place_in_words(status.place)} You may close this tab; the link brings you back.")
+            bar.progress(
+                0.0, f"⏳ {_position_in_words(status.position)} You may close this tab; the link brings you back."
+            )
         else:
             bar.progress(status.progress.share if status.progress else 0.0, _progress_in_words(status))
         if status.sessions and view.mine:
@@ -179,10 +181,10 @@ def show_state(desk: Desk, view: SweepView, key: str, *, resume: bool = True, al
                 st.rerun()
 
 
-def _place_in_words(place: int) -> str:
-    if place == 0:
+def _position_in_words(position: int) -> str:
+    if position == 0:
         return "Next: the workers are starting."
-    return "Waiting: 1 sweep comes first." if place == 1 else f"Waiting: {place} sweeps come first."
+    return "Waiting: 1 sweep comes first." if position == 1 else f"Waiting: {position} sweeps come first."
 
 
 def _progress_in_words(status: RunStatus) -> str:
@@ -200,7 +202,7 @@ def _cancel_button(desk: Desk, view: SweepView, status: RunStatus, key: str, als
     if not desk.may_cancel(view):
         st.caption("Another browser session started this run and is still open, so it can only be cancelled there.")
         return
-    shared = len(status.sessions - {desk.who.asker}) > 0 and desk.who.asker in status.sessions
+    shared = len(status.sessions - {desk.visitor.asker}) > 0 and desk.visitor.asker in status.sessions
     if shared:
         help_ = "Another session asked for the same run, so it continues for that session."
     else:

@@ -36,7 +36,7 @@ Begin = Callable[[Desk, SweepSpec, bool], None]
 
 @dataclass(frozen=True)
 class Views:
-    """What the page shows, at one moment: the sweep, the same with P = Q, and sweeps of other settings."""
+    """Views of one moment: the sweep, the same with P = Q, and sweeps of other settings."""
 
     power: SweepView
     null: SweepView
@@ -49,7 +49,7 @@ class Views:
 
 
 def look(desk: Desk, spec: SweepSpec) -> Views:
-    """The sweep, the pinned ones, and the one that was shown complete before it; at first the shipped one."""
+    """The sweep, the pinned ones, and the last complete one, which is the shipped one at first."""
     specs = [spec, spec.with_(null=True), *_pins(), st.session_state.get(SHOWN, DEFAULT)]
     runs = [each.run_id for each in specs]
     views = desk.look(dict(zip(runs, specs, strict=True)))
@@ -61,19 +61,19 @@ def _pins() -> list[SweepSpec]:
     return pins
 
 
-def show_curves(desk: Desk, views: Views, level: bool, said: DeltaGenerator, begin: Begin) -> None:
-    """Show buttons, curves and, in the container ``said``, what they show. Poll while a sweep runs."""
+def show_curves(desk: Desk, views: Views, level: bool, headline: DeltaGenerator, begin: Begin) -> None:
+    """Show buttons, curves and, in the container ``headline``, the finding. Poll while a sweep runs."""
     spec = views.power.spec
     _show_buttons(desk, views, level, begin)
     pale = _pale(views.power)
     again, active = partial(look, desk, spec), lambda views: views.active is not None
-    with said:
+    with headline:
         poll(views, again, active, lambda views: _headline(views.power, pale), POLL_SECONDS)
     poll(views, again, active, lambda views: _show(desk, views, pale), POLL_SECONDS)
 
 
 def _show_buttons(desk: Desk, views: Views, level: bool, begin: Begin) -> None:
-    """Show the buttons. Each keeps its place, so that a second click never hits another one."""
+    """Show the buttons. Each keeps its position, so that a second click never hits another one."""
     spec, pins, running = views.power.spec, _pins(), views.active is not None
     missing = views.power if views.power.missing or not level else views.null
     left, right = st.columns([2, 5], vertical_alignment="center")
@@ -116,7 +116,7 @@ def _show_buttons(desk: Desk, views: Views, level: bool, begin: Begin) -> None:
 
 
 def _label(view: SweepView) -> str:
-    """The words on the button that computes what is missing."""
+    """The label of the button that computes missing cells."""
     return LABELS.get(view.status.state, "Train") if view.status is not None else "Train"
 
 
@@ -182,8 +182,8 @@ def _earlier(views: Views, pale: SweepSpec | None) -> list[Earlier]:
 
 def _unlike(other: SweepView, present: SweepSpec) -> pd.DataFrame:
     """The rows of methods that have other cells than the present ones. MMD-M's do not depend on the closeness."""
-    known, cells = grid_of(present).cells, grid_of(other.spec).cells
-    methods = {cell.method for key, cell in cells.items() if key not in known}
+    present_cells, cells = grid_of(present).cells, grid_of(other.spec).cells
+    methods = {cell.method for key, cell in cells.items() if key not in present_cells}
     return other.rows[other.rows["method"].isin(methods)]
 
 

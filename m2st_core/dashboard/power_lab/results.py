@@ -55,11 +55,11 @@ def show_figure(
     spec: SweepSpec, table: pd.DataFrame, key: str, kind: str = "power", earlier: Sequence[Earlier] = ()
 ) -> None:
     """Draw the chart, with its numbers as text for readers who cannot see it, over curves of other settings."""
-    what = "Type-I error" if spec.null else "Power"
+    rate = "Type-I error" if spec.null else "Power"
     best = table.loc[table.groupby("method", sort=False)["m_te"].idxmax()]
     values = "; ".join(f"{label_of(row.method)} {row.rate:.2f} ± {row.error:.2f}" for row in best.itertuples())
     counted = "all target" if kind == "total" else "test"
-    axis = f"{what} against the number of {counted} rows {size_unit(spec.task)}"
+    axis = f"{rate} against the number of {counted} rows {size_unit(spec.task)}"
     others = "".join(f" {'Pinned' if other.pinned else 'Pale'}: {other.name}." for other in earlier)
     alt = f"{axis}; at the largest size: {values or 'none'}.{others}"
     chart(shared(_draw_curves, spec, table, kind, tuple(earlier)), f"{key}_chart", alt)
@@ -112,7 +112,7 @@ def show_results(
     earlier: Sequence[Earlier] = (),
     level: pd.DataFrame | None = None,
 ) -> None:
-    """Show figure, table and downloads of the cells computed so far, and beside them those of ``level`` with P = Q."""
+    """Show figure, table and downloads of the finished cells, and the type-I error of ``level``, cells with P = Q."""
     if rows.empty and not earlier:
         st.caption("No points yet. They appear here as soon as they are computed.")
         return

@@ -1,4 +1,4 @@
-"""Tables and figures that look the same to everyone: made once, and kept for all sessions."""
+"""A cache of tables and figures for all sessions."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ class _Call:
 
 
 def shared(make: Callable[..., Made], *arguments: Any, **named: Any) -> Made:
-    """The result of a function of some module, one object for all sessions, which nobody may change.
+    """The cached result of a module's function: one object for all sessions, which must not be changed.
 
-    Never for a user's own data, which must not outlive their session, nor with a function of a page, which is another
-    one at every run.
+    Not for users' data, which must not outlive their session, nor with functions of a page, which are new at every run.
 
     >>> shared(sorted, (2, 1)) is shared(sorted, (2, 1))
     True
