@@ -265,13 +265,13 @@ def test_a_sweep_is_run_listed_shown_exported_and_deleted(tmp_path, monkeypatch,
     assert main(["runs"]) == 0 and "no runs" in capsys.readouterr().out
 
 
-def test_a_run_of_an_older_version_is_listed_refused_and_deleted(tmp_path, monkeypatch, capsys):
+def test_a_run_of_another_version_is_listed_refused_and_deleted(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("M2ST_HOME", str(tmp_path / "home"))
     with monkeypatch.context() as patch:
         patch.setattr("m2st_core.sweeps.trial.CODE", "4")
         run = Store().runs.start(SweepSpec.from_toml(TINY))
     assert main(["runs"]) == 0
-    assert f"Run {run} was made by an older version" in " ".join(capsys.readouterr().out.split())
+    assert f"Run {run} was made by another version" in " ".join(capsys.readouterr().out.split())
     for action in ("show", "resume", "export"):
         assert main(["runs", action, run]) == 2
         printed = capsys.readouterr()
