@@ -12,7 +12,7 @@ from PIL import Image
 from m2st_core.analysis.plan import Outcome, Plan, carry_out
 from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
 from m2st_core.data.images.features import PRETRAINED, Extractor, as_bytes, extractor, image_features, image_keys
-from m2st_core.data.images.own import RULE, SIDE, ImageSample, Source, read_image_tasks, read_images
+from m2st_core.data.images.own import RULE, SIDE, ImageSample, ImageSource, read_image_tasks, read_images
 from m2st_core.data.images.tasks import PIXELS
 from m2st_core.data.separate import without_target
 from m2st_core.data.tables.prepare import Prepared
@@ -23,9 +23,9 @@ PIXEL_SIDE = 32
 GIVEN = "features that were computed elsewhere"
 READ, PREPARED = 0.5, 0.6  # of the progress of preparing, and of comparing
 
-Images = ImageSample | Source | np.ndarray
+Images = ImageSample | ImageSource | np.ndarray
 """Images that were read, where to read them, or an array: bytes (n, H, W, 3), or features (n, d)."""
-RelatedImages = Mapping[str, tuple[Images, Images]] | Source
+RelatedImages = Mapping[str, tuple[Images, Images]] | ImageSource
 Sample = ImageSample | np.ndarray
 
 

@@ -117,7 +117,7 @@ def _equal_pairs(target: np.ndarray, known: np.ndarray, pairs: np.ndarray) -> se
     return set(pairs[(np.abs(a - b) <= tolerance).all(axis=1), 0].tolist())
 
 
-def spread(rows: np.ndarray) -> np.ndarray:
+def column_spread(rows: np.ndarray) -> np.ndarray:
     """The spread of each column: its interquartile range, or its standard deviation where that is 0; 1 if constant."""
     low, high = np.quantile(rows, [0.25, 0.75], axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -131,7 +131,7 @@ def unit_factors(rows: np.ndarray, known: np.ndarray) -> np.ndarray:
     It is a ratio of cells that is far more frequent than others. If rounding hides it and the spreads differ clearly,
     it is the usual factor between units that is nearest to the ratio of the spreads.
     """
-    ratio = spread(known) / spread(rows)
+    ratio = column_spread(known) / column_spread(rows)
     factors = np.ones(rows.shape[1])
     generator = np.random.default_rng(0)
     for column in range(rows.shape[1]):
@@ -166,7 +166,7 @@ def _matches(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> tuple[l
     O(r) rows of each have a row of the other within r, and chance F(r) per pair of rows gives E(r) of them. A radius
     counts if chance explains O(r) with probability below 1e−6. The radius with the largest O(r) − 2·E(r) is used.
     """
-    scale = spread(np.concatenate([*target, known.distinct]))
+    scale = column_spread(np.concatenate([*target, known.distinct]))
     numbers, counts = np.unique(known.sample, return_counts=True)
     positions = np.split(np.argsort(known.sample, kind="stable"), np.cumsum(counts)[:-1])  # of each sample's rows
     samples = {int(number): known.rows[where] / scale for number, where in zip(numbers, positions, strict=True)}

@@ -35,7 +35,7 @@ UNSHARED = "no row of the target is in the related tasks"
 UNCHANGED = "no further row of the target is in the related tasks with other values"
 UNLIKE_IDS = "rows with different ids are different units"
 PROJECTIONS = 16  # numbers that represent an image
-Units = tuple[np.ndarray, np.ndarray]
+ColumnUnits = tuple[np.ndarray, np.ndarray]
 """Centre and scale of every column (d,), which turn rows back into the units of their files."""
 
 
@@ -72,7 +72,7 @@ def separate(target: Any, tasks: Any, *, ids: str | None = None) -> Separated:
     return separated
 
 
-def without_target(related: RelatedTasks, target: TwoSample, units: Units | None = None) -> Separated:
+def without_target(related: RelatedTasks, target: TwoSample, units: ColumnUnits | None = None) -> Separated:
     """Separate tasks from a checked target with the same columns; none is left if all share too many rows with it.
 
     ``units`` undo a scaling, so that rows in other units are recognised.
@@ -120,7 +120,7 @@ def fingerprints(rows: Tensor, images: bool) -> np.ndarray:
     return values @ directions / values.shape[1] ** 0.5
 
 
-def find_overlap(target: TwoSample, known: KnownRows, units: Units | None = None) -> Overlap:
+def find_overlap(target: TwoSample, known: KnownRows, units: ColumnUnits | None = None) -> Overlap:
     """Find rows of the target among the known rows: by ids if it has them, else by values in the units of the files."""
     if target.ids is not None:
         if known.ids is None:

@@ -113,7 +113,7 @@ def pretrained_kernel(
 
     ``align`` rescales the last layer so that distances between features reflect how the tasks' samples differ.
     """
-    classify(network, meta, tasks, settings, streams)
+    train_classifier(network, meta, tasks, settings, streams)
     align(network, meta, tasks)
     rows = network.normalise(meta.rows)
     feature_width = median_width(network(rows).detach(), streams)
@@ -123,7 +123,7 @@ def pretrained_kernel(
     return DeepKernel(network, feature_width, settings.input_width * input_width, mixing)
 
 
-def classify(
+def train_classifier(
     network: MLP, meta: RelatedTasks, tasks: Tensor, settings: Pretraining, streams: Sequence[Streams]
 ) -> None:
     """Minimise the mean cross-entropy of w_iᵀφ(x)+b_i over the tasks; φ is the network's, w_i and b_i are task i's."""

@@ -20,7 +20,14 @@ from m2st_core.data.related import RelatedTasks
 from m2st_core.device import map_threads
 from m2st_core.kernels.networks import CNN, Units, make_cnn
 from m2st_core.learners.raw_features import ROWS_AT_ONCE, ImageFeatures
-from m2st_core.learners.spaces import LearnedSpaces, best_candidates, candidates, describe, smooth_space, task_senses
+from m2st_core.learners.spaces import (
+    LearnedSpaces,
+    best_candidates,
+    candidates,
+    describe_candidates,
+    smooth_space,
+    task_senses,
+)
 from m2st_core.presets import FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
@@ -31,17 +38,17 @@ FEWEST_STEPS = 6  # steps of an epoch, reached by several passes over few images
 FEWEST_FRESH = 4  # fresh images of each sample of a task
 
 
-class Halves(NamedTuple):
+class ImageHalves(NamedTuple):
     """The same tasks with the network's training images, and with the fresh images."""
 
     training: RelatedTasks
     fresh: RelatedTasks
 
 
-def part_images(related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]) -> Halves:
+def part_images(related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]) -> ImageHalves:
     """Split images into training and fresh ones, in the same way in all tasks. Rows of tables are all fresh."""
     if settings.convolutions is None:
-        return Halves(related, related)
+        return ImageHalves(related, related)
     share = settings.training.fresh
     smallest = min(int((weight > 0).sum(dim=-1).min()) for weight in (related.x_weight, related.y_weight))
     if int(smallest * share) < FEWEST_FRESH:
@@ -49,7 +56,7 @@ def part_images(related: RelatedTasks, settings: FeatureLearning, streams: Seque
         raise ValueError(
             f"A sample of a related task has {smallest} images. Bring at least {needed} in each, or omit small samples."
         )
-    return Halves(*related.hold_out(share, [s.torch("fresh images") for s in streams], together=True))
+    return ImageHalves(*related.hold_out(share, [s.torch("fresh images") for s in streams], together=True))
 
 
 def fit_image_features(
@@ -70,7 +77,7 @@ def fit_image_features(
     best, (tensors,) = best_candidates(offers, 1)
     aligned = ImageFeatures(features.network, 0).aligned(tensors)
     aligned.whiten = space.whiten
-    return LearnedSpaces([aligned], choices | describe(offers, best[:, 0]), task_senses(offers))
+    return LearnedSpaces([aligned], choices | describe_candidates(offers, best[:, 0]), task_senses(offers))
 
 
 def _stack(networks: Sequence[CNN]) -> CNN:
@@ -112,7 +119,7 @@ def _labelled(related: RelatedTasks, repeat: int) -> LabelledImages:
 
 
 def _train(
-    halves: Halves, repeat: int, settings: FeatureLearning, stream: Streams, progress: Progress | None
+    halves: ImageHalves, repeat: int, settings: FeatureLearning, stream: Streams, progress: Progress | None
 ) -> tuple[CNN, dict[str, float]]:
     """The network after the epoch with the lowest loss on fresh images, with fixed normalisation; and the choices."""
     training, convolutions = settings.training, settings.convolutions

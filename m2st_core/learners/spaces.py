@@ -121,7 +121,7 @@ def _axes(weighted: Tensor, count: int) -> Tensor:
     return torch.nn.functional.pad(axes, (0, count - axes.shape[-1]))
 
 
-def judge(seen: Differences, fresh: Differences, count: int, order: str) -> tuple[Tensor, Tensor, Tensor]:
+def judge_directions(seen: Differences, fresh: Differences, count: int, order: str) -> tuple[Tensor, Tensor, Tensor]:
     """The prior of each leading direction (R, count), that of the other coordinates (R,), and the evidence (R,).
 
     Both arguments are (R, folds, T, …). The prior of a direction is the size s of the left-out tasks' differences along
@@ -198,7 +198,7 @@ def precision_of(related: RelatedTasks) -> Tensor:
     return (related.x_weight.square() + related.y_weight.square()).sum(dim=-1).reciprocal()
 
 
-def differences(raw_features: RawFeatures, subsets: Sequence[RelatedTasks]) -> tuple[list[Tensor], Tensor, Tensor]:
+def task_differences(raw_features: RawFeatures, subsets: Sequence[RelatedTasks]) -> tuple[list[Tensor], Tensor, Tensor]:
     """The tasks' differences of means in each subset (R, T, Q), their covariance (R, Q, Q) and centre (R, 1, Q).
 
     Subsets have the same rows with other weights; the first is the whole. The covariance is that within its samples.
@@ -296,7 +296,7 @@ def smooth_space(
     """The related tasks in the smooth coordinates of raw features."""
     by_rows = related.where.shape[1] < FEWEST_TASKS
     halves = related.hold_out(0.5, [stream.torch("held-out rows") for stream in streams]) if by_rows else ()
-    (means, *means_of_halves), covariance, centre = differences(raw, [related, *halves])
+    (means, *means_of_halves), covariance, centre = task_differences(raw, [related, *halves])
     whiten = smooth_coordinates(covariance, importance)
     copies = first_copies(means)
     once = copies == torch.arange(copies.shape[1], device=copies.device)  # copies do not count
@@ -321,7 +321,7 @@ def candidates(space: SmoothSpace, first: int, settings: FeatureLearning, price:
         _, seen, fresh = space.cut(size)
         for order, order_price in ORDER_PRICES.items():
             count = min(settings.leading, size) if order != "none" else 0
-            prior, floor, evidence = judge(seen, fresh, count, order)
+            prior, floor, evidence = judge_directions(seen, fresh, count, order)
             cost = price + order_price + SIZE_PRICE * doubling
             offers.append(Candidate(space, size, order, torch.cat([prior, floor[:, None]], dim=-1), evidence - cost))
     return offers
@@ -361,7 +361,7 @@ def task_senses(offers: Sequence[Candidate]) -> Tensor:
     return senses
 
 
-def describe(offers: Sequence[Candidate], best: Tensor) -> dict[str, float]:
+def describe_candidates(offers: Sequence[Candidate], best: Tensor) -> dict[str, float]:
     """Size, order and evidence of the candidates with these indices (R,), each as a mean over repeats."""
     winners = [offers[index] for index in best.tolist()]
     values = {
@@ -402,7 +402,7 @@ def fit_row_features(
     for indices, tensors in zip(best.unbind(dim=-1), ranks, strict=True):
         waves = [frequencies[int(index)][repeat].mT for repeat, index in enumerate(indices)]
         spaces.append(FourierFeatures(units, pad_sequence(waves, batch_first=True).mT.contiguous(), 0).aligned(tensors))
-    return LearnedSpaces(spaces, describe(offers, best[:, 0]), task_senses(offers))
+    return LearnedSpaces(spaces, describe_candidates(offers, best[:, 0]), task_senses(offers))
 
 
 def normal_points(columns: int, count: int, generator: torch.Generator) -> Tensor:

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from m2st_core.kernels.mixtures import Family, KernelBank, summands
 from m2st_core.permutation.engine import FamilyStatistics, permuted_families, permuted_mmd2
-from m2st_core.permutation.fitted import KernelTest, PermutationTest, Permuted, Shown
+from m2st_core.permutation.fitted import KernelTest, PermutationTest, Permuted, Representative
 from m2st_core.types import Progress, TwoSample
 
 HEAVIEST = 6  # kernels of a bank that represent it
@@ -62,7 +62,7 @@ class FuseTest(PermutationTest):
         fused = torch.cat(scores, dim=1).logsumexp(dim=1) / scale
         return Permuted(fused, torch.cat(errors, dim=1).amax(dim=1))
 
-    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Shown:
+    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Representative:
         """The mixture in which each kernel has its weight in the fused statistic, and its critical value."""
         (n, m), pooled = sample.sizes, sample.pooled
         scale, families = min(n, m) * (min(n, m) - 1), []
@@ -102,7 +102,7 @@ class Ranked(NamedTuple):
     weight: float
     values: Tensor
     tolerance: Tensor
-    shown: Callable[[float], Shown]
+    shown: Callable[[float], Representative]
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class RankFuseTest(PermutationTest):
         """The median evidence of the other statistics where that of this one is largest: (P,), (P,) → a number."""
         return float((total - evidence)[evidence >= evidence.quantile(1 - LARGEST)].median())
 
-    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Shown:
+    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Representative:
         """The test that stands for the statistic with the most evidence, and its critical value given the others.
 
         The others are assumed to add their median evidence where this one is large, not the evidence observed here:
@@ -209,7 +209,7 @@ class AggregateTest(RankFuseTest):
         return 0.0
 
 
-def _mixture(family: Family, mmd2: Tensor, which: slice, level: float) -> Shown:
+def _mixture(family: Family, mmd2: Tensor, which: slice, level: float) -> Representative:
     """The mixture of some of a family's kernels, from their MMD² (1, k, P), and its critical value at this level."""
     mask = torch.zeros(len(family.names), dtype=torch.bool)
     mask[which] = True

@@ -98,7 +98,7 @@ class PermutationTest(FittedTest, ABC):
         """The statistic of pooled rows (R, N, d) under the labellings (R, 1+B, N), the observed one first."""
 
     @abstractmethod
-    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Shown:
+    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Representative:
         """The test with a witness that stands for this one."""
 
 
@@ -107,7 +107,7 @@ class ShownTest(PermutationTest):
 
     two_sided = True
 
-    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Shown:
+    def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Representative:
         """Return the test itself."""
         return self, None
 
@@ -128,7 +128,7 @@ class ShownTest(PermutationTest):
         """The witness at the pooled rows of one run, at each row without its own term: (N,)."""
 
 
-Shown = tuple[ShownTest, float | None]
+Representative = tuple[ShownTest, float | None]
 """A test with a witness function, and its critical value if that is not its own quantile."""
 
 

@@ -18,7 +18,7 @@ from safetensors.torch import save
 from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
 from m2st_core.data.overlap import KnownRows
 from m2st_core.data.related import RelatedTasks
-from m2st_core.data.separate import Separated, Units, condition_of, find_overlap, known_rows
+from m2st_core.data.separate import ColumnUnits, Separated, condition_of, find_overlap, known_rows
 from m2st_core.data.tables.encoding import ENCODING_FILE, Encoding
 from m2st_core.device import one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.learners.ascent import Course
@@ -140,7 +140,7 @@ class MetaLearner:
         method = self.for_method(plan.method.name).bound(resolve_device(plan.settings.device))
         return replace(plan, method=method, notes=plan.notes + notes, exact_if=condition)
 
-    def refuse_shared(self, sample: TwoSample, units: Units | None = None) -> tuple[str, tuple[str, ...]]:
+    def refuse_shared(self, sample: TwoSample, units: ColumnUnits | None = None) -> tuple[str, tuple[str, ...]]:
         """Refuse a target that shares rows with the training tasks: its p-value would be wrong.
 
         ``units`` turn scaled rows back into those of their files. Return the condition on which no shared row was

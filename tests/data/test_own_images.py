@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from m2st_core.data.images import own
-from m2st_core.data.images.own import ImageFileError, decode, read_image_tasks, read_images
+from m2st_core.data.images.own import ImageFileError, decode_image, read_image_tasks, read_images
 
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8))
 
@@ -87,9 +87,9 @@ def test_every_mode_becomes_red_green_and_blue(image, form, note):
 
 def test_sixteen_bits_keep_their_upper_half_and_transparency_is_white():
     deep = Image.fromarray(np.full((30, 30), 40_000, np.uint16))
-    assert (decode("a.png", packed(deep), 8)[0] == 40_000 >> 8).all()
+    assert (decode_image("a.png", packed(deep), 8)[0] == 40_000 >> 8).all()
     glass = Image.new("RGBA", (30, 30), (255, 0, 0, 0))
-    assert (decode("a.png", packed(glass), 8)[0] == 255).all()
+    assert (decode_image("a.png", packed(glass), 8)[0] == 255).all()
 
 
 def test_images_are_turned_as_their_exif_data_say():
@@ -97,14 +97,14 @@ def test_images_are_turned_as_their_exif_data_say():
     half[:16] = 255  # the top is white
     exif = Image.Exif()
     exif[0x0112] = 6  # shown after a quarter turn to the right
-    image, changes = decode("a.jpg", packed(Image.fromarray(half), "JPEG", exif=exif, quality=95), 8)
+    image, changes = decode_image("a.jpg", packed(Image.fromarray(half), "JPEG", exif=exif, quality=95), 8)
     assert image[:, 5:].min() > 200 and image[:, :3].max() < 50 and changes == ["were turned upright"]
 
 
 def test_the_central_square_is_kept():
     wide = np.zeros((10, 30, 3), np.uint8)
     wide[:, 10:20] = 200
-    assert (decode("a.png", packed(Image.fromarray(wide)), 8)[0] > 180).all()  # the border is slightly blurred
+    assert (decode_image("a.png", packed(Image.fromarray(wide)), 8)[0] > 180).all()  # the border is slightly blurred
 
 
 def test_the_content_decides_the_format_and_it_is_said():

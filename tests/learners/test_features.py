@@ -22,14 +22,14 @@ from m2st_core.learners.spaces import (
     SIZE_PRICE,
     Differences,
     candidates,
-    differences,
     first_copies,
     fit_row_features,
-    judge,
+    judge_directions,
     leading_directions,
     oriented_signs,
     smooth_coordinates,
     smooth_space,
+    task_differences,
     task_folds,
 )
 from m2st_core.learners.units import column_units, in_common_units, robust_units
@@ -80,7 +80,7 @@ def test_sums_over_padded_tasks_equal_plain_loops(monkeypatch):
     pairs, features = unequal(), random_features()
     meta = as_related_tasks(pairs)
     kept, aside = meta.hold_out(0.5, [torch.Generator().manual_seed(5)])
-    (whole, first, second), covariance, centre = differences(features.raw, [meta, kept, aside])
+    (whole, first, second), covariance, centre = task_differences(features.raw, [meta, kept, aside])
     inside, freedom, centres = np.zeros((10, 10)), 0, []
     assert any(np.abs(raw_by_hand(features, x)[:, :2]).max() == 3 for x, _ in pairs)
     for task, (x, y) in enumerate(pairs):
@@ -97,7 +97,7 @@ def test_sums_over_padded_tasks_equal_plain_loops(monkeypatch):
     assert covariance[0].numpy() == pytest.approx(inside / freedom, abs=1e-5)
     assert centre[0, 0].numpy() == pytest.approx(np.mean(centres, axis=0), abs=1e-6)
     monkeypatch.setattr("m2st_core.learners.spaces.CHUNK_ELEMENTS", 1)
-    (again, *_), one_by_one, _ = differences(features.raw, [meta])
+    (again, *_), one_by_one, _ = task_differences(features.raw, [meta])
     torch.testing.assert_close(again, whole, rtol=0, atol=1e-6)
     torch.testing.assert_close(one_by_one, covariance, rtol=0, atol=1e-5)
 
@@ -217,7 +217,7 @@ def test_directions_that_few_tasks_do_not_have_are_zero():
 
 
 def verdict(tasks, order, count=2):
-    return judge(*task_folds(tasks, [Streams(0)]), count if order != "none" else 0, order)
+    return judge_directions(*task_folds(tasks, [Streams(0)]), count if order != "none" else 0, order)
 
 
 def test_tasks_left_out_say_how_large_differences_are():
@@ -253,7 +253,7 @@ def test_evidence_and_prior_equal_their_formulas(shift, spread):
     fresh = Differences(torch.from_numpy(d)[None, None], torch.from_numpy(1 / tau)[None, None])
     axes = torch.tensor([[2.0, 0, 0], [1.9, 1, 0], [1.9, -1, 0]], dtype=float64)[None, None]
     seen = Differences(axes, torch.ones(1, 1, 3, dtype=float64))
-    prior, floor, evidence = judge(seen, fresh, 2, "one")
+    prior, floor, evidence = judge_directions(seen, fresh, 2, "one")
 
     def log_density(value, variance):
         return -0.5 * (value**2 / variance + np.log(variance))
@@ -324,7 +324,7 @@ def test_prices_are_those_of_order_and_size():
     assert paid == pytest.approx({key: score - 5 for key, score in free.items()})
     for (order, size), score in free.items():
         _, seen, fresh = space.cut(size)
-        evidence = judge(seen, fresh, min(SMALL.leading, size) if order != "none" else 0, order)[2].item()
+        evidence = judge_directions(seen, fresh, min(SMALL.leading, size) if order != "none" else 0, order)[2].item()
         assert score == pytest.approx(evidence - ORDER_PRICES[order] - SIZE_PRICE * math.log2(size / 2))
 
 

@@ -9,7 +9,7 @@ import torch
 import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.networks import MLP
-from m2st_core.learners.classifier import FLOOR, align, classify, pretrained_kernel
+from m2st_core.learners.classifier import FLOOR, align, pretrained_kernel, train_classifier
 from m2st_core.presets import Pretraining
 from m2st_core.rng import Streams
 
@@ -51,7 +51,7 @@ def cross_entropy_of_fresh_heads(phi, meta):
 def test_the_classifier_makes_tasks_separable_by_a_linear_head():
     narrow = MLP((2, 5, 1), [torch.Generator().manual_seed(0)])
     before = cross_entropy_of_fresh_heads(narrow, tasks())
-    classify(narrow, tasks(), ALL, replace(SHORT, steps=100), [Streams(0)])
+    train_classifier(narrow, tasks(), ALL, replace(SHORT, steps=100), [Streams(0)])
     assert cross_entropy_of_fresh_heads(narrow, tasks()) < before - 0.02
 
 
@@ -94,7 +94,7 @@ def test_tasks_that_are_held_out_teach_nothing():
     histories = [tasks(changed=c) for c in ((), (3,))]
     one, other = (network() for _ in range(2))
     for net, meta in zip((one, other), histories, strict=True):
-        classify(net, meta, learning, SHORT, [Streams(0)])
+        train_classifier(net, meta, learning, SHORT, [Streams(0)])
         align(net, meta, learning)
     x = tasks().rows[:, :20]
     assert torch.equal(one(x), other(x))

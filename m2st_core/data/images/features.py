@@ -41,7 +41,7 @@ MOST_FILES = 200
 MOST_REMEMBERED = 60_000  # images whose features one process holds
 KEY_BYTES = 16
 
-Network = Callable[[Tensor], Tensor] | nn.Module
+ImageNetwork = Callable[[Tensor], Tensor] | nn.Module
 """Images (n, 3, side, side) with pixels from 0 to 255 → features (n, d)."""
 
 
@@ -79,7 +79,7 @@ def extractor(name: str = PRETRAINED, side: int = SIDE) -> Extractor:
 
 
 def network_extractor(
-    network: Network,
+    network: ImageNetwork,
     *,
     side: int = 224,
     name: str = "",
@@ -110,7 +110,7 @@ class Standardised(nn.Module):
     centre: Tensor
     scale: Tensor
 
-    def __init__(self, network: Network, centre: Sequence[float], scale: Sequence[float]) -> None:
+    def __init__(self, network: ImageNetwork, centre: Sequence[float], scale: Sequence[float]) -> None:
         super().__init__()
         self.network = network
         self.register_buffer("centre", torch.tensor(centre)[:, None, None])

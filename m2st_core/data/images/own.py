@@ -51,7 +51,7 @@ SINGULAR = {"were": "was", "are": "is", "have": "has"}
 
 File = tuple[str, bytes]
 """The name and the content of an uploaded file."""
-Source = str | Path | Sequence[File]
+ImageSource = str | Path | Sequence[File]
 """A folder or ZIP by its path; or uploaded files, images and ZIPs."""
 
 
@@ -71,14 +71,14 @@ class ImageSample:
         return len(self.images)
 
 
-def read_images(source: Source, side: int = SIDE, progress: Progress | None = None) -> ImageSample:
+def read_images(source: ImageSource, side: int = SIDE, progress: Progress | None = None) -> ImageSample:
     """Read a folder or a ZIP by its path, or uploaded files by name and content."""
     groups, skipped = _gather(source, side, lambda name: ("", ""), MOST_IMAGES, progress)
     return groups["", ""].sample(skipped)
 
 
 def read_image_tasks(
-    source: Source, side: int = SIDE, progress: Progress | None = None
+    source: ImageSource, side: int = SIDE, progress: Progress | None = None
 ) -> dict[str, tuple[ImageSample, ImageSample]]:
     """Read related tasks: a folder or ZIP with a folder for each, which has two folders of images."""
 
@@ -123,7 +123,7 @@ class _Gathered:
 
 
 def _gather(
-    source: Source, side: int, group_of: Callable[[str], tuple[str, str]], most: int, progress: Progress | None
+    source: ImageSource, side: int, group_of: Callable[[str], tuple[str, str]], most: int, progress: Progress | None
 ) -> tuple[dict[tuple[str, str], _Gathered], list[str]]:
     """Decode the images, grouped into samples, and list the files that are no images."""
     groups: dict[tuple[str, str], _Gathered] = {}
@@ -134,7 +134,7 @@ def _gather(
             continue
         if (count := count + 1) > most:
             raise ImageFileError(f"There are more than {most:,} images here. Bring fewer.")
-        image, changes = decode(name, data, side)
+        image, changes = decode_image(name, data, side)
         gathered = groups.setdefault(group_of(name), _Gathered())
         gathered.images.append(image)
         gathered.names.append(name)
@@ -146,7 +146,7 @@ def _gather(
     return groups, skipped
 
 
-def _files(source: Source) -> Iterator[File]:
+def _files(source: ImageSource) -> Iterator[File]:
     """Yield the files of a source in the order of their names, without hidden ones."""
     if isinstance(source, str | Path):
         yield from _from_path(Path(source))
@@ -220,7 +220,7 @@ def _hidden(name: str) -> bool:
     return any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
 
 
-def decode(name: str, data: bytes, side: int = SIDE) -> tuple[np.ndarray, list[str]]:
+def decode_image(name: str, data: bytes, side: int = SIDE) -> tuple[np.ndarray, list[str]]:
     """Decode one untrusted PNG or JPEG: bytes (side, side, 3), and the changes made to it."""
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as opened:

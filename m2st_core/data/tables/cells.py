@@ -79,7 +79,7 @@ NEARLY = slice(WHOLE, TOTAL + 1)  # these, and other forms that occur in columns
 
 
 @dataclass(frozen=True)
-class Example:
+class CellExample:
     """A cell of a file, its file and row."""
 
     file: str
@@ -92,7 +92,7 @@ class Example:
         return f"{self.file}: row {self.row:,}"
 
 
-class Cell(NamedTuple):
+class ParsedCell(NamedTuple):
     """The form of a cell, its values by decimal point and by decimal comma (NaN if none), and its unit."""
 
     form: int
@@ -107,14 +107,14 @@ class Cell(NamedTuple):
 
 
 BY_TEXT = (
-    dict.fromkeys(EXCEL_ERRORS, Cell(ERROR))
-    | dict.fromkeys(VALUES_OR_MISSING, Cell(VALUE_OR_MISSING))
-    | dict.fromkeys((*MISSING_SIGNS, *MISSING_WORDS), Cell(MISSING))
+    dict.fromkeys(EXCEL_ERRORS, ParsedCell(ERROR))
+    | dict.fromkeys(VALUES_OR_MISSING, ParsedCell(VALUE_OR_MISSING))
+    | dict.fromkeys((*MISSING_SIGNS, *MISSING_WORDS), ParsedCell(MISSING))
 )
 
 
 @lru_cache(maxsize=2**14)
-def read_cell(text: str) -> Cell:
+def read_cell(text: str) -> ParsedCell:
     """Read a cell without spaces around it.
 
     >>> cells = [read_cell(text) for text in ("1.234,5", "8.654", "–1", "10 %", "<0.1", "dog")]
@@ -124,17 +124,17 @@ def read_cell(text: str) -> Cell:
     [('whole', -1.0, ''), ('whole', 10.0, '%'), ('bound', nan, ''), ('word', nan, '')]
     """
     if MANY_DECIMALS.fullmatch(text):  # most cells that software writes: a fast path, three times as fast
-        return Cell(POINT, float(text))
+        return ParsedCell(POINT, float(text))
     if (cell := BY_TEXT.get(text)) is not None:
         return cell
     if INFINITE_WORDS.fullmatch(text):
-        return Cell(INFINITE)
+        return ParsedCell(INFINITE)
     if DATE_FORMS.fullmatch(text):
-        return Cell(DATE)
-    return _number(text) or Cell(TOTAL if TOTALS.fullmatch(text.rstrip(":")) else WORD)
+        return ParsedCell(DATE)
+    return _number(text) or ParsedCell(TOTAL if TOTALS.fullmatch(text.rstrip(":")) else WORD)
 
 
-def _number(text: str) -> Cell | None:
+def _number(text: str) -> ParsedCell | None:
     """Read a number with a sign, a currency and a unit; None if there is none."""
     match = CELL.fullmatch(text)
     if not match:
@@ -150,10 +150,10 @@ def _number(text: str) -> Cell | None:
     if math.isnan(point) and math.isnan(comma):
         return None
     if bound:
-        return Cell(BOUND)
+        return ParsedCell(BOUND)
     if math.isinf(point) or math.isinf(comma):
-        return Cell(INFINITE)
-    return Cell(_form(text, body, exponent, point, comma), point, comma, unit)
+        return ParsedCell(INFINITE)
+    return ParsedCell(_form(text, body, exponent, point, comma), point, comma, unit)
 
 
 def _form(text: str, body: str, exponent: str, point: float, comma: float) -> int:

@@ -13,7 +13,7 @@ import pandas as pd
 from m2st_core.data.arrays import LARGEST_WHOLE
 from m2st_core.data.identifiers import numbers_identify, words_identify
 from m2st_core.data.tables import cells as forms
-from m2st_core.data.tables.cells import FORMS, Cell, Example, is_compact_date, read_cell
+from m2st_core.data.tables.cells import FORMS, CellExample, ParsedCell, is_compact_date, read_cell
 from m2st_core.data.tables.limits import Limits
 
 NUMBERS, WORDS, DATES = "numbers", "words", "dates"  # readings of a column
@@ -64,12 +64,12 @@ class Profile:
 
     name: str
     counts: np.ndarray = field(repr=False)
-    examples: Mapping[int, tuple[Example, ...]] = field(repr=False)
-    units: Mapping[str, tuple[int, Example]] = field(repr=False)
+    examples: Mapping[int, tuple[CellExample, ...]] = field(repr=False)
+    units: Mapping[str, tuple[int, CellExample]] = field(repr=False)
     widths: frozenset[int]
     words: frozenset[str] = field(repr=False)
     distinct: int = 0
-    rewritten: tuple[int, Example] | None = None
+    rewritten: tuple[int, CellExample] | None = None
     missing: frozenset[str] = frozenset()
 
     @property
@@ -90,8 +90,8 @@ def profile(name: str, pieces: Sequence[Piece]) -> Profile:
     form, odd = forms_of(cells)
     counts = np.bincount(source * len(FORMS) + form, minlength=len(pieces) * len(FORMS))
 
-    def example(position: int) -> Example:
-        return Example(pieces[source[position]].file, int(cells.index[position]), str(cells.iloc[position]))
+    def example(position: int) -> CellExample:
+        return CellExample(pieces[source[position]].file, int(cells.index[position]), str(cells.iloc[position]))
 
     examples = {}
     for kind in set(np.unique(form).tolist()) & WITH_EXAMPLES:
@@ -137,7 +137,7 @@ def _joined(filled: Sequence[pd.Series]) -> pd.Series:
     return pd.Series(joined, index=np.concatenate([cells.index.to_numpy() for cells in filled]), copy=False)
 
 
-def forms_of(cells: pd.Series) -> tuple[np.ndarray, dict[str, Cell]]:
+def forms_of(cells: pd.Series) -> tuple[np.ndarray, dict[str, ParsedCell]]:
     """The form of every cell (N,), and the different cells, without plain numbers if there are many."""
     codes, different = _different(cells)
     plain = _plain(different)

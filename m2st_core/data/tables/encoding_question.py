@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from m2st_core.data.tables.cells import NUMBERS, TOTAL, WORD, Example, read_cell
+from m2st_core.data.tables.cells import NUMBERS, TOTAL, WORD, CellExample, read_cell
 from m2st_core.data.tables.columns import FEW_WORDS
 from m2st_core.data.tables.files import Table
 from m2st_core.data.tables.limits import Limits
@@ -148,7 +148,7 @@ def _ask(tables: Sequence[Table], doubts: Sequence[Doubt], files: list[int]) -> 
     for i, column, cell in sorted(cells, key=lambda entry: entry is not first_of_file[entry[0]])[:SHOWN]:
         index = tables[i].frame.index
         row = index[(tables[i].frame[column] == cell).to_numpy().argmax()] if column else index[0] - 1
-        shown.append((Example(tables[i].name, int(row), cell), tuple(read[name][cell] for name in offered)))
+        shown.append((CellExample(tables[i].name, int(row), cell), tuple(read[name][cell] for name in offered)))
     first, readings = shown[0]
     also = holders.get(readings[0])
     where = "" if also is None else ", as in the learner" if also == LEARNER else f", as in {tables[also].name}"

@@ -29,9 +29,9 @@ from m2st_core.data.tables.limits import Limits, TableError
 from m2st_core.data.tables.readings import Reading, settle
 from m2st_core.data.tables.text import (
     SEPARATORS,
-    Rows,
+    TextRows,
     columns_of,
-    decode,
+    decode_text,
     find_separator,
     possible_encodings,
     read_rows,
@@ -132,7 +132,7 @@ def read_table(name: str, data: bytes, limits: Limits | None = None, encoding: s
         raise TableError(f"{name}: Parquet is not read, because its unpacked size is unknown. Save it as CSV.")
     if data[:2] == b"PK":
         return _table(name, read_workbook(name, data, limits), digest, [], "", limits)
-    text, codec, guessed, notes = decode(name, data, encoding)
+    text, codec, guessed, notes = decode_text(name, data, encoding)
     separator, start = find_separator(name, text)
     if separator != ",":
         notes.append(f"Cells are separated by {SEPARATORS.get(separator, repr(separator))}.")
@@ -166,7 +166,7 @@ def as_table(name: str, values: Any, half: tuple[str, str] | None = None, limits
     return Table(name, frame, digest, "", tuple(notes), bool(labels), half=half)
 
 
-def _table(name: str, rows: Rows, digest: str, notes: list[str], separator: str, limits: Limits) -> Table:
+def _table(name: str, rows: TextRows, digest: str, notes: list[str], separator: str, limits: Limits) -> Table:
     """Make a table of rows of text cells."""
     number, first = next(rows, (0, []))
     width = len(first)
@@ -336,7 +336,7 @@ class TimedParts(zipfile.ZipFile):
         return stream
 
 
-def read_workbook(name: str, data: bytes, limits: Limits) -> Rows:
+def read_workbook(name: str, data: bytes, limits: Limits) -> TextRows:
     """Yield the rows of the first sheet of an Excel workbook. A formula counts as its last value."""
     try:
         parts = TimedParts(name, data, limits.seconds)

@@ -24,7 +24,7 @@ from m2st_core.data.arrays import as_ids, as_two_sample, check_spread, match_col
 from m2st_core.data.identifiers import names_unit
 from m2st_core.data.related import RelatedTasks, stack_repeats
 from m2st_core.data.repeats import repeated_rows_note
-from m2st_core.data.separate import Separated, Units, nothing_left, without_target
+from m2st_core.data.separate import ColumnUnits, Separated, nothing_left, without_target
 from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC, TEXT, Column
 from m2st_core.data.tables.encoding import (
     FEWEST_ROWS,
@@ -108,7 +108,7 @@ class Prepared:
         return "images" if self.described_by else "rows"
 
     @property
-    def units(self) -> Units | None:
+    def units(self) -> ColumnUnits | None:
         """Centre and scale of every column, if there is an encoding."""
         return self.encoding.units if self.encoding is not None else None
 

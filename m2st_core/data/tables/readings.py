@@ -17,7 +17,7 @@ from m2st_core.data.tables.cells import (
     EXCEL_ERRORS,
     MISSING_SIGNS,
     VALUES_OR_MISSING,
-    Example,
+    CellExample,
     is_known_unit,
     read_cell,
     same_unit,
@@ -89,7 +89,7 @@ class Question:
     columns: tuple[str, ...]
     sentence: str
     answers: Mapping[str, str]
-    examples: tuple[tuple[Example, tuple[str, ...]], ...] = field(repr=False)
+    examples: tuple[tuple[CellExample, tuple[str, ...]], ...] = field(repr=False)
     files: tuple[str, ...] = ()
 
     def concerns(self, compared: Sequence[str]) -> bool:
@@ -139,7 +139,7 @@ class Conversion:
 
     column: str
     cells: int
-    example: Example
+    example: CellExample
     becomes: str
     undo: str
 
@@ -159,7 +159,7 @@ def _shell(option: str, value: str) -> str:
     return f"--{option.replace('_', '-')} {quoted}"
 
 
-def _number(example: Example, mark: str = ".") -> str:
+def _number(example: CellExample, mark: str = ".") -> str:
     """The number of a cell by a decimal mark."""
     return f"{read_cell(example.cell).value(mark):.15g}"
 
@@ -174,7 +174,7 @@ class Verdict:
     question: Question | None = None
 
 
-def judge(column: Profile, answer: str = "") -> Verdict:
+def judge_column(column: Profile, answer: str = "") -> Verdict:
     """Judge a column by the forms of its cells in all files; the user's ``answer`` overrules them."""
     filled = int(column.counts.sum()) - column.count(forms.MISSING, forms.VALUE_OR_MISSING)
     numeric, nearly = int(column.total[forms.NUMBERS].sum()), int(column.total[forms.NEARLY].sum())
@@ -228,10 +228,12 @@ def _doubt(column: Profile, numeric: int, unit: str) -> Verdict | None:
     return None
 
 
-def _asked(column: Profile, sentence: str, kinds: Sequence[str], cells: Sequence[Example], unit: str = "") -> Verdict:
+def _asked(
+    column: Profile, sentence: str, kinds: Sequence[str], cells: Sequence[CellExample], unit: str = ""
+) -> Verdict:
     """Read as numbers, and ask which of these kinds they are."""
 
-    def shown(example: Example, kind: str) -> str:
+    def shown(example: CellExample, kind: str) -> str:
         cell = example.cell
         if kind != DATES:
             return _number(example) if kind == NUMBERS else f"“{cell}”"
@@ -305,7 +307,7 @@ def settle(
     ``decimal`` (for all files, or by file), ``read_as`` by column, and ``totals`` are answers to earlier questions.
     """
     profiles = {name: profile(name, pieces) for name, pieces in columns.items()}
-    verdicts = {name: judge(column, (read_as or {}).get(name, "")) for name, column in profiles.items()}
+    verdicts = {name: judge_column(column, (read_as or {}).get(name, "")) for name, column in profiles.items()}
     numeric = [profiles[name] for name, verdict in verdicts.items() if verdict.kind == NUMBERS]
     chosen_marks = [mark_of(decimal, piece.file) for piece in next(iter(columns.values()), ())]
     marks, doubts = decide_marks(numeric, separators, chosen_marks)
@@ -328,7 +330,7 @@ def settle(
             conversions += _open_conversions(column, of_files, any(chosen_marks))
         if values:
             cells = [
-                Example(p.file, int(row), cell)
+                CellExample(p.file, int(row), cell)
                 for p in columns[name]
                 for row, cell in p.cells.items()
                 if cell in values
@@ -342,7 +344,7 @@ def settle(
     rows = _total_rows(columns, profiles) if numeric else {}
     if rows and not totals:
         files = tuple(piece.file for piece in next(iter(columns.values())))
-        cells = [Example(files[i], row, word) for i, words in rows.items() for row, word in sorted(words.items())]
+        cells = [CellExample(files[i], row, word) for i, words in rows.items() for row, word in sorted(words.items())]
         sentence = f"{cells[0].cell!r} in this row looks like a total under a table."
         answers = {"leave out": "A total: leave it out", "keep": "An observation: keep it"}
         shown = tuple((example, ("not compared", "an observation")) for example in cells[:SHOWN])

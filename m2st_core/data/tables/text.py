@@ -50,7 +50,7 @@ NAMED = (
 GUESSED = "".join(bytes([code]).decode(GUESS, "ignore") or chr(code) for code in range(256))
 UNGUESSED = {ord(character): code for code, character in enumerate(GUESSED)}
 
-Rows = Iterator[tuple[int, list[str]]]
+TextRows = Iterator[tuple[int, list[str]]]
 """Rows of text cells, each with its number in the file (from 1)."""
 
 
@@ -108,7 +108,7 @@ class Decoded(NamedTuple):
     notes: list[str]
 
 
-def decode(name: str, data: bytes, encoding: str = "") -> Decoded:
+def decode_text(name: str, data: bytes, encoding: str = "") -> Decoded:
     """Decode the text of a file. ``encoding`` is the user's choice if it is not UTF-8 and has no byte-order mark."""
     codec = codec_of(encoding) if encoding else ""
     for mark, by_mark in (
@@ -182,7 +182,7 @@ def find_separator(name: str, text: str) -> tuple[str, int]:
     return best, 0
 
 
-def read_rows(name: str, text: str, separator: str, start: int, limits: Limits) -> Rows:
+def read_rows(name: str, text: str, separator: str, start: int, limits: Limits) -> TextRows:
     """Yield each row that is not blank, with the number of its last line in the file."""
     reader = csv.reader(_lines(name, text, start), delimiter=separator, skipinitialspace=separator != "\t")
     before = 1 if start else 0
@@ -212,13 +212,13 @@ def _lines(name: str, text: str, start: int = 0) -> Iterator[str]:
         yield line
 
 
-def take_chunk(rows: Rows, width: int) -> list[tuple[int, list[str]]]:
+def take_chunk(rows: TextRows, width: int) -> list[tuple[int, list[str]]]:
     """Take the next rows, as many as may be held as Python strings."""
     return list(islice(rows, max(CHUNK_CELLS // width, 1)))
 
 
 def columns_of(
-    name: str, body: list[tuple[int, list[str]]], rest: Rows, header: Sequence[str], limits: Limits
+    name: str, body: list[tuple[int, list[str]]], rest: TextRows, header: Sequence[str], limits: Limits
 ) -> tuple[pd.DataFrame, list[str]]:
     """Text cells by column, in NFC, NA if empty, and notes. The index is the row's number in the file."""
     width = len(header)
