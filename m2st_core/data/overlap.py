@@ -113,7 +113,7 @@ def same_rows(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> Overla
 def _equal_pairs(target: np.ndarray, known: np.ndarray, pairs: np.ndarray) -> set[int]:
     """The rows of the target (N, k) that are equal to their match among known rows (M, k), but for rounding errors."""
     a, b = target[pairs[:, 0]], known[pairs[:, 1]]
-    tolerance = RADII[1] * spread(known) + ROUNDING * np.maximum(np.abs(a), np.abs(b)) if len(pairs) else 0.0
+    tolerance = RADII[1] * column_spread(known) + ROUNDING * np.maximum(np.abs(a), np.abs(b)) if len(pairs) else 0.0
     return set(pairs[(np.abs(a - b) <= tolerance).all(axis=1), 0].tolist())
 
 

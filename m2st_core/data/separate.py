@@ -134,7 +134,7 @@ def find_overlap(target: TwoSample, known: KnownRows, units: ColumnUnits | None 
     return _same_values(target, known, units)
 
 
-def _same_values(target: TwoSample, known: KnownRows, units: Units | None) -> Overlap:
+def _same_values(target: TwoSample, known: KnownRows, units: ColumnUnits | None) -> Overlap:
     """Find rows of the target among the known rows by their values, in the units of the files."""
     x, y = (fingerprints(rows, target.shape is not None) for rows in target)
     if units is None:
