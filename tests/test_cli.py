@@ -275,7 +275,7 @@ def test_a_run_of_another_version_is_listed_refused_and_deleted(tmp_path, monkey
     for action in ("show", "resume", "export"):
         assert main(["runs", action, run]) == 2
         printed = capsys.readouterr()
-        assert "Run it again, or delete it." in printed.err and not printed.out
+        assert "Use that version, or delete the run." in printed.err and not printed.out
     assert main(["runs", "delete", run]) == 0 and main(["runs"]) == 0
     assert "no runs" in capsys.readouterr().out
 
