@@ -3,7 +3,9 @@
 import streamlit as st
 
 import m2st_core
-from m2st_core.dashboard.history import (
+from m2st_core.dashboard.jobs.runs import Desk
+from m2st_core.dashboard.jobs.sweeps import check_limits, cost_in_words, show_problems, start, sweep_queue
+from m2st_core.dashboard.power_lab.history import (
     all_runs,
     choose_runs,
     compare,
@@ -12,8 +14,6 @@ from m2st_core.dashboard.history import (
     show_one,
     show_shipped,
 )
-from m2st_core.dashboard.jobs.runs import Desk
-from m2st_core.dashboard.jobs.sweeps import check_limits, cost_in_words, show_problems, start, sweep_queue
 from m2st_core.dashboard.widgets.page import finding, page_title, run_page
 from m2st_core.sweeps.spec import SpecError, SweepSpec
 

@@ -87,7 +87,6 @@ DASHBOARD = {  # its modules and folders, each of which imports earlier ones; pa
     "jobs": 1,
     "widgets": 2,
     "power_lab": 3,
-    "history": 4,
     "images": 4,
     "learn": 4,
     "paper": 4,
