@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from m2st_core.data.tasks import IndependentTask, Parameter
+from m2st_core.tasks import IndependentTask, Parameter
 from m2st_core.types import TwoSample
 
 DIMENSION = Parameter("dimension", "dimension d", 2, "Columns of each row; those beyond the second are noise.", 2, 1000)

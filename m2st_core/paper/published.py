@@ -13,8 +13,8 @@ import pandas as pd
 from m2st_core.data import TASKS
 from m2st_core.data.images.sources import SOURCES
 from m2st_core.data.images.tasks import TwoDataSets
-from m2st_core.data.tasks import Task
 from m2st_core.sweeps.summary import summarise
+from m2st_core.tasks import Task
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "results"

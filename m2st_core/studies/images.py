@@ -16,7 +16,6 @@ from m2st_core.criterion import witness_of_rows
 from m2st_core.data import make_task
 from m2st_core.data.images.sources import load_images
 from m2st_core.data.images.tasks import PIXELS, USUAL_SIDE, DescribedTask, ImageTask, ShownImages, always_new, side_for
-from m2st_core.data.tasks import Setting
 from m2st_core.device import one_core, one_thread_per_operation, resolve_device
 from m2st_core.learners.generic import GENERIC, is_generic
 from m2st_core.paper.published import with_published
@@ -29,6 +28,7 @@ from m2st_core.sweeps.cost import Cost, different_images, machine_factor, predic
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import as_rows, summarise
 from m2st_core.sweeps.trial import Cell, CellResult, LearnerParts, LearnerSpec, learned_method, run_cell, train_learner
+from m2st_core.tasks import Setting
 from m2st_core.testing.methods import label_of
 from m2st_core.types import GENERIC_TEST, Progress
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from m2st_core.data import TASKS, make_task
-from m2st_core.data.tasks import Setting, Task
 from m2st_core.progress import part_of
 from m2st_core.studies.power import SYMBOLS, words_of
 from m2st_core.studies.shipped import Shipped, load
 from m2st_core.sweeps.cost import LONG_FITS, machine_factor, predict
 from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.tasks import Setting, Task
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS, label_of
 from m2st_core.testing.two_sample import two_sample_test

@@ -11,7 +11,6 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from m2st_core.data import TASKS, size_unit
-from m2st_core.data.tasks import IndependentTask
 from m2st_core.figures.null import type_1_figure
 from m2st_core.figures.power import FIGURES, power_figure, total_rows_figure
 from m2st_core.numbers import null_band, wilson_interval
@@ -20,6 +19,7 @@ from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import summarise
 from m2st_core.sweeps.trial import CellResult
+from m2st_core.tasks import IndependentTask
 from m2st_core.testing.methods import METHODS, label_of
 
 DEFAULT = SweepSpec(

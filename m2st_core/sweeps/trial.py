@@ -15,12 +15,12 @@ import torch
 from m2st_core.data import make_task
 from m2st_core.data.images.tasks import WIDTHS, DescribedTask, ImageTask
 from m2st_core.data.synthetic import HDGM
-from m2st_core.data.tasks import Task
 from m2st_core.device import one_thread_per_operation
 from m2st_core.permutation.engine import permuted_mean_difference
 from m2st_core.permutation.labellings import permutation_p_value, random_memberships
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
+from m2st_core.tasks import Task
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.meta import meta_train
 from m2st_core.testing.method import Method

@@ -3,8 +3,8 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.data.tasks import IndependentTask
 from m2st_core.rng import Streams
+from m2st_core.tasks import IndependentTask
 from tests.quick import digits_by_class
 
 N = 20_000

@@ -12,9 +12,9 @@ from m2st_core.dashboard.widgets.controls import SEED, TASK, Control, ask, param
 from m2st_core.dashboard.widgets.page import chart
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.data import TASKS
-from m2st_core.data.tasks import IndependentTask
 from m2st_core.figures.relatedness import neighbours_figure
 from m2st_core.studies.one_test import LabSetting
+from m2st_core.tasks import IndependentTask
 
 CLOSENESS = Control(
     "closeness",

@@ -11,8 +11,8 @@ from itertools import combinations
 
 import numpy as np
 
-from m2st_core.data.tasks import Parameter, Task
 from m2st_core.rng import Streams
+from m2st_core.tasks import Parameter, Task
 from m2st_core.types import Shape, TwoSample
 
 TRAINING_SHARE = 1 / 3

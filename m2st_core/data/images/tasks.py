@@ -22,9 +22,9 @@ from m2st_core.data.images.efficientnet import FEATURES
 from m2st_core.data.images.features import PRETRAINED, Extractor, FeatureCache, extractor, image_features
 from m2st_core.data.images.sets import CORRUPTIONS, ImageSet, corrupt_some, relight
 from m2st_core.data.images.sources import SOURCES, load_images, missing_images
-from m2st_core.data.tasks import Parameter, Setting, Task
 from m2st_core.environment import home_folder
 from m2st_core.rng import Streams
+from m2st_core.tasks import Parameter, Setting, Task
 from m2st_core.types import Shape, TwoSample
 
 PIXELS = "pixels"
