@@ -12,7 +12,7 @@ from m2st_core.analysis.effect import Difference, differences
 from m2st_core.analysis.pictures import images_of
 from m2st_core.analysis.plan import Outcome
 from m2st_core.data.repeats import repeats_in
-from m2st_core.data.tables.upload import BY_ORDER
+from m2st_core.data.tables.upload import NOT_THE_TARGETS
 from m2st_core.numbers import count_of
 from m2st_core.presets import PRESETS
 from m2st_core.testing.methods import METHODS
@@ -137,7 +137,7 @@ def unbroken(words: str) -> str:
 class Answer:
     """The sentences of the answer and its table of columns, for the page and the report.
 
-    ``caveats`` say what the p-value supposes of these rows, and which values were matched by their order only.
+    ``caveats`` say what the p-value supposes of these rows, and which values stand for those of the target.
     ``both`` are the verdicts with the related tasks and without, if the test learned from them. Images have no table of
     columns.
     """
@@ -213,7 +213,7 @@ def basis(outcome: Outcome) -> str:
 def caveats(outcome: Outcome) -> tuple[str, ...]:
     """Return what the p-value supposes of repeated rows, and how other values of the related tasks were matched."""
     taught = outcome.analysis.primary.method in outcome.learners
-    by_order = next((note for note in outcome.data.decisions if taught and BY_ORDER in note), "")
+    by_order = next((note for note in outcome.data.decisions if taught and NOT_THE_TARGETS in note), "")
     return tuple(filter(None, (if_independent(outcome), by_order)))
 
 

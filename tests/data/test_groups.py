@@ -73,19 +73,39 @@ def test_values_of_the_target_keep_their_side_in_every_task():
 
 
 def test_other_values_are_matched_by_order_said_and_swapped():
-    target, related = (two("d.csv", "old", "new"),), (two("m.csv", "A", "B"),)
+    target, related = (two("d.csv", "old", "new"),), (two("m.csv", "X", "Y"),)
     made = assemble(Upload(target, related, "g"))
-    said = "“A” stands for “old” and “B” for “new”. These values are not the target's"
-    assert said in " ".join(made.notes) and made.related[0].labels == ("A", "B")
-    turned = assemble(Upload(target, related, "g", related_groups=("B", "A")))
-    assert turned.related[0].labels == ("B", "A") and turned.turned and not made.turned
-    assert assemble(Upload(target, related, "g", groups=("new", "old"))).related[0].labels == ("A", "B")
+    said = "“X” stands for “old” and “Y” for “new”. These values are not the target's"
+    assert said in " ".join(made.notes) and made.related[0].labels == ("X", "Y")
+    turned = assemble(Upload(target, related, "g", related_groups=("Y", "X")))
+    assert turned.related[0].labels == ("Y", "X") and turned.turned and not made.turned
+    assert assemble(Upload(target, related, "g", groups=("new", "old"))).related[0].labels == ("X", "Y")
     assert "stands for" not in " ".join(assemble(Upload(target, (two("m.csv", "new", "old"),), "g")).notes)
     halves = tuple(table(f"n_{side}.csv", "a", "1", "2", "4") for side in "PQ")
     assert "“P” stands for “old”" in " ".join(assemble(Upload(target, halves, "g")).notes)
     pair = table("u.csv", "a", "1", "2", "4"), table("v.csv", "a", "3", "4", "1")
     made = assemble(Upload(pair, halves))
     assert made.related[0].labels == ("P", "Q") and "stands for" not in " ".join(made.notes)
+
+
+def test_a_baseline_stands_for_a_baseline():
+    target = (two("d.csv", "old", "new"),)
+    made = assemble(Upload(target, (two("m.csv", "trial", "reference"),), "g"))
+    assert made.related[0].labels == ("reference", "trial") and made.turned
+    assert "“reference” stands for “old” and “trial” for “new”" in " ".join(made.notes)
+    turned = assemble(Upload(target, (two("m.csv", "trial", "reference"),), "g", related_groups=("trial", "reference")))
+    assert turned.related[0].labels == ("trial", "reference")
+
+
+def test_values_that_stand_on_both_sides_are_said():
+    """Versions 3 and 4 are compared; each earlier comparison has other versions, and 3 was the later one, too."""
+    pairs = [("v1", "v2"), ("v2", "v3"), ("v1", "v3")]
+    related = tuple(two(f"{p}{q}.csv", p, q) for p, q in pairs)
+    made = assemble(Upload((two("d.csv", "v3", "v4"),), related, "g"))
+    notes = " ".join(made.notes)
+    assert "In 1 related task “v1” stands for “v3” and “v2” for “v4”." in notes
+    assert "“v1” is “v3” in some related tasks and “v4” in others, so these tasks do not all point one way." in notes
+    assert "point one way" not in " ".join(assemble(Upload((two("d.csv", "v3", "v4"),), related[:1], "g")).notes)
 
 
 def test_one_group_against_the_rest_can_be_p_or_q():

@@ -62,6 +62,18 @@ def question_of(given):
     return question
 
 
+def test_two_files_in_two_encodings_lead_to_both_if_the_first_answers_are_taken():
+    towns = ["Łódź", "Kraków", "Gdańsk"]
+    answers, files = {}, ("cp1250", "iso-8859-2")
+    for name in ("p.csv", "q.csv"):
+        question = question_of(upload(text(towns, 0), text(towns, 1), files, encoding=answers))
+        assert question.files == (name,)
+        answers |= {name: next(iter(question.answers))}
+    assert answers == {"p.csv": "cp1250", "q.csv": "iso-8859-2"}
+    whole = prepare(upload(text(towns, 0), text(towns, 1), files, encoding=answers))
+    assert whole.features == prepare(upload(text(towns, 0), text(towns, 1), ("utf-8", "utf-8"))).features
+
+
 @pytest.mark.parametrize("codec", sorted(WORDS.keys() - {"utf-16"}))
 def test_one_file_in_another_encoding_is_asked_about_and_the_right_one_comes_first(codec):
     both = cities(("utf-8", "utf-8"), codec)

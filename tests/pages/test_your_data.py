@@ -7,6 +7,7 @@ import weakref
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import m2st_core as m2st
@@ -529,6 +530,7 @@ def test_a_group_column_in_another_encoding_is_asked_about_on_the_page():
     app = open_page("test_my_data")
     drop(app, "one", ("d.csv", file("", "cp1251")))
     drop(app, "related", ("r.csv", file(",a", "utf-8")))
+    choose_group(app, "группа", "related")
     click(app, "data_next")
     assert "How is this meant?" in words(app) and not app.error and app.button(key="data_next").disabled
     click(app, "data_answer_0_cp1251")
@@ -634,6 +636,17 @@ def test_the_group_is_asked_for_with_values_and_rows(history):
     assert question(app).value == "line"
     app = drop(app, "one", ("again.csv", practitioner.files(1)["tablets.csv"]))
     assert question(app).value == "line", "the answer is remembered for the session"
+
+
+def test_a_single_column_is_not_taken_for_the_group_of_the_related_tasks():
+    """The target is compared by line; the earlier files have a machine, too, and no column called line or group."""
+    given = practitioner.files(4)
+    earlier = pd.read_csv(io.BytesIO(given["six_earlier.csv"])).drop(columns="group")
+    app = choose_group(drop(open_page("test_my_data"), "one", ("tablets.csv", given["tablets.csv"])), "line")
+    app = drop(app, "related", ("earlier.csv", earlier.to_csv(index=False).encode()))
+    asked = question(app, "related")
+    assert asked.value is None and [words_of(option) for option in asked.options] == ["**machine**: B 300, A 420"]
+    assert app.button(key="data_next").disabled
 
 
 def test_swap_turns_the_headline_the_code_and_the_sentence_and_is_no_further_test():

@@ -186,7 +186,7 @@ def ask_related_group(state: UserData) -> None:
     known = by_name or state.related_group
     if state.asks_group:
         return  # the answer may settle this, too
-    if by_name is None and len(columns) > 1:
+    if by_name is None and columns and (len(columns) > 1 or state.group is not None):
         help_ = "The column with two values in each task: the target's group column is not in these files."
         chosen = _choose_column("Which column is the group there?", columns, counted, state, help_)
         state.choose_group(state.related_slot, columns, chosen)

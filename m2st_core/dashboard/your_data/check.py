@@ -33,7 +33,15 @@ from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Cat
 from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.prepare import Check, ColumnReport, Prepared, check
 from m2st_core.data.tables.readings import Unanswered
-from m2st_core.data.tables.upload import Assembled, Pair, Upload, lacking_notes, matched_by_order, same_groups
+from m2st_core.data.tables.upload import (
+    Assembled,
+    Pair,
+    Upload,
+    lacking_notes,
+    matched_by_order,
+    on_both_sides,
+    same_groups,
+)
 from m2st_core.figures.samples import levels_figure, numbers_figure
 from m2st_core.numbers import count_of
 from m2st_core.types import listed
@@ -120,6 +128,7 @@ def check_stage(state: UserData, upload: Upload) -> tuple[str, Plan] | None:
     notes = dict.fromkeys((*report.notes, *(data.decisions if data else ())))
     above = {
         matched_by_order(target, assembled.related),
+        on_both_sides(target, assembled.related),
         repeats_in(notes),
         *assembled.readings.warnings,
         *lacking_notes(assembled.lacking),
@@ -170,6 +179,8 @@ def _show_groups_compared(state: UserData, assembled: Assembled, target: Pair, r
             args=(assembled, False),
             help=help_,
         )
+    if both := on_both_sides(target, assembled.related):
+        st.warning(as_text(both))
     first, second, *_ = st.columns(4)
     first.metric("Columns that all files share", f"{len(report.columns):,}", help="Columns are matched by name.")
     second.metric(

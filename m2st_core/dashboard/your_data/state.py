@@ -166,7 +166,7 @@ class UserData:
         by_name, chosen = self.related_group_by_name, self.chosen.get(_among(self.related_slot, self.related_columns))
         if self.example or by_name:
             return None if self.example or chosen == by_name else chosen
-        return self._settled(self.related_slot, self.related_columns)
+        return self._settled(self.related_slot, self.related_columns, alone=self.group is None)
 
     @property
     def related_slot(self) -> str:
@@ -185,9 +185,9 @@ class UserData:
         needed = any(not half_of(table, named) for table in named.related) and bool(self.related_columns)
         return needed and not self.example and self.related_group_by_name is None and self.related_group is None
 
-    def _settled(self, slot: str, columns: Mapping[str, GroupColumn]) -> str | None:
-        """The only column that could be the group, or the one that was chosen among them."""
-        return next(iter(columns)) if len(columns) == 1 else self.chosen.get(_among(slot, columns))
+    def _settled(self, slot: str, columns: Mapping[str, GroupColumn], alone: bool = True) -> str | None:
+        """The column that was chosen as the group, or, if it may stand ``alone``, the only one that could be."""
+        return next(iter(columns)) if alone and len(columns) == 1 else self.chosen.get(_among(slot, columns))
 
     def choose_group(self, slot: str, columns: Mapping[str, GroupColumn], column: str | None) -> None:
         """Remember the group column among these for the session."""

@@ -131,9 +131,17 @@ def _ask(tables: Sequence[Table], doubts: Sequence[Doubt], files: list[int]) -> 
     data_of = {cell: unguess(cell) for cell in [*dict.fromkeys(cell for _, _, cell in cells)][:MOST_READ]}
     read = {name: {cell: data.decode(name, "replace") for cell, data in data_of.items()} for name in names}
     holders = {cell: i for doubt in doubts for i in doubt.words if i not in files for cell in doubt.words[i].values()}
+    possible = {  # in other files whose encoding is a guess, too
+        unguess(cell).decode(name, "replace")
+        for doubt in doubts
+        for i in doubt.words
+        if i != LEARNER and i not in files and tables[i].raw
+        for cell in [*doubt.words[i].values()][:MOST_READ]
+        for name in tables[i].encodings
+    }
 
     def likelier(name: str) -> tuple[float, float]:
-        shared = sum(text in holders for text in read[name].values()) / len(data_of)
+        shared = sum(text in holders or text in possible for text in read[name].values()) / len(data_of)
         return -shared, -plausibility(read[name].values(), name)
 
     different: dict[tuple[str, ...], str] = {}

@@ -29,6 +29,7 @@ from m2st_core.data.tables.readings import (
     words_by_file,
 )
 from m2st_core.data.tables.text import codec_of
+from m2st_core.numbers import count_of
 from m2st_core.types import listed
 
 GROUP_NAMES = ("group", "sample", "label", "class", "arm", "treatment", "condition", "cohort", "batch", "target")
@@ -36,7 +37,7 @@ SIDE = re.compile(r"(.+)[_\-. ]([PQ])", re.IGNORECASE)  # north_P and north_Q ar
 SHOWN, MOST_GROUPS, OTHERS = 5, 12, "all others"
 NAMED_FILES = 3  # with the same note
 MOST_SAID = 30  # conversions of cells
-BY_ORDER = "matched by their order only"
+NOT_THE_TARGETS = "These values are not the target's."
 BASELINES = (
     "old", "control", "controls", "reference", "ref", "baseline", "before", "pre", "placebo", "untreated", "standard",
     "healthy", "normal", "0", "no", "false", "a", "p",
@@ -252,8 +253,13 @@ def baseline_first(values: Sequence[str]) -> tuple[str, ...]:
     >>> baseline_first(["new", "old"]), baseline_first(["old", "new"])
     (('old', 'new'), ())
     """
+    return (values[1], values[0]) if _baseline(values) == 1 else ()
+
+
+def _baseline(values: Sequence[str]) -> int | None:
+    """The position of the one of two values that reads as the baseline; None unless exactly one does."""
     reads = [value.strip().casefold() in BASELINES for value in values]
-    return (values[1], values[0]) if reads == [False, True] else ()
+    return reads.index(True) if sum(reads) == 1 else None
 
 
 def group_of_related(table: Table, upload: Upload) -> str | None:
@@ -285,15 +291,32 @@ def same_groups(target: Pair, related: Iterable[Pair]) -> int:
 
 def matched_by_order(target: Pair | None, related: Iterable[Pair]) -> str:
     """What stands for what in related tasks that have none of the target's labels; empty if there are none."""
-    others = other_labels(target, (pair for pair in related if target and not same_groups(target, [pair])))
+    pairs = [pair for pair in related if target and not same_groups(target, [pair])]
+    others = other_labels(target, pairs)
     if target is None or not others:
         return ""
+    tasks = sum(pair.labels in others for pair in pairs)
+    where = "In the related tasks" if tasks == len(pairs) else f"In {count_of(tasks, 'related task')}"
     p, q = ([f"“{label[:40]}”" for label in dict.fromkeys(side)] for side in zip(*others, strict=True))
     named = [", ".join(side[:SHOWN]) + (", …" if len(side) > SHOWN else "") for side in (p, q)]
     stands = "stands" if len(p) == len(q) == 1 else "stand"
     return (
-        f"In the related tasks {named[0]} {stands} for “{target.p.label}” and {named[1]} for “{target.q.label}”. "
-        f"These values are not the target's, so they were {BY_ORDER}. Check that it is right."
+        f"{where} {named[0]} {stands} for “{target.p.label}” and {named[1]} for “{target.q.label}”. "
+        f"{NOT_THE_TARGETS} Check that this is right."
+    )
+
+
+def on_both_sides(target: Pair | None, related: Iterable[Pair]) -> str:
+    """A warning on values that stand for P in one comparison and for Q in another; empty if there are none."""
+    pairs = [pair for pair in related if target and not same_groups(target, [pair])]
+    p, q = ({_alike(pair.labels[side]): pair.labels[side] for pair in pairs} for side in (0, 1))
+    if target is None or not (both := [label for value, label in p.items() if value in q]):
+        return ""
+    named = listed([f"“{label[:40]}”" for label in both], SHOWN)
+    return (
+        f"{named} {'is' if len(both) == 1 else 'are'} “{target.p.label}” in some related tasks and "
+        f"“{target.q.label}” in others, so these tasks do not all point one way. Give the values of each task the "
+        "names of the target's."
     )
 
 
@@ -320,8 +343,8 @@ class Pairing:
                 f"related_groups: no related task compares {unused[0][0]!r} with {unused[0][1]!r}, or these are the "
                 "target's values, which keep their sides."
             )
-        if sentence := matched_by_order(self.target, self.related):
-            self.notes.append(sentence)
+        warnings = matched_by_order(self.target, self.related), on_both_sides(self.target, self.related)
+        self.notes += filter(None, warnings)
 
     @property
     def related(self) -> tuple[Pair, ...]:
@@ -445,7 +468,8 @@ class Pairing:
     def _placed(self, values: tuple[str, ...]) -> tuple[str, ...]:
         """The values of a related task as P and Q.
 
-        Values of the target keep their side there. Else what was said holds, or a value keeps its side over tasks.
+        Values of the target keep their side. Otherwise an answer decides, or names such as control where the target has
+        one, too, or the order; and a value keeps its side over tasks.
         """
         if self.target is not None:
             form = _alike if len(set(map(_alike, self.target.labels))) == 2 else str
@@ -457,6 +481,9 @@ class Pairing:
             if labels in self._said:
                 self._said[labels] = True
                 return labels
+        baselines = _baseline(values), _baseline(self.target.labels) if self.target else None
+        if None not in baselines:
+            return values if baselines[0] == baselines[1] else values[::-1]
         for value in values:
             self._order.setdefault(value, len(self._order))
         return tuple(sorted(values, key=self._order.__getitem__))
