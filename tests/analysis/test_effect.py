@@ -130,14 +130,14 @@ def test_planning_does_not_count_on_what_the_other_statistics_happened_to_add():
 
 @pytest.mark.slow
 def test_rows_named_by_the_default_test_have_the_power_they_promise():
-    """160 pilots of Omnibus with true power 0.45: power at the rows named is 0.78 or more on average, few below 0.5.
+    """100 pilots of Omnibus with true power 0.45: power at the rows named is 0.76 or more on average, few below 0.5.
 
-    94 pilots name a size; the standard errors of their mean and of the curve are 0.025 and 0.03. They have 0.83,
+    58 pilots name a size; the standard errors of their mean and of the curve are 0.03 and 0.04. They have 0.83,
     and 10 % below 0.5. Counting on what the other statistics added in the pilot, they had 0.68, and 30 %.
     """
     task = m2st.make_task("mean_shift", shift=0.5)
-    power = true_power(task, 60, DEFAULT_TEST, (0.3, 0.6, 1.0, 2.0, 4.0), 100)
-    pilots = [m2st.analyse(*task.sample(60, seed=seed), n_permutations=199, seed=seed) for seed in range(160)]
+    power = true_power(task, 60, DEFAULT_TEST, (0.3, 0.6, 1.0, 2.0, 4.0), 60)
+    pilots = [m2st.analyse(*task.sample(60, seed=seed), n_permutations=199, seed=seed) for seed in range(100)]
     named = [p.effect.rows_for_power[0] for p in pilots if p.primary.rejected and p.effect.rows_for_power]
-    assert len(named) > 50
-    assert power(named).mean() >= 0.78 and np.mean(power(named) < 0.5) <= 0.15
+    assert len(named) > 30
+    assert power(named).mean() >= 0.76 and np.mean(power(named) < 0.5) <= 0.15

@@ -33,7 +33,8 @@ def lines(header, rows):
 
 
 def rows_300_000():
-    return lines("a,b,c,g", (f"{i % 977 / 7:.3f},{i % 31},w{i % 12},{'pq'[i % 2]}" for i in range(300_000)))
+    cells = (f"{i % 977 / 7:.3f},{i % 31},w{i % 12},name {i},{'pq'[i % 2]}" for i in range(300_000))
+    return lines("a,b,c,d,g", cells)
 
 
 def columns_5_000():
@@ -47,20 +48,12 @@ def cells_6_000_000():
     return lines(names + ",g", (f"{j % 10}," * 999 + str(j % 2) for j in range(5_990)))
 
 
-def names_300_000():
-    return lines("a,g", (f"name {i},{i % 2}" for i in range(300_000)))
-
-
 def one_line():
     return b"1," * (5 * 2**20)
 
 
 def one_cell():
     return b"a,g\\n" + b"x" * (10 * 2**20)
-
-
-def quoted_cells_on_one_line():
-    return b'"1",' * (5 * 2**19)
 
 
 def all_nul():
@@ -82,7 +75,7 @@ for name in sys.argv[1:]:
         read = time.perf_counter() - began
         made = assemble(Upload((table,), group="g"))
         check(made)
-        clean = prepare(made, Cleaning("median and indicator"))
+        clean = prepare(made, cleaning=Cleaning("median and indicator"))
         said = f"{clean.x.shape[0]} x {clean.x.shape[1]}"
     except TableError as error:
         said, read = str(error), 0
@@ -95,10 +88,8 @@ CASES = {
     "rows_300_000": "150000 x 14",
     "columns_5_000": "30 x 4999",
     "cells_6_000_000": "2995 x 999",
-    "names_300_000": "data.csv: no column can be compared",
     "one_line": "data.csv: row 1 is 10,485,760 characters long",
     "one_cell": "data.csv: row 2 is 10,485,760 characters long",
-    "quoted_cells_on_one_line": "data.csv: row 1 is 10,485,760 characters long",
     "all_nul": "data.csv: row 1 holds a NUL byte",
     "open_quotation_mark": "data.csv: near row",
 }

@@ -137,22 +137,32 @@ def steps(device, progress):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("work", [steps, hang])
-def test_a_pool_stops_within_two_seconds_and_serves_the_next(work):
+@pytest.fixture(scope="module")
+def pool():
+    """A pool of one worker, whose start takes seconds."""
     executor = PoolExecutor(workers=1)
-    try:
-        warm_up(executor)
-        running, waiting = executor.submit("a", work), executor.submit("b", work)
-        while not list(executor.reports()):
-            time.sleep(0.05)
-        began = time.monotonic()
-        executor.cancel()
-        for future in (running, waiting):
-            assert isinstance(future.exception(timeout=2), Cancelled | WorkerLost)
-        assert time.monotonic() - began < 2
-        assert executor.submit("c", answer).result(timeout=60) == 42
-    finally:
-        executor.close()
+    warm_up(executor)
+    yield executor
+    executor.close()
+
+
+def started(executor, work):
+    """A job that has reached its first step."""
+    future = executor.submit(work.__name__, work)
+    while not list(executor.reports()):
+        time.sleep(0.02)
+    return future
+
+
+@pytest.mark.parametrize("work", [steps, hang])
+def test_a_pool_stops_within_two_seconds_and_serves_the_next(work, pool):
+    running, waiting = started(pool, work), pool.submit("b", work)
+    began = time.monotonic()
+    pool.cancel()
+    for future in (running, waiting):
+        assert isinstance(future.exception(timeout=2), Cancelled | WorkerLost)
+    assert time.monotonic() - began < 2
+    assert pool.submit("c", answer).result(timeout=60) == 42
 
 
 def answer(device, progress):
@@ -406,19 +416,13 @@ def slow_step(device, progress):
         time.sleep(1.5 * GRACE_SECONDS)
 
 
-def test_a_pause_keeps_the_workers():
+def test_a_pause_keeps_the_workers(pool):
     """New processes would load everything again, while others wait for their turn."""
-    executor = PoolExecutor(workers=1)
-    try:
-        before = executor.submit("a", process_id).result(timeout=60)
-        paused = executor.submit("b", slow_step)
-        while not list(executor.reports()):
-            time.sleep(0.05)
-        executor.cancel(PAUSE_SECONDS)
-        assert isinstance(paused.exception(timeout=2), Cancelled)
-        assert executor.submit("c", process_id).result(timeout=60) == before
-    finally:
-        executor.close()
+    before = pool.submit("a", process_id).result(timeout=60)
+    paused = started(pool, slow_step)
+    pool.cancel(PAUSE_SECONDS)
+    assert isinstance(paused.exception(timeout=2), Cancelled)
+    assert pool.submit("c", process_id).result(timeout=60) == before
 
 
 def process_id(device, progress):
