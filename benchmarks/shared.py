@@ -6,9 +6,6 @@ a target that shares nothing is flagged.
 Level: six null tasks (control group, fresh rows) and a null target with that control group, 40 rows each, all rows
 N(0, I) with two columns. Power: the same histories with a control group of their own for every task, and with one that
 they share with the target.
-
-False alarms (``--alarm-runs``): null targets whose control rows are alike, with a control group that the tasks share in
-part; how many are rejected, and how many of these are called exact.
 """
 
 from __future__ import annotations
@@ -116,51 +113,9 @@ def power_run(kind: str, shared: bool, seed: int) -> list[bool]:
     return found + [m2st.two_sample_test(x, y, name, **settings).rejected for name in ("MMD-FUSE", "MMD-M")]
 
 
-ALARMS = {  # what is shared, of which rows: the kind of rows, how many are shared, and of how many
-    **{
-        ("40 of 50 control rows shared", name): (kind, 40, 50)
-        for name, kind in {
-            "integers, d=2": "integers, d=2",
-            "three answers 1–5": "three answers 1–5",
-            "age and sex": "age in years and sex",
-            "normal, d=2": "normal, d=2",
-        }.items()
-    },
-    ("40 of a pool of 60", "integers, d=2"): ("integers, d=2", 40, 60),
-    ("40 of a pool of 60", "three answers 1–5"): ("three answers 1–5", 40, 60),
-    ("40 of a pool of 60", "age and sex"): ("age in years and sex", 40, 60),
-    **{
-        ("10 of 40 rows shared", name): (kind, 10, 40)
-        for name, kind in {
-            "one decimal, d=2": "normal, one decimal, d=2",
-            "ten binary columns": "ten binary columns",
-            "five answers 1–5": "five answers 1–5",
-            "five counts": "five Poisson counts",
-            "normal, d=2": "normal, d=2",
-        }.items()
-    },
-}
-
-
-def alarm_run(case: tuple[str, str], seed: int) -> list[bool]:
-    """Whether a null target that shares rows with six null tasks is rejected, and whether that is called exact."""
-    kind, shared, size = ALARMS[case]
-    generator, draw = Streams(seed).numpy(f"silent: {': '.join(case)}"), KINDS[kind]
-    group = draw(generator, size)
-    if size == 60:
-        tasks = [(group[generator.permutation(60)[:40]], draw(generator, 40)) for _ in range(6)]
-        x = group[generator.permutation(60)[:40]]
-    else:
-        x = np.concatenate([group[:shared], draw(generator, 40 - shared)])
-        tasks = [(group, draw(generator, 40)) for _ in range(6)]
-    settings = {"related_tasks": tasks, "n_permutations": B, "device": "cpu"}
-    result = m2st.two_sample_test(x, draw(generator, 40), "Meta-Witness", **settings)
-    return [result.rejected, result.rejected and result.exact]
-
-
 def main(arguments: Sequence[str] = ()) -> None:
     """Run the parts of the study whose numbers of runs are above 0, and print them."""
-    options = parse(arguments, __doc__, sets=20, runs=1000, power_runs=200, alarm_runs=100, workers=2)
+    options = parse(arguments, __doc__, sets=20, runs=1000, power_runs=200, workers=2)
     page = Page()
     with processes(options.workers) as pool:
 
@@ -187,8 +142,3 @@ def main(arguments: Sequence[str] = ()) -> None:
             for kind in ("HDGM", "mean shift"):
                 for shared, words in ((False, "one for each task"), (True, "shared by all")):
                     page.row(kind, words, *rates(partial(power_run, kind, shared), options.power_runs))
-        if options.alarm_runs:
-            page.say("", f"{options.alarm_runs} null targets a row", "")
-            page.head("shared", "rows", "rejected", "of these called exact")
-            for case in ALARMS:
-                page.row(*case, *rates(partial(alarm_run, case), options.alarm_runs))
