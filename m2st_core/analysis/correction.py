@@ -158,9 +158,9 @@ def analyse(
     sample = as_two_sample(x, y, blocks=blocks)
     plans = []
     for name in names:
-        own = TestSettings(splits=splits if METHODS[name].needs_split else 1, **settings)
+        of_test = TestSettings(splits=splits if METHODS[name].needs_split else 1, **settings)
         learner = learners.get(name)
-        plans.append(plan_test(sample, METHODS[name], own) if learner is None else learner.plan(sample, own))
+        plans.append(plan_test(sample, METHODS[name], of_test) if learner is None else learner.plan(sample, of_test))
     return analyse_planned(plans, family=family, learners=learners, apart=apart, progress=progress)
 
 

@@ -308,14 +308,14 @@ def differences(data: Prepared) -> tuple[Difference, ...]:
     >>> [(d.column, d.words(d.x), d.words(d.difference, True)) for d in differences(prepare(Upload((p, q))))]
     [('height', '160 cm', '+21 cm'), ('ill = yes', '33.3 %', '+33.3 points')]
     """
-    found, start = [], 0
+    table, start = [], 0
     for column in data.columns:
-        own = slice(start, start + len(column.features))
-        start = own.stop
-        x, y = data.x[:, own], data.y[:, own]
-        own_found = _of_numbers(column, x, y) if isinstance(column, Numeric) else _of_levels(column, x, y)
-        found += [replace(one, identifier=column.name in data.identifiers) for one in own_found]
-    return tuple(sorted(found, key=lambda one: (one.identifier, -abs(one.size))))
+        features = slice(start, start + len(column.features))
+        start = features.stop
+        x, y = data.x[:, features], data.y[:, features]
+        shown = _of_numbers(column, x, y) if isinstance(column, Numeric) else _of_levels(column, x, y)
+        table += [replace(row, identifier=column.name in data.identifiers) for row in shown]
+    return tuple(sorted(table, key=lambda row: (row.identifier, -abs(row.size))))
 
 
 def split_unit(header: str) -> tuple[str, str]:

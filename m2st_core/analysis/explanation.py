@@ -127,11 +127,11 @@ def _from_columns(kernel: Kernel, pooled: Tensor, n: int) -> Callable[[int, Tens
     def statistics(column: int, orders: Tensor) -> Tensor:
         mmd2 = torch.zeros(len(orders)).to(pooled)
         for rows, norm, distances, weight in factors:
-            own = rows[..., column]  # k x N
-            before = (own[..., None] - own[..., None, :]).abs() ** norm
+            values = rows[..., column]  # k x N
+            before = (values[..., None] - values[..., None, :]).abs() ** norm
             for shuffle, order in enumerate(orders):
-                other = own[:, order]
-                after = (other[..., None] - other[..., None, :]).abs() ** norm
+                shuffled = values[:, order]
+                after = (shuffled[..., None] - shuffled[..., None, :]).abs() ** norm
                 gram = torch.exp(before - distances - after)
                 mmd2[shuffle] += (weight[:, None, None] * gram * unbiased).sum()
         return mmd2

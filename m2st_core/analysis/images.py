@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -33,50 +34,29 @@ def compare_images(
     x: Images,
     y: Images,
     *,
-    related_tasks: RelatedImages | None = None,
-    features: str | Extractor = PRETRAINED,
-    side: int = SIDE,
     method: str = "",
-    names: tuple[str, str] | None = None,
     alpha: float = 0.05,
     n_permutations: int = 999,
     seed: int = 0,
-    keep: bool = True,
     device: str = "auto",
     progress: Progress | None = None,
+    **preparation: Any,
 ) -> Outcome:
-    """Test whether two samples of images come from the same source.
-
-    The images are prepared by ``prepare_images``, which has the other arguments.
+    """Test whether two samples of images come from the same source: ``prepare_images``, then ``carry_out``.
 
     Args:
         x: The first sample.
         y: The second sample.
-        related_tasks: Related tasks of images.
-        features: What describes an image.
-        side: Pixels to which images are brought.
         method: The test that decides; by default Meta-FUSE with related tasks, and Omnibus without. Beside a test that
             learned from related tasks, Omnibus is shown and decides nothing.
-        names: What to call the samples.
         alpha: Level of the test.
         n_permutations: Random labellings.
         seed: Of all random numbers.
-        keep: Whether features are stored.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         progress: Called with (step, total, value).
+        preparation: Related tasks, features, names and further settings of ``prepare_images``.
     """
-    stage = part_of(progress, 0, PREPARED)
-    data = prepare_images(
-        x,
-        y,
-        related_tasks=related_tasks,
-        features=features,
-        side=side,
-        names=names,
-        keep=keep,
-        device=device,
-        progress=stage,
-    )
+    data = prepare_images(x, y, device=device, progress=part_of(progress, 0, PREPARED), **preparation)
     primary = method or (DEFAULT_TAUGHT_TEST if data.related is not None else DEFAULT_TEST)
     plan = Plan(primary, alpha=alpha, n_permutations=n_permutations, seed=seed)
     return carry_out(data, plan, device=device, progress=part_of(progress, PREPARED, 1))

@@ -158,11 +158,11 @@ def carry_out(
 def other_splits(outcome: Outcome, further: int, *, progress: Progress | None = None) -> tuple[float, ...]:
     """Return the primary test's p-values under further random splits of the same rows."""
     sample, plan = outcome.data.target, outcome.plan
-    learner, own = outcome.learners.get(plan.primary), _settings(plan, "auto", further + 1)
+    learner, settings = outcome.learners.get(plan.primary), _settings(plan, "auto", further + 1)
     if learner is None:
-        test = plan_test(sample, METHODS[plan.primary], own)
+        test = plan_test(sample, METHODS[plan.primary], settings)
     else:
-        test = learner.teach(learner.plan(sample, own), outcome.data.separation)
+        test = learner.teach(learner.plan(sample, settings), outcome.data.separation)
     return run(test, progress).result.split_p_values[1:]
 
 

@@ -122,19 +122,19 @@ def check_related_tasks(
     )
     rejected = {method: np.zeros((len(left_out), repeats), dtype=bool) for method in CHECKED}
     for index, (name, position) in enumerate(zip(left_out, chosen, strict=True)):
-        own, own_streams = samples[name], streams.child(f"task {name}")
-        batch = _subsets(own, (n, m), repeats, own_streams)
-        others = separate(own, related.packed(task for task in range(len(samples)) if task != position)).tasks
+        target, task_streams = samples[name], streams.child(f"task {name}")
+        batch = _subsets(target, (n, m), repeats, task_streams)
+        others = separate(target, related.packed(task for task in range(len(samples)) if task != position)).tasks
         stage = part_of(progress, index / len(left_out), (index + 1) / len(left_out))
         learners: dict[Any, MetaLearner] = {}
         for method in CHECKED:
             spec = METHODS[method]
             if spec.uses_related_tasks:
                 if spec.learn not in learners:
-                    learner = meta_train(method, others, seed=own_streams.seed, device=device, progress=stage)
+                    learner = meta_train(method, others, seed=task_streams.seed, device=device, progress=stage)
                     learners[spec.learn] = learner
                 spec = learners[spec.learn].for_method(method).bound(resolve_device(device))
-            seeds = [own_streams.child(f"test {repeat}").seed for repeat in range(repeats)]
+            seeds = [task_streams.child(f"test {repeat}").seed for repeat in range(repeats)]
             results = run_tests(batch, spec, seeds=seeds, alpha=ALPHA, n_permutations=PERMUTATIONS, device=device)
             rejected[method][index] = [result.rejected for result in results]
         if progress is not None:
@@ -208,7 +208,7 @@ def unlikeness(tasks: Any, sizes: tuple[int, int], streams: Streams) -> Callable
     and a standard deviation over tasks. The target's MMD² is returned in standard deviations from this mean.
     """
     samples = as_related_tasks(tasks).samples()
-    ratios = [own / want for sample in samples.values() for own, want in zip(sample.sizes, sizes, strict=True)]
+    ratios = [size / wanted for sample in samples.values() for size, wanted in zip(sample.sizes, sizes, strict=True)]
     share = min(1.0, ROWS_COMPARED / sum(sizes), *ratios)
     counts = [max(1, int(share * size)) for size in sizes]
     drawn = [_subsets(pair, counts, 1, streams.child(f"rows of {name}")).pooled[0] for name, pair in samples.items()]
@@ -309,13 +309,13 @@ def odd_values(related: RelatedTasks, columns: Sequence[str]) -> tuple[str, ...]
 def copies(related: RelatedTasks) -> dict[str, str]:
     """The tasks that have the same rows as an earlier one, in any order: name → name of the earlier one."""
     first: dict[bytes, str] = {}
-    found = {}
+    repeated = {}
     for name, sample in related.samples().items():
         parts = sorted(rows.sort(dim=0).values.contiguous().cpu().numpy().tobytes() for rows in sample)
-        original = first.setdefault(b"".join(parts), name)
-        if original != name:
-            found[name] = original
-    return found
+        earlier = first.setdefault(b"".join(parts), name)
+        if earlier != name:
+            repeated[name] = earlier
+    return repeated
 
 
 def _named(names: Sequence[str]) -> str:

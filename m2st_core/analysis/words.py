@@ -230,8 +230,8 @@ def two_verdicts(outcome: Outcome) -> tuple[str, str] | None:
     results = (outcome.analysis.primary, outcome.baseline)
     rejected = (outcome.analysis.rejected, outcome.baseline.rejected)
     first, second = (
-        f"{'evidence' if found else 'no evidence'} ({p_short(result)}) by {result.label}"
-        for found, result in zip(rejected, results, strict=True)
+        f"{'evidence' if rejects else 'no evidence'} ({p_short(result)}) by {result.label}"
+        for rejects, result in zip(rejected, results, strict=True)
     )
     return f"With the related tasks: {first}", f"Without: {second}"
 

@@ -127,18 +127,20 @@ def offer_identifiers(made: Assembled, cleaning: Cleaning, mark: str, chosen: bo
     """
     settled = True
     compared = st.session_state.get(f"data_compared_{mark}", [])
-    for number, found in enumerate(identifiers(made)):
-        if found.column in cleaning.not_compared and not (found.repeated and found.column == cleaning.ids):
+    for number, identifier in enumerate(identifiers(made)):
+        if identifier.column in cleaning.not_compared and not (
+            identifier.repeated and identifier.column == cleaning.ids
+        ):
             continue
-        if found.repeated and found.column not in compared:
-            st.error(as_text(found.sentence))
-            _offer(found, number, cleaning, mark)
+        if identifier.repeated and identifier.column not in compared:
+            st.error(as_text(identifier.sentence))
+            _offer(identifier, number, cleaning, mark)
             settled = False
-        elif found.usable and not chosen:
-            _offer_to_compare(found, number, mark)
-        elif not (found.usable or found.repeated):
-            many = f"It cannot be compared: its {found.units:,} different values are too many for categories."
-            st.info(as_text(f"{found.sentence} {many}"))
+        elif identifier.usable and not chosen:
+            _offer_to_compare(identifier, number, mark)
+        elif not (identifier.usable or identifier.repeated):
+            many = f"It cannot be compared: its {identifier.units:,} different values are too many for categories."
+            st.info(as_text(f"{identifier.sentence} {many}"))
     return settled
 
 
@@ -146,10 +148,10 @@ def notes_in_boxes(made: Assembled, cleaning: Cleaning, mark: str, chosen: bool)
     """The notes on identifiers that the boxes of ``offer_identifiers`` say already."""
     compared = st.session_state.get(f"data_compared_{mark}", [])
     return [
-        found.note(cleaning, found.column in cleaning.use)
-        for found in identifiers(made)
-        if found.column not in cleaning.not_compared
-        and (found.column not in compared if found.repeated else not chosen)
+        identifier.note(cleaning, identifier.column in cleaning.use)
+        for identifier in identifiers(made)
+        if identifier.column not in cleaning.not_compared
+        and (identifier.column not in compared if identifier.repeated else not chosen)
     ]
 
 
@@ -175,37 +177,43 @@ def compared_all_the_same(made: Assembled, mark: str, left_out: Sequence[str | N
     return tuple(name for name in made.identifiers if name in wanted and name not in left_out)
 
 
-def _offer_to_compare(found: Identifier, number: int, mark: str) -> None:
+def _offer_to_compare(identifier: Identifier, number: int, mark: str) -> None:
     """Show a column that is set aside with a button that compares it, or the other way round."""
     key = f"data_compared_{mark}"
     compared = st.session_state.get(key, [])
     with st.container(horizontal=True, vertical_alignment="center"):
-        if found.column in compared:
-            st.info(as_text(f"{found.column!r} is compared, although {found.why}."))
-            rest = [name for name in compared if name != found.column]
+        if identifier.column in compared:
+            st.info(as_text(f"{identifier.column!r} is compared, although {identifier.why}."))
+            rest = [name for name in compared if name != identifier.column]
             help_ = "Set the column aside again: it tells rows apart and measures nothing."
-            _button(f"Set {as_text(found.column)} aside", f"data_aside_{number}", key, rest, help_)
+            _button(f"Set {as_text(identifier.column)} aside", f"data_aside_{number}", key, rest, help_)
             return
-        st.info(as_text(found.sentence))
+        st.info(as_text(identifier.sentence))
         help_ = "It is a measurement after all. If the rows of one group were numbered first, this alone is evidence."
-        wanted = [*compared, found.column]
-        _button(f"Compare {as_text(found.column)}", f"data_compare_{number}", key, wanted, help_)
+        wanted = [*compared, identifier.column]
+        _button(f"Compare {as_text(identifier.column)}", f"data_compare_{number}", key, wanted, help_)
 
 
-def _offer(found: Identifier, number: int, cleaning: Cleaning, mark: str) -> None:
+def _offer(identifier: Identifier, number: int, cleaning: Cleaning, mark: str) -> None:
     """Offer what can be done with a column whose units have several rows."""
     block_key, left_out_key, compared_key = (f"data_{what}_{mark}" for what in ("block", "left_out", "compared"))
     with st.container(horizontal=True):
-        if found.in_both:
+        if identifier.in_both:
             help_ = "Labels are then permuted within each unit only, which is right for repeated measurements."
-            _button(f"Use {as_text(found.column)} as the block", f"data_block_{number}", block_key, found.column, help_)
+            _button(
+                f"Use {as_text(identifier.column)} as the block",
+                f"data_block_{number}",
+                block_key,
+                identifier.column,
+                help_,
+            )
         help_ = "Do not compare this column. If rows of one unit repeat within a group, keep one of them."
-        left_out = [*cleaning.left_out, found.column]
-        _button(f"Leave {as_text(found.column)} out", f"data_leave_{number}", left_out_key, left_out, help_)
-        if found.usable or not found.why:
-            compared = [*st.session_state.get(compared_key, []), found.column]
+        left_out = [*cleaning.left_out, identifier.column]
+        _button(f"Leave {as_text(identifier.column)} out", f"data_leave_{number}", left_out_key, left_out, help_)
+        if identifier.usable or not identifier.why:
+            compared = [*st.session_state.get(compared_key, []), identifier.column]
             help_ = "It names no units: it is a property of the rows, like the others."
-            _button(f"Compare {as_text(found.column)}", f"data_compare_{number}", compared_key, compared, help_)
+            _button(f"Compare {as_text(identifier.column)}", f"data_compare_{number}", compared_key, compared, help_)
     st.caption("Until this is decided, no test is run.")
 
 

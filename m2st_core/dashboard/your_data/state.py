@@ -157,8 +157,8 @@ class UserData:
     def related_group_by_name(self) -> str | None:
         """The group column that all related files have: called like the target's, or group."""
         named = Upload((), self.files.get("related", ()), self.group, self._task)
-        found = [group_of_related(table, named) for table in named.related if not half_of(table, named)]
-        return found[0] if found and all(found) else None
+        groups = [group_of_related(table, named) for table in named.related if not half_of(table, named)]
+        return groups[0] if groups and all(groups) else None
 
     @property
     def related_group(self) -> str | None:
@@ -272,7 +272,9 @@ class UserData:
         """The upload, prepared as chosen."""
         made, encoding = self.assembled(upload), self.trained.encoding if self.trained else None
         key = upload.digest, self.cleaning, self.trained.digest if self.trained else ""
-        data: Prepared = self.remember("clean", key, lambda: prepare(made, cleaning=self.cleaning, encoding=encoding))
+        data: Prepared = self.remember(
+            "prepared", key, lambda: prepare(made, cleaning=self.cleaning, encoding=encoding)
+        )
         return data
 
     def tests_of(self, upload: Upload) -> list[dict[str, Any]]:

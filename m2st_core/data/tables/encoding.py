@@ -300,8 +300,8 @@ def open_questions(made: Assembled, cleaning: Cleaning, encoding: Encoding | Non
     unsure = [question for question in made.readings.questions if question.option == ENCODING]
     if encoding is not None:
         learned = {column.name: column.known_words for column in encoding.columns}
-        found = encoding_question(made.tables, learned=learned, limits=made.limits)
-        unsure = [found] if found else []
+        question = encoding_question(made.tables, learned=learned, limits=made.limits)
+        unsure = [question] if question else []
     aside = {*cleaning.left_out, *(set(made.columns) - set(names))} - {cleaning.block, cleaning.ids}
     unsure = [question for question in unsure if not question.columns or set(question.columns) - aside]
     if unsure:  # what the other questions say may change with the answer

@@ -242,8 +242,10 @@ def _prepared(made: Assembled, cleaning: Cleaning | None, encoding: Encoding | N
     check_target(made, np.ones(len(made.rows), dtype=bool))
     chosen = choose_columns(made, cleaning, encoding, notes)
     used = {name for name, _ in chosen}
-    found = [one for one in identifiers(made) if encoding is None or one.repeated or one.column in used]
-    notes[len(made.notes) : len(made.notes)] = filter(None, (one.note(cleaning, one.column in used) for one in found))
+    aside = [column for column in identifiers(made) if encoding is None or column.repeated or column.column in used]
+    notes[len(made.notes) : len(made.notes)] = filter(
+        None, (column.note(cleaning, column.column in used) for column in aside)
+    )
     keep = keep_rows(made, chosen, cleaning, notes)
     blocks, block_names = _find_blocks(made, cleaning, keep, notes)
     check_target(made, keep)
@@ -290,7 +292,7 @@ def _related(made: Assembled, pairs: Samples, ids: Sequence[Ids], columns: tuple
     """The related tasks in the order of their files; ``ids`` are those of all tasks, if a column has them."""
     if not pairs:
         return None
-    ids_of = {pair.name: own for pair, own in zip(made.related, ids, strict=False)}
+    ids_of = {pair.name: ids_of_pair for pair, ids_of_pair in zip(made.related, ids, strict=False)}
     samples = []
     for name, (p, q) in pairs.items():
         try:
@@ -509,8 +511,8 @@ class Identifier:
         if not self.repeated:
             return f"{self.column!r} is not compared: {self.why}."
         both = f", {self.in_both:,} of them in both groups" if self.in_both else ", never in both groups"
-        found = f"{self.column!r} repeats: {self.repeated:,} of its {self.units:,} values have several rows{both}."
-        return f"{found} Rows of one unit are not independent."
+        repeats = f"{self.column!r} repeats: {self.repeated:,} of its {self.units:,} values have several rows{both}."
+        return f"{repeats} Rows of one unit are not independent."
 
     def note(self, cleaning: Cleaning, used: bool) -> str:
         """The sentence, with the option that compares the column if there is one; empty if all is settled."""
@@ -529,7 +531,7 @@ class Identifier:
 
 def identifiers(made: Assembled) -> list[Identifier]:
     """Return the columns that were set aside as identifiers, and those whose units have several rows in the target."""
-    found = []
+    aside = []
     for name, column in made.columns.items():
         words = made.words(name) if column.kind != NUMERIC or names_unit(name) else None
         if words is None:
@@ -543,8 +545,8 @@ def identifiers(made: Assembled) -> list[Identifier]:
         if repeated or column.kind == IDENTIFIER:
             why = column.why if column.kind == IDENTIFIER else ""
             both = len(np.intersect1d(p[p >= 0], q[q >= 0]))
-            found.append(Identifier(name, why, bool(column.holds), len(units), repeated, both))
-    return found
+            aside.append(Identifier(name, why, bool(column.holds), len(units), repeated, both))
+    return aside
 
 
 def incomplete_rows(made: Assembled, cleaning: Cleaning) -> int:

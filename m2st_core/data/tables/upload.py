@@ -106,7 +106,7 @@ class Upload:
             if name is None or any(_find(table, name) for table in after[tables]):
                 return name
             new = (_same_place(old, new, name) for old, new in zip(before[tables], after[tables], strict=True))
-            return next((found for found in new if found), name)
+            return next(filter(None, new), name)
 
         group = renamed(self.group, slice(0, count)) if self.target else self.group
         values = self.groups
@@ -221,7 +221,7 @@ def suggest_groups(
     First come those whose values are the groups of ``related`` tasks, then those with two values, then the likeliest.
     Words may have up to 12 values, of which two are compared, or one with the rest.
     """
-    found: dict[str, GroupColumn] = {}
+    candidates: dict[str, GroupColumn] = {}
     numeric: set[str] = set()
     for table in tables:
         for name in map(str, table.frame.columns):
@@ -232,19 +232,19 @@ def suggest_groups(
             is_numeric = not np.isnan(table.numbers(name)).all()
             words = not is_numeric or any(group in name.lower() for group in GROUP_NAMES)
             if len(counts) == 2 or (2 < len(counts) <= MOST_GROUPS and counts.min() > 1 and words):
-                known = found.get(name, GroupColumn(name, {}, 0))
+                known = candidates.get(name, GroupColumn(name, {}, 0))
                 more = {str(value): int(count) for value, count in counts.items()}
                 both = {value: known.counts.get(value, 0) + more.get(value, 0) for value in {**known.counts, **more}}
-                found[name] = GroupColumn(name, both, known.files + 1)
+                candidates[name] = GroupColumn(name, both, known.files + 1)
                 numeric |= {name} if is_numeric else set()
 
     def rank(name: str) -> tuple[int, bool, int, bool]:
         usual = (i for i, group in enumerate(GROUP_NAMES) if group in name.lower())
-        twin = found[name].found_in(related or {}).lower()
+        twin = candidates[name].found_in(related or {}).lower()
         by_related = 0 if twin == "group" else 1 if twin else 2
-        return by_related, len(found[name].values) > 2, min(usual, default=len(GROUP_NAMES)), name in numeric
+        return by_related, len(candidates[name].values) > 2, min(usual, default=len(GROUP_NAMES)), name in numeric
 
-    return {name: found[name] for name in sorted(found, key=rank)}
+    return {name: candidates[name] for name in sorted(candidates, key=rank)}
 
 
 def baseline_first(values: Sequence[str]) -> tuple[str, ...]:
@@ -442,8 +442,8 @@ class Pairing:
         if len(values) <= 2:
             return codes, values
         chosen = [value for value in values if value in named]
-        place = {name: code for code, name in enumerate(chosen)}
-        new = np.array([*(place.get(value, 1 if len(place) == 1 else -1) for value in values), -1])
+        code_of = {name: code for code, name in enumerate(chosen)}
+        new = np.array([*(code_of.get(value, 1 if len(chosen) == 1 else -1) for value in values), -1])
         if count := int(((new[codes] < 0) & (codes >= 0)).sum()):
             self.notes.append(f"{table.name}: {count:,} rows of other groups in {group!r} are not compared.")
         return new[codes], [*chosen, OTHERS][:2]
@@ -495,9 +495,9 @@ def _wanted(upload: Upload) -> list[str]:
     return list(dict.fromkeys(name for name in named if name))
 
 
-def likely_words(found: Mapping[str, GroupColumn]) -> str:
+def likely_words(candidates: Mapping[str, GroupColumn]) -> str:
     """The columns that may be the group, with their values and rows, for an error."""
-    return " or ".join(f"{name} ({column.words})" for name, column in [*found.items()][:SHOWN])
+    return " or ".join(f"{name} ({column.words})" for name, column in [*candidates.items()][:SHOWN])
 
 
 def _hint(table: Table, besides: str = "") -> str:
@@ -526,9 +526,9 @@ def _whole(table: Table, label: str) -> Side:
 
 def _same_place(old: Table, new: Table, name: str) -> str | None:
     """The name now of a column of this name in the same file as it was decoded before."""
-    found = _find(old, name)
-    alike = found is not None and old.frame.shape[1] == new.frame.shape[1]
-    return str(new.frame.columns[[*map(str, old.frame.columns)].index(str(found))]) if alike else None
+    name_before = _find(old, name)
+    alike = name_before is not None and old.frame.shape[1] == new.frame.shape[1]
+    return str(new.frame.columns[[*map(str, old.frame.columns)].index(str(name_before))]) if alike else None
 
 
 def _find(table: Table, name: str) -> str | None:
@@ -615,7 +615,7 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     limits = limits or Limits.from_environment()
     given = upload
     upload, readings = read_jointly(upload.decoded())
-    unsure = next((one for one in readings.questions if one.option == ENCODING and not one.columns), None)
+    unsure = next((q for q in readings.questions if q.option == ENCODING and not q.columns), None)
     try:
         pairing = Pairing(upload)
     except TableError:
@@ -699,8 +699,8 @@ def read_jointly(upload: Upload) -> tuple[Upload, Readings]:
         frame = table.frame
         if upload.totals == "leave out" and i in readings.totals:
             frame = frame.drop(index=list(readings.totals[i]))
-        own = {name: readings.columns[name][i] for name in map(str, frame.columns)}
-        read.append(replace(table, frame=frame, readings=own))
+        readings_of_file = {name: readings.columns[name][i] for name in map(str, frame.columns)}
+        read.append(replace(table, frame=frame, readings=readings_of_file))
     count = len(upload.target)
     return replace(upload, target=tuple(read[:count]), related=tuple(read[count:])), readings
 
@@ -713,7 +713,7 @@ def lacking_notes(lacking: Mapping[str, Sequence[str]]) -> list[str]:
 def _said(readings: Readings, names: Sequence[str]) -> list[str]:
     """What reading has to say about these columns."""
     signs = [f"Cells with {' '.join(sorted(readings.signs))} count as missing."] if readings.signs else []
-    converted: list[str] = [one.note for one in readings.conversions if one.column in names]
+    converted: list[str] = [conversion.note for conversion in readings.conversions if conversion.column in names]
     if len(converted) > MOST_SAID:
         converted[MOST_SAID:] = [f"{len(converted) - MOST_SAID:,} further readings like these are in the report."]
     return [*readings.warnings, *converted, *signs]
