@@ -1,4 +1,4 @@
-"""Power and level on the example “Handwriting”, with its history and without.
+"""Power and level on the example “Handwriting”, with its related tasks and without.
 
 Every draw deals the digits of the two forms anew, to the earlier batches and to the target. Draw 0 is the example. The
 level is that of a target whose groups are both by the first hand. ``--pairs`` counts pairs of forms, the shipped one
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     options = parse(arguments, __doc__, draws=100, pairs=len(PAIRS))
     torch.set_num_threads(1)
     page = Page()
-    page.head("forms", "test", "history", "power", "95 % interval", "level", "p of draw 0")
+    page.head("forms", "test", "related tasks", "power", "95 % interval", "level", "p of draw 0")
     for writers in PAIRS[: options.pairs]:
         different, null = (
             np.array([p_values(draw, writers, same=same) for draw in range(options.draws)]) for same in (False, True)

@@ -1,4 +1,4 @@
-"""Power with the histories that users have: few tasks, in any order, distant, wide, or with errors in them.
+"""Power with the related tasks that users have: few tasks, in any order, distant, wide, or with errors in them.
 
 HDGM, target Δ=0.7 (0.9 in ten columns), 100 rows per sample and related task. Each repeat has its own related tasks and
 fresh targets with their own training rows (m_tr=50 per mode). Methods that do not split test the m_te rows per mode
@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     page.say(
         f"{options.repeats} repeats × {options.tests} targets, seed {options.seed}; in brackets the worst repeat\n"
     )
-    page.head("history", "method", *(f"{unit}={size}" for size in options.sizes))
+    page.head("related tasks", "method", *(f"{unit}={size}" for size in options.sizes))
     for name in options.histories:
         rates = over_repeats(partial(one_repeat, options, name), options.repeats, options.workers)
         for method, values in rates.items():
