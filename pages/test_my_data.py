@@ -114,13 +114,13 @@ def show(step: str, buttons: DeltaGenerator, state: UserData) -> None:
 def main() -> None:
     """Show the page."""
     page_title("Test my data")
-    said = st.container()
+    headline = st.container()
     step, buttons = pick_step()
     try:
         state = user_data()
         show(step, buttons, state)
         if step == ORDER[0] and state.upload is None:
-            with said:
+            with headline:
                 finding(STORY)
     except ValueError as error:
         st.error(as_text(error.sentence if isinstance(error, TableError) else str(error)))

@@ -28,7 +28,7 @@ SMALLEST_FACTOR, LARGEST_FACTOR = 1e-3, 20.0  # times the present rows; the norm
 FEWEST_ROWS = 15  # of the smaller sample: smaller recommendations too often had little power (docs/analysis.md)
 REACH = 8.0  # standard errors that the integral covers on either side of the observation
 GRID = 1001
-CANNOT_SAY = "These data cannot say how many {unit} you need"
+UNKNOWN = "These data do not determine how many {unit} a new study needs"
 TOO_FEW = "Fewer may be enough, but this estimate is not reliable for smaller studies."
 CAVEAT = (
     "A significant result tends to overstate the difference, because lucky samples are more likely to be significant. "
@@ -169,7 +169,7 @@ def effect_size(examined: FinishedTest, evidence: Evidence, unit: str = "rows") 
             f"threshold from {len(evidence.null)} random relabellings of them{within}, drawn for this estimate alone."
         )
     if unknown:
-        sentences.insert(0, f"{CANNOT_SAY.format(unit=unit)}: {unknown}.")
+        sentences.insert(0, f"{UNKNOWN.format(unit=unit)}: {unknown}.")
     return EffectSize(
         mmd2=statistic if evidence.kernel is not None else statistic**2,
         criterion=_criterion(evidence) if result.criterion is None else result.criterion,
@@ -182,14 +182,14 @@ def effect_size(examined: FinishedTest, evidence: Evidence, unit: str = "rows") 
 
 
 def probability_words(power: float, interval: tuple[float, float]) -> str:
-    """Return a power with its 90 % interval in words. None of them is said to be certain.
+    """Return a power with its 90 % interval in words. Nothing is called certain.
 
     >>> probability_words(0.892, (0.47, 0.9991)), probability_words(0.9992, (0.991, 1.0))
     ('about 0.89 (rough 90 % interval 0.47 to above 0.99)', 'above 0.99 (rough 90 % interval above 0.99)')
     """
-    said, low, high = (f"{value:.2f}" if value <= CERTAIN else f"above {CERTAIN}" for value in (power, *interval))
+    written, low, high = (f"{value:.2f}" if value <= CERTAIN else f"above {CERTAIN}" for value in (power, *interval))
     within = low if low == high else f"{low} to {high}"
-    return f"{said if power > CERTAIN else f'about {said}'} (rough 90 % interval {within})"
+    return f"{written if power > CERTAIN else f'about {written}'} (rough 90 % interval {within})"
 
 
 def _why_unknown(result: TestResult, unit: str) -> str:
@@ -238,7 +238,7 @@ class Difference:
     """One column: its typical value in x and in y, y's minus x's, and a 95 % interval of this difference.
 
     Typical values are medians, or shares of the rows if ``is_share``. ``size`` is the difference in standard deviations
-    within the groups. An ``identifier`` tells rows apart and is compared only because the user said so.
+    within the groups. An ``identifier`` tells rows apart and is compared only because the user chose it.
     """
 
     column: str
@@ -375,7 +375,7 @@ def _of_numbers(column: Numeric, x: np.ndarray, y: np.ndarray) -> list[Differenc
 
 
 def _of_levels(column: Categorical, x: np.ndarray, y: np.ndarray) -> list[Difference]:
-    """Return the difference in the share of each level; of two levels, one says it all."""
+    """Return the difference in the share of each level; of two levels, of one."""
     shown = [i for i in range(len(column.features)) if x[:, i].any() or y[:, i].any()]
     if len(shown) == 2 and len(column.levels) == 2:
         shown = [next((i for i in shown if column.levels[i].lower() in YES), shown[1])]

@@ -27,11 +27,11 @@ PERMUTATIONS = 499
 
 @dataclass(frozen=True)
 class Evidence:
-    """A test with a witness, and the rows it is asked about: x (1, n, d), y (1, m, d).
+    """A finished test with a witness, and the rows on which it is evaluated: x (1, n, d), y (1, m, d).
 
     ``threshold`` is what the comparison must reach at these sizes, ``null`` its values under random labellings; both
     are MMD² for a kernel and a difference of mean scores otherwise. ``rows`` are positions in the samples as given.
-    ``swapped`` says that the test's first sample is y.
+    ``swapped``: the test's first sample is y.
     """
 
     test: ShownTest = field(repr=False)

@@ -29,7 +29,7 @@ TYPICAL_ROWS = 5  # of each sample
 class Importance:
     """The loss in the statistic when one column is shuffled among the test rows, in null standard deviations.
 
-    The loss is not a test of the column: among many columns, some lose much by chance. A loss near 0 says nothing, and
+    The loss is not a test of the column: among many columns, some lose much by chance. A loss near 0 shows nothing, and
     a negative loss means that the column only adds noise. ``columns`` are positions, most important first, and
     ``names`` their names, if they have names. ``loss`` is the mean over shuffles and ``spread`` their standard
     deviation.
@@ -144,7 +144,7 @@ class Explanation:
     """Column importance, the witness over two columns, and typical rows, all computed on the test rows.
 
     ``pair`` holds the two most important columns, or the only one, and ``axes`` the points along each. ``witness``,
-    (points of the second, points of the first) or (points,), is positive where the test finds more of x; ``at`` says
+    (points of the second, points of the first) or (points,), is positive where the test finds more of x; ``at`` tells
     where the other columns are held. ``typical_x`` and ``typical_y`` are the positions, in the samples as given, of the
     rows most unlike the other sample, and their witness values.
     """

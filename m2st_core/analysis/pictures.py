@@ -206,7 +206,7 @@ def importance_picture(outcome: Outcome) -> Picture | None:
     caption = (
         "Exploratory. Each column is shuffled among the test rows, and the statistic is computed again. The loss is in "
         "standard deviations of the statistic if P = Q. It is not a test of the column: among many columns, some lose "
-        "much by chance. A loss near 0 means that the column alone says little."
+        "much by chance. A loss near 0 means that the column alone shows little."
     )
     caption += f" The {SHOWN_COLUMNS} largest of {len(names)} are shown." if len(names) > SHOWN_COLUMNS else ""
     return Picture("importance", "Which columns carry the difference", figure, caption, "Bars of column importance.")

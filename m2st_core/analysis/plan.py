@@ -26,7 +26,7 @@ TRAINED, TESTED = 0.7, 0.9  # of the progress
 class Plan:
     """Declared before any result is known: a primary test, secondary tests, and their settings.
 
-    Each test that splits its rows uses ``splits`` random splits. ``family`` says whether the primary test alone decides
+    Each test that splits its rows uses ``splits`` random splits. ``family``: the primary test alone decides
     ("primary") or all tests are corrected together ("all").
     """
 

@@ -66,7 +66,7 @@ class RelatedCheck:
     tasks' rows than those do from each other. It is None without a target or with fewer than five tasks.
 
     ``senses`` has E[sign] of each task's difference along the tasks' common direction, mostly positive; it is empty if
-    they have none, and has no copies. ``sentences`` say all this, and name tasks with odd values.
+    they have none, and has no copies. ``sentences`` put all this into words, and name tasks with odd values.
     """
 
     table: pd.DataFrame
@@ -177,7 +177,7 @@ def power_interval(power: float, tasks: int) -> tuple[float, float]:
 
     The tests of one task share rows, so only tasks are independent. The average of T powers between 0 and 1 varies at
     most as much as the share of successes in T trials. Hence the interval of Clopper and Pearson for T trials, with the
-    fractional number of successes power·T: it covers at least as often as it says, and usually more often.
+    fractional number of successes power·T: it covers at least as often as stated, and usually more often.
 
     >>> [tuple(round(end, 2) for end in power_interval(power, 6)) for power in (0.58, 0.72)]
     [(0.16, 0.92), (0.26, 0.97)]

@@ -137,7 +137,7 @@ def unbroken(words: str) -> str:
 class Answer:
     """The sentences of the answer and its table of columns, for the page and the report.
 
-    ``caveats`` say what the p-value supposes of these rows, and which values stand for those of the target.
+    ``caveats`` are what the p-value supposes of these rows, and the values that stand for those of the target.
     ``both`` are the verdicts with the related tasks and without, if the test learned from them. Images have no table of
     columns.
     """

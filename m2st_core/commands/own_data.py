@@ -125,7 +125,7 @@ def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
 
 
 def by_file(option: str, values: str, value: str, words: Sequence[str]) -> Marks:
-    """What an option says for all files, or by file from words such as P.csv=cp1251."""
+    """The value of an option for all files, or by file from words such as P.csv=cp1251."""
     if len(words) == 1 and "=" not in words[0]:
         return words[0]
     pairs = [word.rpartition("=") for word in words]

@@ -158,8 +158,8 @@ def test_without_significance_no_power_and_no_sample_size_is_named():
     assert all(a.power is a.power_interval is a.rows_for_power is None for a in silent)
     assert {a.sentences for a in silent} == {
         (
-            "These data cannot say how many rows you need: the result is not significant, so the difference may have "
-            "many sizes, or none.",
+            "These data do not determine how many rows a new study needs: the result is not significant, so the "
+            "difference may have many sizes, or none.",
         )
     }
 

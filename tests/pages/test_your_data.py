@@ -385,7 +385,7 @@ def test_a_column_with_units_can_be_read_as_words():
     click(app, "data_reread_words")
     kind = app.dataframe[0].value.set_index("Column")["Read as"]
     assert "kg" not in kind["w"] and not [box for box in app.selectbox if box.key == "data_reread"]
-    assert "You said how to read cells" in words(app)
+    assert "Cells are read as you chose" in words(app)
 
 
 def test_a_block_column_limits_the_tests_and_is_said():

@@ -187,8 +187,8 @@ def _show_groups_compared(state: UserData, assembled: Assembled, target: Pair, r
         "Related tasks", f"{report.related_tasks:,}", help=f"Earlier comparisons with {related:,} rows in all."
     )
     if assembled.lacking:
-        said = [f"“{name}” (not in {listed(files, FILES_SHOWN)})" for name, files in assembled.lacking.items()]
-        st.info(as_text(f"Not in all files, so not compared: {listed(said, COLUMNS_SHOWN)}."))
+        absent = [f"“{name}” (not in {listed(files, FILES_SHOWN)})" for name, files in assembled.lacking.items()]
+        st.info(as_text(f"Not in all files, so not compared: {listed(absent, COLUMNS_SHOWN)}."))
 
 
 def _ask_cleaning(state: UserData, assembled: Assembled, target: Pair, report: Check) -> Cleaning:

@@ -29,12 +29,12 @@ def ask_readings(state: UserData, made: Assembled, cleaning: Cleaning) -> bool:
     questions = open_questions(made, cleaning, state.trained.encoding if state.trained else None)
     ask_questions(state, mark, questions)
     if given:
-        said = [
+        answers = [
             f"{key}: {', '.join(f'{k} = {v}' for k, v in value.items()) if isinstance(value, dict) else value}"
             for key, value in given.items()
         ]
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.caption(as_text(f"You said how to read cells ({'; '.join(said)})."))
+            st.caption(as_text(f"Cells are read as you chose ({'; '.join(answers)})."))
             help_ = "Forget the answers, and ask again."
             st.button("Ask again", key="data_ask_again", on_click=state.answers.__delitem__, args=(mark,), help=help_)
     _offer_readings(state, made)
@@ -49,7 +49,7 @@ def ask_questions(state: UserData, mark: str, questions: Sequence[Question]) -> 
 
 
 def _offer_readings(state: UserData, made: Assembled) -> None:
-    """Offer to read a column otherwise whose cells are read as something else than they say."""
+    """Offer to undo the conversion of a column."""
     converted = tuple(dict.fromkeys(conversion.column for conversion in made.readings.conversions))
     if not converted:
         return
@@ -73,8 +73,8 @@ def _read_as(state: UserData, mark: str, column: str, kind: str) -> None:
 
 def _ask(state: UserData, mark: str, number: int, question: Question) -> None:
     columns = ", ".join(f"“{column}”" for column in question.columns[:SHOWN])
-    asked = f"{columns}: {question.sentence}" if columns else question.sentence
-    st.markdown(f"**How is this meant?** {as_text(asked)}")
+    sentence = f"{columns}: {question.sentence}" if columns else question.sentence
+    st.markdown(f"**How is this meant?** {as_text(sentence)}")
     heads = [SHORT.split(words)[0] for words in question.answers.values()]
     rows = [
         {"Your cell": example.cell, **dict(zip(heads, shown, strict=True)), "Row": example.row, "File": example.file}
@@ -87,7 +87,7 @@ def _ask(state: UserData, mark: str, number: int, question: Question) -> None:
         if question.option == READ_AS:
             _read_as(state, mark, question.columns[0], value)
         elif question.option == ENCODING or (question.option == DECIMAL and (file or given.get(DECIMAL))):
-            files = [file] if file else question.files  # what was said for other files stays
+            files = [file] if file else question.files  # the answers for other files stay
             given[question.option] = given.get(question.option, {}) | dict.fromkeys(files, value)
         else:
             given[question.option] = value
@@ -123,7 +123,7 @@ def offer_identifiers(made: Assembled, cleaning: Cleaning, mark: str, chosen: bo
     """Show columns that look like identifiers, and offer to compare them, to use them as blocks or to leave them out.
 
     Return whether all is settled: about a column whose units have several rows, the user decides before any test.
-    ``chosen`` says that a learner has chosen the columns.
+    ``chosen``: a learner has chosen the columns.
     """
     settled = True
     compared = st.session_state.get(f"data_compared_{mark}", [])
@@ -145,7 +145,7 @@ def offer_identifiers(made: Assembled, cleaning: Cleaning, mark: str, chosen: bo
 
 
 def notes_in_boxes(made: Assembled, cleaning: Cleaning, mark: str, chosen: bool) -> list[str]:
-    """The notes on identifiers that the boxes of ``offer_identifiers`` say already."""
+    """The notes on identifiers that are in the boxes of ``offer_identifiers`` already."""
     compared = st.session_state.get(f"data_compared_{mark}", [])
     return [
         identifier.note(cleaning, identifier.column in cleaning.use)

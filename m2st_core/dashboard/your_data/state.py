@@ -108,7 +108,7 @@ class UserData:
 
     @property
     def _as_in_files(self) -> Upload | None:
-        """The upload without what was said about the related tasks' values and about reading."""
+        """The upload without the choices on the related tasks' values and on reading."""
         slots = ("p", "q") if self.two_files else ("one",)
         target = tuple(table for slot in slots for table in self.files.get(slot, ()))
         if len(target) != len(slots) or not (self.two_files or self.group) or self.asks_related:

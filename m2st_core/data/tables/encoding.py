@@ -33,7 +33,7 @@ class Cleaning:
     """The user's choices.
 
     ``missing``: "refuse" stops at the first missing cell, "drop rows" leaves its row out, "median and indicator" fills
-    it in and adds a column that says so. ``levels`` is how many categories of a column get an indicator each; the
+    it in and adds a column that marks it. ``levels`` is how many categories of a column get an indicator each; the
     others share one. ``block`` names the column within whose values rows are permuted, and ``ids`` the column that
     identifies rows in the target and the related tasks; neither is compared. Columns in ``use`` are compared although
     they look like identifiers.
@@ -150,7 +150,7 @@ class Categorical:
 class Encoding:
     """Everything needed to turn a new table into the same columns of numbers. It is saved as JSON.
 
-    ``learned_from`` says in words from which rows it was learned.
+    ``learned_from`` are the rows from which it was learned, in words.
     """
 
     cleaning: Cleaning
@@ -304,7 +304,7 @@ def open_questions(made: Assembled, cleaning: Cleaning, encoding: Encoding | Non
         unsure = [question] if question else []
     aside = {*cleaning.left_out, *(set(made.columns) - set(names))} - {cleaning.block, cleaning.ids}
     unsure = [question for question in unsure if not question.columns or set(question.columns) - aside]
-    if unsure:  # what the other questions say may change with the answer
+    if unsure:  # the other questions may change with the answer
         return unsure
     compared = [name for name in names if name not in cleaning.not_compared]
     return [

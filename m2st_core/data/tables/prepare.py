@@ -53,14 +53,14 @@ Ids = tuple[torch.Tensor, torch.Tensor]
 class Prepared:
     """Samples to test, the related tasks, and how they were made.
 
-    ``target`` has the rows of P and Q with the names of their columns, the ids that identify them and their blocks, if
-    columns say so. ``related`` are the related tasks, and ``separation`` has them without the rows of the target;
-    ``separated`` is what a test that learns from them takes. If ``turned``, the first sample of each related task is Q,
-    as in its file, and the second is P. No test knows P from Q yet, so they learn in the order of the files, and
-    swapping P and Q changes no p-value.
+    ``target`` has the rows of P and Q with the names of their columns, and ids and blocks if columns hold them.
+    ``related`` are the related tasks, and ``separation`` has them without the rows of the target; ``separated`` is what
+    a test that learns from them takes. If ``turned``, the first sample of each related task is Q, as in its file, and
+    the second is P. Tests do not tell P from Q, so they learn in the order of the files, and swapping P and Q changes
+    no p-value.
 
     ``rows`` are the numbers of the kept rows in their files, ``blocks`` the names of the blocks of P's rows, then Q's.
-    ``decisions`` say in plain words what was done, and ``record`` has all of it as plain values for JSON. ``digest``
+    ``decisions`` tell in plain words what was done, ``record`` has all of it as plain values for JSON, and ``digest``
     identifies what was prepared and how. Without a target, its samples have no rows.
 
     Images have no encoding. They are rows of the features ``described_by`` a network, or of their pixels; ``rows`` are

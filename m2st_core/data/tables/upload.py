@@ -95,7 +95,7 @@ class Upload:
             )
 
     def decoded(self) -> Upload:
-        """The upload with its files decoded as the user said. Roles by the names as they were guessed are renamed."""
+        """The upload with its files decoded by the given encodings, and roles by the names that columns then have."""
         if not self.encoding:
             return self
         before = (*self.target, *self.related)
@@ -126,13 +126,13 @@ class Upload:
         )
 
     def _decoded(self, table: Table) -> Table:
-        """The table decoded as the user said; for all files, this concerns those that are not UTF-8."""
-        said = mark_of(self.encoding, table.name)
-        if table.raw and said:
-            return read_table(table.name, table.raw, encoding=said)
-        if not isinstance(self.encoding, str) and said and table.encoding not in ("ascii", codec_of(said)):
+        """The table decoded by the given encoding; one for all files concerns those that are not UTF-8."""
+        encoding = mark_of(self.encoding, table.name)
+        if table.raw and encoding:
+            return read_table(table.name, table.raw, encoding=encoding)
+        if not isinstance(self.encoding, str) and encoding and table.encoding not in ("ascii", codec_of(encoding)):
             what = f"{table.encoding} text" if table.encoding else "an Excel workbook"
-            raise TableError(f"{table.name}: it is {what}, so it cannot be read as {said}. Leave out its encoding.")
+            raise TableError(f"{table.name}: it is {what}, so it cannot be read as {encoding}. Leave out its encoding.")
         return table
 
     @property
@@ -146,7 +146,7 @@ class Upload:
     def digest(self) -> str:
         """A SHA-256 of all files, roles, groups and answers: the key under which results are kept."""
         order = [table.digest for table in self.target], self.groups, self.related_groups
-        by_file = (sorted(words_by_file(said)) for said in (self.decimal, self.encoding))
+        by_file = (sorted(words_by_file(marks)) for marks in (self.decimal, self.encoding))
         given = (*by_file, sorted(self.read_as.items()), self.totals)
         return hashlib.sha256(f"{self.files_digest} {order} {given}".encode()).hexdigest()
 
@@ -321,10 +321,10 @@ def on_both_sides(target: Pair | None, related: Iterable[Pair]) -> str:
 
 
 class Pairing:
-    """The pairs of an upload, the columns that only tell samples and tasks apart, and notes.
+    """The pairs of an upload, the columns that name samples and tasks, and notes.
 
-    ``turned`` says that P and Q of the related tasks stand against the order in which the files have them. Tests of
-    today do not know the sides apart. So they learn in the order of the files, and swapping P and Q changes no p-value.
+    ``turned``: P and Q of the related tasks are in the reverse order of their files. Tests do not tell the sides apart,
+    so they learn in the order of the files, and swapping P and Q changes no p-value.
     """
 
     def __init__(self, upload: Upload) -> None:
@@ -334,11 +334,11 @@ class Pairing:
         self._upload = upload
         self._order: dict[str, int] = {}  # of labels that are not the target's, so that they keep their side
         self._natural: tuple[str, ...] = ()  # the target's labels as its file has them
-        self._said = dict.fromkeys(zip(upload.related_groups[::2], upload.related_groups[1::2], strict=True), False)
+        self._given = dict.fromkeys(zip(upload.related_groups[::2], upload.related_groups[1::2], strict=True), False)
         self.target = self._target()
         self._related: dict[str, Pair] = {}
         self._add_related()
-        if unused := [labels for labels, used in self._said.items() if not used]:
+        if unused := [labels for labels, used in self._given.items() if not used]:
             raise TableError(
                 f"related_groups: no related task compares {unused[0][0]!r} with {unused[0][1]!r}, or these are the "
                 "target's values, which keep their sides."
@@ -409,7 +409,7 @@ class Pairing:
 
     def _add_task(self, table: Table, group: str, rows: np.ndarray, name: str, where: str) -> None:
         values = set(table.words(group).iloc[rows].dropna())
-        wanted = next((labels for labels in self._said if values.issuperset(labels)), self._upload.groups)
+        wanted = next((labels for labels in self._given if values.issuperset(labels)), self._upload.groups)
         self._add(name, self._sides(table, group, rows, where, wanted if len(values) > 2 else ()))
 
     def _sides(
@@ -478,8 +478,8 @@ class Pairing:
             if p in (first, second) or q in (first, second):
                 return values if first == p or (second == q and second != p) else values[::-1]
         for labels in (values, values[::-1]):
-            if labels in self._said:
-                self._said[labels] = True
+            if labels in self._given:
+                self._given[labels] = True
                 return labels
         baselines = _baseline(values), _baseline(self.target.labels) if self.target else None
         if None not in baselines:
@@ -545,7 +545,7 @@ class Assembled:
 
     ``rows`` has the number of every row in its file, ``source`` the position of that file in ``tables``. ``columns``
     are those that all tables share, ``lacking`` names the files without a column of others. ``turned`` is that of the
-    pairing. ``notes`` say what matching had to decide, ``readings`` how cells are read.
+    pairing. ``notes`` tell what matching had to decide, ``readings`` how cells are read.
     """
 
     upload: Upload
@@ -565,7 +565,7 @@ class Assembled:
 
     @property
     def identifiers(self) -> tuple[str, ...]:
-        """The columns that tell rows, persons, records or moments apart, and are compared only where that is said."""
+        """The columns that identify rows, persons, records or moments, and are compared only by choice."""
         return tuple(column.name for column in self.columns.values() if column.kind == IDENTIFIER)
 
     @property
@@ -667,13 +667,13 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
         columns[name] = _classified(made, name, numbers)
         if columns[name].kind == NUMERIC:
             values[name] = numbers
-    said = {note: [table.name for table in tables if note in table.notes] for t in tables for note in t.notes}
-    notes = [f"{listed(files, NAMED_FILES)}: {note}" for note, files in said.items()]
+    files_of = {note: [table.name for table in tables if note in table.notes] for t in tables for note in t.notes}
+    notes = [f"{listed(files, NAMED_FILES)}: {note}" for note, files in files_of.items()]
     return replace(
         made,
         columns=columns,
         values=values,
-        notes=(*notes, *_said(readings, names), *pairing.notes, *lacking_notes(lacking)),
+        notes=(*notes, *_reading_notes(readings, names), *pairing.notes, *lacking_notes(lacking)),
         lacking=lacking,
     )
 
@@ -710,8 +710,8 @@ def lacking_notes(lacking: Mapping[str, Sequence[str]]) -> list[str]:
     return [f"Column {name!r} is not in {listed(files, SHOWN)}, so it is not used." for name, files in lacking.items()]
 
 
-def _said(readings: Readings, names: Sequence[str]) -> list[str]:
-    """What reading has to say about these columns."""
+def _reading_notes(readings: Readings, names: Sequence[str]) -> list[str]:
+    """The notes on how these columns were read."""
     signs = [f"Cells with {' '.join(sorted(readings.signs))} count as missing."] if readings.signs else []
     converted: list[str] = [conversion.note for conversion in readings.conversions if conversion.column in names]
     if len(converted) > MOST_SAID:
