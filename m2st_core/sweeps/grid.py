@@ -32,8 +32,11 @@ class Grid:
     @cached_property
     def learners(self) -> dict[str, LearnerSpec]:
         """Each learner once, in the order of the cells."""
-        cells = {learner: self.cells[key] for key, learner in reversed(self.learner_keys.items())}
-        return {key: learner for key, cell in reversed(cells.items()) if (learner := cell.learner) is not None}
+        learners = dict[str, LearnerSpec]()
+        for key, learner_key in self.learner_keys.items():
+            if learner_key not in learners and (learner := self.cells[key].learner) is not None:
+                learners[learner_key] = learner
+        return learners
 
 
 _grids: OrderedDict[tuple[str, str], Grid] = OrderedDict()

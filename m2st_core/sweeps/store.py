@@ -30,11 +30,12 @@ import tempfile
 import time
 import uuid
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from m2st_core.sweeps.database import AMONG, Database, StoreError
@@ -203,21 +204,22 @@ class Run:
 
     id: str
     name: str
-    spec: SweepSpec
+    text: str  # the spec as JSON
     state: str
     message: str
     created: float
     updated: float
-    owner: str = ""
-
-
-class RunState(NamedTuple):
-    """The stored state of a run, without its spec."""
-
-    id: str
-    state: str
-    message: str
     owner: str
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this version can show the run."""
+        return is_known(self.id, self.text, self.owner)
+
+    @cached_property
+    def spec(self) -> SweepSpec:
+        """The spec of a run that this version can show."""
+        return SweepSpec.from_json(self.text)
 
 
 def own_id(run: str, owner: str) -> str:
@@ -241,7 +243,7 @@ class Runs:
     def __init__(self, database: Database, owner: str | None = None, tokens: tuple[str, ...] = ()) -> None:
         self._database, self.owner, self.tokens = database, owner, tokens
 
-    def _select(self, fields: str, also: str, *values: Any, mine: bool = False) -> list[tuple[Any, ...]]:
+    def _select(self, also: str, *values: Any, mine: bool = False, fields: str = FIELDS) -> list[tuple[Any, ...]]:
         """Fields of the runs that may be read (with ``mine``: be changed)."""
         if self.owner is None:
             rights, person = "1", tuple[str, ...]()
@@ -261,7 +263,7 @@ class Runs:
 
     def owns(self, run: str) -> bool:
         """Whether the run exists and may be changed."""
-        return bool(self._select("id", "id = ?", run, mine=True))
+        return bool(self._select("id = ?", run, mine=True))
 
     def start(self, spec: SweepSpec, name: str = "") -> str:
         """Register a run, or restart the one of the same spec; return its id."""
@@ -296,45 +298,33 @@ class Runs:
         beats = self._database.execute("SELECT holder, until FROM heartbeats WHERE run = ?", run)
         return any(is_alive(*beat) for beat in beats)
 
-    def resolve(self, run: str) -> str | None:
-        """Resolve the id of a run or a spec to that of a readable run."""
-        return next((stored.id for stored in self.states([run]).values()), None)
-
-    def states(self, runs: Iterable[str]) -> dict[str, RunState]:
-        """The stored states of readable runs, by the given ids of runs or specs. A spec's id means one's own run."""
-        wanted = {run: (own_id(run, self.owner or ""), run) for run in runs}
-        also = f"deleted IS NULL AND id IN {AMONG}"
-        ids = canonical(sorted({each for pair in wanted.values() for each in pair}))
-        stored = {row[0]: RunState(*row) for row in self._select("id, state, message, owner", also, ids)}
-        meant = {run: next((each for each in pair if each in stored), None) for run, pair in wanted.items()}
-        return {run: stored[each] for run, each in meant.items() if each is not None}
+    def by_id(self, ids: Iterable[str]) -> dict[str, Run]:
+        """Readable runs by the given ids of runs or specs. A spec's id means the person's run of it."""
+        wanted = {each: (own_id(each, self.owner or ""), each) for each in ids}
+        keys = canonical(sorted({key for pair in wanted.values() for key in pair}))
+        runs = {row[0]: Run(*row) for row in self._select(f"deleted IS NULL AND id IN {AMONG}", keys)}
+        meant = {each: next((key for key in pair if key in runs), None) for each, pair in wanted.items()}
+        return {each: runs[key] for each, key in meant.items() if key is not None}
 
     def get(self, run: str) -> Run | None:
-        """The run with exactly this id, or one's own of this spec; a StoreError if this version cannot show it."""
-        for row in self._select(FIELDS, "id = ? AND deleted IS NULL", self.resolve(run)):
-            id_, name, text, state, message, created, updated, owner = row
-            if not is_known(id_, text, owner):
-                raise StoreError(OF_OTHER_VERSION.format(id_))
-            return Run(id_, name, SweepSpec.from_json(text), state, message, created, updated, owner)
-        return None
+        """The run with this id, or the person's run of this spec; a StoreError if this version cannot show it."""
+        stored = self.by_id([run]).get(run)
+        if stored is not None and not stored.is_known:
+            raise StoreError(OF_OTHER_VERSION.format(stored.id))
+        return stored
 
     def find(self, start: str, *, deleted: bool = False) -> str:
         """The id of the one run whose id starts so; a StoreError if there are none or several."""
         state = f"deleted IS {'NOT ' if deleted else ''}NULL"
-        runs = self._select("id", f"substr(id, 1, length(?)) = ? AND {state}", start, start) if start else []
+        runs = self._select(f"substr(id, 1, length(?)) = ? AND {state}", start, start) if start else []
         if len(runs) != 1:
             problem = f"are {len(runs)} runs" if runs else f"is no {'deleted ' if deleted else ''}run"
             raise StoreError(f"There {problem} with an id that starts with {start!r}. See: python -m m2st_core runs")
         return str(runs[0][0])
 
-    def table(self) -> pd.DataFrame:
-        """All runs, the newest first. Those of another version have the state ``UNKNOWN`` and a message."""
-        frame = pd.DataFrame(self._select(FIELDS, "deleted IS NULL"), columns=FIELDS.split(", "))
-        about = zip(frame["id"], frame["spec"], frame["owner"], strict=True)
-        other = ~pd.Series([is_known(*run) for run in about], index=frame.index, dtype=bool)
-        frame.loc[other, "state"] = UNKNOWN
-        frame.loc[other, "message"] = frame.loc[other, "id"].map(OF_OTHER_VERSION.format)
-        return frame
+    def all(self) -> list[Run]:
+        """All readable runs, the newest first."""
+        return [Run(*row) for row in self._select("deleted IS NULL")]
 
     def delete(self, start: str) -> str:
         """Delete the run whose id starts so, and return its id."""
@@ -356,7 +346,7 @@ class Runs:
 
     def share(self, run: str) -> str:
         """The token by which anyone may read the run; it is made at the first call."""
-        tokens = [token for (token,) in self._select("share", "id = ?", run, mine=True)]
+        tokens = [token for (token,) in self._select("id = ?", run, mine=True, fields="share")]
         token = "".join(tokens) or secrets.token_urlsafe(24)
         self._change(run, "share = ?", token)
         return token
@@ -407,12 +397,19 @@ class Store:
         return seen
 
     def all_runs(self) -> pd.DataFrame:
-        """All runs with their numbers of cells and of finished ones, which are 0 for those of another version."""
-        frame = self.runs.table()
-        known = zip(frame["spec"], frame["state"] != UNKNOWN, strict=True)
-        cells = [grid_of(SweepSpec.from_json(text)).cells if is_known else {} for text, is_known in known]
+        """All runs, the newest first, with their numbers of cells and of finished ones.
+
+        Those of another version have the state ``UNKNOWN``, a message and no cells.
+        """
+        runs = self.runs.all()
+        cells = [grid_of(run.spec).cells.keys() if run.is_known else set() for run in runs]
         stored = self.cells.results({key for keys in cells for key in keys}).keys()
-        return frame.assign(done=[len(keys & stored) for keys in map(dict.keys, cells)], cells=list(map(len, cells)))
+        frame = pd.DataFrame(runs, columns=[field.name for field in fields(Run)])
+        frame = frame.assign(done=[len(keys & stored) for keys in cells], cells=list(map(len, cells)))
+        other = np.array([not run.is_known for run in runs], dtype=bool)
+        frame.loc[other, "state"] = UNKNOWN
+        frame.loc[other, "message"] = frame.loc[other, "id"].map(OF_OTHER_VERSION.format)
+        return frame
 
     def delete_run(self, start: str) -> str:
         """Delete the run whose id starts so, return its id, and remove runs that were deleted long ago."""

@@ -9,6 +9,7 @@ from m2st_core.dashboard.host import Visitor
 from m2st_core.dashboard.jobs import sweeps
 from m2st_core.dashboard.jobs.runs import Desk, RunStatus, SweepView
 from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.store import Run
 from m2st_core.sweeps.work import SweepProgress
 
 
@@ -44,7 +45,8 @@ HALF = SweepProgress(36, 18, 18, 4, 0.5, 10.0, 10.0)
 def test_every_state_is_shown_with_what_can_be_done(status, said, buttons, monkeypatch):
     monkeypatch.setattr("m2st_core.dashboard.jobs.runs.is_open", lambda session: True)
     desk = Desk(SimpleNamespace(store=None), Visitor("me"))
-    view = SweepView(SweepSpec(), "0123456789ab", status, mine=True, rows=None, stored=frozenset(), cells=1)
+    run = Run("0123456789ab", "a run", SweepSpec().to_json(), status.state, status.message, 0.0, 0.0, "")
+    view = SweepView(SweepSpec(), run, status, mine=True, rows=None, stored=frozenset(), cells=1)
 
     def page(desk, view):
         from m2st_core.dashboard.jobs.sweeps import show_state

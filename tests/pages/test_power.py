@@ -131,7 +131,7 @@ def test_the_type_1_error_is_added_to_the_run(store):
     app = open_page(PAGE, **SMALL | {"lab_level": "true"})
     app.button(key="lab_go").click().run()
     until(app, lambda app: store.all_runs()["state"].tolist() == ["done", "done"] and not app.get("progress"))
-    assert {spec.null for spec in map(SweepSpec.from_json, store.all_runs()["spec"])} == {False, True}
+    assert {spec.null for spec in map(SweepSpec.from_json, store.all_runs()["text"])} == {False, True}
     level = next(chart for chart in charts(app) if "if P = Q" in chart["layout"]["xaxis"]["title"]["text"])
     assert list(level["data"][0]["y"]) == ["MMD-M", "limit"]
 

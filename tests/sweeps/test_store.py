@@ -268,7 +268,7 @@ def test_runs_belong_to_who_started_them(store):
     assert ann.all_runs()["name"].tolist() == ["Ann's"] and bob.all_runs()["name"].tolist() == ["Bob's"]
     assert bob.runs.get(mine) is None and not bob.runs.owns(mine) and ann.runs.owns(mine)
     assert (
-        ann.runs.resolve(QUICK.run_id) == mine and bob.runs.get(QUICK.run_id).name == "Bob's"
+        ann.runs.get(QUICK.run_id).id == mine and bob.runs.get(QUICK.run_id).name == "Bob's"
     )  # a spec means one's own run
     with pytest.raises(StoreError, match="no run .* of yours"):
         bob.runs.rename(mine, "stolen")

@@ -19,7 +19,7 @@ from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor
 from m2st_core.sweeps.grid import grid_of, table_of
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.store import RunState, Store, own_id
+from m2st_core.sweeps.store import Run, Store, own_id
 from m2st_core.sweeps.work import Paused, SweepFailed, SweepProgress, compute_sweep, end_run, warm_up
 from m2st_core.types import Cancelled, Progress
 
@@ -136,9 +136,9 @@ class SweepQueue:
 
     def status(self, run: str) -> RunStatus | None:
         """The state of a run; None if there is no such run."""
-        return self.statuses(self.store.runs.states([run])).get(run)
+        return self.statuses(self.store.runs.by_id([run])).get(run)
 
-    def statuses(self, stored: Mapping[str, RunState]) -> dict[str, RunStatus]:
+    def statuses(self, stored: Mapping[str, Run]) -> dict[str, RunStatus]:
         """The present states of runs, by the keys of their stored ones."""
         with self._scheduler.change:
             order = [job for job in self._scheduler.order() if isinstance(job, SweepJob)]
@@ -150,7 +150,7 @@ class SweepQueue:
             }
         return {key: active.get(run.id) or self._inactive(run) for key, run in stored.items()}
 
-    def _inactive(self, run: RunState) -> RunStatus:
+    def _inactive(self, run: Run) -> RunStatus:
         if run.state in ENDED:
             return RunStatus(run.state, run.message)
         return RunStatus("interrupted", ELSEWHERE if self.store.runs.is_computed(run.id) else run.message)
@@ -246,7 +246,7 @@ class SweepView:
     """A sweep at one moment, as one visitor sees it. ``status`` is None without a run."""
 
     spec: SweepSpec
-    run: str
+    run: Run | None
     status: RunStatus | None
     mine: bool  # whether the visitor may change the run
     rows: pd.DataFrame  # of finished cells
@@ -278,23 +278,20 @@ class Desk:
 
     def look(self, specs: Mapping[str, SweepSpec]) -> dict[str, SweepView]:
         """Sweeps as they are now, by the ids of their runs or specs: one query for all runs, and one for all rows."""
-        runs = self.store.runs.states(specs)
+        runs = self.store.runs.by_id(specs)
         statuses = self._queue.statuses(runs)
         grids = {asked: grid_of(spec).cells.keys() for asked, spec in specs.items()}
         results = self.store.cells.results({key for keys in grids.values() for key in keys})
         views = {}
         for asked, spec in specs.items():
             run, stored = runs.get(asked), frozenset(grids[asked] & results.keys())
-            mine = run is not None and (not self.visitor.person or run.owner == self.visitor.person)
-            views[asked] = SweepView(
-                spec, run.id if run else "", statuses.get(asked), mine, table_of(spec, results), stored,
-                len(grids[asked]),
-            )  # fmt: skip
+            rows, cells = table_of(spec, results), len(grids[asked])
+            views[asked] = SweepView(spec, run, statuses.get(asked), self._is_mine(run), rows, stored, cells)
         return views
 
     def statuses(self, runs: Iterable[str]) -> dict[str, RunStatus]:
         """The states of those of these runs that the visitor may see."""
-        return self._queue.statuses(self.store.runs.states(runs))
+        return self._queue.statuses(self.store.runs.by_id(runs))
 
     def status(self, run: str) -> RunStatus | None:
         """The state of a run; None if there is none that the visitor may see."""
@@ -302,8 +299,10 @@ class Desk:
 
     def owns(self, run: str) -> bool:
         """Whether the visitor may change the run."""
-        resolved = self.store.runs.resolve(run)
-        return resolved is not None and self.store.runs.owns(resolved)
+        return self._is_mine(self.store.runs.by_id([run]).get(run))
+
+    def _is_mine(self, run: Run | None) -> bool:
+        return run is not None and self.visitor.person in ("", run.owner)
 
     def may_cancel(self, view: SweepView) -> bool:
         """Whether the visitor may cancel it: its owner; in single-user mode anyone, if the tab that asked is closed."""
@@ -334,7 +333,7 @@ class Desk:
 
     def wait(self, run: str, seconds: float) -> None:
         """Return when the run neither waits nor runs, or after this time."""
-        self._queue.wait(self.store.runs.resolve(run) or run, seconds)
+        self._queue.wait(run, seconds)
 
     def counts(self) -> tuple[int, int]:
         """The numbers of running and waiting sweeps: a person's, or all in single-user mode."""
@@ -346,10 +345,10 @@ class Desk:
         return self._queue.workers
 
     def _owned(self, run: str) -> str:
-        resolved = self.store.runs.resolve(run)
-        if resolved is None or not self.store.runs.owns(resolved):
+        stored = self.store.runs.by_id([run]).get(run)
+        if stored is None or not self._is_mine(stored):
             raise StoreError(NOT_YOURS.format(run))
-        return resolved
+        return stored.id
 
 
 def check_time(store: Store, visitor: Visitor) -> None:

@@ -153,8 +153,8 @@ def show_state(desk: Desk, view: SweepView, key: str, *, resume: bool = True, al
 
     The button stands at the end of the line, away from the button that started the run.
     """
-    status = view.status
-    if status is None:
+    run, status = view.run, view.status
+    if run is None or status is None:
         return
     if status.active:
         bar, end = st.columns([6, 1], vertical_alignment="bottom")
@@ -166,7 +166,8 @@ def show_state(desk: Desk, view: SweepView, key: str, *, resume: bool = True, al
             bar.progress(status.progress.share if status.progress else 0.0, _progress_in_words(status))
         if status.sessions and view.mine:
             with end:
-                _cancel_button(desk, view, status, key, also)
+                others = [each.run.id for each in also if each.run and each.mine]
+                _cancel_button(desk, view, status, key, [run.id, *others])
     elif status.state == "failed":
         st.error(status.message or "This run failed. Computed cells are kept.")
     elif status.state == "interrupted":
@@ -176,8 +177,7 @@ def show_state(desk: Desk, view: SweepView, key: str, *, resume: bool = True, al
     if resume and not status.active and status.state != "done" and view.mine:
         label = "Retry" if status.state == "failed" else "Resume"
         if st.button(label, key=f"{key}_resume", help="Compute the missing cells. No cell is computed twice."):
-            stored = desk.store.runs.get(view.run)
-            if stored is not None and start(desk, stored.spec, stored.name):
+            if start(desk, view.spec, run.name):
                 st.rerun()
 
 
@@ -198,7 +198,7 @@ def _progress_in_words(status: RunStatus) -> str:
     return f"▶️ {at.done} of {at.cells} cells{trained}{left}. You may close this tab; the link brings you back."
 
 
-def _cancel_button(desk: Desk, view: SweepView, status: RunStatus, key: str, also: Sequence[SweepView]) -> None:
+def _cancel_button(desk: Desk, view: SweepView, status: RunStatus, key: str, runs: Sequence[str]) -> None:
     if not desk.may_cancel(view):
         st.caption("Another browser session started this run and is still open, so it can only be cancelled there.")
         return
@@ -208,9 +208,8 @@ def _cancel_button(desk: Desk, view: SweepView, status: RunStatus, key: str, als
     else:
         help_ = "Stop this run only. Computed cells are kept, and Resume continues from there."
     if st.button("Cancel", key=f"{key}_cancel", help=help_):
-        for each in (*also, view):
-            if each.mine:
-                desk.cancel(each.run)
+        for run in reversed(runs):
+            desk.cancel(run)
         if not shared:
-            desk.wait(view.run, STOP_SECONDS)
+            desk.wait(runs[0], STOP_SECONDS)
         st.rerun()

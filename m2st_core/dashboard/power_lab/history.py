@@ -28,9 +28,8 @@ def all_runs(desk: Desk) -> pd.DataFrame:
     """Every run, the newest first, with its present state and a name that says what differs."""
     stored = desk.store.all_runs()
     is_known = stored["state"] != UNKNOWN
-    specs = {
-        run: SweepSpec.from_json(text) for run, text in stored.loc[is_known, ["id", "spec"]].itertuples(index=False)
-    }
+    texts = stored.loc[is_known, ["id", "text"]].itertuples(index=False)
+    specs = {run: SweepSpec.from_json(text) for run, text in texts}
     names, statuses = run_names(specs), desk.statuses(specs)
     present = {run: statuses[run].state if run in statuses else "deleted" for run in specs}
     states = [present.get(run, state) for run, state in zip(stored["id"], stored["state"], strict=True)]
