@@ -492,7 +492,7 @@ def test_a_shared_control_group_neither_teaches_nor_passes_a_saved_learner(contr
     assert main(["test", *paths, "--related", *history, "--method", "Meta-Witness", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["p_value"] > 0.05
-    assert any(note.startswith("30 rows of x and y are also in the related tasks") for note in found["notes"])
+    assert any(note.startswith("30 rows of the target are also in the related tasks") for note in found["notes"])
     assert main(["test", *paths, "--related", *history, "--method", "recommended", "--json"]) == 0
     assert "recommended: Meta-FUSE" in capsys.readouterr().err
     out = str(control_group / "learner")

@@ -176,8 +176,8 @@ def _notes(shared: int, lost: int, merged: int, by_ids: bool) -> tuple[str, ...]
     """Notes on the shared rows and their removal."""
     how = "by their ids" if by_ids else "equal or nearly so"
     notes = [
-        f"{count_of(shared, 'row')} of x and y {'is' if shared == 1 else 'are'} also in the related tasks, {how}. The "
-        "related tasks were used without them, because a tested row must not be a training row."
+        f"{count_of(shared, 'row')} of the target {'is' if shared == 1 else 'are'} also in the related tasks, {how}. "
+        "The related tasks were used without them, because a tested row must not be a training row."
     ]
     if merged:
         notes.append(

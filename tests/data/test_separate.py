@@ -38,7 +38,7 @@ def test_single_shared_rows_leave_the_tasks():
     apart = separate(as_two_sample(x, y), tasks)
     assert apart.shared == 6
     assert apart.tasks.sizes[0].tolist() == [2 * N, 2 * N - 4, 2 * N - 2]
-    assert apart.notes[0].startswith("6 rows of x and y are also in the related tasks")
+    assert apart.notes[0].startswith("6 rows of the target are also in the related tasks")
 
 
 def test_a_task_whose_sample_is_the_targets_is_left_out_if_others_remain():

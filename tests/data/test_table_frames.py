@@ -74,7 +74,9 @@ def test_rows_of_the_target_are_not_learned_from(tasks):
     x, y = rows(1), rows(2)
     shared = {**tasks, "copy": (x, rows(5, 2.0))}
     data = m2st.prepare(x, y, related=shared)
-    assert data.separation.shared == 30 and any("30 target rows recognised" in note for note in data.decisions)
+    assert data.separation.shared == 30 and any(
+        "30 rows of the target are also in the related tasks" in note for note in data.decisions
+    )
     apart = data.separated()
     assert apart.task_names == tuple(tasks) and apart.separated() is apart
     assert apart.related.take_inside().numpy().mean(axis=0)[:2] == pytest.approx(0, abs=1e-12)

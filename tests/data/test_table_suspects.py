@@ -125,7 +125,7 @@ def test_a_column_that_identifies_rows_settles_what_is_shared():
 
     settled = m2st.prepare(upload, cleaning=m2st.Cleaning(ids="person"))
     assert settled.exact_if == "" and settled.features == ("a", "b")
-    assert "30 target rows recognised in the related tasks, by their ids." in " ".join(settled.decisions)
+    assert "30 rows of the target are also in the related tasks, by their ids." in " ".join(settled.decisions)
     outcome = m2st.carry_out(settled, plan, explained=False)
     assert outcome.analysis.primary.exact and outcome.data.separation.shared == 30
     command = as_command(DataSource(("0.csv",), group="group"), m2st.Cleaning(ids="person"), plan)

@@ -130,7 +130,9 @@ def test_duplicates_are_counted_and_nothing_is_removed():
     q = table("q.csv", "a,w\n2,\n2,\n1,y\n0,x\n9,x\n")
     history = table("m.csv", "group,a,w\nu,1,x\nu,5,x\nv,6,x\nv,7,y\n")
     notes = " ".join(check(assemble(Upload((p, q), (history,)))).notes)
-    assert "repeat an earlier one: 1 in P, 1 in Q" in notes and "5 rows of P and Q are in both" in notes
+    assert (
+        "repeat an earlier one: 1 in P, 1 in Q" in notes and "5 rows of P and Q equal one of the other sample" in notes
+    )
 
 
 def test_the_report_says_what_each_column_is():

@@ -439,7 +439,7 @@ def test_a_control_group_shared_with_the_history_is_kept_apart():
     shared = [(name, P if name.endswith("_P.csv") else data) for name, data in history()]
     app = drop(two_files(), "related", *shared)
     app.segmented_control(key="data_step").set_value("Check")
-    assert "20 target rows recognised in the related tasks" in words(go_on(app))
+    assert "20 rows of the target are also in the related tasks" in words(go_on(app))
     until(app, lambda app: "are used as one task" in words(app))
     assert "No task can be left out" in words(app)
     app.selectbox(key="data_primary").select("Meta-Witness")
@@ -744,6 +744,6 @@ def test_rows_that_are_alike_are_recognised_by_an_id_column_with_one_click():
     assert said.endswith("is exact if no row of the target is in the related tasks.")
     click(app, "data_ids_0")
     assert not app.exception and not [warning for warning in app.warning if "exact if" in warning.value]
-    assert "30 target rows recognised in the related tasks, by their ids" in " ".join(
+    assert "30 rows of the target are also in the related tasks, by their ids" in " ".join(
         words_of(c.value) for c in app.caption
     )

@@ -365,7 +365,7 @@ def test_rows_that_are_tested_leave_the_related_tasks():
     x, y = target()
     x[:3] = tasks()["shift 2"].x[:3]
     result = m2st.two_sample_test(x, y, "Meta-WiTS", related_tasks=tasks(), n_permutations=99)
-    assert result.notes[-1].startswith("3 rows of x and y are also in the related tasks")
+    assert result.notes[-1].startswith("3 rows of the target are also in the related tasks")
     before, after = (
         sum(sum(pair.sizes) for pair in kept.values())
         for kept in (tasks(), m2st.separate((x, y), tasks()).tasks.samples())

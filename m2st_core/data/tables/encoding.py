@@ -380,7 +380,8 @@ def learn(
     numeric = sum(isinstance(column, Numeric) for column in columns)
     if numeric and cleaning.scaling != "none":
         how = "mean and standard deviation" if cleaning.scaling == "standard" else "median and interquartile range"
-        notes.append(f"{numeric:,} numeric columns were scaled by {how} of {learned_from}.")
+        were = "column was" if numeric == 1 else "columns were"
+        notes.append(f"{numeric:,} numeric {were} scaled by {how} of {learned_from}.")
     for column in columns:
         if isinstance(column, Categorical):
             rest = ", and the others share one" if column.other else ""

@@ -42,7 +42,6 @@ from m2st_core.data.tables.encoding import (
 )
 from m2st_core.data.tables.limits import Note, TableError, to_safe_csv
 from m2st_core.data.tables.upload import Assembled, Upload, assemble, upload_of
-from m2st_core.numbers import count_of
 from m2st_core.types import TwoSample, listed
 
 Samples = Mapping[str, tuple[np.ndarray, np.ndarray]]
@@ -265,11 +264,7 @@ def _prepared(made: Assembled, cleaning: Cleaning | None, encoding: Encoding | N
     related = _related(made, pairs, ids[len(made.pairs) - len(made.related) :], encoding.features)
     separation = without_target(related, target, encoding.units) if made.target and related is not None else None
     if separation is not None and separation.shared:
-        how = "by their ids" if ids else "equal or nearly so"
-        notes.append(
-            f"{count_of(separation.shared, 'target row')} recognised in the related tasks, {how}. "
-            "Methods that learn from related tasks do so without them."
-        )
+        notes.append(separation.notes[0])
     x_name, y_name = made.target.labels if made.target else ("P", "Q")
     record = _record(made, cleaning, encoding, notes, {"target": (x, y), **pairs})
     return Prepared(
@@ -450,7 +445,8 @@ def check(made: Assembled) -> Check:
     if any(duplicates):
         notes.append(f"Rows that repeat an earlier one: {duplicates[0]:,} in P, {duplicates[1]:,} in Q.")
     if between:
-        notes.append(f"{between:,} rows of P and Q are in both. Rows of one unit must not be in both samples.")
+        equal = "row of P and Q equals" if between == 1 else "rows of P and Q equal"
+        notes.append(f"{between:,} {equal} one of the other sample. No unit may be in both samples.")
     for name in telling:
         notes.append(f"{name!r} has one value in P and another in Q. If it only names the sample, leave it out.")
     sizes = (p.stop, q.stop - q.start, len(made.rows) - made.target_rows)
