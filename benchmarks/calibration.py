@@ -22,6 +22,7 @@ from benchmarks.common import ALPHA, Page, bound_methods, parse, stacked
 from m2st_core.analysis.related import unlikeness
 from m2st_core.data.arrays import as_blocks
 from m2st_core.numbers import null_band
+from m2st_core.presets import PAPER, TUNED
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method
 from m2st_core.testing.run import run_tests
@@ -71,12 +72,12 @@ def null_rejections(
     n: int,
     m: int,
     runs: int,
-    preset: str = "recommended",
     stream: str = "level",
     blocks: tuple[Tensor, Tensor] | None = None,
 ) -> int:
     """How many of ``runs`` null pairs are rejected; all pairs share the blocks."""
-    streams = Streams(0).child(f"{stream}, {method.name}, {n}, {m}, {preset}")
+    settings = "paper" if method.preset is PAPER else "recommended"  # a part of the stream's name
+    streams = Streams(0).child(f"{stream}, {method.algorithm or method.name}, {n}, {m}, {settings}")
     rejected = 0
     for start in range(0, runs, AT_ONCE):
         children = [streams.child(f"run {index}") for index in range(start, min(start + AT_ONCE, runs))]
@@ -86,7 +87,6 @@ def null_rejections(
             seeds=[child.child("test").seed for child in children],
             alpha=ALPHA,
             n_permutations=N_PERMUTATIONS,
-            preset=m2st.PRESETS[preset],
             device="cpu",
         )
         rejected += sum(result.rejected for result in results)
@@ -105,7 +105,7 @@ def cells(rejected: int, runs: int) -> tuple[str, str]:
 def plain_levels(runs: int) -> Levels:
     """Yield the level of each method that learns from the target at most."""
     for name, method in m2st.METHODS.items():
-        if method.uses_related_tasks:
+        if method.uses_related_tasks or method.preset is not TUNED:
             continue
         for null, draw in NULLS.items():
             for n, m in ((30, 30), (20, 40), (6, 15)) if method.by_permutation else ((200, 200), (200, 300)):
@@ -123,10 +123,10 @@ def shape_levels(runs: int) -> Levels:
 def few_rows(runs: int) -> Levels:
     """Yield the level of ME and SCF by size, with both reference distributions."""
     for name in ("ME", "SCF"):
-        for preset, reference in (("recommended", "F"), ("paper", "χ² (`paper`)")):
+        for line, reference in ((f"{name} · tuned", "F"), (name, "χ²")):
             for n in (30, 60, 100, 200):
-                rejected = null_rejections(m2st.METHODS[name], hdgm, n, n, runs, preset)
-                yield name, reference, f"{n} ({n // 2})", *cells(rejected, runs)
+                rejected = null_rejections(m2st.METHODS[line], hdgm, n, n, runs)
+                yield line, reference, f"{n} ({n // 2})", *cells(rejected, runs)
 
 
 # Tests that learn from related tasks, given what they have learned
@@ -206,7 +206,7 @@ def learned_rejections(
 
 def meta_levels(runs: int) -> Levels:
     """Yield the level of each method with each kind of history, at small and unequal sizes."""
-    names = [name for name, method in m2st.METHODS.items() if method.uses_related_tasks]
+    names = [name for name, method in m2st.METHODS.items() if method.uses_related_tasks and method.preset is TUNED]
     for kind, history in HISTORIES.items():
         ready = learned(names, history)
         for name in names:
@@ -241,7 +241,8 @@ def blocks(runs: int) -> Levels:
         pairs = zip(hdgm(n, m, seed), labels, strict=True)
         return TwoSample(*(rows + 2.0 * rows.new_tensor(part)[:, None] for rows, part in pairs))
 
-    for name, method in bound_methods(["MMD-M", "MMD-FUSE", "MMD-O", "Meta-FUSE", "Meta-WiTS"], related(0), 0).items():
+    names = ["MMD-M", "MMD-FUSE", "MMD-O · tuned", "Meta-FUSE", "Meta-WiTS"]
+    for name, method in bound_methods(names, related(0), 0).items():
         yield "blocks", name, f"{n}, {m}", *cells(null_rejections(method, draw, n, m, runs, blocks=coded), runs)
 
 
@@ -292,8 +293,8 @@ SECTIONS = {
         ("method", "reference", "rows n=m per sample (tested)"),
         few_rows,
         (
-            "Their p-values are asymptotic. `recommended` refers the statistic to Hotelling's F, `paper` to χ². With",
-            "few rows χ² rejects far too often, which is why `recommended` does not use it.",
+            "Their p-values are asymptotic. Tuned lines refer the statistic to Hotelling's F, the paper's to χ². With",
+            "few rows χ² rejects far too often, which is why the tuned lines do not use it.",
         ),
     ),
     "meta": Section(
@@ -337,7 +338,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     page.say(
         "# Type-I error of every test",
         "",
-        f"{options.runs:,} independent null runs per cell, α=0.05, B={N_PERMUTATIONS}, preset `recommended`. A test",
+        f"{options.runs:,} independent null runs per cell, α=0.05, B={N_PERMUTATIONS}, the paper's tests tuned. A test",
         f"that learns from its target learns from half of the rows. 99 % band [{low:.3f}, {high:.3f}]. “Below” costs",
         "power and is not an error. Made by `python -m m2st_core bench calibration --out docs/calibration.md`.",
     )

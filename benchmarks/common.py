@@ -6,7 +6,6 @@ import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -105,16 +104,16 @@ def batch(draw: Callable[[int], TwoSample], count: int, streams: Streams) -> Two
     return stacked([draw(streams.child(f"target {index}").seed) for index in range(count)])
 
 
-def bound_methods(names: Iterable[str], meta: Any, seed: int, preset: str = "recommended") -> dict[str, Method]:
+def bound_methods(names: Iterable[str], meta: Any, seed: int) -> dict[str, Method]:
     """Methods ready to test; those that share their training on related tasks are trained once."""
-    learners: dict[Any, m2st.MetaLearner] = {}
+    learners: dict[str, m2st.MetaLearner] = {}
     ready = {}
     for name in names:
         method = m2st.METHODS[name]
         if method.uses_related_tasks:
-            if method.learn not in learners:
-                learners[method.learn] = m2st.meta_train(name, meta, preset=preset, seed=seed, device="cpu")
-            method = replace(learners[method.learn], method=name).bound(CPU)
+            if method.training not in learners:
+                learners[method.training] = m2st.meta_train(name, meta, seed=seed, device="cpu")
+            method = learners[method.training].for_method(name).bound(CPU)
         ready[name] = method
     return ready
 

@@ -1,6 +1,6 @@
 """Meta-KL between the paper's text and its published code: which of their differences changes its power.
 
-Preset ``paper`` follows the text and ``released`` the code. Each variant takes one group of settings from the other.
+``Meta-KL`` follows the text and ``Meta-KL · code`` the code. Each variant takes one group of settings from the other.
 ``--tasks`` is the number of related tasks.
 """
 
@@ -22,14 +22,14 @@ from m2st_core.testing.run import learn_once, run_tests
 SIZES = (100, 200)  # per mode
 GROUPS = {"inner loop": "meta_kl", "network and first widths": "meta_network", "target adaptation": "adaptation"}
 VARIANTS = {
-    "text (`paper`)": PAPER,
+    "text": PAPER,
     **{
         f"text, with the code's {words}": replace(
             PAPER, name=f"paper with {field}", **{field: getattr(RELEASED, field)}
         )
         for words, field in GROUPS.items()
     },
-    "code (`released`)": RELEASED,
+    "code": RELEASED,
 }
 
 
@@ -40,12 +40,12 @@ def one_repeat(n_tasks: int, tests: int, repeat: int) -> dict[str, list[float]]:
     train = task.sample(100, seed=streams.child("train").seed)
     rates = {}
     for title, preset in VARIANTS.items():
-        learner = m2st.meta_train("Meta-KL", related, preset=preset, seed=repeat, device="cpu")
-        fixed, rates[title] = learn_once(learner.bound(CPU), train, seed=repeat, preset=preset), []
+        m2st.METHODS[title] = replace(m2st.METHODS["Meta-KL"], name=title, preset=preset)
+        learner = m2st.meta_train(title, related, seed=repeat, device="cpu")
+        fixed, rates[title] = learn_once(learner.bound(CPU), train, seed=repeat), []
         for m_te in SIZES:
             target = batch(lambda seed, n=2 * m_te: task.sample(n, seed=seed), tests, streams.child(f"m_te={m_te}"))
-            settings = {"n_permutations": 199, "preset": preset, "device": "cpu"}
-            results = run_tests(target, fixed, seeds=range(tests), **settings)
+            results = run_tests(target, fixed, seeds=range(tests), n_permutations=199, device="cpu")
             rates[title].append(float(np.mean([result.rejected for result in results])))
         print(f"repeat {repeat}, {title}: {rates[title]}", flush=True)
     return rates

@@ -117,7 +117,7 @@ def journey_types() -> set[str]:
     x, y = HDGM().sample(20, seed=1)
     tasks = m2st.hdgm_related_tasks(n_tasks=3, rows=10)
     with traced_calls(on_event):
-        m2st.two_sample_test(x, y, "Meta-MKL", related_tasks=tasks)
+        m2st.two_sample_test(x, y, "Meta-MKL · tuned", related_tasks=tasks)
     return travelling
 
 

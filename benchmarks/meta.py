@@ -20,7 +20,6 @@ from benchmarks.common import CPU, Page, batch, parse, seconds
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.networks import MLP
-from m2st_core.presets import PRESETS
 from m2st_core.rng import Streams
 from m2st_core.testing.run import learn_once, run_tests
 
@@ -63,33 +62,32 @@ def published_tests() -> float:
     return spent
 
 
-ROWS = (  # method, preset, the largest number of U that meta-training may take
-    ("Meta-KL", "paper", 2700),
-    ("Meta-KL", "released", 1890),
-    ("Meta-MKL", "recommended", None),
-    ("Feature-MKL", "recommended", None),
-    ("Meta-WiTS", "recommended", None),
-    ("Meta-FUSE", "recommended", None),
-    ("Meta-Witness", "recommended", None),
+ROWS = (  # method, the largest number of U that meta-training may take
+    ("Meta-KL", 2700),
+    ("Meta-KL · code", 1890),
+    ("Meta-MKL · tuned", None),
+    ("Feature-MKL", None),
+    ("Meta-WiTS", None),
+    ("Meta-FUSE", None),
+    ("Meta-Witness", None),
 )
 
 
-def one_repeat(name: str, preset: str, tests: int) -> tuple[float, float, float]:
+def one_repeat(name: str, tests: int) -> tuple[float, float, float]:
     """Seconds of learning, of adaptation, and of ``tests`` tests at each of 7 sizes with 200 permutations."""
     meta = m2st.hdgm_related_tasks(seed=1)
     task = m2st.make_task("hdgm")
     began = time.process_time()
-    learner = m2st.meta_train(name, meta, preset=preset, seed=1, device="cpu")
+    learner = m2st.meta_train(name, meta, seed=1, device="cpu")
     trained = time.process_time()
     method = learner.bound(CPU)
-    settings = PRESETS[preset]
-    fixed = learn_once(method, task.sample(100, seed=2), 3, settings)
+    fixed = learn_once(method, task.sample(100, seed=2), 3)
     adapted = time.process_time()
     spent = 0.0
     for m_te in SIZES:
         sample = batch(lambda seed, n=2 * m_te: task.sample(n, seed=seed), tests, Streams(4).child(str(m_te)))
         start = time.process_time()
-        run_tests(sample, fixed, seeds=range(tests), n_permutations=200, preset=settings, device="cpu")
+        run_tests(sample, fixed, seeds=range(tests), n_permutations=200, device="cpu")
         spent += time.process_time() - start
     return trained - began, adapted - trained, spent
 
@@ -98,18 +96,18 @@ def main(arguments: Sequence[str] = ()) -> None:
     """Print the ratios; ``--ours`` measures our own tests only, which are quick."""
     options = parse(arguments, __doc__, tests=100, ours=False)
     torch.set_num_threads(1)
-    one_repeat("Feature-MKL", "recommended", 2)  # what a process does but once: imports, first allocations
+    one_repeat("Feature-MKL", 2)  # what a process does but once: imports, first allocations
     units = [unit()]
     testing = published_tests()
     page = Page()
-    page.head("method", "preset", "learning", "in U", "goal", "adaptation", "7×100 tests", "published / ours")
-    for name, preset, goal in ROWS[3:] if options.ours else ROWS:
-        learning, adapting, tests = spent = one_repeat(name, preset, options.tests)
+    page.head("method", "learning", "in U", "goal", "adaptation", "7×100 tests", "published / ours")
+    for name, goal in ROWS[3:] if options.ours else ROWS:
+        learning, adapting, tests = spent = one_repeat(name, options.tests)
         units.append(unit())
         u = (units[-2] + units[-1]) / 2  # the machine before and after
         published = EVALUATIONS / 10 * u + testing
         times = f"{learning:.1f} s", f"{learning / u:,.0f}", f"{goal:,}" if goal else "–", f"{adapting:.2f} s"
-        page.row(name, preset, *times, f"{tests:.1f} s", f"{published / sum(spent):.0f}×")
+        page.row(name, *times, f"{tests:.1f} s", f"{published / sum(spent):.0f}×")
     low, high = 1000 * min(units), 1000 * max(units)
     page.say(
         f"\nU = {low:.1f} to {high:.1f} ms; the published training is {EVALUATIONS // 10:,} U, the published tests "

@@ -57,10 +57,10 @@ def rows_of(n_tasks: int, history: int, repeats: int) -> Iterator[dict[str, obje
         }
         for name in METHODS:
             method = m2st.METHODS[name].with_knowledge(only(known, repeat).to(CPU))
-            fixed = learn_once(method, train, seed=stream.child("learning").seed, preset=PAPER)
+            fixed = learn_once(method, train, seed=stream.child("learning").seed)
             for size, target in targets.items():
                 seeds = [stream.child(f"m_te={size}, test {index}").seed for index in range(TESTS)]
-                results = run_tests(target, fixed, seeds=seeds, preset=PAPER, n_permutations=PERMUTATIONS, device="cpu")
+                results = run_tests(target, fixed, seeds=seeds, n_permutations=PERMUTATIONS, device="cpu")
                 place = {"n_tasks": n_tasks, "method": name, "history": history, "repeat": repeat, "m_te": size}
                 yield place | {"rejections": sum(result.rejected for result in results), "tests": TESTS}
 

@@ -47,7 +47,7 @@ SETTINGS = {
     "mean shift 0.5, MMD-M": Setting("mean_shift", {"shift": 0.5}, "MMD-M", (50, 50)),
     "variance shift 1.8, MMD-FUSE": Setting("variance_shift", {"scale": 1.8}, "MMD-FUSE", (60, 60)),
     "HDGM 0.6, Meta-FUSE": Setting("hdgm", {"delta": 0.6}, "Meta-FUSE", (100, 100)),
-    "mean shift 0.8, C2ST-L": Setting("mean_shift", {"shift": 0.8}, "C2ST-L", (60, 60)),
+    "mean shift 0.8, C2ST-L": Setting("mean_shift", {"shift": 0.8}, "C2ST-L · tuned", (60, 60)),
     "HDGM 0.6, Meta-WiTS": Setting("hdgm", {"delta": 0.6}, "Meta-WiTS", (100, 100)),
     "mean shift 0.9, MMD-M, unequal": Setting("mean_shift", {"shift": 0.9}, "MMD-M", (30, 60)),
     "mean shift 1.3, MMD-M, strong": Setting("mean_shift", {"shift": 1.3}, "MMD-M", (50, 50)),

@@ -27,8 +27,9 @@ from m2st_core.data.images.sets import digit_images
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
-WITHOUT = ["MMD-M", "MMD-FUSE", "MMDAgg", "Energy", "Omnibus", "ME", "SCF", "MMD-O", "C2ST-L"]
-WITH = ["Meta-FUSE", "Meta-WiTS", "Meta-Witness", "Meta-MKL", "Meta-KL"]
+TUNED = ["ME · tuned", "SCF · tuned", "MMD-O · tuned", "C2ST-L · tuned"]
+WITHOUT = ["MMD-M", "MMD-FUSE", "MMDAgg", "Energy", "Omnibus", *TUNED]
+WITH = ["Meta-FUSE", "Meta-WiTS", "Meta-Witness", "Meta-MKL · tuned", "Meta-KL · tuned"]
 HISTORIES = ("none", "related", "unrelated")
 SIZES = [(30, 30), (100, 100), (40, 160)]
 ADVISED = "recommended"

@@ -19,7 +19,7 @@ from m2st_core.data import size_unit
 from m2st_core.figures.theme import NULL_COLOUR
 from m2st_core.numbers import null_band
 from m2st_core.paper.committed import Committed, commit, results_of
-from m2st_core.paper.experiments import LAYERS, PAPER, PaperExperiment
+from m2st_core.paper.experiments import PAPER, SHIPPED_LAYERS, PaperExperiment
 from m2st_core.paper.gallery import (
     NO_NUMBERS,
     NO_TYPE_1,
@@ -52,7 +52,7 @@ AS_SVG = "([graph, size]) => Plotly.toImage(graph, {format: 'svg', ...size})"
 
 def commit_all(store: Store) -> list[str]:
     """Write the rows of every experiment and layer for which the store has more than the files; return the names."""
-    written = [commit(e, layer, store) for e in PAPER.values() if e.full is not None for layer in LAYERS]
+    written = [commit(e, layer, store) for e in PAPER.values() if e.full is not None for layer in SHIPPED_LAYERS]
     return [name for name in written if name]
 
 
@@ -214,7 +214,7 @@ def section(experiment: PaperExperiment) -> str:
         return f"{picture}\n\n{measured}\n\n{_gamma_table()}"
     paragraphs = [*problems, *([picture] if results else ["Not computed yet."])]
     for layer, result in results.items():
-        words = RUN_HERE if layer == "paper" else LAYERS[layer]
+        words = RUN_HERE if layer == "paper" else layer
         first = next(e for e in PAPER.values() if e.full is not None and e.spec("full", layer) == result.spec)
         if first.name != experiment.name:
             paragraphs.append(f"{words[0].upper()}{words[1:]}: the same sweep as for {first.title}.")

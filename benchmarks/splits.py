@@ -21,7 +21,7 @@ from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 
 PERMUTATIONS, MOST, LEARNERS = 199, 21, 10
-METHODS = ("Meta-WiTS", "Feature-MKL", "MMD-O")
+METHODS = ("Meta-WiTS", "Feature-MKL", "MMD-O · tuned")
 SPLITS = (1, 5, 11, 21)
 Draw = Callable[[bool, int], TwoSample]
 

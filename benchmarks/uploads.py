@@ -120,7 +120,7 @@ def without_history(seed: int) -> m2st.Outcome:
 
 def split(seed: int) -> m2st.Outcome:
     """Nothing but the two files; the primary test and a secondary one learn from half of the rows."""
-    tests = plan("MMD-O", "C2ST-L", "MMD-M", seed=seed)
+    tests = plan("MMD-O · tuned", "C2ST-L · tuned", "MMD-M", seed=seed)
     return m2st.carry_out(prepare(null_upload(seed), cleaning=FILL), tests, explained=False, device="cpu")
 
 

@@ -67,7 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     help_ = "primary: it alone decides and secondary tests are exploratory; all: Holm's correction over all tests"
     add("--family", default="primary", choices=list(FAMILIES), help=help_)
     add("--json", action="store_true", help="print one JSON object")
-    add("--learner", default="", help="folder or ZIP of a learner, which sets method and preset")
+    add("--learner", default="", help="folder or ZIP of a learner, which sets the method")
     add("--secondary", nargs="+", default=(), metavar="METHOD", help="further tests, corrected by Holm")
     help_ = "the values of P and Q in the group column (default: as the file has them), or one against all others"
     add("--groups", nargs="+", default=(), metavar="VALUE", help=help_)
@@ -84,7 +84,8 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("--out", required=True, help="folder for the learner, or a ZIP if the name ends with .zip")
 
     for add in (test.add_argument, train.add_argument):
-        add("--preset", default="recommended", help=f"one of {', '.join(PRESETS)} (default recommended)")
+        help_ = "settings of a test of the paper: its text (paper, the default), its code (released), or tuned"
+        add("--preset", help=help_)
         add("--seed", type=int, default=0, help="seed of everything random (default 0)")
         add("--device", default="auto", help="auto, cpu or cuda (default auto)")
         add("--group-column", help="the column whose two values name the groups, in a file with both")
@@ -111,8 +112,11 @@ def build_parser() -> argparse.ArgumentParser:
     help_ = "full: the paper's 20 repeats of 100 tests (hours); quick: 2 repeats of 20 (minutes, default)"
     paper.add_argument("--scale", choices=("quick", "full"), default="quick", help=help_)
     layer = paper.add_mutually_exclusive_group()
-    layer.add_argument("--ours", action="store_true", help="our own family on the same samples, preset recommended")
-    layer.add_argument("--preset", help=f"the paper's algorithms in {', '.join(PRESETS)} (default paper)")
+    layer.add_argument("--ours", action="store_true", help="our own family on the same samples")
+    help_ = "settings of the paper's algorithms: its text (paper, the default), its code (released), or tuned"
+    layer.add_argument("--preset", choices=tuple(PRESETS), help=help_)
+    help_ = "exact counts the observed labelling, (1+b)/(1+B) (default); published is the paper's b/B"
+    paper.add_argument("--p-value", choices=("exact", "published"), default="exact", help=help_)
     paper.add_argument("--fresh", action="store_true", help="compute here what comes with this software, too")
     runs = commands.add_parser("runs", help="list, show, resume, delete, restore or export earlier runs")
     actions = ("list", "show", "resume", "delete", "restore", "export", "collect")

@@ -1,4 +1,4 @@
-"""Everything a preset may set, as frozen dataclasses."""
+"""The settings of a method, as frozen dataclasses: the paper's text, its released code, and our own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from m2st_core.types import Registry, Shape
-
-PValueRule = Literal["(1+b)/(1+B)", "b/B, ≥", "b/B, >"]
 
 
 @dataclass(frozen=True)
@@ -163,7 +161,7 @@ class Images:
     mmd_d: Ascent
     classifier: Classifier
     meta_kl: MetaAscent
-    features: FeatureLearning | None = None
+    features: FeatureLearning = FeatureLearning(leading=9)
 
 
 @dataclass(frozen=True)
@@ -171,7 +169,6 @@ class Preset:
     """Everything a method may set, by name."""
 
     name: str
-    p_value: PValueRule
     median_start: bool  # widths start at the median heuristic; otherwise σ_φ²=0.1, σ_q²=2d, ε=1e−10, as in DK-for-TST
     mmd_o: Ascent
     mmd_d: Ascent
@@ -183,14 +180,7 @@ class Preset:
     adaptation: Adaptation
     base_kernels: BaseKernels
     images: Images
-    features: FeatureLearning | None = None  # None: methods that need it are not part of the preset
-
-    @property
-    def feature_learning(self) -> FeatureLearning:
-        """How features are learned, in presets that have them."""
-        if self.features is None:
-            raise ValueError(f"The preset {self.name!r} has no learned features. Choose the preset 'recommended'.")
-        return self.features
+    features: FeatureLearning = FeatureLearning()
 
     def on(self, shape: Shape | None) -> Preset:
         """The preset for images of this shape; for other rows, itself."""
@@ -205,7 +195,7 @@ class Preset:
             meta_kl=self.images.meta_kl,
             network=replace(self.network, convolutions=convolutions),
             meta_network=replace(self.meta_network, convolutions=convolutions),
-            features=self.images.features and replace(self.images.features, convolutions=convolutions),
+            features=replace(self.images.features, convolutions=convolutions),
         )
 
 
@@ -221,7 +211,6 @@ ALGORITHM_1 = MetaAscent(
 )
 PAPER = Preset(
     name="paper",
-    p_value="b/B, ≥",
     median_start=False,
     mmd_o=Ascent(steps=1000, learning_rate=1e-3, regularisation=1e-8),
     mmd_d=Ascent(steps=1000, learning_rate=5e-5, regularisation=1e-8),
@@ -254,16 +243,14 @@ PUBLISHED_INNER_LOOP = replace(
 RELEASED = replace(
     PAPER,
     name="released",
-    p_value="b/B, >",
     embedding=replace(PAPER.embedding, optimise_frequencies=False),
     meta_network=Network(hidden=30, kaiming=True, as_published=True),
     meta_kl=PUBLISHED_INNER_LOOP,
     adaptation=Adaptation("Adam", steps=(50,), learning_rate=5e-5 / 3, row_share=0.2),
     images=replace(PAPER.images, meta_kl=PUBLISHED_INNER_LOOP),
 )
-RECOMMENDED = Preset(
-    name="recommended",
-    p_value="(1+b)/(1+B)",
+TUNED = Preset(
+    name="tuned",
     median_start=True,
     mmd_o=Ascent(steps=150, learning_rate=0.05, regularisation=1e-3, largest_batch=500),
     mmd_d=Ascent(steps=100, learning_rate=5e-3, regularisation=1e-3, largest_batch=500),
@@ -306,8 +293,6 @@ RECOMMENDED = Preset(
             regularisation=1e-3,
             held_out_tasks=0.2,
         ),
-        features=FeatureLearning(leading=9),
     ),
-    features=FeatureLearning(),
 )
-PRESETS: Registry[Preset] = Registry("preset", {preset.name: preset for preset in (RECOMMENDED, PAPER, RELEASED)})
+PRESETS: Registry[Preset] = Registry("preset", {preset.name: preset for preset in (PAPER, RELEASED, TUNED)})

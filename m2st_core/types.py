@@ -16,11 +16,14 @@ Entry = TypeVar("Entry")
 
 
 class Registry(dict[str, Entry]):
-    """A dictionary whose unknown names give an error with the nearest known one.
+    """A dictionary that finds names without case and punctuation; unknown ones give an error with the nearest.
 
-    >>> Registry("method", {"MMD-D": 1, "ME": 2}).find("mmd-d")
+    >>> methods = Registry("method", {"MMD-D · tuned": 1, "ME": 2})
+    >>> methods.name_of("mmd-d tuned")
+    'MMD-D · tuned'
+    >>> methods.find("MMD-O tuned")
     Traceback (most recent call last):
-    ValueError: Unknown method 'mmd-d'. Did you mean 'MMD-D'? Known: MMD-D, ME.
+    ValueError: Unknown method 'MMD-O tuned'. Did you mean 'MMD-D · tuned'? Known: MMD-D · tuned, ME.
     """
 
     def __init__(self, what: str, entries: dict[str, Entry]) -> None:
@@ -29,12 +32,24 @@ class Registry(dict[str, Entry]):
 
     def find(self, name: object) -> Entry:
         """The entry of this name, or a ValueError with the nearest name."""
+        return self[self.name_of(name)]
+
+    def name_of(self, name: object) -> str:
+        """The registered spelling of a name, or a ValueError with the nearest."""
         if isinstance(name, str) and name in self:
-            return self[name]
+            return name
+        alike = [known for known in self if _letters(known) == _letters(str(name))]
+        if len(alike) == 1 and isinstance(name, str):
+            return alike[0]
         by_lower = {entry.lower(): entry for entry in self}
         close = difflib.get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.5)
         guess = f"Did you mean {by_lower[close[0]]!r}? " if close else ""
         raise ValueError(f"Unknown {self.what} {name!r}. {guess}Known: {', '.join(self)}.")
+
+
+def _letters(name: str) -> str:
+    """The letters and digits of a name, in lower case."""
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 Shape = tuple[int, int, int]
@@ -42,6 +57,13 @@ Shape = tuple[int, int, int]
 
 Progress = Callable[[int, int, float], None]
 """Called as ``progress(step, total, value)``; it stops the work by raising :class:`Cancelled`."""
+
+PValueRule = Literal["(1+b)/(1+B)", "b/B, ≥", "b/B, >"]
+"""How a p-value follows from the b of B random labellings whose statistic is at least (≥), or more than (>), the one
+observed. The first counts the observed labelling, so it is exact; the others are the paper's and its code's."""
+
+EXACT: PValueRule = "(1+b)/(1+B)"
+"""The rule of every p-value, except where a reproduction of the paper asks for the paper's."""
 
 Origin = Literal["no history", "paper", "ours"]
 """The origin of a test: without related tasks, from Liu et al. (2021), or from this project's own family."""
@@ -169,9 +191,9 @@ class TestResult:
     ``split_p_values`` are those of S > 1 splits, in the order drawn; ``p_value`` combines them. Everything else in the
     result, such as the statistic and the null, belongs to the split that decides.
     ``n_train`` and ``n_test`` count the training rows and the test rows of (x, y).
-    ``criterion`` is the power criterion Ĵ on the test rows, for kernel tests. ``weights`` are β of a mixture by the
-    name of each kernel, which is that of the related task it comes from. ``diagnostics`` holds further results of the
-    fit, such as each kernel's Ĵ on the training rows.
+    ``criterion`` is the power criterion Ĵ on the test rows, for kernel tests. ``weights`` are β of a mixture as
+    learned, by the name of each kernel, which is that of the related task it comes from. ``diagnostics`` holds further
+    results of the fit, such as each kernel's Ĵ on the training rows, and ``weights_used`` where β was shrunk.
     """
 
     __test__ = False  # not a pytest class
@@ -188,7 +210,6 @@ class TestResult:
     n_test: tuple[int, int]
     n_permutations: int
     train_fraction: float
-    preset: str
     rule: str  # how p follows from the statistic: "(1+b)/(1+B)", "b/B, ≥", "b/B, >" or "asymptotic"
     seed: int
     device: str
@@ -224,7 +245,7 @@ class TestResult:
     @property
     def counts_itself(self) -> bool:
         """Whether the observed labelling is one of those that p counts: p = (1+b)/(1+B)."""
-        return self.rule == "(1+b)/(1+B)"
+        return self.rule == EXACT
 
     @property
     def condition(self) -> str:

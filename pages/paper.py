@@ -13,7 +13,7 @@ from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart, download, finding, page_title, run_page
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.paper.committed import take_over
-from m2st_core.paper.experiments import PAPER, Layer, PaperExperiment
+from m2st_core.paper.experiments import PAPER, PUBLISHED_RULES, Layer, PaperExperiment
 from m2st_core.paper.gallery import Card, experiment_figure, free_choice, gallery, summed_up
 from m2st_core.paper.published import LEAST_REPEATS, with_published
 from m2st_core.sweeps.spec import SweepSpec
@@ -22,13 +22,13 @@ from m2st_core.sweeps.summary import summarise
 CARD_WIDTH = 264  # four on a laptop, one on a phone
 SECTIONS = {"Simulated data": False, "Images": True}
 SCALES = {"quick": "Quick", "full": "Full"}
-LAYERS = {"paper": "The paper's algorithms", "ours": "Ours"}
+LAYERS = {"paper": "In the paper", "released": "In its code", "tuned": "Tuned", "ours": "Ours instead"}
 LAYER = Control(
     "layer",
-    "Layer",
+    "Algorithms as",
     "paper",
-    "The paper's algorithms run in preset `paper`, as its text says. Ours run in preset `recommended`, on the same "
-    "samples.",
+    "The paper's algorithms with the settings of its text, of its code, or tuned by us; or our own family instead. All "
+    "run on the same samples.",
     tuple(LAYERS),
     shown=LAYERS.__getitem__,
     buttons=True,
@@ -43,6 +43,14 @@ SCALE = Control(
     tuple(SCALES),
     shown=SCALES.__getitem__,
     buttons=True,
+    prefix="paper_",
+)
+PUBLISHED = Control(
+    "published",
+    "p-values as published",
+    False,
+    "The share b/B of random labellings that reach the observed statistic, without the observed labelling itself: "
+    "slightly too small. With these B and α = 0.05 it rejects the same samples as the exact (1+b)/(1+B), but for ties.",
     prefix="paper_",
 )
 
@@ -94,10 +102,13 @@ def show_own(experiment: PaperExperiment) -> None:
     with st.container(horizontal=True):
         layer, scale = LAYER.draw(), SCALE.draw()
     spec = experiment.spec(scale, layer)
+    with st.container(horizontal=True):
+        if layer in PUBLISHED_RULES and PUBLISHED.draw():
+            spec = spec.with_(rule=PUBLISHED_RULES[layer])
     if spec.missing_data:
         st.info(f"{spec.missing_data} Then you can run this here.")
         return
-    heading = experiment.heading(scale, layer, spec.preset)
+    heading = experiment.heading(scale, layer)
     st.caption(heading)
     desk, run = sweep_queue(), spec.run_id
     if desk.status(run) is None:

@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 import m2st_core
 from m2st_core.dashboard.jobs.runs import Desk
 from m2st_core.dashboard.jobs.sweeps import NO_RUN, show_problems, start, sweep_queue
-from m2st_core.dashboard.power_lab.controls import LEVEL, ask_sweep, load_sweep, use_paper_methods
+from m2st_core.dashboard.power_lab.controls import LEVEL, ask_sweep, load_sweep
 from m2st_core.dashboard.power_lab.curves import look, show_curves, show_training
 from m2st_core.dashboard.power_lab.results import show_code, show_results
 from m2st_core.dashboard.widgets.page import choice_sentences, page_title, run_page
@@ -57,13 +57,6 @@ def checked(values: dict) -> SweepSpec | None:
         return SweepSpec.from_dict(values)
     except SpecError as error:
         show_problems("These settings cannot be run", error)
-        if "not part of the preset" in str(error):
-            st.button(
-                "Use the paper's methods",
-                on_click=use_paper_methods,
-                key="lab_paper_methods",
-                help="Replace the chosen methods by those of the paper.",
-            )
         return None
 
 
@@ -103,8 +96,8 @@ def show_sweep(desk: Desk, spec: SweepSpec, headline: DeltaGenerator) -> None:
         st.session_state[LOADED].setdefault(run, False)
         st.query_params["run"] = run
     show_curves(desk, views, level, headline, begin)
-    with st.expander("Methods and presets"):
-        st.markdown(choice_sentences(spec.preset, spec.methods))
+    with st.expander("Methods and their settings"):
+        st.markdown(choice_sentences(spec.methods))
     show_training(desk.store, spec)
     show_code(spec)
 
@@ -115,7 +108,7 @@ def show_large(desk: Desk, run: Run) -> None:
     if st.button("Use the controls instead", help="Leave this run and describe another. The run stays in History."):
         st.query_params.pop("run", None)
         st.rerun()
-    st.markdown(choice_sentences(run.spec.preset, run.spec.methods))
+    st.markdown(choice_sentences(run.spec.methods))
     show_results(run.spec, desk.store.cells.rows(run.spec), "lab")
     show_code(run.spec)
 

@@ -21,7 +21,7 @@ from m2st_core.figures.kernels import criterion_figure, share_figure, weight_spr
 from m2st_core.figures.samples import heat_figure
 from m2st_core.figures.theme import short_labels
 from m2st_core.studies.synthetic import AXIS
-from m2st_core.studies.weights import MIXTURES, PRESET, LearnedFeatures, WeightsResult, WeightsStudy
+from m2st_core.studies.weights import MIXTURES, LearnedFeatures, WeightsResult, WeightsStudy
 from m2st_core.testing.methods import label_of
 
 DEFAULT = WeightsStudy()
@@ -29,16 +29,17 @@ MOST_BARS, LEAST_WEIGHT = 12, 0.005
 KERNELS = {
     "Feature-MKL": "**Δ=…** are kernels of single related tasks on learned features, and **all tasks** is their "
     "aggregate. The **Gaussian** ones are generic, in case the target differs in another way.",
-    "Meta-MKL": "**Δ=…** are the deep kernels of single related tasks. Diamonds: Meta-Best1, which tests with the one "
-    "kernel of the largest Ĵ. Lines: Meta-MKL-A, which weighs all equally.",
+    "Meta-MKL · tuned": "**Δ=…** are the deep kernels of single related tasks. Bars: β as learned. Circles: β as used, "
+    "80 % of it uniform. Diamonds: Meta-Best1, which tests with the one kernel of the largest Ĵ. Lines: Meta-MKL-A, "
+    "which weighs all equally.",
 }
 VIEWS = {"influence": "share of the statistic's spread", "beta": "β"}
 METHOD = Control(
     "method",
     "Mixture",
     DEFAULT.method,
-    "Feature-MKL mixes kernels on learned features, which takes seconds. Meta-MKL mixes the paper's deep kernels, "
-    "trained with our settings, which takes about a minute.",
+    "Feature-MKL mixes kernels on learned features, which takes seconds. Meta-MKL · tuned mixes the paper's deep "
+    "kernels, trained with our settings, which takes about a minute.",
     tuple(MIXTURES),
     shown=label_of,
     buttons=True,
@@ -92,7 +93,8 @@ def show_weights(result: WeightsResult, study: WeightsStudy, view: str) -> None:
         table = table[table[by] >= min(LEAST_WEIGHT, table[by].max())]
     bars, kernel, mixture = st.columns([5, 4, 4], gap="medium")
     with bars:
-        alt = f"Bars: the weights of {' and '.join(columns.values())}, for each base kernel, the largest first."
+        names = " and ".join(dict.fromkeys(columns.values()))
+        alt = f"Bars: the weights of {names}, for each base kernel, the largest first."
         clicked = clickable_chart(
             weights_figure(table.reset_index(drop=True), columns, x_title=title), f"weights_bars_{study.method}", alt
         )
@@ -142,7 +144,8 @@ def show_variation(result: WeightsResult, study: WeightsStudy) -> None:
 def show_more(result: WeightsResult, study: WeightsStudy) -> None:
     """Offer what is behind the weights: three more charts, and the numbers."""
     show_folded("How β varies, and why", "weights_variation", lambda: show_variation(result, study))
-    names = {column: label_of(method) for column, method in MIXTURES[study.method].items()}
+    columns = MIXTURES[study.method]
+    names = {column: label_of(name) if len(columns) == 1 else f"{name}: {column}" for column, name in columns.items()}
     table = result.table.rename(columns=names)
     show_folded("Table", "weights_table", lambda: show_table(table))
 
@@ -165,7 +168,7 @@ def explain_mixtures() -> None:
         r"Two tests mix kernels learned from related tasks, $k_\beta=\sum_i\beta_i k_i$. They learn β from a few "
         "training rows of the target. Meta-MKL maximises Ĵ, the signal over noise that determines power. "
         "Feature-MKL also estimates how similar the target is to the related tasks.\n\n"
-        + choice_sentences(PRESET.name, list(MIXTURES))
+        + choice_sentences(list(MIXTURES))
     )
 
 

@@ -1,6 +1,6 @@
 """Freeze what the code computes: ``python -m tests.golden --write`` makes golden.json, without it compares to the bit.
 
-The results cover every method in every preset on rows and on images, with blocks and splits; the path from files to
+The results cover every method on rows and on images, with blocks and splits; the path from files to
 explanations and reports; sweeps, γ̂ and the check of related tasks. Sentences are not frozen, only their number.
 """
 
@@ -23,10 +23,9 @@ from m2st_core.analysis.recommendation import advise
 from m2st_core.analysis.report import html_report
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.prepare import prepare
-from m2st_core.presets import PRESETS
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.trial import run_cell, train_learner
-from tests.quick import draw, use_few_steps
+from tests.quick import QUICK, draw, use_few_steps
 
 GOLDEN = Path(__file__).parent / "golden.json"
 KINDS = ("rows", "images")
@@ -98,33 +97,30 @@ def learner_numbers(learner: m2st.MetaLearner) -> dict[str, Any]:
 
 
 def tests() -> Iterator[tuple[str, Any]]:
-    """Every method in every preset, on rows and on images."""
+    """Every method, on rows and on images."""
     learners: dict[Any, m2st.MetaLearner] = {}
-    for preset, settings in PRESETS.items():
-        for name, method in m2st.METHODS.items():
-            if method.only_recommended and settings.features is None:
+    for name, method in m2st.METHODS.items():
+        for kind in KINDS:
+            where = f"{name}, {kind}"
+            x, y = target(name, kind)
+            options: dict[str, Any] = {"n_permutations": 39, "device": "cpu"}
+            if not method.uses_related_tasks:
+                yield where, numbers_of(m2st.two_sample_test(x, y, name, **options))
                 continue
-            for kind in KINDS:
-                where = f"{name}, {preset}, {kind}"
-                x, y = target(name, kind)
-                options: dict[str, Any] = {"n_permutations": 39, "device": "cpu"}
-                if not method.uses_related_tasks:
-                    yield where, numbers_of(m2st.two_sample_test(x, y, name, preset=preset, **options))
-                    continue
-                key = method.learn, preset, kind
-                if key not in learners:
-                    learners[key] = m2st.meta_train(name, related(kind), preset=preset, device="cpu")
-                    yield f"learner of {where}", learner_numbers(learners[key])
-                learner = replace(learners[key], method=name)
-                yield where, numbers_of(learner.test(x, y, **options))
-                if kind == "rows" and preset == "recommended":
-                    whole = m2st.two_sample_test(x, y, name, related_tasks=related(kind), **options)
-                    yield f"{where}, in one call", numbers_of(whole)
+            key = method.training, kind
+            if key not in learners:
+                learners[key] = m2st.meta_train(name, related(kind), device="cpu")
+                yield f"learner of {where}", learner_numbers(learners[key])
+            learner = replace(learners[key], method=name)
+            yield where, numbers_of(learner.test(x, y, **options))
+            if kind == "rows" and name in QUICK:
+                whole = m2st.two_sample_test(x, y, name, related_tasks=related(kind), **options)
+                yield f"{where}, in one call", numbers_of(whole)
 
 
 def variations() -> Iterator[tuple[str, Any]]:
-    """Blocks, splits and few rows, in the recommended preset."""
-    for name, method in m2st.METHODS.items():
+    """Blocks, splits and few rows."""
+    for name, method in QUICK.items():
         x, y = target(name, "rows", rows=10)
         more: dict[str, Any] = {"related_tasks": related("rows")} if method.uses_related_tasks else {}
         more |= {"n_permutations": 59, "device": "cpu", "seed": 3}
@@ -144,8 +140,13 @@ def files() -> Iterator[tuple[str, Any]]:
         data = prepare(entry.load())
         n_tasks = len(data.task_names)
         yield f"{example}: data", [digest(data.x, data.y), list(data.x.shape), n_tasks, len(data.decisions)]
-        usable = [name for name in ("Meta-FUSE", "Feature-MKL", "Meta-MKL") if n_tasks]
-        plan = Plan((usable or ["MMD-D"])[0], ("MMD-FUSE", "C2ST-L", *usable[1:]), n_permutations=99, family="all")
+        usable = [name for name in ("Meta-FUSE", "Feature-MKL", "Meta-MKL · tuned") if n_tasks]
+        plan = Plan(
+            (usable or ["MMD-D · tuned"])[0],
+            ("MMD-FUSE", "C2ST-L · tuned", *usable[1:]),
+            n_permutations=99,
+            family="all",
+        )
         outcome = carry_out(data, plan, device="cpu")
         said, shown = outcome.analysis, outcome.explanation
         assert shown is not None
@@ -192,21 +193,21 @@ def sweeps() -> Iterator[tuple[str, Any]]:
     """Cells of sweeps, and γ̂."""
     small: dict[str, Any] = {"n_tasks": (3,), "rows_per_task": 14, "m_tr": (8,), "m_te": (8,), "repeats": 1}
     small |= {"tests": 6, "n_permutations": 39}
-    methods = (LIMIT, *(name for name, method in m2st.METHODS.items() if method.min_test_rows <= 8))
+    methods = (LIMIT, *(name for name, method in QUICK.items() if method.min_test_rows <= 8))
     specs = {
         "hdgm": SweepSpec(methods=methods, **small),
-        "digits": SweepSpec(task="digits", methods=("MMD-D", "Meta-Witness", "Meta-KL"), **small),
-        "paper": SweepSpec(methods=("MMD-O", "Meta-KL", "Meta-MKL"), preset="paper", null=True, **small),
+        "digits": SweepSpec(task="digits", methods=("MMD-D · tuned", "Meta-Witness", "Meta-KL · tuned"), **small),
+        "paper": SweepSpec(methods=("MMD-O", "Meta-KL", "Meta-MKL"), null=True, **small),
     }
     for name, spec in specs.items():
         learners: dict[str, Any] = {}
         yield f"sweep of {name}", len(list(spec.cells()))
-        for index, cell in enumerate(spec.cells()):
+        for cell in spec.cells():
             learner = cell.learner
             if learner is not None and learner.key not in learners:
                 learners[learner.key] = train_learner(learner, "cpu")
             measured = run_cell(cell, learners[learner.key] if learner else None, "cpu")
-            yield f"sweep of {name}, cell {index}: {cell.method}", [measured.rejections, measured.tests]
+            yield f"sweep of {name}, {cell.method}", [measured.rejections, measured.tests]
     for kind in KINDS:
         gamma = m2st.relatedness(pair(kind, 16, 7), related(kind), restarts=1, max_tasks=2, steps=2, device="cpu")
         yield f"γ̂ of {kind}", [digest(gamma.on_training_rows, gamma.on_test_rows, gamma.same_task)]

@@ -1,4 +1,4 @@
-"""Presets with the first steps of every climb, for tests of something else than how good a learned kernel is."""
+"""Methods with the first steps of every climb, for tests of something else than how good a learned kernel is."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from m2st_core.data.images.sets import digit_images
-from m2st_core.presets import PRESETS
+from m2st_core.testing.methods import METHODS
 
 STEPS = 2
 
@@ -38,9 +38,13 @@ def few_steps(preset, outer_steps=STEPS):
 
 
 def use_few_steps(patch: pytest.MonkeyPatch, outer_steps=STEPS):
-    """Until the patch ends, all presets are cut short."""
-    for name, preset in list(PRESETS.items()):
-        patch.setitem(PRESETS, name, few_steps(preset, outer_steps))
+    """Until the patch ends, the presets of all methods are cut short."""
+    for name, method in list(METHODS.items()):
+        patch.setitem(METHODS, name, replace(method, preset=few_steps(method.preset, outer_steps)))
+
+
+QUICK = {name: method for name, method in METHODS.items() if method.preset.name == "tuned"}
+"""Lines for tests over all methods: ours, general ones, and the paper's tuned ones. Others learn ten times as long."""
 
 
 def draw(kind, rows, shift, seed):

@@ -8,7 +8,8 @@ import pytest
 
 from benchmarks import cifar
 from benchmarks.cifar import ROWS, STAGES, Key, Rows, Stage, Study, tables, write_tables
-from m2st_core.testing.paper_methods import PAPER_METHODS
+from m2st_core.presets import TUNED
+from m2st_core.testing.methods import METHODS
 
 PAGE = Path(__file__).parents[1] / "docs" / "cifar.md"
 KEY = Key("pixels", "MMD-O", 100, "CIFAR-100", 200, 0)
@@ -23,7 +24,7 @@ def test_the_page_has_the_tables_of_the_rows(tmp_path):
 
 def test_every_method_of_the_paper_is_in_a_stage():
     planned = {method for stage in STAGES for method in stage.methods}
-    assert planned >= {method.name for method in PAPER_METHODS} | {"ME", "SCF", "C2ST-S", "C2ST-L", "MMD-O", "MMD-D"}
+    assert planned >= {name for name, method in METHODS.items() if method.algorithm and method.preset is TUNED}
 
 
 def test_rows_are_added_up_and_one_that_was_cut_off_does_not_count(tmp_path):
@@ -43,7 +44,7 @@ def test_rows_are_added_up_and_one_that_was_cut_off_does_not_count(tmp_path):
 def test_a_run_computes_what_is_missing_and_nothing_twice(tmp_path, monkeypatch):
     asked = []
 
-    def some(draw, method, numbers, streams, preset):
+    def some(draw, method, numbers, streams):
         asked.append(numbers)
         return np.where(np.arange(numbers.start, numbers.stop) % 2, 0.01, 0.9)
 

@@ -16,29 +16,22 @@ from m2st_core.analysis.evidence import evidence_of
 from m2st_core.analysis.explanation import explain
 from m2st_core.learners import embeddings, image_features, spaces
 from m2st_core.learners.classifier import fit_labels, fit_probabilities
-from m2st_core.presets import PRESETS
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.trial import run_cell, train_learner
 from m2st_core.testing.method import TestSettings
+from m2st_core.testing.methods import trained_by
 from m2st_core.testing.run import FinishedTest, run_tests
 from m2st_core.testing.two_sample import examine
 from m2st_core.types import TwoSample
 from tests.fake_gpu import fake_gpu
-from tests.quick import draw
+from tests.quick import QUICK, draw
 
 FEW = {"tasks": 2, "starts": 2, "agt_starts": 2, "features": 12}
 FEW |= dict.fromkeys(("steps", "outer_steps", "inner_steps", "epochs", "tasks_per_step"), 1)
 SHORT = ("widths", "prices", "channels")
 KINDS = ("rows", "images")
-CASES = [
-    (name, preset)
-    for name, method in m2st.METHODS.items()
-    for preset, settings in PRESETS.items()
-    if settings.features is not None or not method.only_recommended
-]
-LEARNED = list(
-    {(m2st.METHODS[name].learn, preset): (name, preset) for name, preset in CASES if m2st.METHODS[name].learn}.values()
-)
+TRAININGS = dict.fromkeys(method.training for method in m2st.METHODS.values() if method.learn)
+LEARNED = [trained_by(training).name for training in TRAININGS]
 
 
 def changed(settings, change: Callable[[str, Any], Any]):
@@ -67,8 +60,8 @@ def little_work():
         patch.setattr(spaces, "FOLDS", 2)
         patch.setattr(image_features, "FEWEST_STEPS", 1)
         patch.setattr("m2st_core.learners.relatedness.SAME_TASK_PAIRS", 2)
-        for name, preset in list(PRESETS.items()):
-            patch.setitem(PRESETS, name, changed(preset, cut_short))
+        for name, method in list(m2st.METHODS.items()):
+            patch.setitem(m2st.METHODS, name, replace(method, preset=changed(method.preset, cut_short)))
         yield
 
 
@@ -93,40 +86,39 @@ def on(device: str, work: Callable):
         return work()
 
 
-def trained(method: str, preset: str, kind: str, device: str):
+def trained(method: str, kind: str, device: str):
     """A learner; methods that learn in the same way share it."""
-    same = next(name for name in m2st.METHODS if m2st.METHODS[name].learn is m2st.METHODS[method].learn)
-    return replace(_trained(same, preset, kind, device), method=method)
+    return replace(_trained(trained_by(m2st.METHODS[method].training).name, kind, device), method=method)
 
 
 @cache
-def _trained(method: str, preset: str, kind: str, device: str):
-    return on(device, lambda: m2st.meta_train(method, related_tasks(kind), preset=preset, device=device))
+def _trained(method: str, kind: str, device: str):
+    return on(device, lambda: m2st.meta_train(method, related_tasks(kind), device=device))
 
 
 @cache
-def examined(method: str, preset: str, kind: str, device: str) -> FinishedTest:
+def examined(method: str, kind: str, device: str) -> FinishedTest:
     spec = m2st.METHODS[method]
     x, y = target(method, kind)
     settings = {"n_permutations": 19, "device": device}
     if spec.uses_related_tasks:
-        learner = trained(method, preset, kind, device)
+        learner = trained(method, kind, device)
         return on(device, lambda: learner.examine(x, y, TestSettings(**settings)))
-    return on(device, lambda: examine(x, y, method, TestSettings(preset=preset, **settings)))
+    return on(device, lambda: examine(x, y, method, TestSettings(**settings)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("method", "preset"), CASES)
-def test_every_method_has_the_p_value_of_the_cpu(method, preset, kind):
-    expected, found = (examined(method, preset, kind, device).result for device in ("cpu", "cuda"))
+@pytest.mark.parametrize("method", m2st.METHODS)
+def test_every_method_has_the_p_value_of_the_cpu(method, kind):
+    expected, found = (examined(method, kind, device).result for device in ("cpu", "cuda"))
     assert found.device == "cuda"
     assert replace(found, device="cpu") == expected
 
 
-@pytest.mark.parametrize("method", m2st.METHODS)
+@pytest.mark.parametrize("method", QUICK)
 def test_every_answer_is_explained_as_on_the_cpu(method):
     def explained(device):
-        found = examined(method, "recommended", "rows", device)
+        found = examined(method, "rows", device)
 
         def look():
             seen = evidence_of(found)
@@ -140,7 +132,7 @@ def test_every_answer_is_explained_as_on_the_cpu(method):
     np.testing.assert_allclose(shown_there.witness, shown.witness, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("method", m2st.METHODS)
+@pytest.mark.parametrize("method", QUICK)
 def test_many_tests_at_once_are_those_of_the_cpu(method):
     """Equal sizes: in some of the runs x and y are exchanged, in others not."""
     rows = 2 * max(8, m2st.METHODS[method].min_test_rows)
@@ -148,22 +140,18 @@ def test_many_tests_at_once_are_those_of_the_cpu(method):
 
     def run(device):
         spec = m2st.METHODS[method]
-        spec = (
-            trained(method, "recommended", "rows", device).bound(torch.device(device))
-            if spec.uses_related_tasks
-            else spec
-        )
-        settings = {"n_permutations": 19, "preset": PRESETS["recommended"], "device": device}
-        return run_tests(TwoSample(x, y), spec, seeds=range(3), **settings)
+        if spec.uses_related_tasks:
+            spec = trained(method, "rows", device).bound(torch.device(device))
+        return run_tests(TwoSample(x, y), spec, seeds=range(3), n_permutations=19, device=device)
 
     expected, found = (on(device, partial(run, device)) for device in ("cpu", "cuda"))
     assert [replace(result, device="cpu") for result in found] == expected
 
 
 @pytest.mark.parametrize(("method", "rows", "settings"), [
-    ("MMD-D", 24, {"splits": 3}),
+    ("MMD-D · tuned", 24, {"splits": 3}),
     ("MMD-M", 24, {"blocks": ([*"ab"] * 12, [*"ab"] * 12)}),
-    ("MMD-D", 24, {"blocks": ([*"ab"] * 12, [*"ab"] * 12)}),
+    ("MMD-D · tuned", 24, {"blocks": ([*"ab"] * 12, [*"ab"] * 12)}),
     ("MMD-FUSE", 4, {}),  # so few rows that all labellings are counted
     ("MMD-M", 4, {"blocks": ([*"aabb"], [*"aabb"]), "alpha": 0.2}),
 ])  # fmt: skip
@@ -191,16 +179,16 @@ def test_rows_may_be_on_the_gpu_already():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("method", "preset"), LEARNED)
-def test_a_learner_of_the_gpu_is_kept_and_used_anywhere(method, preset, kind, tmp_path):
-    learner, plain = (trained(method, preset, kind, device) for device in ("cuda", "cpu"))
+@pytest.mark.parametrize("method", LEARNED)
+def test_a_learner_of_the_gpu_is_kept_and_used_anywhere(method, kind, tmp_path):
+    learner, plain = (trained(method, kind, device) for device in ("cuda", "cpu"))
     on("cuda", lambda: learner.save(tmp_path))
     again = m2st.load_learner(tmp_path)
     assert again.choices == plain.choices
     torch.testing.assert_close(again.knowledge.state_dict(), plain.knowledge.state_dict(), rtol=0, atol=0)
-    expected = examined(method, preset, kind, "cpu").result
+    expected = examined(method, kind, "cpu").result
     assert again.test(*target(method, kind), n_permutations=19, device="cpu") == expected
-    if preset == "recommended":
+    if method in QUICK:
         found = on("cuda", lambda: again.test(*target(method, kind), n_permutations=19))
         assert found.device == "cuda" and replace(found, device="cpu") == expected
 
@@ -228,11 +216,11 @@ def test_the_history_is_checked_as_on_the_cpu():
 
 
 SMALL = {"n_tasks": (3,), "rows_per_task": 14, "m_tr": (6,), "repeats": 1, "tests": 2, "n_permutations": 19}
-LEARNING = [name for name, preset in LEARNED if preset == "recommended"]
+LEARNING = [name for name in LEARNED if name in QUICK]
 SPECS = {
-    "rows": SweepSpec(methods=(LIMIT, "MMD-D", *LEARNING[:2]), m_te=(8,), **SMALL),
-    "rows, paper": SweepSpec(preset="paper", methods=("Meta-KL", "AGT-MKL", "MMD-D w/ AC"), m_te=(8,), **SMALL),
-    "images": SweepSpec(task="digits", methods=("MMD-D", LEARNING[0]), m_te=(8,), **SMALL),
+    "rows": SweepSpec(methods=(LIMIT, "MMD-D · tuned", *LEARNING[-2:]), m_te=(8,), **SMALL),
+    "rows, paper": SweepSpec(methods=("Meta-KL", "AGT-MKL", "MMD-D w/ AC"), m_te=(8,), **SMALL),
+    "images": SweepSpec(task="digits", methods=("MMD-D · tuned", LEARNING[-1]), m_te=(8,), **SMALL),
 }
 
 
@@ -251,28 +239,31 @@ def test_cells_of_sweeps_are_those_of_the_cpu(kind):
         assert replace(found, seconds=expected.seconds) == expected, cell.method
 
 
-def copies(monkeypatch, preset: str, names: Sequence[str], count: int, work: Callable[[], Any]) -> int:
+def copies(monkeypatch, method: str, names: Sequence[str], count: int, work: Callable[[], Any]) -> int:
     """How often host and device exchange something in this work, with this many of such steps."""
 
     def change(name, value):
         return count if name in names and isinstance(value, int) else value
 
     with monkeypatch.context() as patch, fake_gpu() as gpu:
-        patch.setitem(PRESETS, preset, changed(PRESETS[preset], change))
+        line = m2st.METHODS[method]
+        patch.setitem(m2st.METHODS, method, replace(line, preset=changed(line.preset, change)))
         return gpu.count(work)
 
 
-@pytest.mark.parametrize(("preset", "kind"), [*((name, "rows") for name in PRESETS), ("paper", "images")])
-def test_no_inner_step_moves_anything(preset, kind, monkeypatch):
-    method = next(name for name, _ in LEARNED if "meta_kl" in m2st.METHODS[name].learn.__name__)
-    work = partial(m2st.meta_train, method, related_tasks(kind), preset=preset)
-    few, more = (copies(monkeypatch, preset, ["inner_steps"], count, work) for count in (1, 2))
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [("Meta-KL", "rows"), ("Meta-KL · code", "rows"), ("Meta-KL · tuned", "rows"), ("Meta-KL", "images")],
+)
+def test_no_inner_step_moves_anything(method, kind, monkeypatch):
+    work = partial(m2st.meta_train, method, related_tasks(kind))
+    few, more = (copies(monkeypatch, method, ["inner_steps"], count, work) for count in (1, 2))
     assert few == more > 0
 
 
-@pytest.mark.parametrize("method", [name for name, spec in m2st.METHODS.items() if spec.fit and spec.needs_split])
+@pytest.mark.parametrize("method", [name for name, spec in QUICK.items() if spec.fit and spec.needs_split])
 def test_no_step_on_all_training_rows_moves_anything_but_an_epoch_its_order(method, monkeypatch):
     x, y = (draw("rows", 140, shift, seed) for seed, shift in enumerate((0.0, 1.0)))  # two batches
     work = partial(m2st.two_sample_test, x, y, method, n_permutations=19)
-    few, more = (copies(monkeypatch, "recommended", ["steps", "epochs"], count, work) for count in (1, 3))
+    few, more = (copies(monkeypatch, method, ["steps", "epochs"], count, work) for count in (1, 3))
     assert few > 0 and more - few == (2 if m2st.METHODS[method].fit in (fit_labels, fit_probabilities) else 0)

@@ -27,13 +27,12 @@ from m2st_core.learners.raw_features import FourierFeatures
 from m2st_core.learners.spaces import candidates, fit_row_features, normal_points, smooth_space
 from m2st_core.learners.units import in_common_units
 from m2st_core.permutation.labellings import random_memberships
-from m2st_core.presets import PRESETS, FeatureLearning
+from m2st_core.presets import TUNED, FeatureLearning
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 from tests import naive
 
 PAGE = (Path(__file__).parent.parent / "docs" / "learned_features.md").read_text(encoding="utf-8")
-RECOMMENDED = PRESETS["recommended"]
 WIDTHS = {0.25: 0.0, math.inf: 3.0, 0.06: 3.0, 0.02: 3.0}  # with prices; of wider ones, float32 loses some coordinates
 FEW = FeatureLearning(tuple(WIDTHS), tuple(WIDTHS.values()), fourier_per_column=4, fewest_fourier=16)  # quick in loops
 SEED = 5
@@ -372,7 +371,7 @@ def reached(values, rounding=1e-9):
 def test_statistic_of_meta_witness():
     rows = quarters(9, 2, seed=6)
     pooled, members = torch.from_numpy(rows)[None], random_memberships(4, 5, 30, [np.random.default_rng(1)])
-    found, *_ = fit_learned(exact_features(), pooled, RECOMMENDED, [Streams(SEED)]).statistics(pooled, members, 4)
+    found, *_ = fit_learned(exact_features(), pooled, TUNED, [Streams(SEED)]).statistics(pooled, members, 4)
     values = fused([space_kernel(space, rows) for space in (0, 1)], SPACE_WEIGHTS, rows, members[0].numpy())
     assert found[0].numpy() == pytest.approx(1 / reached(values), abs=1e-8)
 
@@ -402,7 +401,7 @@ def density(value, mean, variance):
 @pytest.mark.parametrize("shift", [0.0, 0.5])
 def test_witness_and_statistic_of_meta_wits(shift):
     train = quarters(6, 2, seed=3), quarters(8, 2, seed=4, shift=shift)
-    witness = fit_witness(exact_features(), batch(*train), RECOMMENDED, [])
+    witness = fit_witness(exact_features(), batch(*train), TUNED, [])
     rows = quarters(9, 2, seed=5)
     members = random_memberships(4, 5, 20, [np.random.default_rng(0)])
     found, rounding, _ = witness.statistics(torch.from_numpy(rows)[None], members, 4)
@@ -434,15 +433,15 @@ def test_statistic_of_meta_fuse():
     """Kernels of Omnibus have tests of their own. Here their values are looked up."""
     rows = quarters(24, 2, seed=6)
     pooled, members = torch.from_numpy(rows)[None], random_memberships(10, 14, 30, [np.random.default_rng(1)])
-    found, *_ = meta_bank(exact_features(), pooled, RECOMMENDED, [Streams(SEED)]).statistics(pooled, members, 10)
+    found, *_ = meta_bank(exact_features(), pooled, TUNED, [Streams(SEED)]).statistics(pooled, members, 10)
     learned = fused([space_kernel(space, rows) for space in (0, 1)], SPACE_WEIGHTS, rows, members[0].numpy())
     expected = 1 / 2 / reached(learned)
-    for family in fit_omnibus(pooled, RECOMMENDED, [Streams(SEED)]).bank.families:
+    for family in fit_omnibus(pooled, TUNED, [Streams(SEED)]).bank.families:
         gram = family.kernel(pooled[:, None], pooled[:, None])[0, 0].detach().numpy()
         values = {(tuple(a), tuple(b)): gram[i, j] for i, a in enumerate(rows) for j, b in enumerate(rows)}
         own = fused([lambda a, b, values=values: values[tuple(a), tuple(b)]], [1], rows, members[0].numpy())
         expected = expected + 1 / 2 * family.share / reached(own, 1e-5)  # of a standard deviation, as in the engine
-    fuse, rounding, _ = fit_bank(pooled, RECOMMENDED, [Streams(SEED)]).statistics(pooled, members, 10)
+    fuse, rounding, _ = fit_bank(pooled, TUNED, [Streams(SEED)]).statistics(pooled, members, 10)
     expected = expected + 1 / 2 * 0.35 * (1 - 0.6 * 24 / 624) / reached(fuse[0].numpy(), float(rounding[0]))
     assert found[0].numpy() == pytest.approx(expected, rel=0.01)  # a tie within rounding changes a rank by 1/31
 
@@ -472,7 +471,7 @@ def best_weights(eta, sigma):
 def test_heads_weights_and_odds_of_feature_mkl(learned, shift, mixed, monkeypatch):
     pairs = [(quarters(6 + i, 2, seed=10 + i), quarters(7, 2, seed=20 + i, shift=0.4 * i)) for i in range(3)]
     monkeypatch.setattr("m2st_core.learners.learned_tests.learn_spaces", lambda *_: exact_features())
-    known = learn_feature_mixture(as_related_tasks(pairs), RECOMMENDED, [Streams(SEED)])
+    known = learn_feature_mixture(as_related_tasks(pairs), TUNED, [Streams(SEED)])
     known.choices |= {"beta_regularisation": 1.0, "beta_is_learned": learned}
     kernels = [partial(aggregate, rows=int(np.mean([len(x) + len(y) for x, y in pairs])))]
     for name in known.base_names[1:]:
@@ -504,7 +503,7 @@ def test_heads_weights_and_odds_of_feature_mkl(learned, shift, mixed, monkeypatc
     shares = np.array([2 * math.exp(related), *(np.exp(eta[4:] / null[4:]) / 3)])
     shares /= shares.sum()
     weights = np.array([*(shares[0] * beta / sum(beta * null[:4])), *(shares[1:] / null[4:])])
-    found = fit_feature_mixture(known, batch(x, y), RECOMMENDED, [Streams(SEED)])
+    found = fit_feature_mixture(known, batch(x, y), TUNED, [Streams(SEED)])
     assert list(found.weights[0].values()) == pytest.approx(list(weights / weights.sum()), abs=1e-8)
     assert sum(weight > 0 for weight in beta) == mixed
     value = sum(w * k(x[0], y[0]) for w, k in zip(weights / weights.sum(), kernels, strict=True))

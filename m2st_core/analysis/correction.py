@@ -140,8 +140,7 @@ def analyse(
 
     Methods that split their rows use ``splits`` random splits; all others use none. ``learners`` holds a trained
     learner for each method that uses related tasks, by the method's name. If they were trained on
-    ``separate((x, y), tasks)``, pass its result as ``apart``. The settings are those of ``two_sample_test``; the
-    preset applies to methods without a learner.
+    ``separate((x, y), tasks)``, pass its result as ``apart``. The settings are those of ``two_sample_test``.
 
     >>> import m2st_core as m2st
     >>> x, y = m2st.make_task("mean_shift", shift=2.0).sample(50, seed=1)
@@ -149,7 +148,7 @@ def analyse(
     >>> analysis.primary.p_value, analysis.secondary[0].adjusted_p_value
     (0.001, 0.001)
     """
-    names = [primary, *secondary]
+    names = [METHODS.name_of(name) for name in (primary, *secondary)]
     check_tests(names, family, splits)
     learners = learners or {}
     for name in names:

@@ -16,7 +16,7 @@ from m2st_core.kernels.base import Kernel
 from m2st_core.learners.target_kernels import fit_median
 from m2st_core.permutation.fitted import KernelTest, PermutationTest, ScoreTest, ShownTest
 from m2st_core.permutation.labellings import memberships_within, random_memberships
-from m2st_core.presets import PRESETS
+from m2st_core.presets import TUNED
 from m2st_core.rng import Streams
 from m2st_core.testing.run import FinishedTest
 from m2st_core.types import TwoSample
@@ -107,7 +107,7 @@ def evidence_of(examined: FinishedTest) -> Evidence:
         if test is not examined.fitted:
             how = f"the kernels of {result.method}, each with its weight in the fused statistic"
     else:
-        test, threshold = fit_median(sample.pooled, PRESETS["recommended"], [streams]), None
+        test, threshold = fit_median(sample.pooled, TUNED, [streams]), None
         how = f"the kernel of MMD-M, since {result.method} has none that can be shown"
     null = test.null(sample, members)
     if examined.swapped and isinstance(test, ScoreTest) and not test.two_sided:

@@ -18,6 +18,7 @@ from m2st_core.figures.null import null_figure
 from m2st_core.figures.power import left_out_figure
 from m2st_core.figures.samples import image_grid, pixels_figure, samples_figure, tiles_figure, witness_figure
 from m2st_core.figures.theme import colour_of
+from m2st_core.learners.mixtures import WEIGHTS_USED
 
 SHOWN_WEIGHTS, SHOWN_COLUMNS = 15, 20
 SMALLEST_WEIGHT = 5e-4
@@ -171,6 +172,9 @@ def weights_picture(outcome: Outcome) -> Picture | None:
         caption = (
             "The weight of each related task's kernel on learned features in the test. Gaussian kernels are generic."
         )
+    if used := result.diagnostics.get(WEIGHTS_USED):
+        least, most = min(used.values()), max(used.values())
+        caption += f" The test used a β shrunk towards uniform, from {least:.2f} to {most:.2f}."
     hidden = len(result.weights) - len(names)
     caption += f" {hidden} kernels with smaller or no weights are not shown." if hidden else ""
     return Picture("weights", "Weights β of the related tasks", figure, caption, "Bars of the weights of the kernels.")

@@ -36,9 +36,12 @@ class Plan:
     n_permutations: int = 999
     train_fraction: float = 0.5
     seed: int = 0
-    preset: str = "recommended"
     splits: int = 1
     family: Family = "primary"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "primary", METHODS.name_of(self.primary))
+        object.__setattr__(self, "secondary", tuple(map(METHODS.name_of, self.secondary)))
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -48,7 +51,7 @@ class Plan:
     @property
     def methods_with_tasks(self) -> tuple[str, ...]:
         """The tests that use related tasks."""
-        return tuple(name for name in self.methods if METHODS.find(name).uses_related_tasks)
+        return tuple(name for name in self.methods if METHODS[name].uses_related_tasks)
 
 
 @dataclass(frozen=True)
@@ -88,14 +91,14 @@ def check_plan(
 ) -> tuple[TestPlan, ...]:
     """Plan each test, the primary first; a ValueError if one could not reject whatever its rows are.
 
-    ``learner`` is one that was trained earlier: its methods have its preset.
+    ``learner`` is one that was trained earlier.
     """
     check_tests(plan.methods, plan.family, plan.splits)
     sample = _as_tested(data, plan).target
     training = METHODS[learner.method].training if learner is not None else ""
     tests = []
     for name in plan.methods:
-        method = METHODS.find(name)
+        method = METHODS[name]
         settings = _settings(plan, device, plan.splits if method.needs_split else 1)
         if learner is not None and method.training == training:
             tests.append(learner.for_method(name).plan(sample, settings))
@@ -132,10 +135,10 @@ def carry_out(
     """
     if not len(data.x):
         raise ValueError("There is nothing to test: the upload has related tasks only. Add P and Q.")
-    needed = [METHODS[name].learn for name in plan.methods_with_tasks]
+    needed = [METHODS[name].training for name in plan.methods_with_tasks]
     if learner is not None:
         data = data.in_order_of(learner.column_names)
-        if METHODS[learner.method].learn in needed:
+        if METHODS[learner.method].training in needed:
             learner.refuse_shared(data.target, data.units)
     tests = tests or check_plan(data, plan, learner, device)
     data = _as_tested(data, plan)
@@ -173,7 +176,6 @@ def _settings(plan: Plan, device: str, splits: int = 1) -> TestSettings:
         n_permutations=plan.n_permutations,
         train_fraction=plan.train_fraction,
         splits=splits,
-        preset=plan.preset,
         seed=plan.seed,
         device=device,
     )
@@ -183,15 +185,13 @@ def _learners(
     tasks: RelatedTasks | None, plan: Plan, given: MetaLearner | None, device: str, progress: Progress | None
 ) -> dict[str, MetaLearner]:
     """Return a learner for each method that uses related tasks; methods that learn alike share one training."""
-    trained = {METHODS[given.method].learn: given} if given is not None else {}
-    first = {METHODS[name].learn: name for name in reversed(plan.methods_with_tasks)}
-    to_train = [name for learn, name in reversed(first.items()) if learn not in trained]
+    trained = {METHODS[given.method].training: given} if given is not None else {}
+    first = {METHODS[name].training: name for name in reversed(plan.methods_with_tasks)}
+    to_train = [name for training, name in reversed(first.items()) if training not in trained]
     if to_train and tasks is None:
         cause = f"The learner is for {given.method}." if given is not None else "None are given."
         raise ValueError(f"{to_train[0]} learns from related tasks. {cause} Add some, or use {DEFAULT_TEST}.")
     for index, name in enumerate(to_train):
         stage = part_of(progress, index / len(to_train), (index + 1) / len(to_train))
-        trained[METHODS[name].learn] = meta_train(
-            name, tasks, preset=plan.preset, seed=plan.seed, device=device, progress=stage
-        )
-    return {name: trained[METHODS[name].learn].for_method(name) for name in plan.methods_with_tasks}
+        trained[METHODS[name].training] = meta_train(name, tasks, seed=plan.seed, device=device, progress=stage)
+    return {name: trained[METHODS[name].training].for_method(name) for name in plan.methods_with_tasks}

@@ -102,10 +102,10 @@ def advise(data: Prepared, *, n_tasks: int | None = None, check: RelatedCheck | 
 
 def usable_methods(n_tasks: int, blocks: bool = False, learner: MetaLearner | None = None) -> list[str]:
     """Return the tests that an upload allows: blocks need permutations, and some tests need related tasks."""
-    learned = METHODS[learner.method].learn if learner is not None else None
+    learned = METHODS[learner.method].training if learner is not None else ""
     return [
         name
         for name, method in METHODS.items()
         if (method.by_permutation or not blocks)
-        and (not method.uses_related_tasks or n_tasks or (learned is not None and method.learn is learned))
+        and (not method.uses_related_tasks or n_tasks or method.training == learned)
     ]

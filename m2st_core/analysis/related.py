@@ -396,8 +396,8 @@ def target_gamma(
         raise ValueError(f"γ̂ needs at least {FEWEST_ROWS} rows of each sample. There are {n} and {m}.")
     result = relatedness(sample, related_tasks, restarts=3, max_tasks=5, steps=50, seed=seed, progress=progress)
     use = (
-        f"It uses the {n} and {m} rows that {method} trains on and does not test, so it may guide the choice."
+        f"It uses the {n} and {m} rows that {spec.name} trains on and does not test, so it may guide the choice."
         if spec.needs_split
-        else f"This is exploratory: {method} tests the same {n} and {m} rows, so no choice may depend on it."
+        else f"This is exploratory: {spec.name} tests the same {n} and {m} rows, so no choice may depend on it."
     )
     return TargetGamma(result, (n, m), not spec.needs_split, f"{result.sentence} {use}")

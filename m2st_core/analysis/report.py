@@ -320,7 +320,6 @@ def as_command(source: DataSource, cleaning: Cleaning, plan: Plan, report: str =
         ("--train-fraction", plan.train_fraction, Plan.train_fraction),
         ("--splits", plan.splits, Plan.splits),
         ("--family", plan.family, Plan.family),
-        ("--preset", plan.preset, Plan.preset),
         ("--seed", plan.seed, None),
         ("--leave-out", cleaning.left_out, ()),
         ("--use", cleaning.use, ()),

@@ -14,7 +14,6 @@ from m2st_core.analysis.plan import Outcome
 from m2st_core.data.repeats import repeats_in
 from m2st_core.data.tables.upload import NOT_THE_TARGETS
 from m2st_core.numbers import count_of
-from m2st_core.presets import PRESETS
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import DECISIONS, VERSION, TestResult
 
@@ -38,7 +37,7 @@ LEARNED = {"ours": "features", "paper": "deep kernels"}  # by the method's origi
 PHIPSON = "Phipson, Smyth (2010), Permutation p-values should never be zero"
 GASPARIN = "Gasparin, Wang, Ramdas (2025), Combining exchangeable p-values"
 HOLM = "Holm (1979), A simple sequentially rejective multiple test procedure"
-WITHOUT_ITSELF = "This preset leaves the observed labelling out, which makes p slightly too small."
+WITHOUT_ITSELF = "This rule leaves the observed labelling out, which makes p slightly too small."
 CAMERA = " Another camera, compression or light is a difference, too."
 INDEPENDENT = {
     "rows": "Rows are independent of each other. Several rows from one person, site or day are not: declare that "
@@ -346,7 +345,7 @@ def methods_sentence(outcome: Outcome) -> str:
     if method.uses_related_tasks:
         learner = outcome.learners[result.method]
         learned = f" whose {LEARNED[method.origin]} were learned from {len(learner.task_names)} related comparisons"
-        if learner.knowledge.kernel is not None and PRESETS[result.preset].meta_network.pretraining is not None:
+        if learner.knowledge.kernel is not None and method.preset.meta_network.pretraining is not None:
             learned += ", starting from a classifier of them (a setting of m2st)"
     if any(result.n_train):
         verb = "adapted" if method.uses_related_tasks else "learned"
@@ -367,7 +366,7 @@ def methods_sentence(outcome: Outcome) -> str:
     paragraph = (
         f"{result.n_test[0]} {data.unit} of “{data.x_name}” and {result.n_test[1]} {data.unit} of “{data.y_name}”, "
         f"described by {described}, were compared by the two-sample test {result.method} "
-        f"({cited(method.reference)}; preset {result.preset}){learned}; it was declared the primary test beforehand. "
+        f"({cited(method.reference)}){learned}; it was declared the primary test beforehand. "
         f"{p_short(result)}, from {how}; significance level {result.alpha:g}, seed {result.seed}, m2st {VERSION}."
     )
     if result.condition:

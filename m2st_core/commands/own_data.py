@@ -18,15 +18,14 @@ from m2st_core.data.tables.limits import in_shell
 from m2st_core.data.tables.prepare import Prepared, prepare
 from m2st_core.data.tables.readings import Marks
 from m2st_core.data.tables.upload import Upload
-from m2st_core.presets import PRESETS
+from m2st_core.learners.mixtures import WEIGHTS_USED
 from m2st_core.testing.learner_files import open_learner
 from m2st_core.testing.meta import meta_train
 from m2st_core.testing.method import ORIGINS
-from m2st_core.testing.methods import METHODS
+from m2st_core.testing.methods import METHODS, find_method
 from m2st_core.types import TestResult
 
 RECOMMENDED = "recommended"
-PUBLISHED = "MMD-D"  # for presets without our tests
 
 
 def names_by_origin(with_related_tasks: bool = False) -> str:
@@ -65,7 +64,6 @@ def run_test(options: argparse.Namespace) -> None:
         n_permutations=options.permutations,
         train_fraction=options.train_fraction,
         seed=options.seed,
-        preset=options.preset if learner is None else learner.preset,
         splits=options.splits,
         family=options.family,
     )
@@ -101,9 +99,9 @@ def run_test(options: argparse.Namespace) -> None:
 def primary_method(options: argparse.Namespace, data: Prepared) -> Recommendation:
     """The chosen method, or the recommended one with its reasons."""
     if options.method != RECOMMENDED:
-        return Recommendation(str(options.method), ())
-    if PRESETS.find(options.preset).features is None:
-        return Recommendation(PUBLISHED, (f"The preset {options.preset!r} has methods of the paper only.",))
+        return Recommendation(find_method(options.method, options.preset).name, ())
+    if options.preset:
+        raise ValueError("--preset has the settings of a test of the paper. Name one, such as --method Meta-MKL.")
     return advise(data, check=check_uploaded_tasks(data, seed=options.seed, device=options.device))
 
 
@@ -157,8 +155,7 @@ def run_meta_train(options: argparse.Namespace) -> None:
         ),
         cleaning=chosen_cleaning(options, Cleaning()),
     )
-    settings = {"preset": options.preset, "seed": options.seed, "device": options.device}
-    learner = meta_train(options.method, data.related, **settings)
+    learner = meta_train(options.method, data.related, preset=options.preset, seed=options.seed, device=options.device)
     try:
         learner.save(options.out, data.encoding)
     except OSError as error:
@@ -182,10 +179,12 @@ def describe(result: TestResult, data: Prepared) -> str:
     learned = f"learned on {result.n_train[0]} + {result.n_train[1]} rows, " if any(result.n_train) else ""
     lines.append(f"rows       {learned}tested on {result.n_test[0]} + {result.n_test[1]}")
     lines.append(f"columns    {', '.join(data.features)}")
-    lines.append(f"settings   {result.label}, preset {result.preset}, seed {result.seed}, {result.device}")
-    heavy = sorted(result.weights.items(), key=lambda item: -item[1])[:5]
-    if heavy:
-        lines.append("weights β  " + ", ".join(f"{name} {weight:.2f}" for name, weight in heavy if weight > 0.005))
+    lines.append(f"settings   {result.label}, seed {result.seed}, {result.device}")
+    for words, beta in (("weights β", result.weights), ("β shrunk", result.diagnostics.get(WEIGHTS_USED, {}))):
+        heavy = sorted(beta.items(), key=lambda item: -item[1])[:5]
+        if heavy:
+            shown = ", ".join(f"{name} {weight:.2f}" for name, weight in heavy if weight > 0.005)
+            lines.append(f"{words:11}{shown}")
     lines.append(f"time       {result.seconds:.2f} s")
     notes = dict.fromkeys(map(in_shell, (*data.decisions, *result.notes)))
     return "\n".join(lines + [f"note       {note}" for note in notes])

@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from m2st_core.commands.places import check_file, write_whole
 from m2st_core.figures.relatedness import gamma_figure
 from m2st_core.paper.committed import take_over
-from m2st_core.paper.experiments import PAPER, Layer
+from m2st_core.paper.experiments import PAPER, PUBLISHED_RULES, Layer
 from m2st_core.paper.gamma import GAMMA, run_gamma, summarise_gamma
 from m2st_core.paper.published import published_gamma, with_published
 from m2st_core.studies.power import add_shipped, shipped_results, sweep_figure
@@ -57,11 +57,12 @@ def run_paper(options: argparse.Namespace) -> None:
         print(f"{experiment.title}, {options.scale} scale", flush=True)
         compute_gamma(options)
         return
-    layer: Layer = "ours" if options.ours else "paper"
+    layer: Layer = "ours" if options.ours else options.preset or "paper"
     spec = experiment.spec(options.scale, layer)
-    if options.preset:
-        spec = spec.with_(preset=options.preset)
-    heading = experiment.heading(options.scale, layer, spec.preset)
+    heading = experiment.heading(options.scale, layer)
+    if options.p_value == "published":
+        spec = spec.with_(rule=PUBLISHED_RULES.get(layer, PUBLISHED_RULES["paper"]))
+        heading = f"{heading}, p = {spec.rule}"
     print(heading, flush=True)
     if options.fresh:
         Store().cells.drop_shipped(cell.key for cell in spec.cells())

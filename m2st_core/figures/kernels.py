@@ -22,7 +22,7 @@ from m2st_core.figures.theme import (
 )
 from m2st_core.testing.methods import label_of
 
-MARKS = ("", "diamond-open", "line-ns")
+MARKS = ("", "circle-open", "diamond-open", "line-ns")
 TRAINING_ROWS = "training rows m_tr per mode"
 
 

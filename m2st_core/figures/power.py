@@ -29,8 +29,13 @@ from m2st_core.testing.methods import label_of
 
 BAND, GHOST, PINNED = 0.2, 0.25, 0.6  # opacity
 LAST = 2000  # rank in the legend; plotly's default is 1000
-SETTINGS = ("preset", "closeness", "n_tasks", "m_tr")  # named in the legend where they vary
-LAYERS = {"paper": ("the paper's algorithms, run by this software", "circle"), "ours": ("ours", "square")}
+SETTINGS = ("closeness", "n_tasks", "m_tr")  # named in the legend where they vary
+LAYERS = {
+    "paper": ("the paper's algorithms, run by this software", "circle"),
+    "released": ("the same as in the paper's code", "circle-dot"),
+    "tuned": ("the same, tuned", "circle-open"),
+    "ours": ("ours", "square"),
+}
 GROUP_STEP = 12  # columns from one group of dots to the next
 REJECTED = "share of test samples rejected"
 

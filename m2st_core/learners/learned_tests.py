@@ -53,7 +53,7 @@ def learn_spaces(
     meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
     """Learn the spaces ψ from tasks in common units."""
-    settings = preset.feature_learning
+    settings = preset.features
     fit = fit_row_features if settings.convolutions is None else fit_image_features
     spaces, choices, senses = fit(meta, settings, streams, progress)
     return Knowledge(spaces=spaces, choices=choices, senses=senses)
@@ -261,7 +261,7 @@ def learn_feature_mixture(
     meta: RelatedTasks, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> Knowledge:
     """Features ψ, the kernel of all tasks Σ_q w_q ψ_q(x)ψ_q(y)/Σ_q w_q, that of each of a few tasks, and λ of β."""
-    settings = preset.feature_learning
+    settings = preset.features
     meta = in_common_units(meta)
     learned = learn_spaces(meta, preset, streams, part_of(progress, 0, 0.9))
     features = learned_spaces(learned)[0]
@@ -364,7 +364,7 @@ def choose_regularisation(
     The score is the ratio of means, mean MMD²/√(mean σ̂²), over at most 500 tasks, each treated as a target. If the
     aggregate alone scores better than all, β is not learned.
     """
-    settings, base = preset.feature_learning, needed(known.base, "base kernels")
+    settings, base = preset.features, needed(known.base, "base kernels")
     candidates = settings.regularisations
     meta = part_images(meta, settings, streams).fresh
     training, held_out = learned_spaces(known)[0].view(meta, settings, streams)

@@ -26,6 +26,7 @@ from m2st_core.types import Progress, TwoSample
 SMALLEST_VARIANCE = 1e-10  # of a kernel that takes part in Meta-MKL-SI
 CONDITION = 1e-6  # relative to the largest eigenvalue or weight, below which values count as 0
 BLOCK = 256  # rows
+CRITERION_BY_KERNEL, WEIGHTS_USED = "criterion_by_kernel", "weights_used"  # diagnostics
 
 
 @dataclass(frozen=True)
@@ -114,15 +115,27 @@ def paired_rows(train: TwoSample, streams: Sequence[Streams]) -> PairedRows:
     return PairedRows(x, y, torch.ones_like(x[..., 0]))
 
 
-def mixture_test(bank: KernelBank, weights: Tensor, terms: KernelTerms | None, known: Knowledge) -> KernelTest:
-    """The test of the mixture, with β and, if ``terms`` are given, each kernel's Ĵ on the training rows."""
-    names = bank.names
-    betas = [dict(zip(names, row.tolist(), strict=True)) for row in weights]
-    about: list[dict[str, Any]] = [dict(known.choices) for _ in betas]
+def mixture_test(
+    bank: KernelBank, weights: Tensor, terms: KernelTerms | None, known: Knowledge, uniform_share: float = 0.0
+) -> KernelTest:
+    """The test of the mixture, with β as learned and, if ``terms`` are given, each kernel's Ĵ on the training rows.
+
+    Where a share of β is spread evenly, the diagnostics have the β used as well.
+    """
+
+    def by_kernel(values: Tensor) -> list[dict[str, float]]:
+        return [dict(zip(bank.names, row.tolist(), strict=True)) for row in values]
+
+    about: list[dict[str, Any]] = [dict(known.choices) for _ in weights]
     if terms is not None:
-        for entry, row in zip(about, terms.criterion(1e-8), strict=True):
-            entry["criterion_by_kernel"] = dict(zip(names, row.tolist(), strict=True))
-    return KernelTest(bank.mixture(weights), weights=betas, diagnostics=about)
+        for entry, criterion in zip(about, by_kernel(terms.criterion(1e-8)), strict=True):
+            entry[CRITERION_BY_KERNEL] = criterion
+    used = weights
+    if uniform_share:
+        used = torch.lerp(weights, torch.full_like(weights, 1 / len(bank.names)), uniform_share)
+        for entry, beta in zip(about, by_kernel(used), strict=True):
+            entry[WEIGHTS_USED] = beta
+    return KernelTest(bank.mixture(used), weights=by_kernel(weights), diagnostics=about)
 
 
 @torch.no_grad()
@@ -212,14 +225,13 @@ def fit_selective(
 def fit_mixture(
     known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
-    """Meta-MKL, AGT-MKL: β ≥ 0 that maximises Ĵ on the training rows (R, n, d), (R, m, d), shrunk towards uniform."""
+    """Meta-MKL, AGT-MKL: β ≥ 0 that maximises Ĵ on the training rows (R, n, d), (R, m, d); tuned, β is shrunk."""
     bank = base_kernels(known)
     terms = kernel_terms(bank, paired_rows(train, streams))
     settings = preset.base_kernels
     ridge = settings.relative_ridge * terms.sigma.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
     weights = solve_weights(terms.eta, terms.sigma, settings.ridge + ridge.cpu())
-    weights = torch.lerp(weights, torch.full_like(weights, 1 / len(bank.names)), settings.uniform_share)
-    return mixture_test(bank, weights, terms, known)
+    return mixture_test(bank, weights, terms, known, settings.uniform_share)
 
 
 def fit_best(

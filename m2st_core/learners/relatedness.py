@@ -21,7 +21,7 @@ from m2st_core.kernels.base import copy_with
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.learners.ascent import ascend
 from m2st_core.learners.target_kernels import start_deep
-from m2st_core.presets import PRESETS
+from m2st_core.presets import TUNED
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.types import Progress, TwoSample
@@ -203,7 +203,7 @@ def _climb(
     count = len(others.names) * restarts
     children = [streams.child(f"kernel {index}") for index in range(count)]
     everything = torch.cat([*goal.task(0)])
-    kernel = start_deep(everything.expand(count, -1, -1), PRESETS["recommended"].on(goal.shape), children)
+    kernel = start_deep(everything.expand(count, -1, -1), TUNED.on(goal.shape), children)
     generator = [streams.torch("batches")]
     which = torch.arange(len(others.names), device=others.rows.device).repeat_interleave(restarts)[None]
     targets = which if len(goal.names) > 1 else torch.zeros_like(which[:, :1])

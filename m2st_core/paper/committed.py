@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from m2st_core.paper.experiments import LAYERS, Layer, PaperExperiment
+from m2st_core.paper.experiments import SHIPPED_LAYERS, Layer, PaperExperiment
 from m2st_core.paper.published import FOLDER, in_words
 from m2st_core.paper.shipped import (
     ABOUT,
@@ -51,12 +51,12 @@ class Committed:
 
     @property
     def origin(self) -> str:
-        """Preset, repeats, tests and date, in words."""
+        """Repeats, tests and date, in words."""
         (least, most), (there, points) = self.repeats, self.points
         done = f"{most}" if least == most else f"{least} to {most}"
         done = done if least == self.spec.repeats else f"{done} of {self.spec.repeats}"
         where = "" if there == points else f" at {there} of {points} points (not all of {', '.join(self.incomplete)})"
-        return f"preset `{self.spec.preset}`, {done} repeats × {self.spec.tests} test samples{where}, {self.date}"
+        return f"{done} repeats × {self.spec.tests} test samples{where}, {self.date}"
 
 
 def committed(experiment: PaperExperiment, layer: Layer, folder: Path | None = None) -> Committed | None:
@@ -85,7 +85,7 @@ def results_of(experiment: PaperExperiment) -> tuple[dict[Layer, Committed], lis
     """Committed results by layer, and a sentence for every layer that is outdated, in whole or in part."""
     results: dict[Layer, Committed] = {}
     problems = []
-    for layer in LAYERS if experiment.full else ():
+    for layer in SHIPPED_LAYERS if experiment.full else ():
         try:
             result = committed(experiment, layer)
         except Outdated as error:
@@ -125,7 +125,7 @@ def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path
     whole = {key: rows[key].astype("Int64") for key in ("n_tasks", "m_tr")}
     rows.assign(**whole)[[*PLACE, "rejections"]].to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     date = time.strftime("%Y-%m-%d", time.gmtime(store.cells.newest(cells)))
-    made = {"spec": spec.hash, "code": CODE, "version": VERSION, "preset": spec.preset, "date": date}
+    made = {"spec": spec.hash, "code": CODE, "version": VERSION, "date": date}
     about[name] = made | {"revisions": revisions(spec)}
     text = json.dumps(dict(sorted(about.items())), indent=1)
     (folder / ABOUT).write_text(f"{text}\n", encoding="utf-8")

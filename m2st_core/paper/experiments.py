@@ -1,4 +1,4 @@
-"""Every table and figure of the paper, as sweeps at two scales and in two layers: the paper's algorithms, and ours."""
+"""Every table and figure of the paper, as sweeps at two scales: of the paper's algorithms, or of ours."""
 
 from __future__ import annotations
 
@@ -7,30 +7,39 @@ from typing import Any, Literal
 
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.testing.methods import METHODS
-from m2st_core.types import Registry
+from m2st_core.types import PValueRule, Registry
 
 Scale = Literal["quick", "full"]
-Layer = Literal["paper", "ours"]
-LAYERS: dict[Layer, str] = {"paper": "the paper's algorithms", "ours": "ours"}
+Layer = Literal["paper", "released", "tuned", "ours"]
+LAYERS: dict[Layer, str] = {
+    "paper": "the paper's algorithms",
+    "released": "the paper's algorithms, as in its code",
+    "tuned": "the paper's algorithms, tuned",
+    "ours": "ours",
+}
+PUBLISHED_RULES: dict[Layer, PValueRule] = {"paper": "b/B, ≥", "released": "b/B, >"}  # of the text, and of the code
+SHIPPED_LAYERS: tuple[Layer, ...] = ("paper", "ours")
 Kind = Literal["power", "closeness", "tasks", "ablation", "type-I", "relatedness", "images"]
 FIGURE_2 = ("Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D", "MMD-O", "C2ST-L", "C2ST-S", "ME", "SCF")
 TABLE_3 = ("Meta-MKL", "Meta-MKL-A", "Meta-KL", "AGT-MKL", "AGT-MKL-A", "AGT-KL", "Meta-MKL-SI")
 TABLE_3_ALL = ("Meta-MKL-A", "AGT-MKL-A", "Meta-MKL-SI")
 TABLE_4 = ("Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D w/ AC", "MMD-D", "MMD-O")
-TYPE_1 = tuple(name for name, method in METHODS.items() if not method.only_recommended)
+ALGORITHMS = [name for name, method in METHODS.items() if method.algorithm == name]
+TYPE_1 = ("MMD-M", *sorted(ALGORITHMS, key=lambda name: METHODS[name].uses_related_tasks))
 OURS = ("Feature-MKL", "Meta-WiTS", "Meta-Witness", "Meta-FUSE")
 TASK_COUNTS = (20, 50, 80, 100, 120, 150)
 QUICK_PAIRS = 100
 QUICK_SIZES = (50, 100, 200)
 SPLIT_NOTE = "In the paper Meta-MKL-A, AGT-MKL-A and Meta-MKL-SI test 210 rows: they have an entry of their own."
-GAMMA_NOTE = "a measurement of its own with one layer; run python -m m2st_core paper gamma."
+GAMMA_NOTE = "a measurement of its own; run python -m m2st_core paper gamma."
 
 
 @dataclass(frozen=True)
 class PaperExperiment:
     """One table or figure; ``quick`` and ``full`` are None if it is not measured by a sweep.
 
-    Both sweeps run the paper's algorithms in preset ``paper``. Our own family is a second layer on the same samples.
+    Both run the paper's algorithms with the settings of its text. Other layers are their settings in its code, tuned
+    ones, and our own family, on the same samples.
     """
 
     name: str
@@ -47,18 +56,26 @@ class PaperExperiment:
             raise ValueError(f"{self.title}: {self.note}")
         if layer == "paper":
             return spec
+        if layer != "ours":
+            return spec.with_(methods=tuple(_line(name, layer) for name in spec.methods))
         splits = any(name in METHODS and METHODS[name].needs_split for name in spec.methods)
         methods = tuple(name for name in OURS if splits or not METHODS[name].needs_split)
-        return spec.with_(preset="recommended", methods=methods)
+        return spec.with_(methods=methods)
 
-    def heading(self, scale: Scale, layer: Layer, preset: str) -> str:
-        """Experiment, scale, layer and preset, in words."""
-        return f"{self.title}, {scale} scale: {LAYERS[layer]}, preset {preset}"
+    def heading(self, scale: Scale, layer: Layer) -> str:
+        """Experiment, scale and layer, in words."""
+        return f"{self.title}, {scale} scale: {LAYERS[layer]}"
+
+
+def _line(name: str, preset: str) -> str:
+    """The line of a test with this preset, or its name where it has none: the code follows the text there."""
+    lines = (line.name for line in METHODS.values() if line.algorithm == name and line.preset.name == preset)
+    return next(lines, name)
 
 
 def _sweep(name: str, title: str, kind: Kind, note: str = "", **settings: Any) -> PaperExperiment:
     """An experiment at both scales."""
-    full = SweepSpec(preset="paper", repeats=20, tests=100, **settings)
+    full = SweepSpec(repeats=20, tests=100, **settings)
     sizes = tuple(m for m in full.m_te if m in QUICK_SIZES) or full.m_te
     tasks = tuple(min(n, QUICK_PAIRS) for n in full.n_tasks) if full.task.startswith("cifar") else full.n_tasks
     quick = full.with_(repeats=2, tests=20, n_permutations=99, m_te=sizes, m_tr=full.m_tr[:1], n_tasks=tasks)

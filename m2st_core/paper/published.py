@@ -15,6 +15,7 @@ from m2st_core.data.images.sources import SOURCES
 from m2st_core.data.images.tasks import TwoDataSets
 from m2st_core.sweeps.summary import summarise
 from m2st_core.tasks import Task
+from m2st_core.testing.methods import METHODS
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "results"
@@ -93,13 +94,14 @@ def _place(row: Any) -> Place:
     if row.null:
         return ()
     m_tr = None if pd.isna(row.m_tr) else row.m_tr
+    method = METHODS[row.method].algorithm if row.method in METHODS else row.method
     if row.task == "hdgm":
-        return () if pd.isna(row.n_tasks) else (row.method, row.n_tasks, row.closeness, m_tr, row.m_te)
+        return () if pd.isna(row.n_tasks) else (method, row.n_tasks, row.closeness, m_tr, row.m_te)
     task = TASKS.get(row.task, Task)
     if not issubclass(task, TwoDataSets):
         return ()
     first, second, learned_from = (SOURCES[name].title for name in (task.first, task.second, task.learned_from))
-    return (row.method, f"{first} vs {second}", learned_from, m_tr, row.m_te)
+    return (method, f"{first} vs {second}", learned_from, m_tr, row.m_te)
 
 
 def explanations(folder: Path | None = None) -> pd.DataFrame:

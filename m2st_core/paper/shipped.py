@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from m2st_core.paper.experiments import LAYERS, PAPER, Layer
+from m2st_core.paper.experiments import PAPER, SHIPPED_LAYERS, Layer
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.trial import CODE, Cell, canonical, data_of
 from m2st_core.testing.methods import METHODS
@@ -23,7 +23,7 @@ Identity = tuple[str, ...]  # equal exactly if the keys of two cells are, which 
 
 def file_name(experiment: str, layer: Layer) -> str:
     """The name of a file, without its ending."""
-    return experiment if layer == "paper" else f"{experiment}_ours"
+    return experiment if layer == "paper" else f"{experiment}_{layer}"
 
 
 def read_about(folder: Path) -> dict[str, dict[str, Any]]:
@@ -63,7 +63,7 @@ class _File:
 
 def _files(folder: Path) -> Iterator[_File]:
     """The files of this version."""
-    owners = {file_name(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in LAYERS}
+    owners = {file_name(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in SHIPPED_LAYERS}
     for name, entry in read_about(folder).items():
         if entry["code"] == CODE and name in owners:
             sweep, path = owners[name][0].spec("full", owners[name][1]), folder / f"{name}.csv"

@@ -15,8 +15,8 @@ import torch
 from scipy.special import gammaln
 from torch import Tensor
 
-from m2st_core.presets import PValueRule
 from m2st_core.rng import Streams
+from m2st_core.types import PValueRule
 
 SHORT_KEYS = 4096  # pooled rows up to which 16-bit keys rarely tie
 KEYS_AT_ONCE = 2**25  # random keys held together

@@ -18,12 +18,12 @@ from m2st_core.data.images.sources import load_images
 from m2st_core.data.images.tasks import PIXELS, USUAL_SIDE, DescribedTask, ImageTask, ShownImages, always_new, side_for
 from m2st_core.device import one_core, one_thread_per_operation, resolve_device
 from m2st_core.learners.generic import GENERIC, is_generic
+from m2st_core.learners.mixtures import CRITERION_BY_KERNEL
 from m2st_core.paper.published import with_published
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.studies.shipped import Shipped, load
-from m2st_core.studies.weights import CRITERION
 from m2st_core.sweeps.cost import Cost, different_images, machine_factor, predict
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import as_rows, summarise
@@ -198,7 +198,8 @@ class ImageStudy:
     @torch.no_grad()
     def _explain(self, cell: Cell, learned: LearnerParts, device: str) -> KernelExplanation:
         """The learned kernel on images that it was not trained on."""
-        adapted = learned_method(cell, learned, device).fit_on()
+        fit = learned_method(cell, learned, device).fit
+        adapted = fit() if fit is not None else None
         assert isinstance(adapted, KernelTest)
         size, shown = max(self.m_te), self.shown()
         rows = np.concatenate([shown.x, shown.y])
@@ -208,7 +209,7 @@ class ImageStudy:
             pooled = torch.from_numpy(features)[None].to(device)
             values = witness_of_rows(adapted.kernel(pooled, pooled)[0], size).cpu().numpy()
         pairs = {f"{a} or {b}": (a, b) for a, b in self.target.pairs()}
-        beta, criterion = adapted.weights[0], adapted.diagnostics[0][CRITERION]
+        beta, criterion = adapted.weights[0], adapted.diagnostics[0][CRITERION_BY_KERNEL]
         other_weights: dict[str, float] = {}
         for name in (name for name in beta if name not in pairs):
             kind = GENERIC if is_generic(name) else name
@@ -264,7 +265,7 @@ def study_cost(study: ImageStudy) -> Cost:
     return Cost(len(cells), by_pixels.learners, work * machine_factor(), by_pixels.memory_bytes)
 
 
-TAUGHT, ALONE = ("Feature-MKL",), ("MMD-D", GENERIC_TEST)
+TAUGHT, ALONE = ("Feature-MKL",), ("MMD-D · tuned", GENERIC_TEST)
 STORY = ImageStudy(
     task="digits-shift",
     settings=tuple(make_task("digits-shift").settings.items()),

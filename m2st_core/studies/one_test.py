@@ -13,7 +13,7 @@ from m2st_core.data import TASKS, make_task
 from m2st_core.progress import part_of
 from m2st_core.studies.power import SYMBOLS, words_of
 from m2st_core.studies.shipped import Shipped, load
-from m2st_core.sweeps.cost import LONG_FITS, machine_factor, predict
+from m2st_core.sweeps.cost import fit_seconds, machine_factor, predict
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.tasks import Setting, Task
 from m2st_core.testing.meta import MetaLearner, meta_train
@@ -103,7 +103,6 @@ class SingleTest:
     alpha: float = 0.05
     n_permutations: int = 999
     train_fraction: float = 0.5
-    preset: str = "recommended"
 
     @property
     def learns(self) -> bool:
@@ -122,7 +121,6 @@ class SingleTest:
                     task=setting.task,
                     settings=setting.settings,
                     methods=(self.method,),
-                    preset=self.preset,
                     closeness=(setting.closeness,),
                     n_tasks=(setting.n_tasks,),
                     rows_per_task=ROWS_PER_TASK,
@@ -137,8 +135,7 @@ class SingleTest:
         except ValueError:
             return 0.0
         growth = max(1.0, 2 * share * rows / REFERENCE_ROWS) ** FIT_GROWTH
-        fit = method.cost.fit * (1 if self.preset == "recommended" else LONG_FITS)
-        return cost.seconds + machine_factor() * fit * (growth - 1)
+        return cost.seconds + machine_factor() * fit_seconds(method, 0, None) * (growth - 1)
 
     def shipped(self) -> OneTest | None:
         """The result that comes with the software, for the default settings."""
@@ -151,11 +148,11 @@ class SingleTest:
     def learner(self, progress: Progress | None = None) -> MetaLearner:
         """The method trained on the related tasks. Methods with the same training share a learner, which is kept."""
         training = METHODS[self.method].training
-        key = (self.setting, training, self.preset)
+        key = (self.setting, training)
         learner = _learners.get(key)
         if learner is None:
             tasks, seed = self.setting.related_tasks(), self.setting.seed
-            learner = meta_train(self.method, tasks, preset=self.preset, seed=seed, progress=progress)
+            learner = meta_train(self.method, tasks, seed=seed, progress=progress)
             while len(_learners) >= LEARNERS_KEPT:
                 _learners.pop(next(iter(_learners)), None)
             _learners[key] = learner
@@ -168,7 +165,7 @@ class SingleTest:
         shared: dict[str, Any] = {name: getattr(self, name) for name in ("alpha", "n_permutations", "train_fraction")}
         shared["seed"] = self.setting.seed
         if not self.learns:
-            return OneTest(two_sample_test(x, y, self.method, preset=self.preset, **shared, progress=progress))
+            return OneTest(two_sample_test(x, y, self.method, **shared, progress=progress))
         learner = self.learner(part_of(progress, 0, LEARNING))
         result = learner.test(x, y, **shared, progress=part_of(progress, LEARNING, 1))
         return OneTest(result, two_sample_test(x, y, BASELINE, **shared))
@@ -178,13 +175,13 @@ class SingleTest:
         setting, seed = self.setting, self.setting.seed
         settings = "".join(f", {name}={value!r}" for name, value in setting.parameters)
         null, images = ", null=True" if self.null else "", ".images()" if TASKS[setting.task].shape else ""
-        test = f"m2st.two_sample_test(\n    x, y, method={self.method!r}, preset={self.preset!r},"
+        test = f"m2st.two_sample_test(\n    x, y, method={self.method!r},"
         learn = ""
         if self.learns:
             learn = f"""related = task.draw_related_tasks(
     closeness={setting.closeness!r}, n_tasks={setting.n_tasks}, rows={setting.rows}, seed={seed}
 )
-learner = m2st.meta_train({self.method!r}, related, preset={self.preset!r}, seed={seed})
+learner = m2st.meta_train({self.method!r}, related, seed={seed})
 """
             test = "learner.test(\n    x, y,"
         return f"""import m2st_core as m2st

@@ -37,7 +37,6 @@ SYMBOLS: dict[
     "closeness": "C={}",
     "n_tasks": "N={}",
     "null": lambda value: "P = Q" if value == "True" else "P ≠ Q",
-    "preset": "preset {}",
     "rows_per_task": "{} rows per task",
     "m_tr": "m_tr={}",
     "m_te": "m_te={}",
@@ -45,6 +44,7 @@ SYMBOLS: dict[
     "tests": "{} tests",
     "alpha": "α={}",
     "n_permutations": "B={}",
+    "rule": "p={}",
     "seed": "seed {}",
 }
 NAMED = ("closeness", "n_tasks")  # in the name of every run that learns from related tasks
@@ -190,7 +190,7 @@ def run_names(specs: Mapping[str, SweepSpec]) -> dict[str, str]:
     for run, spec in specs.items():
         own = entries(spec)
         learns = any(map(_learns, spec.methods))
-        told = {*(NAMED if learns else ()), "task", "null", "preset", "m_tr", "alpha", *(n for n in own if "." in n)}
+        told = {*(NAMED if learns else ()), "task", "null", "m_tr", "alpha", *(n for n in own if "." in n)}
         shown = [name for name in dict.fromkeys((*SYMBOLS, *own)) if name in told and name in own]
         shown = [name for name in shown if (name in NAMED and learns) or own[name] != usual.get(name)]
         setting = ", ".join(words_of(name, own[name]) for name in shown)

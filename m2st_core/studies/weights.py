@@ -1,7 +1,7 @@
 """Weights β: a mixture learned from related tasks, adapted to several training samples of one target.
 
-Sizes are per mode. The preset is ``recommended``. Feature-MKL mixes kernels on learned features, of at most ten related
-tasks and of all together, with generic Gaussian ones. Meta-MKL mixes the deep kernels of at most ten related tasks.
+Sizes are per mode. Feature-MKL mixes kernels on learned features, of at most ten related
+tasks and of all together, with generic Gaussian ones. Meta-MKL, tuned, mixes the deep kernels of five related tasks.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.kernels.mixtures import KernelBank
 from m2st_core.learners.generic import is_generic
 from m2st_core.learners.learned_tests import AGGREGATE, feature_bank
-from m2st_core.learners.mixtures import base_kernels, kernel_terms
+from m2st_core.learners.mixtures import CRITERION_BY_KERNEL, WEIGHTS_USED, base_kernels, kernel_terms
 from m2st_core.permutation.fitted import KernelTest
-from m2st_core.presets import PRESETS
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.studies.shipped import Shipped, load
@@ -36,13 +35,16 @@ from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import Progress, TwoSample
 
-PRESET = PRESETS["recommended"]
 DEEP = 4.0  # times the prediction for sweeps: 15 and 90 s were measured at 50 and 200 rows, for 3.5 and 22 predicted
 SHARE = "related_share"
-CRITERION = "criterion_by_kernel"
-MIXTURES = {  # columns of the table, and the methods whose weights they hold
+MIXTURES = {  # columns of the table, and the methods whose weights they hold; β as learned, and as used if it is shrunk
     "Feature-MKL": {"learned": "Feature-MKL"},
-    "Meta-MKL": {"learned": "Meta-MKL", "best": "Meta-Best1", "uniform": "Meta-MKL-A"},
+    "Meta-MKL · tuned": {
+        "learned": "Meta-MKL · tuned",
+        "used": "Meta-MKL · tuned",
+        "best": "Meta-Best1 · tuned",
+        "uniform": "Meta-MKL-A · tuned",
+    },
 }
 
 
@@ -141,7 +143,7 @@ class WeightsStudy:
     def expected_seconds(self) -> float:
         """A prediction of the duration: of the learning, and of the fits at all sizes."""
         spec = SweepSpec(
-            task="hdgm", settings={"delta": self.delta}, methods=(self.method,), preset=PRESET.name,
+            task="hdgm", settings={"delta": self.delta}, methods=(self.method,),
             closeness=(self.closeness,), n_tasks=(self.n_tasks,), rows_per_task=self.rows_per_task, m_tr=self.sizes,
             m_te=(self.m_tr,), repeats=1, tests=self.repeats,
         )  # fmt: skip
@@ -178,7 +180,7 @@ class WeightsStudy:
 
     def _adapt(self, learner: MetaLearner, size: int, method: str) -> KernelTest:
         sample, streams = self._sample(size)
-        adapted = learner.for_method(method).bound(resolve_device("cpu")).fit_on(sample, PRESET, streams, None)
+        adapted = learner.for_method(method).bound(resolve_device("cpu")).fit_on(sample, None, streams)
         assert isinstance(adapted, KernelTest)
         return adapted
 
@@ -191,11 +193,12 @@ class WeightsStudy:
             bank = base_kernels(learner.knowledge)
         table = _table(bank, first, chosen, learner.task_names)
         if not self.learns_features:
-            best = self._adapt(learner, self.m_tr, "Meta-Best1").weights[0]
-            table = table.assign(best=table["kernel"].map(best), uniform=1 / len(table))
+            best = self._adapt(learner, self.m_tr, MIXTURES[self.method]["best"]).weights[0]
+            used = table["kernel"].map(beta_used(chosen))
+            table = table.assign(used=used, best=table["kernel"].map(best), uniform=1 / len(table))
         order = [bank.names.index(name) for name in table["kernel"]]
         weights = torch.eye(len(order), dtype=torch.float64)[order]
-        beta = torch.tensor([list(chosen.weights[0].values())], dtype=torch.float64)
+        beta = torch.tensor([list(beta_used(chosen).values())], dtype=torch.float64)
         with torch.no_grad():
             kernels = [bank.mixture(row[None]) for row in (*weights, beta[0])]
             witnesses = [on_plane(witness(kernel, first.x, first.y, PLACES[None])[0]) for kernel in kernels]
@@ -228,19 +231,23 @@ def _shipped_weights() -> WeightsResult:
     return WeightsResult.unpacked(load("weights"))
 
 
+def beta_used(adapted: KernelTest) -> dict[str, float]:
+    """β of the first run as the test used it."""
+    return adapted.diagnostics[0].get(WEIGHTS_USED, adapted.weights[0])
+
+
 def _table(bank: KernelBank, first: TwoSample, adapted: KernelTest, task_names: Sequence[str]) -> pd.DataFrame:
     """One row per kernel: its kind, its task's position, its weight, its influence on the statistic and its Ĵ."""
     names = bank.names
     table = pd.DataFrame({"kernel": names, "kind": ["generic" if is_generic(name) else "task" for name in names]})
     table.loc[table["kernel"] == AGGREGATE, "kind"] = "aggregate"
     terms = kernel_terms(bank, PairedRows(first.x, first.y, torch.ones_like(first.x[..., 0])))
-    beta = table["kernel"].map(adapted.weights[0])
-    influence = beta * terms.null_deviation[0].numpy()
+    influence = table["kernel"].map(beta_used(adapted)) * terms.null_deviation[0].numpy()
     table = table.assign(
         task=table["kernel"].map({name: position for position, name in enumerate(task_names, 1)}),
-        learned=beta,
+        learned=table["kernel"].map(adapted.weights[0]),
         influence=influence / influence.sum(),
-        criterion=table["kernel"].map(adapted.diagnostics[0][CRITERION]),
+        criterion=table["kernel"].map(adapted.diagnostics[0][CRITERION_BY_KERNEL]),
     )
     place = table["kind"].map({"task": 0, "aggregate": 1, "generic": 2})
     return table.assign(place=place).sort_values(["place", "task"]).drop(columns="place").reset_index(drop=True)

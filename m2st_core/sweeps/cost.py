@@ -13,12 +13,17 @@ from m2st_core.data import TASKS, make_task
 from m2st_core.data.images.sources import SOURCES
 from m2st_core.data.images.tasks import ImageTask
 from m2st_core.device import one_thread_per_operation
-from m2st_core.presets import PRESETS
+from m2st_core.learners.algorithm1 import learn_agt_kl, learn_agt_mkl, learn_meta_kl
+from m2st_core.learners.knowledge import Learn
+from m2st_core.learners.learned_tests import learn_feature_mixture, learn_features
+from m2st_core.learners.target_kernels import learn_rows
+from m2st_core.presets import TUNED
 from m2st_core.rng import Streams
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.trial import ELEMENTS_AT_ONCE, Cell, LearnerSpec, draw_targets
 from m2st_core.testing.method import Cost as MethodCost
-from m2st_core.testing.methods import METHODS
+from m2st_core.testing.method import Method
+from m2st_core.testing.methods import METHODS, trained_by
 from m2st_core.testing.plan import labelling_bytes
 from m2st_core.testing.run import run_tests
 from m2st_core.types import Shape
@@ -31,7 +36,7 @@ OVERHEAD = 0.15  # seconds per cell for drawing samples and passing results
 PER_TEST = 2.0e-3  # seconds of MMD-M at 200 pooled rows and 199 permutations
 GROWTH, GROWTH_BY_ROW = 1.25, 1.1  # exponents of the number of rows, for sizes like the paper's
 LIMIT_COST = MethodCost(test=0.3, by_row=True)
-LONG_FITS = 6  # times as long in the paper's presets
+LONG_FITS = 6  # times as long where settings are not tuned
 STEP_SECONDS = 0.0012  # a gradient of Algorithm 1 for 10 tasks with 50 pairs of rows; the curvature costs as much
 
 # Images.
@@ -58,13 +63,13 @@ class TrainingCost:
     agt_starts: bool = False  # has the starts of AGT-MKL
 
 
-TRAINING_COSTS = {
-    "learn_spaces": TrainingCost(seconds=0.6, features=True),
-    "learn_space_mixture": TrainingCost(seconds=0.8, features=True),
-    "learn_rows": TrainingCost(seconds=0.1),
-    "learn_meta_kl": TrainingCost(inner_steps=True),
-    "learn_agt_kl": TrainingCost(),
-    "learn_agt_mkl": TrainingCost(agt_starts=True),
+TRAINING_COSTS: dict[Learn | None, TrainingCost] = {
+    learn_features: TrainingCost(seconds=0.6, features=True),
+    learn_feature_mixture: TrainingCost(seconds=0.8, features=True),
+    learn_rows: TrainingCost(seconds=0.1),
+    learn_meta_kl: TrainingCost(inner_steps=True),
+    learn_agt_kl: TrainingCost(),
+    learn_agt_mkl: TrainingCost(agt_starts=True),
 }
 
 
@@ -100,7 +105,7 @@ def predict(spec: SweepSpec, stored: frozenset[str] = frozenset()) -> Cost:
     shape = TASKS[spec.task].shape
     work = sum(_test_seconds(cell, shape) for cell in cells)
     work += sum(_training_seconds(learner, shape) for learner in learners.values())
-    work += sum(_fit_seconds(method, m_tr, spec.preset, shape) for method, _, _, m_tr, _ in fits if m_tr)
+    work += sum(fit_seconds(METHODS[method], m_tr, shape) for method, _, _, m_tr, _ in fits if m_tr)
     overhead = OVERHEAD * len(cells)
     memory = _memory(spec) if shape is None else _image_memory(spec, shape)
     gpu_seconds = None if shape is None else overhead + work / GPU_SPEEDUP
@@ -131,22 +136,23 @@ def _test_seconds(cell: Cell, shape: Shape | None) -> float:
     return cell.tests * PER_TEST * cost.test * growth * (0.4 + 0.6 * cell.n_permutations / 199)
 
 
-def _fit_seconds(method: str, m_tr: int, preset_name: str, shape: Shape | None) -> float:
+def fit_seconds(method: Method, m_tr: int, shape: Shape | None) -> float:
     """Learning from the target's training rows."""
     if shape is None:
-        return METHODS[method].cost.fit * (1 if preset_name == "recommended" else LONG_FITS)
-    preset = PRESETS[preset_name].on(shape)
+        return method.cost.fit * (1 if method.preset == TUNED else LONG_FITS)
+    preset = method.preset.on(shape)
     per_image = IMAGE_STEP_SECONDS * _size(shape) * preset.images.convolutions.upsample**2
-    if METHODS[method].cost.image_fit == "deep":
+    if method.cost.image_fit == "deep":
         return preset.mmd_d.steps * 2 * min(m_tr, preset.mmd_d.largest_batch or m_tr) * per_image
-    if METHODS[method].cost.image_fit == "classifier":
+    if method.cost.image_fit == "classifier":
         return preset.classifier.epochs * 2 * m_tr * per_image
     return OTHER_IMAGE_FIT_SECONDS * _size(shape)
 
 
 def _training_seconds(spec: LearnerSpec, shape: Shape | None) -> float:
     """Learning from related tasks."""
-    cost, preset = TRAINING_COSTS.get(spec.learn, TrainingCost()), PRESETS[spec.preset].on(shape)
+    method = trained_by(spec.learn)
+    cost, preset = TRAINING_COSTS.get(method.learn, TrainingCost()), method.preset.on(shape)
     ascent = preset.meta_kl
     starts = preset.base_kernels.agt_starts if cost.agt_starts else ascent.starts
     steps = ascent.outer_steps * starts * (1 + ascent.inner_steps if cost.inner_steps else 1)
@@ -201,13 +207,13 @@ def _image_memory(spec: SweepSpec, shape: Shape) -> int:
     files = 2 * 60_000 * CIFAR_PIXELS if pixels == CIFAR_PIXELS else 0
     images = different_images(spec.task, spec.settings, n_tasks, spec.rows_per_task)
     learned = images * pixels * PIXEL_BYTES
-    origins = {METHODS[name].origin for name in spec.methods if name in METHODS}
-    if "ours" in origins:
+    methods = [METHODS[name] for name in spec.methods if name in METHODS]
+    if any(method.origin == "ours" for method in methods):
         learned += images * n_tasks  # a label for every task
-    if "paper" in origins and PRESETS[spec.preset].on(shape).meta_kl.second_order:
+    if any(method.origin == "paper" and method.preset.on(shape).meta_kl.second_order for method in methods):
         graph = round(GRAPH_BYTES * 2 * spec.rows_per_task * _size(shape))
         learned = max(learned, learned // 2 + graph)
-    if "MMD-D w/ AC" in spec.methods:  # it keeps the rows of all tasks
+    if any(method.learn == learn_rows for method in methods):  # it keeps the rows of all tasks
         learned += 3 * 4 * 2 * n_tasks * spec.rows_per_task * pixels
     samples = 16 * min(spec.tests * 2 * max(spec.m_te) * pixels, ELEMENTS_AT_ONCE)
     return 400 * 2**20 + files + learned + max(samples, _labelling_memory(spec, 2 * max(spec.m_te)))

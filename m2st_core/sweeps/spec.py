@@ -8,19 +8,18 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
-from typing import Any
+from typing import Any, get_args
 
 from m2st_core.data import TASKS, make_task
 from m2st_core.data.images.tasks import ImageTask
-from m2st_core.presets import PRESETS
 from m2st_core.sweeps.trial import Cell, canonical, data_of, digest
 from m2st_core.testing.method import MOST_PERMUTATIONS
 from m2st_core.testing.methods import METHODS, label_of
-from m2st_core.types import BASELINE, Registry
+from m2st_core.types import BASELINE, EXACT, PValueRule, Registry
 
 LONGEST, MOST_BRACKETS, LAST = 10_000, 100, 2**63 - 1  # of TOML: its characters and lists; of all numbers
 LIMIT = "limit"  # the true log-likelihood ratio as witness, where the task's densities are known
-SHARED = ("task", "settings", "null", "preset", "tests", "alpha", "n_permutations", "seed")  # equal in all cells
+SHARED = ("task", "settings", "null", "rule", "tests", "alpha", "n_permutations", "seed")  # equal in all cells
 LISTS = ("methods", "closeness", "n_tasks", "m_tr", "m_te")
 LEAST = dict(closeness=0, n_tasks=1, m_tr=2, m_te=2, rows_per_task=4, repeats=1, tests=1, n_permutations=1, seed=0)
 LARGEST = {"repeats": 1000, "tests": 10_000, "m_te": 100_000, "n_tasks": 10_000, "n_permutations": MOST_PERMUTATIONS}
@@ -50,7 +49,6 @@ class SweepSpec:
     settings: dict[str, Any] = field(default_factory=dict, hash=False)
     null: bool = False
     methods: tuple[str, ...] = ("Feature-MKL", "Meta-WiTS", BASELINE)
-    preset: str = "recommended"
     closeness: tuple[float, ...] = (0.3,)
     n_tasks: tuple[int, ...] = (100,)
     rows_per_task: int = 50
@@ -61,10 +59,14 @@ class SweepSpec:
     alpha: float = 0.05
     n_permutations: int = 199
     seed: int = 0
+    rule: PValueRule = EXACT
 
     def __post_init__(self) -> None:
         if problems := [*self._name_problems(), *self._number_problems()]:
             raise SpecError("\n".join(problems))
+        names = (name if name == LIMIT else METHODS.name_of(name) for name in self.methods)
+        object.__setattr__(self, "task", TASKS.name_of(self.task))
+        object.__setattr__(self, "methods", tuple(dict.fromkeys(names)))
         settings = dict(make_task(self.task, **self.settings).settings)
         object.__setattr__(self, "settings", settings)  # with defaults written out, equal specs have equal hashes
 
@@ -120,15 +122,14 @@ class SweepSpec:
 
     def _name_problems(self) -> Iterator[str]:
         """Sentences on unknown names and on names that do not fit together."""
-        methods, known = self.methods if isinstance(self.methods, tuple) else (), list[Any]()
-        every: list[tuple[Registry[Any], Any]] = [(TASKS, self.task), (PRESETS, self.preset)]
-        for registry, name in every + [(METHODS, name) for name in methods]:
+        methods, task = self.methods if isinstance(self.methods, tuple) else (), None
+        names: list[tuple[Registry[Any], Any]] = [(METHODS, name) for name in methods if name != LIMIT]
+        for registry, name in [(TASKS, self.task), *names]:
             try:
-                known.append(None if name == LIMIT else registry.find(name))
+                entry = registry.find(name)
+                task = entry if registry is TASKS else task
             except ValueError as error:
-                known.append(None)
                 yield str(error)
-        task, preset, *found = known
         if task:
             try:
                 make_task(self.task, **self.settings)
@@ -136,9 +137,6 @@ class SweepSpec:
                 yield f"settings: {error}"
             if LIMIT in methods and not hasattr(task, "log_likelihood_ratio"):
                 yield f"methods: the task {self.task!r} has no known likelihood ratio for {LIMIT!r}."
-        for method in found:
-            if method and method.only_recommended and preset and preset.features is None:
-                yield f"methods: {method.name} is not part of the preset {self.preset!r}."
 
     def _number_problems(self) -> Iterator[str]:
         for name in LISTS:
@@ -158,6 +156,8 @@ class SweepSpec:
             yield f"alpha must be between 0 and 1. Got {self.alpha!r}."
         elif isinstance(self.n_permutations, int) and self.n_permutations + 1 < 1 / self.alpha:
             yield f"n_permutations={self.n_permutations} is too few for alpha={self.alpha:g}."
+        if self.rule not in get_args(PValueRule):
+            yield f"rule must be one of {', '.join(get_args(PValueRule))}. Got {self.rule!r}."
         if not isinstance(self.null, bool):
             yield f"null must be true or false. Got {self.null!r}."
 

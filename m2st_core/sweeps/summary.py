@@ -12,7 +12,7 @@ from m2st_core.sweeps.spec import origin_of
 from m2st_core.sweeps.trial import Cell, CellResult
 from m2st_core.testing.methods import label_of
 
-KEYS = ["task", "null", "method", "preset", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te"]
+KEYS = ["task", "null", "method", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te"]
 COLUMNS = [*KEYS, "repeat", "tests", "alpha", "n_permutations", "seed"]
 MEASURED = ["rate", "error", "low", "high", "repeats", "tests"]
 
@@ -57,7 +57,7 @@ def as_text(table: pd.DataFrame) -> str:
     """The summary for a terminal: one row per method, one column per size, published numbers where it has them."""
     if table.empty:
         return "Nothing has been computed yet."
-    varying = [key for key in ("preset", "closeness", "n_tasks", "m_tr") if table[key].nunique() > 1]
+    varying = [key for key in ("closeness", "n_tasks", "m_tr") if table[key].nunique() > 1]
     lines = table.assign(cell=[_cell_text(row) for _, row in table.iterrows()])
     sizes = sorted(table["m_te"].unique())
     texts = [["method", *varying, *(f"m_te={size}" for size in sizes)]]

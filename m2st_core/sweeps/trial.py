@@ -24,9 +24,9 @@ from m2st_core.tasks import Task
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.meta import meta_train
 from m2st_core.testing.method import Method
-from m2st_core.testing.methods import METHODS
+from m2st_core.testing.methods import METHODS, trained_by
 from m2st_core.testing.run import learn_once, run_tests
-from m2st_core.types import Progress, TwoSample
+from m2st_core.types import EXACT, Progress, PValueRule, TwoSample
 
 CODE = "5"  # enters every key; changes when the same spec would give other numbers
 ELEMENTS_AT_ONCE = 2**25  # largest number of values in the test samples held in memory together
@@ -51,11 +51,10 @@ def data_of(task: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """The fields that learners and cells share: the task, the preset, and the repeat with its randomness."""
+    """The fields that learners and cells share: the task, and the repeat with its randomness."""
 
     task: str
     settings: dict[str, Any]
-    preset: str
     repeat: int
     seed: int
     data: str = ""  # fingerprint of the user's images
@@ -64,8 +63,8 @@ class Unit:
     @property
     def key(self) -> str:
         """The hash under which the result is stored."""
-        optional = ("data", "features", "revision")
-        return digest({name: value for name, value in vars(self).items() if value or name not in optional})
+        usual = {"data": "", "features": "", "revision": 0, "rule": EXACT}
+        return digest({name: value for name, value in vars(self).items() if usual.get(name) != value})
 
     @property
     def streams(self) -> Streams:
@@ -112,6 +111,7 @@ class Cell(Unit):
     tests: int
     alpha: float
     n_permutations: int
+    rule: PValueRule = EXACT
     revision: int = 0  # that of the method
 
     @property
@@ -139,11 +139,8 @@ class CellResult:
 
 def train_learner(spec: LearnerSpec, device: str, progress: Progress | None = None) -> LearnerParts:
     """Meta-train the learner that cells of a repeat share."""
-    method = next(name for name, one in METHODS.items() if one.training == spec.learn)
-    seed = spec.streams.child("meta-training").seed
-    return meta_train(
-        method, spec.related_tasks(), preset=spec.preset, seed=seed, device=device, progress=progress
-    ).parts()
+    method, seed = trained_by(spec.learn).name, spec.streams.child("meta-training").seed
+    return meta_train(method, spec.related_tasks(), seed=seed, device=device, progress=progress).parts()
 
 
 def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Progress | None = None) -> CellResult:
@@ -169,7 +166,7 @@ def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Prog
             seeds=seeds,
             alpha=cell.alpha,
             n_permutations=cell.n_permutations,
-            preset=cell.preset,
+            rule=cell.rule,
             device=device,
             progress=part_of(progress, start / cell.tests, (start + count) / cell.tests),
         )
@@ -198,8 +195,8 @@ def learned_method(cell: Cell, parts: LearnerParts | None, device: str, progress
     if cell.m_tr is not None:
         streams, rows = cell.target_streams.child(f"m_tr={cell.m_tr}"), cell.m_tr * cell.rows_per_size
         sample = cell.source(cell.null).to_learn_from().sample(rows, seed=streams.child("training sample").seed)
-        seed, preset = streams.child("learning").seed, cell.preset
-        method = learn_once(method, sample.to(torch.device(device)), seed, preset, progress)
+        seed = streams.child("learning").seed
+        method = learn_once(method, sample.to(torch.device(device)), seed, progress)
     while len(_learned) >= METHODS_KEPT:
         _learned.pop(next(iter(_learned)), None)
     _learned[key] = method
@@ -214,5 +211,5 @@ def _limit_rejections(task: Task, sample: TwoSample, cell: Cell, seeds: list[int
         scores = torch.from_numpy(task.log_likelihood_ratio(sample.pooled.numpy()))
         memberships = random_memberships(n, m, cell.n_permutations, [Streams(s).numpy("permutations") for s in seeds])
         statistics, rounding = permuted_mean_difference(scores, memberships, n, two_sided=False)
-        p = permutation_p_value(statistics, rounding, "(1+b)/(1+B)")
+        p = permutation_p_value(statistics, rounding, EXACT)
     return int((p <= cell.alpha).sum())

@@ -25,7 +25,6 @@ from m2st_core.data.tables.limits import Limits, TableError
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import rebuild
 from m2st_core.numbers import is_count, is_number
-from m2st_core.presets import PRESETS
 from m2st_core.testing.meta import ABOUT, FORMAT, SEEN, TENSORS, MetaLearner
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
@@ -61,7 +60,6 @@ def _are_texts(value: object) -> bool:
 
 SCHEMA: dict[str, Callable[[Any], bool]] = {
     "method": lambda value: isinstance(value, str),
-    "preset": lambda value: isinstance(value, str),
     "seed": is_count,
     "task_names": _are_texts,
     "columns": lambda value: is_count(value) and value <= WIDEST,
@@ -101,7 +99,7 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
     about = read_about(about_json, where)
     if about["sha256"] != hashlib.sha256(packed).hexdigest():
         raise ValueError(f"{where}: {TENSORS} is damaged: it is not the file that was saved. Train again.")
-    method, preset = METHODS.find(about["method"]), PRESETS.find(about["preset"])
+    method = METHODS.find(about["method"])
     if method.adapt is None:
         raise ValueError(f"{where} holds a learner for {method.name}, which this version cannot use.")
     shape = None if about["shape"] is None else (about["shape"][0], about["shape"][1], about["shape"][2])
@@ -111,7 +109,7 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
         names = [name for name in SEEN if f"seen.{name}" in tensors]
         seen = KnownRows(**{name: tensors.pop(f"seen.{name}").numpy() for name in names})
         wrong = [name for name, tensor in tensors.items() if not _has_numbers(name, tensor)]
-        knowledge = None if wrong else rebuild(tensors, preset.on(shape))
+        knowledge = None if wrong else rebuild(tensors, method.preset.on(shape))
     except (KeyError, IndexError, TypeError, ValueError, SafetensorError, RuntimeError):
         raise ValueError(f"{where} holds a damaged learner: parts of {TENSORS} do not fit. Train again.") from None
     if knowledge is None:
@@ -121,7 +119,6 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
     knowledge.choices = {name: float(value) for name, value in about["choices"].items()}
     return MetaLearner(
         method=method.name,
-        preset=preset.name,
         seed=about["seed"],
         task_names=tuple(about["task_names"]),
         columns=about["columns"],
@@ -145,7 +142,7 @@ def tried_out(learner: MetaLearner, where: str) -> MetaLearner:
     x, y = (torch.rand(1, TRIED_ROWS, learner.columns, generator=generator, dtype=torch.float64) for _ in range(2))
     sample = TwoSample(x, y, learner.shape)
     try:
-        (result,) = run_tests(sample, method, seeds=[0], preset=learner.preset, **TRIAL)
+        (result,) = run_tests(sample, method, seeds=[0], **TRIAL)
         find_overlap(TwoSample(x[0], y[0], learner.shape), learner.seen)
         works = math.isfinite(result.statistic)
     except Exception:  # whatever a forged file makes the test stumble over

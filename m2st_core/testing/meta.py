@@ -23,15 +23,14 @@ from m2st_core.data.tables.encoding import ENCODING_FILE, Encoding
 from m2st_core.device import one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import Knowledge, learned_spaces
-from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method, TestSettings
-from m2st_core.testing.methods import METHODS
+from m2st_core.testing.methods import METHODS, find_method
 from m2st_core.testing.plan import TestPlan, check_training_memory, plan_test
 from m2st_core.testing.run import FinishedTest, run
 from m2st_core.types import Progress, Shape, TestResult, TwoSample, described_columns
 
-FORMAT = 9
+FORMAT = 10
 TENSORS, ABOUT = "learner.safetensors", "learner.json"
 SEEN = ("rows", "sample", "ids")  # the last only if a column identifies rows
 STAMP = (2020, 1, 1, 0, 0, 0)  # the same learner gives the same bytes
@@ -51,7 +50,6 @@ class MetaLearner:
     """
 
     method: str
-    preset: str
     seed: int
     task_names: tuple[str, ...]
     columns: int
@@ -64,7 +62,7 @@ class MetaLearner:
     def __repr__(self) -> str:
         rows = described_columns(self.columns, self.column_names, self.shape)
         tasks = f"{len(self.task_names)} related task{'s' * (len(self.task_names) != 1)}"
-        return f"MetaLearner({self.method!r}, preset={self.preset!r}, {tasks}, {rows})"
+        return f"MetaLearner({self.method!r}, {tasks}, {rows})"
 
     @property
     def prior(self) -> np.ndarray:
@@ -85,9 +83,12 @@ class MetaLearner:
 
     def for_method(self, method: str) -> MetaLearner:
         """The same learner for another method with the same training; any other method is refused."""
-        if METHODS.find(method).training != METHODS[self.method].training:
-            raise ValueError(f"This learner was trained for {self.method}. {method} learns in another way: train anew.")
-        return replace(self, method=method)
+        other = METHODS.find(method)
+        if other.training != METHODS[self.method].training:
+            raise ValueError(
+                f"This learner was trained for {self.method}. {other.name} learns in another way: train anew."
+            )
+        return replace(self, method=other.name)
 
     def bound(self, device: torch.device) -> Method:
         """The method with what was learned built in."""
@@ -105,8 +106,9 @@ class MetaLearner:
         **settings: Any,
     ) -> TestResult:
         """Test a target, with the settings of ``two_sample_test``; ``apart`` as in ``examine``."""
-        own = TestSettings(preset=self.preset, **settings)
-        return self.examine(x, y, own, ids=ids, blocks=blocks, apart=apart, progress=progress).result
+        return self.examine(
+            x, y, TestSettings(**settings), ids=ids, blocks=blocks, apart=apart, progress=progress
+        ).result
 
     def examine(
         self,
@@ -119,7 +121,7 @@ class MetaLearner:
         apart: Separated | None = None,
         progress: Progress | None = None,
     ) -> FinishedTest:
-        """Test a target and keep what explains the result; the preset is the learner's.
+        """Test a target and keep what explains the result.
 
         ``apart`` says that this learner was trained on related tasks from which x and y were separated.
         """
@@ -128,8 +130,7 @@ class MetaLearner:
 
     def plan(self, sample: TwoSample, settings: TestSettings) -> TestPlan:
         """Plan a test of a checked pair of samples, its columns in the order of the training rows."""
-        target = as_target(sample, self)
-        return plan_test(target, METHODS[self.method], replace(settings, preset=self.preset))
+        return plan_test(as_target(sample, self), METHODS[self.method], settings)
 
     def teach(self, plan: TestPlan, apart: Separated | None = None) -> TestPlan:
         """Build what was learned into a planned test, which can then run.
@@ -197,7 +198,6 @@ class MetaLearner:
         about = {
             "format": FORMAT,
             "method": self.method,
-            "preset": self.preset,
             "seed": self.seed,
             "task_names": self.task_names,
             "columns": self.columns,
@@ -226,7 +226,7 @@ def meta_train(
     related_tasks: Any,
     *,
     ids: str | None = None,
-    preset: str | Preset = "recommended",
+    preset: str | None = None,
     seed: int = 0,
     device: str | torch.device = "auto",
     progress: Progress | None = None,
@@ -234,25 +234,24 @@ def meta_train(
     """Learn from related tasks: a list of (x, y) pairs, or a mapping of names to pairs, of any sizes.
 
     Columns of frames are matched by name, and the learner keeps the names. ``ids`` names a column that identifies rows:
-    it is no feature, and by it the learner recognises its training rows in a target that has it, too.
+    it is no feature, and by it the learner recognises its training rows in a target that has it, too. ``preset``
+    chooses the settings of a test of the paper, as in ``two_sample_test``.
 
     >>> import m2st_core as m2st
     >>> learner = m2st.meta_train("Meta-WiTS", m2st.hdgm_related_tasks(n_tasks=2, rows=10))
     >>> learner.task_names
     ('Δ=0.350', 'Δ=0.400')
     """
-    spec = METHODS.find(method)
+    spec = find_method(method, preset)
     if spec.learn is None:
-        raise ValueError(f"{method} does not learn from related tasks. Use two_sample_test.")
-    values = spec.preset(preset)
+        raise ValueError(f"{spec.name} does not learn from related tasks. Use two_sample_test.")
     meta = as_related_tasks(related_tasks, ids)
     check_training_memory(spec, meta.rows.shape[-2], meta.rows.shape[-1])
     with one_thread_per_operation(), short_memory_in_words():
         streams = [Streams(seed).child("meta-training")]
-        knowledge = spec.learn(meta.to(resolve_device(device)), values.on(meta.shape), streams, progress)
+        knowledge = spec.learn(meta.to(resolve_device(device)), spec.preset.on(meta.shape), streams, progress)
     return MetaLearner(
-        method=method,
-        preset=values.name,
+        method=spec.name,
         seed=seed,
         task_names=meta.names,
         columns=meta.rows.shape[-1],

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
+from torch import Tensor
 
 from m2st_core.learners.knowledge import Knowledge, Learn
 from m2st_core.numbers import is_number, is_whole
 from m2st_core.permutation.fitted import FittedTest
-from m2st_core.presets import PRESETS, Preset
-from m2st_core.types import Origin, labelled
+from m2st_core.presets import PAPER, RELEASED, TUNED, Preset
+from m2st_core.rng import Streams
+from m2st_core.types import EXACT, Origin, Progress, PValueRule, Shape, TwoSample, labelled
 
 Fit = Callable[..., FittedTest]
 """(rows, preset, streams, progress) → fitted test. The rows are a TwoSample of training rows if the method splits, and
 otherwise the pooled test rows without their labels."""
 
 ORIGINS: dict[Origin, str] = {
-    "no history": "without related tasks",
     "paper": "with deep kernels, of Liu et al. (2021)",
+    "no history": "without related tasks",
     "ours": "of this project; related tasks, where used, teach the features",
 }
 
@@ -35,7 +37,8 @@ MOST_SPLITS = 1_000
 class Look:
     """How figures show a method: green if it learns from related tasks, grey if not; its marker and line are its own.
 
-    The line style shows the origin: the paper's are solid, ours dashed, others dotted.
+    The line style shows the origin: the paper's are solid, ours dashed, others dotted. A test keeps both in other
+    settings, and its markers become open: tuned, or with a dot as in the paper's code.
     """
 
     colour: str
@@ -62,7 +65,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Method:
-    """One two-sample test. A name means one procedure in every preset; presets choose its settings.
+    """One two-sample test: a procedure with its settings.
+
+    The paper's tests are several lines: ``algorithm`` is their common name, and ``preset`` their settings. Other tests
+    have no ``algorithm``; what they use of a preset are the settings of learned features and of images.
 
     A method without related tasks has ``fit``. A method with related tasks has ``learn``, which runs once, and
     ``adapt``, a fit whose first argument is the result of ``learn``.
@@ -82,7 +88,9 @@ class Method:
     by_permutation: bool = True  # otherwise the p-value comes from an asymptotic distribution
     symmetric: bool = True  # exchanging x and y changes nothing; otherwise x is P
     two_sided: bool = True  # complementary labellings have the same statistic
-    only_recommended: bool = False  # not part of the presets that follow the paper
+    preset: Preset = TUNED
+    algorithm: str = ""
+    changes: str = ""  # a sentence on how the settings differ from the paper's text
     revision: int = 0  # counts changes after which the same sweep gives other numbers
     min_test_rows: int = 2  # of each sample
     kernels_at_once: int = 1  # about how many Gram matrices are in memory at the same time
@@ -98,18 +106,17 @@ class Method:
         """Whether the method learns from related tasks."""
         return self.learn is not None
 
-    def preset(self, preset: str | Preset) -> Preset:
-        """Look up a preset, and refuse one without this method: those of the paper have the paper's methods only."""
-        values = preset if isinstance(preset, Preset) else PRESETS.find(preset)
-        if self.only_recommended and values.features is None:
-            raise ValueError(f"{self.name} is not part of the preset {values.name!r}. Choose the preset 'recommended'.")
-        return values
-
-    def fit_on(self, *arguments: Any) -> FittedTest:
-        """Fit, with the arguments of ``Fit``. A method with related tasks must have learned from them."""
+    def fit_on(
+        self,
+        rows: TwoSample | Tensor,
+        shape: Shape | None,
+        streams: Sequence[Streams],
+        progress: Progress | None = None,
+    ) -> FittedTest:
+        """Fit on rows, or on images of this shape. A method with related tasks must have learned from them."""
         if self.fit is None:
             raise ValueError(f"{self.name} has not learned from related tasks yet. Call meta_train first.")
-        return self.fit(*arguments)
+        return self.fit(rows, self.preset.on(shape), streams, progress)
 
     def with_knowledge(self, knowledge: Knowledge) -> Method:
         """The method with what it learned from related tasks built into its fit."""
@@ -123,13 +130,36 @@ class Method:
         return replace(self, needs_split=False, symmetric=False, fit=lambda *_: fitted)
 
 
+def lines(method: Method, tuned: str, code: str = "") -> tuple[Method, ...]:
+    """A test of the paper in the settings of the paper's text, of its code where they differ, and in our own.
+
+    ``code`` and ``tuned`` say what is different from the text.
+    """
+
+    def line(name: str, preset: Preset, marker: str, changes: str) -> Method:
+        return replace(
+            method,
+            name=f"{method.name} · {name}",
+            description=f"{method.description} {changes}",
+            changes=changes,
+            look=replace(method.look, marker=method.look.marker + marker),
+            training=method.training and f"{method.training} · {name}",
+            preset=preset,
+            algorithm=method.name,
+        )
+
+    released = (line("code", RELEASED, "-open-dot", f"As in the code: {code}."),) if code else ()
+    text = replace(method, preset=PAPER, algorithm=method.name)
+    return text, *released, line("tuned", TUNED, "-open", f"Tuned: {tuned}.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class TestSettings:
     """The settings of one test, checked when they are made.
 
     ``n_permutations`` is B, the number of random relabellings. ``train_fraction`` is the share of each sample that the
-    kernel is fitted on. ``splits`` is the number of random splits whose p-values are combined. ``preset`` is a name in
-    ``PRESETS``, or a ``Preset``. ``seed`` fixes the split, the fit and the permutations.
+    kernel is fitted on. ``splits`` is the number of random splits whose p-values are combined. ``rule`` is exact,
+    unless a reproduction asks for the paper's. ``seed`` fixes the split, the fit and the permutations.
     """
 
     __test__ = False  # not a pytest class
@@ -138,7 +168,7 @@ class TestSettings:
     n_permutations: int = 999
     train_fraction: float = 0.5
     splits: int = 1
-    preset: str | Preset = "recommended"
+    rule: PValueRule = EXACT
     seed: int = 0
     device: str | torch.device = "auto"
 

@@ -14,7 +14,7 @@ from m2st_core.learners.learned_tests import (
     meta_bank,
 )
 from m2st_core.learners.target_kernels import fit_deep, fit_gaussian, fit_median
-from m2st_core.testing.method import GREENS, GREYS, Cost, Look, Method
+from m2st_core.testing.method import GREENS, GREYS, Cost, Look, Method, lines
 from m2st_core.testing.paper_methods import DEEP_KERNEL, PAPER_METHODS
 from m2st_core.types import Registry
 
@@ -43,7 +43,6 @@ GENERAL_METHODS = (
         Look(GREYS[3], "diamond", "dot"),
         fit=fit_bank,
         needs_split=False,
-        only_recommended=True,
         kernels_at_once=3,
         cost=Cost(test=16.0, image_test=0.045, labelling_bytes=1_000),
     ),
@@ -56,7 +55,6 @@ GENERAL_METHODS = (
         Look(GREYS[0], "square", "dashdot"),
         fit=fit_aggregate,
         needs_split=False,
-        only_recommended=True,
         kernels_at_once=3,
         cost=Cost(test=16.0, image_test=0.045, labelling_bytes=8_000),
     ),
@@ -69,72 +67,90 @@ GENERAL_METHODS = (
         Look(GREYS[2], "circle", "dashdot"),
         fit=fit_energy,
         needs_split=False,
-        only_recommended=True,
         cost=Cost(image_test=0.001),
     ),
-    Method(
-        "MMD-O",
-        "Gaussian kernel whose width maximises Ĵ on the training rows.",
-        "k(x,y) = exp(−‖x−y‖²/σ²), σ maximises Ĵ_λ",
-        "Sutherland et al. (2017), Generative models and model criticism via optimized MMD",
-        "no history",
-        Look(GREYS[2], "triangle-up", "dot"),
-        fit=fit_gaussian,
-        cost=Cost(fit=0.5),
+    *lines(
+        Method(
+            "MMD-O",
+            "Gaussian kernel whose width maximises Ĵ on the training rows.",
+            "k(x,y) = exp(−‖x−y‖²/σ²), σ maximises Ĵ_λ",
+            "Sutherland et al. (2017), Generative models and model criticism via optimized MMD",
+            "no history",
+            Look(GREYS[2], "triangle-up", "dot"),
+            fit=fit_gaussian,
+            cost=Cost(fit=0.5),
+        ),
+        tuned="the width starts at the median heuristic; 150 larger steps instead of 1,000, and λ = 0.001",
     ),
-    Method(
-        "MMD-D",
-        "Deep kernel learned on the training rows.",
-        f"{DEEP_KERNEL}, ω maximises Ĵ_λ",
-        "Liu, Xu, Lu, Zhang, Gretton, Sutherland (2020), Learning deep kernels for non-parametric two-sample tests",
-        "no history",
-        Look(GREYS[1], "diamond", "dashdot"),
-        fit=fit_deep,
-        cost=Cost(fit=0.5, image_fit="deep"),
+    *lines(
+        Method(
+            "MMD-D",
+            "Deep kernel learned on the training rows.",
+            f"{DEEP_KERNEL}, ω maximises Ĵ_λ",
+            "Liu, Xu, Lu, Zhang, Gretton, Sutherland (2020), Learning deep kernels for non-parametric two-sample tests",
+            "no history",
+            Look(GREYS[1], "diamond", "dashdot"),
+            fit=fit_deep,
+            cost=Cost(fit=0.5, image_fit="deep"),
+        ),
+        tuned="scaled columns, widths from the median heuristic, 100 larger steps instead of 1,000, and λ = 0.001",
     ),
-    Method(
-        "C2ST-S",
-        "Trains a classifier and compares how often it predicts P (an MMD with a sign kernel).",
-        "|mean 1[f(x)>0] − mean 1[f(y)>0]|",
-        "Lopez-Paz, Oquab (2017), Revisiting classifier two-sample tests",
-        "no history",
-        Look(GREYS[3], "square", "dot"),
-        fit=fit_labels,
-        cost=Cost(test=0.3, by_row=True, fit=0.5, image_fit="classifier"),
+    *lines(
+        Method(
+            "C2ST-S",
+            "Trains a classifier and compares how often it predicts P (an MMD with a sign kernel).",
+            "|mean 1[f(x)>0] − mean 1[f(y)>0]|",
+            "Lopez-Paz, Oquab (2017), Revisiting classifier two-sample tests",
+            "no history",
+            Look(GREYS[3], "square", "dot"),
+            fit=fit_labels,
+            cost=Cost(test=0.3, by_row=True, fit=0.5, image_fit="classifier"),
+        ),
+        tuned="scaled columns, 200 epochs instead of 1,000, and weight decay",
     ),
-    Method(
-        "C2ST-L",
-        "Trains a classifier and compares its mean probability of P (an MMD with a linear kernel).",
-        "|mean p(x) − mean p(y)|",
-        "Cheng, Cloninger (2019), Classification logit two-sample testing by neural networks",
-        "no history",
-        Look(GREYS[0], "circle", "dot"),
-        fit=fit_probabilities,
-        cost=Cost(test=0.3, by_row=True, fit=0.5, image_fit="classifier"),
+    *lines(
+        Method(
+            "C2ST-L",
+            "Trains a classifier and compares its mean probability of P (an MMD with a linear kernel).",
+            "|mean p(x) − mean p(y)|",
+            "Cheng, Cloninger (2019), Classification logit two-sample testing by neural networks",
+            "no history",
+            Look(GREYS[0], "circle", "dot"),
+            fit=fit_probabilities,
+            cost=Cost(test=0.3, by_row=True, fit=0.5, image_fit="classifier"),
+        ),
+        tuned="scaled columns, 200 epochs instead of 1,000, and weight decay",
     ),
-    Method(
-        "ME",
-        "Gaussian bumps at five learned places; asymptotic p-value.",
-        "n·WᵀΣ⁻¹W, W_j = mean k(x,v_j) − mean k(y,v_j)",
-        "Jitkrittum, Szabó, Chwialkowski, Gretton (2016), Interpretable distribution features",
-        "no history",
-        Look(GREYS[1], "cross", "dot"),
-        fit=fit_mean_embedding,
-        by_permutation=False,
-        min_test_rows=7,
-        cost=Cost(test=0.3, by_row=True, fit=0.2),
+    *lines(
+        Method(
+            "ME",
+            "Gaussian bumps at five learned places; asymptotic p-value.",
+            "n·WᵀΣ⁻¹W, W_j = mean k(x,v_j) − mean k(y,v_j)",
+            "Jitkrittum, Szabó, Chwialkowski, Gretton (2016), Interpretable distribution features",
+            "no history",
+            Look(GREYS[1], "cross", "dot"),
+            fit=fit_mean_embedding,
+            by_permutation=False,
+            min_test_rows=7,
+            cost=Cost(test=0.3, by_row=True, fit=0.2),
+        ),
+        tuned="the places start among inner rows; 100 steps instead of 300, and an F distribution as reference",
     ),
-    Method(
-        "SCF",
-        "Smoothed characteristic functions at five learned frequencies; asymptotic p-value.",
-        "n·WᵀΣ⁻¹W, W the differences of smoothed sines and cosines",
-        "Chwialkowski, Ramdas, Sejdinovic, Gretton (2015), Fast two-sample testing",
-        "no history",
-        Look(GREYS[2], "x", "dot"),
-        fit=fit_smooth_characteristic,
-        by_permutation=False,
-        min_test_rows=12,
-        cost=Cost(test=0.3, by_row=True, fit=0.2),
+    *lines(
+        Method(
+            "SCF",
+            "Smoothed characteristic functions at five learned frequencies; asymptotic p-value.",
+            "n·WᵀΣ⁻¹W, W the differences of smoothed sines and cosines",
+            "Chwialkowski, Ramdas, Sejdinovic, Gretton (2015), Fast two-sample testing",
+            "no history",
+            Look(GREYS[2], "x", "dot"),
+            fit=fit_smooth_characteristic,
+            by_permutation=False,
+            min_test_rows=12,
+            cost=Cost(test=0.3, by_row=True, fit=0.2),
+        ),
+        tuned="100 steps instead of 300, and an F distribution as reference",
+        code="the frequencies keep their first values",
     ),
 )
 
@@ -150,7 +166,6 @@ OUR_METHODS = (
         revision=1,
         fit=fit_omnibus,
         needs_split=False,
-        only_recommended=True,
         cost=Cost(test=6.0, image_test=0.02, labelling_bytes=1_500),
     ),
     Method(
@@ -165,7 +180,6 @@ OUR_METHODS = (
         revision=2,
         adapt=fit_learned,
         needs_split=False,
-        only_recommended=True,
         cost=Cost(test=0.5, labelling_bytes=1_500),
     ),
     Method(
@@ -180,7 +194,6 @@ OUR_METHODS = (
         revision=2,
         adapt=fit_witness,
         two_sided=False,
-        only_recommended=True,
         cost=Cost(test=0.3, by_row=True, labelling_bytes=1_500),
     ),
     Method(
@@ -195,7 +208,6 @@ OUR_METHODS = (
         revision=3,
         adapt=meta_bank,
         needs_split=False,
-        only_recommended=True,
         kernels_at_once=3,
         cost=Cost(test=3.5, image_test=0.005, labelling_bytes=2_500),
     ),
@@ -210,15 +222,36 @@ OUR_METHODS = (
         training="learn_space_mixture",
         revision=2,
         adapt=fit_feature_mixture,
-        only_recommended=True,
         kernels_at_once=2,
         cost=Cost(test=1.2, image_test=0.00045, labelling_bytes=500),
     ),
 )
 
 METHODS: Registry[Method] = Registry(
-    "method", {method.name: method for method in (*GENERAL_METHODS, *OUR_METHODS, *PAPER_METHODS)}
+    "method", {method.name: method for method in (*PAPER_METHODS, *GENERAL_METHODS, *OUR_METHODS)}
 )
+
+
+def find_method(name: str, preset: str | None = None) -> Method:
+    """The method of this name, or the line of the same test with another preset; a ValueError says what there is."""
+    method = METHODS.find(name)
+    if preset in (None, method.preset.name if method.algorithm else None):
+        return method
+    settings = {line.preset.name: line for line in METHODS.values() if line.algorithm == method.name}
+    if preset in settings:
+        return settings[preset]
+    if not method.algorithm:
+        raise ValueError(f"{method.name} has no presets: only tests of the paper have. Leave out preset={preset!r}.")
+    if method.algorithm != method.name:
+        raise ValueError(
+            f"{method.name} has the preset {method.preset.name!r}. For {preset!r}, ask for {method.algorithm}."
+        )
+    raise ValueError(f"{method.name} has no preset {preset!r}. It has: {', '.join(map(repr, settings))}.")
+
+
+def trained_by(training: str) -> Method:
+    """The first method with this training; its ``learn`` is that of all of them."""
+    return next(method for method in METHODS.values() if method.training == training)
 
 
 def label_of(method: str) -> str:

@@ -22,10 +22,9 @@ from m2st_core.device import free_bytes
 from m2st_core.kernels.networks import MOST_UNITS
 from m2st_core.numbers import count_of
 from m2st_core.permutation.labellings import KEYS_AT_ONCE, MANY, PIECE_BYTES, count_labellings, order_within
-from m2st_core.presets import Preset, PValueRule
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method, TestSettings
-from m2st_core.types import DEFAULT_TEST, TwoSample
+from m2st_core.types import DEFAULT_TEST, EXACT, PValueRule, TwoSample
 
 ENUMERATED = 10_000  # up to this many labellings are all counted, whatever B is: so few rows are cheap
 LARGEST_ROWS, LARGEST_ROWS_OF_BANKS = 40_000, 10_000  # both samples together, for one kernel and for many
@@ -64,7 +63,6 @@ class TestPlan:
 
     method: Method
     settings: TestSettings
-    preset: Preset = field(repr=False)
     given: TwoSample
     sample: TwoSample = field(repr=False)
     rows: tuple[np.ndarray, np.ndarray] = field(repr=False)
@@ -146,7 +144,6 @@ def plan_batch(sample: TwoSample, method: Method, settings: TestSettings, seeds:
 
 def _plan(sample: TwoSample, method: Method, settings: TestSettings, seeds: Sequence[int]) -> TestPlan:
     """The plan of R runs, whose smallest p-value and memory nobody has judged yet."""
-    preset = method.preset(settings.preset).on(sample.shape)
     if sample.blocks is not None and not method.by_permutation:
         raise ValueError(
             f"{method.name} finds its p-value without permutations, so it cannot honour blocks. "
@@ -162,13 +159,12 @@ def _plan(sample: TwoSample, method: Method, settings: TestSettings, seeds: Sequ
             order = draw_order(sample.sizes, n_train, [Streams(seed)], sample.blocks)
             tested = [positions[0, count:] for positions, count in zip(order, n_train, strict=True)]
             runs.append(np.concatenate([side[rows].numpy() for side, rows in zip(sample.blocks, tested, strict=True)]))
-    labellings = [labellings_of(blocks, n_test[0], method, settings.n_permutations, preset.p_value) for blocks in runs]
+    labellings = [labellings_of(blocks, n_test[0], method, settings.n_permutations, settings.rule) for blocks in runs]
     labellings *= len(seeds) // len(labellings)
     most = max(labellings, key=lambda one: one.used)
     return TestPlan(
         method=method,
         settings=settings,
-        preset=preset,
         given=sample,
         sample=sample,
         rows=(np.arange(sample.sizes[0]), np.arange(sample.sizes[1])),
@@ -177,7 +173,7 @@ def _plan(sample: TwoSample, method: Method, settings: TestSettings, seeds: Sequ
         n_test=n_test,
         labellings=tuple(labellings),
         smallest_p=most.smallest_p,
-        memory=bytes_of_test(method, preset, sample.sizes, sample.x.shape[-1], most.used),
+        memory=bytes_of_test(method, sample, most.used),
     )
 
 
@@ -318,7 +314,7 @@ def labellings_of(blocks: np.ndarray, n: int, method: Method, n_permutations: in
     block, a labelling and its complement have the same two-sided statistic. The observed labelling then has at least
     one equal.
     """
-    if not method.by_permutation or rule != "(1+b)/(1+B)":
+    if not method.by_permutation or rule != EXACT:
         return Labellings(n_permutations + 1, False, 0.0)
     count = count_labellings(blocks, n)
     if count > max(ENUMERATED, n_permutations + 1) or count == MANY:
@@ -339,13 +335,14 @@ def _cannot_reject(plan: TestPlan, smallest: float, labellings: Labellings) -> s
     return f"{can}, because its {n} and {m} test rows have only {labellings.used} labellings. It needs more rows."
 
 
-def bytes_of_test(method: Method, preset: Preset, sizes: tuple[int, int], columns: int, labellings: int) -> int:
+def bytes_of_test(method: Method, sample: TwoSample, labellings: int) -> int:
     """Peak bytes of one test, beside the software: rows, a network's weights and the permutation test."""
+    rows, columns = sum(sample.sizes), sample.x.shape[-1]
     units = min(3 * columns, MOST_UNITS)
     network = 8 * NETWORK_COPIES * (columns + 1 + 3 * units) * units
-    learns = method.cost.image_fit in ("deep", "classifier") and preset.network.convolutions is None
-    rows = 8 * ROW_COPIES * sum(sizes) * columns
-    return rows + (network if learns else 0) + labelling_bytes(method, sum(sizes), labellings)
+    learns = method.cost.image_fit in ("deep", "classifier") and sample.shape is None
+    held = 8 * ROW_COPIES * rows * columns
+    return held + (network if learns else 0) + labelling_bytes(method, rows, labellings)
 
 
 def labelling_bytes(method: Method, rows: int, labellings: int) -> int:

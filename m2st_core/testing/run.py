@@ -24,12 +24,11 @@ from m2st_core.permutation.labellings import (
     permutation_p_value,
     random_memberships,
 )
-from m2st_core.presets import Preset
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method, TestSettings
 from m2st_core.testing.plan import Labellings, TestPlan, combine_splits, draw_order, plan_batch
-from m2st_core.types import Progress, TestResult, TwoSample
+from m2st_core.types import EXACT, Progress, TestResult, TwoSample
 
 BATCH_ELEMENTS = 2**21  # numbers a batch of tests may hold in one tensor: small enough for the cache
 NOISY = 200  # draws that show how the errors of single p-values move the combined one
@@ -109,13 +108,7 @@ def run_tests(
     return run_batch(plan_batch(sample, method, TestSettings(**settings), seeds), progress)
 
 
-def learn_once(
-    method: Method,
-    train: TwoSample,
-    seed: int,
-    preset: str | Preset = "recommended",
-    progress: Progress | None = None,
-) -> Method:
+def learn_once(method: Method, train: TwoSample, seed: int, progress: Progress | None = None) -> Method:
     """Fit a method on one training sample, x (n, d) and y (m, d), so that it tests every row of later samples.
 
     This is how the paper measures power: one training sample, many test samples. A method without a split is returned
@@ -126,7 +119,7 @@ def learn_once(
     dtype = torch.float32 if train.shape else train.x.dtype
     rows = TwoSample(train.x[None], train.y[None], train.shape).to(dtype)
     with one_thread_per_operation(), short_memory_in_words():
-        fitted = method.fit_on(rows, method.preset(preset).on(train.shape), [Streams(seed)], progress)
+        fitted = method.fit_on(rows, train.shape, [Streams(seed)], progress)
     return method.with_fit(fitted)
 
 
@@ -208,8 +201,7 @@ def _run_chunk(
             n_test=(n, m) if method.by_permutation else (min(n, m), min(n, m)),
             n_permutations=labellings.used - 1,
             train_fraction=float(settings.train_fraction) if method.needs_split else 0.0,
-            preset=plan.preset.name,
-            rule=plan.preset.p_value if method.by_permutation else "asymptotic",
+            rule=settings.rule if method.by_permutation else "asymptotic",
             seed=int(stream.seed),
             device=str(device),
             seconds=seconds,
@@ -251,7 +243,7 @@ def _fit(
     if plan.method.symmetric:  # decided by training rows alone, if there are any: no test row influences the fit
         swap = _to_swap(train or test, sizes)
     rows = _swapped_where(test, swap).pooled if train is None else _swapped_where(train, swap)
-    fitted = plan.method.fit_on(rows, plan.preset, streams, progress)
+    fitted = plan.method.fit_on(rows, plan.sample.shape, streams, progress)
     return _Fits(fitted, train, test, (rows_x, rows_y), swap)
 
 
@@ -306,8 +298,8 @@ def _by_permutation(
     if not isinstance(fitted, PermutationTest):
         raise TypeError(f"A fit must return a PermutationTest or an AsymptoticTest. Got {type(fitted).__name__}.")
     notes, (n, m), runs, used = fitted.notes, test.sizes, len(streams), labellings.used
-    if plan.preset.p_value != "(1+b)/(1+B)":
-        notes += (f"The p-value {plan.preset.p_value} rejects slightly too often.",)
+    if plan.settings.rule != EXACT:
+        notes += (f"The p-value {plan.settings.rule} rejects slightly too often.",)
     if test.blocks is not None and labellings.enumerated:
         notes += (
             f"The blocks allow {used} labellings of the test rows. All were counted, and p cannot be below "
@@ -325,7 +317,7 @@ def _by_permutation(
     members = members.to(test.x.device)
     stage = part_of(progress, 1, 1) if plan.method.needs_split else progress
     permuted = fitted.statistics(test.pooled, members, n, stage)
-    p_value = permutation_p_value(permuted.values, permuted.rounding, plan.preset.p_value)
+    p_value = permutation_p_value(permuted.values, permuted.rounding, plan.settings.rule)
     error = (p_value * (1 - p_value) / used).sqrt()
     if permuted.p_value_error is not None:
         error = torch.maximum(error, permuted.p_value_error)  # a jackknife of few labellings may be zero

@@ -10,7 +10,7 @@ from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.separate import separate
 from m2st_core.testing.meta import as_target, meta_train
 from m2st_core.testing.method import TestSettings
-from m2st_core.testing.methods import METHODS
+from m2st_core.testing.methods import METHODS, find_method
 from m2st_core.testing.plan import plan_test
 from m2st_core.testing.run import FinishedTest, run
 from m2st_core.types import DEFAULT_TAUGHT_TEST, DEFAULT_TEST, Progress, TestResult
@@ -28,7 +28,7 @@ def two_sample_test(
     splits: int = 1,
     blocks: tuple[Any, Any] | None = None,
     ids: str | None = None,
-    preset: str = "recommended",
+    preset: str | None = None,
     seed: int = 0,
     device: str | torch.device = "auto",
     progress: Progress | None = None,
@@ -42,7 +42,7 @@ def two_sample_test(
             different names are refused; the same holds for related tasks. Arrays and lists go by position. A pandas
             frame with the default labels 0 … d−1 has no names of its own: against other names it goes by position, with
             a note, and against whole numbers in another order by these numbers.
-        method: A name in ``METHODS``.
+        method: A name in ``METHODS``, without regard to case and punctuation.
         related_tasks: Related pairs of samples, as a list of (x, y) or a mapping of names to pairs, for methods that
             learn from them. To test several targets, train once with ``meta_train``. Rows of x and y that are also
             among the related tasks are not used with their labels; the notes of the result say what was done.
@@ -54,7 +54,8 @@ def two_sample_test(
         blocks: Labels (of x's rows, of y's rows): rows are permuted and split within their block only.
         ids: The name of a column of all frames that identifies persons or items. It is no feature. A row of x or y is
             then also in the related tasks if its id is; without ids it is recognised by its values.
-        preset: "recommended", "paper" or "released".
+        preset: The settings of a test of the paper: "paper" (its text, the default), "released" (its code) or "tuned"
+            (ours). ``"Meta-MKL", preset="tuned"`` is the method "Meta-MKL · tuned".
         seed: Fixes the split, the fit and the permutations.
         device: "auto" is the GPU when there is one.
         progress: Called as (step, total, value); raise ``Cancelled`` in it to stop.
@@ -71,12 +72,18 @@ def two_sample_test(
         n_permutations=n_permutations,
         train_fraction=train_fraction,
         splits=splits,
-        preset=preset,
         seed=seed,
         device=device,
     )
     return examine(
-        x, y, method, settings, related_tasks=related_tasks, blocks=blocks, ids=ids, progress=progress
+        x,
+        y,
+        find_method(method, preset).name,
+        settings,
+        related_tasks=related_tasks,
+        blocks=blocks,
+        ids=ids,
+        progress=progress,
     ).result
 
 
@@ -96,22 +103,23 @@ def examine(
     if not spec.uses_related_tasks:
         if related_tasks is not None:
             raise ValueError(
-                f"{method} does not learn from related tasks. Leave them out, or use {DEFAULT_TAUGHT_TEST}."
+                f"{spec.name} does not learn from related tasks. Leave them out, or use {DEFAULT_TAUGHT_TEST}."
             )
         return run(plan_test(as_two_sample(x, y, ids, blocks), spec, settings), progress)
     if related_tasks is None:
-        without = ", ".join(name for name, other in METHODS.items() if not other.uses_related_tasks)
+        without = ", ".join(
+            m.name for m in METHODS.values() if not m.uses_related_tasks and m.algorithm in ("", m.name)
+        )
         raise ValueError(
-            f"{method} learns its kernel from related tasks, and none are given. Pass related_tasks=[(x1, y1), …], "
+            f"{spec.name} learns its kernel from related tasks, and none are given. Pass related_tasks=[(x1, y1), …], "
             f"or use a method that needs none: {without}."
         )
     sample = as_two_sample(x, y, ids, blocks)
     separated = separate(sample, related_tasks, ids=ids)
     plan = plan_test(as_target(sample, separated.tasks), spec, settings)
     learner = meta_train(
-        method,
+        spec.name,
         separated.tasks,
-        preset=settings.preset,
         seed=settings.seed,
         device=settings.device,
         progress=progress,

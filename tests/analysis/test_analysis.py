@@ -10,7 +10,7 @@ from scipy import stats
 import m2st_core as m2st
 from m2st_core.analysis.correction import adjusted_p_values
 from m2st_core.analysis.effect import effect_size, power_model
-from m2st_core.presets import PRESETS
+from m2st_core.presets import TUNED
 from m2st_core.testing import plan
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
@@ -52,9 +52,9 @@ def test_holm_refuses_what_is_no_p_value(p):
 
 def test_the_primary_test_is_the_test_itself_and_only_the_others_are_corrected():
     x, y = pair()
-    found = m2st.analyse(x, y, "MMD-FUSE", ["MMD-M", "C2ST-L"], seed=4, n_permutations=99)
+    found = m2st.analyse(x, y, "MMD-FUSE", ["MMD-M", "C2ST-L · tuned"], seed=4, n_permutations=99)
     assert found.primary == m2st.two_sample_test(x, y, method="MMD-FUSE", seed=4, n_permutations=99)
-    alone = [m2st.two_sample_test(x, y, method=name, seed=4, n_permutations=99) for name in ("MMD-M", "C2ST-L")]
+    alone = [m2st.two_sample_test(x, y, method=name, seed=4, n_permutations=99) for name in ("MMD-M", "C2ST-L · tuned")]
     assert [verdict.result for verdict in found.secondary] == alone
     assert [v.adjusted_p_value for v in found.secondary] == m2st.holm([result.p_value for result in alone])
     assert all(v.rejected == (v.adjusted_p_value <= 0.05) for v in found.secondary)
@@ -62,8 +62,8 @@ def test_the_primary_test_is_the_test_itself_and_only_the_others_are_corrected()
 
 def test_one_family_corrects_the_primary_test_too():
     x, y = pair(shift=0.4)
-    apart = m2st.analyse(x, y, "MMD-FUSE", ["MMD-M", "C2ST-L"], n_permutations=99)
-    one = m2st.analyse(x, y, "MMD-FUSE", ["MMD-M", "C2ST-L"], n_permutations=99, family="all")
+    apart = m2st.analyse(x, y, "MMD-FUSE", ["MMD-M", "C2ST-L · tuned"], n_permutations=99)
+    one = m2st.analyse(x, y, "MMD-FUSE", ["MMD-M", "C2ST-L · tuned"], n_permutations=99, family="all")
     alone = [apart.primary.p_value, *(verdict.result.p_value for verdict in apart.secondary)]
     corrected = [one.decision.adjusted_p_value, *(verdict.adjusted_p_value for verdict in one.secondary)]
     assert corrected == m2st.holm(alone) and one.primary == apart.primary
@@ -81,12 +81,10 @@ def test_one_family_keeps_its_level_and_two_families_need_not():
     """600 null pairs, MMD-M, C2ST-L and MMD-FUSE: any rejection in at most 5 % as one family (99.9 % quantile)."""
     generator, runs = np.random.default_rng(8), 600
     sample = TwoSample(*(torch.from_numpy(generator.normal(size=(runs, 24, 2))) for _ in range(2)))
-    short = replace(PRESETS["recommended"], classifier=replace(PRESETS["recommended"].classifier, epochs=5))
+    short = replace(TUNED, classifier=replace(TUNED.classifier, epochs=5))
+    methods = [replace(METHODS[name], preset=short) for name in ("MMD-M", "C2ST-L · tuned", "MMD-FUSE")]
     p = np.array(
-        [
-            [result.p_value for result in run_tests(sample, METHODS[name], seeds=range(runs), preset=short, **B99)]
-            for name in ("MMD-M", "C2ST-L", "MMD-FUSE")
-        ]
+        [[result.p_value for result in run_tests(sample, method, seeds=range(runs), **B99)] for method in methods]
     ).T
     any_of = {family: sum(min(adjusted_p_values(own, family)) <= 0.05 for own in p) for family in ("primary", "all")}
     assert any_of["all"] <= stats.binom.ppf(0.999, runs, 0.05)
@@ -95,16 +93,16 @@ def test_one_family_keeps_its_level_and_two_families_need_not():
 
 def test_several_splits_are_for_the_tests_that_split():
     x, y = pair()
-    found = m2st.analyse(x, y, "MMD-M", ["MMD-O"], n_permutations=99, splits=3)
+    found = m2st.analyse(x, y, "MMD-M", ["MMD-O · tuned"], n_permutations=99, splits=3)
     assert found.primary.split_p_values == () and len(found.secondary[0].result.split_p_values) == 3
-    assert found.secondary[0].result == m2st.two_sample_test(x, y, "MMD-O", n_permutations=99, splits=3)
+    assert found.secondary[0].result == m2st.two_sample_test(x, y, "MMD-O · tuned", n_permutations=99, splits=3)
     with pytest.raises(ValueError, match="MMD-M does not split the rows"):
         m2st.analyse(x, y, "MMD-M", ["MMD-FUSE"], splits=3)
 
 
 def test_learners_take_part(learners):
     x, y = pair(dimension=2)
-    found = m2st.analyse(x, y, "Meta-WiTS", ["Meta-FUSE", "MMD-M"], learners=learners, preset="recommended")
+    found = m2st.analyse(x, y, "Meta-WiTS", ["Meta-FUSE", "MMD-M"], learners=learners)
     assert found.primary == learners["Meta-WiTS"].test(x, y)
     with pytest.raises(ValueError, match="no learner is given for it"):
         m2st.analyse(x, y, "Meta-FUSE")
@@ -113,7 +111,7 @@ def test_learners_take_part(learners):
 
 
 @pytest.mark.parametrize("swap", [False, True])
-@pytest.mark.parametrize("method", ["MMD-M", "C2ST-L", "Meta-WiTS", "Meta-FUSE"])
+@pytest.mark.parametrize("method", ["MMD-M", "C2ST-L · tuned", "Meta-WiTS", "Meta-FUSE"])
 @pytest.mark.parametrize("blocks", [False, True])
 def test_tested_rows_are_known_by_their_positions(method, swap, blocks, learners):
     x, y = pair(n=24, m=30, dimension=2)
@@ -165,13 +163,13 @@ def test_without_significance_no_power_and_no_sample_size_is_named():
 
 
 def test_a_test_whose_statistic_is_not_shown_names_no_rows():
-    answer = m2st.analyse(*pair(60, 60, shift=2.0), "ME").effect
+    answer = m2st.analyse(*pair(60, 60, shift=2.0), "ME · tuned").effect
     assert answer.rows_for_power is None and "how the statistic of ME grows" in answer.sentences[0]
 
 
 def test_the_answer_speaks_of_all_rows_at_the_same_split():
     x, y = pair(60, 60, shift=2.5)
-    answer = m2st.analyse(x, y, "C2ST-L", n_permutations=99).effect
+    answer = m2st.analyse(x, y, "C2ST-L · tuned", n_permutations=99).effect
     assert "A new study of 60 and 60 rows" in answer.sentences[0]
     assert answer.mmd2 > 0 and answer.criterion is None and "30 and 30 test rows" in answer.how
     assert "a threshold from 499 random relabellings of them, drawn for this estimate alone" in answer.how
@@ -198,7 +196,7 @@ def test_the_threshold_of_a_next_study_does_not_count_on_the_other_kernels():
 
 
 def test_near_its_threshold_a_result_names_no_rows_and_says_why():
-    found = m2st.analyse(*pair(40, 40, shift=1.5, dimension=2), "C2ST-L", n_permutations=99)
+    found = m2st.analyse(*pair(40, 40, shift=1.5, dimension=2), "C2ST-L · tuned", n_permutations=99)
     signal = float(found.evidence.statistic(found.evidence.sample.pooled, found.evidence.sample.sizes[0])[0])
     close = effect_size(found.examined, replace(found.evidence, threshold=signal))
     assert found.primary.rejected and close.rows_for_power is None and 0.05 < close.power < 0.5

@@ -179,19 +179,19 @@ def test_decisions_are_json_and_complete(outcome):
 
 def test_the_methods_sentence_says_whose_the_test_is_and_how_it_was_set(outcome, monkeypatch):
     said = methods_sentence(outcome)
-    assert "the two-sample test Feature-MKL (m2st; preset recommended) whose features were learned from 3 rel" in said
+    assert "the two-sample test Feature-MKL (m2st) whose features were learned from 3 rel" in said
     assert "Secondary tests (MMD-M, Meta-FUSE of m2st) were corrected" in said and "deep" not in said
     use_few_steps(monkeypatch)
-    papers = m2st.carry_out(prepare(upload(related=3)), m2st.Plan("Meta-MKL", preset="released"), explained=False)
+    papers = m2st.carry_out(prepare(upload(related=3)), m2st.Plan("meta-mkl code"), explained=False)
     said = methods_sentence(papers)
-    assert "Meta-MKL (Liu, Xu, Lu, Sutherland 2021; preset released) whose deep kernels were learned from 3 rel" in said
+    assert "Meta-MKL · code (Liu, Xu, Lu, Sutherland 2021) whose deep kernels were learned from 3 rel" in said
     assert "classifier" not in said
     assert [r for r in references(papers) if "(2021)" in r] == [m2st.METHODS["Meta-MKL"].reference]
-    ours = m2st.carry_out(prepare(upload(related=3)), m2st.Plan("Meta-KL"), explained=False)
+    ours = m2st.carry_out(prepare(upload(related=3)), m2st.Plan("Meta-KL · tuned"), explained=False)
     assert "3 related comparisons, starting from a classifier of them (a setting of m2st)" in methods_sentence(ours)
     alone = m2st.carry_out(prepare(upload()), m2st.Plan("MMD-M"), explained=False)
     said = methods_sentence(alone)
-    assert "MMD-M (Gretton, Borgwardt, Rasch, Schölkopf, Smola 2012; preset recommended); it was" in said
+    assert "MMD-M (Gretton, Borgwardt, Rasch, Schölkopf, Smola 2012); it was" in said
     assert "p ≤ 0.001, from 999 random permutations (the smallest p that they can give);" in said
 
 

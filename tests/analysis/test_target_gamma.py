@@ -16,8 +16,8 @@ def test_the_training_part_and_the_tested_rows_are_the_whole_sample(blocks):
     x, y = m2st.make_task("hdgm").sample(41, 30, seed=1)
     labels = (np.arange(41) % 3, np.arange(30) % 3) if blocks else None
     settings = TestSettings(train_fraction=0.4, seed=3, n_permutations=99)
-    part = plan_test(as_two_sample(x, y, blocks=labels), METHODS["C2ST-L"], settings).training_rows
-    tested = m2st.examine(x, y, "C2ST-L", settings, blocks=labels)
+    part = plan_test(as_two_sample(x, y, blocks=labels), METHODS["C2ST-L · tuned"], settings).training_rows
+    tested = m2st.examine(x, y, "C2ST-L · tuned", settings, blocks=labels)
     for rows, taught, test in zip((x, y), part, tested.test, strict=True):
         together = np.concatenate([taught.numpy(), test[0].numpy()])
         assert np.array_equal(np.sort(together, axis=0), np.sort(rows.numpy(), axis=0))

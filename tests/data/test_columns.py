@@ -277,7 +277,7 @@ def test_nothing_public_prints_rows(learner):
     analysis = m2st.analyse(*marked[2:], "MMD-M", **QUICK)
     printed = (own, own.seen, examined, as_two_sample(*marked[:2]), apart, apart.tasks, analysis)
     assert not any("1234.5" in repr(one) for one in printed)
-    assert repr(learner) == "MetaLearner('Meta-WiTS', preset='recommended', 5 related tasks, 3 columns: a, b, c)"
+    assert repr(learner) == "MetaLearner('Meta-WiTS', 5 related tasks, 3 columns: a, b, c)"
     assert repr(apart.tasks) == "RelatedTasks(1 tasks, 3 columns: a, b, c)"
     assert repr(as_two_sample(*marked[:2])) == "TwoSample(40 and 40 rows, 3 columns: a, b, c)"
 

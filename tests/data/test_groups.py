@@ -48,7 +48,7 @@ def test_swapping_p_and_q_turns_all_tasks_and_changes_no_p_value(history):
         data = prepare(Upload(TARGET, history, "line", groups=groups))
         assert (data.x_name, data.y_name) == groups
         assert set(map(tuple, data.record["samples"].values())) == {groups}
-        outcome = carry_out(data, Plan("Meta-WiTS", ("MMD-FUSE", "MMD-D")), explained=False)
+        outcome = carry_out(data, Plan("Meta-WiTS", ("MMD-FUSE", "MMD-D · tuned")), explained=False)
         tests = outcome.analysis.primary, *(verdict.result for verdict in outcome.analysis.secondary)
         answers.append([result.p_value for result in tests])
         assert answer_of(outcome).verdict.startswith(f"Evidence that “{groups[1]}” differs from “{groups[0]}”")

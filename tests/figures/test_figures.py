@@ -40,7 +40,9 @@ def test_large_samples_are_thinned():
     assert len(samples_figure(x, x + 1).data[0].x) == 1000
 
 
-@pytest.mark.parametrize(("method", "kind"), [("MMD-M", "random labellings"), ("ME", "the reference distribution")])
+@pytest.mark.parametrize(
+    ("method", "kind"), [("MMD-M", "random labellings"), ("SCF · tuned", "the reference distribution")]
+)
 def test_the_null_figure_colours_the_tail_that_the_p_value_counts(method, kind):
     result = m2st.two_sample_test(*m2st.make_task("mean_shift", shift=0.3).sample(40, seed=2), method=method)
     figure = null_figure(result)
@@ -67,7 +69,7 @@ def test_a_long_tail_of_the_null_does_not_flatten_the_rest():
 
 def summary(**changes):
     base = {
-        "task": "hdgm", "null": False, "method": "Meta-KL", "preset": "recommended", "closeness": 0.3, "n_tasks": 100.0,
+        "task": "hdgm", "null": False, "method": "Meta-KL", "closeness": 0.3, "n_tasks": 100.0,
         "m_tr": 50.0, "m_te": 50, "rate": 0.5, "error": 0.1, "repeats": 2, "published": np.nan,
         "published_error": np.nan, "doubt": "",
     }  # fmt: skip

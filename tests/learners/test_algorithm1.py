@@ -24,7 +24,7 @@ from m2st_core.learners.algorithm1 import (
     hold_out_tasks,
 )
 from m2st_core.learners.algorithm1_fast import FastClimber
-from m2st_core.presets import PRESETS, Adaptation, MetaAscent
+from m2st_core.presets import Adaptation, MetaAscent
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
@@ -206,21 +206,25 @@ def test_adaptation_to_a_target_says_how_far_it_went(optimiser):
     assert still.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("preset", ["paper", "released"])
-@pytest.mark.parametrize("method", ["Meta-KL", "AGT-KL", "Meta-MKL", "AGT-MKL", "Meta-MKL-SI", "MMD-D w/ AC"])
-def test_the_paper_s_presets_train_save_and_test(preset, method, monkeypatch, tmp_path):
-    small = PRESETS[preset]
-    short = replace(small.mmd_d, steps=3)
-    monkeypatch.setitem(PRESETS, preset, replace(small, meta_kl=replace(small.meta_kl, outer_steps=2), mmd_d=short))
+FEW = {"mmd_d": {"steps": 3}, "meta_kl": {"outer_steps": 2}}
+PUBLISHED = [m for m in m2st.METHODS.values() if m.origin == "paper" and m.preset.name != "tuned"]
+
+
+@pytest.mark.parametrize("line", PUBLISHED, ids=lambda line: line.name)
+def test_the_settings_of_the_paper_and_of_its_code_train_save_and_test(line, monkeypatch, tmp_path):
+    short = {name: replace(getattr(line.preset, name), **few) for name, few in FEW.items()}
+    monkeypatch.setitem(m2st.METHODS, line.name, replace(line, preset=replace(line.preset, **short)))
     x, y = m2st.make_task("hdgm").sample(60, seed=9)
-    learner = m2st.meta_train(method, tasks(5), preset=preset, seed=1)
+    learner = m2st.meta_train(line.name, tasks(5), seed=1)
     learner.save(tmp_path)
     result = m2st.load_learner(tmp_path).test(x, y, n_permutations=99, seed=2)
     assert result == learner.test(x, y, n_permutations=99, seed=2)
-    assert not result.exact
-    if "MKL" in method and "SI" not in method:
+    assert result.exact == line.by_permutation
+    if "MKL" in line.name and line.by_permutation:
         assert sum(result.weights.values()) == pytest.approx(1) and set(result.weights) <= set(learner.task_names)
+    if line.algorithm in ("Meta-MKL", "AGT-MKL"):
         assert set(result.diagnostics["criterion_by_kernel"]) == set(result.weights)
-    if method == "Meta-KL" and preset == "released":
+        assert "weights_used" not in result.diagnostics  # β is as learned
+    if line.name == "Meta-KL · code":
         assert 0 < result.diagnostics["moved"] < 0.01  # the published adaptation hardly moves
     assert np.isfinite(learner.course.train).all()

@@ -13,7 +13,7 @@ from m2st_core.learners.generic import GENERIC_NAMES, generic_families, network_
 from m2st_core.learners.knowledge import Knowledge, learned_spaces
 from m2st_core.learners.learned_tests import learned_family, meta_bank
 from m2st_core.learners.raw_features import FourierFeatures
-from m2st_core.presets import PRESETS
+from m2st_core.presets import TUNED
 from m2st_core.rng import Streams
 from m2st_core.testing.methods import METHODS
 
@@ -95,7 +95,7 @@ def test_coordinates_that_a_repeat_does_not_have_do_not_count():
 
 def test_half_of_meta_fuse_is_learned(learner):
     pooled = m2st.make_task("hdgm").sample(30, seed=1).pooled[None]
-    bank = meta_bank(learner.knowledge, pooled, PRESETS["recommended"], [Streams(0)]).bank
+    bank = meta_bank(learner.knowledge, pooled, TUNED, [Streams(0)]).bank
     shares = [family.share * len(family.names) for family in bank.families]
     assert shares[0] == pytest.approx(1 / 2) and len(shares) == 4
     fine = 0.6 * 60 / (60 + 600)
@@ -106,15 +106,9 @@ def test_half_of_meta_fuse_is_learned(learner):
 def test_the_kernels_of_meta_witness_have_finite_rank(learner):
     """No more than the coordinates of their spaces: differences that none of them shows are missed."""
     pooled = m2st.make_task("hdgm").sample(200, seed=2).pooled[None]
-    (family,) = (
-        METHODS["Meta-Witness"].adapt(learner.knowledge, pooled, PRESETS["recommended"], [Streams(0)]).bank.families
-    )
+    (family,) = METHODS["Meta-Witness"].adapt(learner.knowledge, pooled, TUNED, [Streams(0)]).bank.families
     grams = family.kernel(pooled[:, None], pooled[:, None])[0].detach()
     for gram, one in zip(grams, learned_spaces(learner.knowledge), strict=True):
         values = torch.linalg.eigvalsh(gram)
         assert gram.shape == (400, 400)
-        assert (
-            (values > 1e-6 * values[-1]).sum()
-            <= one.prior.shape[-1]
-            <= PRESETS["recommended"].features.most_coordinates
-        )
+        assert (values > 1e-6 * values[-1]).sum() <= one.prior.shape[-1] <= TUNED.features.most_coordinates

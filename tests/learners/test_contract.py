@@ -10,24 +10,24 @@ from torch import nn
 import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.data.related import stack_repeats
-from m2st_core.presets import PRESETS
+from m2st_core.presets import TUNED
 from m2st_core.rng import Streams
-from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
-from tests.quick import few_steps
+from tests.quick import QUICK, few_steps
 
-PRESET = few_steps(PRESETS["recommended"])
+PRESET = few_steps(TUNED)
 PRESET = replace(
     PRESET,
     mmd_o=replace(PRESET.mmd_o, steps=3),
     classifier=replace(PRESET.classifier, epochs=3),
     embedding=replace(PRESET.embedding, steps=3),
 )
+METHODS = {name: replace(method, preset=PRESET) for name, method in QUICK.items()}
 LEARNERS = {method.learn: name for name, method in METHODS.items() if method.learn is not None}
 RELATED = list(m2st.hdgm_related_tasks(n_tasks=6, rows=16, seed=1).values())
 NAMES = tuple("abcdef")
-ONE_REPEAT = ("MMD-D w/ AC", "Feature-MKL")  # these learn from one repeat at a time
+ONE_REPEAT = ("MMD-D w/ AC · tuned", "Feature-MKL")  # these learn from one repeat at a time
 
 
 def numbers_in(learned):
@@ -73,7 +73,7 @@ def target(method, n=12, m=12, seed=0, runs=1):
 
 
 def run(sample, method, seeds=(5,)):
-    return run_tests(sample, method, seeds=seeds, n_permutations=19, alpha=0.05, preset=PRESET, device="cpu")
+    return run_tests(sample, method, seeds=seeds, n_permutations=19, alpha=0.05, device="cpu")
 
 
 def recorded(method, calls):
@@ -109,7 +109,7 @@ def test_repeats_learn_in_a_batch_as_if_alone(name, knowledge):
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.learn is not None])
 def test_a_saved_learner_is_what_was_learned(name, monkeypatch, tmp_path):
-    monkeypatch.setitem(PRESETS, "recommended", PRESET)
+    monkeypatch.setitem(m2st.METHODS, name, METHODS[name])
     learner = m2st.meta_train(name, dict(zip(NAMES, RELATED, strict=True)), seed=2, device="cpu")
     learner.save(tmp_path)
     loaded = m2st.load_learner(tmp_path)

@@ -20,13 +20,13 @@ from m2st_core.learners.image_features import fit_image_features, part_images
 from m2st_core.learners.knowledge import Knowledge, learned_spaces, rebuild
 from m2st_core.learners.learned_tests import fit_learned, learned_family, meta_bank
 from m2st_core.learners.target_kernels import same_distances
-from m2st_core.presets import PRESETS, ImageTraining
+from m2st_core.presets import PAPER, PRESETS, TUNED, ImageTraining
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 from tests.quick import digits_by_class
 
 SHAPE = (1, 8, 8)
-PRESET = PRESETS["recommended"].on(SHAPE)
+PRESET = TUNED.on(SHAPE)
 FEATURES = replace(PRESET.features, training=ImageTraining(epochs=12))
 
 
@@ -56,7 +56,7 @@ def test_an_image_trains_the_network_or_is_fresh_in_all_its_tasks():
 
 def test_rows_that_are_no_images_are_all_fresh():
     meta = as_related_tasks([(pair.x, pair.y) for pair in pairs().values()])
-    assert part_images(meta, PRESETS["recommended"].features, [Streams(0)]).fresh is meta
+    assert part_images(meta, TUNED.features, [Streams(0)]).fresh is meta
 
 
 def test_too_few_images_are_refused_in_one_sentence():
@@ -148,14 +148,14 @@ def test_fewer_columns_have_the_same_distances():
 
 
 def deep_kernel(count):
-    cnn = make_cnn(PRESETS["paper"].on(SHAPE).network.convolutions, [Streams(k).torch("w") for k in range(count)])
+    cnn = make_cnn(PAPER.on(SHAPE).network.convolutions, [Streams(k).torch("w") for k in range(count)])
     ones = torch.ones(count, dtype=torch.float64)
     return DeepKernel(cnn, 0.1 * ones, 30 * ones, 0.1 * ones).float()
 
 
 @pytest.mark.parametrize("second_order", [True, False])
 def test_gradients_run_by_run_are_those_of_all_runs_together(second_order):
-    settings = replace(PRESETS["paper"].meta_kl, inner_steps=1, inner_rate=0.01, second_order=second_order)
+    settings = replace(PAPER.meta_kl, inner_steps=1, inner_rate=0.01, second_order=second_order)
     settings = replace(settings, regularisation=1e-3)
     kernel = deep_kernel(2)
     paired = Paired(kernel)

@@ -14,12 +14,11 @@ from m2st_core.learners.classifier import fit_classifier
 from m2st_core.learners.embeddings import REGULARISATION, fit_mean_embedding, fit_smooth_characteristic, hotelling
 from m2st_core.learners.generic import fit_bank
 from m2st_core.learners.target_kernels import fit_deep, fit_gaussian, fit_median
-from m2st_core.presets import PRESETS
+from m2st_core.presets import RELEASED, TUNED
 from m2st_core.rng import Streams
 from m2st_core.types import Cancelled, TwoSample
 from tests import naive
 
-RECOMMENDED = PRESETS["recommended"]
 float64 = torch.float64
 
 
@@ -72,15 +71,15 @@ def test_drawn_rows_are_distinct_rows_of_each_run():
 
 def test_median_kernel_uses_the_pooled_rows():
     sample = batch("hdgm", 20, 30)
-    kernel = fit_median(sample.pooled, RECOMMENDED, streams()).kernel
+    kernel = fit_median(sample.pooled, TUNED, streams()).kernel
     expected = [naive.median_squared_distance(rows.numpy()) for rows in sample.pooled]
     assert kernel.width.tolist() == pytest.approx(expected)
 
 
 def test_gaussian_width_is_near_the_best_of_a_grid():
     train = batch("variance_shift", 60, scale=2.0)
-    kernel = fit_gaussian(train, RECOMMENDED, streams()).kernel
-    lam = RECOMMENDED.mmd_o.regularisation
+    kernel = fit_gaussian(train, TUNED, streams()).kernel
+    lam = TUNED.mmd_o.regularisation
     for run in range(3):
         pair = one(train, run)
         grid = [
@@ -93,7 +92,7 @@ def test_gaussian_width_is_near_the_best_of_a_grid():
 
 def test_the_bank_spans_the_distances():
     pooled = batch("hdgm", 25, 15).pooled
-    bank = fit_bank(pooled, RECOMMENDED, streams()).bank
+    bank = fit_bank(pooled, TUNED, streams()).bank
     gaussian, laplace, weight = *(family.kernel for family in bank.families), bank.families[0].share
     assert 20 * weight == pytest.approx(1)
     for run, part in enumerate(pooled.numpy()):
@@ -110,8 +109,8 @@ def test_the_bank_spans_the_distances():
 @pytest.mark.parametrize("fit", [fit_gaussian, fit_deep])
 def test_kernels_gain_on_their_training_rows(fit):
     train = batch("blobs", 80, correlation=0.9)
-    one_step = {name: replace(getattr(RECOMMENDED, name), steps=1) for name in ("mmd_o", "mmd_d")}
-    kernels = [fit(train, preset, streams()).kernel for preset in (replace(RECOMMENDED, **one_step), RECOMMENDED)]
+    one_step = {name: replace(getattr(TUNED, name), steps=1) for name in ("mmd_o", "mmd_d")}
+    kernels = [fit(train, preset, streams()).kernel for preset in (replace(TUNED, **one_step), TUNED)]
     before, after = (power_criterion(h_matrix(kernel, *train), 1e-3).detach() for kernel in kernels)
     assert (after > before - 1e-3).all() and after.mean() > before.mean() + 0.05
 
@@ -121,8 +120,8 @@ def test_recommended_networks_do_not_depend_on_the_units_of_the_columns(fit):
     """Columns in metres or in micrometres from a far-away origin: the same kernel, but for rounding."""
     train, units, origin = batch("mean_shift", 20, shift=1.0), torch.tensor([1e6, 1e-3], dtype=float64), 1e3
     test = batch("mean_shift", 9).x
-    plain = module_of(fit(train, RECOMMENDED, streams()))
-    scaled = module_of(fit(TwoSample(train.x * units + origin, train.y * units + origin), RECOMMENDED, streams()))
+    plain = module_of(fit(train, TUNED, streams()))
+    scaled = module_of(fit(TwoSample(train.x * units + origin, train.y * units + origin), TUNED, streams()))
     inputs = [test, test * units + origin]
     if fit is fit_deep:
         values = [kernel(rows, rows) for kernel, rows in zip((plain, scaled), inputs, strict=True)]
@@ -133,7 +132,7 @@ def test_recommended_networks_do_not_depend_on_the_units_of_the_columns(fit):
 
 def test_the_classifier_separates_what_can_be_separated():
     train, test = batch("mean_shift", 40, shift=4.0), batch("mean_shift", 200, shift=4.0)
-    classifier = fit_classifier(train, RECOMMENDED, streams())
+    classifier = fit_classifier(train, TUNED, streams())
     assert ((classifier(test.x) > 0).double().mean(dim=-1) > 0.9).all()
     assert ((classifier(test.y) < 0).double().mean(dim=-1) > 0.9).all()
 
@@ -141,7 +140,7 @@ def test_the_classifier_separates_what_can_be_separated():
 def test_unequal_classes_weigh_the_same():
     """With nothing to learn, the mean logit stays near 0 although one class has five times the rows."""
     train = batch("mean_shift", 200, 40, runs=6, null=True)
-    short = replace(RECOMMENDED, classifier=replace(RECOMMENDED.classifier, epochs=30))
+    short = replace(TUNED, classifier=replace(TUNED.classifier, epochs=30))
     logits = fit_classifier(train, short, streams(6))(batch("mean_shift", 300, runs=6).x)
     assert abs(logits.mean().item()) < 0.3  # an unweighted classifier would sit at log 5 = 1.6
 
@@ -156,15 +155,15 @@ def test_hotelling_equals_the_loop():
 @pytest.mark.parametrize("fit", [fit_mean_embedding, fit_smooth_characteristic])
 def test_points_move_to_where_the_statistic_is_larger(fit):
     train = batch("variance_shift", 60, scale=2.0)
-    still = replace(RECOMMENDED, embedding=replace(RECOMMENDED.embedding, steps=1, learning_rate=0.0))
-    features = [fit(train, preset, streams()).features for preset in (still, RECOMMENDED)]
+    still = replace(TUNED, embedding=replace(TUNED.embedding, steps=1, learning_rate=0.0))
+    features = [fit(train, preset, streams()).features for preset in (still, TUNED)]
     before, after = (hotelling(f(train.x), f(train.y)).detach() for f in features)
     assert (after > before).all()
 
 
 def test_released_frequencies_are_not_optimised():
     train = batch("variance_shift", 30)
-    features = fit_smooth_characteristic(train, PRESETS["released"], streams()).features
+    features = fit_smooth_characteristic(train, RELEASED, streams()).features
     first = [torch.randn(5, 2, generator=s.torch("first points"), dtype=float64) for s in streams()]
     assert torch.equal(features.points.detach(), torch.stack(first))
 
@@ -172,7 +171,7 @@ def test_released_frequencies_are_not_optimised():
 def test_outliers_do_not_send_the_points_away():
     train = batch("mean_shift", 40)
     train.x[:, 0] = 1e6
-    features = fit_mean_embedding(train, RECOMMENDED, streams()).features
+    features = fit_mean_embedding(train, TUNED, streams()).features
     inside = features.units(train.x[:, 1:])
     assert (features.points.abs().amax(dim=(-2, -1)) < 3 * inside.abs().amax(dim=(-2, -1))).all()
 

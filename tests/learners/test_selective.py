@@ -80,7 +80,7 @@ def learners():
     with pytest.MonkeyPatch.context() as patch:
         use_few_steps(patch, outer_steps=20)
         return [
-            m2st.meta_train("Meta-MKL-SI", [tuple(skewed(g, 20, 20)) for _ in range(6)], seed=seed).bound(
+            m2st.meta_train("Meta-MKL-SI · tuned", [tuple(skewed(g, 20, 20)) for _ in range(6)], seed=seed).bound(
                 torch.device("cpu")
             )
             for seed in range(4)
@@ -94,7 +94,7 @@ def skewed(g, n, m, *runs):
 
 def test_too_few_rows_for_its_level_are_refused(learners):
     """With 12 against 90 rows it rejected 10 % of null pairs: six terms do not tell how several kernels vary."""
-    with pytest.raises(ValueError, match="Meta-MKL-SI needs at least 60 rows in each sample"):
+    with pytest.raises(ValueError, match="Meta-MKL-SI · tuned needs at least 60 rows in each sample"):
         run_tests(skewed(np.random.default_rng(0), 12, 90, 1), learners[0], seeds=[0])
 
 

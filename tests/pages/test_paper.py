@@ -81,15 +81,12 @@ def test_the_layers_are_told_apart_and_ours_is_off_at_first(give):
     shown = traces(app)
     assert {"Meta-MKL", "SCF", "limit", "published"} <= set(shown) and not any("(ours)" in name for name in shown)
     assert shown["published"]["marker"]["symbol"] == "diamond-open" and shown["Meta-KL"]["line"]["dash"] == "solid"
-    assert "Open diamonds: published, 2021." in words(
-        app
-    ) and "`paper`, 6 of 20 repeats × 100 test samples, 20" in words(app)
-    assert "`recommended`" not in " ".join(caption.value for caption in app.caption)
+    assert "Open diamonds: published, 2021." in words(app) and "6 of 20 repeats × 100 test samples, 20" in words(app)
     app.toggle(key="paper_ours").set_value(True).run()
     shown = traces(app)
     assert {f"{method} (ours)" for method in OURS} <= set(shown) and "Meta-MKL" in shown
     assert all(shown[f"{method} (ours)"]["line"]["dash"] == "dash" for method in OURS)
-    assert "ours; preset `recommended`, 6 of 20 repeats" in words(app)
+    assert "ours; 6 of 20 repeats" in words(app)
 
 
 def test_differences_have_standard_errors_and_a_sentence(give, folder):
@@ -140,7 +137,8 @@ def test_rows_of_our_earlier_methods_are_not_shown(give, monkeypatch):
     for name in OURS:
         monkeypatch.setitem(METHODS, name, replace(METHODS[name], revision=METHODS[name].revision + 1))
     app = open_entry("fig2a")
-    assert not app.toggle and "Not shown: Feature-MKL, Meta-WiTS, Meta-Witness and Meta-FUSE, which" in words(app)
+    assert not [toggle for toggle in app.toggle if toggle.key == "paper_ours"]
+    assert "Not shown: Feature-MKL, Meta-WiTS, Meta-Witness and Meta-FUSE, which" in words(app)
     assert "Meta-MKL" in traces(app) and not app.warning
 
 
@@ -221,17 +219,23 @@ def test_a_full_run_takes_over_what_comes_with_the_software(give, tmp_path):
     assert "14 cells come with this software." in words(app) and "126 cells" in words(app)
 
 
-@pytest.mark.parametrize(("layer", "method"), [("The paper's algorithms", "ME"), ("Ours", "Meta-Witness (ours)")])
-def test_a_run_goes_through_the_queue(store, monkeypatch, layer, method):
+@pytest.mark.parametrize(
+    ("chosen", "choice", "method"),
+    [
+        ("paper", "In the paper", "ME"),
+        ("tuned", "Tuned", "ME · tuned"),
+        ("ours", "Ours instead", "Meta-Witness (ours)"),
+    ],
+)
+def test_a_run_goes_through_the_queue(store, monkeypatch, chosen, choice, method):
     quick = PAPER["table3"].quick.with_(methods=("ME",), tests=2, n_tasks=(4,), rows_per_task=8, m_te=(30,))
     experiment = replace(PAPER["table3"], quick=quick)
     monkeypatch.setitem(PAPER, "table3", experiment)
-    chosen = "ours" if layer == "Ours" else "paper"
     spec = experiment.spec("quick", chosen)
-    app = open_entry("table3", paper_layer=layer)
+    app = open_entry("table3", paper_layer=choice)
     app.button(key="paper_go").click().run()
     until(app, lambda app: store.runs.get(spec.run_id).state == "done" and not app.get("progress"))
     app.run()
     table = next(f.value for f in app.dataframe if "this software" in f.value and method in f.value["method"].tolist())
     assert not table["this software"].str.contains("±").any() and "need 5 repeats" in words(app)
-    assert store.runs.get(spec.run_id).name == experiment.heading("quick", chosen, spec.preset)
+    assert store.runs.get(spec.run_id).name == experiment.heading("quick", chosen)

@@ -6,7 +6,7 @@ from m2st_core.studies.power import DEFAULT, SHIPPED, shipped_results, shipped_s
 from m2st_core.sweeps.database import Database
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.work import STOPPED
-from tests.pages.harness import button, charts, open_page, run, until, words
+from tests.pages.harness import charts, open_page, run, until, words
 
 PAGE = "power"
 SMALL = {
@@ -35,7 +35,7 @@ def test_the_page_opens_on_shipped_curves_with_their_finding(store):
     app = open_page(PAGE)
     assert app.title[0].value == "Power" and spec_of(app) == DEFAULT
     assert "**Meta-WiTS (ours)** reaches 80 % power with" in words(app) and "does not with 200" in words(app)
-    assert "Shipped results of this version, preset recommended: 4 repeats of 50 tests" in words(app)
+    assert "Shipped results of this version: 4 repeats of 50 tests" in words(app)
     assert {"Meta-WiTS (ours)", "Meta-Witness (ours)", "MMD-M"} <= curves(app).keys()
     assert app.button(key="lab_go").disabled and store.all_runs().empty
     assert "False alarms" in words(app)  # the type-I error stands beside the power
@@ -120,11 +120,12 @@ def test_the_first_change_after_opening_a_saved_run_stays(finished):
     assert app.number_input(key="lab_repeats").value == 3
 
 
-def test_the_paper_s_preset_offers_its_methods(store):
-    app = open_page(PAGE, lab_preset="paper")
-    assert "is not part of the preset 'paper'" in app.error[0].value
-    button(app, "Use the paper's methods").click().run()
-    assert not app.error and "Meta-MKL" in app.multiselect(key="lab_methods").value and spec_of(app).preset == "paper"
+def test_lines_of_one_algorithm_are_compared_in_one_sweep(store):
+    lines = ("Meta-MKL", "Meta-MKL · code", "Meta-MKL · tuned")
+    app = open_page(PAGE, lab_methods=lines)
+    assert not app.error and spec_of(app).methods == lines
+    assert "**Meta-MKL · tuned**. Tuned: φ starts as a classifier" in words(app) and "β is shrunk" in words(app)
+    assert "**Meta-MKL · code**. As in the code: H = 30" in words(app)
 
 
 def test_the_type_1_error_is_added_to_the_run(store):
@@ -160,17 +161,14 @@ def test_the_type_1_panel_names_methods_that_were_not_measured(store):
     assert "Not measured with these settings: Meta-FUSE (ours), MMD-D." in words(app)
 
 
-def test_preset_and_methods_say_at_first_sight_whose_they_are(store):
+def test_methods_say_at_first_sight_whose_they_are(store):
     app = open_page(PAGE)
-    assert "Preset **recommended**: our own settings" in words(app)
     assert "**Meta-WiTS (ours), Meta-Witness (ours)**: of this project" in words(app)
     assert "**MMD-M**: without related tasks." in words(app) and "deep kernels, of Liu" not in words(app)
     shown = app.multiselect(key="lab_methods").options
     assert "Feature-MKL (ours)" in shown and "Meta-MKL" in shown and "Meta-MKL (ours)" not in shown
-    other = open_page(PAGE, lab_methods=["Meta-KL"], lab_preset="paper")
-    assert "Preset **paper**" in words(other) and "**Meta-KL**: with deep kernels, of Liu et al. (2021)." in words(
-        other
-    )
+    other = open_page(PAGE, lab_methods=["Meta-KL"])
+    assert "**Meta-KL**: with deep kernels, of Liu et al. (2021)." in words(other)
 
 
 def test_a_run_of_another_version_is_refused_with_a_sentence(store, other_run):
@@ -212,9 +210,8 @@ def test_a_deleted_run_is_named(store):
 
 
 def test_all_problems_are_listed(store):
-    app = open_page(PAGE, task="Blobs", lab_methods=["limit", "Meta-WiTS (ours)"], lab_preset="paper")
-    problems = app.error[0].value
-    assert "no known likelihood ratio" in problems and "Meta-WiTS is not part of the preset 'paper'" in problems
+    app = open_page(PAGE, task="Blobs", lab_methods=["limit", "Meta-WiTS (ours)"])
+    assert "no known likelihood ratio" in app.error[0].value
 
 
 def test_cancelling_keeps_what_is_done(store):

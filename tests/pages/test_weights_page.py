@@ -34,13 +34,14 @@ def test_the_papers_mixture_is_one_click_away(monkeypatch):
     use_few_steps(monkeypatch)
     app = open_page("weights", **SMALL, weights_view="β")
     choice = app.get("button_group")[0]
-    assert choice.value == "Feature-MKL" and choice.options == ["Feature-MKL (ours)", "Meta-MKL"]
-    choice.set_value("Meta-MKL")
+    assert choice.value == "Feature-MKL" and choice.options == ["Feature-MKL (ours)", "Meta-MKL · tuned"]
+    choice.set_value("Meta-MKL · tuned")
     run(app)
     settle(app, CHARTS - 1)
-    bars, best, uniform = charts(app)[1]["data"]
-    assert [bars["type"], best["type"], uniform["type"]] == ["bar", "scatter", "scatter"]
-    assert best["name"] == "Meta-Best1: best"
+    bars, used, best, uniform = charts(app)[1]["data"]
+    assert bars["type"] == "bar" and {mark["type"] for mark in (used, best, uniform)} == {"scatter"}
+    assert bars["name"] == "Meta-MKL · tuned: learned" and used["name"] == "Meta-MKL · tuned: used"
+    assert best["name"] == "Meta-Best1 · tuned: best" and "80 % of it uniform" in words(app)
     assert "deep kernels of single related tasks" in words(app)
     assert "trusted" not in words(app) and "are generic" not in words(app)
 

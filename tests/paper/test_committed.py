@@ -10,7 +10,7 @@ from benchmarks.reproduction import PAGE, fill_page, section
 from m2st_core.paper import committed as module
 from m2st_core.paper import shipped as shipped_module
 from m2st_core.paper.committed import Outdated, commit, committed, results_of, take_over
-from m2st_core.paper.experiments import LAYERS, OURS, PAPER
+from m2st_core.paper.experiments import OURS, PAPER, SHIPPED_LAYERS
 from m2st_core.paper.published import FOLDER, UNEXPLAINED, compare, explanations
 from m2st_core.paper.shipped import file_name, grid, read_about
 from m2st_core.sweeps.store import Store
@@ -45,12 +45,12 @@ def test_what_is_read_is_what_the_store_has(store, folder):
     found, rows = committed(TABLE_3, "paper", folder), store.cells.rows(TABLE_3.full)
     pd.testing.assert_frame_equal(found.rows.drop(columns="seconds"), rows.drop(columns="seconds"))
     assert as_text(summarise(found.rows)) == as_text(summarise(rows))
-    assert found.origin.startswith("preset `paper`, 20 repeats × 100 test samples, 20")
+    assert found.origin.startswith("20 repeats × 100 test samples, 20")
     lines = (folder / "table3.csv").read_text().splitlines()
     assert lines[0] == "method,closeness,n_tasks,m_tr,m_te,repeat,rejections"
     assert lines[1] == "Meta-MKL,0.3,100,10,200,0,4" and "Meta-MKL-A,0.3,100,,200,0,4" in lines
     entry = json.loads((folder / "about.json").read_text())["table3"]
-    assert (entry["spec"], entry["code"], entry["preset"]) == (TABLE_3.full.hash, CODE, "paper")
+    assert (entry["spec"], entry["code"]) == (TABLE_3.full.hash, CODE)
 
 
 def test_unfinished_runs_say_how_far_they_are(store, folder):
@@ -135,7 +135,7 @@ def test_rows_of_a_revised_method_are_not_shown(store, folder, monkeypatch):
 
 
 def test_rows_without_a_recorded_revision_have_revision_0(store, folder):
-    for layer in LAYERS:
+    for layer in SHIPPED_LAYERS:
         fill(store, TABLE_3, layer, repeats=1)
         commit(TABLE_3, layer, store, folder)
     about = read_about(folder)
@@ -162,7 +162,7 @@ def test_experiments_share_cells(store, folder):
     fill(store, PAPER["fig2a"], repeats=2)
     commit(PAPER["fig2a"], "paper", store, folder)
     shared = committed(PAPER["fig3c"], "paper", folder)
-    assert len(shared.rows) == 2 * 4 * 7 and shared.origin.startswith("preset `paper`, 2 of 20 repeats × 100")
+    assert len(shared.rows) == 2 * 4 * 7 and shared.origin.startswith("2 of 20 repeats × 100")
     part = committed(PAPER["table5"], "paper", folder)
     assert set(part.rows["n_tasks"]) == {100} and "at 7 of 42 points" in part.origin
     assert committed(PAPER["fig2b"], "paper", folder) is None  # it shares nothing but the limit
@@ -176,7 +176,8 @@ def test_a_store_takes_over_what_comes_with_the_software(store, folder, tmp_path
     assert len(other.cells.rows(spec)) == 140 and other.cells.rows(spec)["rejections"].equals(
         store.cells.rows(spec)["rejections"]
     )
-    assert take_over(other, spec.with_(preset="released"), folder) == 0
+    assert take_over(other, PAPER["table5"].spec("full", "released"), folder) == 0
+    assert take_over(other, spec.with_(rule="b/B, ≥"), folder) == 0
     assert take_over(other, PAPER["table5"].quick, folder) == 0
 
 
@@ -217,11 +218,11 @@ def test_the_repository_lists_every_file():
 
 def test_the_rows_in_the_repository_belong_to_this_version_and_its_sweeps():
     """Rows of our methods may be outdated. Then they are not shown, and a sentence says so."""
-    layers = {file_name(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in LAYERS}
+    layers = {file_name(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in SHIPPED_LAYERS}
     for name, entry in read_about(FOLDER).items():
         experiment, layer = layers[name]
         spec = experiment.spec("full", layer)
-        assert (entry["spec"], entry["code"], entry["preset"]) == (spec.hash, CODE, spec.preset)
+        assert (entry["spec"], entry["code"]) == (spec.hash, CODE)
         results, problems = results_of(experiment)
         assert layer in results or (layer == "ours" and any(f"{name}.csv" in problem for problem in problems))
 

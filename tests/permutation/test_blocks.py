@@ -9,7 +9,7 @@ from scipy import stats
 import m2st_core as m2st
 from m2st_core.data.arrays import as_blocks, as_two_sample
 from m2st_core.permutation.labellings import count_labellings, memberships_within
-from m2st_core.presets import PRESETS
+from m2st_core.presets import TUNED
 from m2st_core.rng import Streams
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
@@ -18,7 +18,7 @@ from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 from tests import naive
 
-SHORT = replace(PRESETS["recommended"], classifier=replace(PRESETS["recommended"].classifier, epochs=5))
+SHORT = replace(TUNED, classifier=replace(TUNED.classifier, epochs=5))
 
 
 def within(codes, n):
@@ -68,13 +68,13 @@ def block_effects(runs, seed=0):
     return TwoSample(torch.from_numpy(x), torch.from_numpy(y), blocks=as_blocks(blocks, (24, 24)))
 
 
-@pytest.mark.parametrize("method", ["MMD-M", "MMD-FUSE", "C2ST-L"])
+@pytest.mark.parametrize("method", ["MMD-M", "MMD-FUSE", "C2ST-L · tuned"])
 def test_blocks_keep_the_level_where_plain_permutations_do_not(method):
     """400 true null hypotheses at α=0.05: in the binomial 99.9 % band within blocks, far above without."""
     sample = block_effects(400)
-    settings = {"seeds": range(400), "n_permutations": 99, "preset": SHORT}
-    plain = sum(r.rejected for r in run_tests(replace(sample, blocks=None), METHODS[method], **settings))
-    kept = sum(r.rejected for r in run_tests(sample, METHODS[method], **settings))
+    short, settings = replace(METHODS[method], preset=SHORT), {"seeds": range(400), "n_permutations": 99}
+    plain = sum(r.rejected for r in run_tests(replace(sample, blocks=None), short, **settings))
+    kept = sum(r.rejected for r in run_tests(sample, short, **settings))
     low, high = stats.binom.interval(0.999, 400, 0.05)
     assert low <= kept <= high < 0.2 * 400 < plain
 
@@ -87,7 +87,7 @@ def test_a_batch_with_blocks_equals_a_loop():
         assert run_tests(alone, METHODS["MMD-M"], seeds=[index], n_permutations=99) == [result]
 
 
-@pytest.mark.parametrize("method", ["MMD-M", "MMD-FUSE", "C2ST-L"])
+@pytest.mark.parametrize("method", ["MMD-M", "MMD-FUSE", "C2ST-L · tuned"])
 def test_which_sample_is_called_x_does_not_matter(method):
     sample = block_effects(1)
     labels = (["a"] * 18 + ["b"] * 6, ["a"] * 8 + ["b"] * 16)

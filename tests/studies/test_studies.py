@@ -19,7 +19,7 @@ def deep():
     """The paper's mixture with the first steps of its training only."""
     with pytest.MonkeyPatch.context() as patch:
         use_few_steps(patch)
-        return WeightsStudy(0.3, 12, 50, 0.7, 25, 3, (10, 25), 1, "Meta-MKL").run()
+        return WeightsStudy(0.3, 12, 50, 0.7, 25, 3, (10, 25), 1, "Meta-MKL · tuned").run()
 
 
 def test_the_table_has_tasks_by_parameter_then_the_aggregate_then_generic_kernels(found):
@@ -43,19 +43,24 @@ def weights_sum_to_one(study, columns):
 
 def test_every_set_of_weights_sums_to_one(found, deep):
     weights_sum_to_one(found, ["learned", "influence"])
-    weights_sum_to_one(deep, ["learned", "influence", "best", "uniform"])
+    weights_sum_to_one(deep, ["learned", "used", "influence", "best", "uniform"])
     assert sorted(deep.table["best"])[-2:] == [0, 1] and deep.table["uniform"].nunique() == 1
     assert deep.table["criterion"][deep.table["best"].argmax()] == deep.table["criterion"].max()
 
 
 def test_each_mixture_has_the_methods_that_its_page_names(found, deep):
-    assert set(MIXTURES["Feature-MKL"]) == set(MIXTURES["Meta-MKL"]) & set(found.table)
-    assert set(MIXTURES["Meta-MKL"]) <= set(deep.table)
+    assert set(MIXTURES["Feature-MKL"]) == set(MIXTURES["Meta-MKL · tuned"]) & set(found.table)
+    assert set(MIXTURES["Meta-MKL · tuned"]) <= set(deep.table)
+
+
+def test_a_shrunk_mixture_shows_what_was_learned_and_what_is_used(deep):
+    learned, used = deep.table["learned"], deep.table["used"]
+    assert used.to_numpy() == pytest.approx((0.2 * learned + 0.8 / len(learned)).to_numpy())
 
 
 def test_the_mixtures_witness_is_the_weighted_sum_of_the_kernels_witnesses(found, deep):
-    for study in (found, deep):
-        mixed = np.tensordot(study.table["learned"].to_numpy(), study.witnesses, axes=1)
+    for study, used in ((found, "learned"), (deep, "used")):
+        mixed = np.tensordot(study.table[used].to_numpy(), study.witnesses, axes=1)
         assert study.mixture == pytest.approx(mixed, abs=1e-5)
 
 

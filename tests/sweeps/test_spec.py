@@ -7,7 +7,7 @@ from m2st_core.sweeps.cost import TRAINING_COSTS, different_images, predict
 from m2st_core.sweeps.spec import LIMIT, SpecError, SweepSpec, origin_of
 from m2st_core.sweeps.summary import as_rows, summarise
 from m2st_core.sweeps.trial import CellResult
-from m2st_core.testing.methods import METHODS, label_of
+from m2st_core.testing.methods import METHODS, label_of, trained_by
 
 
 def test_json_and_toml_give_the_same_spec_and_hash():
@@ -21,7 +21,7 @@ def test_json_and_toml_give_the_same_spec_and_hash():
 def test_every_mistake_is_named_at_once():
     bad = """
     task = "hdgn"
-    preset = "best"
+    rule = "best"
     methods = ["MMD-M", "MMD-X", "MMD-M"]
     m_te = []
     m_tr = [1]
@@ -33,8 +33,8 @@ def test_every_mistake_is_named_at_once():
     with pytest.raises(SpecError) as caught:
         SweepSpec.from_toml(bad)
     text = str(caught.value)
-    for part in ("'hdgn'", "'best'", "'MMD-X'", "m_te must list", "m_tr must be", "repeats must be", "alpha must be",
-                 "tests must be", "'colour'", "methods lists a value twice"):  # fmt: skip
+    for part in ("'hdgn'", "rule must be", "'MMD-X'", "m_te must list", "m_tr must be", "repeats must be",
+                 "alpha must be", "tests must be", "'colour'", "methods lists a value twice"):  # fmt: skip
         assert part in text, part
     assert len(text.splitlines()) == 10
 
@@ -43,7 +43,6 @@ def test_every_mistake_is_named_at_once():
     ("changes", "message"),
     [
         ({"settings": {"delta": 7}}, "settings: delta must be"),
-        ({"methods": ("MMD-FUSE",), "preset": "paper"}, "MMD-FUSE is not part of the preset"),
         ({"task": "blobs", "methods": (LIMIT,)}, "no known likelihood ratio"),
         ({"n_permutations": 9}, "too few for alpha"),
         ({"methods": "MMD-M"}, "methods must list"),
@@ -68,22 +67,36 @@ def test_cells_share_what_does_not_differ():
     assert kinds == {"learn_meta_kl"}
 
 
-def test_methods_share_a_training_if_they_learn_in_the_same_way():
-    methods = {name: method.learn for name, method in METHODS.items() if method.uses_related_tasks}
-    assert {METHODS[name].training for name in methods} == TRAINING_COSTS.keys()
+def test_methods_share_a_training_if_they_learn_in_the_same_way_with_the_same_settings():
+    methods = [method for method in METHODS.values() if method.uses_related_tasks]
+    assert {method.learn for method in methods} == TRAINING_COSTS.keys()
     for first in methods:
+        assert trained_by(first.training).learn is first.learn
         for second in methods:
-            shared = METHODS[first].training == METHODS[second].training
-            assert shared == (methods[first] is methods[second]), (first, second)
+            alike = first.learn is second.learn and first.preset is second.preset
+            assert (first.training == second.training) == alike, (first.name, second.name)
+
+
+def test_lines_of_one_algorithm_stand_side_by_side_and_are_found_in_any_spelling():
+    names = ("meta-mkl", "Meta-MKL code", "META-MKL · TUNED", "mmd_m")
+    spec = SweepSpec(task="HDGM", methods=names, m_te=(50,), repeats=1)
+    assert spec.task == "hdgm" and spec.methods == ("Meta-MKL", "Meta-MKL · code", "Meta-MKL · tuned", "MMD-M")
+    learners = [cell.learner.learn for cell in spec.cells() if cell.learner]
+    assert learners == ["learn_meta_kl", "learn_meta_kl · code", "learn_meta_kl · tuned"]
+
+
+def test_the_published_p_value_is_another_cell_of_the_same_training():
+    exact, published = (next(SweepSpec(methods=("Meta-MKL",), rule=rule).cells()) for rule in ("(1+b)/(1+B)", "b/B, ≥"))
+    assert exact.key != published.key and exact.learner.key == published.learner.key
 
 
 def test_keys_of_stored_results_do_not_change():
     """Stores hold hours of results under these keys."""
     spec = SweepSpec(methods=("Meta-MKL", "MMD-M"), m_te=(50,), repeats=1)
-    assert spec.hash.startswith(spec.run_id) and spec.hash == "ece857a44a6913b1a6c77c4421c6a971"
+    assert spec.hash.startswith(spec.run_id) and spec.hash == "d45c87617fd25fc2793a02c5bf3d934f"
     with_learner, without = spec.cells()
-    assert with_learner.key == "33e28a6e2bf33c8136ffabd21ae5a744" and without.key == "917ba64cbd63d3a0f9bd795c42d310eb"
-    assert with_learner.learner.key == "e7883562434722cb5f04ffaf379eef0c" and without.learner is None
+    assert with_learner.key == "94f15c3e923387780b065ea17497e794" and without.key == "d19b89e1fe47a6c22d024ec84d070c60"
+    assert with_learner.learner.key == "8bc23f1ebbe107de84e535e449c2a8e8" and without.learner is None
 
 
 def test_every_method_has_a_label_and_an_origin_for_tables():
@@ -120,10 +133,10 @@ def test_published_numbers_stand_beside_ours_on_images():
 
 
 def test_the_cost_of_images_grows_with_what_is_asked():
-    spec = PAPER["table1"].spec("full").with_(preset="recommended")
+    spec = PAPER["table1"].spec("full", "tuned")
     cost = predict(spec)
     assert cost.gpu_seconds < cost.seconds and 2**30 < cost.memory_bytes < 4 * 2**30
-    assert predict(spec.with_(preset="paper")).seconds > 3 * cost.seconds
+    assert predict(PAPER["table1"].spec("full")).seconds > 3 * cost.seconds
     assert predict(spec.with_(repeats=10)).seconds == pytest.approx(cost.seconds / 2)
     assert predict(SweepSpec(task="digits-shift")).seconds < predict(SweepSpec(task="cifar10-shift")).seconds
     assert predict(SweepSpec()).gpu_seconds is None
@@ -133,7 +146,7 @@ def test_tables_learned_from_cifar100_use_all_its_class_pairs_and_fit_into_memor
     for name, pairs in (("table1", 45), ("table2", 45), ("table4", 45), ("table7", 4950), ("table8", 4950)):
         quick, full = (PAPER[name].spec(scale) for scale in ("quick", "full"))
         assert full.n_tasks == (pairs,) and quick.n_tasks == (min(pairs, 100),)
-        assert all(predict(full.with_(preset=preset)).memory_bytes < 4 * 2**30 for preset in ("recommended", "paper"))
+        assert all(predict(PAPER[name].spec("full", layer)).memory_bytes < 4 * 2**30 for layer in ("tuned", "paper"))
     few, all_pairs = (predict(PAPER["table7"].spec("full").with_(n_tasks=(n,))) for n in (100, 4950))
     assert all_pairs.seconds > few.seconds and all_pairs.memory_bytes > few.memory_bytes
 

@@ -17,7 +17,7 @@ from tests.quick import digits_by_class, few_steps
 
 CPU = torch.device("cpu")
 SHAPE = (1, 8, 8)
-DEEP = ["MMD-D", "C2ST-S", "C2ST-L"]
+DEEP = ["MMD-D · tuned", "C2ST-S · tuned", "C2ST-L · tuned"]
 
 
 def digits(digit, count, start=0):
@@ -33,7 +33,8 @@ def related_tasks(count=20):
 def learners():
     """Learners that learn in the same way share it."""
     trained = {
-        name: m2st.meta_train(name, related_tasks(), seed=3) for name in ("Feature-MKL", "Meta-WiTS", "MMD-D w/ AC")
+        name: m2st.meta_train(name, related_tasks(), seed=3)
+        for name in ("Feature-MKL", "Meta-WiTS", "MMD-D w/ AC · tuned")
     }
     return trained | {"Meta-FUSE": replace(trained["Meta-WiTS"], method="Meta-FUSE")}
 
@@ -48,38 +49,30 @@ def target():
     return digits(6, 40), digits(8, 40)
 
 
-def quick(name):
-    """A preset whose learning is cut short, on images too."""
-    preset = few_steps(PRESETS[name], outer_steps=1)
-    features = preset.images.features and replace(preset.images.features, training=ImageTraining(epochs=1))
+def quick(preset):
+    """The preset, with its learning cut short, on images too."""
+    preset = few_steps(preset, outer_steps=1)
+    features = replace(preset.images.features, training=ImageTraining(epochs=1))
     return replace(preset, images=replace(preset.images, features=features))
 
 
-@pytest.mark.parametrize(
-    ("name", "preset"),
-    [
-        (name, preset)
-        for name, method in m2st.METHODS.items()
-        for preset in ("recommended", "paper")
-        if preset == "recommended" or not method.only_recommended
-    ],
-)
-def test_every_method_takes_images(name, preset, target, monkeypatch, tmp_path):
+@pytest.mark.parametrize("name", [name for name, method in m2st.METHODS.items() if method.preset.name != "released"])
+def test_every_method_takes_images(name, target, monkeypatch, tmp_path):
     """With learning cut short; what was learned from meta-tasks can be kept."""
     method = m2st.METHODS[name]
-    monkeypatch.setitem(PRESETS, preset, quick(preset))
-    target = (digits(6, 60), digits(8, 60)) if name == "Meta-MKL-SI" else target
+    monkeypatch.setitem(m2st.METHODS, name, replace(method, preset=quick(method.preset)))
+    target = (digits(6, 60), digits(8, 60)) if method.algorithm == "Meta-MKL-SI" else target
     if method.uses_related_tasks:
-        trained = m2st.meta_train(name, related_tasks(), preset=preset)
+        trained = m2st.meta_train(name, related_tasks())
         trained.save(tmp_path)
         result = trained.test(*target, n_permutations=19)
         assert m2st.load_learner(tmp_path).test(*target, n_permutations=19) == result
     else:
-        result = m2st.two_sample_test(*target, name, preset=preset, n_permutations=19)
+        result = m2st.two_sample_test(*target, name, n_permutations=19)
     assert np.isfinite(result.statistic) and np.ptp(result.null) > 0  # it is not blind to these images
 
 
-@pytest.mark.parametrize("method", ["MMD-M", "C2ST-L"])
+@pytest.mark.parametrize("method", ["MMD-M", "C2ST-L · tuned"])
 def test_all_formats_of_images_give_the_same_result(method, target):
     x, y = target
     expected = m2st.two_sample_test(x, y, method, n_permutations=99)
@@ -133,7 +126,7 @@ def test_relabelling_images_consistently_changes_nothing(name, learner, target):
     method = learner.bound(CPU) if name == "Feature-MKL" else m2st.METHODS[name]
     x, y = (torch.from_numpy(images.reshape(-1, 64) / 255.0) for images in target)
     fixed = learn_once(method, TwoSample(x[:20], y[:20], SHAPE), seed=0)
-    fitted = fixed.fit_on()
+    fitted = fixed.fit()
     pooled = torch.cat([x[20:], y[20:]])[None].float()
     members = random_memberships(20, 20, 50, [np.random.default_rng(0)])
     order = torch.randperm(40, generator=torch.Generator().manual_seed(2))
@@ -144,11 +137,11 @@ def test_relabelling_images_consistently_changes_nothing(name, learner, target):
 
 def test_it_does_not_matter_which_sample_is_called_x(learner, target):
     x, y = target
-    for test in (partial(m2st.two_sample_test, method="C2ST-L"), learner.test):
+    for test in (partial(m2st.two_sample_test, method="C2ST-L · tuned"), learner.test):
         assert test(x, y, n_permutations=99).p_value == test(y, x, n_permutations=99).p_value
 
 
-@pytest.mark.parametrize("name", ["Feature-MKL", "Meta-WiTS", "Meta-FUSE", "MMD-D w/ AC"])
+@pytest.mark.parametrize("name", ["Feature-MKL", "Meta-WiTS", "Meta-FUSE", "MMD-D w/ AC · tuned"])
 def test_a_saved_learner_of_images_gives_the_same_p_value_to_the_bit(name, learners, target, tmp_path):
     trained = learners[name]
     trained.save(tmp_path)
@@ -163,7 +156,7 @@ def test_target_images_that_are_meta_images_are_refused(learner, target):
         learner.test(np.concatenate([target[0], digits(0, 3)]), target[1], n_permutations=99)
 
 
-@pytest.mark.parametrize("name", ["Feature-MKL", "Meta-FUSE", "MMD-D", "C2ST-L"])
+@pytest.mark.parametrize("name", ["Feature-MKL", "Meta-FUSE", "MMD-D · tuned", "C2ST-L · tuned"])
 def test_the_level_holds_on_images(name, learners):
     """400 null targets of 20 + 20 images of digits that no meta-task shows; 99.9 % of exact tests reject 5 to 36."""
     method = learners[name].bound(CPU) if name in learners else m2st.METHODS[name]
@@ -182,5 +175,4 @@ def test_every_preset_has_a_network_for_images():
         adapted = preset.on(SHAPE)
         assert adapted.network.convolutions.shape == SHAPE
         assert preset.on(None) is preset
-        assert (adapted.features is None) == (preset.features is None)
         assert replace(adapted, network=preset.network) != preset

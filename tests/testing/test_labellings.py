@@ -9,7 +9,7 @@ import torch
 import m2st_core as m2st
 from m2st_core.data.arrays import as_blocks
 from m2st_core.permutation.labellings import all_labellings, count_labellings
-from m2st_core.presets import PRESETS
+from m2st_core.presets import TUNED
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.plan import labellings_of
 from m2st_core.testing.run import run_tests
@@ -91,14 +91,14 @@ def test_every_result_knows_its_smallest_p():
     assert labellings_of(one, 3, METHODS["MMD-M"], 19, RULE).smallest_p == 1 / 56
     assert labellings_of(one, 4, METHODS["Meta-WiTS"], 19, RULE).smallest_p == 1 / 70
     assert labellings_of(one, 4, METHODS["MMD-M"], 199, "b/B, ≥") == labellings_of(
-        one, 4, METHODS["ME"], 199, RULE
+        one, 4, METHODS["ME · tuned"], 199, RULE
     )  # the published rule draws at random, and its p-value can be 0
     unequal = np.array([0, 0, 0, 1, 1, 0, 1, 1])  # 3 + 1 and 2 + 2 rows: no complement within the blocks
     unequal_x_first = np.concatenate([unequal[:5][unequal[:5] == 0], unequal[:5][unequal[:5] == 1], unequal[5:]])
     assert labellings_of(unequal_x_first, 5, METHODS["MMD-M"], 19, RULE).smallest_p == 1 / 24
     large = m2st.two_sample_test(rows(40), rows(40, 1), "MMD-M", n_permutations=199)
     assert large.smallest_p == 1 / 200 and not large.enumerated
-    assert m2st.two_sample_test(rows(40), rows(40, 1), "ME").smallest_p == 0
+    assert m2st.two_sample_test(rows(40), rows(40, 1), "ME · tuned").smallest_p == 0
 
 
 def test_the_smallest_p_is_reached_and_said():
@@ -106,16 +106,17 @@ def test_the_smallest_p_is_reached_and_said():
     assert few.p_value == few.smallest_p == 2 / 70 and few.at_floor and few.p_value_se == 0
     assert "p = 0.02857, the smallest that the 70 labellings of these rows can give, on 4 and 4" in few.sentence
     assert few.error_words == "all 70 labellings were counted"
-    many = m2st.two_sample_test(rows(40), rows(40, 1) + 50, "MMD-O")
+    many = m2st.two_sample_test(rows(40), rows(40, 1) + 50, "MMD-O · tuned")
     assert "p ≤ 0.001, the smallest that 999 permutations can give, on 20 and 20 test rows" in many.sentence
     assert "±" not in many.error_words and many.error_words.endswith("the random split is not included")
     usual = m2st.two_sample_test(rows(40), rows(40, 1), "MMD-M")
     assert usual.error_words == f"± {usual.p_value_se:.2g} from the random permutations"
 
 
-def test_the_published_presets_draw_at_random():
-    released = m2st.two_sample_test(rows(5), rows(5, 1), "MMD-M", preset="released", n_permutations=200)
-    assert not released.enumerated and len(released.null) == 200
+def test_the_published_p_values_draw_at_random():
+    settings = m2st.TestSettings(rule="b/B, ≥", n_permutations=200)
+    published = m2st.examine(rows(5), rows(5, 1), "MMD-M", settings).result
+    assert not published.enumerated and len(published.null) == 200
 
 
 @pytest.mark.parametrize(
@@ -123,9 +124,17 @@ def test_the_published_presets_draw_at_random():
     [
         ((3, 2), {"method": "MMD-M"}, "cannot reject at alpha=0.05.*0.1, because its 3 and 2 test rows have only 10"),
         ((3, 2), {"method": "MMD-M"}, "It needs more rows"),
-        ((6, 6), {"method": "MMD-O"}, r"smallest possible p-value is 0.1.*3 and 3 test rows have only 20 labellings"),
+        (
+            (6, 6),
+            {"method": "MMD-O · tuned"},
+            r"smallest possible p-value is 0.1.*3 and 3 test rows have only 20 labellings",
+        ),
         ((40, 40), {"method": "MMD-M", "n_permutations": 10}, "with 10 permutations. Use at least 19"),
-        ((40, 40), {"method": "MMD-O", "n_permutations": 19, "splits": 5}, "with 19 permutations. Use at least 39"),
+        (
+            (40, 40),
+            {"method": "MMD-O · tuned", "n_permutations": 19, "splits": 5},
+            "with 19 permutations. Use at least 39",
+        ),
         ((4, 4), {"method": "MMD-M", "alpha": 0.02}, "have only 70 labellings"),
     ],
 )
@@ -141,13 +150,13 @@ def test_a_test_that_cannot_reject_says_so_before_it_runs(sizes, settings, words
 
 def test_runs_with_different_numbers_of_labellings_share_a_batch():
     """A split within blocks leaves each run its own number of labellings; a batch gives what single runs give."""
-    short = replace(PRESETS["recommended"], classifier=replace(PRESETS["recommended"].classifier, epochs=3))
+    short = replace(TUNED, classifier=replace(TUNED.classifier, epochs=3))
+    method = replace(METHODS["C2ST-L · tuned"], preset=short)
     labels = (np.array([0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3]), np.array([0, 0, 1, 1, 1, 1, 1, 2, 3, 3, 3, 3]))
     x, y = (torch.from_numpy(np.stack([rows(12, seed) for seed in range(k, k + 6)])) for k in (0, 50))
     sample = TwoSample(x, y, blocks=as_blocks(labels, (12, 12)))
-    settings = {"n_permutations": 99, "preset": short}
-    together = run_tests(sample, METHODS["C2ST-L"], seeds=range(6), **settings)
+    together = run_tests(sample, method, seeds=range(6), n_permutations=99)
     assert len({result.n_permutations for result in together}) > 1 and all(r.enumerated for r in together)
     for index, result in enumerate(together):
         own = TwoSample(x[index : index + 1], y[index : index + 1], blocks=sample.blocks)
-        assert run_tests(own, METHODS["C2ST-L"], seeds=[index], **settings)[0].p_value == result.p_value
+        assert run_tests(own, method, seeds=[index], n_permutations=99)[0].p_value == result.p_value

@@ -20,7 +20,7 @@ def parts():
     """The JSON and the tensors of a learner, by method."""
     generator = np.random.default_rng(0)
     tasks = [(generator.normal(0, 1, (12, 2)), generator.normal(1, 1, (12, 2))) for _ in range(3)]
-    learners = {name: m2st.meta_train(name, tasks) for name in ("Meta-WiTS", "Feature-MKL", "MMD-D w/ AC")}
+    learners = {name: m2st.meta_train(name, tasks) for name in ("Meta-WiTS", "Feature-MKL", "MMD-D w/ AC · tuned")}
     return {
         name: (json.loads(about), packed) for name, (about, packed) in ((k, v.parts()) for k, v in learners.items())
     }
@@ -79,7 +79,6 @@ def with_tensors(parts, change):
         {"task_names": [1, 2]},
         {"base_names": None},
         {"method": ["Meta-WiTS"]},
-        {"preset": None},
     ],
     ids=str,
 )
@@ -109,7 +108,8 @@ def test_json_of_something_else_is_refused(parts, about, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("mine", "other"), [("Meta-WiTS", "Meta-KL"), ("Meta-WiTS", "Feature-MKL"), ("MMD-D w/ AC", "Meta-FUSE")]
+    ("mine", "other"),
+    [("Meta-WiTS", "Meta-KL · tuned"), ("Meta-WiTS", "Feature-MKL"), ("MMD-D w/ AC · tuned", "Meta-FUSE")],
 )
 def test_a_method_that_learns_in_another_way_is_refused(parts, mine, other, tmp_path):
     about, packed = parts[mine]
@@ -160,7 +160,7 @@ def test_other_columns_than_those_learned_are_refused(parts, tmp_path):
     assert "cannot test with it" in refused((about | {"columns": 5}, packed), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["Meta-WiTS", "Feature-MKL", "MMD-D w/ AC"])
+@pytest.mark.parametrize("name", ["Meta-WiTS", "Feature-MKL", "MMD-D w/ AC · tuned"])
 def test_learners_as_saved_are_read(parts, name, tmp_path):
     about, packed = parts[name]
     for file, content in zip(FILES, (json.dumps(about).encode(), packed), strict=True):

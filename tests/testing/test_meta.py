@@ -18,12 +18,12 @@ from m2st_core.learners import learned_tests, target_kernels
 from m2st_core.learners.knowledge import learned_spaces
 from m2st_core.learners.learned_tests import fit_witness, prior_weights, shrunk_heads
 from m2st_core.permutation.fitted import KernelTest
-from m2st_core.presets import PRESETS
+from m2st_core.presets import TUNED
 from m2st_core.testing.run import run_tests
 from m2st_core.types import Cancelled, TwoSample
-from tests.quick import few_steps, use_few_steps
+from tests.quick import QUICK, few_steps, use_few_steps
 
-WITH_RELATED = [name for name, method in m2st.METHODS.items() if method.adapt]
+WITH_RELATED = [name for name, method in QUICK.items() if method.adapt]
 CPU = torch.device("cpu")
 
 
@@ -91,7 +91,7 @@ def test_the_kernel_and_the_witness_equal_their_formulas(learner):
     means = [features(rows[None])[0].detach().mean(0) for rows in first]
     head = shrunk_heads(features, as_related_tasks(tasks()))[0, 0]
     assert torch.allclose(head, s / (s + 1 / len(first.x) + 1 / len(first.y)) * (means[0] - means[1]), atol=1e-10)
-    witness = fit_witness(learner.knowledge, TwoSample(x[None], y[None]), PRESETS["recommended"], [])
+    witness = fit_witness(learner.knowledge, TwoSample(x[None], y[None]), TUNED, [])
     evidence, scores = [], []
     for space in learned_spaces(learner.knowledge):
         psi_x, psi_y = (space(rows[None])[0].detach() for rows in (x, y))
@@ -112,11 +112,10 @@ def test_meta_tests_keep_their_level(learners, method):
     Asymptotic tests need more rows, and may reject less often.
     """
     g = np.random.default_rng(22)
-    exact, count = m2st.METHODS[method].by_permutation, 300 if method == "MMD-D w/ AC" else 1000
+    exact, count = m2st.METHODS[method].by_permutation, 300 if method == "MMD-D w/ AC · tuned" else 1000
     x, y = (torch.from_numpy(g.standard_t(3, size=(count, n, 6))) for n in ((16, 24) if exact else (160, 200)))
-    short = few_steps(PRESETS["recommended"])
-    bound = learners[method].bound(CPU)
-    results = run_tests(TwoSample(x, y), bound, seeds=range(count), n_permutations=99, preset=short)
+    bound = replace(learners[method].bound(CPU), preset=few_steps(TUNED))
+    results = run_tests(TwoSample(x, y), bound, seeds=range(count), n_permutations=99)
     low, high = stats.binom.interval(0.99, count, 0.05)
     assert (low if exact else 0) <= sum(result.rejected for result in results) <= high
 
@@ -132,7 +131,9 @@ def test_one_huge_cell_is_no_evidence(learners, method, cell):
     assert sum(result.rejected for result in results) <= 5  # P(more than 5 of 20 at 5 %) is 0.0003
 
 
-@pytest.mark.parametrize("method", ["Meta-Witness", "Meta-WiTS", "Meta-FUSE", "Feature-MKL", "Meta-KL", "Meta-MKL"])
+@pytest.mark.parametrize(
+    "method", ["Meta-Witness", "Meta-WiTS", "Meta-FUSE", "Feature-MKL", "Meta-KL · tuned", "Meta-MKL · tuned"]
+)
 def test_a_history_of_few_different_rows_keeps_the_level(method, monkeypatch):
     """One binary column, and no difference: 6 histories × 20 targets; at most 15 of 120 (P(more) is 0.0005 at 5 %)."""
     use_few_steps(monkeypatch)
@@ -194,10 +195,10 @@ def test_related_rows_without_labels_join_the_sample_called_x(learners, monkeypa
         return KernelTest(LinearKernel(torch.eye(6, dtype=torch.float64)))
 
     monkeypatch.setattr(target_kernels, "fit_deep", fit_deep)
-    known = len(learners["MMD-D w/ AC"].knowledge.rows[0])
+    known = len(learners["MMD-D w/ AC · tuned"].knowledge.rows[0])
     for seed in range(50, 58):
         x, y = target(*sizes, seed=seed)
-        learners["MMD-D w/ AC"].test(x, y, n_permutations=19)
+        learners["MMD-D w/ AC · tuned"].test(x, y, n_permutations=19)
         assert seen[-1].sizes == (sizes[0] // 2 + known, sizes[1] // 2)
         assert all((row == x).all(dim=1).any() for row in seen[-1].x[0, : sizes[0] // 2])
 
@@ -301,7 +302,7 @@ def test_damaged_learners_are_refused(learner, tmp_path):
         expected = f"learner format {other}, and this version reads format 9. Train again."
         assert expected in damaged(f"format {other}", edit(format=other))
     assert "Unknown method" in damaged("foreign", edit(method="Meta-X"))
-    assert "cannot use" in damaged("other", edit(method="MMD-D"))
+    assert "cannot use" in damaged("other", edit(method="MMD-D · tuned"))
 
 
 X, Y = np.random.default_rng(0).standard_normal((2, 12, 2))
@@ -327,14 +328,12 @@ def test_bad_meta_tasks_are_named(meta, message):
 
 
 def test_methods_and_presets_that_do_not_fit_are_named():
-    with pytest.raises(ValueError, match="MMD-D does not learn from related tasks"):
-        m2st.two_sample_test(X, Y, method="MMD-D", related_tasks=[(X, Y)])
+    with pytest.raises(ValueError, match="MMD-D · tuned does not learn from related tasks"):
+        m2st.two_sample_test(X, Y, method="MMD-D · tuned", related_tasks=[(X, Y)])
     with pytest.raises(ValueError, match="Use two_sample_test"):
-        m2st.meta_train("MMD-D", [(X, Y)])
-    with pytest.raises(ValueError, match="not part of the preset 'paper'"):
+        m2st.meta_train("MMD-D · tuned", [(X, Y)])
+    with pytest.raises(ValueError, match="Meta-WiTS has no presets"):
         m2st.meta_train("Meta-WiTS", [(X, Y)], preset="paper")
-    with pytest.raises(ValueError, match="MMD-FUSE is not part of the preset 'released'"):
-        m2st.two_sample_test(X, Y, method="MMD-FUSE", preset="released")
 
 
 def test_one_task_is_enough_to_learn_from():
@@ -378,14 +377,14 @@ def test_training_can_be_cancelled():
         if step > 0.85 * total:
             raise Cancelled
 
-    for method in ("Feature-MKL", "Meta-MKL"):
+    for method in ("Feature-MKL", "Meta-MKL · tuned"):
         with pytest.raises(Cancelled):
             m2st.meta_train(method, tasks(3), progress=stop)
     with pytest.raises(Cancelled):
-        m2st.meta_train("Meta-KL", tasks(3), preset="paper", progress=lambda *_: (_ for _ in ()).throw(Cancelled()))
+        m2st.meta_train("Meta-KL", tasks(3), progress=lambda *_: (_ for _ in ()).throw(Cancelled()))
 
 
 def test_a_learner_serves_methods_with_the_same_training_only(learners):
-    assert learners["Meta-KL"].for_method("Meta-MKL").method == "Meta-MKL"
-    with pytest.raises(ValueError, match="AGT-KL learns in another way: train anew"):
-        learners["Meta-KL"].for_method("AGT-KL")
+    assert learners["Meta-KL · tuned"].for_method("Meta-MKL · tuned").method == "Meta-MKL · tuned"
+    with pytest.raises(ValueError, match="AGT-KL · tuned learns in another way: train anew"):
+        learners["Meta-KL · tuned"].for_method("AGT-KL · tuned")

@@ -1,9 +1,9 @@
-"""One name, one algorithm: what each method is called, says of itself, cites and runs, in every preset that has it."""
+"""One name, one procedure with its settings: what each method is called, says of itself, cites and runs."""
 
 import ast
 import inspect
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,12 @@ from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.distance import GaussianKernel
 from m2st_core.learners.knowledge import learned_spaces
 from m2st_core.learners.raw_features import MetaFeatures
-from m2st_core.presets import PRESETS
+from m2st_core.presets import PAPER, PRESETS, RELEASED, TUNED
 from m2st_core.rng import Streams
 from m2st_core.testing.method import ORIGINS
 from m2st_core.testing.paper_methods import LIU_2021
 from m2st_core.types import TwoSample
-from tests.quick import use_few_steps
+from tests.quick import few_steps, use_few_steps
 
 ROOT = Path(__file__).parents[2]
 METHODS = list(m2st.METHODS.values())
@@ -28,16 +28,6 @@ OURS = [method for method in METHODS if method.origin == "ours"]
 PAPERS = [method for method in METHODS if method.origin == "paper"]
 MARKS = ("learned feature", "Fourier", "linear kernel", "inner product", *(method.name for method in OURS))
 by_name = {"ids": lambda value: getattr(value, "name", value)}
-
-
-def in_presets(methods):
-    """Every method with every preset that has it."""
-    return [
-        (method, name)
-        for method in methods
-        for name, preset in PRESETS.items()
-        if preset.features is not None or not method.only_recommended
-    ]
 
 
 @pytest.mark.parametrize("method", METHODS, **by_name)
@@ -53,8 +43,32 @@ def test_every_method_says_what_it_is_and_whose(method):
 
 
 def test_names_and_algorithms_belong_together_one_to_one():
-    algorithms = [(m.fit, m.learn, m.adapt) for m in METHODS]
-    assert len(set(algorithms)) == len(METHODS) == len({method.formula + method.description for method in METHODS})
+    algorithms = {(m.algorithm or m.name, m.fit, m.learn, m.adapt) for m in METHODS}
+    names, procedures = ({algorithm[:1] for algorithm in algorithms}, {algorithm[1:] for algorithm in algorithms})
+    assert len(algorithms) == len(names) == len(procedures)
+    assert len({(method.formula, method.description) for method in METHODS}) == len(METHODS)
+
+
+def test_the_papers_tests_have_the_settings_of_the_text_of_the_code_and_ours():
+    for method in METHODS:
+        if not method.algorithm:
+            assert method.preset is TUNED and not method.changes
+            continue
+        suffix = {"paper": "", "released": " · code", "tuned": " · tuned"}[method.preset.name]
+        assert method.name == method.algorithm + suffix and method.preset is PRESETS[method.preset.name]
+        assert bool(method.changes) == bool(suffix) and method.description.endswith(method.changes)
+        text = m2st.METHODS[method.algorithm]
+        assert method.look.colour == text.look.colour and method.formula == text.formula
+
+
+def test_the_code_has_a_line_where_a_test_reads_a_setting_that_it_changes():
+    """Methods without one read settings in which the code follows the text."""
+    changed = {field.name for field in fields(PAPER) if getattr(PAPER, field.name) != getattr(RELEASED, field.name)}
+    assert changed == {"name", "embedding", "meta_network", "meta_kl", "adaptation", "images"}
+    assert replace(PAPER.embedding, optimise_frequencies=False) == RELEASED.embedding  # only SCF has frequencies
+    assert replace(PAPER.images, meta_kl=RELEASED.images.meta_kl) == RELEASED.images
+    with_code = {method.algorithm for method in METHODS if method.preset is RELEASED}
+    assert with_code == {"SCF", *(m.algorithm for m in PAPERS if m.algorithm != "MMD-D w/ AC")}
 
 
 def test_only_the_papers_methods_cite_the_paper():
@@ -75,34 +89,26 @@ def test_every_one_of_the_papers_says_that_its_kernel_is_deep(method):
     assert "φ(x)" in method.formula or "k_ω" in method.formula
 
 
-@pytest.mark.parametrize("method", OURS, **by_name)
-@pytest.mark.parametrize("preset", ["paper", "released"])
-def test_ours_are_no_part_of_the_papers_presets(method, preset):
-    with pytest.raises(ValueError, match=f"{method.name} is not part of the preset {preset!r}"):
-        method.preset(preset)
-
-
 @pytest.fixture(scope="module")
 def knowledge():
-    """What a method learns from five tasks in a preset, in a step or two; methods that learn alike share it."""
+    """What a method learns from five tasks, in a step or two; methods that learn alike share it."""
     tasks, known = m2st.hdgm_related_tasks(n_tasks=5, rows=12, seed=1), {}
 
-    def learn(method, preset):
-        key = (method.learn, preset)
-        if key not in known:
-            known[key] = m2st.meta_train(method.name, tasks, preset=preset, seed=2).knowledge
-        return known[key]
+    def learn(method):
+        if method.training not in known:
+            known[method.training] = m2st.meta_train(method.name, tasks, seed=2).knowledge
+        return known[method.training]
 
     with pytest.MonkeyPatch.context() as patch:
         use_few_steps(patch)
         yield learn
 
 
-def target_modules(method, known, preset):
+def target_modules(method, known):
     """Every module of what the method tests a small target with."""
     x, y = m2st.make_task("hdgm").sample(12, seed=3)
     train = TwoSample(x[None], y[None])
-    fitted = method.adapt(known, train if method.needs_split else train.pooled, PRESETS[preset], [Streams(0)], None)
+    fitted = method.adapt(known, train if method.needs_split else train.pooled, method.preset, [Streams(0)], None)
     if method.name == "Meta-WiTS":
         parts = [posterior.space for posterior in fitted.posteriors]
     else:
@@ -115,37 +121,40 @@ def of_type(modules, *types):
     return [module for module in modules if isinstance(module, types)]
 
 
-@pytest.mark.parametrize(("method", "preset"), in_presets(PAPERS), **by_name)
-def test_the_papers_methods_have_deep_kernels_in_every_preset(knowledge, method, preset):
-    known = knowledge(method, preset)
-    if method.name == "MMD-D w/ AC":
+@pytest.mark.parametrize("method", PAPERS, **by_name)
+def test_the_papers_methods_have_deep_kernels(knowledge, method):
+    known = knowledge(method)
+    if method.algorithm == "MMD-D w/ AC":
         assert known.rows is not None and known.kernel is known.base is None
     else:
         assert isinstance(known.kernel, DeepKernel) and isinstance(known.base, DeepKernel) and known.rows is None
-    modules = [*known.modules(), *target_modules(method, known, preset)]
+    modules = [*known.modules(), *target_modules(method, known)]
     assert of_type(modules, DeepKernel)
     assert not of_type(modules, LinearKernel, GaussianKernel, MetaFeatures)
 
 
-@pytest.mark.parametrize(("method", "preset"), in_presets([m for m in OURS if m.learn]), **by_name)
-def test_ours_have_features_and_no_deep_kernel(knowledge, method, preset):
-    known = knowledge(method, preset)
-    modules = [*known.modules(), *target_modules(method, known, preset)]
-    assert learned_spaces(known) and of_type(target_modules(method, known, preset), MetaFeatures)
+@pytest.mark.parametrize("method", [m for m in OURS if m.learn], **by_name)
+def test_ours_have_features_and_no_deep_kernel(knowledge, method):
+    known = knowledge(method)
+    modules = [*known.modules(), *target_modules(method, known)]
+    assert learned_spaces(known) and of_type(target_modules(method, known), MetaFeatures)
     assert not of_type(modules, DeepKernel) and known.kernel is known.rows is None
     assert isinstance(known.base, LinearKernel) == (method.name == "Feature-MKL")
 
 
-@pytest.mark.parametrize("method", PAPERS, **by_name)
-def test_a_name_learns_and_tests_in_the_same_way_in_every_preset(knowledge, method):
-    """The parts are those of the same algorithm; only ``released`` has another parametrisation of the widths."""
+@pytest.mark.parametrize("algorithm", sorted({method.algorithm for method in PAPERS}))
+def test_the_lines_of_an_algorithm_learn_and_test_in_the_same_way(knowledge, algorithm):
+    """The parts are those of the same algorithm; only the code has another parametrisation of the widths."""
 
     def shape_of(modules):
         return [type(module).__name__.removeprefix("Root") for module in modules]
 
-    learned = [shape_of(knowledge(method, preset).modules()) for preset in PRESETS]
-    tested = [shape_of(target_modules(method, knowledge(method, preset), preset)) for preset in PRESETS]
-    assert learned[0] == learned[1] == learned[2] and tested[0] == tested[1] == tested[2]
+    lines = [method for method in PAPERS if method.algorithm == algorithm]
+    learned = [shape_of(knowledge(method).modules()) for method in lines]
+    tested = [shape_of(target_modules(method, knowledge(method))) for method in lines]
+    assert (
+        len(lines) > 1 and all(other == learned[0] for other in learned) and all(other == tested[0] for other in tested)
+    )
 
 
 def test_no_algorithm_asks_for_the_name_of_a_preset():
@@ -155,13 +164,13 @@ def test_no_algorithm_asks_for_the_name_of_a_preset():
             assert "preset.name" not in source and "PRESETS" not in source, method.name
 
 
-def test_equal_settings_give_equal_kernels_under_any_presets_name(monkeypatch):
-    """What a name runs depends on a preset's settings and on nothing else."""
-    use_few_steps(monkeypatch)
-    monkeypatch.setitem(PRESETS, "paper", replace(PRESETS["recommended"], name="paper"))
+def test_equal_settings_give_equal_kernels_under_any_name(monkeypatch):
+    """What a line runs depends on its settings and on nothing else."""
     tasks = m2st.hdgm_related_tasks(n_tasks=5, rows=12, seed=1)
     for name in ("Meta-KL", "Meta-MKL"):
-        first, second = (m2st.meta_train(name, tasks, preset=preset).knowledge for preset in ("recommended", "paper"))
+        for line in (name, f"{name} · tuned"):
+            monkeypatch.setitem(m2st.METHODS, line, replace(m2st.METHODS[line], preset=few_steps(TUNED)))
+        first, second = (m2st.meta_train(line, tasks).knowledge for line in (name, f"{name} · tuned"))
         for key, value in first.state_dict().items():
             assert torch.equal(value, second.state_dict()[key]), key
 

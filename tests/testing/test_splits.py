@@ -8,19 +8,19 @@ import torch
 from scipy import stats
 
 import m2st_core as m2st
-from m2st_core.presets import PRESETS
-from m2st_core.testing.methods import METHODS
+from m2st_core.presets import TUNED
 from m2st_core.testing.plan import combine_splits, split_seeds
 from m2st_core.testing.run import combined_error, learn_once, run_tests
 from m2st_core.types import TwoSample
+from tests.quick import QUICK
 
-PRESET = PRESETS["recommended"]
 SHORT = replace(
-    PRESET,
-    mmd_o=replace(PRESET.mmd_o, steps=5),
-    mmd_d=replace(PRESET.mmd_d, steps=5),
-    classifier=replace(PRESET.classifier, epochs=5),
+    TUNED,
+    mmd_o=replace(TUNED.mmd_o, steps=5),
+    mmd_d=replace(TUNED.mmd_d, steps=5),
+    classifier=replace(TUNED.classifier, epochs=5),
 )
+METHODS = {name: replace(method, preset=SHORT) for name, method in QUICK.items()}
 EXACT = [name for name, method in METHODS.items() if method.by_permutation]
 SPLITTING = [name for name, method in METHODS.items() if method.needs_split]
 
@@ -36,7 +36,7 @@ def learners():
 
 
 def ready(name, learners):
-    return learners[name].bound(torch.device("cpu")) if name in learners else METHODS[name]
+    return replace(learners[name].bound(torch.device("cpu")), preset=SHORT) if name in learners else METHODS[name]
 
 
 def pair(n=40, m=40, seed=0, delta=0.7):
@@ -50,11 +50,11 @@ def test_the_error_of_a_p_value_is_its_spread_over_permutations(name, learners):
     The spread of 200 values is known to 5 %, a jackknife of 25 groups to 15 % for each seed and 2 % on average.
     """
     seeds = range(200)
-    fixed = learn_once(ready(name, learners), pair(seed=1), 0, SHORT)
+    fixed = learn_once(ready(name, learners), pair(seed=1), 0)
     for delta in (0.0, 0.7):
         target = pair(seed=3, delta=delta)
         repeated = TwoSample(*(part.expand(len(seeds), -1, -1) for part in target))
-        results = run_tests(repeated, fixed, seeds=seeds, n_permutations=199, preset=SHORT)
+        results = run_tests(repeated, fixed, seeds=seeds, n_permutations=199)
         p_values, errors = np.array([(r.p_value, r.p_value_se) for r in results]).T
         if p_values.mean() < 0.02 or p_values.mean() > 0.98:
             continue
@@ -96,7 +96,7 @@ def test_splits_of_null_rows_keep_the_level():
     generator = np.random.default_rng(5)
     x, y = (torch.from_numpy(generator.normal(size=(400, 24, 2))).repeat_interleave(5, dim=0) for _ in range(2))
     seeds = [seed for run in range(400) for seed in split_seeds(run, 5)]
-    results = run_tests(TwoSample(x, y), METHODS["C2ST-L"], seeds=seeds, n_permutations=99, preset=SHORT)
+    results = run_tests(TwoSample(x, y), METHODS["C2ST-L · tuned"], seeds=seeds, n_permutations=99)
     p = np.array([result.p_value for result in results]).reshape(400, 5)
     assert sum(combine_splits(own)[0] <= 0.05 for own in p) <= stats.binom.ppf(0.999, 400, 0.05)
 
@@ -128,9 +128,9 @@ def test_a_result_keeps_the_p_values_of_its_splits(name, learners):
 
 def test_what_is_shown_belongs_to_the_split_that_decides():
     x, y = pair(40, 40, seed=2)
-    result = m2st.two_sample_test(x, y, "MMD-O", splits=5, seed=1)
+    result = m2st.two_sample_test(x, y, "MMD-O · tuned", splits=5, seed=1)
     decides = combine_splits(result.split_p_values)[1]
-    alone = m2st.two_sample_test(x, y, "MMD-O", seed=split_seeds(1, 5)[decides])
+    alone = m2st.two_sample_test(x, y, "MMD-O · tuned", seed=split_seeds(1, 5)[decides])
     assert result.statistic == alone.statistic and (result.null == alone.null).all()
     assert "under each of 5 random splits" in result.sentence
     assert result.error_words.endswith("; the random splits are not included")
@@ -140,9 +140,9 @@ def test_what_is_shown_belongs_to_the_split_that_decides():
     ("method", "splits", "words"),
     [
         ("MMD-FUSE", 5, "MMD-FUSE does not split the rows: it tests all of them. splits=5 would change nothing"),
-        ("MMD-O", 0, "splits must be a whole number from 1 to 1,000. Got 0"),
-        ("MMD-O", 2.5, "splits must be a whole number"),
-        ("MMD-O", True, "splits must be a whole number"),
+        ("MMD-O · tuned", 0, "splits must be a whole number from 1 to 1,000. Got 0"),
+        ("MMD-O · tuned", 2.5, "splits must be a whole number"),
+        ("MMD-O · tuned", True, "splits must be a whole number"),
     ],
 )
 def test_bad_splits_are_named(method, splits, words):

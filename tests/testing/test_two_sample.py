@@ -9,21 +9,21 @@ import torch
 from scipy import stats
 
 import m2st_core as m2st
-from m2st_core.presets import PRESETS
+from m2st_core.presets import TUNED
 from m2st_core.rng import Streams
 from m2st_core.testing.plan import draw_order, plan_test
 from m2st_core.testing.run import run, run_tests
 from m2st_core.types import Cancelled, TwoSample
+from tests.quick import QUICK
 
-METHODS = {name: method for name, method in m2st.METHODS.items() if not method.uses_related_tasks}
+METHODS = {name: method for name, method in QUICK.items() if not method.uses_related_tasks}
 EXACT = [name for name, method in METHODS.items() if method.by_permutation]
-SHORT = PRESETS["recommended"]
 SHORT = replace(
-    SHORT,
-    mmd_o=replace(SHORT.mmd_o, steps=5),
-    mmd_d=replace(SHORT.mmd_d, steps=5),
-    classifier=replace(SHORT.classifier, epochs=10),
-    embedding=replace(SHORT.embedding, steps=5),
+    TUNED,
+    mmd_o=replace(TUNED.mmd_o, steps=5),
+    mmd_d=replace(TUNED.mmd_d, steps=5),
+    classifier=replace(TUNED.classifier, epochs=10),
+    embedding=replace(TUNED.embedding, steps=5),
 )
 
 
@@ -35,9 +35,8 @@ def rejections(method, x, y, **settings):
     runs = len(x)
     results = run_tests(
         TwoSample(torch.from_numpy(x), torch.from_numpy(y)),
-        METHODS[method],
+        replace(METHODS[method], preset=SHORT),
         seeds=range(runs),
-        preset=SHORT,
         **settings,
     )
     return sum(result.rejected for result in results)
@@ -59,7 +58,7 @@ def test_exact_tests_keep_their_level_at_small_unequal_sizes(method, null):
     assert low <= found <= high
 
 
-@pytest.mark.parametrize("method", ["ME", "SCF"])
+@pytest.mark.parametrize("method", ["ME · tuned", "SCF · tuned"])
 def test_asymptotic_tests_keep_their_level_with_500_rows(method):
     """400 null pairs: rejections in the 99 % band of 5 %."""
     g = np.random.default_rng(12)
@@ -128,9 +127,9 @@ def test_a_batch_of_unequal_samples_with_equal_training_parts(sizes):
     """Of 21 and 20 rows ten teach in each sample: every run is put into the same order, by size."""
     pairs = [pair(*sizes, seed=seed) for seed in range(8)]
     together = TwoSample(torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs]))
-    settings = {"seeds": range(8), "n_permutations": 99, "preset": SHORT}
-    there = run_tests(together, METHODS["MMD-O"], **settings)
-    back = run_tests(together.swapped(), METHODS["MMD-O"], **settings)
+    method, settings = replace(METHODS["MMD-O · tuned"], preset=SHORT), {"seeds": range(8), "n_permutations": 99}
+    there = run_tests(together, method, **settings)
+    back = run_tests(together.swapped(), method, **settings)
     assert there[0].n_train == (10, 10) and there[0].n_test == (sizes[0] - 10, sizes[1] - 10)
     assert [result.p_value for result in there] == [result.p_value for result in back]
 
@@ -141,9 +140,9 @@ def test_no_row_that_teaches_is_tested():
 
     def fit(rows, *rest):
         train.append(rows)
-        return METHODS["C2ST-L"].fit(rows, *rest)
+        return METHODS["C2ST-L · tuned"].fit(rows, *rest)
 
-    plan = plan_test(TwoSample(sample.x[0], sample.y[0]), replace(METHODS["C2ST-L"], fit=fit, symmetric=False))
+    plan = plan_test(TwoSample(sample.x[0], sample.y[0]), replace(METHODS["C2ST-L · tuned"], fit=fit, symmetric=False))
     tested = run(plan).test
     for before, taught, test in zip(sample, train[0], tested, strict=True):
         assert not set(taught.flatten().tolist()) & set(test.flatten().tolist())
@@ -166,7 +165,7 @@ def test_no_test_row_has_a_say_in_what_is_learned(method):
         return METHODS[method].fit(train, *rest)
 
     for both in (sample, TwoSample(*touched)):
-        run_tests(both, replace(METHODS[method], fit=fit), seeds=[0], preset=SHORT, n_permutations=19)
+        run_tests(both, replace(METHODS[method], fit=fit, preset=SHORT), seeds=[0], n_permutations=19)
     assert torch.equal(seen[0].x, seen[1].x) and torch.equal(seen[0].y, seen[1].y)
 
 
@@ -189,7 +188,7 @@ def test_samples_far_apart_are_told_apart(method, shift):
     assert m2st.two_sample_test(x, y + shift, method=method).p_value <= 0.002
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("MMD-D", "C2ST-S", "C2ST-L", "Energy")])
+@pytest.mark.parametrize("method", [name for name in METHODS if not name.startswith(("MMD-D", "C2ST", "Energy"))])
 @pytest.mark.parametrize("outlier", [1e4, 1e8, 1e12])
 def test_one_absurd_value_does_not_blind_a_test(method, outlier):
     """A sentinel such as 99999999 in one cell, beside a difference of three standard deviations in all columns.
@@ -203,7 +202,7 @@ def test_one_absurd_value_does_not_blind_a_test(method, outlier):
     assert result.p_value <= 0.05
 
 
-@pytest.mark.parametrize("method", ["ME", "SCF"])
+@pytest.mark.parametrize("method", ["ME · tuned", "SCF · tuned"])
 def test_asymptotic_tests_count_the_directions_there_are(method):
     """Counts with few values: features repeat each other, and the level must not fall to nothing."""
     g = np.random.default_rng(13)
@@ -214,9 +213,9 @@ def test_asymptotic_tests_count_the_directions_there_are(method):
 
 def test_the_report():
     x, y = pair(40, 30)
-    r = m2st.two_sample_test(x, y, method="MMD-O", alpha=0.1, n_permutations=199, train_fraction=0.3, seed=4)
+    r = m2st.two_sample_test(x, y, method="MMD-O · tuned", alpha=0.1, n_permutations=199, train_fraction=0.3, seed=4)
     assert (r.n_train, r.n_test) == ((12, 9), (28, 21))
-    assert (r.method, r.alpha, r.seed, r.preset, r.n_permutations) == ("MMD-O", 0.1, 4, "recommended", 199)
+    assert (r.method, r.alpha, r.seed, r.n_permutations) == ("MMD-O · tuned", 0.1, 4, 199)
     assert r.p_value == (1 + (r.null >= r.statistic).sum()) / 200
     assert r.p_value_se == pytest.approx(np.sqrt(r.p_value * (1 - r.p_value) / 200))
     assert r.rejected == (r.p_value <= 0.1)
@@ -226,17 +225,17 @@ def test_the_report():
     assert same.startswith("No evidence of a difference at α=0.1") and "same" not in same
 
 
-def test_presets_change_the_p_value_rule():
+def test_the_published_p_value_is_asked_for():
     x, y = pair(30, 30, shift=3.0)
-    assert m2st.two_sample_test(x, y, "MMD-M", preset="recommended").p_value == 0.001
-    released = m2st.two_sample_test(x, y, "MMD-M", preset="released")
-    assert released.p_value == 0 and not released.exact and released.by_permutation
-    assert released.notes == ("The p-value b/B, > rejects slightly too often.",)
-    assert m2st.two_sample_test(x, y, "ME", alpha=1e-4, n_permutations=9).by_permutation is False
+    assert m2st.two_sample_test(x, y, "MMD-M").p_value == 0.001
+    published = m2st.examine(x, y, "MMD-M", m2st.TestSettings(rule="b/B, >")).result
+    assert published.p_value == 0 and not published.exact and published.by_permutation
+    assert published.notes == ("The p-value b/B, > rejects slightly too often.",)
+    assert m2st.two_sample_test(x, y, "ME · tuned", alpha=1e-4, n_permutations=9).by_permutation is False
 
 
 def test_pairing_tests_say_which_rows_they_drop():
-    result = m2st.two_sample_test(*pair(40, 30), method="ME")
+    result = m2st.two_sample_test(*pair(40, 30), method="ME · tuned")
     assert result.notes == ("This test pairs rows: 5 random test rows of the larger sample were left out.",)
     assert result.n_train == (20, 15) and result.n_test == (15, 15)
 
@@ -271,7 +270,7 @@ def test_progress_can_cancel():
         assert 1 <= step <= total
         raise Cancelled
 
-    for method in ("MMD-D", "MMD-M"):
+    for method in ("MMD-D · tuned", "MMD-M"):
         with pytest.raises(Cancelled):
             m2st.two_sample_test(*pair(), method=method, progress=stop)
 
@@ -282,10 +281,10 @@ GOOD = np.random.default_rng(0).standard_normal((20, 2))
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"method": "MMD-d"}, "Unknown method 'MMD-d'. Did you mean 'MMD-D'"),
-        ({"method": "mmd_fuse"}, "Unknown method"),
+        ({"method": "MMD-DD"}, "Unknown method 'MMD-DD'. Did you mean 'MMD-D'"),
+        ({"method": "mmd"}, "Unknown method"),
         ({"method": None}, "Unknown method None"),
-        ({"method": "Meta-MKL"}, "Meta-MKL learns its kernel from related tasks, and none are given"),
+        ({"method": "Meta-MKL · tuned"}, "Meta-MKL · tuned learns its kernel from related tasks, and none are given"),
         ({"alpha": 0}, "alpha must be a number between 0 and 1"),
         ({"alpha": 1.0}, "alpha must be"),
         ({"alpha": float("nan")}, "alpha must be"),
@@ -295,7 +294,9 @@ GOOD = np.random.default_rng(0).standard_normal((20, 2))
         ({"n_permutations": 0}, "n_permutations must be a whole number"),
         ({"n_permutations": 10.5}, "n_permutations must be a whole number"),
         ({"n_permutations": 10}, "Use at least 19"),
-        ({"preset": "papers"}, "Unknown preset 'papers'. Did you mean 'paper'"),
+        ({"preset": "tuned"}, "Omnibus has no presets: only tests of the paper have"),
+        ({"method": "MMD-D", "preset": "released"}, "MMD-D has no preset 'released'. It has: 'paper', 'tuned'"),
+        ({"method": "SCF · code", "preset": "tuned"}, "SCF · code has the preset 'released'. For 'tuned', ask for SCF"),
         ({"seed": -3}, "seed must be a whole number"),
         ({"device": "gpu"}, "Unknown device 'gpu'"),
     ],
@@ -307,7 +308,13 @@ def test_bad_settings_say_what_to_do(settings, message):
 
 @pytest.mark.parametrize(
     ("rows", "method", "fraction", "needed"),
-    [(3, "MMD-D", 0.5, 4), (7, "MMD-O", 0.1, 20), (12, "ME", 0.5, 13), (1, "MMD-M", 0.5, 2), (20, "SCF", 0.5, 23)],
+    [
+        (3, "MMD-D · tuned", 0.5, 4),
+        (7, "MMD-O · tuned", 0.1, 20),
+        (12, "ME · tuned", 0.5, 13),
+        (1, "MMD-M", 0.5, 2),
+        (20, "SCF · tuned", 0.5, 23),
+    ],
 )
 def test_too_few_rows_say_how_many_are_needed(rows, method, fraction, needed):
     """The number in the message is right: one row fewer fails, that many work."""

@@ -13,7 +13,7 @@ from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart, download, finding, page_title
 from m2st_core.data import size_unit
 from m2st_core.paper.committed import Committed, results_of
-from m2st_core.paper.experiments import Layer, PaperExperiment
+from m2st_core.paper.experiments import LAYERS, Layer, PaperExperiment
 from m2st_core.paper.gallery import (
     NOT_RUN,
     RUN_HERE,
@@ -83,10 +83,9 @@ def _show_layers(experiment: PaperExperiment) -> None:
     if "paper" in shown:
         _show_differences(experiment, shown["paper"])
     with st.container(horizontal=True):
-        for result in shown.values():
-            preset = result.spec.preset
+        for layer, result in shown.items():
             cells = partial(result.rows.to_csv, index=False)
-            download(f"Cells, {preset} (CSV)", cells, f"{experiment.name}-{preset}.csv", "paper")
+            download(f"Cells, {LAYERS[layer]} (CSV)", cells, f"{experiment.name}-{layer}.csv", "paper")
 
 
 def _ask_size(experiment: PaperExperiment) -> int | None:

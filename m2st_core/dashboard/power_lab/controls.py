@@ -11,7 +11,6 @@ from streamlit.delta_generator import DeltaGenerator
 from m2st_core.dashboard.widgets.controls import (
     ALPHA,
     PERMUTATIONS,
-    PRESET,
     SEED,
     TASK,
     Control,
@@ -31,7 +30,6 @@ PREFIX = "lab_"
 COLUMNS = 3
 SIZES = (10, 20, 30, 50, 80, 100, 120, 150, 200, 250, 300, 400, 500)
 SINGLE = ("closeness", "n_tasks", "m_tr")  # a spec holds several values of these, the controls one
-PAPER_METHODS = ("Meta-MKL", "Meta-KL", "MMD-D", "MMD-O")  # those of the paper's first figure
 LEVEL = Control(
     "level",
     "Also measure the type-I error",
@@ -91,7 +89,6 @@ def sweep_controls(task: str) -> tuple[Control, ...]:
             "Fresh samples for each size. More of them make the curves smoother.",
             bounds=(1, 1000, 1),
         ),
-        PRESET,
         ALPHA,
         replace(PERMUTATIONS, default=DEFAULT.n_permutations, options=PERMUTATIONS.options[:4]),
     )
@@ -123,11 +120,6 @@ def load_sweep(spec: SweepSpec) -> bool:
     controls = (TASK, compared_methods(), CLOSENESS, N_TASKS, SEED, LEVEL, *sweep_controls(spec.task))
     values |= {control.field: getattr(spec, control.field) for control in controls if control.field not in values}
     return restore(controls, values) and restore(parameter_controls(spec.task), spec.settings)
-
-
-def use_paper_methods() -> None:
-    """Choose the paper's methods. A callback: it runs before the controls are drawn."""
-    st.session_state[f"{PREFIX}methods"] = list(PAPER_METHODS)
 
 
 def double_repeats(spec: SweepSpec) -> None:

@@ -108,7 +108,7 @@ def _show_buttons(desk: Desk, views: Views, level: bool, begin: Begin) -> None:
         right.caption(cost_in_words(missing, desk.workers))
     elif is_shipped(spec):
         right.caption(
-            f"Shipped results of this version, preset {spec.preset}: {spec.repeats} repeats of {spec.tests} tests. "
+            f"Shipped results of this version: {spec.repeats} repeats of {spec.tests} tests. "
             "**Refine** adds repeats. Change a setting for other curves."
         )
     if train or st.session_state.pop(f"{REFINE}_now", False):

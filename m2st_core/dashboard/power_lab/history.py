@@ -152,7 +152,7 @@ def show_shipped(store: Store) -> None:
 def show_one(desk: Desk, run: Run) -> None:
     """Show one run: its results, a link to Power, and buttons to rename, share and delete it."""
     st.header(run_names({run.id: run.spec})[run.id] if run.name == run.spec.label else run.name, anchor=False)
-    st.caption(choice_sentences(run.spec.preset, run.spec.methods))
+    st.caption(choice_sentences(run.spec.methods))
     watch(desk, run.id, run.spec, lambda view: show_results(run.spec, view.rows, "runs"), "runs")
     show_training(desk.store, run.spec)
     show_code(run.spec)

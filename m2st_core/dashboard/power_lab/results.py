@@ -23,7 +23,6 @@ from m2st_core.testing.methods import label_of
 
 COLUMNS = {  # of a summary: title and help
     "label": ("method", None),
-    "preset": ("preset", None),
     "closeness": ("C", "The paper's closeness. At 0 the related tasks are nearly the target, at 0.6 hardly related."),
     "n_tasks": ("N", "Number of related tasks."),
     "m_tr": ("m_tr", "Training rows of the target, counted as the line above the table says."),
@@ -79,7 +78,7 @@ def show_table(table: pd.DataFrame, key: str) -> None:
     """Show the numbers without columns that are constant or empty."""
     interval = [f"{low:.3f} – {high:.3f}" for low, high in zip(table["low"], table["high"], strict=True)]
     table = table.assign(interval=interval, label=table["method"].map(label_of))
-    hidden = {name for name in ("preset", "closeness", "n_tasks", "m_tr") if table[name].nunique() <= 1}
+    hidden = {name for name in ("closeness", "n_tasks", "m_tr") if table[name].nunique() <= 1}
     hidden |= {"published", "difference"} if table["published"].isna().all() else set()
     hidden |= set() if table["doubt"].astype(bool).any() else {"doubt"}
     titles = {name: title for name, (title, _) in COLUMNS.items() if name not in hidden}

@@ -11,9 +11,8 @@ from typing import Any
 
 import streamlit as st
 
-from m2st_core.dashboard.widgets.page import METHOD_MARKS, PRESET_MEANINGS
+from m2st_core.dashboard.widgets.page import METHOD_MARKS, changes
 from m2st_core.data import TASKS
-from m2st_core.presets import PRESETS
 from m2st_core.testing.methods import label_of
 
 Scalar = bool | int | float | str
@@ -134,7 +133,12 @@ def parameter_controls(task: str) -> tuple[Control, ...]:
 
 def methods_control(options: Iterable[str], default: tuple[str, ...], help: str) -> Control:
     """A choice of several methods. Ours carry a mark, in the link too."""
-    return Control("methods", "Methods", default, help, tuple(options), shown=label_of, note=lambda _: METHOD_MARKS)
+    options = tuple(options)
+
+    def note(chosen: tuple[str, ...]) -> str:
+        return "  \n".join([METHOD_MARKS, *changes(chosen)])
+
+    return Control("methods", "Methods", default, help, options, shown=label_of, note=note)
 
 
 TASK = Control(
@@ -151,14 +155,6 @@ NULL = Control(
     "No difference (Q = P)",
     False,
     "Draw both samples from P. A valid test then rejects for at most a share α of all seeds.",
-)
-PRESET = Control(
-    "preset",
-    "Preset",
-    next(iter(PRESETS)),
-    " ".join(f"**{name}**: {meaning}." for name, meaning in PRESET_MEANINGS.items())
-    + " In **recommended**, the paper's tests have settings of ours.",
-    tuple(PRESETS),
 )
 ALPHA = Control(
     "alpha",

@@ -26,7 +26,7 @@ from m2st_core.studies.one_test import former_words
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.spec import origin_of
 from m2st_core.testing.method import ORIGINS
-from m2st_core.testing.methods import label_of
+from m2st_core.testing.methods import METHODS, label_of
 
 POLL_SECONDS = 3.0
 ONLY_DOWNLOAD = {"modeBarButtons": [["toImage"]], "displaylogo": False, "toImageButtonOptions": {"scale": 2}}
@@ -173,19 +173,20 @@ def download(label: str, data: Callable[[], str], file_name: str, key: str) -> N
 
 METHOD_MARKS = (
     f"Marked **(ours)**: {ORIGINS['ours']}. **Meta-…** and **AGT-…** without the mark, and MMD-D w/ AC: "
-    f"{ORIGINS['paper']}. All others: {ORIGINS['no history']}."
+    f"{ORIGINS['paper']}. All others: {ORIGINS['no history']}. The paper's tests have the settings of its text; "
+    "**· code** has those of its code, **· tuned** has ours."
 )
-PRESET_MEANINGS = {
-    "recommended": "our own settings, for all tests",
-    "paper": "the settings of the paper's text, which train much longer",
-    "released": "the settings of the paper's published code, which train much longer",
-}
 
 
-def choice_sentences(preset: str, methods: Sequence[str]) -> str:
-    """A list that says what the preset means and where each of the methods comes from."""
-    lines = [f"Preset **{preset}**: {PRESET_MEANINGS[preset]}."]
-    for origin in reversed(ORIGINS):
+def changes(methods: Sequence[str]) -> list[str]:
+    """How the settings of methods differ from the paper's text, where they do."""
+    return [f"**{name}**. {METHODS[name].changes}" for name in methods if name in METHODS and METHODS[name].changes]
+
+
+def choice_sentences(methods: Sequence[str]) -> str:
+    """A list that says where each of the methods comes from, and which settings it has."""
+    lines = []
+    for origin in ORIGINS:
         labels = [label_of(method) for method in methods if origin_of(method) == origin]
         lines += [f"**{', '.join(labels)}**: {ORIGINS[origin]}."] if labels else []
-    return "\n".join(f"- {line}" for line in lines)
+    return "\n".join(f"- {line}" for line in [*lines, *changes(methods)])
