@@ -3,7 +3,7 @@
 import streamlit as st
 
 import m2st_core
-from m2st_core.analysis.words import error_text, p_text, p_value_sentences
+from m2st_core.analysis.words import error_text, headline, p_text, p_value_sentences
 from m2st_core.dashboard.jobs.jobs import SHIPPED, watch_study
 from m2st_core.dashboard.widgets.controls import ALPHA, NULL, PERMUTATIONS, TRAIN_FRACTION, Control, ask, under
 from m2st_core.dashboard.widgets.page import chart, finding, latest, page_title, run_page, show_folded
@@ -101,7 +101,7 @@ def main() -> None:
             waiting = "Nothing is computed yet." if job.state == "asked" else f"{doing.split(',')[0].rstrip('…')}…"
         shown = latest("one_test", test, result)
         with said:
-            finding(f"{shown.before}{shown.result.finding}" if shown else waiting)
+            finding(f"{shown.before}{headline(shown.result.result, shown.result.without)}" if shown else waiting)
         if shown is not None:
             with shown.marked():
                 show_charts(shown.settings.sample(), shown.result.result)

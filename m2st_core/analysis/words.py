@@ -76,6 +76,18 @@ def error_text(result: TestResult) -> str | None:
     return f"± {result.p_value_se:.1g}" if drawn else None
 
 
+def headline(result: TestResult, baseline: TestResult | None = None) -> str:
+    """Return what a test finds, and what the baseline finds on the same rows if the test used related tasks."""
+
+    def finds(test: TestResult) -> str:
+        return f"finds {'a' if test.rejected else 'no'} difference ({test.p_words})."
+
+    first = f"**{result.label}** {finds(result)}"
+    if baseline is None:
+        return first
+    return f"{first} On the same rows **{baseline.label}**, without related tasks, {finds(baseline)}"
+
+
 def p_value_sentences(result: TestResult) -> str:
     """Return what the p-value means, and no more than that."""
     level, (n, m) = f"α = {result.alpha:g}", result.n_test

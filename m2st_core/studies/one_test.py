@@ -78,18 +78,6 @@ class OneTest:
         nulls = shipped.arrays["nulls"].astype(np.float64)
         return cls(*(map(TestResult.from_dict, shipped.values["results"], nulls)))
 
-    @property
-    def finding(self) -> str:
-        """Say in a sentence what was found."""
-        sentence = f"**{self.result.label}** {_verdict(self.result)}."
-        if self.without is None:
-            return sentence
-        return f"{sentence} On the same rows **{self.without.label}**, without related tasks, {_verdict(self.without)}."
-
-
-def _verdict(result: TestResult) -> str:
-    return f"finds {'a difference' if result.rejected else 'no difference'} ({result.p_words})"
-
 
 @dataclass(frozen=True)
 class SingleTest:

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import m2st_core as m2st
-from m2st_core.analysis.words import p_text
+from m2st_core.analysis.words import headline, p_text
 from m2st_core.dashboard.jobs.jobs import SHIPPED
 from m2st_core.studies.one_test import SingleTest, method_words
 from m2st_core.types import BASELINE
@@ -42,8 +42,8 @@ def test_a_test_without_related_tasks_gives_an_answer():
 
 def test_at_first_the_page_shows_the_shipped_result_and_says_so(monkeypatch):
     monkeypatch.setattr(SingleTest, "run", pytest.fail)
-    app = open_page("one_test")
-    assert SingleTest().shipped().finding in words(app) and metrics(app)["Test rows"] == "100 + 100"
+    app, shipped = open_page("one_test"), SingleTest().shipped()
+    assert headline(shipped.result, shipped.without) in words(app) and metrics(app)["Test rows"] == "100 + 100"
     assert SHIPPED in words(app) and len(charts(app)) == 3
     monkeypatch.undo()
     assert SHIPPED not in words(start(**PLAIN))
