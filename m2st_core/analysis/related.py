@@ -83,7 +83,6 @@ def check_related_tasks(
     sizes: tuple[int, int],
     *,
     pooled: Any = None,
-    columns: Sequence[str] = (),
     most_left_out: int = 6,
     repeats: int = 12,
     seed: int = 0,
@@ -93,24 +92,21 @@ def check_related_tasks(
     """Estimate leave-one-task-out power at about the target's sizes (n, m).
 
     At most ``most_left_out`` random tasks are tested ``repeats`` times each, on random subsets of their rows. The
-    target's unlabelled rows, ``pooled``, are compared with the tasks' rows. ``columns`` names the columns.
+    target's unlabelled rows, ``pooled``, are compared with the tasks' rows.
     """
     given = as_related_tasks(tasks)
     related = given.packed(range(len(given.names)))
     if len(related.names) < 2:
         raise ValueError(f"Leaving a task out needs at least 2 related tasks. There is {len(related.names)}.")
-    width, known = related.rows.shape[-1], related.columns
+    width, columns = related.rows.shape[-1], related.columns
     if min(sizes) < 2:
         raise ValueError(f"sizes must be at least 2 rows each. Got {sizes[0]} and {sizes[1]}.")
-    if columns and len(columns) != width:
-        raise ValueError(f"columns must name each of the related tasks' columns: {width}. Got {len(columns)}.")
-    columns = columns or known
     rows = None
     if pooled is not None:
         rows, pooled_names = as_named_rows(pooled, "pooled")
-        if rows.shape[-1] != width and not (known and pooled_names):
+        if rows.shape[-1] != width and not (columns and pooled_names):
             raise ValueError(f"pooled must have as many columns as the related tasks: {width}. Got {rows.shape[-1]}.")
-        order, _ = match_columns("the related tasks", known, "pooled", pooled_names)
+        order, _ = match_columns("the related tasks", columns, "pooled", pooled_names)
         rows = rows if order is None else rows[:, order]
     streams = Streams(seed).child("history check")
     samples = related.samples()
@@ -120,37 +116,10 @@ def check_related_tasks(
         max(4, min(size, int(SHARE_OF_ROWS * min(samples[name].sizes[side] for name in left_out))))
         for side, size in enumerate(sizes)
     )
-    rejected = {method: np.zeros((len(left_out), repeats), dtype=bool) for method in CHECKED}
-    for index, (name, position) in enumerate(zip(left_out, chosen, strict=True)):
-        target, task_streams = samples[name], streams.child(f"task {name}")
-        batch = _subsets(target, (n, m), repeats, task_streams)
-        others = separate(target, related.packed(task for task in range(len(samples)) if task != position)).tasks
-        stage = part_of(progress, index / len(left_out), (index + 1) / len(left_out))
-        learners: dict[Any, MetaLearner] = {}
-        for method in CHECKED:
-            spec = METHODS[method]
-            if spec.uses_related_tasks:
-                if spec.learn not in learners:
-                    learner = meta_train(method, others, seed=task_streams.seed, device=device, progress=stage)
-                    learners[spec.learn] = learner
-                spec = learners[spec.learn].for_method(method).bound(resolve_device(device))
-            seeds = [task_streams.child(f"test {repeat}").seed for repeat in range(repeats)]
-            results = run_tests(batch, spec, seeds=seeds, alpha=ALPHA, n_permutations=PERMUTATIONS, device=device)
-            rejected[method][index] = [result.rejected for result in results]
-        if progress is not None:
-            progress(1000 * (index + 1) // len(left_out), 1000, 0.0)
+    rejected = _rejections(related, chosen, (n, m), repeats, streams, device, progress)
     table = pd.DataFrame([_table_row(method, rejected[method]) for method in CHECKED])
     learned, plain = (table.set_index("method").loc[method] for method in (DEFAULT_TAUGHT_TEST, BASELINE))
-    gain = learned["power"] - plain["power"]
-    sampling_error = sum(row["power"] * (1 - row["power"]) / row["tests"] for row in (learned, plain)) ** 0.5
-    noise = np.inf
-    if len(left_out) > 1:
-        gains = rejected[DEFAULT_TAUGHT_TEST].mean(axis=1) - rejected[BASELINE].mean(axis=1)
-        noise = max(sampling_error, gains.std(ddof=1) / len(left_out) ** 0.5)
-    clear = max(CLEAR_GAIN, 2 * noise)
-    verdict: Literal["helps", "harms", "unclear"] = "unclear"
-    if abs(gain) >= clear:
-        verdict = "helps" if gain > 0 else "harms"
+    verdict = _verdict(rejected[DEFAULT_TAUGHT_TEST], rejected[BASELINE])
     unlike = None
     if rows is not None and len(samples) >= FEWEST_COMPARED:
         unlike = unlikeness(related, sizes, streams)(rows)
@@ -162,9 +131,53 @@ def check_related_tasks(
     senses = senses_of(meta_train(DEFAULT_TAUGHT_TEST, related, seed=streams.seed, device=device))
     repeated = copies(related)
     senses = {name: sense for name, sense in senses.items() if name not in repeated}
-    columns = columns or [f"column {index + 1}" for index in range(width)]
-    traits = (sense_sentence(senses), *(odd_values(related, columns) if width <= MOST_COLUMNS else ()))
+    traits = (sense_sentence(senses), *(odd_values(related) if width <= MOST_COLUMNS else ()))
     return RelatedCheck(table, tuple(left_out), (n, m), verdict, unlike, senses, (sentence, MEANINGS[verdict], *traits))
+
+
+def _rejections(
+    related: RelatedTasks,
+    left_out: np.ndarray,
+    sizes: tuple[int, int],
+    repeats: int,
+    streams: Streams,
+    device: str | torch.device,
+    progress: Progress | None,
+) -> dict[str, np.ndarray]:
+    """Whether each method rejects in each test of a left-out task, after learning from the others: (tasks, tests)."""
+    rejected = {method: np.zeros((len(left_out), repeats), dtype=bool) for method in CHECKED}
+    for index, position in enumerate(left_out):
+        target, task_streams = related.task(int(position)), streams.child(f"task {related.names[position]}")
+        batch = _subsets(target, sizes, repeats, task_streams)
+        others = separate(target, related.packed(np.delete(np.arange(len(related.names)), position))).tasks
+        seeds = [task_streams.child(f"test {repeat}").seed for repeat in range(repeats)]
+        stage = part_of(progress, index / len(left_out), (index + 1) / len(left_out))
+        learners: dict[Any, MetaLearner] = {}
+        for name in CHECKED:
+            method = METHODS[name]
+            if method.uses_related_tasks:
+                if method.learn not in learners:
+                    learner = meta_train(name, others, seed=task_streams.seed, device=device, progress=stage)
+                    learners[method.learn] = learner
+                method = learners[method.learn].for_method(name).bound(resolve_device(device))
+            results = run_tests(batch, method, seeds=seeds, alpha=ALPHA, n_permutations=PERMUTATIONS, device=device)
+            rejected[name][index] = [result.rejected for result in results]
+        if progress is not None:
+            progress(1000 * (index + 1) // len(left_out), 1000, 0.0)
+    return rejected
+
+
+def _verdict(learned: np.ndarray, plain: np.ndarray) -> Literal["helps", "harms", "unclear"]:
+    """Whether power (tasks, tests) is better with the related tasks by 0.1 and by two standard errors between tasks."""
+    powers, tasks = (learned.mean(), plain.mean()), len(learned)
+    gain, noise = powers[0] - powers[1], np.inf
+    if tasks > 1:
+        sampling_error = sum(power * (1 - power) / learned.size for power in powers) ** 0.5
+        gains = learned.mean(axis=1) - plain.mean(axis=1)
+        noise = max(sampling_error, gains.std(ddof=1) / tasks**0.5)
+    if abs(gain) < max(CLEAR_GAIN, 2 * noise):
+        return "unclear"
+    return "helps" if gain > 0 else "harms"
 
 
 def _rate(row: pd.Series) -> str:
@@ -275,10 +288,11 @@ def sense_sentence(senses: Mapping[str, float]) -> str:
     return f"{sentence}.{caution}"
 
 
-def odd_values(related: RelatedTasks, columns: Sequence[str]) -> tuple[str, ...]:
+def odd_values(related: RelatedTasks) -> tuple[str, ...]:
     """Sentences about tasks whose values differ from those of the others in scale, are far away, or are copies."""
     pooled = [sample.pooled for sample in related.samples().values()]
     names = related.names
+    columns = related.columns or tuple(f"column {index + 1}" for index in range(related.rows.shape[-1]))
     units = [column_units(rows) for rows in pooled]
     centres, spreads = (torch.stack(parts) for parts in zip(*units, strict=True))
     usual = spreads.median(dim=0).values
