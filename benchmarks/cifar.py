@@ -320,14 +320,14 @@ class Study:
 
 
 SECTIONS = {  # of the tables: words, the stage's name, and the methods
-    "pixels, no history": (
+    "pixels, no related tasks": (
         "pixels",
         ("ME · tuned", "SCF · tuned", "C2ST-S · tuned", "C2ST-L · tuned", "MMD-O · tuned", "MMD-D · tuned", "MMD-M"),
     ),
     "pixels, the paper's": ("pixels", DEEP),
     "pixels, the paper's settings with 5 steps": ("algorithm 1", ("Meta-KL", "Meta-MKL")),
     "pixels, ours": ("pixels", (*LEARNED, "Meta-FUSE")),
-    "features, no history": ("features", ("MMD-M",)),
+    "features, no related tasks": ("features", ("MMD-M",)),
     "features, ours": ("features", (*LEARNED, "Meta-FUSE")),
 }
 VIA_HUNDRED = {

@@ -65,7 +65,7 @@ observed. The first counts the observed labelling, so it is exact; the others ar
 EXACT: PValueRule = "(1+b)/(1+B)"
 """The rule of every p-value, except where a reproduction of the paper asks for the paper's."""
 
-Origin = Literal["no history", "paper", "ours"]
+Origin = Literal["general", "paper", "ours"]
 """The origin of a test: without related tasks, from Liu et al. (2021), or from this project's own family."""
 
 
@@ -220,7 +220,7 @@ class TestResult:
     enumerated: bool = False
     smallest_p: float = 0.0
     split_p_values: tuple[float, ...] = ()
-    origin: Origin = "no history"  # of the method
+    origin: Origin = "general"  # of the method
     exact_if: str = ""  # what the data cannot show and the p-value rests on
 
     @property
@@ -286,13 +286,13 @@ class TestResult:
         if not self.by_permutation:
             return "asymptotic: trust it for large samples only"
         if self.enumerated:
-            found = f"all {self.n_permutations + 1:,} labellings were counted"
+            precision = f"all {self.n_permutations + 1:,} labellings were counted"
         elif self.at_floor:
-            found = "no smaller p-value was possible"
+            precision = "no smaller p-value was possible"
         else:
-            found = f"± {self.p_value_se:.2g} from the random permutations"
+            precision = f"± {self.p_value_se:.2g} from the random permutations"
         split = "splits are" if self.split_p_values else "split is"
-        return f"{found}; the random {split} not included" if any(self.n_train) else found
+        return f"{precision}; the random {split} not included" if any(self.n_train) else precision
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values for JSON, without the null distribution."""
@@ -303,10 +303,10 @@ class TestResult:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], null: np.ndarray) -> TestResult:
         """The result that gave these values by ``to_dict``."""
-        known: dict[str, Any] = {
+        fields: dict[str, Any] = {
             name: tuple(v) if isinstance(v, list) else v for name, v in values.items() if name != "exact"
         }
-        return cls(**known, null=null)
+        return cls(**fields, null=null)
 
 
 VERSION = "0.1.0"

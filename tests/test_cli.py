@@ -304,7 +304,7 @@ def test_help_lists_methods_by_whose_they_are(command, capsys):
             if method.origin == origin and (command == "test" or method.uses_related_tasks)
         ]
         listed = "".join(f"{', '.join(own)} ({words})".split())
-        assert (bool(own) and listed in said) == ((command, origin) != ("meta-train", "no history"))
+        assert (bool(own) and listed in said) == ((command, origin) != ("meta-train", "general"))
 
 
 @pytest.mark.parametrize(

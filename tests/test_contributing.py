@@ -26,7 +26,7 @@ def test_a_new_method_is_one_entry(monkeypatch):
         "Gaussian kernel with a quarter of the median width.",
         "k(x,y) = exp(−4·‖x−y‖²/σ²)",
         "nobody (2026)",
-        "no history",
+        "general",
         LOOK,
         fit=fit_narrow,
         needs_split=False,

@@ -417,12 +417,12 @@ def choose_steps(
 
 
 def fit_adapted(
-    known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    knowledge: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
     """Meta-KL, AGT-KL: the kernel after its steps on the training rows; ‖ω−θ‖/‖θ‖ is in the diagnostics."""
-    steps = int(known.choices["adaptation_steps"])
+    steps = int(knowledge.choices["adaptation_steps"])
     kernel, moved = adapt_to_target(
-        needed(known.kernel, "kernel"), train, preset.meta_kl, preset.adaptation, steps, streams, progress
+        needed(knowledge.kernel, "kernel"), train, preset.meta_kl, preset.adaptation, steps, streams, progress
     )
-    runs = [dict(known.choices) | {"moved": float(distance)} for distance in moved]
+    runs = [dict(knowledge.choices) | {"moved": float(distance)} for distance in moved]
     return KernelTest(kernel, diagnostics=runs)

@@ -55,9 +55,9 @@ class Knowledge(nn.Module):
         self.course = course or Course.empty()
 
 
-def learned_spaces(known: Knowledge) -> list[MetaFeatures]:
+def learned_spaces(knowledge: Knowledge) -> list[MetaFeatures]:
     """All feature spaces, the likeliest first."""
-    spaces = [space for space in known.spaces if isinstance(space, MetaFeatures)]
+    spaces = [space for space in knowledge.spaces if isinstance(space, MetaFeatures)]
     if not spaces:
         raise ValueError("This learner has no features. Train it again for this method.")
     return spaces
@@ -89,15 +89,15 @@ def rebuild(state: dict[str, Tensor], preset: Preset) -> Knowledge:
         return (RootDeepKernel if published else DeepKernel)(_network(tensors, preset), ones, ones, 0.5 * ones)
 
     count = len({name.split(".")[1] for name in state if name.startswith("spaces.")})
-    known = Knowledge(
+    knowledge = Knowledge(
         spaces=[_features(entries(f"spaces.{index}"), preset) for index in range(count)],
         kernel=kernel(entries("kernel")),
         base=kernel(entries("base")),
         rows=torch.zeros_like(state["rows"]) if "rows" in state else None,
         senses=torch.zeros_like(state["senses"]) if "senses" in state else None,
     )
-    known.load_state_dict(state, assign=True)  # with the dtype in which they were saved
-    return known
+    knowledge.load_state_dict(state, assign=True)  # with the dtype in which they were saved
+    return knowledge
 
 
 def _features(state: dict[str, Tensor], preset: Preset) -> MetaFeatures:

@@ -105,13 +105,13 @@ def detectable(prior: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def learned_family(known: Knowledge, pooled: Tensor, share: float) -> Family:
+def learned_family(knowledge: Knowledge, pooled: Tensor, share: float) -> Family:
     """One kernel for each space, for pooled rows (R, N, d), weighted by how likely the space is.
 
     A kernel is the log-likelihood ratio of differences N(0, r·τ) in each coordinate to noise N(0, τ), which weighs
     d_q² by r_q/(1+r_q). The shape of r is the prior's. Its size is that of a difference at the edge of detection.
     """
-    spaces = learned_spaces(known)
+    spaces = learned_spaces(knowledge)
     psi, amplitudes = in_spaces(spaces, pooled), []
     for space, values in zip(spaces, psi, strict=True):
         ratio = detectable(space.prior)
@@ -125,23 +125,23 @@ def learned_family(known: Knowledge, pooled: Tensor, share: float) -> Family:
 
 
 def fit_learned(
-    known: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    knowledge: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> RankFuseTest:
     """Meta-Witness: the learned spaces; for images, with half of π on Gaussian kernels of the network's features."""
-    beside = network_families(learned_spaces(known)[0], pooled, NETWORK_SHARE, streams)
+    beside = network_families(learned_spaces(knowledge)[0], pooled, NETWORK_SHARE, streams)
     share = 1 - NETWORK_SHARE if beside else 1.0
-    return RankFuseTest(KernelBank((learned_family(known, pooled, share), *beside)))
+    return RankFuseTest(KernelBank((learned_family(knowledge, pooled, share), *beside)))
 
 
 def meta_bank(
-    known: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    knowledge: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> RankFuseTest:
     """Meta-FUSE: the learned kernels with half of π beside those of Omnibus; for images a third, beside Gaussians."""
-    features = learned_spaces(known)[0]
+    features = learned_spaces(knowledge)[0]
     if isinstance(features, ImageFeatures):
         others = generic_families(features, pooled, 1 - IMAGE_SHARE, streams)
-        return RankFuseTest(KernelBank((learned_family(known, pooled, IMAGE_SHARE), *others)))
-    return omnibus_beside((learned_family(known, pooled, ROW_SHARE),), pooled, 1 - ROW_SHARE, streams)
+        return RankFuseTest(KernelBank((learned_family(knowledge, pooled, IMAGE_SHARE), *others)))
+    return omnibus_beside((learned_family(knowledge, pooled, ROW_SHARE),), pooled, 1 - ROW_SHARE, streams)
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ class WitnessTest(ScoreTest):
 
 @torch.no_grad()
 def fit_witness(
-    known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    knowledge: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> WitnessTest:
     """Meta-WiTS: the posterior of the target's difference in each space, from its training rows and the prior.
 
@@ -223,7 +223,7 @@ def fit_witness(
     ½·Σ_q[d²/τ·r/(1+r) − log(1+r)].
     """
     posteriors = []
-    for space in learned_spaces(known):
+    for space in learned_spaces(knowledge):
         difference, variance, noise = view_target(space, train)
         ratio = detectable(space.prior)
         share = ratio / (1 + ratio)
@@ -274,19 +274,19 @@ def learn_feature_mixture(
     matrix = torch.diag_embed(prior_weights(features, rows).sqrt())[:, None]  # R x 1 x Q x Q
     padded = torch.zeros_like(matrix).repeat(1, count, 1, 1)
     padded[..., 0] = heads
-    known = Knowledge(
+    knowledge = Knowledge(
         spaces=learned_spaces(learned),
         base=LinearKernel(torch.cat([matrix, padded], dim=1)).requires_grad_(False),
         base_names=(AGGREGATE, *(meta.names[int(task)] for task in which[0])),
         senses=learned.senses,
         choices=learned.choices,
     )
-    return choose_regularisation(known, meta, preset, streams)
+    return choose_regularisation(knowledge, meta, preset, streams)
 
 
-def feature_bank(known: Knowledge, pooled: Tensor, streams: Sequence[Streams]) -> KernelBank:
+def feature_bank(knowledge: Knowledge, pooled: Tensor, streams: Sequence[Streams]) -> KernelBank:
     """The features' kernels, batch (R, K), and generic ones for pooled rows (R, N, d)."""
-    features, base, names = learned_spaces(known)[0], needed(known.base, "base kernels"), known.base_names
+    features, base, names = learned_spaces(knowledge)[0], needed(knowledge.base, "base kernels"), knowledge.base_names
     learned = Family(ComposedKernel(features, base), names, 0.5 / len(names))
     return KernelBank((learned, *generic_families(features, pooled, 0.5, streams)))
 
@@ -337,48 +337,48 @@ def with_generic(meta_weights: Tensor, terms: KernelTerms, related: Tensor) -> t
 
 
 def fit_feature_mixture(
-    known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    knowledge: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
     """Feature-MKL: β from the training rows (R, n, d), (R, m, d), and the odds that they are like the related tasks."""
-    features = learned_spaces(known)[0]
-    bank = feature_bank(known, train.pooled, streams)
+    features = learned_spaces(knowledge)[0]
+    bank = feature_bank(knowledge, train.pooled, streams)
     terms = kernel_terms(bank, paired_rows(train, streams))
-    count = len(known.base_names)
-    if known.choices["beta_is_learned"]:
-        weights = find_weights(terms.first(count), known.base_names, known.choices["beta_regularisation"])
+    count = len(knowledge.base_names)
+    if knowledge.choices["beta_is_learned"]:
+        weights = find_weights(terms.first(count), knowledge.base_names, knowledge.choices["beta_regularisation"])
     else:
-        weights = aggregate_alone(known.base_names).to(terms.eta).expand(len(terms.eta), -1)
+        weights = aggregate_alone(knowledge.base_names).to(terms.eta).expand(len(terms.eta), -1)
     related = evidence_related(features, view_target(features, train))
     weights, share = with_generic(weights, terms, related)
-    adapted = mixture_test(bank, weights, terms, known)
+    adapted = mixture_test(bank, weights, terms, knowledge)
     for entry, log_odds, related_share in zip(adapted.diagnostics, related.tolist(), share.tolist(), strict=True):
         entry |= {"log_odds_related": log_odds, "related_share": related_share}
     return adapted
 
 
 def choose_regularisation(
-    known: Knowledge, meta: RelatedTasks, preset: Preset, streams: Sequence[Streams]
+    knowledge: Knowledge, meta: RelatedTasks, preset: Preset, streams: Sequence[Streams]
 ) -> Knowledge:
     """Choose λ of β: its mixtures, learned on the tasks' training rows, score best on their held-out rows.
 
     The score is the ratio of means, mean MMD²/√(mean σ̂²), over at most 500 tasks, each treated as a target. If the
     aggregate alone scores better than all, β is not learned.
     """
-    settings, base = preset.features, needed(known.base, "base kernels")
+    settings, base = preset.features, needed(knowledge.base, "base kernels")
     candidates = settings.regularisations
     meta = part_images(meta, settings, streams).fresh
-    training, held_out = learned_spaces(known)[0].view(meta, settings, streams)
+    training, held_out = learned_spaces(knowledge)[0].view(meta, settings, streams)
     orders = [torch.randperm(len(meta.names), generator=stream.torch("tasks that choose λ")) for stream in streams]
     which = torch.stack(orders)[:, :JUDGES].sort(dim=1).values.to(meta.rows.device)
     generators = [stream.torch("choice of λ") for stream in streams]
     learning, _ = training.draw_pairs(which, 1.0, generators)
     _, judging = held_out.draw_pairs(which, 0.0, generators)
-    bank = KernelBank((Family(base, known.base_names, 1 / len(known.base_names)),))
+    bank = KernelBank((Family(base, knowledge.base_names, 1 / len(knowledge.base_names)),))
     seen, fresh = (kernel_terms(bank, rows) for rows in (learning, judging))
     complete = judging.inside.sum(dim=-1) > 1
     if not bool(complete.any()):  # too few rows to judge by
-        known.choices |= {"beta_regularisation": candidates[0], "beta_is_learned": 0.0}
-        return known
+        knowledge.choices |= {"beta_regularisation": candidates[0], "beta_is_learned": 0.0}
+        return knowledge
 
     def score(weights: Tensor) -> float:
         effect = (fresh.eta * weights).sum(dim=-1)[complete]
@@ -388,7 +388,7 @@ def choose_regularisation(
     scores = {value: score(find_weights(seen, bank.names, value)) for value in candidates}
     alone = score(aggregate_alone(bank.names).to(seen.eta).expand_as(seen.eta))
     best = max(scores, key=lambda value: scores[value])
-    known.choices |= {"beta_regularisation": best, "beta_is_learned": float(scores[best] > alone)}
-    known.choices |= {f"held_out_criterion_{value:g}": score for value, score in scores.items()}
-    known.choices["held_out_criterion_unadapted"] = alone
-    return known
+    knowledge.choices |= {"beta_regularisation": best, "beta_is_learned": float(scores[best] > alone)}
+    knowledge.choices |= {f"held_out_criterion_{value:g}": score for value, score in scores.items()}
+    knowledge.choices["held_out_criterion_unadapted"] = alone
+    return knowledge

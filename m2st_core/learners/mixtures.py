@@ -116,7 +116,7 @@ def paired_rows(train: TwoSample, streams: Sequence[Streams]) -> PairedRows:
 
 
 def mixture_test(
-    bank: KernelBank, weights: Tensor, terms: KernelTerms | None, known: Knowledge, uniform_share: float = 0.0
+    bank: KernelBank, weights: Tensor, terms: KernelTerms | None, knowledge: Knowledge, uniform_share: float = 0.0
 ) -> KernelTest:
     """The test of the mixture, with β as learned and, if ``terms`` are given, each kernel's Ĵ on the training rows.
 
@@ -126,7 +126,7 @@ def mixture_test(
     def by_kernel(values: Tensor) -> list[dict[str, float]]:
         return [dict(zip(bank.names, row.tolist(), strict=True)) for row in values]
 
-    about: list[dict[str, Any]] = [dict(known.choices) for _ in weights]
+    about: list[dict[str, Any]] = [dict(knowledge.choices) for _ in weights]
     if terms is not None:
         for entry, criterion in zip(about, by_kernel(terms.criterion(1e-8)), strict=True):
             entry[CRITERION_BY_KERNEL] = criterion
@@ -210,45 +210,47 @@ def selective_statistic(h: np.ndarray) -> tuple[float, int]:
     return float(beta @ tau / math.sqrt(beta @ inverse @ beta)), rank
 
 
-def base_kernels(known: Knowledge) -> KernelBank:
+def base_kernels(knowledge: Knowledge) -> KernelBank:
     """The related tasks' base kernels, batch (R, K)."""
-    return KernelBank((Family(needed(known.base, "base kernels"), known.base_names, 1 / len(known.base_names)),))
+    return KernelBank(
+        (Family(needed(knowledge.base, "base kernels"), knowledge.base_names, 1 / len(knowledge.base_names)),)
+    )
 
 
 def fit_selective(
-    known: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    knowledge: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> SelectiveTest:
     """Meta-MKL-SI: weigh the base kernels on the test rows, with selective inference."""
-    return SelectiveTest(base_kernels(known), preset.embedding.reference)
+    return SelectiveTest(base_kernels(knowledge), preset.embedding.reference)
 
 
 def fit_mixture(
-    known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    knowledge: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
     """Meta-MKL, AGT-MKL: β ≥ 0 that maximises Ĵ on the training rows (R, n, d), (R, m, d); tuned, β is shrunk."""
-    bank = base_kernels(known)
+    bank = base_kernels(knowledge)
     terms = kernel_terms(bank, paired_rows(train, streams))
     settings = preset.base_kernels
     ridge = settings.relative_ridge * terms.sigma.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
     weights = solve_weights(terms.eta, terms.sigma, settings.ridge + ridge.cpu())
-    return mixture_test(bank, weights, terms, known, settings.uniform_share)
+    return mixture_test(bank, weights, terms, knowledge, settings.uniform_share)
 
 
 def fit_best(
-    known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    knowledge: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
     """Meta-Best1: the base kernel with the highest Ĵ on the training rows."""
-    bank = base_kernels(known)
+    bank = base_kernels(knowledge)
     terms = kernel_terms(bank, paired_rows(train, streams))
     best = terms.criterion(preset.meta_kl.regularisation).argmax(dim=-1)
-    return mixture_test(bank, torch.nn.functional.one_hot(best, len(bank.names)).to(terms.eta), terms, known)
+    return mixture_test(bank, torch.nn.functional.one_hot(best, len(bank.names)).to(terms.eta), terms, knowledge)
 
 
 def uniform_mixture(
-    known: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    knowledge: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
     """Meta-MKL-A, AGT-MKL-A: β=1/K; nothing is split off."""
-    bank = base_kernels(known)
+    bank = base_kernels(knowledge)
     count = len(bank.names)
     weights = torch.full((pooled.shape[0], count), 1 / count, dtype=pooled.dtype, device=pooled.device)
-    return mixture_test(bank, weights, None, known)
+    return mixture_test(bank, weights, None, knowledge)

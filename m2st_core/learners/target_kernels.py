@@ -157,8 +157,8 @@ def learn_rows(
 
 
 def fit_deep_with_rows(
-    known: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
+    knowledge: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
     """MMD-D w/ AC: MMD-D with the related tasks' rows added to the training rows of x, which is P."""
-    more = needed(known.rows, "rows").expand(train.x.shape[0], -1, -1)
+    more = needed(knowledge.rows, "rows").expand(train.x.shape[0], -1, -1)
     return fit_deep(TwoSample(torch.cat([train.x, more], dim=1), train.y), preset, streams, progress)

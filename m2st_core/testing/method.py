@@ -22,7 +22,7 @@ otherwise the pooled test rows without their labels."""
 
 ORIGINS: dict[Origin, str] = {
     "paper": "with deep kernels, of Liu et al. (2021)",
-    "no history": "without related tasks",
+    "general": "without related tasks",
     "ours": "of this project; related tasks, where used, teach the features",
 }
 

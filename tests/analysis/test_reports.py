@@ -174,7 +174,7 @@ def test_decisions_are_json_and_complete(outcome):
     assert found["data"]["files"][0]["sha256"] and found["versions"]["m2st"] == m2st.__version__
     tests = [found["primary"], *found["secondary"]]
     assert [v["method"] for v in tests] == ["Feature-MKL", "MMD-M", "Meta-FUSE"]
-    assert [v["origin"] for v in tests] == ["ours", "no history", "ours"]
+    assert [v["origin"] for v in tests] == ["ours", "general", "ours"]
 
 
 def test_the_methods_sentence_says_whose_the_test_is_and_how_it_was_set(outcome, monkeypatch):

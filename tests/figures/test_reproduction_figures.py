@@ -28,7 +28,7 @@ def test_lines_tell_the_layers_apart():
     shown = named(layers_figure(tables, published(["Meta-KL", "Meta-MKL"]), "m_te", "rows"))
     assert list(shown) == [*FIGURE_2, "limit", *(f"{method} (ours)" for method in OURS), "published"]
     assert {shown[name].line.dash for name in FIGURE_2 if METHODS[name].origin == "paper"} == {"solid"}
-    assert {shown[name].line.dash for name in FIGURE_2 if METHODS[name].origin == "no history"} <= {"dot", "dashdot"}
+    assert {shown[name].line.dash for name in FIGURE_2 if METHODS[name].origin == "general"} <= {"dot", "dashdot"}
     assert {shown[f"{method} (ours)"].line.dash for method in OURS} == {"dash"}
     assert shown["published"].marker.symbol == "diamond-open" and shown["published"].mode == "markers"
     assert not any(shown[name].marker.symbol == "diamond-open" for name in shown if name != "published")

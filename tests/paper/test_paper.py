@@ -26,7 +26,7 @@ GRID = ("task", "settings", "null", "closeness", "n_tasks", "rows_per_task", "m_
 def test_ours_is_a_layer_on_the_same_samples(name, scale):
     theirs, ours = PAPER[name].spec(scale), PAPER[name].spec(scale, "ours")
     assert all(getattr(theirs, field) == getattr(ours, field) for field in GRID)
-    assert {METHODS[method].origin for method in theirs.methods if method != LIMIT} <= {"paper", "no history"}
+    assert {METHODS[method].origin for method in theirs.methods if method != LIMIT} <= {"paper", "general"}
     assert {METHODS[method].origin for method in ours.methods} == {"ours"}
 
 

@@ -38,7 +38,7 @@ def test_every_method_says_what_it_is_and_whose(method):
     )
     assert method.origin in ORIGINS
     assert not any(method.name in words for words in ORIGINS.values())  # they are true of any choice of methods
-    assert method.uses_related_tasks == (method.origin != "no history" and method.name != "Omnibus")
+    assert method.uses_related_tasks == (method.origin != "general" and method.name != "Omnibus")
     assert method.label == (f"{method.name} (ours)" if method.origin == "ours" else method.name)
 
 

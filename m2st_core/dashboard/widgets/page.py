@@ -173,7 +173,7 @@ def download(label: str, data: Callable[[], str], file_name: str, key: str) -> N
 
 METHOD_MARKS = (
     f"Marked **(ours)**: {ORIGINS['ours']}. **Meta-…** and **AGT-…** without the mark, and MMD-D w/ AC: "
-    f"{ORIGINS['paper']}. All others: {ORIGINS['no history']}. The paper's tests have the settings of its text; "
+    f"{ORIGINS['paper']}. All others: {ORIGINS['general']}. The paper's tests have the settings of its text; "
     "**· code** has those of its code, **· tuned** has ours."
 )
 
