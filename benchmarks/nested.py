@@ -2,8 +2,8 @@
 
 The paper's ± is between repeats. In the released code the related tasks are drawn without the repeat, so all repeats of
 a published cell share one history. Here each of several histories is learned from with several initialisations, each
-with training rows and test samples of its own. ``m2st_core.paper.nested`` splits the variance. Rows are written history
-by history, and a later call goes on where they end.
+with training rows and test samples of its own. ``m2st_core.paper.published`` splits the variance. Rows are written
+history by history, and a later call goes on where they end.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.base import copy_with
 from m2st_core.learners.algorithm1 import learn_meta_kl
 from m2st_core.learners.knowledge import Knowledge
-from m2st_core.paper.nested import FILE
-from m2st_core.paper.published import FOLDER
+from m2st_core.paper.published import FOLDER, NESTED
 from m2st_core.presets import PAPER
 from m2st_core.rng import Streams
 from m2st_core.testing.run import learn_once, run_tests
@@ -67,7 +66,7 @@ def rows_of(n_tasks: int, history: int, repeats: int) -> Iterator[dict[str, obje
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Compute what is missing, history by history."""
-    options = parse(arguments, __doc__, histories=10, repeats=5, out=FOLDER / FILE)
+    options = parse(arguments, __doc__, histories=10, repeats=5, out=FOLDER / NESTED)
     torch.set_num_threads(1)
     done = pd.read_csv(options.out) if options.out.exists() else pd.DataFrame(columns=["n_tasks", "history"])
     for history in range(options.histories):

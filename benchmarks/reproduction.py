@@ -18,7 +18,6 @@ from benchmarks.common import parse
 from m2st_core.data import size_unit
 from m2st_core.figures.theme import NULL_COLOUR
 from m2st_core.numbers import null_band
-from m2st_core.paper.committed import Committed, commit, results_of
 from m2st_core.paper.experiments import PAPER, SHIPPED_LAYERS, PaperExperiment
 from m2st_core.paper.gallery import (
     NO_NUMBERS,
@@ -29,18 +28,22 @@ from m2st_core.paper.gallery import (
     shown_size,
     summed_up,
 )
-from m2st_core.paper.nested import PUBLISHED_REPEATS, one_history_sentence, spread, with_one_history
 from m2st_core.paper.published import (
     FAR,
     FOLDER,
     LEAST_REPEATS,
+    PUBLISHED_REPEATS,
     compare,
     measured_gamma,
+    one_history_sentence,
     published_gamma,
     published_table,
     reasons,
+    spread,
+    with_one_history,
     with_published,
 )
+from m2st_core.paper.results import Committed, commit, results_of
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import summarise
 

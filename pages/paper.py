@@ -12,10 +12,10 @@ from m2st_core.dashboard.power_lab.results import show_code
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart, download, finding, page_title, run_page
 from m2st_core.dashboard.widgets.shared import shared
-from m2st_core.paper.committed import take_over
 from m2st_core.paper.experiments import PAPER, PUBLISHED_RULES, Layer, PaperExperiment
 from m2st_core.paper.gallery import Card, experiment_figure, free_choice, gallery, summed_up
 from m2st_core.paper.published import LEAST_REPEATS, with_published
+from m2st_core.paper.results import take_over
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import summarise
 

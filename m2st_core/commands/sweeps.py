@@ -16,10 +16,9 @@ import plotly.graph_objects as go
 
 from m2st_core.commands.places import check_file, write_whole
 from m2st_core.figures.relatedness import gamma_figure
-from m2st_core.paper.committed import take_over
-from m2st_core.paper.experiments import PAPER, PUBLISHED_RULES, Layer
-from m2st_core.paper.gamma import GAMMA, run_gamma, summarise_gamma
+from m2st_core.paper.experiments import GAMMA, PAPER, PUBLISHED_RULES, Layer, run_gamma, summarise_gamma
 from m2st_core.paper.published import published_gamma, with_published
+from m2st_core.paper.results import take_over
 from m2st_core.studies.power import add_shipped, shipped_results, sweep_figure
 from m2st_core.sweeps.cost import predict
 from m2st_core.sweeps.database import StoreError

@@ -16,7 +16,6 @@ from m2st_core.figures.null import type_1_figure
 from m2st_core.figures.power import layers_figure, layers_marks
 from m2st_core.figures.relatedness import gamma_figure
 from m2st_core.numbers import null_band
-from m2st_core.paper.committed import Committed, results_of
 from m2st_core.paper.experiments import PAPER, Layer, PaperExperiment
 from m2st_core.paper.published import (
     FAR,
@@ -28,6 +27,7 @@ from m2st_core.paper.published import (
     published_gamma,
     published_table,
 )
+from m2st_core.paper.results import Committed, results_of
 from m2st_core.sweeps.spec import LIMIT
 from m2st_core.sweeps.summary import KEYS, summarise
 

@@ -3,11 +3,11 @@
 import pandas as pd
 import pytest
 
-from m2st_core.paper import committed, gallery, published
-from m2st_core.paper.committed import commit
+from m2st_core.paper import gallery, published, results
 from m2st_core.paper.experiments import PAPER
 from m2st_core.paper.gallery import agreement, card_of, summed_up
 from m2st_core.paper.published import published_power
+from m2st_core.paper.results import commit
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.trial import CellResult
 
@@ -15,7 +15,7 @@ from m2st_core.sweeps.trial import CellResult
 @pytest.fixture
 def give(tmp_path, monkeypatch):
     """Commit results: as many rejections as published, with ``extra`` for one method, one more in odd repeats."""
-    for module in (committed, published, gallery):
+    for module in (results, published, gallery):
         monkeypatch.setattr(module, "FOLDER", tmp_path / "reproduction")
     store = Store(tmp_path / "store")
     power = published_power().set_index(["method", "n_tasks", "m_te"])["power"]

@@ -5,8 +5,8 @@ import pytest
 
 import m2st_core as m2st
 from m2st_core.__main__ import main
-from m2st_core.paper import gamma as gamma_module
-from m2st_core.paper.gamma import GAMMA, GammaCell, run_gamma, summarise_gamma
+from m2st_core.paper import experiments
+from m2st_core.paper.experiments import GAMMA, GammaCell, run_gamma, summarise_gamma
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.store import Store
 from m2st_core.types import Cancelled
@@ -27,7 +27,7 @@ def test_every_task_and_restart_has_a_row_and_nothing_is_computed_twice(tmp_path
     rows = run(SMALL, store)
     assert len(rows) == 2 * 2 * 2 and rows.groupby(["closeness", "task"]).size().eq(2).all()
     assert (rows[["on_training_rows", "on_test_rows", "floor"]] >= 0).all(axis=None)
-    monkeypatch.setattr(gamma_module, "measure_gamma", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(experiments, "measure_gamma", lambda *_: pytest.fail("computed again"))
     assert run(SMALL, store).equals(rows)
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.reproduction import in_sizes
-from m2st_core.paper.nested import components, one_history_sentence, share_interval, spread, with_one_history
+from m2st_core.paper.published import components, one_history_sentence, share_interval, spread, with_one_history
 
 COUNTS = ["method", "n_tasks", "m_te", "history", "repeat", "rejections", "tests"]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from m2st_core.__main__ import main
-from m2st_core.paper import committed
+from m2st_core.paper import results
 from m2st_core.paper.experiments import OURS, PAPER
 from m2st_core.permutation.labellings import permutation_p_value
 from m2st_core.sweeps.spec import LIMIT
@@ -88,13 +88,13 @@ def test_the_first_line_names_experiment_scale_layer_and_p_value(small, capsys, 
 
 def test_cells_that_come_with_the_software_are_not_computed_again(small, capsys, tmp_path, monkeypatch):
     """Half of the cells come with the software, with a result that no computation gives."""
-    monkeypatch.setattr(committed, "FOLDER", tmp_path / "reproduction")
+    monkeypatch.setattr(results, "FOLDER", tmp_path / "reproduction")
     other, spec = Store(tmp_path / "other"), PAPER["table3"].full
     other.runs.start(spec)
     for cell in spec.cells():
         if cell.repeat == 0:
             other.cells.add([(cell, CellResult(4, 4, 1.0))])
-    committed.commit(PAPER["table3"], "paper", other)
+    results.commit(PAPER["table3"], "paper", other)
     command = ["paper", "table3", "--scale", "full", "--executor", "inline"]
     assert main(command) == 0
     assert capsys.readouterr().out.splitlines()[1] == "2 of 4 cells come with this software."

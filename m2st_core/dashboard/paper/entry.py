@@ -12,7 +12,6 @@ import streamlit as st
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart, download, finding, page_title
 from m2st_core.data import size_unit
-from m2st_core.paper.committed import Committed, results_of
 from m2st_core.paper.experiments import LAYERS, Layer, PaperExperiment
 from m2st_core.paper.gallery import (
     NOT_RUN,
@@ -25,8 +24,17 @@ from m2st_core.paper.gallery import (
     nothing_published,
     shown_size,
 )
-from m2st_core.paper.nested import one_history_sentence, with_one_history
-from m2st_core.paper.published import LEAST_REPEATS, compare, measured_gamma, published_gamma, published_table, reasons
+from m2st_core.paper.published import (
+    LEAST_REPEATS,
+    compare,
+    measured_gamma,
+    one_history_sentence,
+    published_gamma,
+    published_table,
+    reasons,
+    with_one_history,
+)
+from m2st_core.paper.results import Committed, results_of
 from m2st_core.sweeps.spec import LIMIT
 from m2st_core.sweeps.summary import summarise
 from m2st_core.testing.methods import label_of

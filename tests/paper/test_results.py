@@ -7,12 +7,10 @@ import pandas as pd
 import pytest
 
 from benchmarks.reproduction import PAGE, fill_page, section
-from m2st_core.paper import committed as module
-from m2st_core.paper import shipped as shipped_module
-from m2st_core.paper.committed import Outdated, commit, committed, results_of, take_over
+from m2st_core.paper import results as module
 from m2st_core.paper.experiments import OURS, PAPER, SHIPPED_LAYERS
 from m2st_core.paper.published import FOLDER, UNEXPLAINED, compare, explanations
-from m2st_core.paper.shipped import file_name, grid, read_about
+from m2st_core.paper.results import Outdated, commit, committed, file_name, grid, read_about, results_of, take_over
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import as_text, summarise
 from m2st_core.sweeps.trial import CODE, CellResult, run_cell
@@ -107,7 +105,6 @@ def test_rows_of_an_older_version_or_another_sweep_are_refused(store, folder, mo
         committed(other, "paper", folder)
     monkeypatch.setattr("m2st_core.sweeps.trial.CODE", "next")
     monkeypatch.setattr(module, "CODE", "next")
-    monkeypatch.setattr(shipped_module, "CODE", "next")
     with pytest.raises(Outdated, match="older version"):
         committed(TABLE_3, "paper", folder)
     fill(store, TABLE_3, repeats=1)  # computed by the next version

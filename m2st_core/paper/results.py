@@ -1,0 +1,259 @@
+"""Results that come with the software: rows of the paper's experiments at full scale, in files of a folder.
+
+``about.json`` says what each file was made by. Experiments whose grids overlap share cells.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from m2st_core.paper.experiments import PAPER, SHIPPED_LAYERS, Layer, PaperExperiment
+from m2st_core.paper.published import FOLDER, in_words
+from m2st_core.sweeps.spec import LIMIT, SweepSpec
+from m2st_core.sweeps.store import SHIPPED, Store
+from m2st_core.sweeps.summary import as_rows
+from m2st_core.sweeps.trial import CODE, Cell, CellResult, canonical, data_of
+from m2st_core.testing.methods import METHODS
+from m2st_core.types import VERSION
+
+ABOUT = "about.json"
+PLACE = ("method", "closeness", "n_tasks", "m_tr", "m_te", "repeat")  # identifies a cell of a sweep
+OWN = (*PLACE, "rows_per_task", "revision")  # in which cells of a sweep differ
+Identity = tuple[str, ...]  # equal exactly if the keys of two cells are, which take long to compute
+
+
+class Outdated(ValueError):
+    """A sentence on results that belong to another version of the software or to another sweep."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """Rows of a sweep as ``Store.rows`` gives them, without times, and their provenance."""
+
+    spec: SweepSpec
+    rows: pd.DataFrame
+    points: tuple[int, int]  # points of the grid that have results, and all points
+    incomplete: tuple[str, ...]  # methods without results at some points
+    repeats: tuple[int, int]  # fewest and most finished repeats of the points that have results
+    date: str
+    problem: str  # a sentence on rows that are outdated; empty if there are none
+
+    @property
+    def origin(self) -> str:
+        """Repeats, tests and date, in words."""
+        (least, most), (there, points) = self.repeats, self.points
+        done = f"{most}" if least == most else f"{least} to {most}"
+        done = done if least == self.spec.repeats else f"{done} of {self.spec.repeats}"
+        where = "" if there == points else f" at {there} of {points} points (not all of {', '.join(self.incomplete)})"
+        return f"{done} repeats × {self.spec.tests} test samples{where}, {self.date}"
+
+
+def committed(experiment: PaperExperiment, layer: Layer, folder: Path | None = None) -> Committed | None:
+    """Read the results of an experiment at full scale. None if there are none, an Outdated error if they do not fit.
+
+    Experiments whose grids overlap share results.
+    """
+    spec, folder = experiment.spec("full", layer), folder or FOLDER
+    about = read_about(folder)
+    own = _file_of(spec, about) or file_name(experiment.name, layer)
+    problem = _problem(own, about[own], spec) if own in about else ""
+    cells = shipped(spec, folder)
+    if all(cell.method == LIMIT for cell, _, _ in cells):  # every sweep on a task shares the limit
+        if problem:
+            raise Outdated(problem)
+        return None
+    repeats = Counter(place_of(vars(cell))[:-1] for cell, _, _ in cells)
+    points = {place[:-1] for place in grid(spec)}
+    incomplete = tuple(dict.fromkeys(place[0] for place in sorted(points - set(repeats), key=str)))
+    rows = as_rows((cell, CellResult(rejections, cell.tests, nan)) for cell, rejections, _ in cells)
+    bounds, counts = (min(repeats.values()), max(repeats.values())), (len(repeats), len(points))
+    return Committed(spec, rows, counts, incomplete, bounds, max(date for _, _, date in cells), problem)
+
+
+def results_of(experiment: PaperExperiment) -> tuple[dict[Layer, Committed], list[str]]:
+    """Committed results by layer, and a sentence for every layer that is outdated, in whole or in part."""
+    results: dict[Layer, Committed] = {}
+    problems = []
+    for layer in SHIPPED_LAYERS if experiment.full else ():
+        try:
+            result = committed(experiment, layer)
+        except Outdated as error:
+            problems.append(str(error))
+        else:
+            results |= {layer: result} if result is not None else {}
+            problems += [result.problem] if result is not None and result.problem else []
+    return results, problems
+
+
+def take_over(store: Store, spec: SweepSpec, folder: Path | None = None) -> int:
+    """Store the cells that come with the software, so that they need not be computed. Return their number.
+
+    Cells on images are left out, because the images here may be others.
+    """
+    cells = [] if data_of(spec.task) else shipped(spec, folder or FOLDER)
+    there = store.cells.results(cell.key for cell, _, _ in cells)
+    store.cells.add((cell, CellResult(r, cell.tests, SHIPPED)) for cell, r, _ in cells if cell.key not in there)
+    return len(cells)
+
+
+def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path | None = None) -> str:
+    """Write the store's rows of an experiment if they are more than the files have. Return the file's name, or "".
+
+    An experiment that was never run has no file, although it may share cells with others.
+    """
+    spec, folder = experiment.spec("full", layer), folder or FOLDER
+    if store.runs.get(spec.run_id) is None:
+        return ""
+    cells = {cell.key: cell for _, cell in grid(spec).values()}
+    results, about = store.cells.results(cells), read_about(folder)
+    if len(results) <= len(shipped(spec, folder)):
+        return ""
+    rows = as_rows((cell, results[key]) for key, cell in cells.items() if key in results)
+    name = _file_of(spec, about) or file_name(experiment.name, layer)
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = {key: rows[key].astype("Int64") for key in ("n_tasks", "m_tr")}
+    rows.assign(**whole)[[*PLACE, "rejections"]].to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+    date = time.strftime("%Y-%m-%d", time.gmtime(store.cells.newest(cells)))
+    made = {"spec": spec.hash, "code": CODE, "version": VERSION, "date": date}
+    about[name] = made | {"revisions": revisions(spec)}
+    text = json.dumps(dict(sorted(about.items())), indent=1)
+    (folder / ABOUT).write_text(f"{text}\n", encoding="utf-8")
+    return name
+
+
+def _file_of(spec: SweepSpec, about: Mapping[str, Mapping[str, Any]]) -> str:
+    """The file of exactly this sweep; empty if there is none."""
+    return next((name for name, entry in about.items() if entry["spec"] == spec.hash), "")
+
+
+def _problem(name: str, entry: Mapping[str, Any], spec: SweepSpec) -> str:
+    """A sentence on what of a file is outdated; empty if nothing is."""
+    if entry["code"] != CODE:
+        return f"{name}.csv was made by an older version of this software and is not shown."
+    if entry["spec"] != spec.hash:
+        return f"{name}.csv was made by a sweep with other settings and is not shown."
+    revised = revised_methods(entry, spec)
+    if not revised:
+        return ""
+    return f"Not shown: {in_words(revised)}, which changed after {name}.csv was computed."
+
+
+def file_name(experiment: str, layer: Layer) -> str:
+    """The name of a file, without its ending."""
+    return experiment if layer == "paper" else f"{experiment}_{layer}"
+
+
+def read_about(folder: Path) -> dict[str, dict[str, Any]]:
+    """The entry of each file in ``about.json``; empty if there is none."""
+    path = folder / ABOUT
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def shipped(spec: SweepSpec, folder: Path) -> list[tuple[Cell, int, str]]:
+    """Cells of a sweep that come with the software, in the order of the grid: (cell, rejections, date)."""
+    known = _index(tuple(_files(folder)))
+    return [(cell, *known[what]) for what, cell in grid(spec).values() if what in known]
+
+
+def revisions(spec: SweepSpec) -> dict[str, int]:
+    """The revision of each method of a sweep."""
+    return {name: METHODS[name].revision for name in spec.methods if name in METHODS}
+
+
+def revised_methods(entry: Mapping[str, Any], spec: SweepSpec) -> list[str]:
+    """Methods that changed after a file was made. Files that record no revisions have revision 0."""
+    before = entry.get("revisions", {})
+    return [name for name, revision in revisions(spec).items() if revision != before.get(name, 0)]
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of this version, and all that its results depend on."""
+
+    path: Path
+    state: tuple[int, int]  # when it was written, and its size
+    spec_json: str
+    stamp: str
+    revised: tuple[str, ...]
+    date: str
+
+
+def _files(folder: Path) -> Iterator[_File]:
+    """The files of this version."""
+    owners = {file_name(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in SHIPPED_LAYERS}
+    for name, entry in read_about(folder).items():
+        if entry["code"] == CODE and name in owners:
+            sweep, path = owners[name][0].spec("full", owners[name][1]), folder / f"{name}.csv"
+            if entry["spec"] == sweep.hash:
+                state = path.stat().st_mtime_ns, path.stat().st_size
+                revised = tuple(revised_methods(entry, sweep))
+                yield _File(path, state, sweep.to_json(), _stamp(sweep), revised, entry["date"])
+
+
+@lru_cache(maxsize=4)
+def _index(files: tuple[_File, ...]) -> dict[Identity, tuple[int, str]]:
+    """Rejections and date of every cell in these files; the first file wins."""
+    known: dict[Identity, tuple[int, str]] = {}
+    for file in files:
+        for what, (method, rejections) in _read(file).items():
+            if method not in file.revised:
+                known.setdefault(what, (rejections, file.date))
+    return known
+
+
+@lru_cache(maxsize=64)
+def _read(file: _File) -> dict[Identity, tuple[str, int]]:
+    """Method and rejections of each cell of a file. Lines that are not cells of the sweep are errors."""
+    path, spec = file.path, SweepSpec.from_json(file.spec_json)
+    results: dict[Identity, tuple[str, int]] = {}
+    cells = grid(spec)
+    with path.open(encoding="utf-8", newline="") as lines:
+        for line in csv.DictReader(lines):
+            place, count = place_of(line), int(line["rejections"])
+            if place not in cells:
+                raise ValueError(f"{path.name} has a cell that its sweep lacks: {place}.")
+            what, cell = cells[place]
+            if what in results:
+                raise ValueError(f"{path.name} has a cell twice: {place}.")
+            if not 0 <= count <= spec.tests:
+                raise ValueError(f"{path.name} has {count} rejections of {spec.tests} tests: {place}.")
+            results[what] = cell.method, count
+    return results
+
+
+def _stamp(spec: SweepSpec) -> str:
+    """What a sweep's cells depend on besides the sweep."""
+    return canonical([CODE, revisions(spec), data_of(spec.task)])
+
+
+def grid(spec: SweepSpec) -> dict[tuple[str, ...], tuple[Identity, Cell]]:
+    """Cells of a sweep, and what identifies each among all sweeps, by their place."""
+    return _grid_again(spec.to_json(), _stamp(spec))
+
+
+@lru_cache(maxsize=64)
+def _grid_again(spec_json: str, stamp: str) -> dict[tuple[str, ...], tuple[Identity, Cell]]:
+    """Listing a large grid takes long, so it is cached."""
+    cells = list(SweepSpec.from_json(spec_json).cells())
+    common = canonical({name: value for name, value in vars(cells[0]).items() if name not in OWN})
+    places = [place_of(vars(cell)) for cell in cells]
+    whats = [
+        (common, str(cell.rows_per_task), str(cell.revision), *place) for cell, place in zip(cells, places, strict=True)
+    ]
+    return dict(zip(places, zip(whats, cells, strict=True), strict=True))
+
+
+def place_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The place of a cell or of a file's line in the grid, as text."""
+    return tuple("" if values[name] is None else str(values[name]) for name in PLACE)
