@@ -80,6 +80,9 @@ def test_rows_of_the_target_are_not_learned_from(tasks):
     apart = data.separated()
     assert apart.task_names == tuple(tasks) and apart.separated() is apart
     assert apart.related.take_inside().numpy().mean(axis=0)[:2] == pytest.approx(0, abs=1e-12)
+    order = [1, 0, *range(2, len(data.features))]
+    moved = data.in_order_of(tuple(data.features[column] for column in order)).separated()
+    assert np.allclose(moved.related.rows, apart.related.rows[..., order]) and moved.separated() is moved
     nothing = m2st.prepare(x, y, related=[(x, y)])
     with pytest.raises(ValueError, match="nothing is left to learn from"):
         nothing.separated()

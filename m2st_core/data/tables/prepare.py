@@ -157,17 +157,16 @@ class Prepared:
         encoding = replace(self.encoding, columns=tuple(in_order))
         if encoding.features != columns:
             raise ValueError(f"No table has the learner's columns in their order: {', '.join(columns)}. Train again.")
+
+        def ordered(tasks: RelatedTasks) -> RelatedTasks:
+            return replace(tasks, rows=tasks.rows[..., order], columns=columns)
+
         x, y = (rows[:, order] for rows in self.target)
-        data = replace(self, target=replace(self.target, x=x, y=y, columns=columns), encoding=encoding)
-        if self.related is None:
-            return data
-        related, apart = (
-            replace(tasks, rows=tasks.rows[..., order], columns=columns)
-            for tasks in (self.related, self.separation.tasks if self.separation else self.related)
-        )
-        same = self.separation is None or self.separation.tasks is self.related
-        separation = self.separation and replace(self.separation, tasks=related if same else apart)
-        return replace(data, related=related, separation=separation)
+        related, apart = self.related and ordered(self.related), self.separation
+        if apart is not None and related is not None:
+            apart = replace(apart, tasks=related if apart.tasks is self.related else ordered(apart.tasks))
+        target = replace(self.target, x=x, y=y, columns=columns)
+        return replace(self, target=target, related=related, separation=apart, encoding=encoding)
 
     def to_frame(self) -> pd.DataFrame:
         """All rows with the columns task ("target" or the task's name), group, row (in the file) and the features."""
