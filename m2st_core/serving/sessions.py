@@ -8,7 +8,6 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import suppress
 
 import streamlit as st
 from streamlit import config, runtime
@@ -104,8 +103,7 @@ def _clean_up(ended: bool = False) -> None:
         if ended:
             clear_caches()  # one interval later, when streamlit has dropped the sessions' state
         try:
-            ttl = float(config.get_option("server.disconnectedSessionTTL"))  # after it streamlit cannot find them
-            ended = end_closed(max(LOOK_SECONDS, ttl - 3 * LOOK_SECONDS))
+            ended = end_closed(float(config.get_option("server.disconnectedSessionTTL")))
         except Exception:  # the thread must go on
             log.exception("closed sessions could not be ended")
 
@@ -125,19 +123,12 @@ def end_closed(after: float) -> bool:
 
 
 def end(tab: Tab) -> None:
-    """Cancel the session's jobs and free its uploads.
-
-    Streamlit removes a session whose time is over from its list before it closes it, so that its state stays in memory.
-    Closing it earlier has no public function.
-    """
+    """Cancel the session's jobs and free its uploads."""
     end_session(tab.id)
     if (files := tab.files) is not None:
         files.release(CLOSED)
     if runtime.exists():
-        server = runtime.get_instance()
-        server.uploaded_file_mgr.remove_session_files(tab.connection)
-        with suppress(AttributeError):  # private; without it streamlit closes the session later
-            server._close_inactive_session_on_event_loop(tab.connection)
+        runtime.get_instance().uploaded_file_mgr.remove_session_files(tab.connection)
 
 
 def clear_caches() -> None:
