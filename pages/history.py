@@ -6,11 +6,11 @@ import m2st_core
 from m2st_core.dashboard.jobs.runs import Desk
 from m2st_core.dashboard.jobs.sweeps import check_limits, cost_in_words, show_problems, start, sweep_queue
 from m2st_core.dashboard.power_lab.history import (
-    all_runs,
     choose_runs,
     compare,
     offer_undo,
     runs_finding,
+    runs_table,
     show_one,
     show_shipped,
 )
@@ -59,7 +59,7 @@ def main() -> None:
     if "runs_next" in st.session_state:
         st.session_state["runs_shown"] = st.session_state.pop("runs_next")
     offer_undo(desk)
-    listed = all_runs(desk)
+    listed = runs_table(desk)
     chosen = choose_runs(desk, listed)
     with headline:
         finding(runs_finding(desk.store, listed, chosen))

@@ -124,8 +124,8 @@ def _described(error: BaseException) -> str:
 
 
 @dataclass
-class Job:
-    """A learner's training or a cell, in flight."""
+class Submission:
+    """A learner's training or a cell, submitted to the executor."""
 
     key: str
     spec: LearnerSpec | Cell
@@ -140,7 +140,7 @@ class Job:
 
 
 class Work:
-    """The missing cells of a sweep, the learners they wait for, and the jobs in flight."""
+    """The missing cells of a sweep, the learners they wait for, and what is submitted to the executor."""
 
     def __init__(self, spec: SweepSpec, store: Store, executor: Executor, run: str, progress: Watcher | None) -> None:
         self.store, self.executor, self.run, self.progress = store, executor, run, progress
@@ -158,7 +158,7 @@ class Work:
         self.learners = {key: grid.learners[key] for key in self.waiting}
         self.to_train = deque(self.waiting)
         self.parts_of = lru_cache(KEPT_LEARNERS)(store.cells.learner)
-        self.jobs: dict[Future[Any], Job] = {}
+        self.submitted: dict[Future[Any], Submission] = {}
         self.errors: list[BaseException] = []
         self.done, self.computed, self.trained = len(stored), 0, 0
         self.holder, self.beaten, self.looked = new_holder(), -BEAT_SECONDS, time.monotonic()
@@ -171,15 +171,15 @@ class Work:
     def finish_all(self) -> None:
         """Keep the workers busy until nothing is left."""
         try:
-            while self.ready or self.to_train or self.jobs or self.elsewhere:
+            while self.ready or self.to_train or self.submitted or self.elsewhere:
                 self._beat()
-                while len(self.jobs) < 2 * self.executor.workers and self._submit_next():
+                while len(self.submitted) < 2 * self.executor.workers and self._submit_next():
                     pass
-                if not self.jobs:
+                if not self.submitted:
                     time.sleep(POLL_SECONDS)
-                finished, _ = wait(self.jobs, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+                finished, _ = wait(self.submitted, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
                 for future in finished:
-                    self._finish(future, self.jobs.pop(future))
+                    self._finish(future, self.submitted.pop(future))
                 self._look_elsewhere()
                 self._report()
             self._beat(now=True)
@@ -216,8 +216,8 @@ class Work:
 
     def _submit_next(self) -> bool:
         """Alternate trainings and cells, so that results come early and no worker waits for a learner."""
-        trainings = sum(isinstance(job.spec, LearnerSpec) for job in self.jobs.values())
-        first = not self.jobs and not self.computed  # show a first row at once, if one is ready
+        trainings = sum(isinstance(submission.spec, LearnerSpec) for submission in self.submitted.values())
+        first = not self.submitted and not self.computed  # show a first row at once, if one is ready
         if self.to_train and (trainings < self.executor.workers or not self.ready) and not (first and self.ready):
             self._train(self.to_train.popleft())
             return True
@@ -233,7 +233,7 @@ class Work:
         if not trained and self._claim(key):
             trained = self.store.cells.learner(key) is not None  # it may have been finished before our claim
             if not trained:
-                self._submit(Job(key, spec, time.monotonic()))
+                self._submit(Submission(key, spec, time.monotonic()))
         if trained:
             self.work -= relative_seconds(spec)
             self._release(key)
@@ -248,7 +248,7 @@ class Work:
             self.work -= relative_seconds(cell)
             self._count(key)
         elif claimed:
-            self._submit(Job(key, cell, time.monotonic()))
+            self._submit(Submission(key, cell, time.monotonic()))
 
     def _count(self, key: str) -> None:
         """Count a cell that the store has now."""
@@ -256,52 +256,54 @@ class Work:
         if (learner := self.learner_of.get(key)) is not None:
             self.waiting[learner].remove(key)
 
-    def _submit(self, job: Job) -> None:
-        if isinstance(job.spec, LearnerSpec):
-            self.jobs[self.executor.submit(job.name, train_learner, job.spec)] = job
+    def _submit(self, submission: Submission) -> None:
+        if isinstance(submission.spec, LearnerSpec):
+            self.submitted[self.executor.submit(submission.name, train_learner, submission.spec)] = submission
             return
-        learner = self.learner_of.get(job.key)
+        learner = self.learner_of.get(submission.key)
         parts = self.parts_of(learner) if learner is not None else None
         if learner is not None and parts is None:
             self.errors.append(StoreError(LOST))
         else:
-            self.jobs[self.executor.submit(job.name, run_cell, job.spec, parts)] = job
+            self.submitted[self.executor.submit(submission.name, run_cell, submission.spec, parts)] = submission
 
     def _release(self, learner: str) -> None:
         """Make the cells of a trained learner ready, in the order of the grid, repeat by repeat."""
         for key in self.waiting[learner]:
             heapq.heappush(self.ready, self.order[key])
 
-    def _finish(self, future: Future[Any], job: Job) -> None:
+    def _finish(self, future: Future[Any], submission: Submission) -> None:
         error = future.exception()
-        self.work_done += relative_seconds(job.spec) if error is None else 0
+        self.work_done += relative_seconds(submission.spec) if error is None else 0
         if isinstance(error, Cancelled):
             raise Cancelled
-        if isinstance(error, WorkerLost) and job.attempts < ATTEMPTS:
-            job.attempts += 1
-            self._submit(job)
+        if isinstance(error, WorkerLost) and submission.attempts < ATTEMPTS:
+            submission.attempts += 1
+            self._submit(submission)
         elif error is not None:
             self.errors.append(error)
-            if isinstance(job.spec, LearnerSpec):
-                del self.waiting[job.key]
-        elif isinstance(job.spec, LearnerSpec):
-            seconds = time.monotonic() - job.began
-            self.store.cells.add_learner(job.spec, future.result(), seconds)
-            self._release(job.key)
+            if isinstance(submission.spec, LearnerSpec):
+                del self.waiting[submission.key]
+        elif isinstance(submission.spec, LearnerSpec):
+            seconds = time.monotonic() - submission.began
+            self.store.cells.add_learner(submission.spec, future.result(), seconds)
+            self._release(submission.key)
             self.trained, self.spent = self.trained + 1, self.spent + seconds
         else:
             result = future.result()
-            self.store.cells.add([(job.spec, result)])
+            self.store.cells.add([(submission.spec, result)])
             self.computed, self.spent = self.computed + 1, self.spent + result.seconds
-            self._count(job.key)
+            self._count(submission.key)
 
     def _report(self) -> None:
         shares = {name: step / max(total, 1) for name, step, total in self.executor.reports()}
-        for job in self.jobs.values():
-            job.share = shares.get(job.name, job.share)
+        for submission in self.submitted.values():
+            submission.share = shares.get(submission.name, submission.share)
         if self.progress is None:
             return
-        done = self.work_done + sum(job.share * relative_seconds(job.spec) for job in self.jobs.values())
+        done = self.work_done + sum(
+            submission.share * relative_seconds(submission.spec) for submission in self.submitted.values()
+        )
         share = min(1.0, done / self.work) if self.work else 1.0
         seconds, left = time.monotonic() - self.pace.began, self.pace.left(share)
         self.progress(

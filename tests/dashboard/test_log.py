@@ -19,7 +19,7 @@ def line(monkeypatch):
         assert "\n" not in text
         return json.loads(text), text
 
-    monkeypatch.setattr(log, "session_id", lambda: "0123456789ab")
+    monkeypatch.setattr(log, "session_name", lambda: "0123456789ab")
     return written
 
 

@@ -39,7 +39,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "event": record.getMessage() if ours else str(record.msg).split("\n")[0],
         }
-        if session := session_id():
+        if session := session_name():
             values |= {"session": session, "request": getattr(_this, "request", "")}
         if record.exc_info and record.exc_info[1] is not None:
             values |= _without_words(record.exc_info[1])
@@ -59,8 +59,8 @@ def note_page(page: str) -> None:
     log.info("page %s", page)
 
 
-def session_id() -> str:
-    """A short name of the visitor's session, by which nobody can join it; empty outside a session."""
+def session_name() -> str:
+    """A hash of the session's id, which cannot be used to resume it; empty outside a session."""
     context = get_script_run_ctx(suppress_warning=True)
     return hashlib.sha256(context.session_id.encode()).hexdigest()[:12] if context is not None else ""
 
@@ -74,10 +74,10 @@ def start_log() -> None:
     for handler in [*handlers, *([logging.lastResort] if logging.lastResort else [])]:
         if not isinstance(handler.formatter, JsonLines):
             handler.setFormatter(JsonLines())
-    own = logging.getLogger(OURS)
-    if not own.handlers:
+    logger = logging.getLogger(OURS)
+    if not logger.handlers:
         handler = logging.StreamHandler()
         handler.setFormatter(JsonLines())
-        own.addHandler(handler)
-        own.setLevel(logging.INFO)
-        own.propagate = False
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False

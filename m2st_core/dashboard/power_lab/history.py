@@ -24,7 +24,7 @@ MOST_COMPARED = 6
 DELETED = "run_deleted"  # in the session's state: id and name of the run that was deleted last
 
 
-def all_runs(desk: Desk) -> pd.DataFrame:
+def runs_table(desk: Desk) -> pd.DataFrame:
     """Every run, the newest first, with its present state and a name that says what differs."""
     stored = desk.store.all_runs()
     is_known = stored["state"] != UNKNOWN
