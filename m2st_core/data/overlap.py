@@ -69,8 +69,8 @@ class Overlap:
     """Pairs of the same row, by their positions in the pooled target and among the known rows.
 
     ``unseen`` is the largest number of a sample's rows that could be shared and yet escape the search with probability
-    above .05. ``changed`` tells that rows were recognised whose values are not equal. Where ids decide, ``unlike_ids``
-    counts the target's rows that their values recognise although their ids differ.
+    above .05. ``changed``: whether rows with unequal values were recognised. Where ids decide, ``unlike_ids`` counts
+    the target's rows that are recognised by their values although their ids differ.
     """
 
     target: np.ndarray

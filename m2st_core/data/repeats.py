@@ -16,11 +16,11 @@ EVEN = 0.5  # share of the expected number of values that an evenly spaced colum
 DEPENDENT = 0.5  # share of its information that an evenly spaced column adds to the others
 LONGEST_GRID = 10_000
 TOLERANCE = 1e-6  # of a step, for values that were scaled
-SAME = 1e-7  # of a column's spread, within which values are copies
-FINE = 0.05  # probability of a tie, up to which a column tells copies from chance
-TIES_ADDED = 3  # equal pairs that a column may have had unseen, 95 % bound
+SAME = 1e-7  # difference of copies, as a share of a column's spread
+FINE = 0.05  # probability of a tie up to which a column is evidence of copies
+TIES_ADDED = 3  # 95 % bound on equal pairs where none is observed
 TOGETHER = 0.9  # rank correlation from which on columns tie together
-MOST_COLUMNS = 30  # that are looked at to explain repeats
+MOST_COLUMNS = 30  # by which repeats are explained
 SUPPOSES = "The p-value supposes that repeated rows are independent observations."
 
 
@@ -102,12 +102,12 @@ def _at_an_end(rows: np.ndarray) -> np.ndarray:
 
 
 def _beyond_chance(different: np.ndarray, rows: int, repeated: int) -> bool:
-    """Whether so many of N rows repeat others that chance explains it with probability below 1e−4, by Poisson's law.
+    """Whether the number of repeated rows among N has probability below 1e−4 by chance, by Poisson's law.
 
     Two rows are equal by chance with the probability that their columns tie, each as often as among the different rows
     (U, d): the product over columns, over √det R, where R are the correlations of their ranks. A column on a grid ties
     as often as draws from half of it. Of columns with nearly the same ranks, the one with most ties counts for all.
-    Columns in which ties are frequent cannot tell.
+    Columns in which ties are frequent are no evidence.
     """
     pairs = max(len(different) * (len(different) - 1) / 2, 1.0)
     ties = np.zeros(different.shape[1])
@@ -122,15 +122,15 @@ def _beyond_chance(different: np.ndarray, rows: int, repeated: int) -> bool:
         return False
     ranks = np.stack([pd.Series(different[:, column]).rank().to_numpy() for column in fine])
     correlations = np.atleast_2d(np.corrcoef(ranks))
-    kept: list[int] = []
-    of_kept = ties[fine]
+    leaders: list[int] = []  # the first columns of those with nearly the same ranks
+    largest = ties[fine]
     for index in range(len(fine)):
-        alike = next((other for other in kept if abs(correlations[index, other]) > TOGETHER), None)
-        if alike is None:
-            kept.append(index)
+        leader = next((first for first in leaders if abs(correlations[index, first]) > TOGETHER), None)
+        if leader is None:
+            leaders.append(index)
         else:
-            of_kept[alike] = max(of_kept[alike], of_kept[index])
-    tied = np.log(of_kept[kept]).sum() - np.linalg.slogdet(correlations[np.ix_(kept, kept)])[1] / 2
+            largest[leader] = max(largest[leader], largest[index])
+    tied = np.log(largest[leaders]).sum() - np.linalg.slogdet(correlations[np.ix_(leaders, leaders)])[1] / 2
     return bool(pdtrc(repeated - 1, rows * (rows - 1) / 2 * np.exp(tied)) < RARE)
 
 

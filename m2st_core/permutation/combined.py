@@ -96,7 +96,7 @@ def mixture_of(families: list[Scores], level: float) -> tuple[KernelTest, float]
 class Ranked(NamedTuple):
     """A statistic to be ranked: its weight, its values (R, P), and the tolerance (R, 1) within which they are equal.
 
-    ``shown`` gives the test that stands for it at a level.
+    ``shown`` gives the test that represents it at a level.
     """
 
     weight: float
@@ -172,7 +172,7 @@ class RankFuseTest(PermutationTest):
         return float((total - evidence)[evidence >= evidence.quantile(1 - LARGEST)].median())
 
     def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Representative:
-        """The test that stands for the statistic with the most evidence, and its critical value given the others.
+        """The test that represents the statistic with the most evidence, and its critical value given the others.
 
         The others are assumed to add their median evidence where this one is large, not the evidence observed here:
         the statistic with the most evidence was selected for it, and a new study cannot count on the others.

@@ -99,7 +99,7 @@ class PermutationTest(FittedTest, ABC):
 
     @abstractmethod
     def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Representative:
-        """The test with a witness that stands for this one."""
+        """The test with a witness that represents this one."""
 
 
 class ShownTest(PermutationTest):
