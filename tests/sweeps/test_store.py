@@ -229,6 +229,12 @@ def test_a_read_only_store_can_be_read(store, monkeypatch, capsys):
     assert sorted(path.name for path in store.home.iterdir()) == ["learners", "store.sqlite"]
 
 
+def test_tables_that_a_store_lacks_are_made(store):
+    run = fill(store, QUICK)
+    execute(store, "DROP TABLE heartbeats")
+    assert Store(store.home).runs.beat(run, new_holder()) and len(store.cells.rows(QUICK)) == 2
+
+
 def a_learner():
     return next(cell.learner for cell in SPEC.cells() if cell.learner)
 

@@ -107,7 +107,6 @@ def show_results(
     spec: SweepSpec,
     rows: pd.DataFrame,
     key: str,
-    kind: str = "power",
     earlier: Sequence[Earlier] = (),
     level: pd.DataFrame | None = None,
 ) -> None:
@@ -116,8 +115,8 @@ def show_results(
         st.caption("No points yet. They appear here as soon as they are computed.")
         return
     table = shared(with_published, shared(summarise, rows))
-    choice = kind == "power" and not spec.null and table["m_tr"].notna().any()
-    kind = "total" if choice and st.session_state.get(f"{key}_axis", AXES[0]) == AXES[1] else kind
+    choice = not spec.null and table["m_tr"].notna().any()
+    kind = "total" if choice and st.session_state.get(f"{key}_axis", AXES[0]) == AXES[1] else "power"
     columns = st.columns([7, 3] if level is not None and not level.empty else 1, gap="medium")
     with columns[0]:
         show_figure(spec, table, key, kind, earlier)
