@@ -26,6 +26,11 @@ MISSING_CHOICES = ("refuse", "drop rows", "median and indicator")
 SCALING_CHOICES = ("none", "standard", "robust")
 FORMAT = 1
 ENCODING_FILE = "encoding.json"
+FEWEST_ROWS = 2
+IQR_OF_NORMAL = 1.349
+SHOWN = 20
+WHY_NOT = {INFINITE: "is infinite or too large", ERROR: "is an error of Excel's", BOUND: "is a bound and not a number"}
+REMEDY = "Correct it, or choose to drop such rows or to fill in medians."
 
 
 @dataclass(frozen=True)
@@ -236,13 +241,6 @@ def load_encoding(folder: str | os.PathLike[str]) -> Encoding | None:
         return Encoding.from_json(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError:
         raise TableError(f"{path} is damaged: it is not text. Train and save again.") from None
-
-
-FEWEST_ROWS = 2
-IQR_OF_NORMAL = 1.349
-SHOWN = 20
-WHY_NOT = {INFINITE: "is infinite or too large", ERROR: "is an error of Excel's", BOUND: "is a bound and not a number"}
-REMEDY = "Correct it, or choose to drop such rows or to fill in medians."
 
 
 def choose_columns(

@@ -42,6 +42,12 @@ ENDINGS = (".csv", ".tsv", ".txt", ".tab", ".xlsx")
 PACKED = (".zip", ".gz", ".bz2", ".xz", ".7z", ".rar", ".tar", ".tgz")
 HEADER_ROWS = 1_000  # that the first row is compared with
 ENTRY = b"PK\x01\x02"  # begins every entry of an archive's directory
+LONGEST_NAME = 100
+MOST_NOTES = 3
+MOST_PARTS, MOST_BLANK = 1_000, 2_000_000  # parts of a workbook, blank cells of a sheet
+LAST_ROW = 2**20  # of an Excel sheet
+LARGEST_READ = 2**16  # bytes between two checks of the time
+UNREADABLE = (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, RuntimeError, IndexError, EOFError)
 
 
 @dataclass(frozen=True)
@@ -94,9 +100,9 @@ class Table:
         return unicodedata.normalize("NFC", self.name).replace("\\", "/").rsplit("/", 1)[-1].rsplit(".", 1)[0]
 
 
-def read_files(paths: Iterable[str | os.PathLike[str]], limits: Limits | None = None) -> tuple[Table, ...]:
+def read_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[Table, ...]:
     """Read the tables in these files, those in ZIP archives included."""
-    limits = limits or Limits.from_environment()
+    limits = Limits.from_environment()
     tables: list[Table] = []
     for path in map(Path, paths):
         if not path.is_file():
@@ -140,13 +146,13 @@ def read_table(name: str, data: bytes, limits: Limits | None = None, encoding: s
     return replace(table, encoding=codec, raw=data if guessed else b"")
 
 
-def as_table(name: str, values: Any, half: tuple[str, str] | None = None, limits: Limits | None = None) -> Table:
+def as_table(name: str, values: Any, half: tuple[str, str] | None = None) -> Table:
     """Make a table of a frame of any library, or of rows of numbers. Its cells are read as those of a workbook.
 
     >>> as_table("x", pd.DataFrame({"age": [30, None], "sex": ["f", "m"]})).numbers("age")
     array([30., nan])
     """
-    limits = limits or Limits.from_environment()
+    limits = Limits.from_environment()
     rows = in_memory(values, name)
     labels = names_of(rows)
     if not isinstance(rows, pd.DataFrame):
@@ -297,14 +303,6 @@ def _is_table(name: str, info: zipfile.ZipInfo) -> bool:
         raise TableError(f"{name}: {info.filename} is itself an archive. Unpack it and bring its files.")
     hidden = path.startswith("__MACOSX/") or path.split("/")[-1].startswith(".")
     return not info.is_dir() and not hidden and path.lower().endswith(ENDINGS)
-
-
-LONGEST_NAME = 100
-MOST_NOTES = 3
-MOST_PARTS, MOST_BLANK = 1_000, 2_000_000  # parts of a workbook, blank cells of a sheet
-LAST_ROW = 2**20  # of an Excel sheet
-LARGEST_READ = 2**16  # bytes between two checks of the time
-UNREADABLE = (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, RuntimeError, IndexError, EOFError)
 
 
 class TimedParts(zipfile.ZipFile):

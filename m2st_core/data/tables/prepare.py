@@ -44,6 +44,11 @@ from m2st_core.data.tables.limits import Note, TableError, to_safe_csv
 from m2st_core.data.tables.upload import Assembled, Upload, assemble, upload_of
 from m2st_core.types import TwoSample, listed
 
+FAR = 3.0  # interquartile ranges beyond the quartiles
+TOP_LEVELS = 5
+PADDED = r"0\d+"  # a code such as 00501
+ROUNDING = 9  # decimal digits of scaled values that are compared
+
 Samples = Mapping[str, tuple[np.ndarray, np.ndarray]]
 Ids = tuple[torch.Tensor, torch.Tensor]
 
@@ -393,10 +398,6 @@ def _record(
     }
 
 
-FAR = 3.0  # interquartile ranges beyond the quartiles
-TOP_LEVELS = 5
-
-
 @dataclass(frozen=True)
 class ColumnReport(Column):
     """A column with its missing cells and outliers.
@@ -478,10 +479,6 @@ def _report(made: Assembled, column: Column) -> tuple[ColumnReport, np.ndarray]:
         top = tuple((str(level), int(count)) for level, count in counts.head(TOP_LEVELS).items())
         report = replace(report, levels=len(counts), top_levels=top)
     return replace(report, missing=(missing[p].sum(), missing[q].sum(), missing[made.target_rows :].sum())), codes
-
-
-PADDED = r"0\d+"  # a code such as 00501
-ROUNDING = 9  # decimal digits of scaled values that are compared
 
 
 @dataclass(frozen=True)
