@@ -475,7 +475,7 @@ def test_splits_and_family_from_the_shell(files, capsys):
     ]
     assert main([*command, "--family", "all"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("Evidence of a difference by MMD-O (primary): Holm-corrected p = ")
+    assert out.startswith("Evidence of a difference by MMD-O · tuned (primary): Holm-corrected p = ")
     assert "\nsplits     " in out and "the random splits are not included" in out and "is at most α=0.05" in out
     assert main([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

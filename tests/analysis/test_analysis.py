@@ -164,7 +164,7 @@ def test_without_significance_no_power_and_no_sample_size_is_named():
 
 def test_a_test_whose_statistic_is_not_shown_names_no_rows():
     answer = m2st.analyse(*pair(60, 60, shift=2.0), "ME · tuned").effect
-    assert answer.rows_for_power is None and "how the statistic of ME grows" in answer.sentences[0]
+    assert answer.rows_for_power is None and "how the statistic of ME · tuned grows" in answer.sentences[0]
 
 
 def test_the_answer_speaks_of_all_rows_at_the_same_split():

@@ -299,7 +299,7 @@ def test_damaged_learners_are_refused(learner, tmp_path):
         return change
 
     for other in (8, 99):
-        expected = f"learner format {other}, and this version reads format 9. Train again."
+        expected = f"learner format {other}, and this version reads format 10. Train again."
         assert expected in damaged(f"format {other}", edit(format=other))
     assert "Unknown method" in damaged("foreign", edit(method="Meta-X"))
     assert "cannot use" in damaged("other", edit(method="MMD-D · tuned"))
