@@ -201,11 +201,12 @@ def basis(outcome: Outcome) -> str:
     tasks = len(outcome.learners[result.method].task_names) if result.method in outcome.learners else 0
     taught = f", taught by {count_of(tasks, 'related task')}," if tasks else ""
     within = f", within the blocks of “{data.record['cleaning']['block']}”" if data.blocks is not None else ""
-    alone = ", and it alone decides" if outcome.baseline is not None else ""
     sentences = [
         f"{result.label}{taught} compared {rows}{learned}{within}.",
-        f"It was declared before its result was known{alone}.",
+        "It was declared before its result was known.",
     ]
+    if outcome.baseline is not None:
+        sentences.append(f"{outcome.baseline.label}, without related tasks, is shown to compare and decides nothing.")
     if not result.by_permutation:
         sentences.append("Its p-value is an approximation for large samples.")
     elif result.enumerated:

@@ -67,7 +67,7 @@ def test_the_declared_test_decides_and_the_other_is_shown(shown):
     outcome = compare_images(x, y, related_tasks=related, features=BY, n_permutations=99)
     beside = replace(outcome.baseline, p_value=shown, rejected=shown <= 0.05)
     answer, other = answer_of(outcome), answer_of(replace(outcome, baseline=beside))
-    assert other.verdict == answer.verdict and "it alone decides" in other.basis
+    assert other.verdict == answer.verdict and "decides nothing" in other.basis
     assert other.both[0] == answer.both[0] and f"by {beside.label}" in other.both[1]
     assert other.both[1].startswith("Without: evidence") == beside.rejected
 

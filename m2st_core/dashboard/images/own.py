@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from functools import partial
+from typing import Any
 
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
@@ -20,7 +20,7 @@ from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.dashboard.widgets.answer import as_text, show_answer
 from m2st_core.dashboard.widgets.page import download
 from m2st_core.data.images.features import PRETRAINED
-from m2st_core.data.images.own import MOST_BYTES, MOST_IMAGES, RULE, SIDE, File
+from m2st_core.data.images.own import MOST_BYTES, MOST_IMAGES, RULE, SIDE
 from m2st_core.types import Progress
 
 NAMES = ("first", "second")
@@ -58,7 +58,11 @@ def show_own_images() -> str:
     samples = [[(file.name, file.getvalue()) for file in files] for files in uploads]
     tasks = [(related.name, related.getvalue())] if related is not None else None
     first, second = (_name(files, f"{name} sample") for files, name in zip(uploads, NAMES, strict=True))
-    work = partial(_compare, samples[0], samples[1], tasks, features, (first, second))
+
+    def work(progress: Progress) -> Outcome:
+        given: dict[str, Any] = {"related_tasks": tasks, "features": features, "names": (first, second), "keep": False}
+        return compare_images(samples[0], samples[1], progress=progress, **given)
+
     job = watch_job("own_images", settings, work, "Reading the images, computing features, testing…")
     if job.state != "done":
         return QUESTION
@@ -77,14 +81,8 @@ def _name(files: Sequence[UploadedFile], otherwise: str) -> str:
     return files[0].name.removesuffix(".zip") if len(files) == 1 and files[0].name.endswith(".zip") else otherwise
 
 
-def _compare(
-    x: list[File], y: list[File], tasks: list[File] | None, features: str, names: tuple[str, str], progress: Progress
-) -> Outcome:
-    return compare_images(x, y, related_tasks=tasks, features=features, names=names, keep=False, progress=progress)
-
-
 def _show(outcome: Outcome) -> None:
-    """Show the answer, the contact sheets and the report."""
+    """Show the answer, the contact sheets, the images that a new study needs, and the report."""
     with st.container(border=True):
         show_answer(answer_of(outcome))
     sheets = contact_sheets(outcome)
@@ -93,6 +91,9 @@ def _show(outcome: Outcome) -> None:
             for sheet in reversed(of_sample):
                 st.markdown(f"**{as_text(sheet.title)}**")
                 show_picture(sheet.figure, sheet.alt)
+    st.subheader("How many images a new study needs", anchor=False)
+    for sentence in outcome.analysis.effect.sentences:
+        st.markdown(as_text(sentence))
     for note in dict.fromkeys((*outcome.data.decisions[1:], *outcome.analysis.primary.notes)):
         st.caption(as_text(note))
     download("Report", lambda: html_report(outcome), "images.html", "own_images")

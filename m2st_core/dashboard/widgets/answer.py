@@ -26,7 +26,6 @@ def show_answer(answer: Answer) -> None:
         for column, colour, sentence in colours:
             mark = f'<span style="color: {colour}">■</span>'
             column.markdown(f"{mark} {as_text(sentence)}.", unsafe_allow_html=True)
-        st.caption("The declared test decides. The other one is shown to compare.")
     if answer.differs:
         st.markdown(as_text(answer.differs))
     st.markdown(f"**What this does not mean.** {as_text(answer.not_meant)}")
