@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 Z = 1.96  # standard errors of a 95 % interval
+NORMAL_QUARTILES = 1.349  # distance between the quartiles of a standard normal variable
 
 
 def is_number(value: object) -> bool:

@@ -22,6 +22,8 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from scipy.stats import binom
 
+from m2st_core.numbers import NORMAL_QUARTILES
+
 UNIT_RATIO = 1.5  # spreads of a column that differ by more may be in different units
 UNIT_WINDOWS = (1e-6, 1e-4, 3e-3)  # relative errors within which ratios of cells are one factor
 UNIT_CELLS = 400  # cells of each side whose ratios are compared
@@ -121,7 +123,7 @@ def column_spread(rows: np.ndarray) -> np.ndarray:
     """The spread of each column: its interquartile range, or its standard deviation where that is 0; 1 if constant."""
     low, high = np.quantile(rows, [0.25, 0.75], axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
-        spread = np.where(high > low, (high - low) / 1.349, rows.std(axis=0))
+        spread = np.where(high > low, (high - low) / NORMAL_QUARTILES, rows.std(axis=0))
     return np.where(np.isfinite(spread) & (spread > 0), spread, 1.0)
 
 

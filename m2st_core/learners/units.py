@@ -14,10 +14,10 @@ from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.distance import median_squared_distance
 from m2st_core.kernels.networks import Units
 from m2st_core.learners.target_kernels import MEDIAN_ROWS
+from m2st_core.numbers import NORMAL_QUARTILES
 from m2st_core.rng import Streams
 
 QUARTILE_ROWS, QUARTILE_VALUES = 20_000, 2**23  # torch takes no quantiles of more than 2²⁴ values
-NORMAL_QUARTILES = 1.349  # distance between the quartiles of a standard normal variable
 ODD = 10.0  # ratio of a task's spread to the usual one
 FAR = 10.0  # the same, beyond which a value of a related task is taken for an error
 

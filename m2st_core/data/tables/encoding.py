@@ -19,7 +19,7 @@ from m2st_core.data.tables.encoding_question import encoding_question
 from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.readings import ENCODING, Question, Unanswered
 from m2st_core.data.tables.upload import Assembled
-from m2st_core.numbers import count_of
+from m2st_core.numbers import NORMAL_QUARTILES, count_of
 from m2st_core.types import listed
 
 MISSING_CHOICES = ("refuse", "drop rows", "median and indicator")
@@ -27,7 +27,6 @@ SCALING_CHOICES = ("none", "standard", "robust")
 FORMAT = 1
 ENCODING_FILE = "encoding.json"
 FEWEST_ROWS = 2
-IQR_OF_NORMAL = 1.349
 SHOWN = 20
 WHY_NOT = {INFINITE: "is infinite or too large", ERROR: "is an error of Excel's", BOUND: "is a bound and not a number"}
 REMEDY = "Correct it, or choose to drop such rows or to fill in medians."
@@ -396,7 +395,7 @@ def learn_numeric(name: str, values: np.ndarray, cleaning: Cleaning) -> Numeric 
     centre, scale = 0.0, 1.0
     if cleaning.scaling == "robust":
         low, high = np.quantile(finite, [0.25, 0.75])
-        centre, scale = median, float(high - low) / IQR_OF_NORMAL
+        centre, scale = median, float(high - low) / NORMAL_QUARTILES
     if cleaning.scaling == "standard" or (cleaning.scaling == "robust" and not scale > 0):
         largest = float(np.abs(finite).max())  # squares stay finite
         centre, scale = float(finite.mean()), float((finite / largest).std() * largest)
