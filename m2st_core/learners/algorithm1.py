@@ -23,7 +23,7 @@ from m2st_core.kernels.base import Kernel, copy_with, map_tensors
 from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
 from m2st_core.kernels.networks import CNN, MLP
 from m2st_core.learners.algorithm1_fast import FastClimber, State
-from m2st_core.learners.ascent import Course, draw_rows
+from m2st_core.learners.ascent import Course, draw_rows, random_orders
 from m2st_core.learners.classifier import pretrained_kernel
 from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.learners.target_kernels import make_network, maximise_criterion, published_widths
@@ -191,7 +191,7 @@ def fit_meta_kernel(
             curve.append((step, train, np.full_like(train, np.nan)))
         if step == settings.outer_steps:
             break
-        batch = torch.stack([torch.randperm(training.shape[1], generator=g)[: count * pooled] for g in draws])
+        batch = random_orders(training.shape[1], draws)[:, : count * pooled]
         which = training.take_along_dim(batch.to(training.device), dim=1)
         gradient, values = climber.gradient(*related.draw_pairs(which, support_share, draws, pooled), objective)
         for name, parameter in parameters.items():
@@ -214,8 +214,9 @@ def hold_out_tasks(related: RelatedTasks, settings: MetaAscent, streams: Sequenc
     """
     used = max(1, int(related.where.shape[1] * settings.task_share))
     held = int(used * settings.held_out_tasks) if used > 1 else 0
-    orders = [torch.randperm(used, generator=stream.torch("held-out tasks")) for stream in streams]
-    order = torch.stack(orders) if held else torch.arange(used).expand(len(streams), -1)
+    order = torch.arange(used).expand(len(streams), -1)
+    if held:
+        order = random_orders(used, [stream.torch("held-out tasks") for stream in streams])
     order = order.to(related.rows.device)
     return order[:, held:], order[:, :held]
 
@@ -305,8 +306,8 @@ def _base_kernels(
     """
     settings, repeats = preset.base_kernels, len(streams)
     count = min(settings.tasks, len(related.names))
-    orders = [torch.randperm(len(related.names), generator=stream.torch("base tasks"))[:count] for stream in streams]
-    which = torch.stack(orders).to(related.rows.device)  # R x K
+    orders = random_orders(len(related.names), [stream.torch("base tasks") for stream in streams])
+    which = orders[:, :count].to(related.rows.device)  # R x K
     names = tuple(related.names[int(task)] for task in which[0])
     index = (torch.arange(repeats)[:, None] * starts + torch.arange(count) % starts).flatten()
     base = copy_with(kernels, lambda tensor: tensor[index.to(tensor.device)])

@@ -1,4 +1,4 @@
-"""Tools of all learners: Adam ascent of a batch of independent runs, drawn rows, eigenvectors, training curves."""
+"""Tools of all learners: Adam ascent of a batch of independent runs, random orders, eigenvectors, training curves."""
 
 from __future__ import annotations
 
@@ -43,12 +43,17 @@ def ascend(
     return torch.stack(curve)
 
 
+def random_orders(count: int, generators: Sequence[torch.Generator]) -> Tensor:
+    """A random order of ``count`` items for each run: (R, count)."""
+    return torch.stack([torch.randperm(count, generator=generator) for generator in generators])
+
+
 def draw_rows(rows: Tensor, count: int, generators: Sequence[torch.Generator]) -> Tensor:
     """Draw ``count`` rows of each run without replacement: (R, n, d) → (R, count, d)."""
     n = rows.shape[-2]
     if count == n:
         return rows
-    index = torch.stack([torch.randperm(n, generator=generator)[:count] for generator in generators])
+    index = random_orders(n, generators)[:, :count]
     return rows.take_along_dim(index[..., None].to(rows.device), dim=-2)
 
 

@@ -16,7 +16,7 @@ from torch.nn import functional
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.networks import MLP, FeatureNetwork
-from m2st_core.learners.ascent import ascend
+from m2st_core.learners.ascent import ascend, random_orders
 from m2st_core.learners.target_kernels import make_network, median_width
 from m2st_core.permutation.fitted import LabelTest, ProbabilityTest
 from m2st_core.presets import Preset, Pretraining
@@ -101,8 +101,8 @@ class Batches:
     def next(self) -> Tensor:
         """The next batch of each run: (R, up to 128)."""
         if not self.remaining:
-            order = torch.stack([torch.randperm(self.rows, generator=generator) for generator in self.generators])
-            self.remaining = list(order.to(self.device).split(BATCH_ROWS, dim=-1))
+            order = random_orders(self.rows, self.generators).to(self.device)
+            self.remaining = list(order.split(BATCH_ROWS, dim=-1))
         return self.remaining.pop(0)
 
 
@@ -138,8 +138,7 @@ def train_classifier(
     generators = [stream.torch("tasks of the classifier") for stream in streams]
     labels, inside = (meta.x_weight > 0).to(meta.rows), meta.inside.to(meta.rows)
     for _ in range(settings.steps):
-        drawn = [torch.randperm(count, generator=generator)[: settings.tasks_per_step] for generator in generators]
-        batch = torch.stack(drawn).to(tasks.device)
+        batch = random_orders(count, generators)[:, : settings.tasks_per_step].to(tasks.device)
         which = tasks.take_along_dim(batch, dim=1)[..., None]  # R x t x 1
         rows = meta.take(meta.where.take_along_dim(which, dim=1))  # R x t x L x d
         features = network(network.normalise(rows.flatten(1, 2))).unflatten(1, rows.shape[1:3])

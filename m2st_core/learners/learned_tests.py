@@ -14,6 +14,7 @@ from m2st_core.criterion import criterion_ratio
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.base import ComposedKernel, InnerProductKernel, Kernel, LinearKernel, Rows
 from m2st_core.kernels.mixtures import Family, KernelBank
+from m2st_core.learners.ascent import random_orders
 from m2st_core.learners.generic import generic_families, network_families, omnibus_beside
 from m2st_core.learners.image_features import fit_image_features, part_images
 from m2st_core.learners.knowledge import Knowledge, learned_spaces, needed
@@ -267,8 +268,8 @@ def learn_feature_mixture(
     features = learned_spaces(learned)[0]
     fresh = part_images(meta, settings, streams).fresh
     count = min(settings.mixed_tasks, len(meta.names))
-    orders = [torch.randperm(len(meta.names), generator=stream.torch("base tasks"))[:count] for stream in streams]
-    which = torch.stack(orders).to(meta.rows.device)  # R x K
+    orders = random_orders(len(meta.names), [stream.torch("base tasks") for stream in streams])
+    which = orders[:, :count].to(meta.rows.device)  # R x K
     heads = shrunk_heads(features, fresh).take_along_dim(which[..., None], dim=1)  # R x K x Q
     rows = int(meta.sizes.double().mean())
     matrix = torch.diag_embed(prior_weights(features, rows).sqrt())[:, None]  # R x 1 x Q x Q
@@ -368,8 +369,8 @@ def choose_regularisation(
     candidates = settings.regularisations
     meta = part_images(meta, settings, streams).fresh
     training, held_out = learned_spaces(knowledge)[0].view(meta, settings, streams)
-    orders = [torch.randperm(len(meta.names), generator=stream.torch("tasks that choose λ")) for stream in streams]
-    which = torch.stack(orders)[:, :JUDGES].sort(dim=1).values.to(meta.rows.device)
+    orders = random_orders(len(meta.names), [stream.torch("tasks that choose λ") for stream in streams])
+    which = orders[:, :JUDGES].sort(dim=1).values.to(meta.rows.device)
     generators = [stream.torch("choice of λ") for stream in streams]
     learning, _ = training.draw_pairs(which, 1.0, generators)
     _, judging = held_out.draw_pairs(which, 0.0, generators)

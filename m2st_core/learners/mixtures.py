@@ -16,7 +16,7 @@ from m2st_core.criterion import criterion_ratio, h_matrix
 from m2st_core.data.related import PairedRows
 from m2st_core.kernels.base import Kernel, Rows, take
 from m2st_core.kernels.mixtures import Family, KernelBank
-from m2st_core.learners.ascent import draw_rows
+from m2st_core.learners.ascent import draw_rows, random_orders
 from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.permutation.fitted import AsymptoticTest, KernelTest, Reference, refer
 from m2st_core.presets import Preset
@@ -147,7 +147,7 @@ def linear_time_terms(bank: KernelBank, sample: TwoSample, streams: Sequence[Str
     half = sample.x.shape[-2] // 2
     halves = []
     for side, rows in (("x", sample.x), ("y", sample.y)):
-        order = torch.stack([torch.randperm(rows.shape[-2], generator=s.torch(f"pairing of {side}")) for s in streams])
+        order = random_orders(rows.shape[-2], [stream.torch(f"pairing of {side}") for stream in streams])
         rows = rows.take_along_dim(order[..., None].to(rows.device), dim=-2)[:, None]
         halves.append((rows[..., :half, :], rows[..., half : 2 * half, :]))
     (x, x_other), (y, y_other) = halves

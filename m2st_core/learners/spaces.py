@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.learners.ascent import leading_eigenvectors, squares_of
+from m2st_core.learners.ascent import leading_eigenvectors, random_orders, squares_of
 from m2st_core.learners.raw_features import FourierFeatures, MetaFeatures
 from m2st_core.learners.units import median_distance, robust_units
 from m2st_core.presets import FeatureLearning
@@ -185,8 +185,8 @@ def task_folds(tasks: Differences, streams: Sequence[Streams]) -> tuple[Differen
     """
     count = tasks.precision.shape[1]
     folds = min(FOLDS, count)
-    orders = [torch.randperm(count, generator=stream.torch("tasks left out")) for stream in streams]
-    position = torch.stack(orders).argsort(dim=-1).to(tasks.precision.device).where(tasks.precision > 0, count)
+    orders = random_orders(count, [stream.torch("tasks left out") for stream in streams])
+    position = orders.argsort(dim=-1).to(tasks.precision.device).where(tasks.precision > 0, count)
     fold = position.argsort(dim=-1).argsort(dim=-1) % folds
     left_out = fold[:, None] == torch.arange(folds, device=fold.device)[:, None]
     means, precision = tasks.means[:, None], tasks.precision[:, None]
