@@ -103,8 +103,9 @@ def test_a_bad_file_is_one_sentence_and_names_are_text(visit):
     tab.assert_clean()
 
 
-@pytest.mark.parametrize("history", ["six_earlier.csv", "six_months.zip"])
-@pytest.mark.parametrize("phone", [False, True], ids=["light", "dark phone"])
+@pytest.mark.parametrize(
+    ("history", "phone"), [("six_earlier.csv", False), ("six_months.zip", True)], ids=["light", "dark phone"]
+)
 def test_a_practitioner_finds_the_new_line_without_a_wrong_turn(visit, history, phone):
     """Two columns could be the group; the page asks. By line p is 0.001, by machine it would be 0.34."""
     given = practitioner.files(4)

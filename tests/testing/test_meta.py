@@ -107,12 +107,12 @@ def test_the_kernel_and_the_witness_equal_their_formulas(learner):
 
 @pytest.mark.parametrize("method", WITH_RELATED)
 def test_meta_tests_keep_their_level(learners, method):
-    """1,000 null targets of unequal sizes (300 where each trains a network): rejections in the binomial 99 % band.
+    """600 null targets of unequal sizes (200 where each trains a network): rejections in the binomial 99 % band.
 
     Asymptotic tests need more rows, and may reject less often.
     """
     g = np.random.default_rng(22)
-    exact, count = m2st.METHODS[method].by_permutation, 300 if method == "MMD-D w/ AC · tuned" else 1000
+    exact, count = m2st.METHODS[method].by_permutation, 200 if method == "MMD-D w/ AC · tuned" else 600
     x, y = (torch.from_numpy(g.standard_t(3, size=(count, n, 6))) for n in ((16, 24) if exact else (160, 200)))
     bound = replace(learners[method].bound(CPU), preset=few_steps(TUNED))
     results = run_tests(TwoSample(x, y), bound, seeds=range(count), n_permutations=99)
