@@ -103,7 +103,10 @@ def _clean_up(ended: bool = False) -> None:
         if ended:
             clear_caches()  # one interval later, when streamlit has dropped the sessions' state
         try:
-            ended = end_closed(float(config.get_option("server.disconnectedSessionTTL")))
+            ttl = float(
+                config.get_option("server.disconnectedSessionTTL")
+            )  # then streamlit drops it, but not its files
+            ended = end_closed(max(LOOK_SECONDS, ttl - 3 * LOOK_SECONDS))
         except Exception:  # the thread must go on
             log.exception("closed sessions could not be ended")
 

@@ -173,33 +173,33 @@ def difference_names(specs: Sequence[SweepSpec]) -> list[str]:
     >>> difference_names([DEFAULT, DEFAULT.with_(closeness=(0.5,))])
     ['C=0.3', 'C=0.5']
     """
-    listed = [entries(spec) for spec in specs]
-    every = dict.fromkeys((*SYMBOLS, *(name for one in listed for name in one if name != "methods")))
-    differing = [name for name in every if len({one.get(name) for one in listed}) > 1]
+    values = [entries(spec) for spec in specs]
+    names = dict.fromkeys((*SYMBOLS, *(name for each in values for name in each if name != "methods")))
+    differing = [name for name in names if len({each.get(name) for each in values}) > 1]
     if not differing:
         return [", ".join(map(label_of, spec.methods)) for spec in specs]
-    return [", ".join(words_of(name, one[name]) for name in differing if name in one) for one in listed]
+    return [", ".join(words_of(name, each[name]) for name in differing if name in each) for each in values]
 
 
 def run_names(specs: Mapping[str, SweepSpec]) -> dict[str, str]:
     """Names of runs by id: the setting, as far as it is not the default, then the methods.
 
-    Runs that would have the same name are told apart by where they differ.
+    Runs that would have the same name are distinguished by where they differ.
     """
     usual, names = entries(DEFAULT), dict[str, str]()
     for run, spec in specs.items():
-        own = entries(spec)
-        learns = any(map(_learns, spec.methods))
-        told = {*(NAMED if learns else ()), "task", "null", "m_tr", "alpha", *(n for n in own if "." in n)}
-        shown = [name for name in dict.fromkeys((*SYMBOLS, *own)) if name in told and name in own]
-        shown = [name for name in shown if (name in NAMED and learns) or own[name] != usual.get(name)]
-        setting = ", ".join(words_of(name, own[name]) for name in shown)
+        values = entries(spec)
+        always = NAMED if any(map(_learns, spec.methods)) else ()
+        named = {*always, "task", "null", "m_tr", "alpha", *(name for name in values if "." in name)}
+        shown = [name for name in dict.fromkeys((*SYMBOLS, *values)) if name in named and name in values]
+        shown = [name for name in shown if name in always or values[name] != usual.get(name)]
+        setting = ", ".join(words_of(name, values[name]) for name in shown)
         names[run] = " · ".join(filter(None, [setting, ", ".join(spec.methods)]))
     for name in set(names.values()):
         alike = [run for run in names if names[run] == name]
         if len(alike) > 1:
-            parts = difference_names([specs[run] for run in alike])
-            names |= {run: f"{name} · {part}" for run, part in zip(alike, parts, strict=True)}
+            differences = difference_names([specs[run] for run in alike])
+            names |= {run: f"{name} · {difference}" for run, difference in zip(alike, differences, strict=True)}
     return names
 
 
