@@ -84,7 +84,8 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("--out", required=True, help="folder for the learner, or a ZIP if the name ends with .zip")
 
     for add in (test.add_argument, train.add_argument):
-        help_ = "settings of a test of the paper: its text (paper, the default), its code (released), or tuned"
+        help_ = "settings of a test of the paper: its text (paper, the default), its code (released), or tuned; "
+        help_ += '--method "Meta-MKL · tuned" is --method Meta-MKL --preset tuned (docs/methods.md says what changes)'
         add("--preset", help=help_)
         add("--seed", type=int, default=0, help="seed of everything random (default 0)")
         add("--device", default="auto", help="auto, cpu or cuda (default auto)")

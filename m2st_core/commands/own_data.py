@@ -29,8 +29,12 @@ RECOMMENDED = "recommended"
 
 
 def names_by_origin(with_related_tasks: bool = False) -> str:
-    """Names of all methods, or of those that learn from related tasks, grouped by origin for help texts."""
-    methods = [method for method in METHODS.values() if method.uses_related_tasks or not with_related_tasks]
+    """Names of all tests, or of those that learn from related tasks, grouped by origin for help texts."""
+    methods = [
+        method
+        for method in METHODS.values()
+        if not method.changes and (method.uses_related_tasks or not with_related_tasks)
+    ]
     names = {origin: ", ".join(m.name for m in methods if m.origin == origin) for origin in ORIGINS}
     return "; ".join(f"{names[origin]} ({words})" for origin, words in ORIGINS.items() if names[origin])
 

@@ -29,6 +29,7 @@ ORIGINS: dict[Origin, str] = {
 
 GREENS = ("#009E73", "#4E8A00", "#0C7862", "#7F9A1F")  # tests that learn from related tasks
 GREYS = ("#7F858E", "#5F656E", "#9A9184", "#756A5E")  # all others
+STROKES = {"solid": "12px", "longdash": "24px", "dot": "5px", "dashdot": "12px,3px,4px"}  # of lines in other settings
 MOST_PERMUTATIONS = 1_000_000  # the p-value's standard error is then below 0.0005
 MOST_SPLITS = 1_000
 
@@ -37,8 +38,8 @@ MOST_SPLITS = 1_000
 class Look:
     """How figures show a method: green if it learns from related tasks, grey if not; its marker and line are its own.
 
-    The line style shows the origin: the paper's are solid, ours dashed, others dotted. A test keeps both in other
-    settings, and its markers become open: tuned, or with a dot as in the paper's code.
+    The line style shows the origin: the paper's are solid, ours dashed, others dotted. Other settings of a
+    test have open markers, and lines of strokes: with dots between them as in the paper's code, without where tuned.
     """
 
     colour: str
@@ -136,21 +137,22 @@ def lines(method: Method, tuned: str, code: str = "") -> tuple[Method, ...]:
     ``code`` and ``tuned`` say what is different from the text.
     """
 
-    def line(name: str, preset: Preset, marker: str, changes: str) -> Method:
+    def line(name: str, preset: Preset, dots: str, changes: str) -> Method:
         return replace(
             method,
             name=f"{method.name} · {name}",
             description=f"{method.description} {changes}",
             changes=changes,
-            look=replace(method.look, marker=method.look.marker + marker),
+            look=replace(look, marker=f"{look.marker}-open", dash=f"{STROKES[look.dash]},3px{dots}"),
             training=method.training and f"{method.training} · {name}",
             preset=preset,
             algorithm=method.name,
         )
 
-    released = (line("code", RELEASED, "-open-dot", f"As in the code: {code}."),) if code else ()
+    look = method.look
+    released = (line("code", RELEASED, ",2px,3px", f"As in the code: {code}."),) if code else ()
     text = replace(method, preset=PAPER, algorithm=method.name)
-    return text, *released, line("tuned", TUNED, "-open", f"Tuned: {tuned}.")
+    return text, *released, line("tuned", TUNED, "", f"Tuned: {tuned}.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -165,8 +165,16 @@ def test_figures_know_every_method_and_whose_it_is():
     assert label_of("limit") == "limit"
 
 
+def test_lines_of_one_test_share_a_colour_and_differ_in_dash_and_marker():
+    for name in ("Meta-MKL", "SCF"):
+        text, code, tuned = (look_of(f"{name}{suffix}") for suffix in ("", " · code", " · tuned"))
+        assert text.colour == code.colour == tuned.colour
+        assert len({text.dash, code.dash, tuned.dash}) == 3 and text.marker not in (code.marker, tuned.marker)
+
+
 def test_lines_tell_whose_a_method_is():
     methods = m2st.METHODS.values()
+    methods = [method for method in methods if not method.changes]
     lines = {one.origin: {m.look.dash for m in methods if m.origin == one.origin} for one in methods}
     assert lines["ours"] == {"dash"} and lines["paper"] == {"solid", "longdash"}
     assert not any(a & b for one, a in lines.items() for other, b in lines.items() if one != other)
