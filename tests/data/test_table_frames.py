@@ -96,6 +96,8 @@ def test_rows_of_the_target_are_not_learned_from(tasks):
         ((rows(1), rows(2)[[]]), TableError, "y: the frame is empty"),
         ((rows(1), rows(2).replace({"sex": {"f": None}})), TableError, "y: row .*, column 'sex': the value is missing"),
         ((rows(1), rows(1)), TableError, "x and y are the same table"),
+        ((rows(1).assign(t=pd.Timedelta("1h")), rows(1)), TableError, "x: column 't' is timedelta64.* such as seconds"),
+        (("P.csv", "Q.csv"), ValueError, "x is the name of a file"),
         ((np.zeros((5, 2)), rows(1)), TableError, "x: it has no header"),
         ((m2st.EXAMPLES["hdgm"].load(), rows(1)), TypeError, "Pass it alone"),
     ],

@@ -153,6 +153,8 @@ def as_table(name: str, values: Any, half: tuple[str, str] | None = None) -> Tab
     array([30., nan])
     """
     limits = Limits.from_environment()
+    if isinstance(values, str | Path):
+        raise ValueError(f"{name} is the name of a file. Read files first: Upload(read_files(['P.csv', 'Q.csv'])).")
     rows = in_memory(values, name)
     labels = names_of(rows)
     if not isinstance(rows, pd.DataFrame):
@@ -161,6 +163,9 @@ def as_table(name: str, values: Any, half: tuple[str, str] | None = None) -> Tab
     if not rows.size:
         raise TableError(f"{name}: the frame is empty. Bring at least 2 rows and a column.")
     names, notes = clean_names(labels or [""] * rows.shape[1])
+    for column, dtype in zip(names, rows.dtypes, strict=True):
+        if getattr(dtype, "kind", "") in "mc":
+            raise TableError(f"{name}: column {column!r} is {dtype}. Convert it to real numbers, such as seconds.")
     columns = [
         ["" if gap else _cell(value) for value, gap in zip(column.tolist(), column.isna(), strict=True)]
         for _, column in rows.items()
