@@ -159,7 +159,9 @@ def run_meta_train(options: argparse.Namespace) -> None:
         ),
         cleaning=chosen_cleaning(options, Cleaning()),
     )
-    learner = meta_train(options.method, data.related, preset=options.preset, seed=options.seed, device=options.device)
+    learner = meta_train(
+        options.method, data.related or {}, preset=options.preset, seed=options.seed, device=options.device
+    )
     try:
         learner.save(options.out, data.encoding)
     except OSError as error:
