@@ -11,7 +11,7 @@ SMALL = f"{CLASSES}&images_digits_tests=20&images_digits_m_te=40&n_tasks=5&image
 
 def test_digits_are_trained_and_explained(visit):
     tab = visit()
-    tab.open(f"{SMALL}&images_methods=Feature-MKL+(ours)&images_methods=MMD-O")
+    tab.open(f"{SMALL}&images_methods=Feature-MKL+(ours)&images_methods=MMD-O+%C2%B7+tuned")
     page = tab.page
     for name in ("x ~ P", "y ~ Q"):
         picture = page.get_by_alt_text(re.compile(f"32 example images of {name}"))
