@@ -24,7 +24,7 @@ from m2st_core.sweeps.trial import ELEMENTS_AT_ONCE, Cell, LearnerSpec, draw_tar
 from m2st_core.testing.method import Cost as MethodCost
 from m2st_core.testing.method import Method
 from m2st_core.testing.methods import METHODS, trained_by
-from m2st_core.testing.plan import labelling_bytes
+from m2st_core.testing.plan import bytes_of_test
 from m2st_core.testing.run import run_tests
 from m2st_core.types import Shape
 
@@ -198,7 +198,7 @@ def _labelling_memory(spec: SweepSpec, rows: int) -> int:
     labellings = spec.n_permutations + 1
     methods = [METHODS[name] for name in spec.methods if name in METHODS]
     limit = 9 * spec.tests * labellings * rows if LIMIT in spec.methods else 0
-    return max(limit, *(labelling_bytes(method, rows, labellings) for method in methods), 0)
+    return max(limit, *(bytes_of_test(method, labellings, rows) for method in methods), 0)
 
 
 def _image_memory(spec: SweepSpec, shape: Shape) -> int:

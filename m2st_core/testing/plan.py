@@ -99,11 +99,13 @@ def plan_test(sample: TwoSample, method: Method, settings: TestSettings | None =
     its rows are is refused, and so is one that does not fit into memory.
     """
     settings = settings or TestSettings()
-    check_splits(method, settings.splits)
+    seeds = [settings.seed]
+    if settings.splits > 1:
+        check_splits(method, settings.splits)
+        seeds = split_seeds(settings.seed, settings.splits)
     (rows_x, rows_y), notes = _choose_rows(sample, method, settings.seed)
     if not sample.shape:
         notes += constant_column_notes(sample) + identifier_notes(sample) + repeated_rows_note(sample.pooled.numpy())
-    seeds = split_seeds(settings.seed, settings.splits)
     x, y = sample.x[None, torch.from_numpy(rows_x)], sample.y[None, torch.from_numpy(rows_y)]
     plan = _plan(
         replace(
@@ -143,7 +145,7 @@ def plan_batch(sample: TwoSample, method: Method, settings: TestSettings, seeds:
 
 
 def _plan(sample: TwoSample, method: Method, settings: TestSettings, seeds: Sequence[int]) -> TestPlan:
-    """The plan of R runs, whose smallest p-value and memory nobody has judged yet."""
+    """The plan of R runs, before its smallest p-value and its memory are checked."""
     if sample.blocks is not None and not method.by_permutation:
         raise ValueError(
             f"{method.name} finds its p-value without permutations, so it cannot honour blocks. "
@@ -173,7 +175,7 @@ def _plan(sample: TwoSample, method: Method, settings: TestSettings, seeds: Sequ
         n_test=n_test,
         labellings=tuple(labellings),
         smallest_p=most.smallest_p,
-        memory=bytes_of_test(method, sample, most.used),
+        memory=bytes_of_test(method, most.used, sum(sample.sizes), sample.x.shape[-1], sample.shape),
     )
 
 
@@ -335,21 +337,20 @@ def _cannot_reject(plan: TestPlan, smallest: float, labellings: Labellings) -> s
     return f"{can}, because its {n} and {m} test rows have only {labellings.used} labellings. It needs more rows."
 
 
-def bytes_of_test(method: Method, sample: TwoSample, labellings: int) -> int:
-    """Peak bytes of one test, beside the software: rows, a network's weights and the permutation test."""
-    rows, columns = sum(sample.sizes), sample.x.shape[-1]
+def bytes_of_test(
+    method: Method, labellings: int, rows: int, columns: int = 0, shape: tuple[int, ...] | None = None
+) -> int:
+    """Peak bytes of one test, beside the software: rows, a network's weights and the permutation test.
+
+    The permutation test holds memberships, statistics and one block of products; 0 columns leave only this.
+    """
     units = min(3 * columns, MOST_UNITS)
     network = 8 * NETWORK_COPIES * (columns + 1 + 3 * units) * units
-    learns = method.cost.image_fit in ("deep", "classifier") and sample.shape is None
-    held = 8 * ROW_COPIES * rows * columns
-    return held + (network if learns else 0) + labelling_bytes(method, rows, labellings)
-
-
-def labelling_bytes(method: Method, rows: int, labellings: int) -> int:
-    """Peak bytes of the permutation test: memberships, statistics and one block of products."""
+    learns = method.cost.image_fit in ("deep", "classifier") and shape is None
     keys = 8 * min(labellings * rows, KEYS_AT_ONCE)
     products = min(16 * labellings * rows * min(method.kernels_at_once, 2), 3 * PIECE_BYTES)
-    return labellings * (rows + method.cost.labelling_bytes) + max(keys, products)
+    permutations = labellings * (rows + method.cost.labelling_bytes) + max(keys, products)
+    return 8 * ROW_COPIES * rows * columns + (network if learns else 0) + permutations
 
 
 def check_training_memory(method: Method, rows: int, columns: int) -> None:

@@ -57,14 +57,15 @@ def run(plan: TestPlan, progress: Progress | None = None) -> FinishedTest:
 
     Of several splits, the one that decides the combined p-value is kept.
     """
-    splits, decides, last = len(plan.seeds), 0, progress
+    splits, decisive, last = len(plan.seeds), plan, progress
     singles: list[TestResult] = []
     if splits > 1:
         singles = run_batch(plan, part_of(progress, 0, splits / (splits + 1)))
         last = part_of(progress, 1 - 1 / (splits + 1), 1)
         p_values = tuple(single.p_value for single in singles)
         p_value, decides = combine_splits(p_values)
-    ((result,), fits), *_ = _chunks(plan.only(decides), last, criterion=True)
+        decisive = plan.only(decides)
+    ((result,), fits), *_ = _chunks(decisive, last, criterion=True)
     result = replace(result, notes=result.notes + plan.notes, exact_if=plan.exact_if)
     if splits > 1:
         which = f"Statistic, effect and explanation are those of the split that decides, {decides + 1} of {splits}."
@@ -83,14 +84,10 @@ def run(plan: TestPlan, progress: Progress | None = None) -> FinishedTest:
     rows_x, rows_y = (
         positions[tested[0].numpy()] for positions, tested in zip(plan.rows, fits.tested_rows, strict=True)
     )
-    return FinishedTest(
-        result=result,
-        fitted=fits.fitted,
-        train=fits.train,
-        test=replace(fits.test, columns=plan.sample.columns),
-        rows=(rows_x, rows_y),
-        swapped=bool(fits.swap[0]),
-    )
+    train, test, swapped = fits.train, replace(fits.test, columns=plan.sample.columns), bool(fits.swap[0])
+    if swapped:
+        train, test = train and train.swapped(), test.swapped()
+    return FinishedTest(result, fits.fitted, train, test, (rows_x, rows_y), swapped)
 
 
 def run_batch(plan: TestPlan, progress: Progress | None = None) -> list[TestResult]:
@@ -134,9 +131,9 @@ def combined_error(p_values: Sequence[float], errors: Sequence[float], seed: int
 
 @dataclass(frozen=True)
 class _Fits:
-    """R fitted runs. ``test`` and ``train`` have x and y as named, and ``tested_rows`` (R, n), (R, m) their positions.
+    """R fitted runs, with their samples in canonical order. ``swap`` (R,) marks the runs in which this order is y, x.
 
-    ``swap`` (R,) marks the runs whose canonical order is y, x: in this order they are fitted and decided.
+    ``tested_rows`` are the positions of the test rows of x (R, n) and of y (R, m), as named.
     """
 
     fitted: FittedTest
@@ -179,10 +176,9 @@ def _run_chunk(
     streams = [Streams(seed) for seed in plan.seeds[chunk]]
     stage = part_of(progress, chunk.start / len(plan.seeds), chunk.stop / len(plan.seeds))
     fits = _fit(plan, chunk, streams, device, stage)
-    test = _swapped_where(fits.test, fits.swap)
     decide = _by_reference if isinstance(fits.fitted, AsymptoticTest) else _by_permutation
-    decisions = decide(plan, labellings, fits.fitted, test, streams, stage)
-    criteria = fits.fitted.criterion(test) if criterion else [None] * len(streams)
+    decisions = decide(plan, labellings, fits.fitted, fits.test, streams, stage)
+    criteria = fits.fitted.criterion(fits.test) if criterion else [None] * len(streams)
     seconds = (time.perf_counter() - began) / len(streams)
     about = (fits.fitted.weights, fits.fitted.diagnostics)
     weights, diagnostics = (each if len(each) == len(streams) else each * len(streams) for each in about)
@@ -242,8 +238,8 @@ def _fit(
     swap = torch.zeros(runs, dtype=torch.bool)
     if plan.method.symmetric:  # decided by training rows alone, if there are any: no test row influences the fit
         swap = _to_swap(train or test, sizes)
-    rows = _swapped_where(test, swap).pooled if train is None else _swapped_where(train, swap)
-    fitted = plan.method.fit_on(rows, plan.sample.shape, streams, progress)
+    train, test = train and _swapped_where(train, swap), _swapped_where(test, swap)
+    fitted = plan.method.fit_on(train or test.pooled, plan.sample.shape, streams, progress)
     return _Fits(fitted, train, test, (rows_x, rows_y), swap)
 
 
