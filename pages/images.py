@@ -5,15 +5,11 @@ from dataclasses import dataclass
 import streamlit as st
 
 import m2st_core
-from m2st_core.dashboard.images.features import ask_features
-from m2st_core.dashboard.images.own import show_own_images
-from m2st_core.dashboard.images.results import show_examples, show_result
-from m2st_core.dashboard.images.story import show_story
+from m2st_core.dashboard.images import ask_features, show_examples, show_own_images, show_result, show_story
 from m2st_core.dashboard.jobs.jobs import watch_study
 from m2st_core.dashboard.jobs.sweeps import gpu_in_words
-from m2st_core.dashboard.widgets.controls import Control, ask, methods_control, under
+from m2st_core.dashboard.widgets.controls import Control, LabSetting, ask, ask_setting, methods_control, under
 from m2st_core.dashboard.widgets.page import finding, latest, page_title, run_page
-from m2st_core.dashboard.widgets.setting import LabSetting, ask_setting
 from m2st_core.data import TASKS
 from m2st_core.data.images.sources import SOURCES
 from m2st_core.data.images.tasks import PIXELS, ImageTask

@@ -5,9 +5,17 @@ import streamlit as st
 import m2st_core
 from m2st_core.analysis.words import error_text, headline, p_text, p_value_sentences
 from m2st_core.dashboard.jobs.jobs import SHIPPED, watch_study
-from m2st_core.dashboard.widgets.controls import ALPHA, NULL, PERMUTATIONS, TRAIN_FRACTION, Control, ask, under
+from m2st_core.dashboard.widgets.controls import (
+    ALPHA,
+    NULL,
+    PERMUTATIONS,
+    TRAIN_FRACTION,
+    Control,
+    ask,
+    ask_setting,
+    under,
+)
 from m2st_core.dashboard.widgets.page import chart, finding, latest, page_title, run_page, show_folded
-from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.samples import samples_figure
 from m2st_core.figures.theme import short_labels

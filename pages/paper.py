@@ -7,7 +7,7 @@ import streamlit as st
 
 import m2st_core
 from m2st_core.dashboard.jobs.sweeps import cost_in_words, start, sweep_queue, watch
-from m2st_core.dashboard.paper.entry import COLOURS, figure_text, show_entry, show_numbers
+from m2st_core.dashboard.paper import COLOURS, figure_text, show_entry, show_numbers
 from m2st_core.dashboard.power_lab.results import show_code
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart, download, finding, page_title, run_page

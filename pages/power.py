@@ -11,8 +11,8 @@ from m2st_core.dashboard.jobs.sweeps import NO_RUN, show_problems, start, sweep_
 from m2st_core.dashboard.power_lab.controls import LEVEL, ask_sweep, load_sweep
 from m2st_core.dashboard.power_lab.curves import look, show_curves, show_training
 from m2st_core.dashboard.power_lab.results import show_code, show_results
+from m2st_core.dashboard.widgets.controls import ask_setting
 from m2st_core.dashboard.widgets.page import choice_sentences, page_title, run_page
-from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.spec import SpecError, SweepSpec
 from m2st_core.sweeps.store import Run

@@ -5,9 +5,8 @@ import streamlit as st
 
 import m2st_core
 from m2st_core.dashboard.jobs.jobs import watch_study
-from m2st_core.dashboard.widgets.controls import Control, ask, under
+from m2st_core.dashboard.widgets.controls import Control, ask, ask_setting, under
 from m2st_core.dashboard.widgets.page import chart, finding, latest, page_title, run_page, show_folded
-from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.figures.relatedness import gamma_figure, gamma_power_figure, gamma_spread_figure
 from m2st_core.numbers import duration

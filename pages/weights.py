@@ -5,7 +5,7 @@ import streamlit as st
 
 import m2st_core
 from m2st_core.dashboard.jobs.jobs import SHIPPED, watch_study
-from m2st_core.dashboard.widgets.controls import Control, ask, under
+from m2st_core.dashboard.widgets.controls import Control, ask, ask_setting, under
 from m2st_core.dashboard.widgets.page import (
     chart,
     choice_sentences,
@@ -16,7 +16,6 @@ from m2st_core.dashboard.widgets.page import (
     run_page,
     show_folded,
 )
-from m2st_core.dashboard.widgets.setting import ask_setting
 from m2st_core.figures.kernels import criterion_figure, share_figure, weight_spread_figure, weights_figure
 from m2st_core.figures.samples import heat_figure
 from m2st_core.figures.theme import short_labels

@@ -3,7 +3,7 @@
 from playwright.sync_api import expect
 
 from m2st_core.dashboard.learn.lessons import LAST, LESSONS
-from m2st_core.dashboard.learn.quiz import QUIZ
+from m2st_core.dashboard.learn.questions import QUIZ
 
 
 def step(tab, number):

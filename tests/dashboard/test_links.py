@@ -3,15 +3,13 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from m2st_core.dashboard.widgets.controls import ALPHA, PERMUTATIONS, SEED
-from m2st_core.dashboard.widgets.setting import CLOSENESS, N_TASKS
+from m2st_core.dashboard.widgets.controls import ALPHA, CLOSENESS, N_TASKS, PERMUTATIONS, SEED
 
 CONTROLS = (ALPHA, PERMUTATIONS, SEED, CLOSENESS, N_TASKS)
 
 
 def draw_controls():
-    from m2st_core.dashboard.widgets.controls import ALPHA, PERMUTATIONS, SEED, ask
-    from m2st_core.dashboard.widgets.setting import CLOSENESS, N_TASKS
+    from m2st_core.dashboard.widgets.controls import ALPHA, CLOSENESS, N_TASKS, PERMUTATIONS, SEED, ask
 
     ask((ALPHA, PERMUTATIONS, SEED, CLOSENESS, N_TASKS))
 

@@ -10,8 +10,7 @@ import pytest
 from m2st_core.dashboard.learn.lessons import LAST, LESSONS
 from m2st_core.dashboard.learn.pictures import LIKE_HISTORY, WIDTHS
 from m2st_core.dashboard.learn.projector import LARGE, larger
-from m2st_core.dashboard.learn.questions import Sample, power
-from m2st_core.dashboard.learn.quiz import QUIZ
+from m2st_core.dashboard.learn.questions import QUIZ, Sample, power
 from m2st_core.studies import synthetic
 from m2st_core.studies.lessons import DELTAS, HISTORY_SIZES, OWN_ROWS, ROWS, TRAINING_ROWS, Cell, p_values
 from tests.pages.harness import button, charts, open_page, run, words

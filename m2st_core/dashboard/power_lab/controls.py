@@ -10,6 +10,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from m2st_core.dashboard.widgets.controls import (
     ALPHA,
+    CLOSENESS,
+    N_TASKS,
     PERMUTATIONS,
     SEED,
     TASK,
@@ -19,7 +21,6 @@ from m2st_core.dashboard.widgets.controls import (
     restore,
     under,
 )
-from m2st_core.dashboard.widgets.setting import CLOSENESS, N_TASKS
 from m2st_core.data import size_unit
 from m2st_core.studies.one_test import LabSetting
 from m2st_core.studies.power import DEFAULT
