@@ -30,7 +30,7 @@ from torch import Tensor
 
 from benchmarks.common import ALPHA, bound_methods, parse, stacked
 from m2st_core.data.images.features import extractor, image_features
-from m2st_core.data.images.own import SIDE
+from m2st_core.data.images.files import SIDE
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method
 from m2st_core.testing.methods import METHODS, label_of

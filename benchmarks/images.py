@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from benchmarks.common import Page, parse, seconds, seconds_in_turn
 from m2st_core.data.images.features import extractor, image_features
-from m2st_core.data.related import RelatedTasks, stack_repeats
+from m2st_core.data.related import RelatedTasks, stack_related_tasks
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.networks import CNN, make_cnn
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     torch.set_num_threads(options.threads)
     generator = torch.Generator().manual_seed(0)
     samples = [TwoSample(*torch.rand(2, ROWS, 3 * 32 * 32, generator=generator), SHAPE) for _ in range(TASKS)]
-    meta = stack_repeats([samples], tuple(f"task {index}" for index in range(TASKS)))
+    meta = stack_related_tasks([samples], tuple(f"task {index}" for index in range(TASKS)))
     images = meta.rows.reshape(-1, *SHAPE)
     page.say(f"{TASKS} tasks × {2 * ROWS} images of 32×32×3; threads: {options.threads}; best of {options.repeats}", "")
     page.head("training step", "network of", "plain batch of 2,000", "training step", "ratio", "limit")

@@ -17,8 +17,8 @@ from m2st_core.kernels.base import copy_with
 from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.paper.experiments import PAPER as EXPERIMENTS
 from m2st_core.presets import PAPER
+from m2st_core.sweeps.cells import Cell, LearnerParts, run_cell, train_learner
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.trial import Cell, LearnerParts, run_cell, train_learner
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.methods import METHODS
 

@@ -33,7 +33,7 @@ from m2st_core.paper.published import (
     FOLDER,
     LEAST_REPEATS,
     PUBLISHED_REPEATS,
-    compare,
+    compare_with_published,
     measured_gamma,
     one_history_sentence,
     published_gamma,
@@ -124,7 +124,7 @@ def fill_page(page: str) -> str:
 
 def compared(name: str) -> pd.DataFrame:
     """The numbers of a table that have a published one, also as if the repeats behind each shared a history."""
-    return with_one_history(compare(name, results_of(PAPER[name])[0]["paper"].rows))
+    return with_one_history(compare_with_published(name, results_of(PAPER[name])[0]["paper"].rows))
 
 
 def verdict() -> str:
@@ -236,7 +236,7 @@ def _remarks(experiment: PaperExperiment, result: Committed) -> list[str]:
         return [f"{NO_TYPE_1} Of valid tests 99 in 100 have a rate from {low:.3f} to {high:.3f} with all repeats."]
     if published_table(experiment.name).empty:
         return [NO_NUMBERS]
-    table = compare(experiment.name, result.rows)
+    table = compare_with_published(experiment.name, result.rows)
     far, doubtful = reasons(table), (table["doubt"] != "").any()
     if not far:
         return ["Every cell with a published number is within two standard errors of it, or has too few repeats."]

@@ -31,15 +31,15 @@ from m2st_core.permutation.labellings import permutation_p_value, random_members
 from m2st_core.rng import Streams
 from m2st_core.studies import lessons
 from m2st_core.studies.images import STORY
-from m2st_core.studies.lessons import OWN_ROWS, STREAMS, TAUGHT, TESTS, Cell
+from m2st_core.studies.lessons import OWN_ROWS, STREAMS, TAUGHT, TESTS, LessonCell
 from m2st_core.studies.one_test import SingleTest
 from m2st_core.studies.power import SHIPPED, shipped_specs
 from m2st_core.studies.shipped import FOLDER, Shipped, stamp_of
 from m2st_core.studies.synthetic import DELTA, many_tests, two_samples
 from m2st_core.studies.weights import WeightsStudy
+from m2st_core.sweeps.cells import draw_targets
 from m2st_core.sweeps.executors import make_executor
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.trial import draw_targets
 from m2st_core.sweeps.work import run_sweep
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.method import TestSettings
@@ -140,7 +140,7 @@ def home_shipped(workers: int) -> Shipped:
     return Shipped(arrays, stamp=stamp_of([GENERIC_TEST, TAUGHT]))
 
 
-def compute_cell(cell: Cell) -> np.ndarray:
+def compute_cell(cell: LessonCell) -> np.ndarray:
     """P-values (100,)."""
     if cell.method == OWN_ROWS:
         return _learn_from_own_rows(cell)
@@ -151,7 +151,7 @@ def compute_cell(cell: Cell) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _test(cell: Cell, start: int, count: int, learner: MetaLearner | None) -> np.ndarray:
+def _test(cell: LessonCell, start: int, count: int, learner: MetaLearner | None) -> np.ndarray:
     method = METHODS[cell.method]
     if learner is not None:
         method = learner.for_method(cell.method).bound(resolve_device("cpu"))
@@ -163,7 +163,7 @@ def _test(cell: Cell, start: int, count: int, learner: MetaLearner | None) -> np
 
 
 @one_thread_per_operation()
-def _learn_from_own_rows(cell: Cell) -> np.ndarray:
+def _learn_from_own_rows(cell: LessonCell) -> np.ndarray:
     """Learn a witness function from training rows; compare its means on the test rows, one-sided."""
     samples, groups = cell.samples(), TESTS // LEARNED_ANEW
     streams = cell.streams.child(f"training, {cell.learned_from} rows")

@@ -16,7 +16,7 @@ from m2st_core.data.tables.prepare import Prepared, prepare
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.images.features import Extractor, extractor, network_extractor
 from m2st_core.data.images.features import image_features, read_features
-from m2st_core.data.images.own import ImageSample, read_image_tasks, read_images
+from m2st_core.data.images.files import ImageSample, read_image_tasks, read_images
 from m2st_core.data.separate import Separated, separate
 
 # Learn from related tasks, then test
@@ -29,7 +29,7 @@ from m2st_core.testing.two_sample import examine, two_sample_test
 
 # One upload: plan, recommendation, test, effect, correction, explanation, report
 from m2st_core.analysis.related import RelatedCheck, check_related_tasks
-from m2st_core.analysis.related import TargetGamma, target_gamma
+from m2st_core.analysis.gamma import TargetGamma, target_gamma
 from m2st_core.analysis.recommendation import Recommendation, recommend
 from m2st_core.analysis.effect import EffectSize, effect_size
 from m2st_core.analysis.correction import Analysis, CorrectedTest, analyse, holm

@@ -1,13 +1,15 @@
-"""One seed → independent, named streams of randomness."""
+"""One seed → independent, named streams of randomness; random orders and rows of a batch of runs."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import torch
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -47,3 +49,17 @@ class Streams:
 @lru_cache
 def _key(name: str) -> tuple[int, ...]:
     return tuple(int(word) for word in np.frombuffer(hashlib.sha256(name.encode()).digest()[:16], dtype=np.uint32))
+
+
+def random_orders(count: int, generators: Sequence[torch.Generator]) -> Tensor:
+    """A random order of ``count`` items for each run: (R, count)."""
+    return torch.stack([torch.randperm(count, generator=generator) for generator in generators])
+
+
+def draw_rows(rows: Tensor, count: int, generators: Sequence[torch.Generator]) -> Tensor:
+    """Draw ``count`` rows of each run without replacement: (R, n, d) → (R, count, d)."""
+    n = rows.shape[-2]
+    if count == n:
+        return rows
+    index = random_orders(n, generators)[:, :count]
+    return rows.take_along_dim(index[..., None].to(rows.device), dim=-2)

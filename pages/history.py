@@ -7,7 +7,7 @@ from m2st_core.dashboard.jobs.runs import Desk
 from m2st_core.dashboard.jobs.sweeps import check_limits, cost_in_words, show_problems, start, sweep_queue
 from m2st_core.dashboard.power_lab.history import (
     choose_runs,
-    compare,
+    compare_runs,
     offer_undo,
     runs_finding,
     runs_table,
@@ -66,7 +66,7 @@ def main() -> None:
     if len(chosen) == 1:
         show_one(desk, chosen[0])
     elif chosen:
-        compare(desk.store, chosen)
+        compare_runs(desk.store, chosen)
     elif "runs_linked" not in st.session_state:
         show_shipped(desk.store)
     elif not st.session_state["runs_linked"]:

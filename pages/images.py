@@ -7,7 +7,6 @@ import streamlit as st
 import m2st_core
 from m2st_core.dashboard.images import ask_features, show_examples, show_own_images, show_result, show_story
 from m2st_core.dashboard.jobs.jobs import watch_study
-from m2st_core.dashboard.jobs.sweeps import gpu_in_words
 from m2st_core.dashboard.widgets.controls import Control, LabSetting, ask, ask_setting, methods_control, under
 from m2st_core.dashboard.widgets.page import finding, latest, page_title, run_page
 from m2st_core.data import TASKS
@@ -16,7 +15,7 @@ from m2st_core.data.images.tasks import PIXELS, ImageTask
 from m2st_core.numbers import duration
 from m2st_core.studies.images import ImageStudy, study_cost
 from m2st_core.studies.power import power_finding
-from m2st_core.sweeps.trial import data_of
+from m2st_core.sweeps.cells import data_of
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST
 
@@ -151,7 +150,7 @@ def show_study(study: ImageStudy) -> str:
         with results:
             job = watch_study("images", study, "Learning from class pairs, then testing…", cost.seconds)
     else:
-        st.caption(f"About **{duration(cost.seconds)}** on one core with these settings{gpu_in_words(cost)}.")
+        st.caption(f"About **{duration(cost.seconds)}** on one core with these settings{cost.gpu_words}.")
         if st.button("Train", type="primary", key="images_go", help="Learn from the class pairs, then measure power."):
             st.session_state["images_trained"] = st.session_state["images_agreed"] = study
             st.rerun()

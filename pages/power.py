@@ -9,7 +9,7 @@ import m2st_core
 from m2st_core.dashboard.jobs.runs import Desk
 from m2st_core.dashboard.jobs.sweeps import NO_RUN, show_problems, start, sweep_queue
 from m2st_core.dashboard.power_lab.controls import LEVEL, ask_sweep, load_sweep
-from m2st_core.dashboard.power_lab.curves import look, show_curves, show_training
+from m2st_core.dashboard.power_lab.curves import look, show_curves, show_training_curves
 from m2st_core.dashboard.power_lab.results import show_code, show_results
 from m2st_core.dashboard.widgets.controls import ask_setting
 from m2st_core.dashboard.widgets.page import choice_sentences, page_title, run_page
@@ -98,7 +98,7 @@ def show_sweep(desk: Desk, spec: SweepSpec, headline: DeltaGenerator) -> None:
     show_curves(desk, views, level, headline, begin)
     with st.expander("Methods and their settings"):
         st.markdown(choice_sentences(spec.methods))
-    show_training(desk.store, spec)
+    show_training_curves(desk.store, spec)
     show_code(spec)
 
 

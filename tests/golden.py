@@ -23,8 +23,8 @@ from m2st_core.analysis.recommendation import advise
 from m2st_core.analysis.report import html_report
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.prepare import prepare
+from m2st_core.sweeps.cells import run_cell, train_learner
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
-from m2st_core.sweeps.trial import run_cell, train_learner
 from tests.quick import QUICK, draw, use_few_steps
 
 GOLDEN = Path(__file__).parent / "golden.json"

@@ -280,7 +280,7 @@ def test_a_sweep_is_run_listed_shown_exported_and_deleted(tmp_path, monkeypatch,
 def test_a_run_of_another_version_is_listed_refused_and_deleted(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("M2ST_HOME", str(tmp_path / "home"))
     with monkeypatch.context() as patch:
-        patch.setattr("m2st_core.sweeps.trial.CODE", "4")
+        patch.setattr("m2st_core.sweeps.cells.CODE", "4")
         run = Store().runs.start(SweepSpec.from_toml(TINY))
     assert main(["runs"]) == 0
     assert f"Run {run} was made by another version" in " ".join(capsys.readouterr().out.split())

@@ -3,12 +3,11 @@
 from m2st_core.commands.own_data import names_by_origin
 from m2st_core.dashboard.power_lab.controls import compared_methods
 from m2st_core.figures.theme import look_of
-from m2st_core.kernels.distance import GaussianKernel
-from m2st_core.learners.target_kernels import median_width
+from m2st_core.kernels.distance import GaussianKernel, median_width
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.sweeps.cost import predict
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.testing.method import Cost, Look, Method
+from m2st_core.testing.method import Look, Method, MethodCost
 from m2st_core.testing.methods import METHODS, label_of
 from m2st_core.testing.two_sample import two_sample_test
 
@@ -30,7 +29,7 @@ def test_a_new_method_is_one_entry(monkeypatch):
         LOOK,
         fit=fit_narrow,
         needs_split=False,
-        cost=Cost(test=100.0),
+        cost=MethodCost(test=100.0),
     )
     monkeypatch.setitem(METHODS, toy.name, toy)
     assert toy.name in names_by_origin()

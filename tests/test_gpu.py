@@ -16,8 +16,8 @@ from m2st_core.analysis.evidence import evidence_of
 from m2st_core.analysis.explanation import explain
 from m2st_core.learners import embeddings, image_features, spaces
 from m2st_core.learners.classifier import fit_labels, fit_probabilities
+from m2st_core.sweeps.cells import run_cell, train_learner
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
-from m2st_core.sweeps.trial import run_cell, train_learner
 from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import trained_by
 from m2st_core.testing.run import FinishedTest, run_tests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -316,6 +317,22 @@ def differences(data: Prepared) -> tuple[Difference, ...]:
         shown = _of_numbers(column, x, y) if isinstance(column, Numeric) else _of_levels(column, x, y)
         table += [replace(row, identifier=column.name in data.identifiers) for row in shown]
     return tuple(sorted(table, key=lambda row: (row.identifier, -abs(row.size))))
+
+
+def effect_table(data: Prepared, columns: Sequence[Difference]) -> tuple[dict[str, str], ...]:
+    """Return one row of words per column, largest standardised difference first."""
+    return tuple(
+        {
+            "Column": column.column,
+            "Unit": "% of rows" if column.is_share else column.unit,
+            f"“{data.x_name}”": column.number(column.x),
+            f"“{data.y_name}”": column.number(column.y),
+            "Difference": column.number(column.difference, signed=True),
+            "95 % interval": column.interval_words,
+            "In SDs": f"{column.size:+.2f}".replace("-", "−"),
+        }
+        for column in columns
+    )
 
 
 def split_unit(header: str) -> tuple[str, str]:

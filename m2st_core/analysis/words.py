@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from m2st_core.analysis.effect import Difference, differences
+from m2st_core.analysis.effect import Difference, differences, effect_table
 from m2st_core.analysis.pictures import images_of
 from m2st_core.analysis.plan import Outcome
 from m2st_core.data.repeats import repeats_in
@@ -174,7 +174,7 @@ def answer_of(outcome: Outcome) -> Answer:
         both=two_verdicts(outcome),
         differs=what_differs(outcome, columns) if grey is None else which_pixel(outcome, *grey),
         not_meant=not_meant(outcome),
-        table=effect_table(outcome, columns),
+        table=effect_table(outcome.data, columns),
         caption=effect_caption(outcome),
     )
 
@@ -306,23 +306,6 @@ def not_meant(outcome: Outcome) -> str:
 def effect_caption(outcome: Outcome) -> str:
     """Return what the table of effects shows, and what it leaves out."""
     return EFFECT_CAPTION if outcome.data.blocks is None else f"{EFFECT_CAPTION} {WITHOUT_BLOCKS}"
-
-
-def effect_table(outcome: Outcome, columns: Sequence[Difference]) -> tuple[dict[str, str], ...]:
-    """Return one row of words per column, largest standardised difference first."""
-    data = outcome.data
-    return tuple(
-        {
-            "Column": column.column,
-            "Unit": "% of rows" if column.is_share else column.unit,
-            f"“{data.x_name}”": column.number(column.x),
-            f"“{data.y_name}”": column.number(column.y),
-            "Difference": column.number(column.difference, signed=True),
-            "95 % interval": column.interval_words,
-            "In SDs": f"{column.size:+.2f}".replace("-", "−"),
-        }
-        for column in columns
-    )
 
 
 def looks(tested: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from m2st_core.analysis.plan import Plan, carry_out, check_uploaded_tasks
 from m2st_core.analysis.recommendation import Recommendation, advise
 from m2st_core.analysis.report import DataSource, as_command, as_python, html_report
-from m2st_core.commands.places import check_file, check_folder, write_text
+from m2st_core.commands.files import check_file, check_folder, write_text
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_files
 from m2st_core.data.tables.limits import in_shell

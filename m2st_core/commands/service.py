@@ -11,8 +11,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from m2st_core.commands.places import check_file
-from m2st_core.sweeps.database import restore
+from m2st_core.commands.files import check_file
+from m2st_core.sweeps.database import restore_store
 from m2st_core.sweeps.store import Store
 
 LEAST_DISK = 200 * 2**20  # bytes that must be free to compute and store results
@@ -68,5 +68,5 @@ def run_store(options: argparse.Namespace) -> None:
         count = Store().database.back_up(Path(options.file))
         print(f"{count} learners and all results are in {options.file}.")
     else:
-        home = restore(Path(options.file))
+        home = restore_store(Path(options.file))
         print(f"The store {home} is as it was when {options.file} was made.")

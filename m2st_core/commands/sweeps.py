@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.commands.places import check_file, write_whole
+from m2st_core.commands.files import check_file, write_whole
 from m2st_core.figures.relatedness import gamma_figure
 from m2st_core.paper.experiments import GAMMA, PAPER, PUBLISHED_RULES, Layer, run_gamma, summarise_gamma
 from m2st_core.paper.published import published_gamma, with_published
@@ -25,7 +25,7 @@ from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor, make_executor
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import UNDO_SECONDS, UNKNOWN, Store
-from m2st_core.sweeps.summary import as_text, summarise
+from m2st_core.sweeps.summary import summarise, summary_text
 from m2st_core.sweeps.work import SweepFailed, SweepProgress, run_sweep
 from m2st_core.testing.plan import refuse_beyond_memory
 from m2st_core.types import Cancelled
@@ -72,7 +72,7 @@ def run_paper(options: argparse.Namespace) -> None:
 
 def run_runs(options: argparse.Namespace) -> None:
     """List, show, resume, delete, restore or export the runs of the store, or collect what no run needs."""
-    check_files(options)
+    check_output_files(options)
     store = Store()
     if options.action == "list":
         list_runs(store)
@@ -103,7 +103,7 @@ def run_runs(options: argparse.Namespace) -> None:
         write(store.cells.rows(run.spec), run.spec, options)
     else:
         print(run.spec.to_toml())
-        print(as_text(with_published(summarise(store.cells.rows(run.spec)))))
+        print(summary_text(with_published(summarise(store.cells.rows(run.spec)))))
 
 
 def list_runs(store: Store) -> None:
@@ -140,7 +140,7 @@ def executor_of(options: argparse.Namespace) -> Iterator[Executor]:
 
 def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", name: str = "") -> None:
     """Run a sweep with a progress bar, then show it."""
-    check_files(options)
+    check_output_files(options)
     if spec.missing_data:
         raise ValueError(spec.missing_data)
     store = Store()
@@ -150,20 +150,21 @@ def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", n
         workers = 1 if options.executor == "inline" else options.workers or os.cpu_count() or 1
         refuse_beyond_memory("This sweep", workers * cost.memory_bytes, remedy)
     if cost.cells:
-        gpu = "" if cost.gpu_seconds is None else f"; on a GPU perhaps {cost.gpu_seconds:.0f} s"
-        print(f"{cost.cells} cells to compute, about {cost.seconds:.0f} s of one core{gpu}.", file=sys.stderr)
+        print(
+            f"{cost.cells} cells to compute, about {cost.seconds:.0f} s of one core{cost.gpu_words}.", file=sys.stderr
+        )
     with executor_of(options) as executor:
         try:
             rows = run_sweep(spec, store, executor, name=name, progress=show_progress)
         except (Cancelled, SweepFailed) as error:
             raise ValueError(str(error) or "Stopped.") from None
-    print(as_text(with_published(summarise(rows))))
+    print(summary_text(with_published(summarise(rows))))
     write(rows, spec, options, kind)
 
 
 def compute_gamma(options: argparse.Namespace) -> None:
     """Measure γ̂ for every closeness, and print it with the published values."""
-    check_files(options)
+    check_output_files(options)
     with executor_of(options) as executor:
         rows = run_gamma(GAMMA[options.scale], Store(), executor, lambda step, total: show_bar(step / total))
     table = summarise_gamma(rows)
@@ -188,7 +189,7 @@ def write(rows: pd.DataFrame, spec: SweepSpec, options: argparse.Namespace, kind
     write_out(options, rows, lambda: sweep_figure(spec, with_published(summarise(rows)), kind))
 
 
-def check_files(options: argparse.Namespace) -> None:
+def check_output_files(options: argparse.Namespace) -> None:
     """Refuse files that cannot be written, before anything is computed."""
     check_file(options.out)
     check_file(options.figure)

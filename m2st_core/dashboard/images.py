@@ -16,13 +16,13 @@ from m2st_core.analysis.plan import Outcome
 from m2st_core.analysis.report import html_report
 from m2st_core.analysis.words import answer_of, verdict
 from m2st_core.dashboard.jobs.jobs import watch_job
-from m2st_core.dashboard.power_lab.results import show_figure, show_table
+from m2st_core.dashboard.power_lab.results import show_figure, show_power_table
 from m2st_core.dashboard.widgets.answer import as_text, show_answer
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart, download, show_folded
 from m2st_core.data.images.efficientnet import missing_weights
 from m2st_core.data.images.features import PRETRAINED
-from m2st_core.data.images.own import MOST_BYTES, MOST_IMAGES, RULE, SIDE
+from m2st_core.data.images.files import MOST_BYTES, MOST_IMAGES, RULE, SIDE
 from m2st_core.data.images.sources import load_images
 from m2st_core.data.images.tasks import PIXELS
 from m2st_core.figures.kernels import bars_figure, class_witness_figure, pair_figure
@@ -117,7 +117,7 @@ def show_result(result: ImagesResult, study: ImageStudy) -> None:
             show_grid(images, f"The {len(images)} images that are most typical of {side} for the learned kernel.")
             st.caption(f"Most typical of **{side}** for the learned kernel, the clearest first.")
     with st.expander("Tables"):
-        show_table(result.power, "images_power")
+        show_power_table(result.power, "images_power")
         st.dataframe(explanation.classes, hide_index=True, width="stretch", key="images_classes")
 
 
@@ -192,7 +192,7 @@ def show_story() -> str:
         with column:
             show_grid(images, f"The {len(images)} images that are most typical of {side} for the learned kernel.")
             st.caption(f"Most typical of **{side}** for {label_of(TAUGHT[0])}, the clearest first.")
-    show_folded("Table", "story_table", lambda: show_table(result.power, "story_power"))
+    show_folded("Table", "story_table", lambda: show_power_table(result.power, "story_power"))
     return story_finding(result.power)
 
 

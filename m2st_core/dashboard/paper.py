@@ -26,7 +26,7 @@ from m2st_core.paper.gallery import (
 )
 from m2st_core.paper.published import (
     LEAST_REPEATS,
-    compare,
+    compare_with_published,
     measured_gamma,
     one_history_sentence,
     published_gamma,
@@ -141,7 +141,7 @@ def _caption(experiment: PaperExperiment, shown: Results) -> list[str]:
 
 def _show_differences(experiment: PaperExperiment, result: Committed) -> None:
     """Compare published with measured numbers, and explain every cell that is far off."""
-    table = with_one_history(compare(experiment.name, result.rows))
+    table = with_one_history(compare_with_published(experiment.name, result.rows))
     if table.empty:
         return
     far, shared = reasons(table), one_history_sentence(table)

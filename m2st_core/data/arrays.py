@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from m2st_core.data.related import RelatedTasks, stack_repeats
+from m2st_core.data.related import RelatedTasks, stack_related_tasks
 from m2st_core.types import DEFAULT_TEST, Shape, TwoSample, listed
 
 LARGEST_WHOLE = 2**53  # beyond it float64 skips whole numbers
@@ -338,7 +338,7 @@ def as_related_tasks(related_tasks: Any, ids: str | None = None) -> RelatedTasks
         return related_tasks
     names, pairs = named_pairs(related_tasks)
     nameless: list[str] = []
-    tasks = stack_repeats([_checked(names, pairs, nameless, ids)], names)
+    tasks = stack_related_tasks([_checked(names, pairs, nameless, ids)], names)
     if not tasks.columns or not nameless:
         return tasks
     which = f"{'task' if len(nameless) == 1 else 'tasks'} {listed([repr(name) for name in nameless])}"

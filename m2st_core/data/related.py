@@ -139,7 +139,7 @@ class RelatedTasks:
         """The tasks of the first repeat at these positions, without rows and places that they do not use."""
         positions = [int(task) for task in tasks]
         names = tuple(self.names[position] for position in positions)
-        return replace(stack_repeats([map(self.task, positions)], names), notes=self.notes)
+        return replace(stack_related_tasks([map(self.task, positions)], names), notes=self.notes)
 
     def samples(self) -> dict[str, TwoSample]:
         """The tasks of the first repeat by name."""
@@ -237,7 +237,7 @@ class RowPool:
         return rows, where
 
 
-def stack_repeats(repeats: Sequence[Iterable[TwoSample]], names: tuple[str, ...]) -> RelatedTasks:
+def stack_related_tasks(repeats: Sequence[Iterable[TwoSample]], names: tuple[str, ...]) -> RelatedTasks:
     """Stack R repeats of T tasks, padded to the longest task."""
     pools = [RowPool(samples) for samples in repeats]
     longest = max(sum(sizes) for pool in pools for sizes in pool.sizes)

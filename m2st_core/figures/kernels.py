@@ -14,8 +14,8 @@ from m2st_core.figures.theme import (
     P_COLOUR,
     Q_COLOUR,
     WITH_RELATED,
-    as_text,
     colour_of,
+    figure_label,
     hatched,
     laid_out,
     one_line_each,
@@ -56,7 +56,7 @@ def bars_figure(
     spread: np.ndarray | None = None,
 ) -> go.Figure:
     """Draw horizontal bars, the first on top, with whiskers of ± ``spread``. Names are escaped."""
-    lines, labels = list(range(len(names))), list(map(as_text, names))
+    lines, labels = list(range(len(names))), list(map(figure_label, names))
     whiskers = {} if spread is None else {"array": spread, "color": NULL_COLOUR}
     figure = go.Figure()
     figure.add_vline(x=0, line={"color": NULL_COLOUR, "width": 1})

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from m2st_core.figures.theme import DIVERGING, NULL_COLOUR, as_text, equal_aspect, hatched, laid_out, sample_looks
+from m2st_core.figures.theme import DIVERGING, NULL_COLOUR, equal_aspect, figure_label, hatched, laid_out, sample_looks
 
 NAMES = ("x ~ P", "y ~ Q")
 COLUMNS = ("column 1", "column 2")
@@ -37,7 +37,7 @@ def samples_figure(
             marker={"color": colour, "symbol": marker, "size": 7, "line": {"color": "white", "width": 0.5}},
             hovertemplate="%{x:.2f}, %{y:.2f}",
         )  # fmt: skip
-    laid_out(figure, x_title=as_text(axes[0]), y_title=as_text(axes[1]))
+    laid_out(figure, x_title=figure_label(axes[0]), y_title=figure_label(axes[1]))
     return equal_aspect(figure, *np.ptp(plane, axis=0)) if pooled.shape[1] > 1 else figure
 
 
@@ -88,7 +88,7 @@ def heat_figure(
         )  # fmt: skip
     figure.update_xaxes(range=[axis[0], axis[-1]], showgrid=False)
     figure.update_yaxes(range=[rows_axis[0], rows_axis[-1]], showgrid=False)
-    laid_out(figure, x_title=as_text(titles[0]), y_title=as_text(titles[1]), height=height)
+    laid_out(figure, x_title=figure_label(titles[0]), y_title=figure_label(titles[1]), height=height)
     return equal_aspect(figure, axis[-1] - axis[0], rows_axis[-1] - rows_axis[0])
 
 
@@ -133,7 +133,7 @@ def witness_figure(
     labels: tuple[str, str] = NAMES,
 ) -> go.Figure:
     """Draw the witness over two columns or along one, with the rows of both samples, (n, 2) or (n, 1)."""
-    name = f"more of {as_text(labels[0], GROUP_LETTERS)} (+) or of {as_text(labels[1], GROUP_LETTERS)} (−)"
+    name = f"more of {figure_label(labels[0], GROUP_LETTERS)} (+) or of {figure_label(labels[1], GROUP_LETTERS)} (−)"
     if len(axes) == 2:
         titles = (names[0], names[1])
         return heat_figure(values, axes[0], name=name, sample=sample, second_axis=axes[1], titles=titles, labels=labels)
@@ -147,7 +147,7 @@ def witness_figure(
             x=shown, y=np.full(len(shown), height), mode="markers", name=label,
             marker={"color": colour, "symbol": marker, "size": 7, "opacity": 0.6}, hovertemplate="%{x:.3g}",
         )  # fmt: skip
-    return laid_out(figure, x_title=as_text(names[0]), y_title=name)
+    return laid_out(figure, x_title=figure_label(names[0]), y_title=name)
 
 
 def numbers_figure(x: np.ndarray, y: np.ndarray, *, column: str, names: tuple[str, str]) -> go.Figure:
@@ -165,7 +165,9 @@ def levels_figure(
 ) -> go.Figure:
     """Draw the share of each level among each group's cells."""
     figure = _group_bars(np.arange(len(levels)), shares, column, names)
-    return figure.update_xaxes(tickvals=list(range(len(levels))), ticktext=[as_text(level, 20) for level in levels])
+    return figure.update_xaxes(
+        tickvals=list(range(len(levels))), ticktext=[figure_label(level, 20) for level in levels]
+    )
 
 
 def _group_bars(positions: np.ndarray, shares: Sequence[np.ndarray], column: str, names: tuple[str, str]) -> go.Figure:
@@ -175,7 +177,7 @@ def _group_bars(positions: np.ndarray, shares: Sequence[np.ndarray], column: str
             x=positions, y=share, name=label, opacity=0.65, hovertemplate="%{y:.1%}<extra></extra>",
             marker=hatched(colour, pattern),
         )  # fmt: skip
-    return laid_out(figure, x_title=as_text(column), y_title="share of the group", height=300)
+    return laid_out(figure, x_title=figure_label(column), y_title="share of the group", height=300)
 
 
 def image_grid(images: np.ndarray, columns: int) -> np.ndarray:
@@ -195,7 +197,7 @@ def tiles_figure(x: np.ndarray, y: np.ndarray, *, names: tuple[str, str]) -> go.
     """Draw grey images (n, h, w) and (m, h, w) of both groups as tiles, dark where a value is large."""
     shown = [images[:SHOWN_TILES] for images in (x, y)]
     lines = max(-(-len(images) // TILE_COLUMNS) for images in shown)
-    figure = make_subplots(1, 2, subplot_titles=[as_text(name) for name in names], horizontal_spacing=0.06)
+    figure = make_subplots(1, 2, subplot_titles=[figure_label(name) for name in names], horizontal_spacing=0.06)
     span = {"zmin": min(map(np.min, shown)), "zmax": max(map(np.max, shown))}
     for column, images in enumerate(shown, 1):
         figure.add_heatmap(
@@ -220,7 +222,7 @@ def _mosaic(images: np.ndarray, lines: int) -> np.ndarray:
 def pixels_figure(values: np.ndarray, *, names: tuple[str, str]) -> go.Figure:
     """Draw a difference (h, w) per pixel: P's colour where P has more, Q's where Q has more."""
     limit = float(np.nanmax(np.abs(values))) or 1.0
-    more = f"more in {as_text(names[0], GROUP_LETTERS)} (+) or in {as_text(names[1], GROUP_LETTERS)} (−)"
+    more = f"more in {figure_label(names[0], GROUP_LETTERS)} (+) or in {figure_label(names[1], GROUP_LETTERS)} (−)"
     figure = go.Figure()
     figure.add_heatmap(
         z=values, zmin=-limit, zmax=limit, colorscale=DIVERGING, xgap=1, ygap=1,

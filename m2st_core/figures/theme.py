@@ -43,7 +43,7 @@ def colour_of(method: str) -> str:
 
 def sample_looks(names: tuple[str, str]) -> tuple[tuple[str, str, str], tuple[str, str, str]]:
     """Return (label, colour, marker) of the sample from P and of the sample from Q."""
-    return (as_text(names[0]), P_COLOUR, P_MARKER), (as_text(names[1]), Q_COLOUR, Q_MARKER)
+    return (figure_label(names[0]), P_COLOUR, P_MARKER), (figure_label(names[1]), Q_COLOUR, Q_MARKER)
 
 
 def hatched(colour: object, shape: object) -> dict[str, object]:
@@ -56,10 +56,10 @@ def error_bars(value: pd.Series, low: pd.Series, high: pd.Series, **look: object
     return {"array": high - value, "arrayminus": value - low, **look}
 
 
-def as_text(words: object, longest: int = 40) -> str:
+def figure_label(words: object, longest: int = 40) -> str:
     """Escape words from a file so that plotly shows every character, and shorten them.
 
-    >>> as_text("<b>a</b> & b")
+    >>> figure_label("<b>a</b> & b")
     '&lt;b&gt;a&lt;/b&gt; &amp; b'
     """
     short = " ".join(str(words).split())

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from m2st_core.kernels.base import Kernel, Rows
+from m2st_core.rng import Streams, draw_rows
 
 SMALLEST_EXPONENT = -80.0  # exp of anything below is a denormal float32, which processors handle slowly
 CENTRE_ROWS = 64
+MEDIAN_ROWS = 500  # of which the median heuristic is taken
 
 
 def negative_squared_distances(
@@ -126,6 +129,12 @@ class EnergyKernel(Kernel):
 
 
 @torch.no_grad()
+def median_width(rows: Tensor, streams: Sequence[Streams]) -> Tensor:
+    """The median heuristic σ² = median ‖x_i−x_j‖² of at most 500 rows, drawn blind to the labels: (R, n, d) → (R,)."""
+    generators = [stream.torch("median heuristic") for stream in streams]
+    return median_squared_distance(draw_rows(rows, min(rows.shape[-2], MEDIAN_ROWS), generators))
+
+
 def median_squared_distance(x: Tensor) -> Tensor:
     """The median of ‖x_i−x_j‖² over i<j: (…, n, d) → (…).
 

@@ -23,14 +23,14 @@ from m2st_core.kernels.base import Kernel, copy_with, map_tensors
 from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
 from m2st_core.kernels.networks import CNN, MLP
 from m2st_core.learners.algorithm1_fast import FastClimber, State
-from m2st_core.learners.ascent import Course, draw_rows, random_orders
+from m2st_core.learners.ascent import Course
 from m2st_core.learners.classifier import pretrained_kernel
 from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.learners.target_kernels import make_network, maximise_criterion, published_widths
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import Adaptation, MetaAscent, Preset
 from m2st_core.progress import part_of
-from m2st_core.rng import Streams
+from m2st_core.rng import Streams, draw_rows, random_orders
 from m2st_core.types import Progress, TwoSample
 
 MOST_TASKS = 50  # held-out tasks that choose the number of steps

@@ -1,8 +1,8 @@
-"""Tools of all learners: Adam ascent of a batch of independent runs, random orders, eigenvectors, training curves."""
+"""Tools of all learners: Adam ascent of a batch of independent runs, eigenvectors, training curves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,20 +41,6 @@ def ascend(
         if progress is not None:
             progress(step + 1, steps, values.detach().mean().item())
     return torch.stack(curve)
-
-
-def random_orders(count: int, generators: Sequence[torch.Generator]) -> Tensor:
-    """A random order of ``count`` items for each run: (R, count)."""
-    return torch.stack([torch.randperm(count, generator=generator) for generator in generators])
-
-
-def draw_rows(rows: Tensor, count: int, generators: Sequence[torch.Generator]) -> Tensor:
-    """Draw ``count`` rows of each run without replacement: (R, n, d) → (R, count, d)."""
-    n = rows.shape[-2]
-    if count == n:
-        return rows
-    index = random_orders(n, generators)[:, :count]
-    return rows.take_along_dim(index[..., None].to(rows.device), dim=-2)
 
 
 @torch.no_grad()

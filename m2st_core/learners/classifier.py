@@ -15,12 +15,13 @@ from torch.nn import functional
 
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.deep import DeepKernel
+from m2st_core.kernels.distance import median_width
 from m2st_core.kernels.networks import MLP, FeatureNetwork
-from m2st_core.learners.ascent import ascend, random_orders
-from m2st_core.learners.target_kernels import make_network, median_width
+from m2st_core.learners.ascent import ascend
+from m2st_core.learners.target_kernels import make_network
 from m2st_core.permutation.fitted import LabelTest, ProbabilityTest
 from m2st_core.presets import Preset, Pretraining
-from m2st_core.rng import Streams
+from m2st_core.rng import Streams, random_orders
 from m2st_core.types import Progress, TwoSample
 
 BATCH_ROWS = 128

@@ -14,13 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from m2st_core.kernels.distance import negative_squared_distances
+from m2st_core.kernels.distance import median_width, negative_squared_distances
 from m2st_core.kernels.networks import Units
-from m2st_core.learners.ascent import ascend, draw_rows
-from m2st_core.learners.target_kernels import median_width
+from m2st_core.learners.ascent import ascend
 from m2st_core.permutation.fitted import AsymptoticTest, Reference, refer
 from m2st_core.presets import Preset
-from m2st_core.rng import Streams
+from m2st_core.rng import Streams, draw_rows
 from m2st_core.types import Progress, TwoSample
 
 REGULARISATION = 1e-5

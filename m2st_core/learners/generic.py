@@ -11,16 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from m2st_core.kernels.base import ComposedKernel, Kernel, LinearKernel
-from m2st_core.kernels.distance import EnergyKernel, GaussianKernel, LaplaceKernel
+from m2st_core.kernels.distance import EnergyKernel, GaussianKernel, LaplaceKernel, median_width
 from m2st_core.kernels.mixtures import Family, KernelBank
-from m2st_core.learners.ascent import draw_rows
 from m2st_core.learners.raw_features import ImageFeatures, MetaFeatures, NetworkView
-from m2st_core.learners.target_kernels import median_width
 from m2st_core.learners.units import column_units
 from m2st_core.permutation.combined import AggregateTest, FuseTest, RankFuseTest
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import Preset
-from m2st_core.rng import Streams
+from m2st_core.rng import Streams, draw_rows
 from m2st_core.types import Progress
 
 WIDTHS = 10  # of each family

@@ -14,7 +14,6 @@ from m2st_core.criterion import criterion_ratio
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.base import ComposedKernel, InnerProductKernel, Kernel, LinearKernel, Rows
 from m2st_core.kernels.mixtures import Family, KernelBank
-from m2st_core.learners.ascent import random_orders
 from m2st_core.learners.generic import generic_families, network_families, omnibus_beside
 from m2st_core.learners.image_features import fit_image_features, part_images
 from m2st_core.learners.knowledge import Knowledge, learned_spaces, needed
@@ -27,7 +26,7 @@ from m2st_core.permutation.fitted import KernelTest, Permuted, ScoreTest
 from m2st_core.permutation.labellings import Pieces
 from m2st_core.presets import Preset
 from m2st_core.progress import part_of
-from m2st_core.rng import Streams
+from m2st_core.rng import Streams, random_orders
 from m2st_core.types import Progress, TwoSample
 
 ROW_SHARE, IMAGE_SHARE = 1 / 2, 1 / 3  # of Meta-FUSE's weight on the learned kernels; the generic ones have the rest

@@ -16,11 +16,10 @@ from m2st_core.criterion import criterion_ratio, h_matrix
 from m2st_core.data.related import PairedRows
 from m2st_core.kernels.base import Kernel, Rows, take
 from m2st_core.kernels.mixtures import Family, KernelBank
-from m2st_core.learners.ascent import draw_rows, random_orders
 from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.permutation.fitted import AsymptoticTest, KernelTest, Reference, refer
 from m2st_core.presets import Preset
-from m2st_core.rng import Streams
+from m2st_core.rng import Streams, draw_rows, random_orders
 from m2st_core.types import Progress, TwoSample
 
 SMALLEST_VARIANCE = 1e-10  # of a kernel that takes part in Meta-MKL-SI

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from m2st_core.criterion import criterion_ratio, full_criterion, h_matrix, masked_terms
 from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
-from m2st_core.data.related import RelatedTasks, stack_repeats
+from m2st_core.data.related import RelatedTasks, stack_related_tasks
 from m2st_core.device import map_threads, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.kernels.base import copy_with
 from m2st_core.kernels.deep import DeepKernel
@@ -130,7 +130,7 @@ def relatedness(
     sample = in_order_of(sample, tasks.columns, tasks.rows.shape[-1])
     drawn = torch.randperm(len(tasks.names), generator=streams.torch("tasks"))[:max_tasks].sort().values
     tasks = tasks.select(drawn.numpy())
-    goal = _halves(stack_repeats([[sample]], ("target",)), streams.child("target"), processor)
+    goal = _halves(stack_related_tasks([[sample]], ("target",)), streams.child("target"), processor)
     others = _halves(tasks, streams, processor)
     samples = [tasks.task(index) for index in range(len(tasks.names))]
     deals = -(-SAME_TASK_PAIRS // len(samples))
@@ -141,7 +141,7 @@ def relatedness(
         deal = chance.torch("deal")
         pairs = [_dealt_again(sample, task, deal) for _ in range(deals) for task in samples]
         goal, others = (
-            _halves(stack_repeats([side], tasks.names * deals), chance.child(name), processor)
+            _halves(stack_related_tasks([side], tasks.names * deals), chance.child(name), processor)
             for name, side in zip(("target", "task"), zip(*pairs, strict=True), strict=True)
         )
         (same_task,) = _measure(goal, others, restarts, steps, chance, part_of(progress, share, 1), halves=(1,))

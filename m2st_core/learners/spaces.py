@@ -17,11 +17,11 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.learners.ascent import leading_eigenvectors, random_orders, squares_of
+from m2st_core.learners.ascent import leading_eigenvectors, squares_of
 from m2st_core.learners.raw_features import FourierFeatures, MetaFeatures
 from m2st_core.learners.units import median_distance, robust_units
 from m2st_core.presets import FeatureLearning
-from m2st_core.rng import Streams
+from m2st_core.rng import Streams, random_orders
 from m2st_core.types import Progress
 
 PRICE = 4.0  # log-likelihood on left-out tasks at which a direction after the first is real with probability 1/2

@@ -15,16 +15,14 @@ from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.base import Kernel
 from m2st_core.kernels.deep import DeepKernel
-from m2st_core.kernels.distance import GaussianKernel, median_squared_distance
+from m2st_core.kernels.distance import GaussianKernel, median_width
 from m2st_core.kernels.networks import MLP, MOST_UNITS, FeatureNetwork, Units, make_cnn
-from m2st_core.learners.ascent import ascend, draw_rows
+from m2st_core.learners.ascent import ascend
 from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import Ascent, Network, Preset
-from m2st_core.rng import Streams
+from m2st_core.rng import Streams, draw_rows
 from m2st_core.types import Progress, TwoSample
-
-MEDIAN_ROWS = 500
 
 
 def make_network(rows: Tensor, settings: Network, streams: Sequence[Streams]) -> FeatureNetwork:
@@ -66,12 +64,6 @@ def published_widths(rows: Tensor, settings: Network) -> tuple[Tensor, Tensor, T
         _, height, width = settings.convolutions.shape
         return 0.005 * ones, 0.5 * height * width * ones, 1e-10 * ones
     return 0.1 * ones, 2 * rows.shape[-1] * ones, 1e-10 * ones
-
-
-def median_width(rows: Tensor, streams: Sequence[Streams]) -> Tensor:
-    """The median heuristic σ² = median ‖x_i−x_j‖² of at most 500 rows, drawn blind to the labels: (R, n, d) → (R,)."""
-    generators = [stream.torch("median heuristic") for stream in streams]
-    return median_squared_distance(draw_rows(rows, min(rows.shape[-2], MEDIAN_ROWS), generators))
 
 
 def fit_median(

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.kernels.distance import median_squared_distance
+from m2st_core.kernels.distance import MEDIAN_ROWS, median_squared_distance
 from m2st_core.kernels.networks import Units
-from m2st_core.learners.target_kernels import MEDIAN_ROWS
 from m2st_core.numbers import NORMAL_QUARTILES
 from m2st_core.rng import Streams
 

@@ -18,10 +18,10 @@ from m2st_core.data.synthetic import hdgm_related_tasks
 from m2st_core.learners.relatedness import relatedness
 from m2st_core.paper.published import published_gamma
 from m2st_core.rng import Streams
+from m2st_core.sweeps.cells import digest
 from m2st_core.sweeps.executors import Executor
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.trial import digest
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import Progress, PValueRule, Registry
 

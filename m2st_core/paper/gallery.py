@@ -21,7 +21,7 @@ from m2st_core.paper.published import (
     FAR,
     FOLDER,
     LEAST_REPEATS,
-    compare,
+    compare_with_published,
     in_words,
     measured_gamma,
     published_gamma,
@@ -71,7 +71,9 @@ def card_of(experiment: PaperExperiment) -> Card:
     """Compare what comes with the software with what was published."""
     results, _ = results_of(experiment)
     paper = results.get("paper")
-    compared = compare(experiment.name, paper.rows) if paper else pd.DataFrame(columns=[*KEYS, "difference"])
+    compared = (
+        compare_with_published(experiment.name, paper.rows) if paper else pd.DataFrame(columns=[*KEYS, "difference"])
+    )
     compared = compared[compared["difference"].notna()]
     state, badge, sentence = _verdict(experiment, paper, compared)
     path = FOLDER / f"{experiment.name}.svg"

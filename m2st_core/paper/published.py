@@ -121,7 +121,7 @@ def explanations(folder: Path | None = None) -> pd.DataFrame:
     return pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=columns)
 
 
-def compare(experiment: str, rows: pd.DataFrame, sentences: pd.DataFrame | None = None) -> pd.DataFrame:
+def compare_with_published(experiment: str, rows: pd.DataFrame, sentences: pd.DataFrame | None = None) -> pd.DataFrame:
     """Summarise the cells that have a published number, and explain differences of more than two standard errors.
 
     The column ``why`` holds the narrowest explanation, or why a number is not compared.
@@ -173,7 +173,7 @@ def components(rates: np.ndarray) -> tuple[float, float]:
     return max(0.0, float(rates.mean(axis=1).var(ddof=1)) - within / rates.shape[1]), within
 
 
-def share_interval(rates: np.ndarray) -> tuple[float, float]:
+def history_share_interval(rates: np.ndarray) -> tuple[float, float]:
     """The 95 % interval for the share of the variance that lies between histories, exact for normal rates."""
     from scipy import stats  # slow to import
 
@@ -201,7 +201,7 @@ def spread(folder: Path | None = None) -> pd.DataFrame:
         if len(rates) >= LEAST_REPEATS:
             between, within = components(rates)
             share = between / (between + within) if between + within else 0.0
-            rows.append((*point, *rates.shape, between, within, share, *share_interval(rates)))
+            rows.append((*point, *rates.shape, between, within, share, *history_share_interval(rates)))
     return pd.DataFrame(rows, columns=[*POINT, "histories", "repeats", "between", "within", "share", "low", "high"])
 
 

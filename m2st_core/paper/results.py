@@ -20,10 +20,10 @@ import pandas as pd
 
 from m2st_core.paper.experiments import PAPER, SHIPPED_LAYERS, Layer, PaperExperiment
 from m2st_core.paper.published import FOLDER, in_words
+from m2st_core.sweeps.cells import CODE, Cell, CellResult, canonical, data_of
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.store import SHIPPED, Store
 from m2st_core.sweeps.summary import as_rows
-from m2st_core.sweeps.trial import CODE, Cell, CellResult, canonical, data_of
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import VERSION
 
@@ -65,7 +65,7 @@ def committed(experiment: PaperExperiment, layer: Layer, folder: Path | None = N
     Experiments whose grids overlap share results.
     """
     spec, folder = experiment.spec("full", layer), folder or FOLDER
-    about = read_about(folder)
+    about = read_computation(folder)
     own = _file_of(spec, about) or file_name(experiment.name, layer)
     problem = _problem(own, about[own], spec) if own in about else ""
     cells = shipped(spec, folder)
@@ -116,7 +116,7 @@ def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path
     if store.runs.get(spec.run_id) is None:
         return ""
     cells = {cell.key: cell for _, cell in grid(spec).values()}
-    results, about = store.cells.results(cells), read_about(folder)
+    results, about = store.cells.results(cells), read_computation(folder)
     if len(results) <= len(shipped(spec, folder)):
         return ""
     rows = as_rows((cell, results[key]) for key, cell in cells.items() if key in results)
@@ -154,7 +154,7 @@ def file_name(experiment: str, layer: Layer) -> str:
     return experiment if layer == "paper" else f"{experiment}_{layer}"
 
 
-def read_about(folder: Path) -> dict[str, dict[str, Any]]:
+def read_computation(folder: Path) -> dict[str, dict[str, Any]]:
     """The entry of each file in ``about.json``; empty if there is none."""
     path = folder / ABOUT
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -192,7 +192,7 @@ class _File:
 def _files(folder: Path) -> Iterator[_File]:
     """The files of this version."""
     owners = {file_name(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in SHIPPED_LAYERS}
-    for name, entry in read_about(folder).items():
+    for name, entry in read_computation(folder).items():
         if entry["code"] == CODE and name in owners:
             sweep, path = owners[name][0].spec("full", owners[name][1]), folder / f"{name}.csv"
             if entry["spec"] == sweep.hash:

@@ -62,7 +62,7 @@ def unsign(signed: str) -> str:
 
 
 @dataclass(frozen=True)
-class Identity(Visitor):
+class VisitorIdentity(Visitor):
     """A visitor with a name, which is shown to them and never stored."""
 
     name: str = ""
@@ -118,12 +118,12 @@ class SharedHost(Host):
         """A record of a new browser session."""
         return Tab()
 
-    def visitor(self) -> Identity:
+    def visitor(self) -> VisitorIdentity:
         """The user of the page that runs."""
         session = session_id()
         kind, key, name = identify(user_info(), dict(st.context.headers), dict(st.context.cookies))
         person = signature(f"{kind} {key or session}")[:PERSON_LENGTH]
-        return Identity(session, person, _tokens(), name, name in admins(), kind != "tab")
+        return VisitorIdentity(session, person, _tokens(), name, name in admins(), kind != "tab")
 
     def admit(self) -> bool:
         """Whether the visitor may use the page; if not, the page says why."""

@@ -24,10 +24,10 @@ from m2st_core.permutation.fitted import KernelTest
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.studies.shipped import Shipped, load
-from m2st_core.sweeps.cost import Cost, different_images, machine_factor, predict
+from m2st_core.sweeps.cells import Cell, CellResult, LearnerParts, LearnerSpec, learned_method, run_cell, train_learner
+from m2st_core.sweeps.cost import SweepCost, different_images, machine_factor, predict
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import as_rows, summarise
-from m2st_core.sweeps.trial import Cell, CellResult, LearnerParts, LearnerSpec, learned_method, run_cell, train_learner
 from m2st_core.tasks import Setting
 from m2st_core.testing.methods import label_of
 from m2st_core.types import GENERIC_TEST, Progress
@@ -248,7 +248,7 @@ def _by_class(values: np.ndarray, classes: np.ndarray, n: int) -> pd.DataFrame:
     return table.reset_index(drop=True)
 
 
-def study_cost(study: ImageStudy) -> Cost:
+def study_cost(study: ImageStudy) -> SweepCost:
     """The predicted cost. Images whose features are cached cost less."""
     by_pixels = predict(study.spec)
     if not study.described:
@@ -262,7 +262,7 @@ def study_cost(study: ImageStudy) -> Cost:
     each = IMAGE_SECONDS * (side_for(target.shape) / USUAL_SIDE) ** 2
     rows = sum(2 * cell.m_te * cell.tests for cell in cells)
     work = each * (study.repeats * related + tested) + LEARNING_SECONDS * by_pixels.learners + ROW_SECONDS * rows
-    return Cost(len(cells), by_pixels.learners, work * machine_factor(), by_pixels.memory_bytes)
+    return SweepCost(len(cells), by_pixels.learners, work * machine_factor(), by_pixels.memory_bytes)
 
 
 TAUGHT, ALONE = ("Feature-MKL",), ("MMD-D · tuned", GENERIC_TEST)

@@ -15,7 +15,7 @@ import numpy as np
 from m2st_core.data import make_task
 from m2st_core.rng import Streams
 from m2st_core.studies.shipped import load
-from m2st_core.sweeps.trial import draw_targets
+from m2st_core.sweeps.cells import draw_targets
 from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST, TwoSample
 
 TAUGHT = "Meta-Witness"
@@ -78,7 +78,7 @@ STREAMS = Streams(2027).child("course")
 
 
 @dataclass(frozen=True)
-class Cell:
+class LessonCell:
     """100 tests of one method: the target, with its Δ or its shift, the rows, and how many it learned from.
 
     ``learned_from`` counts training rows of the target, or related tasks. Tests of one target and size share their
@@ -108,15 +108,17 @@ class Cell:
         return draw_targets(task, self.rows, TESTS, self.streams)
 
 
-def every_cell() -> list[Cell]:
+def every_cell() -> list[LessonCell]:
     """All cells that the course shows."""
     most = HISTORY_SIZES[-1]
-    cells = [Cell(GENERIC_TEST, rows, delta) for delta, rows in product(DELTAS, ROWS)]
-    cells += [Cell(OWN_ROWS, rows, *rest) for rows, *rest in product(FEW_ROWS, DELTAS, TRAINING_ROWS)]
-    cells += [Cell(TAUGHT, rows, *rest) for rows, *rest in product(FEW_ROWS, DELTAS, HISTORY_SIZES)]
-    cells += [Cell(GENERIC_TEST, rows, shifted=True) for rows in FEW_ROWS]
-    cells += [Cell(TAUGHT, rows, learned_from=most, shifted=True) for rows in FEW_ROWS]
-    cells += [Cell(DEFAULT_TAUGHT_TEST, rows, 0.7, most, shifted) for rows, shifted in product(FEW_ROWS, (False, True))]
+    cells = [LessonCell(GENERIC_TEST, rows, delta) for delta, rows in product(DELTAS, ROWS)]
+    cells += [LessonCell(OWN_ROWS, rows, *rest) for rows, *rest in product(FEW_ROWS, DELTAS, TRAINING_ROWS)]
+    cells += [LessonCell(TAUGHT, rows, *rest) for rows, *rest in product(FEW_ROWS, DELTAS, HISTORY_SIZES)]
+    cells += [LessonCell(GENERIC_TEST, rows, shifted=True) for rows in FEW_ROWS]
+    cells += [LessonCell(TAUGHT, rows, learned_from=most, shifted=True) for rows in FEW_ROWS]
+    cells += [
+        LessonCell(DEFAULT_TAUGHT_TEST, rows, 0.7, most, shifted) for rows, shifted in product(FEW_ROWS, (False, True))
+    ]
     return cells
 
 
@@ -126,7 +128,7 @@ def _percents() -> dict[str, np.ndarray]:
     return dict(zip(shipped.values["cells"], shipped.arrays["percent"], strict=True))
 
 
-def p_values(cell: Cell) -> np.ndarray:
+def p_values(cell: LessonCell) -> np.ndarray:
     """The shipped p-values of a cell (100,), which are whole percents."""
     return _percents()[cell.key] / 100
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from m2st_core.sweeps.trial import CODE
+from m2st_core.sweeps.cells import CODE
 from m2st_core.testing.methods import METHODS
 
 FOLDER = Path(__file__).with_name("shipped")

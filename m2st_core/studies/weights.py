@@ -28,9 +28,9 @@ from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.studies.shipped import Shipped, load
 from m2st_core.studies.synthetic import PLACES, on_plane
+from m2st_core.sweeps.cells import draw_targets
 from m2st_core.sweeps.cost import predict
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.trial import draw_targets
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import Progress, TwoSample

@@ -17,12 +17,12 @@ from m2st_core.learners.algorithm1 import learn_agt_kl, learn_agt_mkl, learn_met
 from m2st_core.learners.knowledge import Learn
 from m2st_core.learners.learned_tests import learn_feature_mixture, learn_features
 from m2st_core.learners.target_kernels import learn_rows
+from m2st_core.numbers import duration
 from m2st_core.presets import TUNED
 from m2st_core.rng import Streams
+from m2st_core.sweeps.cells import ELEMENTS_AT_ONCE, Cell, LearnerSpec, draw_targets
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
-from m2st_core.sweeps.trial import ELEMENTS_AT_ONCE, Cell, LearnerSpec, draw_targets
-from m2st_core.testing.method import Cost as MethodCost
-from m2st_core.testing.method import Method
+from m2st_core.testing.method import Method, MethodCost
 from m2st_core.testing.methods import METHODS, trained_by
 from m2st_core.testing.plan import bytes_of_test
 from m2st_core.testing.run import run_tests
@@ -74,7 +74,7 @@ TRAINING_COSTS: dict[Learn | None, TrainingCost] = {
 
 
 @dataclass(frozen=True)
-class Cost:
+class SweepCost:
     """A prediction, correct within a factor of two for sizes like the paper's."""
 
     cells: int
@@ -82,6 +82,11 @@ class Cost:
     seconds: float  # on one core
     memory_bytes: int  # of one worker
     gpu_seconds: float | None = None  # on one GPU, for images
+
+    @property
+    def gpu_words(self) -> str:
+        """The estimate for a GPU, after a semicolon; empty if there is none."""
+        return "" if self.gpu_seconds is None else f"; on a GPU it may take {duration(self.gpu_seconds)}"
 
 
 @cache
@@ -97,7 +102,7 @@ def machine_factor() -> float:
     return min(times) / REFERENCE_SECONDS
 
 
-def predict(spec: SweepSpec, stored: frozenset[str] = frozenset()) -> Cost:
+def predict(spec: SweepSpec, stored: frozenset[str] = frozenset()) -> SweepCost:
     """The cost of the cells whose keys are not in the store."""
     cells = [cell for cell in spec.cells() if cell.key not in stored]
     learners = {learner.key: learner for cell in cells if (learner := cell.learner) is not None}
@@ -109,7 +114,7 @@ def predict(spec: SweepSpec, stored: frozenset[str] = frozenset()) -> Cost:
     overhead = OVERHEAD * len(cells)
     memory = _memory(spec) if shape is None else _image_memory(spec, shape)
     gpu_seconds = None if shape is None else overhead + work / GPU_SPEEDUP
-    return Cost(len(cells), len(learners), (overhead + work) * machine_factor(), memory, gpu_seconds)
+    return SweepCost(len(cells), len(learners), (overhead + work) * machine_factor(), memory, gpu_seconds)
 
 
 def relative_seconds(work: Cell | LearnerSpec) -> float:

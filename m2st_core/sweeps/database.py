@@ -175,7 +175,7 @@ class Database:
         return len(learners)
 
 
-def restore(path: Path, home: str | os.PathLike[str] | None = None) -> Path:
+def restore_store(path: Path, home: str | os.PathLike[str] | None = None) -> Path:
     """Restore a backup into a folder without a store, and return the folder."""
     target = Path(home or home_folder())
     learners = target / "learners"

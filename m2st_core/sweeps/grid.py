@@ -10,9 +10,9 @@ from functools import cached_property, lru_cache
 
 import pandas as pd
 
+from m2st_core.sweeps.cells import Cell, CellResult, LearnerSpec, data_of
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import as_rows
-from m2st_core.sweeps.trial import Cell, CellResult, LearnerSpec, data_of
 
 MOST_IN_GRIDS = 60_000  # cells in the cache of grids (30 MB)
 MOST_IN_TABLE = 2_000  # cells of a table that is cached

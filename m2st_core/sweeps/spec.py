@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from m2st_core.data import TASKS, make_task
 from m2st_core.data.images.tasks import ImageTask
-from m2st_core.sweeps.trial import Cell, canonical, data_of, digest
+from m2st_core.sweeps.cells import Cell, canonical, data_of, digest
 from m2st_core.testing.method import MOST_PERMUTATIONS
 from m2st_core.testing.methods import METHODS, label_of
 from m2st_core.types import BASELINE, EXACT, PValueRule, Registry

@@ -38,10 +38,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from m2st_core.sweeps.cells import Cell, CellResult, LearnerParts, LearnerSpec, canonical, digest
 from m2st_core.sweeps.database import AMONG, Database, StoreError
 from m2st_core.sweeps.grid import grid_of, keys_of, table_of
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.trial import Cell, CellResult, LearnerParts, LearnerSpec, canonical, digest
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.meta import ABOUT, TENSORS
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.numbers import wilson_interval
+from m2st_core.sweeps.cells import Cell, CellResult
 from m2st_core.sweeps.spec import origin_of
-from m2st_core.sweeps.trial import Cell, CellResult
 from m2st_core.testing.methods import label_of
 
 KEYS = ["task", "null", "method", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te"]
@@ -53,7 +53,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def as_text(table: pd.DataFrame) -> str:
+def summary_text(table: pd.DataFrame) -> str:
     """The summary for a terminal: one row per method, one column per size, published numbers where it has them."""
     if table.empty:
         return "Nothing has been computed yet."

@@ -72,7 +72,7 @@ SCHEMA: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def read_about(text: str, where: str) -> dict[str, Any]:
+def _read_description(text: str, where: str) -> dict[str, Any]:
     """What a learner's JSON says, with every entry of the kind that was saved."""
     try:
         about = json.loads(text)
@@ -96,7 +96,7 @@ def read_about(text: str, where: str) -> dict[str, Any]:
 
 def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> MetaLearner:
     """Rebuild a learner from its parts. ``where`` names their source in error messages."""
-    about = read_about(about_json, where)
+    about = _read_description(about_json, where)
     if about["sha256"] != hashlib.sha256(packed).hexdigest():
         raise ValueError(f"{where}: {TENSORS} is damaged: it is not the file that was saved. Train again.")
     method = METHODS.find(about["method"])

@@ -48,7 +48,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Cost:
+class MethodCost:
     """The cost of a method, for predicting the time of a sweep.
 
     ``test`` is relative to MMD-M. ``by_row`` says that a test compares one number per row, with no Gram matrix.
@@ -95,7 +95,7 @@ class Method:
     revision: int = 0  # counts changes after which the same sweep gives other numbers
     min_test_rows: int = 2  # of each sample
     kernels_at_once: int = 1  # about how many Gram matrices are in memory at the same time
-    cost: Cost = Cost()
+    cost: MethodCost = MethodCost()
 
     @property
     def label(self) -> str:

@@ -14,7 +14,7 @@ from m2st_core.learners.learned_tests import (
     meta_bank,
 )
 from m2st_core.learners.target_kernels import fit_deep, fit_gaussian, fit_median
-from m2st_core.testing.method import GREENS, GREYS, Cost, Look, Method, lines
+from m2st_core.testing.method import GREENS, GREYS, Look, Method, MethodCost, lines
 from m2st_core.testing.paper_methods import DEEP_KERNEL, PAPER_METHODS
 from m2st_core.types import Registry
 
@@ -32,7 +32,7 @@ GENERAL_METHODS = (
         Look(GREYS[0], "star", "dot"),
         fit=fit_median,
         needs_split=False,
-        cost=Cost(image_test=0.001),
+        cost=MethodCost(image_test=0.001),
     ),
     Method(
         "MMD-FUSE",
@@ -44,7 +44,7 @@ GENERAL_METHODS = (
         fit=fit_bank,
         needs_split=False,
         kernels_at_once=3,
-        cost=Cost(test=16.0, image_test=0.045, labelling_bytes=1_000),
+        cost=MethodCost(test=16.0, image_test=0.045, labelling_bytes=1_000),
     ),
     Method(
         "MMDAgg",
@@ -56,7 +56,7 @@ GENERAL_METHODS = (
         fit=fit_aggregate,
         needs_split=False,
         kernels_at_once=3,
-        cost=Cost(test=16.0, image_test=0.045, labelling_bytes=8_000),
+        cost=MethodCost(test=16.0, image_test=0.045, labelling_bytes=8_000),
     ),
     Method(
         "Energy",
@@ -67,7 +67,7 @@ GENERAL_METHODS = (
         Look(GREYS[2], "circle", "dashdot"),
         fit=fit_energy,
         needs_split=False,
-        cost=Cost(image_test=0.001),
+        cost=MethodCost(image_test=0.001),
     ),
     *lines(
         Method(
@@ -78,7 +78,7 @@ GENERAL_METHODS = (
             "general",
             Look(GREYS[2], "triangle-up", "dot"),
             fit=fit_gaussian,
-            cost=Cost(fit=0.5),
+            cost=MethodCost(fit=0.5),
         ),
         tuned="the width starts at the median heuristic; 150 larger steps instead of 1,000, and λ = 0.001",
     ),
@@ -91,7 +91,7 @@ GENERAL_METHODS = (
             "general",
             Look(GREYS[1], "diamond", "dashdot"),
             fit=fit_deep,
-            cost=Cost(fit=0.5, image_fit="deep"),
+            cost=MethodCost(fit=0.5, image_fit="deep"),
         ),
         tuned="scaled columns, widths from the median heuristic, 100 larger steps instead of 1,000, and λ = 0.001",
     ),
@@ -104,7 +104,7 @@ GENERAL_METHODS = (
             "general",
             Look(GREYS[3], "square", "dot"),
             fit=fit_labels,
-            cost=Cost(test=0.3, by_row=True, fit=0.5, image_fit="classifier"),
+            cost=MethodCost(test=0.3, by_row=True, fit=0.5, image_fit="classifier"),
         ),
         tuned="scaled columns, 200 epochs instead of 1,000, and weight decay",
     ),
@@ -117,7 +117,7 @@ GENERAL_METHODS = (
             "general",
             Look(GREYS[0], "circle", "dot"),
             fit=fit_probabilities,
-            cost=Cost(test=0.3, by_row=True, fit=0.5, image_fit="classifier"),
+            cost=MethodCost(test=0.3, by_row=True, fit=0.5, image_fit="classifier"),
         ),
         tuned="scaled columns, 200 epochs instead of 1,000, and weight decay",
     ),
@@ -132,7 +132,7 @@ GENERAL_METHODS = (
             fit=fit_mean_embedding,
             by_permutation=False,
             min_test_rows=7,
-            cost=Cost(test=0.3, by_row=True, fit=0.2),
+            cost=MethodCost(test=0.3, by_row=True, fit=0.2),
         ),
         tuned="the places start among inner rows; 100 steps instead of 300, and an F distribution as reference",
     ),
@@ -147,7 +147,7 @@ GENERAL_METHODS = (
             fit=fit_smooth_characteristic,
             by_permutation=False,
             min_test_rows=12,
-            cost=Cost(test=0.3, by_row=True, fit=0.2),
+            cost=MethodCost(test=0.3, by_row=True, fit=0.2),
         ),
         tuned="100 steps instead of 300, and an F distribution as reference",
         code="the frequencies keep their first values",
@@ -166,7 +166,7 @@ OUR_METHODS = (
         revision=1,
         fit=fit_omnibus,
         needs_split=False,
-        cost=Cost(test=6.0, image_test=0.02, labelling_bytes=1_500),
+        cost=MethodCost(test=6.0, image_test=0.02, labelling_bytes=1_500),
     ),
     Method(
         "Meta-Witness",
@@ -180,7 +180,7 @@ OUR_METHODS = (
         revision=2,
         adapt=fit_learned,
         needs_split=False,
-        cost=Cost(test=0.5, labelling_bytes=1_500),
+        cost=MethodCost(test=0.5, labelling_bytes=1_500),
     ),
     Method(
         "Meta-WiTS",
@@ -194,7 +194,7 @@ OUR_METHODS = (
         revision=2,
         adapt=fit_witness,
         two_sided=False,
-        cost=Cost(test=0.3, by_row=True, labelling_bytes=1_500),
+        cost=MethodCost(test=0.3, by_row=True, labelling_bytes=1_500),
     ),
     Method(
         "Meta-FUSE",
@@ -209,7 +209,7 @@ OUR_METHODS = (
         adapt=meta_bank,
         needs_split=False,
         kernels_at_once=3,
-        cost=Cost(test=3.5, image_test=0.005, labelling_bytes=2_500),
+        cost=MethodCost(test=3.5, image_test=0.005, labelling_bytes=2_500),
     ),
     Method(
         "Feature-MKL",
@@ -223,7 +223,7 @@ OUR_METHODS = (
         revision=2,
         adapt=fit_feature_mixture,
         kernels_at_once=2,
-        cost=Cost(test=1.2, image_test=0.00045, labelling_bytes=500),
+        cost=MethodCost(test=1.2, image_test=0.00045, labelling_bytes=500),
     ),
 )
 

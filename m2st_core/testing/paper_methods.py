@@ -5,7 +5,7 @@ from __future__ import annotations
 from m2st_core.learners.algorithm1 import fit_adapted, learn_agt_kl, learn_agt_mkl, learn_meta_kl
 from m2st_core.learners.mixtures import fit_best, fit_mixture, fit_selective, uniform_mixture
 from m2st_core.learners.target_kernels import fit_deep_with_rows, learn_rows
-from m2st_core.testing.method import GREENS, Cost, Look, Method, lines
+from m2st_core.testing.method import GREENS, Look, Method, MethodCost, lines
 
 LIU_2021 = "Liu, Xu, Lu, Sutherland (2021), Meta two-sample testing: learning kernels for testing with limited data"
 KUEBLER_2020 = "Kübler, Jitkrittum, Schölkopf, Muandet (2020), Learning kernel tests without data splitting"
@@ -59,7 +59,7 @@ PAPER_METHODS = (
             training="learn_meta_kl",
             adapt=fit_mixture,
             kernels_at_once=2,
-            cost=Cost(test=2.5),
+            cost=MethodCost(test=2.5),
         ),
         tuned=f"{TUNED_START}. Five kernels instead of ten, and β is shrunk: 80 % of it is uniform",
         code=RELEASED_LOOP,
@@ -77,7 +77,7 @@ PAPER_METHODS = (
             adapt=uniform_mixture,
             needs_split=False,
             kernels_at_once=2,
-            cost=Cost(test=2.5),
+            cost=MethodCost(test=2.5),
         ),
         tuned=f"{TUNED_START}. Five kernels instead of ten",
         code=RELEASED_LOOP,
@@ -110,7 +110,7 @@ PAPER_METHODS = (
             training="learn_agt_mkl",
             adapt=fit_mixture,
             kernels_at_once=2,
-            cost=Cost(test=2.5),
+            cost=MethodCost(test=2.5),
         ),
         tuned=f"{TUNED_START}. Five kernels instead of ten, and β is shrunk: 80 % of it is uniform",
         code=RELEASED_START,
@@ -128,7 +128,7 @@ PAPER_METHODS = (
             adapt=uniform_mixture,
             needs_split=False,
             kernels_at_once=2,
-            cost=Cost(test=2.5),
+            cost=MethodCost(test=2.5),
         ),
         tuned=f"{TUNED_START}. Five kernels instead of ten",
         code=RELEASED_START,
@@ -148,7 +148,7 @@ PAPER_METHODS = (
             by_permutation=False,
             min_test_rows=60,
             kernels_at_once=2,
-            cost=Cost(test=0.3, by_row=True),
+            cost=MethodCost(test=0.3, by_row=True),
         ),
         tuned=f"{TUNED_START}. Five kernels instead of ten, and an F distribution as reference",
         code=RELEASED_LOOP,
@@ -165,7 +165,7 @@ PAPER_METHODS = (
             training="learn_rows",
             adapt=fit_deep_with_rows,
             symmetric=False,
-            cost=Cost(fit=1.0, image_fit="deep"),
+            cost=MethodCost(fit=1.0, image_fit="deep"),
         ),
         tuned="scaled columns, widths from the median heuristic, 100 larger steps instead of 1,000, and λ = 0.001",
     ),

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from m2st_core.device import in_batches, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.kernels.networks import MOST_UNITS
-from m2st_core.learners.ascent import draw_rows
 from m2st_core.permutation.engine import BLOCK_ROWS
 from m2st_core.permutation.fitted import AsymptoticTest, FittedTest, PermutationTest
 from m2st_core.permutation.labellings import (
@@ -25,7 +24,7 @@ from m2st_core.permutation.labellings import (
     random_memberships,
 )
 from m2st_core.progress import part_of
-from m2st_core.rng import Streams
+from m2st_core.rng import Streams, draw_rows
 from m2st_core.testing.method import Method, TestSettings
 from m2st_core.testing.plan import Labellings, TestPlan, combine_splits, draw_order, plan_batch
 from m2st_core.types import EXACT, Progress, TestResult, TwoSample

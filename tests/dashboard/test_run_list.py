@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from m2st_core.dashboard.power_lab.results import as_python, as_shell
+from m2st_core.dashboard.power_lab.results import sweep_as_python, sweep_as_shell
 from m2st_core.studies.power import (
     difference_names,
     level_finding,
@@ -57,9 +57,9 @@ def test_differing_entries_come_first_and_are_marked():
 
 
 def test_the_code_holds_the_spec():
-    for text in (as_python(SPEC), as_shell(SPEC)):
+    for text in (sweep_as_python(SPEC), sweep_as_shell(SPEC)):
         assert SPEC.to_toml() in text
-    compile(as_python(SPEC), "page", "exec")
+    compile(sweep_as_python(SPEC), "page", "exec")
 
 
 def test_without_a_difference_the_finding_speaks_of_false_alarms():

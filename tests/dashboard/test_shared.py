@@ -11,8 +11,8 @@ from m2st_core.data.tables.cells import read_cell
 from m2st_core.serving import sessions
 from m2st_core.studies.power import DEFAULT, add_shipped
 from m2st_core.sweeps import grid
+from m2st_core.sweeps.cells import CellResult
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.trial import CellResult
 
 
 def counted():

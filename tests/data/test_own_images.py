@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from m2st_core.data.images import own
-from m2st_core.data.images.own import ImageFileError, decode_image, read_image_tasks, read_images
+from m2st_core.data.images import files as image_files
+from m2st_core.data.images.files import ImageFileError, decode_image, read_image_tasks, read_images
 
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8))
 
@@ -140,7 +140,7 @@ def test_comparisons_of_the_same_name_in_other_folders_stay_apart():
 
 
 def test_an_image_counts_whatever_it_is_called_and_a_large_film_does_not(monkeypatch):
-    monkeypatch.setattr(own, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(image_files, "MOST_BYTES", 100_000)
     files = [("a.png", packed(NOISE)), ("camera", packed(NOISE, "JPEG")), ("film.mp4", bytes(200_000))]
     for source in (files, [("images.zip", zipped(dict(files)))]):
         sample = read_images(source, 16)
@@ -148,10 +148,10 @@ def test_an_image_counts_whatever_it_is_called_and_a_large_film_does_not(monkeyp
 
 
 def test_too_many_or_too_large_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr(own, "MOST_IMAGES", 2)
+    monkeypatch.setattr(image_files, "MOST_IMAGES", 2)
     with pytest.raises(ImageFileError, match="more than 2 images"):
         read_images([(f"{index}.png", packed(NOISE)) for index in range(3)], 16)
-    monkeypatch.setattr(own, "MOST_UNPACKED", 1000)
+    monkeypatch.setattr(image_files, "MOST_UNPACKED", 1000)
     with pytest.raises(ImageFileError, match="unpacks to more than"):
         read_images([("a.zip", zipped({"a.png": bytes(2000)}))])
 

@@ -10,7 +10,7 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
-from m2st_core.data.related import stack_repeats
+from m2st_core.data.related import stack_related_tasks
 from m2st_core.types import TwoSample
 
 SHAPE = (1, 4, 4)
@@ -59,7 +59,7 @@ def test_rows_that_are_no_images_are_all_kept_in_their_order():
 
 def test_weights_take_means_and_repeats_stand_side_by_side():
     first, second = plain_rows(), plain_rows(seed=1)
-    both = stack_repeats([first, second], ("a", "b", "c"))
+    both = stack_related_tasks([first, second], ("a", "b", "c"))
     for repeat, pairs in enumerate((first, second)):
         for task, pair in enumerate(pairs):
             for found, weight, rows in zip(

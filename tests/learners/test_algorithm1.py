@@ -9,7 +9,7 @@ import torch
 import m2st_core as m2st
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.data.arrays import as_related_tasks
-from m2st_core.data.related import PairedRows, stack_repeats
+from m2st_core.data.related import PairedRows, stack_related_tasks
 from m2st_core.kernels.base import copy_with
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.networks import MLP
@@ -153,10 +153,10 @@ def test_repeats_in_a_batch_learn_as_if_alone():
     names = tuple("abcd")
     for settings in (SETTINGS, replace(SETTINGS, inner_steps=0, ratio_of_means=True)):
         together = kernel(2)
-        course = learn(together, stack_repeats([first, second], names), settings, [Streams(0), Streams(1)])
+        course = learn(together, stack_related_tasks([first, second], names), settings, [Streams(0), Streams(1)])
         for r, pairs in enumerate((first, second)):
             alone = kernel(1, seed=r)
-            own = learn(alone, stack_repeats([pairs], names), settings, [Streams(r)])
+            own = learn(alone, stack_related_tasks([pairs], names), settings, [Streams(r)])
             assert course.train[:, r] == pytest.approx(own.train[:, 0], abs=1e-9)
             for name, value in alone.state_dict().items():
                 assert torch.allclose(together.state_dict()[name][r], value[0], atol=1e-9), name

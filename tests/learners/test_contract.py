@@ -9,7 +9,7 @@ from torch import nn
 
 import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
-from m2st_core.data.related import stack_repeats
+from m2st_core.data.related import stack_related_tasks
 from m2st_core.presets import TUNED
 from m2st_core.rng import Streams
 from m2st_core.testing.run import run_tests
@@ -96,7 +96,7 @@ def test_related_tasks_teach_the_same_with_the_same_seed(name, knowledge):
 @pytest.mark.parametrize("name", [name for name in LEARNERS.values() if name not in ONE_REPEAT])
 def test_repeats_learn_in_a_batch_as_if_alone(name, knowledge):
     others = list(m2st.hdgm_related_tasks(n_tasks=6, rows=16, seed=9).values())
-    both = stack_repeats([others, RELATED], NAMES)
+    both = stack_related_tasks([others, RELATED], NAMES)
     together = METHODS[name].learn(both, PRESET, [Streams(7), Streams(2)], None).state_dict()
     for key, alone in knowledge(METHODS[name]).state_dict().items():
         found = together[key][1]

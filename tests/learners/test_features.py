@@ -9,7 +9,7 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
-from m2st_core.data.related import stack_repeats
+from m2st_core.data.related import stack_related_tasks
 from m2st_core.kernels.networks import Units
 from m2st_core.learners.learned_tests import detectable, evidence_related
 from m2st_core.learners.raw_features import FourierFeatures, view_target
@@ -460,7 +460,7 @@ def test_repeats_learn_as_if_alone():
         for r, shift in enumerate((1.0, 0.3))
     ]
     streams = [Streams(3), Streams(4)]
-    together = fit_row_features(stack_repeats(histories, names), SMALL, streams)
+    together = fit_row_features(stack_related_tasks(histories, names), SMALL, streams)
     grid = rows(1, 50, 2, seed=5)
     alone = [fit_row_features(as_related_tasks(h), SMALL, [s]) for h, s in zip(histories, streams, strict=True)]
     for repeat, single in enumerate(alone):

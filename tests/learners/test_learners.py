@@ -9,13 +9,13 @@ import torch
 import m2st_core as m2st
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.kernels.distance import GaussianKernel
-from m2st_core.learners.ascent import ascend, draw_rows, squares_of
+from m2st_core.learners.ascent import ascend, squares_of
 from m2st_core.learners.classifier import fit_classifier
 from m2st_core.learners.embeddings import REGULARISATION, fit_mean_embedding, fit_smooth_characteristic, hotelling
 from m2st_core.learners.generic import fit_bank
 from m2st_core.learners.target_kernels import fit_deep, fit_gaussian, fit_median
 from m2st_core.presets import RELEASED, TUNED
-from m2st_core.rng import Streams
+from m2st_core.rng import Streams, draw_rows
 from m2st_core.types import Cancelled, TwoSample
 from tests import naive
 

@@ -4,7 +4,7 @@ import pytest
 
 from m2st_core.dashboard.host import close_server
 from m2st_core.dashboard.jobs import sweeps
-from m2st_core.sweeps import trial
+from m2st_core.sweeps import cells
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
@@ -58,7 +58,7 @@ def finished(store):
 def other_run(store):
     """A run that another version left in the store: its id."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trial, "CODE", "4")
+        patch.setattr(cells, "CODE", "4")
         run = store.runs.start(SMALL.with_(methods=("Meta-WiTS",)), "Another run")
         store.runs.set_state(run, "done")
     return run

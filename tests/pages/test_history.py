@@ -4,7 +4,7 @@ import json
 import sqlite3
 
 from m2st_core.studies.power import add_shipped
-from m2st_core.sweeps.trial import digest
+from m2st_core.sweeps.cells import digest
 from tests.pages.harness import charts, open_page, until, words
 
 PAGE = "history"

@@ -12,7 +12,7 @@ from m2st_core.dashboard.learn.pictures import LIKE_HISTORY, WIDTHS
 from m2st_core.dashboard.learn.projector import LARGE, larger
 from m2st_core.dashboard.learn.questions import QUIZ, Sample, power
 from m2st_core.studies import synthetic
-from m2st_core.studies.lessons import DELTAS, HISTORY_SIZES, OWN_ROWS, ROWS, TRAINING_ROWS, Cell, p_values
+from m2st_core.studies.lessons import DELTAS, HISTORY_SIZES, OWN_ROWS, ROWS, TRAINING_ROWS, LessonCell, p_values
 from tests.pages.harness import button, charts, open_page, run, words
 
 STEPS = [lesson.name for lesson in LESSONS]
@@ -28,7 +28,7 @@ def sentence(app):
 
 
 def percent(*cell, **more):
-    return f"{100 * np.mean(p_values(Cell(*cell, **more)) <= 0.05):.0f} %"
+    return f"{100 * np.mean(p_values(LessonCell(*cell, **more)) <= 0.05):.0f} %"
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -164,12 +164,12 @@ def test_every_question_has_an_answer_on_its_control(delta, rows):
         assert all("the same here" in question for question in questions[2:6])
         return
     goal = re.search(r"give (\d+) % power", questions[3])
-    powers = [power(Cell("MMD-M", size, delta)).share for size in ROWS]
+    powers = [power(LessonCell("MMD-M", size, delta)).share for size in ROWS]
     assert powers[0] < int(goal[1]) / 100 <= max(powers)
-    without = power(Cell("MMD-M", few, delta)).share
-    own = [power(Cell(OWN_ROWS, few, delta, size)).share > without + 0.05 for size in TRAINING_ROWS]
+    without = power(LessonCell("MMD-M", few, delta)).share
+    own = [power(LessonCell(OWN_ROWS, few, delta, size)).share > without + 0.05 for size in TRAINING_ROWS]
     assert ("before learning pays" in questions[4]) == any(own)
-    history = [power(Cell("Meta-Witness", few, delta, size)).share for size in HISTORY_SIZES]
+    history = [power(LessonCell("Meta-Witness", few, delta, size)).share for size in HISTORY_SIZES]
     goal = re.search(r"in (half|\d+ %) of the samples", questions[5])
     if goal is None:
         assert questions[5] == "Does it matter here how many related tasks there are?"

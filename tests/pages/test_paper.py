@@ -9,7 +9,7 @@ from m2st_core.dashboard.host import close_server
 from m2st_core.paper import gallery, published, results
 from m2st_core.paper.experiments import OURS, PAPER
 from m2st_core.paper.results import commit
-from m2st_core.sweeps.trial import CellResult
+from m2st_core.sweeps.cells import CellResult
 from m2st_core.testing.methods import METHODS
 from tests.pages.harness import charts, open_page, until, words
 
@@ -125,7 +125,7 @@ def test_there_is_no_standard_error_below_five_repeats(give):
 
 def test_results_of_an_older_version_are_not_shown(give, monkeypatch):
     give("fig2a")
-    monkeypatch.setattr("m2st_core.sweeps.trial.CODE", "next")
+    monkeypatch.setattr("m2st_core.sweeps.cells.CODE", "next")
     monkeypatch.setattr(results, "CODE", "next")
     app = open_entry("fig2a")
     assert "made by an older version" in words(app) and "6 of 20" not in words(app)

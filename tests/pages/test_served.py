@@ -3,7 +3,7 @@
 import pytest
 
 from m2st_core.dashboard.host import Host, register
-from m2st_core.serving.visitors import Identity, SharedHost
+from m2st_core.serving.visitors import SharedHost, VisitorIdentity
 from tests.pages.conftest import SMALL
 from tests.pages.harness import button, charts, open_page, words
 
@@ -41,7 +41,7 @@ def test_a_stranger_finds_nothing_of_another_s_run(anns, monkeypatch):
     assert not app.exception and "There is no deleted run" in app.error[0].value
     app = open_page("power", run=run)
     assert "There is no run" in words(app) and "run" not in app.query_params
-    monkeypatch.setattr(SharedHost, "visitor", lambda self: Identity("tab", "ann"))
+    monkeypatch.setattr(SharedHost, "visitor", lambda self: VisitorIdentity("tab", "ann"))
     assert "Ann's secret study" in words(open_page("history", run=run))
 
 
@@ -55,7 +55,7 @@ def test_a_shared_link_opens_a_run_to_read(anns):
 
 def test_an_owner_shares_and_deletes(anns, store, monkeypatch):
     own, run = anns
-    monkeypatch.setattr(SharedHost, "visitor", lambda self: Identity("tab", "ann"))
+    monkeypatch.setattr(SharedHost, "visitor", lambda self: VisitorIdentity("tab", "ann"))
     app = open_page("history", run=run)
     button(app, "Make a link").click().run()
     token = own.runs.share(run)

@@ -8,8 +8,8 @@ from m2st_core.paper.experiments import PAPER
 from m2st_core.paper.gallery import agreement, card_of, summed_up
 from m2st_core.paper.published import published_power
 from m2st_core.paper.results import commit
+from m2st_core.sweeps.cells import CellResult
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.trial import CellResult
 
 
 @pytest.fixture

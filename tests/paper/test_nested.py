@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.reproduction import in_sizes
-from m2st_core.paper.published import components, one_history_sentence, share_interval, spread, with_one_history
+from m2st_core.paper.published import components, history_share_interval, one_history_sentence, spread, with_one_history
 
 COUNTS = ["method", "n_tasks", "m_te", "history", "repeat", "rejections", "tests"]
 
@@ -60,7 +60,7 @@ def test_repeats_that_differ_more_than_histories_leave_nothing_between():
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_the_interval_holds_the_share_in_95_of_100(share):
     """Of 1,000 intervals, within three standard errors (0.021) of 95 %."""
-    intervals = [share_interval(simulated(share, 1 - share, 10, 5, seed)) for seed in range(1000)]
+    intervals = [history_share_interval(simulated(share, 1 - share, 10, 5, seed)) for seed in range(1000)]
     assert np.mean([low <= share <= high for low, high in intervals]) == pytest.approx(0.95, abs=0.021)
 
 

@@ -10,9 +10,9 @@ from m2st_core.__main__ import main
 from m2st_core.paper import results
 from m2st_core.paper.experiments import OURS, PAPER
 from m2st_core.permutation.labellings import permutation_p_value
+from m2st_core.sweeps.cells import CellResult
 from m2st_core.sweeps.spec import LIMIT
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.trial import CellResult
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import EXACT, PValueRule
 

@@ -9,11 +9,20 @@ import pytest
 from benchmarks.reproduction import PAGE, fill_page, section
 from m2st_core.paper import results as module
 from m2st_core.paper.experiments import OURS, PAPER, SHIPPED_LAYERS
-from m2st_core.paper.published import FOLDER, UNEXPLAINED, compare, explanations
-from m2st_core.paper.results import Outdated, commit, committed, file_name, grid, read_about, results_of, take_over
+from m2st_core.paper.published import FOLDER, UNEXPLAINED, compare_with_published, explanations
+from m2st_core.paper.results import (
+    Outdated,
+    commit,
+    committed,
+    file_name,
+    grid,
+    read_computation,
+    results_of,
+    take_over,
+)
+from m2st_core.sweeps.cells import CODE, CellResult, run_cell
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.summary import as_text, summarise
-from m2st_core.sweeps.trial import CODE, CellResult, run_cell
+from m2st_core.sweeps.summary import summarise, summary_text
 from m2st_core.testing.methods import METHODS
 
 TABLE_3 = PAPER["table3"]
@@ -42,7 +51,7 @@ def test_what_is_read_is_what_the_store_has(store, folder):
     assert commit(TABLE_3, "paper", store, folder) == "table3"
     found, rows = committed(TABLE_3, "paper", folder), store.cells.rows(TABLE_3.full)
     pd.testing.assert_frame_equal(found.rows.drop(columns="seconds"), rows.drop(columns="seconds"))
-    assert as_text(summarise(found.rows)) == as_text(summarise(rows))
+    assert summary_text(summarise(found.rows)) == summary_text(summarise(rows))
     assert found.origin.startswith("20 repeats × 100 test samples, 20")
     lines = (folder / "table3.csv").read_text().splitlines()
     assert lines[0] == "method,closeness,n_tasks,m_tr,m_te,repeat,rejections"
@@ -94,7 +103,7 @@ def test_experiments_with_the_same_sweep_share_a_file(store, folder):
 
 
 def test_without_files_there_is_nothing(folder):
-    assert committed(TABLE_3, "paper", folder) is None and read_about(folder) == {}
+    assert committed(TABLE_3, "paper", folder) is None and read_computation(folder) == {}
 
 
 def test_rows_of_an_older_version_or_another_sweep_are_refused(store, folder, monkeypatch):
@@ -103,7 +112,7 @@ def test_rows_of_an_older_version_or_another_sweep_are_refused(store, folder, mo
     other = replace(TABLE_3, full=TABLE_3.full.with_(tests=50))
     with pytest.raises(Outdated, match="other settings"):
         committed(other, "paper", folder)
-    monkeypatch.setattr("m2st_core.sweeps.trial.CODE", "next")
+    monkeypatch.setattr("m2st_core.sweeps.cells.CODE", "next")
     monkeypatch.setattr(module, "CODE", "next")
     with pytest.raises(Outdated, match="older version"):
         committed(TABLE_3, "paper", folder)
@@ -121,7 +130,7 @@ def revise(monkeypatch, *names):
 def test_rows_of_a_revised_method_are_not_shown(store, folder, monkeypatch):
     fill(store, TABLE_3, "ours", repeats=1)
     commit(TABLE_3, "ours", store, folder)
-    assert read_about(folder)["table3_ours"]["revisions"] == {name: METHODS[name].revision for name in OURS}
+    assert read_computation(folder)["table3_ours"]["revisions"] == {name: METHODS[name].revision for name in OURS}
     revise(monkeypatch, "Meta-FUSE")
     found = committed(TABLE_3, "ours", folder)
     assert set(found.rows["method"]) == {*OURS} - {"Meta-FUSE"}
@@ -135,7 +144,7 @@ def test_rows_without_a_recorded_revision_have_revision_0(store, folder):
     for layer in SHIPPED_LAYERS:
         fill(store, TABLE_3, layer, repeats=1)
         commit(TABLE_3, layer, store, folder)
-    about = read_about(folder)
+    about = read_computation(folder)
     for entry in about.values():
         del entry["revisions"]
     (folder / "about.json").write_text(json.dumps(about))
@@ -210,13 +219,13 @@ def test_lines_that_are_no_cells_are_errors(store, folder, line, message):
 
 def test_the_repository_lists_every_file():
     others = {"explanations", "nested"}
-    assert {path.stem for path in FOLDER.glob("*.csv")} - others == set(read_about(FOLDER))
+    assert {path.stem for path in FOLDER.glob("*.csv")} - others == set(read_computation(FOLDER))
 
 
 def test_the_rows_in_the_repository_belong_to_this_version_and_its_sweeps():
     """Rows of our methods may be outdated. Then they are not shown, and a sentence says so."""
     layers = {file_name(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in SHIPPED_LAYERS}
-    for name, entry in read_about(FOLDER).items():
+    for name, entry in read_computation(FOLDER).items():
         experiment, layer = layers[name]
         spec = experiment.spec("full", layer)
         assert (entry["spec"], entry["code"]) == (spec.hash, CODE)
@@ -238,7 +247,7 @@ def test_every_cell_that_is_far_off_has_a_sentence():
     for experiment in PAPER.values():
         found = committed(experiment, "paper") if experiment.full else None
         if found is not None:
-            table = compare(experiment.name, found.rows)
+            table = compare_with_published(experiment.name, found.rows)
             unexplained += [
                 f"{experiment.name}: {r.method}, N={r.n_tasks}, m_te={r.m_te}: {r.difference:+.1f} SE"
                 for r in table[table["why"] == UNEXPLAINED].itertuples()
@@ -261,7 +270,7 @@ def test_the_page_has_the_numbers_of_the_files():
 
 def test_the_misprint_is_said_and_not_compared():
     """0.497 ± 0.038 against the printed 0.426 would look like agreement."""
-    table = compare("table6", committed(PAPER["table6"], "paper").rows)
+    table = compare_with_published("table6", committed(PAPER["table6"], "paper").rows)
     (one,) = [row for row in table.itertuples() if (row.n_tasks, row.m_te) == (120, 150)]
     assert one.published == 0.426 and pd.isna(one.difference) and "misprint" in one.why
     assert "0.497 ± 0.038<br>published 0.426 ± 0.023<br>not compared" in section(PAPER["table6"])

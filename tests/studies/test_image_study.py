@@ -11,7 +11,7 @@ from m2st_core.data.images.efficientnet import missing_weights
 from m2st_core.data.images.features import PRETRAINED
 from m2st_core.data.images.tasks import PIXELS, DescribedTask
 from m2st_core.studies.images import ImageStudy, study_cost
-from m2st_core.sweeps.trial import digest
+from m2st_core.sweeps.cells import digest
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.run import run_tests
 from m2st_core.types import EXACT

@@ -7,11 +7,11 @@ import pytest
 from benchmarks.shipped import compute_cell, learn, power, view
 from m2st_core.studies import lessons, shipped
 from m2st_core.studies.images import ALONE, STORY, TAUGHT, shipped_story, story_finding
-from m2st_core.studies.lessons import OWN_ROWS, Cell, home_table
+from m2st_core.studies.lessons import OWN_ROWS, LessonCell, home_table
 from m2st_core.studies.one_test import OneTest, SingleTest
 from m2st_core.studies.shipped import load, stamp_of
 from m2st_core.studies.weights import WeightsResult, WeightsStudy
-from m2st_core.sweeps.trial import run_cell
+from m2st_core.sweeps.cells import run_cell
 from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, GENERIC_TEST
 
 METHODS_OF = {
@@ -99,7 +99,9 @@ def test_the_course_has_every_setting_of_its_controls_and_no_other():
 
 
 @pytest.mark.parametrize(
-    "cell", [Cell("MMD-M", 50, 0.9), Cell(OWN_ROWS, 50, 0.9, 20), Cell("Meta-Witness", 20, 0.9, 3)], ids=lambda c: c.key
+    "cell",
+    [LessonCell("MMD-M", 50, 0.9), LessonCell(OWN_ROWS, 50, 0.9, 20), LessonCell("Meta-Witness", 20, 0.9, 3)],
+    ids=lambda c: c.key,
 )
 def test_a_cell_of_the_course_is_what_the_code_computes(cell):
     """Processors round differently, so that single labellings of a learned test change their rank."""
@@ -107,7 +109,7 @@ def test_a_cell_of_the_course_is_what_the_code_computes(cell):
 
 
 def test_methods_test_the_same_samples():
-    first, second = (Cell(name, 20, 0.7, n).samples() for name, n in (("MMD-M", 0), ("Meta-Witness", 40)))
+    first, second = (LessonCell(name, 20, 0.7, n).samples() for name, n in (("MMD-M", 0), ("Meta-Witness", 40)))
     assert (first.x == second.x).all() and (first.y == second.y).all()
 
 
@@ -115,7 +117,7 @@ def test_the_story_of_the_course_holds():
     """Related tasks find most, few own rows nothing; tasks about something else mislead all but Meta-FUSE."""
 
     def share(*cell, **more):
-        return np.mean(lessons.p_values(Cell(*cell, **more)) <= 0.05)
+        return np.mean(lessons.p_values(LessonCell(*cell, **more)) <= 0.05)
 
     assert share("Meta-Witness", 100, 0.7, 40) > 0.7 > 0.2 > share("MMD-M", 100, 0.7)
     assert share(OWN_ROWS, 100, 0.7, 20) < share("MMD-M", 100, 0.7) + 0.05 < share(OWN_ROWS, 100, 0.7, 800)

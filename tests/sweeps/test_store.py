@@ -13,11 +13,11 @@ import pytest
 from m2st_core.__main__ import main
 from m2st_core.sweeps import database, work
 from m2st_core.sweeps import store as store_module
+from m2st_core.sweeps.cells import CellResult, digest
 from m2st_core.sweeps.database import Database, StoreError
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import HEARTBEAT_SECONDS, HOST, UNDO_SECONDS, UNKNOWN, Store, is_alive, new_holder, own_id
-from m2st_core.sweeps.trial import CellResult, digest
 from m2st_core.sweeps.work import RunDeleted, run_sweep
 
 SPEC = SweepSpec(

@@ -16,8 +16,9 @@ import pytest
 from m2st_core.numbers import null_band
 from m2st_core.paper.published import published_table, with_published
 from m2st_core.studies.power import sweep_figure
-from m2st_core.sweeps import trial as trial_module
+from m2st_core.sweeps import cells as cells_module
 from m2st_core.sweeps import work as work_module
+from m2st_core.sweeps.cells import CellResult
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import (
     GRACE_SECONDS,
@@ -30,8 +31,7 @@ from m2st_core.sweeps.executors import (
 )
 from m2st_core.sweeps.spec import LIMIT, SweepSpec, origin_of
 from m2st_core.sweeps.store import UNKNOWN, Store
-from m2st_core.sweeps.summary import as_text, summarise
-from m2st_core.sweeps.trial import CellResult
+from m2st_core.sweeps.summary import summarise, summary_text
 from m2st_core.sweeps.work import SweepFailed, run_sweep, warm_up
 from m2st_core.types import Cancelled
 
@@ -336,7 +336,7 @@ def other(tmp_path, monkeypatch):
     """A store with the same run twice, by another version, with its id, and by this one."""
     store, spec = Store(tmp_path), SPEC.with_(methods=("MMD-M",), repeats=1)
     with monkeypatch.context() as patch:
-        patch.setattr(trial_module, "CODE", "4")
+        patch.setattr(cells_module, "CODE", "4")
         other_id = store.runs.start(spec)
         store.runs.set_state(other_id, "done")
         store.cells.add((cell, CellResult(8, 8, 1.0)) for cell in spec.cells())
@@ -369,7 +369,7 @@ def test_rows_and_summaries_say_whose_a_method_is(reference):
     rows, _ = reference
     assert set(zip(rows["method"], rows["origin"], strict=True)) == {(m, origin_of(m)) for m in SPEC.methods}
     ours = summarise(rows.drop(columns="origin").assign(method="Meta-WiTS").head(1))  # as in files of before
-    assert ours["origin"].tolist() == ["ours"] and as_text(ours).splitlines()[1].startswith("Meta-WiTS (ours)")
+    assert ours["origin"].tolist() == ["ours"] and summary_text(ours).splitlines()[1].startswith("Meta-WiTS (ours)")
 
 
 def test_summaries_have_errors_between_repeats_and_published_numbers(reference):
@@ -381,14 +381,14 @@ def test_summaries_have_errors_between_repeats_and_published_numbers(reference):
     known = rows.assign(method="Meta-MKL", n_tasks=100, closeness=0.3, m_tr=50, m_te=200, rate=0.859).head(1)
     found = with_published(summarise(known)).iloc[0]
     assert found["published"] == 0.759 and np.isnan(found["difference"])  # one repeat says too little
-    assert "(published 0.759)" in as_text(with_published(summarise(known)))
+    assert "(published 0.759)" in summary_text(with_published(summarise(known)))
     often = pd.concat([known.assign(repeat=index, rate=0.849 + 0.005 * index) for index in range(5)])
     assert with_published(summarise(often))["difference"].item() == pytest.approx(
         0.1 / (0.005**2 / 2 + 0.027**2) ** 0.5
     )
-    assert "(published 0.759, +3.7 SE)" in as_text(with_published(summarise(often)))
-    assert "published" not in as_text(summarise(often))
-    assert "Nothing" in as_text(with_published(summarise(rows.head(0))))
+    assert "(published 0.759, +3.7 SE)" in summary_text(with_published(summarise(often)))
+    assert "published" not in summary_text(summarise(often))
+    assert "Nothing" in summary_text(with_published(summarise(rows.head(0))))
     assert found["low"] < rows.head(1)["rate"].item() < found["high"]
     ablation = rows.assign(method="Meta-KL", n_tasks=100, closeness=0.3, m_tr=10, m_te=200).head(1)
     assert with_published(summarise(ablation))["published"].item() == 0.509  # Table 3

@@ -9,10 +9,10 @@ import pytest
 from m2st_core.__main__ import main
 from m2st_core.commands import service
 from m2st_core.commands.service import entry_point
-from m2st_core.sweeps.database import StoreError, restore
+from m2st_core.sweeps.cells import CellResult, train_learner
+from m2st_core.sweeps.database import StoreError, restore_store
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store, new_holder
-from m2st_core.sweeps.trial import CellResult, train_learner
 
 SPEC = SweepSpec(methods=("Meta-WiTS",), m_te=(10,), n_tasks=(2,), rows_per_task=8, repeats=1, tests=3)
 
@@ -63,7 +63,7 @@ def test_a_backup_is_consistent_while_somebody_writes(store, tmp_path):
         db.execute("UPDATE runs SET name = 'half'")
         store.database.back_up(tmp_path / "b.zip")
         db.rollback()
-    assert Store(restore(tmp_path / "b.zip", tmp_path / "new")).all_runs()["name"].tolist() == ["mine"]
+    assert Store(restore_store(tmp_path / "b.zip", tmp_path / "new")).all_runs()["name"].tolist() == ["mine"]
 
 
 def test_a_store_is_never_overwritten(store, tmp_path, capsys):
@@ -78,7 +78,7 @@ def test_a_foreign_member_is_refused(store, tmp_path, member):
     with zipfile.ZipFile(tmp_path / "b.zip", "a") as archive:
         archive.writestr(member, "x")
     with pytest.raises(StoreError, match="is not a backup of a store: it holds"):
-        restore(tmp_path / "b.zip", tmp_path / "new")
+        restore_store(tmp_path / "b.zip", tmp_path / "new")
     assert not list(tmp_path.glob("**/*evil"))
 
 
@@ -96,7 +96,7 @@ def test_a_damaged_database_is_refused(store, tmp_path):
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("store.sqlite", b"SQLite format 3\x00" + b"\xa5" * 5000)
     with pytest.raises(StoreError, match="damaged or another version"):
-        restore(tmp_path / "b.zip", tmp_path / "new")
+        restore_store(tmp_path / "b.zip", tmp_path / "new")
     assert not (tmp_path / "new" / "store.sqlite").exists()
 
 

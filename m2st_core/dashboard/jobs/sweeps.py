@@ -13,7 +13,7 @@ from m2st_core.dashboard.jobs.runs import Desk, QueueFull, RunStatus, SweepQueue
 from m2st_core.environment import dask_address
 from m2st_core.numbers import duration
 from m2st_core.studies.power import add_shipped
-from m2st_core.sweeps.cost import Cost, predict
+from m2st_core.sweeps.cost import predict
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor, make_executor
 from m2st_core.sweeps.spec import LISTS, SpecError, SweepSpec
@@ -120,16 +120,11 @@ def cost_in_words(view: SweepView, workers: int) -> str:
     learners = f" and {cost.learners:,} trainings on related tasks" if cost.learners else ""
     return (
         f"About **{duration(cost.seconds / workers)}**, within a factor of two, for {cost.cells:,} cells (each is "
-        f"{CELL}){learners}{gpu_in_words(cost)}."
+        f"{CELL}){learners}{cost.gpu_words}."
     )
 
 
 _predicted = lru_cache(maxsize=32)(predict)
-
-
-def gpu_in_words(cost: Cost) -> str:
-    """The estimate for a GPU, if there is one."""
-    return "" if cost.gpu_seconds is None else f"; on a GPU it may take {duration(cost.gpu_seconds)}"
 
 
 def watch(desk: Desk, run: str, spec: SweepSpec, show: Callable[[SweepView], None], key: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from m2st_core.dashboard.learn import pictures
-from m2st_core.dashboard.learn.pictures import LIKE_HISTORY, SOMETHING_NEW, Picture
+from m2st_core.dashboard.learn.pictures import LIKE_HISTORY, SOMETHING_NEW, LessonPicture
 from m2st_core.dashboard.learn.questions import Sample, ask_rows, ask_tasks, ask_training, ask_width
 from m2st_core.dashboard.widgets.controls import SEED, Control, under
 from m2st_core.studies.lessons import CLOSENESS, DELTAS, HISTORY_SIZES, ROWS, ROWS_PER_TASK, SHIFT, TESTS, TRAINING_ROWS
@@ -23,7 +23,7 @@ class Lesson:
     idea: str
     control: Control
     question: Callable[[Sample], str]
-    show: Callable[..., Picture]
+    show: Callable[..., LessonPicture]
     maths: tuple[str, ...]
     drawn: bool = False  # whether another seed changes the picture
     own_target: bool = False  # whether the control, and not the carried Δ, says what differs

@@ -15,7 +15,7 @@ from m2st_core.figures.power import found_figure, learning_figure
 from m2st_core.figures.samples import heat_figure, samples_figure
 from m2st_core.figures.theme import WITH_RELATED, WITHOUT_RELATED, short_labels
 from m2st_core.studies import synthetic
-from m2st_core.studies.lessons import HISTORY_SIZES, OWN_ROWS, TAUGHT, TRAINING_ROWS, Cell, p_values
+from m2st_core.studies.lessons import HISTORY_SIZES, OWN_ROWS, TAUGHT, TRAINING_ROWS, LessonCell, p_values
 from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST
 
 HEIGHT = 520
@@ -25,14 +25,14 @@ LIKE_HISTORY, SOMETHING_NEW = "like the history", "something new"
 
 
 @dataclass(frozen=True)
-class Picture:
+class LessonPicture:
     """A step's sentence, and its charts with their texts."""
 
     sentence: str
     charts: tuple[tuple[go.Figure, str], ...]
 
 
-def show_samples(sample: Sample, delta: float) -> Picture:
+def show_samples(sample: Sample, delta: float) -> LessonPicture:
     """Step 1: two samples that look alike."""
     x, y = synthetic.two_samples(*sample.drawn)
     p = synthetic.shuffle_labels(*sample.drawn).p_value(synthetic.PERMUTATIONS)
@@ -44,10 +44,10 @@ def show_samples(sample: Sample, delta: float) -> Picture:
         sentence = f"P and Q are the same here: Δ = 0. A generic test gives p = {p:.2f}, **{verdict}**."
     margins = {"l": 50, "r": 10, "t": 40, "b": 50, "autoexpand": False}  # searching for them would draw all rows twice
     figure = samples_figure(x, y).update_layout(height=HEIGHT, margin=margins)
-    return Picture(sentence, ((figure, f"Scatter plot of two samples, {len(x)} rows each, with Δ={delta:g}."),))
+    return LessonPicture(sentence, ((figure, f"Scatter plot of two samples, {len(x)} rows each, with Δ={delta:g}."),))
 
 
-def show_shuffles(sample: Sample, shown: int) -> Picture:
+def show_shuffles(sample: Sample, shown: int) -> LessonPicture:
     """Step 2: labels that swap while the null distribution fills."""
     test = synthetic.shuffle_labels(*sample.drawn)
     reached, p = test.reached(shown), test.p_value(shown)
@@ -65,10 +65,10 @@ def show_shuffles(sample: Sample, shown: int) -> Picture:
             often = "rarely do this: **evidence**" if p <= ALPHA else "often do this: **no evidence**"
             sentence += f"Arbitrary labels {often} of a difference."
     alt = f"The rows with their labels, above the MMD² of {shown} shuffles; {reached} reach the observed one."
-    return Picture(sentence, ((shared(shuffle_figure, test.rows, test.members, test.statistics, shown), alt),))
+    return LessonPicture(sentence, ((shared(shuffle_figure, test.rows, test.members, test.statistics, shown), alt),))
 
 
-def show_kernel(sample: Sample, width: float) -> Picture:
+def show_kernel(sample: Sample, width: float) -> LessonPicture:
     """Step 3: the witness function of a Gaussian kernel beside the truth."""
     agreements = {one: synthetic.gaussian_view(sample.delta, sample.drawn[1], one, sample.seed) for one in WIDTHS}
     view, best = agreements[width], max(agreements.values(), key=lambda one: one.agreement)
@@ -87,12 +87,12 @@ def show_kernel(sample: Sample, width: float) -> Picture:
     truth = heat_figure(synthetic.truth(sample.delta), axis, name="the truth, known to no test", height=440)
     alt = f"Where a Gaussian kernel of width {width:g} sees more of P, and where more of Q."
     seen, truth = short_labels(seen), short_labels(truth)
-    return Picture(sentence, ((seen, alt), (truth, "Where P is denser than Q, and where Q is denser than P.")))
+    return LessonPicture(sentence, ((seen, alt), (truth, "Where P is denser than Q, and where Q is denser than P.")))
 
 
-def show_power(sample: Sample, rows: int) -> Picture:
+def show_power(sample: Sample, rows: int) -> LessonPicture:
     """Step 4: the p-values of 100 tests, with and without a difference."""
-    found, level = power(Cell(GENERIC_TEST, rows, sample.delta)), power(Cell(GENERIC_TEST, rows, 0.0))
+    found, level = power(LessonCell(GENERIC_TEST, rows, sample.delta)), power(LessonCell(GENERIC_TEST, rows, 0.0))
     alarms = f"{percent(level.share)} of samples without a difference raise a false alarm."
     groups = {"P = Q": level.p_values}
     if sample.delta:
@@ -104,14 +104,16 @@ def show_power(sample: Sample, rows: int) -> Picture:
     else:
         sentence = f"P and Q are the same here. {alarms} About 5 % may, at any number of rows."
     own = synthetic.shuffle_labels(sample.delta, rows // 2, sample.seed).p_value(synthetic.PERMUTATIONS)
-    return Picture(sentence, ((p_value_strip(groups, ALPHA, own, height=440), f"100 p-values a band. {sentence}"),))
+    return LessonPicture(
+        sentence, ((p_value_strip(groups, ALPHA, own, height=440), f"100 p-values a band. {sentence}"),)
+    )
 
 
-def show_training(sample: Sample, training_rows: int) -> Picture:
+def show_training(sample: Sample, training_rows: int) -> LessonPicture:
     """Step 5: power against the rows that a test learned from."""
     rows = sample.few_rows
-    learned = {one: power(Cell(OWN_ROWS, rows, sample.delta, one)) for one in TRAINING_ROWS}
-    now, floor = learned[training_rows].share, power(Cell(GENERIC_TEST, rows, sample.delta)).share
+    learned = {one: power(LessonCell(OWN_ROWS, rows, sample.delta, one)) for one in TRAINING_ROWS}
+    now, floor = learned[training_rows].share, power(LessonCell(GENERIC_TEST, rows, sample.delta)).share
     if not sample.delta:
         sentence = (
             f"P and Q are the same here. False alarms of a map learned from {training_rows} rows: **{percent(now)}**, "
@@ -133,10 +135,10 @@ def show_training(sample: Sample, training_rows: int) -> Picture:
     intervals = np.array([rate.interval for rate in learned.values()])
     figure = learning_figure(TRAINING_ROWS, powers, intervals, training_rows, floor)
     values = ", ".join(f"{percent(rate.share)} with {one} rows" for one, rate in learned.items())
-    return Picture(sentence, ((figure, f"Power against training rows: {values}."),))
+    return LessonPicture(sentence, ((figure, f"Power against training rows: {values}."),))
 
 
-def _found(cells: Mapping[str, Cell]) -> tuple[go.Figure, dict[str, float]]:
+def _found(cells: Mapping[str, LessonCell]) -> tuple[go.Figure, dict[str, float]]:
     """A figure of the samples that each test found, those that several found first; and the shares."""
     hits = {name: p_values(cell) <= ALPHA for name, cell in cells.items()}
     order = np.lexsort([~found for found in reversed(hits.values())])
@@ -145,13 +147,13 @@ def _found(cells: Mapping[str, Cell]) -> tuple[go.Figure, dict[str, float]]:
     return found_figure(groups, height=440), {cells[name].method: float(found.mean()) for name, found in hits.items()}
 
 
-def show_history(sample: Sample, n_tasks: int) -> Picture:
+def show_history(sample: Sample, n_tasks: int) -> LessonPicture:
     """Step 6: the samples that a test finds with and without related tasks."""
     rows, delta = sample.few_rows, sample.delta
     figure, shares = _found(
         {
-            "without history": Cell(GENERIC_TEST, rows, delta),
-            f"with {n_tasks} related tasks": Cell(TAUGHT, rows, delta, n_tasks),
+            "without history": LessonCell(GENERIC_TEST, rows, delta),
+            f"with {n_tasks} related tasks": LessonCell(TAUGHT, rows, delta, n_tasks),
         }
     )
     without, with_ = shares[GENERIC_TEST], shares[TAUGHT]
@@ -163,17 +165,17 @@ def show_history(sample: Sample, n_tasks: int) -> Picture:
             f"With {n_tasks} related tasks the test finds the difference in **{percent(with_)}** of samples, without "
             f"history in **{percent(without)}**. The samples are the same, {rows} rows each."
         )
-    return Picture(sentence, ((figure, f"Two groups of 100 dots, one per sample. {sentence}"),))
+    return LessonPicture(sentence, ((figure, f"Two groups of 100 dots, one per sample. {sentence}"),))
 
 
-def show_misled(sample: Sample, target: str) -> Picture:
+def show_misled(sample: Sample, target: str) -> LessonPicture:
     """Step 7: a history that is about something else."""
     most, rows, new = HISTORY_SIZES[-1], sample.few_rows, target == SOMETHING_NEW
     figure, shares = _found(
         {
-            f"{GENERIC_TEST}<br>no history": Cell(GENERIC_TEST, rows, shifted=new),
-            f"{TAUGHT}<br>history only": Cell(TAUGHT, rows, learned_from=most, shifted=new),
-            f"{DEFAULT_TAUGHT_TEST}<br>history and more": Cell(
+            f"{GENERIC_TEST}<br>no history": LessonCell(GENERIC_TEST, rows, shifted=new),
+            f"{TAUGHT}<br>history only": LessonCell(TAUGHT, rows, learned_from=most, shifted=new),
+            f"{DEFAULT_TAUGHT_TEST}<br>history and more": LessonCell(
                 DEFAULT_TAUGHT_TEST, rows, learned_from=most, shifted=new
             ),
         }
@@ -185,4 +187,4 @@ def show_misled(sample: Sample, target: str) -> Picture:
         f"samples, without history in **{percent(without)}**. Meta-FUSE, which uses both, finds it in "
         f"**{percent(more)}**."
     )
-    return Picture(sentence, ((figure, f"Three groups of 100 dots, one per sample. {sentence}"),))
+    return LessonPicture(sentence, ((figure, f"Three groups of 100 dots, one per sample. {sentence}"),))

@@ -21,7 +21,7 @@ from m2st_core.studies.lessons import (
     TAUGHT,
     TESTS,
     TRAINING_ROWS,
-    Cell,
+    LessonCell,
     goal_within_reach,
     home_table,
     p_values,
@@ -59,14 +59,14 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def power(cell: Cell) -> synthetic.Rate:
+def power(cell: LessonCell) -> synthetic.Rate:
     """The stored rejection rate of a cell."""
     return synthetic.Rate(p_values(cell), ALPHA)
 
 
 def size_goal(delta: float) -> float | None:
     """The power that step 4 asks for: 80 %, or what its control reaches."""
-    return goal_within_reach([power(Cell(GENERIC_TEST, size, delta)).share for size in ROWS], GOAL)
+    return goal_within_reach([power(LessonCell(GENERIC_TEST, size, delta)).share for size in ROWS], GOAL)
 
 
 def ask_width(sample: Sample) -> str:
@@ -89,8 +89,8 @@ def ask_training(sample: Sample) -> str:
     if not sample.delta:
         return "P and Q are the same here. Does learning raise more false alarms?"
     rows, delta = sample.few_rows, sample.delta
-    floor = power(Cell(GENERIC_TEST, rows, delta)).share
-    pays = [power(Cell(OWN_ROWS, rows, delta, one)).share > floor + NOTICEABLE for one in TRAINING_ROWS]
+    floor = power(LessonCell(GENERIC_TEST, rows, delta)).share
+    pays = [power(LessonCell(OWN_ROWS, rows, delta, one)).share > floor + NOTICEABLE for one in TRAINING_ROWS]
     if any(pays):
         return "How many training rows does it take before learning pays?"
     return "Does learning pay with any number of training rows?"
@@ -101,8 +101,8 @@ def ask_tasks(sample: Sample) -> str:
     if not sample.delta:
         return "P and Q are the same here. Does history raise more false alarms?"
     rows, delta = sample.few_rows, sample.delta
-    without = power(Cell(GENERIC_TEST, rows, delta)).share
-    shares = [power(Cell(TAUGHT, rows, delta, one)).share for one in HISTORY_SIZES]
+    without = power(LessonCell(GENERIC_TEST, rows, delta)).share
+    shares = [power(LessonCell(TAUGHT, rows, delta, one)).share for one in HISTORY_SIZES]
     goal = goal_within_reach(shares, 0.5, above=without + NOTICEABLE)
     if goal is None:
         return "Does it matter here how many related tasks there are?"
@@ -111,7 +111,7 @@ def ask_tasks(sample: Sample) -> str:
 
 
 @dataclass(frozen=True)
-class Question:
+class QuizQuestion:
     """A question, its answers with their explanations, and the position of the right one."""
 
     words: str
@@ -135,7 +135,7 @@ class Question:
 
 
 QUIZ = (
-    Question(
+    QuizQuestion(
         "1. A test gives p = 0.03. What is 0.03?",
         {
             "The probability that P and Q are the same": "Many people think so. But p is computed as if P and Q were "
@@ -147,7 +147,7 @@ QUIZ = (
         },
         1,
     ),
-    Question(
+    QuizQuestion(
         "2. With 20 rows per sample, p = 0.40. What follows?",
         {
             "P and Q are the same": "That would be comfortable. But in step 4, small samples missed a real difference "
@@ -157,7 +157,7 @@ QUIZ = (
         },
         2,
     ),
-    Question(
+    QuizQuestion(
         "3. Study A has p = 0.001 with 10,000 rows, study B has p = 0.02 with 30 rows. Which difference is larger?",
         {
             "The p-values do not say": "p mixes the size of a difference with the number of rows.",
@@ -167,7 +167,7 @@ QUIZ = (
         },
         0,
     ),
-    Question(
+    QuizQuestion(
         "4. You test 20 columns at 5 %, and none differs. How many rejections do you expect?",
         {
             "None": "Each test has its own 5 % chance of a false alarm, and 20 of them add up.",
@@ -176,7 +176,7 @@ QUIZ = (
         },
         1,
     ),
-    Question(
+    QuizQuestion(
         "5. You get p = 0.07, change the seed five times and then get p = 0.04. What is 0.04 worth?",
         {
             "As much as any p-value": "Each one alone is valid. The smallest of several is not.",
@@ -200,11 +200,11 @@ TARGET_ROWS = Control(
 def show_recap(sample: Sample) -> None:
     """Say in five lines what was seen, with the numbers of the carried sample, and where to go."""
     rows, delta, least, most = sample.few_rows, sample.delta, TRAINING_ROWS[1], HISTORY_SIZES[-1]
-    generic = power(Cell(GENERIC_TEST, rows, delta)).share
-    learned = power(Cell(OWN_ROWS, rows, delta, least)).share
-    history = power(Cell(TAUGHT, rows, delta, most)).share
-    misled = power(Cell(TAUGHT, rows, learned_from=most, shifted=True)).share
-    safe = power(Cell(DEFAULT_TAUGHT_TEST, rows, learned_from=most, shifted=True)).share
+    generic = power(LessonCell(GENERIC_TEST, rows, delta)).share
+    learned = power(LessonCell(OWN_ROWS, rows, delta, least)).share
+    history = power(LessonCell(TAUGHT, rows, delta, most)).share
+    misled = power(LessonCell(TAUGHT, rows, learned_from=most, shifted=True)).share
+    safe = power(LessonCell(DEFAULT_TAUGHT_TEST, rows, learned_from=most, shifted=True)).share
     found, called = ("finds the difference", "power") if delta else ("gives a false alarm", "type-I error")
     with st.container(border=True, key="learn_recap"):
         st.subheader("What you have seen", anchor=False)

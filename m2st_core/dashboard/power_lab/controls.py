@@ -18,7 +18,7 @@ from m2st_core.dashboard.widgets.controls import (
     Control,
     methods_control,
     parameter_controls,
-    restore,
+    restore_controls,
     under,
 )
 from m2st_core.data import size_unit
@@ -120,7 +120,7 @@ def load_sweep(spec: SweepSpec) -> bool:
     values = {name: getattr(spec, name)[0] for name in SINGLE} | {"level": spec.null}
     controls = (TASK, compared_methods(), CLOSENESS, N_TASKS, SEED, LEVEL, *sweep_controls(spec.task))
     values |= {control.field: getattr(spec, control.field) for control in controls if control.field not in values}
-    return restore(controls, values) and restore(parameter_controls(spec.task), spec.settings)
+    return restore_controls(controls, values) and restore_controls(parameter_controls(spec.task), spec.settings)
 
 
 def double_repeats(spec: SweepSpec) -> None:

@@ -187,7 +187,7 @@ def _unlike(other: SweepView, present: SweepSpec) -> pd.DataFrame:
     return other.rows[other.rows["method"].isin(methods)]
 
 
-def show_training(store: Store, spec: SweepSpec) -> None:
+def show_training_curves(store: Store, spec: SweepSpec) -> None:
     """Show training curves of the first repeat, for methods that are trained step by step."""
     courses = training_courses(store, spec)
     if not courses:

@@ -8,7 +8,7 @@ import streamlit as st
 from m2st_core.dashboard.host import host
 from m2st_core.dashboard.jobs.runs import Desk
 from m2st_core.dashboard.jobs.sweeps import CELL, STATE_ICONS, watch
-from m2st_core.dashboard.power_lab.curves import show_training
+from m2st_core.dashboard.power_lab.curves import show_training_curves
 from m2st_core.dashboard.power_lab.results import show_code, show_figure, show_results
 from m2st_core.dashboard.widgets.page import chart, choice_sentences
 from m2st_core.dashboard.widgets.shared import shared
@@ -154,7 +154,7 @@ def show_one(desk: Desk, run: Run) -> None:
     st.header(run_names({run.id: run.spec})[run.id] if run.name == run.spec.label else run.name, anchor=False)
     st.caption(choice_sentences(run.spec.methods))
     watch(desk, run.id, run.spec, lambda view: show_results(run.spec, view.rows, "runs"), "runs")
-    show_training(desk.store, run.spec)
+    show_training_curves(desk.store, run.spec)
     show_code(run.spec)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.page_link(
@@ -181,7 +181,7 @@ def _show_tools(desk: Desk, run: Run) -> None:
         confirm_delete(desk, run.id, run.name)
 
 
-def compare(store: Store, runs: list[Run]) -> None:
+def compare_runs(store: Store, runs: list[Run]) -> None:
     """Show several runs: their curves in one chart, named by what differs, and where their settings differ."""
     named = _distinct(difference_names([run.spec for run in runs]))
     specs = dict(zip(named, (run.spec for run in runs), strict=True))

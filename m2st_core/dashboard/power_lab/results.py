@@ -74,7 +74,7 @@ def _draw_curves(spec: SweepSpec, table: pd.DataFrame, kind: str, earlier: Seque
     return figure
 
 
-def show_table(table: pd.DataFrame, key: str) -> None:
+def show_power_table(table: pd.DataFrame, key: str) -> None:
     """Show the numbers without columns that are constant or empty."""
     interval = [f"{low:.3f} – {high:.3f}" for low, high in zip(table["low"], table["high"], strict=True)]
     table = table.assign(interval=interval, label=table["method"].map(label_of))
@@ -135,7 +135,7 @@ def show_results(
         st.caption(f"Sizes count rows {size_unit(spec.task)}. {notes}")
 
     def numbers() -> None:
-        show_table(table, key)
+        show_power_table(table, key)
         with st.container(horizontal=True):
             download("Figure (HTML)", lambda: sweep_figure(spec, table, kind).to_html(), f"{name}.html", key)
             download("Table (CSV)", lambda: table.to_csv(index=False), f"{name}.csv", key)
@@ -159,13 +159,13 @@ def show_code(spec: SweepSpec) -> None:
     """Show code that repeats the sweep elsewhere."""
 
     def code() -> None:
-        st.code(as_python(spec), language="python")
-        st.code(as_shell(spec), language="bash")
+        st.code(sweep_as_python(spec), language="python")
+        st.code(sweep_as_shell(spec), language="bash")
 
     show_folded("Repeat this in Python or in the shell", "lab_code", code)
 
 
-def as_python(spec: SweepSpec) -> str:
+def sweep_as_python(spec: SweepSpec) -> str:
     """A script that computes the same rows."""
     return f'''from m2st_core.sweeps.executors import make_executor
 from m2st_core.sweeps.spec import SweepSpec
@@ -184,7 +184,7 @@ if __name__ == "__main__":
 '''
 
 
-def as_shell(spec: SweepSpec) -> str:
+def sweep_as_shell(spec: SweepSpec) -> str:
     """Shell commands that compute the same rows."""
     return f"""cat > spec.toml <<'END'
 {spec.to_toml()}END

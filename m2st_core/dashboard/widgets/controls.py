@@ -110,7 +110,7 @@ def ask(controls: Iterable[Control]) -> dict[str, Any]:
     return values
 
 
-def restore(controls: Iterable[Control], values: Mapping[str, Any]) -> bool:
+def restore_controls(controls: Iterable[Control], values: Mapping[str, Any]) -> bool:
     """Set the widgets to these values, before they are drawn. If one cannot show its value, change nothing: False."""
     state = {control: values[control.field] for control in controls}
     if not all(control.accepts(value) for control, value in state.items()):

@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.analysis.explanation import Explanation
+from m2st_core.analysis.gamma import TargetGamma, target_gamma
 from m2st_core.analysis.pictures import (
     Picture,
     images_of,
@@ -22,7 +23,7 @@ from m2st_core.analysis.pictures import (
     witness_picture,
 )
 from m2st_core.analysis.plan import Outcome, carry_out, other_splits
-from m2st_core.analysis.related import MOST_COLUMNS, TargetGamma, target_gamma
+from m2st_core.analysis.related import MOST_COLUMNS
 from m2st_core.analysis.report import DataSource, as_command, as_python, decisions, html_report
 from m2st_core.analysis.words import (
     Answer,
@@ -35,7 +36,7 @@ from m2st_core.analysis.words import (
 )
 from m2st_core.dashboard.widgets.answer import as_text, show_answer
 from m2st_core.dashboard.widgets.page import chart, noted_metric
-from m2st_core.dashboard.your_data.state import UserData, show_table, target_id
+from m2st_core.dashboard.your_data.state import UserData, show_upload_table, target_id
 from m2st_core.data.tables.prepare import Prepared
 from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.methods import METHODS, label_of
@@ -89,7 +90,7 @@ def answer_stage(state: UserData, upload: Upload, outcome: Outcome) -> None:
             st.dataframe(pd.DataFrame(tests), hide_index=True, width="stretch", key="data_tests")
     if answer.table:
         st.header("How far apart the groups are")
-        show_table(pd.DataFrame(answer.table), key="data_effects")
+        show_upload_table(pd.DataFrame(answer.table), key="data_effects")
         st.caption(answer.caption)
     else:
         pixels, tiles = st.columns([2, 3], gap="large")
@@ -258,7 +259,7 @@ def _show_typical_rows(state: UserData, upload: Upload, outcome: Outcome, explan
         rows = side.table.frame.loc[numbers, columns].astype("str").reset_index(drop=True)
         st.caption(f"Most typical of “{as_text(name)}”")
         witness = pd.DataFrame({"Row in the file": numbers, "Witness": values.round(4)})
-        show_table(pd.concat([witness, rows], axis=1))
+        show_upload_table(pd.concat([witness, rows], axis=1))
 
 
 def _show_gamma(state: UserData, upload: Upload, outcome: Outcome) -> None:

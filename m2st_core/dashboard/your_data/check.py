@@ -26,7 +26,7 @@ from m2st_core.dashboard.your_data.offers import (
     offer_repair,
 )
 from m2st_core.dashboard.your_data.plan import ask_test
-from m2st_core.dashboard.your_data.state import UserData, choose, show_table
+from m2st_core.dashboard.your_data.state import UserData, choose, show_upload_table
 from m2st_core.data.repeats import repeats_in
 from m2st_core.data.tables.columns import NUMERIC
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES, Categorical, Cleaning, Numeric
@@ -122,7 +122,7 @@ def check_stage(state: UserData, upload: Upload) -> tuple[str, Plan] | None:
     table = _column_table(report, state.cleaning, data, target, assembled.lacking)
     table = table if upload.related else table.drop(columns="Missing in related tasks")
     config = {name: st.column_config.Column(help=help_) for name, help_ in HELPS.items()}
-    show_table(table, key="data_columns", column_config=config)
+    show_upload_table(table, key="data_columns", column_config=config)
     rows = "both groups and all related tasks" if upload.related else "both groups"
     st.caption(f"“{NOT_NUMBERS}”, “Outliers” and “Values” are those of {rows} together.")
     notes = dict.fromkeys((*report.notes, *(data.decisions if data else ())))
@@ -285,7 +285,7 @@ def _show_notes(notes: list[str]) -> None:
         st.caption(f"• {as_text(note)}")
     if len(notes) > NOTES_SHOWN:
         with st.expander(count_of(len(notes) - NOTES_SHOWN, "more note")):
-            show_table(pd.DataFrame({"Note": notes[NOTES_SHOWN:]}))
+            show_upload_table(pd.DataFrame({"Note": notes[NOTES_SHOWN:]}))
 
 
 def _show_column(assembled: Assembled, target: Pair) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.dashboard.widgets.answer import as_text
-from m2st_core.dashboard.your_data.state import UserData, show_table
+from m2st_core.dashboard.your_data.state import UserData, show_upload_table
 from m2st_core.data.tables.columns import NUMBERS, WORDS
 from m2st_core.data.tables.encoding import Cleaning, open_questions
 from m2st_core.data.tables.prepare import Identifier, Prepared, identifiers, incomplete_rows
@@ -80,7 +80,7 @@ def _ask(state: UserData, mark: str, number: int, question: Question) -> None:
         {"Your cell": example.cell, **dict(zip(heads, shown, strict=True)), "Row": example.row, "File": example.file}
         for example, shown in question.examples
     ]
-    show_table(pd.DataFrame(rows), key=f"data_question_{number}")
+    show_upload_table(pd.DataFrame(rows), key=f"data_question_{number}")
 
     def answer(value: str, file: str = "") -> None:
         given = state.answers.setdefault(mark, {})

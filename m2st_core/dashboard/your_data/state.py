@@ -304,7 +304,7 @@ def user_data() -> UserData:
     return state
 
 
-def show_table(frame: pd.DataFrame, **settings: Any) -> None:
+def show_upload_table(frame: pd.DataFrame, **settings: Any) -> None:
     """Show a table with cells from files, none of which a spreadsheet would run as a formula."""
     safe = frame.rename(columns=lambda name: safe_cell(str(name)))
     for position, dtype in enumerate(safe.dtypes):

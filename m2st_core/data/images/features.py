@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from m2st_core.data.images.efficientnet import EfficientNet, package_weights, read_weights
-from m2st_core.data.images.own import SIDE
+from m2st_core.data.images.files import SIDE
 from m2st_core.device import map_threads, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.environment import home_folder
 from m2st_core.types import Progress

@@ -22,7 +22,7 @@ import torch
 
 from m2st_core.data.arrays import as_ids, as_two_sample, check_spread, match_columns
 from m2st_core.data.identifiers import names_unit
-from m2st_core.data.related import RelatedTasks, stack_repeats
+from m2st_core.data.related import RelatedTasks, stack_related_tasks
 from m2st_core.data.repeats import repeated_rows_note
 from m2st_core.data.separate import ColumnUnits, Separated, nothing_left, without_target
 from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC, TEXT, Column
@@ -300,7 +300,7 @@ def _related(made: Assembled, pairs: Samples, ids: Sequence[Ids], columns: tuple
             raise ValueError(f"Related task {name!r}: {error}") from None
         sample = TwoSample(torch.from_numpy(p), torch.from_numpy(q), columns=columns, ids=ids_of.get(name))
         samples.append(sample.swapped() if made.turned else sample)
-    return stack_repeats([samples], tuple(pairs))
+    return stack_related_tasks([samples], tuple(pairs))
 
 
 def _ids(made: Assembled, cleaning: Cleaning, keep: np.ndarray) -> list[Ids]:

@@ -49,7 +49,7 @@ Marks = str | Mapping[str, str]
 """A decimal mark, or an encoding, for all files or by the name of a file; empty if not chosen."""
 
 
-def mark_of(choice: Marks, file: str) -> str:
+def choice_for_file(choice: Marks, file: str) -> str:
     """The decimal mark, or the encoding, chosen for a file; empty if none is."""
     return choice if isinstance(choice, str) else choice.get(file, "")
 
@@ -309,7 +309,7 @@ def settle(
     profiles = {name: profile(name, pieces) for name, pieces in columns.items()}
     verdicts = {name: judge_column(column, (read_as or {}).get(name, "")) for name, column in profiles.items()}
     numeric = [profiles[name] for name, verdict in verdicts.items() if verdict.kind == NUMBERS]
-    chosen_marks = [mark_of(decimal, piece.file) for piece in next(iter(columns.values()), ())]
+    chosen_marks = [choice_for_file(decimal, piece.file) for piece in next(iter(columns.values()), ())]
     marks, doubts = decide_marks(numeric, separators, chosen_marks)
     used_for_missing = {word for column in numeric for word in column.words & VALUES_OR_MISSING}
     readings: dict[str, tuple[Reading, ...]] = {}

@@ -24,7 +24,7 @@ from m2st_core.data.tables.readings import (
     Unanswered,
     check_answers,
     check_files,
-    mark_of,
+    choice_for_file,
     settle,
     words_by_file,
 )
@@ -127,7 +127,7 @@ class Upload:
 
     def _decoded(self, table: Table) -> Table:
         """The table decoded by the given encoding; one for all files concerns those that are not UTF-8."""
-        encoding = mark_of(self.encoding, table.name)
+        encoding = choice_for_file(self.encoding, table.name)
         if table.raw and encoding:
             return read_table(table.name, table.raw, encoding=encoding)
         if not isinstance(self.encoding, str) and encoding and table.encoding not in ("ascii", codec_of(encoding)):
