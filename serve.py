@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import streamlit as st
 from starlette.middleware import Middleware
 
-from m2st_core.dashboard.host import register
+from m2st_core.dashboard.jobs.host import register
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.jobs.log import start_log
 from m2st_core.dashboard.jobs.sweeps import server_queue

@@ -84,7 +84,6 @@ def test_streamlit_stays_in_front_and_torch_behind(path):
 
 
 DASHBOARD = {  # its modules and folders, each of which imports earlier ones; pages' folders do not import each other
-    "host": 0,
     "jobs": 1,
     "widgets": 2,
     "power_lab": 3,

@@ -22,7 +22,7 @@ from streamlit import config, runtime
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
-from m2st_core.dashboard.host import ServerLimits, close_server
+from m2st_core.dashboard.jobs.host import ServerLimits, close_server
 from m2st_core.environment import frame_ancestors, proxy
 from m2st_core.serving.sessions import COOKIE, may_resume
 from m2st_core.serving.visitors import KNOWN, PROXIED, STAMP, sign, unsign

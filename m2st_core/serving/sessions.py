@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import streamlit as st
 from streamlit import config, runtime
 
-from m2st_core.dashboard.host import Files, ServerLimits, Session, all_sessions, end_session
+from m2st_core.dashboard.jobs.host import Files, ServerLimits, Session, all_sessions, end_session
 from m2st_core.dashboard.widgets.shared import forget_shared
 from m2st_core.data.tables.cells import read_cell
 

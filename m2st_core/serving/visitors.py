@@ -15,7 +15,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from m2st_core.dashboard.host import Files, Host, ServerLimits, Session, Visitor, session_id, this_session
+from m2st_core.dashboard.jobs.host import Files, Host, ServerLimits, Session, Visitor, session_id, this_session
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.jobs.sweeps import server_queue, sweep_queue
 from m2st_core.environment import admins, cookie_secret, home_folder, must_log_in

@@ -5,7 +5,7 @@ from collections import OrderedDict
 import pandas as pd
 import pytest
 
-from m2st_core.dashboard import host
+from m2st_core.dashboard.jobs import host
 from m2st_core.dashboard.widgets.shared import _made, forget_shared, shared
 from m2st_core.data.tables.cells import read_cell
 from m2st_core.serving import sessions

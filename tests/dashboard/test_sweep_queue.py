@@ -6,8 +6,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from m2st_core.dashboard.host import ServerLimits
 from m2st_core.dashboard.jobs import runs as module
+from m2st_core.dashboard.jobs.host import ServerLimits
 from m2st_core.dashboard.jobs.runs import QueueFull, SweepQueue
 from m2st_core.sweeps.executors import InlineExecutor, WorkerLost
 from m2st_core.sweeps.spec import SweepSpec

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from m2st_core.dashboard.host import Visitor
 from m2st_core.dashboard.jobs import sweeps
+from m2st_core.dashboard.jobs.host import Visitor
 from m2st_core.dashboard.jobs.runs import Desk, RunStatus, SweepView
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Run

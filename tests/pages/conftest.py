@@ -2,7 +2,6 @@
 
 import pytest
 
-from m2st_core.dashboard.host import close_server
 from m2st_core.dashboard.jobs import sweeps
 from m2st_core.sweeps import cells
 from m2st_core.sweeps.executors import InlineExecutor

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from m2st_core.dashboard.host import close_server
+from m2st_core.dashboard.jobs.host import close_server
 from m2st_core.paper import gallery, published, results
 from m2st_core.paper.experiments import OURS, PAPER
 from m2st_core.paper.results import commit

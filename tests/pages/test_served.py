@@ -2,7 +2,7 @@
 
 import pytest
 
-from m2st_core.dashboard.host import Host, register
+from m2st_core.dashboard.jobs.host import Host, register
 from m2st_core.serving.visitors import SharedHost, VisitorIdentity
 from tests.pages.conftest import SMALL
 from tests.pages.harness import button, charts, open_page, words

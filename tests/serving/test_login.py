@@ -25,7 +25,7 @@ from streamlit.web.server.starlette.starlette_websocket import (
     _parse_decoded_user_cookie,
 )
 
-from m2st_core.dashboard.host import Host, register
+from m2st_core.dashboard.jobs.host import Host, register
 from m2st_core.serving.gate import Gate
 from m2st_core.serving.visitors import SharedHost, can_log_in, identify
 
@@ -104,7 +104,7 @@ def press_sign_in(monkeypatch):
     """The address to which the page's button sends the browser."""
 
     def page():
-        from m2st_core.dashboard.host import host
+        from m2st_core.dashboard.jobs.host import host
 
         host().show_visitor()
 

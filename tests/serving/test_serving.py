@@ -18,10 +18,9 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.testing.v1 import AppTest
 from streamlit.web.server.starlette.starlette_websocket import _parse_decoded_user_cookie
 
-from m2st_core.dashboard import host
-from m2st_core.dashboard.host import Host, ServerLimits, Visitor, at_end, close_server, register
+from m2st_core.dashboard.jobs import host, sweeps
 from m2st_core.dashboard.jobs import runs as queue_module
-from m2st_core.dashboard.jobs import sweeps
+from m2st_core.dashboard.jobs.host import Host, ServerLimits, Visitor, at_end, close_server, register
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.jobs.runs import Desk, QueueFull, SweepQueue, TimeIsUp
 from m2st_core.serving import gate
@@ -487,7 +486,7 @@ def test_a_full_server_says_so(monkeypatch, tabs):
     def page():
         import streamlit as st
 
-        from m2st_core.dashboard.host import host
+        from m2st_core.dashboard.jobs.host import host
 
         if host().admit():
             st.success("in")
@@ -519,7 +518,7 @@ def test_without_a_name_nothing_is_shown_where_login_is_required(monkeypatch):
 
 def test_an_admin_sees_usage_and_no_names(monkeypatch, queue):
     def page():
-        from m2st_core.dashboard.host import host
+        from m2st_core.dashboard.jobs.host import host
 
         host().show_visitor()
 

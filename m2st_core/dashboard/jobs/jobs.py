@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import streamlit as st
 
-from m2st_core.dashboard.host import Once, at_end, host, poll_seconds, session_id
+from m2st_core.dashboard.jobs.host import Once, at_end, host, poll_seconds, session_id
 from m2st_core.dashboard.jobs.runs import check_time
 from m2st_core.dashboard.jobs.scheduler import Job, Scheduler
 from m2st_core.numbers import duration

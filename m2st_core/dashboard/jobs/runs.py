@@ -12,7 +12,7 @@ from functools import partial
 
 import pandas as pd
 
-from m2st_core.dashboard.host import ServerLimits, Visitor, is_open
+from m2st_core.dashboard.jobs.host import ServerLimits, Visitor, is_open
 from m2st_core.dashboard.jobs.scheduler import Job, Scheduler
 from m2st_core.sweeps.cost import machine_factor
 from m2st_core.sweeps.database import StoreError

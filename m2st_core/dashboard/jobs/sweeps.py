@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import streamlit as st
 
-from m2st_core.dashboard.host import Once, host
+from m2st_core.dashboard.jobs.host import Once, host
 from m2st_core.dashboard.jobs.jobs import poll
 from m2st_core.dashboard.jobs.runs import Desk, QueueFull, RunStatus, SweepQueue, SweepView
 from m2st_core.environment import dask_address

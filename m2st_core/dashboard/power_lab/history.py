@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from m2st_core.dashboard.host import host
+from m2st_core.dashboard.jobs.host import host
 from m2st_core.dashboard.jobs.runs import Desk
 from m2st_core.dashboard.jobs.sweeps import CELL, STATE_ICONS, watch
 from m2st_core.dashboard.power_lab.curves import show_training_curves
