@@ -3,6 +3,7 @@
 import pytest
 
 from m2st_core.dashboard.jobs import sweeps
+from m2st_core.dashboard.jobs.host import close_server
 from m2st_core.sweeps import cells
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.spec import SweepSpec
