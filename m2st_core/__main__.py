@@ -28,7 +28,7 @@ BENCHMARKS = (
 )
 
 
-class OneLineParser(argparse.ArgumentParser):
+class _OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line on stderr."""
 
     def error(self, message: str) -> NoReturn:
@@ -36,7 +36,7 @@ class OneLineParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}. See --help.\n")
 
 
-class Renamed(argparse.Action):
+class _Renamed(argparse.Action):
     """An option that has another name now, which is its ``const``."""
 
     def __call__(self, parser: object, namespace: object, values: object, option: str | None = None) -> NoReturn:
@@ -46,7 +46,7 @@ class Renamed(argparse.Action):
 
 def build_parser() -> argparse.ArgumentParser:
     """Declare all commands and their options."""
-    parser = OneLineParser(prog="m2st_core", description="Two-sample tests with learned kernels.")
+    parser = _OneLineParser(prog="m2st_core", description="Two-sample tests with learned kernels.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
 
     test = commands.add_parser("test", help="test whether the rows of two tables come from the same distribution")
@@ -57,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--task-column", default="task", help="the column of RELATED.csv that names the task")
     add("--related-group-column", help="the group column of RELATED.csv (default: as in the target, or group)")
     for old, new in (("--meta", "--related"), ("--meta-group-column", "--related-group-column")):
-        add(old, action=Renamed, nargs="*", const=new, help=argparse.SUPPRESS)
+        add(old, action=_Renamed, nargs="*", const=new, help=argparse.SUPPRESS)
     help_ = f"{RECOMMENDED} (the default: it suits the data), or one of: {names_by_origin()}"
     add("--method", default=RECOMMENDED, help=help_)
     add("--alpha", type=float, default=0.05, help="significance level (default 0.05)")
@@ -147,7 +147,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run_bench(options: argparse.Namespace) -> None:
+def _run_bench(options: argparse.Namespace) -> None:
     """Run benchmarks/NAME.py."""
     try:
         module = importlib.import_module(f"benchmarks.{options.name}")
@@ -169,7 +169,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "app": run_app,
     "ready": run_ready,
     "store": run_store,
-    "bench": run_bench,
+    "bench": _run_bench,
 }
 
 

@@ -12,7 +12,7 @@ from m2st_core.kernels.base import Kernel, take
 BLOCK_ROWS = 512
 
 
-def off_diagonal_sum(gram: Tensor) -> Tensor:
+def _off_diagonal_sum(gram: Tensor) -> Tensor:
     """Σ_{i≠j} K_ij: (…, n, n) → (…)."""
     return gram.sum(dim=(-2, -1)) - gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
 
@@ -23,7 +23,7 @@ def mmd2_unbiased(kxx: Tensor, kyy: Tensor, kxy: Tensor) -> Tensor:
     MMD²_u = Σ_{i≠j}k(x_i,x_j)/(n(n−1)) + Σ_{i≠j}k(y_i,y_j)/(m(m−1)) − 2·Σ_{ij}k(x_i,y_j)/(nm).
     """
     n, m = kxy.shape[-2:]
-    return mmd2_from_sums(off_diagonal_sum(kxx), off_diagonal_sum(kyy), kxy.sum(dim=(-2, -1)), n, m)
+    return mmd2_from_sums(_off_diagonal_sum(kxx), _off_diagonal_sum(kyy), kxy.sum(dim=(-2, -1)), n, m)
 
 
 def mmd2_from_sums(within_x: Tensor, within_y: Tensor, between: Tensor, n: int, m: int) -> Tensor:
@@ -51,7 +51,7 @@ def mmd2_paired(h: Tensor) -> Tensor:
     It omits k(x_i, y_i), so it depends on how rows are paired. It serves Ĵ and must not be permuted.
     """
     n = h.shape[-1]
-    return off_diagonal_sum(h) / (n * (n - 1))
+    return _off_diagonal_sum(h) / (n * (n - 1))
 
 
 def variance(h: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ def masked_terms(h: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
     """MMD² and σ̂² of the rows that ``inside`` (…, m) marks with 1, from a padded H: (…, m, m) → (…), (…)."""
     count = inside.sum(dim=-1)
     h = h * inside[..., :, None] * inside[..., None, :]
-    mmd2 = off_diagonal_sum(h) / (count * (count - 1)).clamp(min=1)
+    mmd2 = _off_diagonal_sum(h) / (count * (count - 1)).clamp(min=1)
     means = h.sum(dim=-1) / count.clamp(min=1)[..., None]
     square, mean = ((means**power).sum(dim=-1) / count.clamp(min=1) for power in (2, 1))
     return mmd2, 4 * (square - mean.square()).clamp(min=0)

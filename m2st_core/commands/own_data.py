@@ -44,7 +44,7 @@ def run_test(options: argparse.Namespace) -> None:
     check_file(options.report)
     learner, encoding = open_learner(options.learner) if options.learner else (None, None)
     usual = encoding.cleaning if encoding else Cleaning(scaling="none") if learner else Cleaning()
-    cleaning = chosen_cleaning(options, usual)
+    cleaning = _chosen_cleaning(options, usual)
     roles = (options.group_column, options.task_column, options.related_group_column)
     files = tuple(options.files), tuple(options.related or ())
     origin = DataSource(
@@ -53,14 +53,14 @@ def run_test(options: argparse.Namespace) -> None:
         *roles,
         options.learner,
         tuple(options.groups),
-        decimal=by_file("--decimal", ". or ,", "MARK", options.decimal),
+        decimal=_by_file("--decimal", ". or ,", "MARK", options.decimal),
         read_as=read_as(options.read_as),
         totals=options.totals,
-        encoding=by_file("--encoding", "NAME", "NAME", options.encoding),
+        encoding=_by_file("--encoding", "NAME", "NAME", options.encoding),
         related_groups=tuple(options.related_groups),
     )
     data = prepare(origin.upload(), cleaning=cleaning, encoding=encoding)
-    advice = primary_method(options, data) if learner is None else Recommendation(learner.method, ())
+    advice = _primary_method(options, data) if learner is None else Recommendation(learner.method, ())
     plan = Plan(
         primary=advice.method,
         secondary=tuple(options.secondary),
@@ -91,7 +91,7 @@ def run_test(options: argparse.Namespace) -> None:
             values |= {"family": analysis.family, "holm": holm, "secondary": secondary}
         print(json.dumps(values, ensure_ascii=False))
         return
-    print("\n".join([analysis.sentence, "", describe(analysis.primary, data)]))
+    print("\n".join([analysis.sentence, "", _describe(analysis.primary, data)]))
     for verdict in analysis.secondary:
         print(f"secondary  {verdict.sentence}")
     if analysis.secondary:
@@ -100,7 +100,7 @@ def run_test(options: argparse.Namespace) -> None:
         print(f"report     {options.report}")
 
 
-def primary_method(options: argparse.Namespace, data: Prepared) -> Recommendation:
+def _primary_method(options: argparse.Namespace, data: Prepared) -> Recommendation:
     """The chosen method, or the recommended one with its reasons."""
     if options.method != RECOMMENDED:
         return Recommendation(find_method(options.method, options.preset).name, ())
@@ -109,7 +109,7 @@ def primary_method(options: argparse.Namespace, data: Prepared) -> Recommendatio
     return advise(data, check=check_uploaded_tasks(data, seed=options.seed, device=options.device))
 
 
-def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
+def _chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
     """The usual choices, with those of the command line in their place."""
     for name in ("scaling", "levels", "leave_out", "use"):
         if options.command == "test" and options.learner and getattr(options, name) is not None:
@@ -126,7 +126,7 @@ def chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:
     return replace(usual, **{name: value for name, value in given.items() if value is not None})
 
 
-def by_file(option: str, values: str, value: str, words: Sequence[str]) -> Marks:
+def _by_file(option: str, values: str, value: str, words: Sequence[str]) -> Marks:
     """The value of an option for all files, or by file from words such as P.csv=cp1251."""
     if len(words) == 1 and "=" not in words[0]:
         return words[0]
@@ -152,12 +152,12 @@ def run_meta_train(options: argparse.Namespace) -> None:
             (),
             read_files(options.related),
             related_group=options.group_column,
-            decimal=by_file("--decimal", ". or ,", "MARK", options.decimal),
+            decimal=_by_file("--decimal", ". or ,", "MARK", options.decimal),
             read_as=read_as(options.read_as),
             totals=options.totals,
-            encoding=by_file("--encoding", "NAME", "NAME", options.encoding),
+            encoding=_by_file("--encoding", "NAME", "NAME", options.encoding),
         ),
-        cleaning=chosen_cleaning(options, Cleaning()),
+        cleaning=_chosen_cleaning(options, Cleaning()),
     )
     learner = meta_train(
         options.method, data.related or {}, preset=options.preset, seed=options.seed, device=options.device
@@ -174,7 +174,7 @@ def run_meta_train(options: argparse.Namespace) -> None:
         print(f"note: {in_shell(note)}")
 
 
-def describe(result: TestResult, data: Prepared) -> str:
+def _describe(result: TestResult, data: Prepared) -> str:
     """The result in lines for a terminal."""
     lines = [f"p-value    {result.p_value:.4g} ({result.error_words})"]
     if result.split_p_values:

@@ -46,7 +46,7 @@ def run_sweep_command(options: argparse.Namespace) -> None:
         raise ValueError(f"{options.spec} cannot be read: it is not text.") from None
     except OSError as error:
         raise ValueError(f"{options.spec} cannot be read: {error.strerror}.") from None
-    compute(SweepSpec.from_toml(text), options)
+    _compute(SweepSpec.from_toml(text), options)
 
 
 def run_paper(options: argparse.Namespace) -> None:
@@ -54,7 +54,7 @@ def run_paper(options: argparse.Namespace) -> None:
     experiment = PAPER.find(options.experiment)
     if experiment.kind == "relatedness" and not options.ours:
         print(f"{experiment.title}, {options.scale} scale", flush=True)
-        compute_gamma(options)
+        _compute_gamma(options)
         return
     layer: Layer = "ours" if options.ours else options.preset or "paper"
     spec = experiment.spec(options.scale, layer)
@@ -67,15 +67,15 @@ def run_paper(options: argparse.Namespace) -> None:
         Store().cells.drop_shipped(cell.key for cell in spec.cells())
     elif taken := take_over(Store(), spec):
         print(f"{taken} of {len(list(spec.cells()))} cells come with this software.", flush=True)
-    compute(spec, options, kind=experiment.kind, name=heading)
+    _compute(spec, options, kind=experiment.kind, name=heading)
 
 
 def run_runs(options: argparse.Namespace) -> None:
     """List, show, resume, delete, restore or export the runs of the store, or collect what no run needs."""
-    check_output_files(options)
+    _check_output_files(options)
     store = Store()
     if options.action == "list":
-        list_runs(store)
+        _list_runs(store)
         return
     if options.action == "collect":
         runs, cells, learners = store.collect(0, orphans=True, shipped=shipped_results())
@@ -97,16 +97,16 @@ def run_runs(options: argparse.Namespace) -> None:
     if run is None:
         raise StoreError(f"Run {options.run} has just been deleted.")
     if options.action == "resume":
-        compute(run.spec, options)
+        _compute(run.spec, options)
     elif options.action == "export":
         print(run.spec.to_toml(), end="")
-        write(store.cells.rows(run.spec), run.spec, options)
+        _write(store.cells.rows(run.spec), run.spec, options)
     else:
         print(run.spec.to_toml())
         print(summary_text(with_published(summarise(store.cells.rows(run.spec)))))
 
 
-def list_runs(store: Store) -> None:
+def _list_runs(store: Store) -> None:
     """Print one line per run."""
     frame = store.all_runs()
     if frame.empty:
@@ -123,7 +123,7 @@ def list_runs(store: Store) -> None:
 
 
 @contextmanager
-def executor_of(options: argparse.Namespace) -> Iterator[Executor]:
+def _executor_of(options: argparse.Namespace) -> Iterator[Executor]:
     """The chosen executor. It is closed at the end, and an interruption becomes a ValueError."""
     executor = make_executor(options.executor, options.address, options.workers)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops a sweep as Ctrl+C does
@@ -138,9 +138,9 @@ def executor_of(options: argparse.Namespace) -> Iterator[Executor]:
         executor.close()
 
 
-def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", name: str = "") -> None:
+def _compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", name: str = "") -> None:
     """Run a sweep with a progress bar, then show it."""
-    check_output_files(options)
+    _check_output_files(options)
     if spec.missing_data:
         raise ValueError(spec.missing_data)
     store = Store()
@@ -153,49 +153,49 @@ def compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", n
         print(
             f"{cost.cells} cells to compute, about {cost.seconds:.0f} s of one core{cost.gpu_words}.", file=sys.stderr
         )
-    with executor_of(options) as executor:
+    with _executor_of(options) as executor:
         try:
-            rows = run_sweep(spec, store, executor, name=name, progress=show_progress)
+            rows = run_sweep(spec, store, executor, name=name, progress=_show_progress)
         except (Cancelled, SweepFailed) as error:
             raise ValueError(str(error) or "Stopped.") from None
     print(summary_text(with_published(summarise(rows))))
-    write(rows, spec, options, kind)
+    _write(rows, spec, options, kind)
 
 
-def compute_gamma(options: argparse.Namespace) -> None:
+def _compute_gamma(options: argparse.Namespace) -> None:
     """Measure γ̂ for every closeness, and print it with the published values."""
-    check_output_files(options)
-    with executor_of(options) as executor:
-        rows = run_gamma(GAMMA[options.scale], Store(), executor, lambda step, total: show_bar(step / total))
+    _check_output_files(options)
+    with _executor_of(options) as executor:
+        rows = run_gamma(GAMMA[options.scale], Store(), executor, lambda step, total: _show_bar(step / total))
     table = summarise_gamma(rows)
     print(table.drop(columns="lowest").rename(columns=GAMMA_NAMES).round(3).to_string(index=False))
-    write_out(options, rows, lambda: gamma_figure(published_gamma(), table))
+    _write_out(options, rows, lambda: gamma_figure(published_gamma(), table))
 
 
-def show_progress(at: SweepProgress) -> None:
+def _show_progress(at: SweepProgress) -> None:
     """Show the progress of a sweep."""
     left = "" if at.seconds_left is None else f", about {at.seconds_left:.0f} s left"
-    show_bar(at.share, f"{at.done}/{at.cells} cells, {at.learners} learners trained{left}   ")
+    _show_bar(at.share, f"{at.done}/{at.cells} cells, {at.learners} learners trained{left}   ")
 
 
-def show_bar(share: float, words: str = "") -> None:
+def _show_bar(share: float, words: str = "") -> None:
     """Draw a progress bar on one line."""
     if sys.stderr.isatty():
         print(f"\r{'█' * round(30 * share):30} {words}", end="", file=sys.stderr, flush=True)
 
 
-def write(rows: pd.DataFrame, spec: SweepSpec, options: argparse.Namespace, kind: str = "power") -> None:
+def _write(rows: pd.DataFrame, spec: SweepSpec, options: argparse.Namespace, kind: str = "power") -> None:
     """Write the rows as CSV and the figure as HTML, where asked for."""
-    write_out(options, rows, lambda: sweep_figure(spec, with_published(summarise(rows)), kind))
+    _write_out(options, rows, lambda: sweep_figure(spec, with_published(summarise(rows)), kind))
 
 
-def check_output_files(options: argparse.Namespace) -> None:
+def _check_output_files(options: argparse.Namespace) -> None:
     """Refuse files that cannot be written, before anything is computed."""
     check_file(options.out)
     check_file(options.figure)
 
 
-def write_out(options: argparse.Namespace, rows: pd.DataFrame, draw: Callable[[], go.Figure]) -> None:
+def _write_out(options: argparse.Namespace, rows: pd.DataFrame, draw: Callable[[], go.Figure]) -> None:
     """Write rows as CSV and a figure as HTML, where asked for."""
     if options.out:
         write_whole(options.out, lambda file: rows.to_csv(file, index=False))

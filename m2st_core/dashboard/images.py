@@ -67,12 +67,12 @@ def ask_features(prefix: str, default: str, pixels: str = "Pixels") -> str:
     return str(chosen)
 
 
-def show_grid(images: np.ndarray, alt: str) -> None:
+def _show_grid(images: np.ndarray, alt: str) -> None:
     """Show images (n, c, h, w) in [0, 1] side by side."""
-    show_picture(image_grid(images, GRID_COLUMNS), alt)
+    _show_picture(image_grid(images, GRID_COLUMNS), alt)
 
 
-def show_picture(picture: np.ndarray, alt: str) -> None:
+def _show_picture(picture: np.ndarray, alt: str) -> None:
     """Show a picture (H, W, 4) of bytes, with a text for readers who cannot see it."""
     st.image(picture, alt=alt, output_format="PNG")
 
@@ -89,7 +89,7 @@ def show_examples(study: ImageStudy) -> None:
         listed += "" if len(names) <= GRID_COLUMNS else f" and {len(names) - GRID_COLUMNS} other classes"
         with column:
             st.markdown(f"**{name}**")
-            show_grid(rows.reshape(EXAMPLES, *target.shape), f"{EXAMPLES} example images of {name}: {listed}.")
+            _show_grid(rows.reshape(EXAMPLES, *target.shape), f"{EXAMPLES} example images of {name}: {listed}.")
             st.caption(f"Classes: {listed}")
     origins = dict.fromkeys(load_images(name).origin for name in (target.first, target.second, target.learned_from))
     st.caption("Images: " + "; ".join(origins) + ".")
@@ -114,7 +114,7 @@ def show_result(result: ImagesResult, study: ImageStudy) -> None:
     with right:
         st.header("The most typical images", anchor=False)
         for side, images in zip("PQ", explanation.most_typical(TYPICAL), strict=True):
-            show_grid(images, f"The {len(images)} images that are most typical of {side} for the learned kernel.")
+            _show_grid(images, f"The {len(images)} images that are most typical of {side} for the learned kernel.")
             st.caption(f"Most typical of **{side}** for the learned kernel, the clearest first.")
     with st.expander("Tables"):
         show_power_table(result.power, "images_power")
@@ -172,7 +172,7 @@ def show_story() -> str:
     for column, (name, images) in zip(st.columns(2, gap="large"), sides, strict=True):
         with column:
             st.markdown(f"**{name}**")
-            show_grid(images[:OF_STORY], f"{OF_STORY} of {len(images)} digits of {name}, each in its own light.")
+            _show_grid(images[:OF_STORY], f"{OF_STORY} of {len(images)} digits of {name}, each in its own light.")
     shares = explanation.classes.sort_values("class")
     mix = ", ".join(f"{row['class']}: {row['share_p']:.0%} and {row['share_q']:.0%}" for _, row in shares.iterrows())
     st.caption(
@@ -190,7 +190,7 @@ def show_story() -> str:
     st.header("The images that differ most", anchor=False)
     for column, side, images in zip(st.columns(2, gap="large"), "PQ", explanation.most_typical(TYPICAL), strict=True):
         with column:
-            show_grid(images, f"The {len(images)} images that are most typical of {side} for the learned kernel.")
+            _show_grid(images, f"The {len(images)} images that are most typical of {side} for the learned kernel.")
             st.caption(f"Most typical of **{side}** for {label_of(TAUGHT[0])}, the clearest first.")
     show_folded("Table", "story_table", lambda: show_power_table(result.power, "story_power"))
     return story_finding(result.power)
@@ -259,7 +259,7 @@ def _show(outcome: Outcome) -> None:
         with column:
             for sheet in reversed(of_sample):
                 st.markdown(f"**{as_text(sheet.title)}**")
-                show_picture(sheet.figure, sheet.alt)
+                _show_picture(sheet.figure, sheet.alt)
     st.subheader("How many images a new study needs", anchor=False)
     for sentence in outcome.analysis.effect.sentences:
         st.markdown(as_text(sentence))

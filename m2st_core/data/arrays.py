@@ -29,7 +29,7 @@ KINDS = {"O": "objects", "U": "text", "S": "text", "T": "text", "c": "complex nu
 
 
 def as_two_sample(x: Any, y: Any, ids: str | None = None, blocks: Any = None) -> TwoSample:
-    """Make checked float64 rows (n, d) and (m, d). Arrays of images become rows with a shape, see :func:`as_images`.
+    """Make checked float64 rows (n, d) and (m, d). Arrays of images become rows with a shape, see :func:`_as_images`.
 
     ``ids`` names a column of both frames that identifies their rows. It is no feature. ``blocks`` are labels (of x's
     rows, of y's rows).
@@ -46,7 +46,7 @@ def as_two_sample(x: Any, y: Any, ids: str | None = None, blocks: Any = None) ->
         (x, x_ids), (y, y_ids) = _without_ids(x, "x", ids), _without_ids(y, "y", ids)
         identities = x_ids, y_ids
     if _are_images(x) or _are_images(y):
-        (x, shape), (y, other) = as_images(x, "x"), as_images(y, "y")
+        (x, shape), (y, other) = _as_images(x, "x"), _as_images(y, "y")
         if shape != other:
             raise ValueError(f"x has images of {shape} (channels, height, width) and y of {other}.")
     (x, names), (y, others) = as_named_rows(x, "x"), as_named_rows(y, "y")
@@ -154,7 +154,7 @@ def _are_images(values: Any) -> bool:
     return dimensions == 4 or (dimensions == 3 and dtype.endswith("uint8"))
 
 
-def as_images(values: Any, name: str) -> tuple[np.ndarray, Shape]:
+def _as_images(values: Any, name: str) -> tuple[np.ndarray, Shape]:
     """Rows (n, C·H·W) of images (n, C, H, W), (n, H, W, C) or, grey, (n, H, W), and their shape.
 
     The channels are the axis with 1, 3 or 4 entries, the first if there are two. Bytes 0…255 are scaled to [0, 1];

@@ -104,7 +104,7 @@ def same_rows(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> Overla
     matches, unseen = _matches(target, known)
     matches, pooled = [np.zeros((0, 2), dtype=int), *matches], np.concatenate(target)
     equal = _equal_pairs(pooled, known.rows, np.concatenate(matches))
-    factors = unit_factors(pooled, known.distinct)
+    factors = _unit_factors(pooled, known.distinct)
     if (factors != 1).any():
         matches += _matches((target[0] * factors, target[1] * factors), known)[0]
         equal |= _equal_pairs(pooled * factors, known.rows, np.concatenate(matches))
@@ -115,11 +115,11 @@ def same_rows(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> Overla
 def _equal_pairs(target: np.ndarray, known: np.ndarray, pairs: np.ndarray) -> set[int]:
     """The rows of the target (N, k) that are equal to their match among known rows (M, k), but for rounding errors."""
     a, b = target[pairs[:, 0]], known[pairs[:, 1]]
-    tolerance = RADII[1] * column_spread(known) + ROUNDING * np.maximum(np.abs(a), np.abs(b)) if len(pairs) else 0.0
+    tolerance = RADII[1] * _column_spread(known) + ROUNDING * np.maximum(np.abs(a), np.abs(b)) if len(pairs) else 0.0
     return set(pairs[(np.abs(a - b) <= tolerance).all(axis=1), 0].tolist())
 
 
-def column_spread(rows: np.ndarray) -> np.ndarray:
+def _column_spread(rows: np.ndarray) -> np.ndarray:
     """The spread of each column: its interquartile range, or its standard deviation where that is 0; 1 if constant."""
     low, high = np.quantile(rows, [0.25, 0.75], axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -127,13 +127,13 @@ def column_spread(rows: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(spread) & (spread > 0), spread, 1.0)
 
 
-def unit_factors(rows: np.ndarray, known: np.ndarray) -> np.ndarray:
+def _unit_factors(rows: np.ndarray, known: np.ndarray) -> np.ndarray:
     """The factor that turns each column of the target into the units of the known rows: (k,).
 
     It is a ratio of cells that is far more frequent than others. If rounding hides it and the spreads differ clearly,
     it is the usual factor between units that is nearest to the ratio of the spreads.
     """
-    ratio = column_spread(known) / column_spread(rows)
+    ratio = _column_spread(known) / _column_spread(rows)
     factors = np.ones(rows.shape[1])
     generator = np.random.default_rng(0)
     for column in range(rows.shape[1]):
@@ -168,12 +168,12 @@ def _matches(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> tuple[l
     O(r) rows of each have a row of the other within r, and chance F(r) per pair of rows gives E(r) of them. A radius
     counts if chance explains O(r) with probability below 1e−6. The radius with the largest O(r) − 2·E(r) is used.
     """
-    scale = column_spread(np.concatenate([*target, known.distinct]))
+    scale = _column_spread(np.concatenate([*target, known.distinct]))
     numbers, counts = np.unique(known.sample, return_counts=True)
     positions = np.split(np.argsort(known.sample, kind="stable"), np.cumsum(counts)[:-1])  # of each sample's rows
     samples = {int(number): known.rows[where] / scale for number, where in zip(numbers, positions, strict=True)}
     sides = [rows / scale for rows in target]
-    shares, trees = chance_of_pairs(sides, samples), [cKDTree(rows) for rows in sides]
+    shares, trees = _chance_of_pairs(sides, samples), [cKDTree(rows) for rows in sides]
     matches, unseen = [], 0
     for (number, sample), where in zip(samples.items(), positions, strict=True):
         sample_tree, begin, share = cKDTree(sample), 0, shares[number % 2]
@@ -215,7 +215,7 @@ def may_escape(rows: int, assumed: float, expected: float) -> int:
     return int(np.flatnonzero(binom.cdf(needed - 1 - counts, rows - counts, expected) > ESCAPED)[-1:].sum())
 
 
-def chance_of_pairs(target: Sequence[np.ndarray], samples: Mapping[int, np.ndarray]) -> np.ndarray:
+def _chance_of_pairs(target: Sequence[np.ndarray], samples: Mapping[int, np.ndarray]) -> np.ndarray:
     """F(r), the share of pairs of different units within r, for each side of the tasks and every radius: (2, radii).
 
     ``samples`` are numbered 2i and 2i+1 for task i. One side of all tasks may be one control group, and rows of one
@@ -227,11 +227,11 @@ def chance_of_pairs(target: Sequence[np.ndarray], samples: Mapping[int, np.ndarr
     for side in sides:
         within = _share_of_near_pairs([(np.unique(rows, axis=0), None) for rows in side])
         between = _share_of_near_pairs(list(zip(side, side[1:], strict=False))) if len(side) > 1 else 1.0
-        shares.append(np.maximum(across, np.minimum(within, between)).clip(min=chance_of_equal_rows(side)))
+        shares.append(np.maximum(across, np.minimum(within, between)).clip(min=_chance_of_equal_rows(side)))
     return np.stack(shares)
 
 
-def chance_of_equal_rows(samples: Sequence[np.ndarray]) -> float:
+def _chance_of_equal_rows(samples: Sequence[np.ndarray]) -> float:
     """F(0), the probability that two units of one side are equal, from pairs within each of its samples.
 
     Σ_v p_v q_v ≤ √(Σ_v p_v² · Σ_v q_v²): two samples meet no more often than rows within them do. Rows that are

@@ -178,7 +178,7 @@ def _means(inside: Tensor) -> Tensor:
     return inside.to(torch.float64) / inside.sum(dim=-1, keepdim=True).clamp(min=1)
 
 
-class RowPool:
+class _RowPool:
     """The rows of tasks that are read one at a time. Equal images are one row; other rows are all kept."""
 
     # Rows and keys grow as one array each: small arrays between large temporary ones would fragment the memory.
@@ -239,7 +239,7 @@ class RowPool:
 
 def stack_related_tasks(repeats: Sequence[Iterable[TwoSample]], names: tuple[str, ...]) -> RelatedTasks:
     """Stack R repeats of T tasks, padded to the longest task."""
-    pools = [RowPool(samples) for samples in repeats]
+    pools = [_RowPool(samples) for samples in repeats]
     longest = max(sum(sizes) for pool in pools for sizes in pool.sizes)
     rows, where = zip(*(pool.stacked(longest) for pool in pools), strict=True)
     sizes = torch.tensor([pool.sizes for pool in pools])[..., None]  # R x T x 2 x 1

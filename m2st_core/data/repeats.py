@@ -24,7 +24,7 @@ MOST_COLUMNS = 30  # by which repeats are explained
 SUPPOSES = "The p-value supposes that repeated rows are independent observations."
 
 
-class Values(NamedTuple):
+class _Values(NamedTuple):
     """The values of a column: the code of each row's, their frequencies, and the length of their even grid, or 0.
 
     The values 1, 2, 4 and 5 are on a grid of length 5.
@@ -79,7 +79,7 @@ def _different_if_too_few(rows: np.ndarray) -> int:
         codes, different = pd.factorize(values)
         if len(different) > FEWER * len(rows):
             return 0
-        columns.append(Values(codes, np.bincount(codes), _grid(np.sort(different), len(rows))))
+        columns.append(_Values(codes, np.bincount(codes), _grid(np.sort(different), len(rows))))
     counts = np.bincount(groups)
     return len(counts) if _repeat_too_often(columns, counts) else 0
 
@@ -134,7 +134,7 @@ def _beyond_chance(different: np.ndarray, rows: int, repeated: int) -> bool:
     return bool(pdtrc(repeated - 1, rows * (rows - 1) / 2 * np.exp(tied)) < RARE)
 
 
-def _repeat_too_often(columns: Sequence[Values], counts: np.ndarray) -> bool:
+def _repeat_too_often(columns: Sequence[_Values], counts: np.ndarray) -> bool:
     """Whether rows with these frequencies repeat too often, by the columns that others do not determine.
 
     They do if all frequencies are multiples of one number, which is rare for independent draws, unless a design makes
@@ -145,7 +145,7 @@ def _repeat_too_often(columns: Sequence[Values], counts: np.ndarray) -> bool:
     if not copied and not _too_few(columns, len(counts)):
         return False
     even = sorted((c for c in columns if c.grid), key=lambda c: -len(c.counts))
-    free: list[Values] = []
+    free: list[_Values] = []
     for column in even:
         if not any(len(before.counts) >= FEWEST and _determine([before], column) for before in free):
             free.append(column)
@@ -153,7 +153,7 @@ def _repeat_too_often(columns: Sequence[Values], counts: np.ndarray) -> bool:
     return (copied and not all(c.designed for c in free)) or _too_few(free, len(counts))
 
 
-def _too_few(columns: Sequence[Values], different: int) -> bool:
+def _too_few(columns: Sequence[_Values], different: int) -> bool:
     """Whether far fewer rows are different than if the columns were independent, evenly spaced ones about half.
 
     If two rows agree with probability S, they are drawn from about 1/S equally likely ones. S is the product of the
@@ -168,13 +168,13 @@ def _expected(draws: int, values: float) -> float:
     return float(-values * np.expm1(draws * np.log1p(-1 / values))) if values > 1 else 1.0
 
 
-def _determine(columns: Sequence[Values], column: Values) -> bool:
+def _determine(columns: Sequence[_Values], column: _Values) -> bool:
     """Whether rows that agree in these columns agree in another one."""
     joint = pd.factorize(_joint(columns))[0]
     return len(np.unique(joint * len(column.counts) + column.codes)) == joint.max() + 1
 
 
-def _joint(columns: Sequence[Values]) -> np.ndarray:
+def _joint(columns: Sequence[_Values]) -> np.ndarray:
     """One number per row, equal if all columns are."""
     hashes = np.zeros(len(columns[0].codes), dtype=np.uint64)
     for column in columns:

@@ -106,12 +106,12 @@ def known_rows(related: RelatedTasks) -> tuple[KnownRows, np.ndarray]:
     sides = torch.stack([related.x_weight[0] > 0, related.y_weight[0] > 0], dim=1).flatten(0, 1)  # 2T x L
     sample, entry = torch.nonzero(sides, as_tuple=True)
     positions, first = np.unique(related.where[0][sample // 2, entry].cpu().numpy(), return_index=True)
-    rows = fingerprints(related.rows[0][torch.from_numpy(positions)], related.shape is not None)
+    rows = _fingerprints(related.rows[0][torch.from_numpy(positions)], related.shape is not None)
     ids = None if related.ids is None else related.ids.numpy()[positions]
     return KnownRows(rows, sample.cpu().numpy()[first], ids), positions
 
 
-def fingerprints(rows: Tensor, images: bool) -> np.ndarray:
+def _fingerprints(rows: Tensor, images: bool) -> np.ndarray:
     """The rows (n, d) to compare; for images a fixed random projection of each to 16 numbers."""
     values = rows.double().cpu().numpy()
     if not images:
@@ -136,7 +136,7 @@ def find_overlap(target: TwoSample, known: KnownRows, units: ColumnUnits | None 
 
 def _same_values(target: TwoSample, known: KnownRows, units: ColumnUnits | None) -> Overlap:
     """Find rows of the target among the known rows by their values, in the units of the files."""
-    x, y = (fingerprints(rows, target.shape is not None) for rows in target)
+    x, y = (_fingerprints(rows, target.shape is not None) for rows in target)
     if units is None:
         return same_rows((x, y), known)
     centre, scale = units

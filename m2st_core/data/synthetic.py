@@ -11,7 +11,7 @@ DIMENSION = Parameter("dimension", "dimension d", 2, "Columns of each row; those
 BLOB_VARIANCE = 0.03  # in each direction; neighbouring centres are 1 apart
 
 
-def correlate(rows: np.ndarray, correlation: float | np.ndarray) -> np.ndarray:
+def _correlate(rows: np.ndarray, correlation: float | np.ndarray) -> np.ndarray:
     """Mix the first column of independent normal rows (n, d) into the second, in place."""
     rows[:, 1] = correlation * rows[:, 0] + np.sqrt(1 - correlation**2) * rows[:, 1]
     return rows
@@ -65,7 +65,7 @@ class HDGM(IndependentTask):
         else:
             mode = generator.permutation(np.arange(n) % 2)
         rows = generator.standard_normal((n, int(self.settings["dimension"])))
-        return correlate(rows, np.where(mode == 1, delta, -delta)) + 0.5 * mode[:, None]
+        return _correlate(rows, np.where(mode == 1, delta, -delta)) + 0.5 * mode[:, None]
 
 
 def hdgm_related_tasks(
@@ -101,7 +101,7 @@ class Blobs(IndependentTask):
     @staticmethod
     def _draw(n: int, correlation: float, generator: np.random.Generator) -> np.ndarray:
         centres = generator.integers(0, 3, size=(n, 2))
-        return centres + np.sqrt(BLOB_VARIANCE) * correlate(generator.standard_normal((n, 2)), correlation)
+        return centres + np.sqrt(BLOB_VARIANCE) * _correlate(generator.standard_normal((n, 2)), correlation)
 
 
 class MeanShift(IndependentTask):

@@ -62,7 +62,7 @@ class FeatureNetwork(nn.Module, ABC):
         """φ of normalised rows."""
 
 
-def uniform_weights(shape: Sequence[int], fan_in: int, generators: Sequence[torch.Generator]) -> Tensor:
+def _uniform_weights(shape: Sequence[int], fan_in: int, generators: Sequence[torch.Generator]) -> Tensor:
     """Uniform in ±1/√fan_in, as torch's layers start: (R, *shape)."""
     drawn = torch.stack([torch.rand(*shape, generator=generator, dtype=torch.float64) for generator in generators])
     return (2 * drawn - 1) / math.sqrt(fan_in)
@@ -81,7 +81,7 @@ class MLP(FeatureNetwork):
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
         for fan_in, fan_out in pairwise(sizes):
-            drawn = uniform_weights((fan_in + 1, fan_out), fan_in, generators)
+            drawn = _uniform_weights((fan_in + 1, fan_out), fan_in, generators)
             self.weights.append(nn.Parameter(drawn[:, :-1].clone()))
             self.biases.append(nn.Parameter(drawn[:, -1:].clone()))
         self.register_buffer("centre", torch.zeros(len(generators), 1, sizes[0], dtype=torch.float64))
@@ -144,14 +144,14 @@ class CNN(FeatureNetwork):
         self.gains, self.shifts = nn.ParameterList(), nn.ParameterList()
         used = [shape[0], *channels[: len(sides)]]
         for layer, (fan_in, fan_out) in enumerate(pairwise(used)):
-            drawn = uniform_weights((fan_out, 9 * fan_in + 1), 9 * fan_in, generators)
+            drawn = _uniform_weights((fan_out, 9 * fan_in + 1), 9 * fan_in, generators)
             self.kernels.append(nn.Parameter(drawn[..., :-1].reshape(runs, fan_out, fan_in, 3, 3)))
             self.offsets.append(nn.Parameter(drawn[..., -1].clone()))
             if layer:
                 self.gains.append(nn.Parameter(torch.ones(runs, fan_out, dtype=torch.float64)))
                 self.shifts.append(nn.Parameter(torch.zeros(runs, fan_out, dtype=torch.float64)))
         pixels = used[-1] * sides[-1][0] * sides[-1][1]
-        drawn = uniform_weights((pixels + 1, features), pixels, generators)
+        drawn = _uniform_weights((pixels + 1, features), pixels, generators)
         self.weight, self.bias = nn.Parameter(drawn[:, :-1].clone()), nn.Parameter(drawn[:, -1:].clone())
         self.register_buffer("centre", torch.full((runs, 1, 1), 0.5, dtype=torch.float64))
         self.register_buffer("scale", torch.full((runs, 1, 1), 0.5, dtype=torch.float64))

@@ -76,7 +76,7 @@ class SignedRows:
         network, (runs, pairs, width) = kernel.network, rows.x.shape
         both = torch.cat([rows.x, rows.y], dim=1).reshape(len(network.centre), -1, width)
         self.columns = UNIT * network.normalise(both).reshape(runs, 2 * pairs, width).mT.contiguous()
-        self.distances = negative_distances(self.columns).neg_()
+        self.distances = _negative_distances(self.columns).neg_()
         self.inside, count = rows.inside, rows.inside.sum(dim=1, keepdim=True)
         self.sign = torch.cat([rows.inside, -rows.inside], dim=1)[:, None]
         self.to_mmd2 = torch.cat([rows.inside, 2 * rows.inside], dim=1) / (count * (count - 1))
@@ -100,7 +100,7 @@ class SignedRows:
         return torch.cat([difference, -difference], dim=2)
 
 
-def negative_distances(e: Tensor) -> Tensor:
+def _negative_distances(e: Tensor) -> Tensor:
     """−‖e_a−e_b‖² of columns (runs, f, N): (runs, N, N)."""
     length = e.square().sum(dim=1, keepdim=True)
     unit = torch.ones_like(length)
@@ -127,7 +127,7 @@ class DeepTerms:
         values, self.slopes, self.bends = kernel.curves(vector[:, -3:])  # of 1/σ_φ, 1/σ_q, ε: (runs, 3)
         self.feature_scale, self.input_scale, mixing = values[:, :, None].split(1, dim=1)  # (runs, 1, 1)
         self.e = torch.cat([UNIT * self.features * self.feature_scale, rows.columns * self.input_scale], dim=1)
-        self.gram = negative_distances(self.e).clamp_(min=SMALLEST_EXPONENT).exp2_()
+        self.gram = _negative_distances(self.e).clamp_(min=SMALLEST_EXPONENT).exp2_()
         self.signed = torch.cat([rows.sign, rows.sign * self.e], dim=1)
         self.products = torch.bmm(self.signed, self.gram)  # Ks and K(s·e)
         b = (rows.distances * -self.input_scale.square()).clamp_(min=SMALLEST_EXPONENT).exp2_()

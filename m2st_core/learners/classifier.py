@@ -52,7 +52,7 @@ def fit_classifier(
     classifier = RowClassifier(network, head.to(rows))
     target = (torch.arange(n + m, device=device) < n).to(rows)
     weight = torch.where(target == 1, (n + m) / (2 * n), (n + m) / (2 * m))
-    batches = Batches(n + m, [stream.torch("training batches") for stream in streams], device)
+    batches = _Batches(n + m, [stream.torch("training batches") for stream in streams], device)
 
     def log_likelihood() -> Tensor:
         index = batches.next()  # R x batch
@@ -86,7 +86,7 @@ def fit_labels(
     return LabelTest(fit_classifier(train, preset, streams, progress))
 
 
-class Batches:
+class _Batches:
     """Row indices of successive batches; each epoch visits the rows in a new random order.
 
     Indices are drawn on the CPU and copied to the device once per epoch.

@@ -45,7 +45,7 @@ class PointFeatures(nn.Module, ABC):
         return self.features(self.units(x))
 
 
-class MeanEmbedding(PointFeatures):
+class _MeanEmbedding(PointFeatures):
     """ME: exp(−‖x−t_j‖²/(2·width)) at J locations t_j: (R, n, d) → (R, n, J)."""
 
     def features(self, x: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ class MeanEmbedding(PointFeatures):
         return negative_squared_distances(x * scale, self.points * scale).exp_()
 
 
-class SmoothCharacteristic(PointFeatures):
+class _SmoothCharacteristic(PointFeatures):
     """SCF: (sin, cos)(t_j·x/√width)·exp(−‖x‖²/(2·width)) at J frequencies t_j: (R, n, d) → (R, n, 2J)."""
 
     def features(self, x: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ def fit_mean_embedding(
     like = [_inner_half(sample) if preset.embedding.robust_start else sample for sample in rows]
     drawn = [_like(sample, count, generators) for sample, count in zip(like, per_sample, strict=True)]
     widths = torch.linspace(*BUMP_WIDTHS)
-    return _optimise(MeanEmbedding, torch.cat(drawn, dim=-2), widths, units, rows, preset, True, progress)
+    return _optimise(_MeanEmbedding, torch.cat(drawn, dim=-2), widths, units, rows, preset, True, progress)
 
 
 def fit_smooth_characteristic(
@@ -126,7 +126,7 @@ def fit_smooth_characteristic(
     points = torch.stack([torch.randn(shape, generator=g, dtype=torch.float64) for g in generators]).to(rows.x.device)
     widths = torch.linspace(*WINDOW_WIDTHS)
     climb = preset.embedding.optimise_frequencies
-    return _optimise(SmoothCharacteristic, points, widths, units, rows, preset, climb, progress)
+    return _optimise(_SmoothCharacteristic, points, widths, units, rows, preset, climb, progress)
 
 
 def _paired_rows(train: TwoSample, streams: Sequence[Streams]) -> tuple[Units, TwoSample]:

@@ -42,7 +42,7 @@ def fit_bank(pooled: Tensor, preset: Preset, streams: Sequence[Streams], progres
     return _fuse_test(_both_ranges(_some_rows(pooled, streams)))
 
 
-def _fuse_test(ranges: Sequence[Range]) -> FuseTest:
+def _fuse_test(ranges: Sequence[_Range]) -> FuseTest:
     """MMD-FUSE for distances in these ranges."""
     steps = torch.linspace(0, 1, WIDTHS).to(ranges[0].low)
     euclidean, cityblock = (torch.lerp(distances.low / 2, 2 * distances.high, steps) for distances in ranges)
@@ -96,7 +96,7 @@ def omnibus_beside(others: Sequence[Family], pooled: Tensor, share: float, strea
     """
     some, landmarks = _some_rows(pooled, streams), _landmarks(pooled, streams)
     middle = pooled.median(dim=-2, keepdim=True).values[:, None]
-    units = InUnits(middle, torch.stack([column_units(rows)[1] for rows in some])[:, None, None].to(pooled))
+    units = _InUnits(middle, torch.stack([column_units(rows)[1] for rows in some])[:, None, None].to(pooled))
     centre = units(middle)
     energy = _regularised(ComposedKernel(units, EnergyKernel(centre, norm=1.0)), pooled, landmarks, 3)
     median = GaussianKernel(median_width(pooled, streams)[:, None])
@@ -127,7 +127,7 @@ def _landmarks(pooled: Tensor, streams: Sequence[Streams]) -> Tensor:
     return rows.take_along_dim(key.argsort(dim=-1)[..., None], dim=-2)[:, None]
 
 
-def generic_family(pooled: Tensor, share: float, streams: Sequence[Streams]) -> Family:
+def _generic_family(pooled: Tensor, share: float, streams: Sequence[Streams]) -> Family:
     """Gaussian kernels of widths σ²/4, σ² and 4σ², with σ² the median heuristic of pooled rows (R, N, d)."""
     width = median_width(pooled, streams)[:, None] * torch.tensor(FACTORS).to(pooled)
     return Family(GaussianKernel(width), GENERIC_NAMES, share / len(FACTORS))
@@ -143,7 +143,7 @@ def _some_rows(pooled: Tensor, streams: Sequence[Streams]) -> Tensor:
     return draw_rows(pooled, min(pooled.shape[-2], DISTANCE_ROWS), [stream.torch("kernel bank") for stream in streams])
 
 
-class Range(NamedTuple):
+class _Range(NamedTuple):
     """The 5 % and the 95 % quantile and the maximum of distances: (R, 1) each."""
 
     low: Tensor
@@ -151,7 +151,7 @@ class Range(NamedTuple):
     largest: Tensor
 
 
-def _both_ranges(rows: Tensor) -> list[Range]:
+def _both_ranges(rows: Tensor) -> list[_Range]:
     """The ranges of positive Euclidean and ℓ₁ distances between rows (R, n, d); 1 if all rows are equal."""
     n, ranges = rows.shape[-2], []
     i, j = torch.triu_indices(n, n, offset=1, device=rows.device)
@@ -159,7 +159,7 @@ def _both_ranges(rows: Tensor) -> list[Range]:
         distances = torch.cdist(rows, rows, p=norm, compute_mode="donot_use_mm_for_euclid_dist")[..., i, j]
         positive = [run[run > 0] for run in distances.cpu().numpy()]
         quantiles = [np.quantile(run, [0.05, 0.95, 1.0]) if run.size else np.ones(3) for run in positive]
-        ranges.append(Range(*torch.from_numpy(np.stack(quantiles, axis=1)).to(rows)[..., None]))
+        ranges.append(_Range(*torch.from_numpy(np.stack(quantiles, axis=1)).to(rows)[..., None]))
     return ranges
 
 
@@ -168,8 +168,8 @@ def generic_families(
 ) -> list[Family]:
     """Gaussian kernels for pooled rows (R, N, d); ``share`` is their total prior weight."""
     if not isinstance(features, ImageFeatures):
-        return [generic_family(pooled, share, streams)]
-    pixels = generic_family(pooled, share / 3, streams)
+        return [_generic_family(pooled, share, streams)]
+    pixels = _generic_family(pooled, share / 3, streams)
     return [pixels, *network_families(features, pooled, 2 * share / 3, streams)]
 
 
@@ -180,7 +180,7 @@ def network_families(features: MetaFeatures, pooled: Tensor, share: float, strea
     families = []
     for white, what in ((False, "features"), (True, "white features")):
         view = NetworkView(features, white)
-        family = generic_family(view(pooled), share / 2, streams)
+        family = _generic_family(view(pooled), share / 2, streams)
         names = tuple(name.replace(GENERIC, f"{GENERIC} on {what}") for name in family.names)
         families.append(Family(ComposedKernel(view, family.kernel), names, family.share))
     return families
@@ -222,7 +222,7 @@ def regularised_matrix(features: LandmarkFeatures, rows: Tensor, directions: int
     return root @ (vectors * (values + level).rsqrt()[..., None, :] @ vectors.mT)
 
 
-class InUnits(nn.Module):
+class _InUnits(nn.Module):
     """Rows in units of their columns' spread, as a feature map: x/scale, at most ±1,000 units from the centre.
 
     ``centre`` and ``scale`` (…, 1, d) are buffers.

@@ -59,7 +59,7 @@ def learn_spaces(
     return Knowledge(spaces=spaces, choices=choices, senses=senses)
 
 
-class SpacesKernel(InnerProductKernel):
+class _SpacesKernel(InnerProductKernel):
     """k_c(x, y) = Σ_q (a_cq)²ψ_cq(x)ψ_cq(y), one kernel for each space c: batch (R, M).
 
     ``amplitudes`` a (R, Q_c), one tensor for each space.
@@ -93,7 +93,7 @@ class SpacesKernel(InnerProductKernel):
     def some(self, which: Tensor) -> Kernel:
         """The kernels of the chosen spaces."""
         indices = which.nonzero()[:, 0].tolist()
-        return SpacesKernel([self.spaces[index] for index in indices], [self.amplitudes[index] for index in indices])
+        return _SpacesKernel([self.spaces[index] for index in indices], [self.amplitudes[index] for index in indices])
 
 
 def detectable(prior: Tensor) -> Tensor:
@@ -121,7 +121,7 @@ def learned_family(knowledge: Knowledge, pooled: Tensor, share: float) -> Family
         amplitudes.append((ratio / (1 + ratio)).sqrt() / deviation)
     weights = torch.stack([space.log_weight for space in spaces], dim=-1).softmax(dim=-1)
     names = tuple(f"{LEARNED} {index + 1}" for index in range(len(spaces)))
-    return Family(SpacesKernel(spaces, amplitudes, (pooled, psi)), names, share / len(names), weights)
+    return Family(_SpacesKernel(spaces, amplitudes, (pooled, psi)), names, share / len(names), weights)
 
 
 def fit_learned(
@@ -281,7 +281,7 @@ def learn_feature_mixture(
         senses=learned.senses,
         choices=learned.choices,
     )
-    return choose_regularisation(knowledge, meta, preset, streams)
+    return _choose_regularisation(knowledge, meta, preset, streams)
 
 
 def feature_bank(knowledge: Knowledge, pooled: Tensor, streams: Sequence[Streams]) -> KernelBank:
@@ -311,7 +311,7 @@ def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float
     return weights / weights.sum(dim=-1, keepdim=True)
 
 
-def aggregate_alone(names: Sequence[str]) -> Tensor:
+def _aggregate_alone(names: Sequence[str]) -> Tensor:
     """β with all weight on the aggregate, which needs no training rows: (k,)."""
     return torch.tensor([float(name == AGGREGATE) for name in names])
 
@@ -347,7 +347,7 @@ def fit_feature_mixture(
     if knowledge.choices["beta_is_learned"]:
         weights = find_weights(terms.first(count), knowledge.base_names, knowledge.choices["beta_regularisation"])
     else:
-        weights = aggregate_alone(knowledge.base_names).to(terms.eta).expand(len(terms.eta), -1)
+        weights = _aggregate_alone(knowledge.base_names).to(terms.eta).expand(len(terms.eta), -1)
     related = evidence_related(features, view_target(features, train))
     weights, share = with_generic(weights, terms, related)
     adapted = mixture_test(bank, weights, terms, knowledge)
@@ -356,7 +356,7 @@ def fit_feature_mixture(
     return adapted
 
 
-def choose_regularisation(
+def _choose_regularisation(
     knowledge: Knowledge, meta: RelatedTasks, preset: Preset, streams: Sequence[Streams]
 ) -> Knowledge:
     """Choose λ of β: its mixtures, learned on the tasks' training rows, score best on their held-out rows.
@@ -386,7 +386,7 @@ def choose_regularisation(
         return float(criterion_ratio(effect.mean(), variance.mean(), JUDGED_WITH))
 
     scores = {value: score(find_weights(seen, bank.names, value)) for value in candidates}
-    alone = score(aggregate_alone(bank.names).to(seen.eta).expand_as(seen.eta))
+    alone = score(_aggregate_alone(bank.names).to(seen.eta).expand_as(seen.eta))
     best = max(scores, key=lambda value: scores[value])
     knowledge.choices |= {"beta_regularisation": best, "beta_is_learned": float(scores[best] > alone)}
     knowledge.choices |= {f"held_out_criterion_{value:g}": score for value, score in scores.items()}

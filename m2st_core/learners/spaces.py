@@ -193,7 +193,7 @@ def task_folds(tasks: Differences, streams: Sequence[Streams]) -> tuple[Differen
     return Differences(means, precision * ~left_out), Differences(means, precision * left_out)
 
 
-def precision_of(related: RelatedTasks) -> Tensor:
+def _precision_of(related: RelatedTasks) -> Tensor:
     """1/τ of each task, τ = 1/n + 1/m: (R, T)."""
     return (related.x_weight.square() + related.y_weight.square()).sum(dim=-1).reciprocal()
 
@@ -300,9 +300,9 @@ def smooth_space(
     whiten = smooth_coordinates(covariance, importance)
     copies = first_copies(means)
     once = copies == torch.arange(copies.shape[1], device=copies.device)  # copies do not count
-    whole = Differences(means @ whiten, precision_of(related) * once)
+    whole = Differences(means @ whiten, _precision_of(related) * once)
     if by_rows:
-        precision = torch.stack([precision_of(half) * once for half in halves], dim=1)
+        precision = torch.stack([_precision_of(half) * once for half in halves], dim=1)
         seen = Differences(torch.stack(means_of_halves, dim=1) @ whiten[:, None], precision)
         fresh = Differences(seen.means.flip(1), precision.flip(1))
     else:

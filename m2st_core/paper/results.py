@@ -68,12 +68,12 @@ def committed(experiment: PaperExperiment, layer: Layer, folder: Path | None = N
     about = read_computation(folder)
     own = _file_of(spec, about) or file_name(experiment.name, layer)
     problem = _problem(own, about[own], spec) if own in about else ""
-    cells = shipped(spec, folder)
+    cells = _shipped(spec, folder)
     if all(cell.method == LIMIT for cell, _, _ in cells):  # every sweep on a task shares the limit
         if problem:
             raise Outdated(problem)
         return None
-    repeats = Counter(place_of(vars(cell))[:-1] for cell, _, _ in cells)
+    repeats = Counter(_place_of(vars(cell))[:-1] for cell, _, _ in cells)
     points = {place[:-1] for place in grid(spec)}
     incomplete = tuple(dict.fromkeys(place[0] for place in sorted(points - set(repeats), key=str)))
     rows = as_rows((cell, CellResult(rejections, cell.tests, nan)) for cell, rejections, _ in cells)
@@ -101,7 +101,7 @@ def take_over(store: Store, spec: SweepSpec, folder: Path | None = None) -> int:
 
     Cells on images are left out, because the images here may be others.
     """
-    cells = [] if data_of(spec.task) else shipped(spec, folder or FOLDER)
+    cells = [] if data_of(spec.task) else _shipped(spec, folder or FOLDER)
     there = store.cells.results(cell.key for cell, _, _ in cells)
     store.cells.add((cell, CellResult(r, cell.tests, SHIPPED)) for cell, r, _ in cells if cell.key not in there)
     return len(cells)
@@ -117,7 +117,7 @@ def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path
         return ""
     cells = {cell.key: cell for _, cell in grid(spec).values()}
     results, about = store.cells.results(cells), read_computation(folder)
-    if len(results) <= len(shipped(spec, folder)):
+    if len(results) <= len(_shipped(spec, folder)):
         return ""
     rows = as_rows((cell, results[key]) for key, cell in cells.items() if key in results)
     name = _file_of(spec, about) or file_name(experiment.name, layer)
@@ -126,7 +126,7 @@ def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path
     rows.assign(**whole)[[*PLACE, "rejections"]].to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     date = time.strftime("%Y-%m-%d", time.gmtime(store.cells.newest(cells)))
     made = {"spec": spec.hash, "code": CODE, "version": VERSION, "date": date}
-    about[name] = made | {"revisions": revisions(spec)}
+    about[name] = made | {"revisions": _revisions(spec)}
     text = json.dumps(dict(sorted(about.items())), indent=1)
     (folder / ABOUT).write_text(f"{text}\n", encoding="utf-8")
     return name
@@ -143,7 +143,7 @@ def _problem(name: str, entry: Mapping[str, Any], spec: SweepSpec) -> str:
         return f"{name}.csv was made by an older version of this software and is not shown."
     if entry["spec"] != spec.hash:
         return f"{name}.csv was made by a sweep with other settings and is not shown."
-    revised = revised_methods(entry, spec)
+    revised = _revised_methods(entry, spec)
     if not revised:
         return ""
     return f"Not shown: {in_words(revised)}, which changed after {name}.csv was computed."
@@ -160,21 +160,21 @@ def read_computation(folder: Path) -> dict[str, dict[str, Any]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def shipped(spec: SweepSpec, folder: Path) -> list[tuple[Cell, int, str]]:
+def _shipped(spec: SweepSpec, folder: Path) -> list[tuple[Cell, int, str]]:
     """Cells of a sweep that come with the software, in the order of the grid: (cell, rejections, date)."""
     known = _index(tuple(_files(folder)))
     return [(cell, *known[what]) for what, cell in grid(spec).values() if what in known]
 
 
-def revisions(spec: SweepSpec) -> dict[str, int]:
+def _revisions(spec: SweepSpec) -> dict[str, int]:
     """The revision of each method of a sweep."""
     return {name: METHODS[name].revision for name in spec.methods if name in METHODS}
 
 
-def revised_methods(entry: Mapping[str, Any], spec: SweepSpec) -> list[str]:
+def _revised_methods(entry: Mapping[str, Any], spec: SweepSpec) -> list[str]:
     """Methods that changed after a file was made. Files that record no revisions have revision 0."""
     before = entry.get("revisions", {})
-    return [name for name, revision in revisions(spec).items() if revision != before.get(name, 0)]
+    return [name for name, revision in _revisions(spec).items() if revision != before.get(name, 0)]
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def _files(folder: Path) -> Iterator[_File]:
             sweep, path = owners[name][0].spec("full", owners[name][1]), folder / f"{name}.csv"
             if entry["spec"] == sweep.hash:
                 state = path.stat().st_mtime_ns, path.stat().st_size
-                revised = tuple(revised_methods(entry, sweep))
+                revised = tuple(_revised_methods(entry, sweep))
                 yield _File(path, state, sweep.to_json(), _stamp(sweep), revised, entry["date"])
 
 
@@ -220,7 +220,7 @@ def _read(file: _File) -> dict[Identity, tuple[str, int]]:
     cells = grid(spec)
     with path.open(encoding="utf-8", newline="") as lines:
         for line in csv.DictReader(lines):
-            place, count = place_of(line), int(line["rejections"])
+            place, count = _place_of(line), int(line["rejections"])
             if place not in cells:
                 raise ValueError(f"{path.name} has a cell that its sweep lacks: {place}.")
             what, cell = cells[place]
@@ -234,7 +234,7 @@ def _read(file: _File) -> dict[Identity, tuple[str, int]]:
 
 def _stamp(spec: SweepSpec) -> str:
     """What a sweep's cells depend on besides the sweep."""
-    return canonical([CODE, revisions(spec), data_of(spec.task)])
+    return canonical([CODE, _revisions(spec), data_of(spec.task)])
 
 
 def grid(spec: SweepSpec) -> dict[tuple[str, ...], tuple[Identity, Cell]]:
@@ -247,13 +247,13 @@ def _grid_again(spec_json: str, stamp: str) -> dict[tuple[str, ...], tuple[Ident
     """Listing a large grid takes long, so it is cached."""
     cells = list(SweepSpec.from_json(spec_json).cells())
     common = canonical({name: value for name, value in vars(cells[0]).items() if name not in OWN})
-    places = [place_of(vars(cell)) for cell in cells]
+    places = [_place_of(vars(cell)) for cell in cells]
     whats = [
         (common, str(cell.rows_per_task), str(cell.revision), *place) for cell, place in zip(cells, places, strict=True)
     ]
     return dict(zip(places, zip(whats, cells, strict=True), strict=True))
 
 
-def place_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+def _place_of(values: Mapping[str, Any]) -> tuple[str, ...]:
     """The place of a cell or of a file's line in the grid, as text."""
     return tuple("" if values[name] is None else str(values[name]) for name in PLACE)

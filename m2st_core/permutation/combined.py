@@ -73,10 +73,10 @@ class FuseTest(PermutationTest):
             spread = ((squares / scale).sqrt() / scale).clamp(min=TINY)
             values = mmd2 / spread[:, None] + math.log(family.share)
             families.append(Scores(family, values, spread, mmd2[:, 0]))
-        return mixture_of(families, alpha)
+        return _mixture_of(families, alpha)
 
 
-def mixture_of(families: list[Scores], level: float) -> tuple[KernelTest, float]:
+def _mixture_of(families: list[Scores], level: float) -> tuple[KernelTest, float]:
     """The mixture that approximates a fused statistic near the observed one, and the critical value of its MMD².
 
     log Σ exp(s_k) is close to Σ w_k s_k plus a constant, w the softmax of the scores s; a score is MMD² in units of its
@@ -93,7 +93,7 @@ def mixture_of(families: list[Scores], level: float) -> tuple[KernelTest, float]
     return KernelTest(bank.mixture((weights / weights.sum())[None])), threshold
 
 
-class Ranked(NamedTuple):
+class _Ranked(NamedTuple):
     """A statistic to be ranked: its weight, its values (R, P), and the tolerance (R, 1) within which they are equal.
 
     ``shown`` gives the test that represents it at a level.
@@ -133,7 +133,7 @@ class RankFuseTest(PermutationTest):
         rounding = torch.full_like(total[..., 0], RANK_ROUNDING)
         return Permuted(total, rounding, _jackknife_error(self._combined(left_out)))
 
-    def _ranked(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Iterator[Ranked]:
+    def _ranked(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Iterator[_Ranked]:
         """The statistics of the families, then that of ``fuse``."""
         fused = self.fuse.bank.families if self.fuse is not None else ()
         by_gram = [len(summands(f.kernel)) == 1 and not f.kernel.inner_product for f in self.bank.families]
@@ -152,16 +152,16 @@ class RankFuseTest(PermutationTest):
             rest = 1 - sum(family.share * len(family.names) for family in self.bank.families)
             sample = TwoSample(pooled[..., :n, :], pooled[..., n:, :])
             shown = partial(self.fuse.shown_by, sample, members)
-            yield Ranked(rest, values, rounding[:, None].nan_to_num(nan=0.0), shown)
+            yield _Ranked(rest, values, rounding[:, None].nan_to_num(nan=0.0), shown)
 
-    def _of_family(self, family: Family, mmd2: Tensor, error: Tensor) -> Iterator[Ranked]:
+    def _of_family(self, family: Family, mmd2: Tensor, error: Tensor) -> Iterator[_Ranked]:
         """log Σ_k w_k·exp(z_k), from the kernels' MMD² (R, k, P) and rounding error (R, k)."""
         spread = mmd2.std(dim=-1, keepdim=True).clamp(min=TINY)
         scores = mmd2 / spread
         values = (scores if family.weights is None else scores + family.weights.log()[..., None]).logsumexp(dim=1)
         values = values.where(values.isfinite().all(dim=-1, keepdim=True), 0.0)  # overflow makes labellings equal
         tolerance = (error / spread[..., 0]).amax(dim=1, keepdim=True).nan_to_num(nan=0.0)
-        yield Ranked(family.share * len(family.names), values, tolerance, partial(_mixture, family, mmd2, slice(None)))
+        yield _Ranked(family.share * len(family.names), values, tolerance, partial(_mixture, family, mmd2, slice(None)))
 
     def _combined(self, evidence: list[Tensor]) -> Tensor:
         """The evidence of all statistics together."""
@@ -193,11 +193,11 @@ class AggregateTest(RankFuseTest):
     p-value. Equal ranks are told apart by the sum of all w_k/p_k.
     """
 
-    def _of_family(self, family: Family, mmd2: Tensor, error: Tensor) -> Iterator[Ranked]:
+    def _of_family(self, family: Family, mmd2: Tensor, error: Tensor) -> Iterator[_Ranked]:
         """Every kernel's own MMD²."""
         for kernel in range(len(family.names)):
             shown = partial(_mixture, family, mmd2, slice(kernel, kernel + 1))
-            yield Ranked(family.share, mmd2[:, kernel].contiguous(), error[:, kernel, None], shown)
+            yield _Ranked(family.share, mmd2[:, kernel].contiguous(), error[:, kernel, None], shown)
 
     def _combined(self, evidence: list[Tensor]) -> Tensor:
         """The largest evidence."""
@@ -217,10 +217,10 @@ def _mixture(family: Family, mmd2: Tensor, which: slice, level: float) -> Repres
     spread = mmd2[0, which].std(dim=-1).clamp(min=TINY)
     values = mmd2[0, which] / spread[:, None]
     values = values if family.weights is None else values + family.weights[0, which, None].log()
-    return mixture_of([Scores(kernels, values, spread, mmd2[0, which, 0])], level)
+    return _mixture_of([Scores(kernels, values, spread, mmd2[0, which, 0])], level)
 
 
-def _own_p_values(ranked: Ranked) -> tuple[Tensor, Tensor]:
+def _own_p_values(ranked: _Ranked) -> tuple[Tensor, Tensor]:
     """The share of labellings whose value reaches that of each: (R, P); without each group of them: (R, G, P).
 
     Row 0, the observed labelling, is in no group.

@@ -109,7 +109,7 @@ def permutation_p_value(statistics: Tensor, rounding: Tensor, rule: PValueRule) 
     return reached / count if rule == "b/B, ≥" else (1 + reached) / (1 + count)
 
 
-def block_rows(codes: np.ndarray, n: int) -> list[np.ndarray]:
+def _block_rows(codes: np.ndarray, n: int) -> list[np.ndarray]:
     """The pooled rows of each block with rows of both samples, x's first: codes (N,), the first n rows are x's."""
     order = np.argsort(codes, kind="stable")
     blocks = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
@@ -125,7 +125,7 @@ def memberships_within(codes: Tensor, n: int, n_permutations: int, generators: S
     members = np.zeros((runs, 1 + n_permutations, size), dtype=bool)
     members[:, :, :n] = True
     for run, generator in enumerate(generators):
-        for rows in block_rows(codes[run].cpu().numpy(), n):
+        for rows in _block_rows(codes[run].cpu().numpy(), n):
             first = int((rows < n).sum())
             drawn = random_memberships(first, len(rows) - first, n_permutations, [generator])
             members[run, :, rows] = drawn[0].numpy().T
@@ -159,7 +159,7 @@ def all_labellings(codes: np.ndarray, n: int) -> np.ndarray:
     [[1, 1, 0], [1, 0, 1], [0, 1, 1]]
     """
     members = np.arange(len(codes))[None] < n
-    for rows in block_rows(codes, n):
+    for rows in _block_rows(codes, n):
         members[:, rows] = False
         subsets = np.array(list(itertools.combinations(rows, int((rows < n).sum()))), dtype=int)
         of_block = np.zeros((len(subsets), len(codes)), dtype=bool)

@@ -164,7 +164,7 @@ def _protecting(send: Send, is_new: bool, https: bool) -> Send:
 
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            added = protective_headers()
+            added = _protective_headers()
             if is_new:
                 terms = f"Path=/; Max-Age={YEAR}; HttpOnly; SameSite=Lax{'; Secure' if https else ''}"
                 cookie = f"{COOKIE}={sign(KNOWN + secrets.token_hex(16))}; {terms}"
@@ -187,7 +187,7 @@ async def _refuse(receive: Receive, send: Send, status: int, sentence: str) -> N
     await send({"type": "http.response.body", "body": sentence.encode()})
 
 
-def protective_headers() -> dict[str, str]:
+def _protective_headers() -> dict[str, str]:
     """Security headers of every response: allowed frames, allowed sources, and no referrer for other sites."""
     frames = frame_ancestors()
     policy = (

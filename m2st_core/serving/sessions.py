@@ -120,12 +120,12 @@ def end_closed(after: float) -> bool:
         elif not tab.closed:
             tab.closed = time.monotonic()
         if tab.closed and time.monotonic() - tab.closed >= after:
-            end(tab)
+            _end(tab)
             ended = True
     return ended
 
 
-def end(tab: Tab) -> None:
+def _end(tab: Tab) -> None:
     """Cancel the session's jobs and free its uploads."""
     end_session(tab.id)
     if (files := tab.files) is not None:

@@ -141,7 +141,7 @@ def level_finding(table: pd.DataFrame, alpha: float, methods: Sequence[str] = ()
     return f"{sentence} Not measured with these settings: {', '.join(unknown)}." if unknown else sentence
 
 
-def entries(spec: SweepSpec) -> dict[str, str]:
+def _entries(spec: SweepSpec) -> dict[str, str]:
     """All entries of a spec as text, those of its task too."""
     values: dict[str, Any] = spec.to_dict()
     values |= {f"settings.{name}": value for name, value in values.pop("settings").items()}
@@ -151,7 +151,7 @@ def entries(spec: SweepSpec) -> dict[str, str]:
 
 def spec_differences(specs: Mapping[str, SweepSpec]) -> pd.DataFrame:
     """One row per entry in which the runs differ, and one column per run."""
-    table = pd.DataFrame({name: pd.Series(entries(spec), dtype=object) for name, spec in specs.items()}).fillna("–")
+    table = pd.DataFrame({name: pd.Series(_entries(spec), dtype=object) for name, spec in specs.items()}).fillna("–")
     return table[table.nunique(axis=1) > 1]
 
 
@@ -173,7 +173,7 @@ def difference_names(specs: Sequence[SweepSpec]) -> list[str]:
     >>> difference_names([DEFAULT, DEFAULT.with_(closeness=(0.5,))])
     ['C=0.3', 'C=0.5']
     """
-    values = [entries(spec) for spec in specs]
+    values = [_entries(spec) for spec in specs]
     names = dict.fromkeys((*SYMBOLS, *(name for each in values for name in each if name != "methods")))
     differing = [name for name in names if len({each.get(name) for each in values}) > 1]
     if not differing:
@@ -186,9 +186,9 @@ def run_names(specs: Mapping[str, SweepSpec]) -> dict[str, str]:
 
     Runs that would have the same name are distinguished by where they differ.
     """
-    usual, names = entries(DEFAULT), dict[str, str]()
+    usual, names = _entries(DEFAULT), dict[str, str]()
     for run, spec in specs.items():
-        values = entries(spec)
+        values = _entries(spec)
         always = NAMED if any(map(_learns, spec.methods)) else ()
         named = {*always, "task", "null", "m_tr", "alpha", *(name for name in values if "." in name)}
         shown = [name for name in dict.fromkeys((*SYMBOLS, *values)) if name in named and name in values]

@@ -194,11 +194,11 @@ class WeightsStudy:
         table = _table(bank, first, chosen, learner.task_names)
         if not self.learns_features:
             best = self._adapt(learner, self.m_tr, MIXTURES[self.method]["best"]).weights[0]
-            used = table["kernel"].map(beta_used(chosen))
+            used = table["kernel"].map(_beta_used(chosen))
             table = table.assign(used=used, best=table["kernel"].map(best), uniform=1 / len(table))
         order = [bank.names.index(name) for name in table["kernel"]]
         weights = torch.eye(len(order), dtype=torch.float64)[order]
-        beta = torch.tensor([list(beta_used(chosen).values())], dtype=torch.float64)
+        beta = torch.tensor([list(_beta_used(chosen).values())], dtype=torch.float64)
         with torch.no_grad():
             kernels = [bank.mixture(row[None]) for row in (*weights, beta[0])]
             witnesses = [on_plane(witness(kernel, first.x, first.y, PLACES[None])[0]) for kernel in kernels]
@@ -231,7 +231,7 @@ def _shipped_weights() -> WeightsResult:
     return WeightsResult.unpacked(load("weights"))
 
 
-def beta_used(adapted: KernelTest) -> dict[str, float]:
+def _beta_used(adapted: KernelTest) -> dict[str, float]:
     """β of the first run as the test used it."""
     return adapted.diagnostics[0].get(WEIGHTS_USED, adapted.weights[0])
 
@@ -242,7 +242,7 @@ def _table(bank: KernelBank, first: TwoSample, adapted: KernelTest, task_names: 
     table = pd.DataFrame({"kernel": names, "kind": ["generic" if is_generic(name) else "task" for name in names]})
     table.loc[table["kernel"] == AGGREGATE, "kind"] = "aggregate"
     terms = kernel_terms(bank, PairedRows(first.x, first.y, torch.ones_like(first.x[..., 0])))
-    influence = table["kernel"].map(beta_used(adapted)) * terms.null_deviation[0].numpy()
+    influence = table["kernel"].map(_beta_used(adapted)) * terms.null_deviation[0].numpy()
     table = table.assign(
         task=table["kernel"].map({name: position for position, name in enumerate(task_names, 1)}),
         learned=table["kernel"].map(adapted.weights[0]),

@@ -51,7 +51,7 @@ class Executor(Protocol):
         """Release the workers."""
 
 
-def reporting(job: str, stopped: Callable[[], bool], send: Callable[[Report], None]) -> Progress:
+def _reporting(job: str, stopped: Callable[[], bool], send: Callable[[Report], None]) -> Progress:
     """Make a progress callback that sends reports at intervals and raises Cancelled once ``stopped`` holds."""
     last = 0.0
 
@@ -67,7 +67,7 @@ def reporting(job: str, stopped: Callable[[], bool], send: Callable[[Report], No
     return progress
 
 
-def drain(source: Any) -> Iterator[Report]:
+def _drain(source: Any) -> Iterator[Report]:
     """Yield what a queue holds now."""
     while True:
         try:
@@ -124,7 +124,7 @@ class PoolExecutor:
 
     def reports(self) -> Iterator[Report]:
         """Progress that arrived since the last call."""
-        return drain(self._reports)
+        return _drain(self._reports)
 
     def cancel(self, grace: float = GRACE_SECONDS) -> None:
         """Stop jobs at their next step; if they do not reach it in time, or have none, all processes are killed."""
@@ -169,7 +169,7 @@ def _run_in_worker(batch: int, job: str, function: Callable[..., Any], arguments
 
     if stopped():
         raise Cancelled
-    return function(*arguments, _worker["device"], reporting(job, stopped, _worker["reports"].put))
+    return function(*arguments, _worker["device"], _reporting(job, stopped, _worker["reports"].put))
 
 
 class Processes:
@@ -237,13 +237,13 @@ class InlineExecutor:
         def work() -> Any:
             if stop.is_set():
                 raise Cancelled
-            return function(*arguments, self._device, reporting(job, stop.is_set, reports.put))
+            return function(*arguments, self._device, _reporting(job, stop.is_set, reports.put))
 
         return self._threads.submit(work)
 
     def reports(self) -> Iterator[Report]:
         """Progress that arrived since the last call."""
-        return drain(self._reports)
+        return _drain(self._reports)
 
     def cancel(self, grace: float = GRACE_SECONDS) -> None:
         """Stop jobs at their next step."""
@@ -309,7 +309,7 @@ class DaskExecutor:
 
     def reports(self) -> Iterator[Report]:
         """Progress that arrived since the last call."""
-        return drain(self._reports)
+        return _drain(self._reports)
 
     def cancel(self, grace: float = GRACE_SECONDS) -> None:
         """Drop waiting tasks. Running tasks check the event, because Dask itself cannot stop them."""
@@ -341,7 +341,7 @@ def _run_on_cluster(topic: str, event: str, job: str, function: Callable[..., An
     torch.set_num_threads(1)  # the cluster has its own threads
     worker = distributed.get_worker()
     stop = distributed.Event(event, client=distributed.get_client())
-    progress = reporting(job, stop.is_set, lambda report: worker.log_event(topic, report))
+    progress = _reporting(job, stop.is_set, lambda report: worker.log_event(topic, report))
     return function(*arguments, str(resolve_device()), progress)
 
 

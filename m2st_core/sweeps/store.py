@@ -170,7 +170,7 @@ class Cells:
             except OSError:  # another process was faster
                 if not folder.exists():
                     raise
-            flush(folder.parent)
+            _flush(folder.parent)
         except OSError as error:
             raise StoreError(f"A learner could not be stored in {self._database.home}: {error.strerror}.") from None
         finally:
@@ -188,7 +188,7 @@ def write_durably(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def flush(folder: Path) -> None:
+def _flush(folder: Path) -> None:
     """Return when the disk has the folder's entries."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
@@ -214,7 +214,7 @@ class Run:
     @property
     def is_known(self) -> bool:
         """Whether this version can show the run."""
-        return is_known(self.id, self.text, self.owner)
+        return _is_known(self.id, self.text, self.owner)
 
     @cached_property
     def spec(self) -> SweepSpec:
@@ -228,7 +228,7 @@ def own_id(run: str, owner: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def is_known(run: str, spec_json: str, owner: str) -> bool:
+def _is_known(run: str, spec_json: str, owner: str) -> bool:
     """Whether this version can show a run: its spec is valid, and the same spec has the same id."""
     try:
         SweepSpec.from_json(spec_json)
@@ -428,7 +428,7 @@ class Store:
         old, kept = dict[str, str](), dict[str, str]()
         for run, text, owner, deleted in self.database.execute("SELECT id, spec, owner, deleted FROM runs"):
             expired = deleted is not None and time.time() - deleted >= after
-            (old if expired else kept)[run] = text if is_known(run, text, owner) else ""
+            (old if expired else kept)[run] = text if _is_known(run, text, owner) else ""
         if not old and not orphans:
             return 0, 0, 0
         cells, learners = keys_of(old.values())

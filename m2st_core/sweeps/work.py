@@ -124,7 +124,7 @@ def _described(error: BaseException) -> str:
 
 
 @dataclass
-class Submission:
+class _Submission:
     """A learner's training or a cell, submitted to the executor."""
 
     key: str
@@ -158,7 +158,7 @@ class Work:
         self.learners = {key: grid.learners[key] for key in self.waiting}
         self.to_train = deque(self.waiting)
         self.parts_of = lru_cache(KEPT_LEARNERS)(store.cells.learner)
-        self.submitted: dict[Future[Any], Submission] = {}
+        self.submitted: dict[Future[Any], _Submission] = {}
         self.errors: list[BaseException] = []
         self.done, self.computed, self.trained = len(stored), 0, 0
         self.holder, self.beaten, self.looked = new_holder(), -BEAT_SECONDS, time.monotonic()
@@ -233,7 +233,7 @@ class Work:
         if not trained and self._claim(key):
             trained = self.store.cells.learner(key) is not None  # it may have been finished before our claim
             if not trained:
-                self._submit(Submission(key, spec, time.monotonic()))
+                self._submit(_Submission(key, spec, time.monotonic()))
         if trained:
             self.work -= relative_seconds(spec)
             self._release(key)
@@ -248,7 +248,7 @@ class Work:
             self.work -= relative_seconds(cell)
             self._count(key)
         elif claimed:
-            self._submit(Submission(key, cell, time.monotonic()))
+            self._submit(_Submission(key, cell, time.monotonic()))
 
     def _count(self, key: str) -> None:
         """Count a cell that the store has now."""
@@ -256,7 +256,7 @@ class Work:
         if (learner := self.learner_of.get(key)) is not None:
             self.waiting[learner].remove(key)
 
-    def _submit(self, submission: Submission) -> None:
+    def _submit(self, submission: _Submission) -> None:
         if isinstance(submission.spec, LearnerSpec):
             self.submitted[self.executor.submit(submission.name, train_learner, submission.spec)] = submission
             return
@@ -272,7 +272,7 @@ class Work:
         for key in self.waiting[learner]:
             heapq.heappush(self.ready, self.order[key])
 
-    def _finish(self, future: Future[Any], submission: Submission) -> None:
+    def _finish(self, future: Future[Any], submission: _Submission) -> None:
         error = future.exception()
         self.work_done += relative_seconds(submission.spec) if error is None else 0
         if isinstance(error, Cancelled):

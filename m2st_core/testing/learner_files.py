@@ -51,7 +51,7 @@ def _from_folder(folder: Path) -> MetaLearner:
         raise ValueError(f"{folder} holds a damaged learner (its JSON is not text). Train again.") from None
     except OSError as error:
         raise ValueError(f"{folder} cannot be read: {error.strerror}.") from None
-    return tried_out(learner_from_parts(about, packed, str(folder)), str(folder))
+    return _tried_out(learner_from_parts(about, packed, str(folder)), str(folder))
 
 
 def _are_texts(value: object) -> bool:
@@ -136,7 +136,7 @@ def _has_numbers(name: str, tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() and bool(fine.all())
 
 
-def tried_out(learner: MetaLearner, where: str) -> MetaLearner:
+def _tried_out(learner: MetaLearner, where: str) -> MetaLearner:
     """The learner, after it has tested random rows: its method, settings and tensors fit together."""
     method, generator = learner.bound(torch.device("cpu")), torch.Generator().manual_seed(0)
     x, y = (torch.rand(1, TRIED_ROWS, learner.columns, generator=generator, dtype=torch.float64) for _ in range(2))
@@ -174,7 +174,7 @@ def learner_from_zip(name: str, data: bytes, limits: Limits | None = None) -> tu
     if missing := [part for part in (ABOUT, TENSORS) if part not in found]:
         raise TableError(f"{name} does not hold a learner: {missing[0]} is missing. Bring the exported file.")
     try:
-        learner = tried_out(learner_from_parts(found[ABOUT].decode(), found[TENSORS], name), name)
+        learner = _tried_out(learner_from_parts(found[ABOUT].decode(), found[TENSORS], name), name)
         encoding = Encoding.from_json(found[ENCODING_FILE].decode(), name) if ENCODING_FILE in found else None
     except UnicodeDecodeError:
         raise TableError(f"{name} is damaged: its JSON is not text. Train and save again.") from None

@@ -151,7 +151,7 @@ def _plan(sample: TwoSample, method: Method, settings: TestSettings, seeds: Sequ
             f"{method.name} finds its p-value without permutations, so it cannot honour blocks. "
             f"Choose an exact method, such as {DEFAULT_TEST}."
         )
-    n_train, n_test = split_sizes(sample.sizes, method, settings.train_fraction)
+    n_train, n_test = _split_sizes(sample.sizes, method, settings.train_fraction)
     runs: list[np.ndarray] = [np.zeros(sum(n_test), dtype=int)]  # the blocks of the pooled test rows of each run
     if sample.blocks is not None:
         runs = [np.concatenate([side.numpy() for side in sample.blocks])]
@@ -289,7 +289,7 @@ def draw_order(
     return x, y
 
 
-def split_sizes(
+def _split_sizes(
     sizes: tuple[int, int], method: Method, train_fraction: float
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """Numbers of training rows and of test rows of (x, y). A ValueError says how many rows are needed."""

@@ -59,7 +59,7 @@ def run(plan: TestPlan, progress: Progress | None = None) -> FinishedTest:
     splits, decisive, last = len(plan.seeds), plan, progress
     singles: list[TestResult] = []
     if splits > 1:
-        singles = run_batch(plan, part_of(progress, 0, splits / (splits + 1)))
+        singles = _run_batch(plan, part_of(progress, 0, splits / (splits + 1)))
         last = part_of(progress, 1 - 1 / (splits + 1), 1)
         p_values = tuple(single.p_value for single in singles)
         p_value, decides = combine_splits(p_values)
@@ -89,7 +89,7 @@ def run(plan: TestPlan, progress: Progress | None = None) -> FinishedTest:
     return FinishedTest(result, fits.fitted, train, test, (rows_x, rows_y), swapped)
 
 
-def run_batch(plan: TestPlan, progress: Progress | None = None) -> list[TestResult]:
+def _run_batch(plan: TestPlan, progress: Progress | None = None) -> list[TestResult]:
     """Run a planned test of R pairs, in chunks as large as memory allows."""
     return [result for results, _ in _chunks(plan, progress) for result in results]
 
@@ -101,7 +101,7 @@ def run_tests(
 
     Further settings are those of ``TestSettings``.
     """
-    return run_batch(plan_batch(sample, method, TestSettings(**settings), seeds), progress)
+    return _run_batch(plan_batch(sample, method, TestSettings(**settings), seeds), progress)
 
 
 def learn_once(method: Method, train: TwoSample, seed: int, progress: Progress | None = None) -> Method:

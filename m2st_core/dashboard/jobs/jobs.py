@@ -111,7 +111,7 @@ def _session_of(key: Hashable) -> Hashable:
 
 
 @Once
-def study_processes() -> Processes:
+def _study_processes() -> Processes:
     """The server's processes for studies."""
     return Processes()
 
@@ -138,7 +138,7 @@ def _warm_up(progress: Progress) -> None:
 
 def _isolated(work: Callable[[Progress], Any]) -> Callable[[Progress], Any]:
     """The work; on a server for several people, in another process."""
-    return partial(study_processes().run, work) if host().isolates else work
+    return partial(_study_processes().run, work) if host().isolates else work
 
 
 def poll(

@@ -111,7 +111,7 @@ def ask_tasks(sample: Sample) -> str:
 
 
 @dataclass(frozen=True)
-class QuizQuestion:
+class _QuizQuestion:
     """A question, its answers with their explanations, and the position of the right one."""
 
     words: str
@@ -135,7 +135,7 @@ class QuizQuestion:
 
 
 QUIZ = (
-    QuizQuestion(
+    _QuizQuestion(
         "1. A test gives p = 0.03. What is 0.03?",
         {
             "The probability that P and Q are the same": "Many people think so. But p is computed as if P and Q were "
@@ -147,7 +147,7 @@ QUIZ = (
         },
         1,
     ),
-    QuizQuestion(
+    _QuizQuestion(
         "2. With 20 rows per sample, p = 0.40. What follows?",
         {
             "P and Q are the same": "That would be comfortable. But in step 4, small samples missed a real difference "
@@ -157,7 +157,7 @@ QUIZ = (
         },
         2,
     ),
-    QuizQuestion(
+    _QuizQuestion(
         "3. Study A has p = 0.001 with 10,000 rows, study B has p = 0.02 with 30 rows. Which difference is larger?",
         {
             "The p-values do not say": "p mixes the size of a difference with the number of rows.",
@@ -167,7 +167,7 @@ QUIZ = (
         },
         0,
     ),
-    QuizQuestion(
+    _QuizQuestion(
         "4. You test 20 columns at 5 %, and none differs. How many rejections do you expect?",
         {
             "None": "Each test has its own 5 % chance of a false alarm, and 20 of them add up.",
@@ -176,7 +176,7 @@ QUIZ = (
         },
         1,
     ),
-    QuizQuestion(
+    _QuizQuestion(
         "5. You get p = 0.07, change the seed five times and then get p = 0.04. What is 0.04 worth?",
         {
             "As much as any p-value": "Each one alone is valid. The smallest of several is not.",

@@ -51,7 +51,7 @@ def compared_methods() -> Control:
     return replace(control, prefix=PREFIX, note=None)
 
 
-def sweep_controls(task: str) -> tuple[Control, ...]:
+def _sweep_controls(task: str) -> tuple[Control, ...]:
     """The controls of a sweep of this task, but for its methods and for what the Lab's pages share."""
     unit = size_unit(task)
     controls = (
@@ -106,7 +106,7 @@ def ask_sweep(setting: LabSetting, more: DeltaGenerator) -> dict[str, Any]:
     values: dict[str, Any] = {"methods": methods, "closeness": setting.closeness, "n_tasks": setting.n_tasks}
     with more:
         columns = st.columns(COLUMNS)
-        for index, control in enumerate(sweep_controls(setting.task)):
+        for index, control in enumerate(_sweep_controls(setting.task)):
             with columns[index % COLUMNS]:
                 values[control.field] = control.draw()
     shared = {"task": setting.task, "settings": setting.settings, "seed": setting.seed}
@@ -118,7 +118,7 @@ def load_sweep(spec: SweepSpec) -> bool:
     if any(len(getattr(spec, name)) != 1 for name in SINGLE):
         return False
     values = {name: getattr(spec, name)[0] for name in SINGLE} | {"level": spec.null}
-    controls = (TASK, compared_methods(), CLOSENESS, N_TASKS, SEED, LEVEL, *sweep_controls(spec.task))
+    controls = (TASK, compared_methods(), CLOSENESS, N_TASKS, SEED, LEVEL, *_sweep_controls(spec.task))
     values |= {control.field: getattr(spec, control.field) for control in controls if control.field not in values}
     return restore_controls(controls, values) and restore_controls(parameter_controls(spec.task), spec.settings)
 

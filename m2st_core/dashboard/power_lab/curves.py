@@ -189,7 +189,7 @@ def _unlike(other: SweepView, present: SweepSpec) -> pd.DataFrame:
 
 def show_training_curves(store: Store, spec: SweepSpec) -> None:
     """Show training curves of the first repeat, for methods that are trained step by step."""
-    courses = training_courses(store, spec)
+    courses = _training_courses(store, spec)
     if not courses:
         return
 
@@ -202,7 +202,7 @@ def show_training_curves(store: Store, spec: SweepSpec) -> None:
     show_folded("Training curves", "lab_training", curves)
 
 
-def training_courses(store: Store, spec: SweepSpec) -> dict[str, dict[str, list[float]]]:
+def _training_courses(store: Store, spec: SweepSpec) -> dict[str, dict[str, list[float]]]:
     """Stored training curves of the first repeat by method. Methods that learn in closed form have none."""
     grid = grid_of(spec)
     learners = {learner: grid.cells[key] for key, learner in grid.learner_keys.items()}

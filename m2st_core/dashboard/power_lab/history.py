@@ -82,19 +82,19 @@ def choose_runs(desk: Desk, listed: pd.DataFrame) -> list[Run]:
     notes = listed[listed["note"] != ""].set_index("run")
     for run in chosen:
         if run in notes.index:
-            show_unknown(desk, run, notes.loc[run])
+            _show_unknown(desk, run, notes.loc[run])
     runs = [desk.store.runs.get(run) for run in chosen if run not in notes.index]
     return [run for run in runs if run is not None]
 
 
-def show_unknown(desk: Desk, run: str, row: pd.Series) -> None:
+def _show_unknown(desk: Desk, run: str, row: pd.Series) -> None:
     """Say why a run of another version is not shown, and offer to delete it."""
     st.warning(row["note"])
     with st.popover("Delete…", key=f"runs_unknown_{run}", help="Delete this run. You are asked to confirm."):
-        confirm_delete(desk, run, row["name"])
+        _confirm_delete(desk, run, row["name"])
 
 
-def confirm_delete(desk: Desk, run: str, name: str) -> None:
+def _confirm_delete(desk: Desk, run: str, name: str) -> None:
     """Ask for confirmation, then delete the run."""
     later = "For a week this can be undone. Then the results that no other run shares are deleted, too."
     st.write(f"**{name}** ({run}) will be deleted. {later}")
@@ -178,7 +178,7 @@ def _show_tools(desk: Desk, run: Run) -> None:
             st.rerun()
     host().show_sharing(run.id)
     with st.popover("Delete…", help="Delete this run. You are asked to confirm."):
-        confirm_delete(desk, run.id, run.name)
+        _confirm_delete(desk, run.id, run.name)
 
 
 def compare_runs(store: Store, runs: list[Run]) -> None:

@@ -100,11 +100,11 @@ def network_extractor(
             network.load_state_dict(read_weights(Path(weights)))
         except RuntimeError as error:
             raise ValueError(f"{weights} does not fit this network: {str(error).splitlines()[-1].strip()}") from None
-    whole = Standardised(network, centre, scale).eval().requires_grad_(False)
+    whole = _Standardised(network, centre, scale).eval().requires_grad_(False)
     return Extractor(name or type(network).__name__, side, whole)
 
 
-class Standardised(nn.Module):
+class _Standardised(nn.Module):
     """A network of images whose red, green and blue are centred and scaled first."""
 
     centre: Tensor

@@ -27,7 +27,7 @@ IGNORED = {"PROTO", "FRAME", "STOP"}
 MARK = object()
 
 
-class RefusedPickle(ValueError):
+class _RefusedPickle(ValueError):
     """A pickle that is damaged, or that holds more than plain data."""
 
 
@@ -65,14 +65,14 @@ def read_pickle(data: bytes, where: str) -> dict[Any, Any]:
             machine.step(opcode.name, argument)
         (result,) = machine.stack
         return _finished(result)
-    except RefusedPickle as error:
-        raise RefusedPickle(f"{where} is refused: {error} Download it again from its official site.") from None
+    except _RefusedPickle as error:
+        raise _RefusedPickle(f"{where} is refused: {error} Download it again from its official site.") from None
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        raise RefusedPickle(f"{where} is damaged or cut off. Download it again from its official site.") from None
+        raise _RefusedPickle(f"{where} is damaged or cut off. Download it again from its official site.") from None
 
 
-def _more_than_data(what: str) -> RefusedPickle:
-    return RefusedPickle(f"it holds more than plain data ({what}).")
+def _more_than_data(what: str) -> _RefusedPickle:
+    return _RefusedPickle(f"it holds more than plain data ({what}).")
 
 
 class _Machine:
@@ -170,7 +170,7 @@ def _complete(target: Any, state: Any) -> None:
         raise _more_than_data("an object's state")
     _, shape, kind, by_column, data = state
     if kind.code not in ARRAY_TYPES or kind.order not in ("|", "<", ">", "="):
-        raise RefusedPickle(f"it has an array of {str(kind.code)[:20]}, and whole numbers are expected.")
+        raise _RefusedPickle(f"it has an array of {str(kind.code)[:20]}, and whole numbers are expected.")
     dtype = np.dtype(kind.order + kind.code)
     if any(type(size) is not int or size < 0 for size in shape):
         raise ValueError
@@ -199,4 +199,4 @@ def _finished(value: Any) -> dict[Any, Any]:
 
 def _check_plain(value: Any) -> None:
     if value is not None and type(value) not in (bytes, str, int, bool):
-        raise RefusedPickle("it is not a plain dictionary of arrays, lists and words.")
+        raise _RefusedPickle("it is not a plain dictionary of arrays, lists and words.")

@@ -154,13 +154,13 @@ Corruption = Callable[[np.ndarray, float, np.random.Generator], np.ndarray]
 """(images (n, c, h, w) in [0, 1], severity from 0 to 1, generator) → images in [0, 1]. Severity 0 changes nothing."""
 
 
-def add_noise(images: np.ndarray, severity: float, generator: np.random.Generator) -> np.ndarray:
+def _add_noise(images: np.ndarray, severity: float, generator: np.random.Generator) -> np.ndarray:
     """Add independent Gaussian noise to every pixel."""
     noise = generator.standard_normal(images.shape)
     return np.clip(images + LARGEST_DEVIATION * severity * noise, 0, 1)
 
 
-def blur(images: np.ndarray, severity: float, generator: np.random.Generator) -> np.ndarray:
+def _blur(images: np.ndarray, severity: float, generator: np.random.Generator) -> np.ndarray:
     """Blur by a Gaussian whose width is relative to the size of the images."""
     from scipy.ndimage import gaussian_filter  # slow to import
 
@@ -168,12 +168,12 @@ def blur(images: np.ndarray, severity: float, generator: np.random.Generator) ->
     return np.clip(gaussian_filter(images, sigma=(0, 0, height, width), mode="nearest"), 0, 1)
 
 
-def brighten(images: np.ndarray, severity: float, generator: np.random.Generator) -> np.ndarray:
+def _brighten(images: np.ndarray, severity: float, generator: np.random.Generator) -> np.ndarray:
     """Lighten every pixel by the same amount."""
     return np.clip(images + LARGEST_BRIGHTNESS * severity, 0, 1)
 
 
-CORRUPTIONS: dict[str, Corruption] = {"noise": add_noise, "blur": blur, "brightness": brighten}
+CORRUPTIONS: dict[str, Corruption] = {"noise": _add_noise, "blur": _blur, "brightness": _brighten}
 
 
 def corrupt_some(

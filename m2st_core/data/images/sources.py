@@ -122,7 +122,7 @@ def _class_names(data: bytes | None, where: str) -> tuple[str, ...]:
     return tuple(_word(name) for name in meta.get("label_names") or meta.get("fine_label_names") or [])
 
 
-def decode_pickle(data: bytes, classes: int, where: str) -> ImagePart:
+def _decode_pickle(data: bytes, classes: int, where: str) -> ImagePart:
     """Read a batch of the Python version: ``data`` (n, 3072), and ``labels`` or ``fine_labels``."""
     batch = _pickled(data, where)
     images = batch.get("data")
@@ -131,7 +131,7 @@ def decode_pickle(data: bytes, classes: int, where: str) -> ImagePart:
         raise ValueError(f"{where} has no images: the array 'data' is missing.")
     if labels is None:
         raise ValueError(f"{where} has no labels: the list 'labels' is missing.")
-    return check_part(images, labels, classes, where)
+    return _check_part(images, labels, classes, where)
 
 
 def _pickled(data: bytes, where: str) -> dict[str, Any]:
@@ -142,17 +142,17 @@ def _word(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def decode_binary(data: bytes, classes: int, where: str) -> ImagePart:
+def _decode_binary(data: bytes, classes: int, where: str) -> ImagePart:
     """Read records of the binary version: one label (CIFAR-100: two, the fine one last), then 3,072 pixels."""
     labels = 1 if classes == 10 else 2
     size = labels + PIXELS
     if not data or len(data) % size:
         raise ValueError(f"{where} is cut off: {len(data):,} bytes are not a multiple of the {size} bytes of an image.")
     records = np.frombuffer(data, np.uint8).reshape(-1, size)
-    return check_part(records[:, labels:], records[:, labels - 1], classes, where)
+    return _check_part(records[:, labels:], records[:, labels - 1], classes, where)
 
 
-def read_arrays(images: Path, labels: Path | None, classes: int) -> ImagePart:
+def _read_arrays(images: Path, labels: Path | None, classes: int) -> ImagePart:
     """Read an .npz with images and labels, or an .npy of images beside one of labels; never pickled objects."""
     arrays = _load_arrays(images)
     if labels is not None:
@@ -160,7 +160,7 @@ def read_arrays(images: Path, labels: Path | None, classes: int) -> ImagePart:
     named = arrays.get(next((key for key in NAME_KEYS if key in arrays), ""))
     names = () if named is None or named.dtype.kind != "U" else tuple(map(str, named.ravel()))
     pixels = arrays[""] if "" in arrays else _pick(arrays, IMAGE_KEYS, f"{images} has no images")
-    return check_part(pixels, _pick(arrays, LABEL_KEYS, f"{images} has no labels"), classes, str(images), names)
+    return _check_part(pixels, _pick(arrays, LABEL_KEYS, f"{images} has no labels"), classes, str(images), names)
 
 
 def _pick(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], complaint: str) -> np.ndarray:
@@ -185,7 +185,7 @@ def _load_arrays(path: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{path} is not a NumPy file of plain numbers. Save it again with numpy.save.") from None
 
 
-def read_class_folders(folder: Path, classes: int) -> ImagePart:
+def _read_class_folders(folder: Path, classes: int) -> ImagePart:
     """Read one folder of PNGs per class. Classes are numbered in the order of their names."""
     from PIL import Image, UnidentifiedImageError
 
@@ -207,10 +207,10 @@ def read_class_folders(folder: Path, classes: int) -> ImagePart:
     if not images:
         raise ValueError(f"{folder} has no PNG images in its class folders.")
     labels = [label for label, _ in files]
-    return check_part(np.stack(images), labels, classes, str(folder), tuple(path.name for path in folders))
+    return _check_part(np.stack(images), labels, classes, str(folder), tuple(path.name for path in folders))
 
 
-def check_part(images: np.ndarray, labels: object, classes: int, where: str, names: tuple[str, ...] = ()) -> ImagePart:
+def _check_part(images: np.ndarray, labels: object, classes: int, where: str, names: tuple[str, ...] = ()) -> ImagePart:
     """Check images (n, 32, 32, 3), as bytes with one label each. (n, 3, 32, 32) and (n, 3072) are rearranged."""
     if images.dtype != np.uint8:
         raise ValueError(f"{where}: the images are {images.dtype}. Bring bytes (uint8) from 0 to 255.")
@@ -259,7 +259,7 @@ CIFAR_10_LAYOUTS = (
         },
         {"test_batch": "40351d587109b95175f43aff81a1287e"},
         "batches.meta",
-        decode_pickle,
+        _decode_pickle,
     ),
     Layout(
         "cifar-10-batches-bin",
@@ -268,7 +268,7 @@ CIFAR_10_LAYOUTS = (
         {f"data_batch_{index}.bin": "" for index in range(1, 6)},
         {"test_batch.bin": ""},
         "batches.meta.txt",
-        decode_binary,
+        _decode_binary,
     ),
 )
 CIFAR_100_LAYOUTS = (
@@ -279,7 +279,7 @@ CIFAR_100_LAYOUTS = (
         {"train": "16019d7e3df5f24257cddd939b257f8d"},
         {"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
         "meta",
-        decode_pickle,
+        _decode_pickle,
     ),
     Layout(
         "cifar-100-binary",
@@ -288,7 +288,7 @@ CIFAR_100_LAYOUTS = (
         {"train.bin": ""},
         {"test.bin": ""},
         "fine_label_names.txt",
-        decode_binary,
+        _decode_binary,
     ),
 )
 SOURCES: Registry[Source] = Registry(
@@ -372,11 +372,11 @@ def _load(name: str, path: Path, changed: float) -> ImageSet:
         labels_file = path.with_name(path.name.replace("_data.npy", "_labels.npy")) if path.suffix == ".npy" else None
         if labels_file is not None and not labels_file.is_file():
             raise ValueError(f"{path} has no labels: {labels_file.name} is missing. Put it in the same folder.")
-        parts = [read_arrays(path, labels_file, source.classes)]
+        parts = [_read_arrays(path, labels_file, source.classes)]
     else:
         halves = [path / "train", path / "test"]
         folders = halves if all(half.is_dir() for half in halves) else [path]
-        parts = [read_class_folders(folder, source.classes) for folder in folders]
+        parts = [_read_class_folders(folder, source.classes) for folder in folders]
     images, labels = np.concatenate([p.images for p in parts]), np.concatenate([p.labels for p in parts])
     counts = np.bincount(labels, minlength=source.classes)
     if (counts == 0).any():

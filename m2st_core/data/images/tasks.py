@@ -139,7 +139,7 @@ class TwoDataSets(ImageTask):
         return ShownImages(p.rows(x), q.rows(y), p.classes_of(x), q.classes_of(y))
 
 
-def shift_parameters(lighting: float) -> tuple[Parameter, ...]:
+def _shift_parameters(lighting: float) -> tuple[Parameter, ...]:
     """The parameters of a shift, with this default for the varying light."""
     mix_help = "Q shows every other class more often by this share, and the rest less. 1: half of the classes are gone."
     light_help = "How much the light varies between images in P, Q and the related tasks alike. It hides differences."
@@ -155,7 +155,7 @@ def shift_parameters(lighting: float) -> tuple[Parameter, ...]:
 class Shift(ImageTask):
     """P: all classes of one data set alike. Q: another mix of them, with a share of the images corrupted."""
 
-    parameters = shift_parameters(lighting=0.0)
+    parameters = _shift_parameters(lighting=0.0)
 
     def rows(self, images: ImageSet, positions: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Images, each in its own light."""
@@ -194,7 +194,7 @@ class DigitsShift(Shift):
     description = "8×8 images of 6 to 9, remixed or corrupted in Q. Related tasks: pairs of 0 to 5."
     first = second = learned_from = "digits"
     shape = (1, 8, 8)
-    parameters = shift_parameters(lighting=0.8)
+    parameters = _shift_parameters(lighting=0.8)
 
 
 CIFAR_TASKS = {  # name: data sets of P, of Q and of the related tasks

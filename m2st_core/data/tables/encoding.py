@@ -321,12 +321,12 @@ def keep_rows(made: Assembled, chosen: list[tuple[str, str]], cleaning: Cleaning
         cells = made.words(name).iloc[rows]
         if cleaning.missing == "refuse":
             cell = cells.iloc[0]
-            what = "the value is missing" if pd.isna(cell) else f"{str(cell)[:40]!r} {why_not(cell)}"
+            what = "the value is missing" if pd.isna(cell) else f"{str(cell)[:40]!r} {_why_not(cell)}"
             alike = f" ({len(rows):,} such cells)" if len(rows) > 1 else ""
             raise TableError(f"{made.where(rows[0])}, column {name!r}: {what}{alike}. {REMEDY}")
         if len(odd := np.flatnonzero(cells.notna())):
             cell = str(cells.iloc[odd[0]])
-            example = f"{made.where(rows[odd[0]])}: {cell[:40]!r} {why_not(cell)}"
+            example = f"{made.where(rows[odd[0]])}: {cell[:40]!r} {_why_not(cell)}"
             notes.append(f"{len(odd):,} cells of {name!r} are not numbers ({example}): they count as missing.")
         counts[name] = len(rows)
         if cleaning.missing == "drop rows":
@@ -341,7 +341,7 @@ def keep_rows(made: Assembled, chosen: list[tuple[str, str]], cleaning: Cleaning
     return keep
 
 
-def why_not(cell: str) -> str:
+def _why_not(cell: str) -> str:
     """Say why a cell is not a number."""
     return WHY_NOT.get(read_cell(str(cell)).form, "is not a number")
 
@@ -364,10 +364,10 @@ def learn(
     learned: dict[str, Numeric | Categorical | None] = {}
     for name, kind in chosen:
         if kind == NUMERIC:
-            numbers = learn_numeric(name, made.numbers(name)[used], cleaning)
+            numbers = _learn_numeric(name, made.numbers(name)[used], cleaning)
             learned[name] = numbers and replace(numbers, unit=made.columns[name].unit)
         else:
-            learned[name] = learn_categorical(name, made.words(name)[used], cleaning, other=bool(made.related))
+            learned[name] = _learn_categorical(name, made.words(name)[used], cleaning, other=bool(made.related))
     columns = tuple(column for column in learned.values() if column is not None)
     if flat := [repr(name) for name, column in learned.items() if column is None]:
         notes.append(f"Set aside because they do not vary in the pooled rows of {source}: {listed(flat, SHOWN)}.")
@@ -386,7 +386,7 @@ def learn(
     return Encoding(cleaning, columns, learned_from)
 
 
-def learn_numeric(name: str, values: np.ndarray, cleaning: Cleaning) -> Numeric | None:
+def _learn_numeric(name: str, values: np.ndarray, cleaning: Cleaning) -> Numeric | None:
     """Learn a numeric column from pooled values (NaN if missing); None if they do not vary."""
     finite = np.sort(values[~np.isnan(values)])  # in this order sums do not depend on which sample is P
     if not finite.size or finite[0] == finite[-1]:
@@ -407,7 +407,7 @@ def learn_numeric(name: str, values: np.ndarray, cleaning: Cleaning) -> Numeric 
     )
 
 
-def learn_categorical(name: str, words: pd.Series, cleaning: Cleaning, other: bool) -> Categorical | None:
+def _learn_categorical(name: str, words: pd.Series, cleaning: Cleaning, other: bool) -> Categorical | None:
     """Learn the commonest levels of a column from pooled words (NA if missing); None if there is only one value."""
     counts = words.value_counts()
     missing = cleaning.missing == "median and indicator" and bool(words.isna().any())
@@ -423,7 +423,7 @@ def relearn(encoding: Encoding, rows: np.ndarray) -> Encoding:
     for column in encoding.columns:
         if isinstance(column, Numeric) and encoding.cleaning.scaling != "none":
             raw = rows[:, start] * column.scale + column.centre
-            if fresh := learn_numeric(column.name, raw, encoding.cleaning):
+            if fresh := _learn_numeric(column.name, raw, encoding.cleaning):
                 column = replace(column, centre=fresh.centre, scale=fresh.scale)
         columns.append(column)
         start += len(column.features)

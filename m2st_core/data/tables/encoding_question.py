@@ -26,7 +26,7 @@ USUAL_SIGNS = frozenset("°µ²³½€£¥§·×±–—…‘’“”„«»\u
 LETTERS = re.compile(r"[^\W\d_]+")
 
 
-class Doubt(NamedTuple):
+class _Doubt(NamedTuple):
     """Words of a column, or names of columns, and the ``doubtful`` ones, which another encoding may change."""
 
     column: str  # empty for names of columns
@@ -63,13 +63,13 @@ def encoding_question(
 
 def _doubts(
     tables: Sequence[Table], roles: Collection[str], learned: Mapping[str, Collection[str]], limits: Limits
-) -> Iterator[Doubt]:
+) -> Iterator[_Doubt]:
     """Doubts about names of columns, and then about the words of each column."""
     names = {i: [*map(str, table.frame.columns)] for i, table in enumerate(tables)}
     headers = {i: _beyond_ascii(names[i]) for i, table in enumerate(tables) if table.named}
     headers[LEARNER] = _beyond_ascii(learned)
     if doubtful := _doubtful(tables, headers, str)[0]:
-        yield Doubt("", headers, doubtful)
+        yield _Doubt("", headers, doubtful)
     for column in dict.fromkeys(name for columns in names.values() for name in columns):
         holders = [i for i, columns in names.items() if column in columns]
         if len(holders) < len(tables) and column not in roles:
@@ -83,7 +83,7 @@ def _doubts(
             cells = pd.concat([tables[i].frame[column] for i in holders], ignore_index=True)
             different = cells.nunique() - merged  # if so many words are the same
             if doubtful and different <= min(max(FEW_WORDS, int(cells.count()) / 2), limits.levels):
-                yield Doubt(column, words, doubtful)
+                yield _Doubt(column, words, doubtful)
 
 
 def _doubtful(
@@ -117,7 +117,7 @@ def _doubtful(
     return frozenset(same | unshared), len(same)
 
 
-def _ask(tables: Sequence[Table], doubts: Sequence[Doubt], files: list[int]) -> Question:
+def _ask(tables: Sequence[Table], doubts: Sequence[_Doubt], files: list[int]) -> Question:
     """Ask for the encoding of these files, the likeliest one first."""
     names = [name for name in tables[files[0]].encodings if all(name in tables[i].encodings for i in files)]
     if not names:  # files with different encodings are asked about one after the other
@@ -142,7 +142,7 @@ def _ask(tables: Sequence[Table], doubts: Sequence[Doubt], files: list[int]) -> 
 
     def likelier(name: str) -> tuple[float, float]:
         shared = sum(text in holders or text in possible for text in read[name].values()) / len(data_of)
-        return -shared, -plausibility(read[name].values(), name)
+        return -shared, -_plausibility(read[name].values(), name)
 
     different: dict[tuple[str, ...], str] = {}
     for name in sorted(names, key=likelier):
@@ -189,7 +189,7 @@ def _compared(cell: str) -> str:
     return "" if text.isascii() else text
 
 
-def plausibility(texts: Collection[str], name: str) -> float:
+def _plausibility(texts: Collection[str], name: str) -> float:
     """The share of the characters beyond ASCII that are usual: letters of one script and case in each word.
 
     In words of Latin letters, most are within ASCII.

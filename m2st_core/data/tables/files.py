@@ -137,7 +137,7 @@ def read_table(name: str, data: bytes, limits: Limits | None = None, encoding: s
     if data[:4] == b"PAR1":
         raise TableError(f"{name}: Parquet is not read, because its unpacked size is unknown. Save it as CSV.")
     if data[:2] == b"PK":
-        return _table(name, read_workbook(name, data, limits), digest, [], "", limits)
+        return _table(name, _read_workbook(name, data, limits), digest, [], "", limits)
     text, codec, guessed, notes = decode_text(name, data, encoding)
     separator, start = find_separator(name, text)
     if separator != ",":
@@ -162,7 +162,7 @@ def as_table(name: str, values: Any, half: tuple[str, str] | None = None) -> Tab
     limits.check_size(name, *rows.shape)
     if not rows.size:
         raise TableError(f"{name}: the frame is empty. Bring at least 2 rows and a column.")
-    names, notes = clean_names(labels or [""] * rows.shape[1])
+    names, notes = _clean_names(labels or [""] * rows.shape[1])
     for column, dtype in zip(names, rows.dtypes, strict=True):
         if getattr(dtype, "kind", "") in "mc":
             raise TableError(f"{name}: column {column!r} is {dtype}. Convert it to real numbers, such as seconds.")
@@ -186,13 +186,13 @@ def _table(name: str, rows: TextRows, digest: str, notes: list[str], separator: 
     limits.check_size(name, 1, width)
     head = take_chunk(rows, width)
     header = [cell.strip() for cell in first]
-    named = is_header(header, [row for _, row in head[:HEADER_ROWS]])
+    named = _is_header(header, [row for _, row in head[:HEADER_ROWS]])
     if not named:
         header, head = [""] * width, [(number, first), *head]
     frame, cell_notes = columns_of(name, head, rows, header, limits)
     if frame.empty:
         raise TableError(f"{name}: there is a header but no row of data. Bring at least 2 rows.")
-    names, name_notes = clean_names(header)
+    names, name_notes = _clean_names(header)
     frame.columns = pd.Index(names)
     blank = [column for column, word in zip(names, header, strict=True) if not word and frame[column].isna().all()]
     if blank:
@@ -211,7 +211,7 @@ def _table(name: str, rows: TextRows, digest: str, notes: list[str], separator: 
     return Table(name, frame, digest, separator, (*notes, *name_notes, *cell_notes), named)
 
 
-def is_header(first: Sequence[str], below: Sequence[list[str]]) -> bool:
+def _is_header(first: Sequence[str], below: Sequence[list[str]]) -> bool:
     """Whether a row has names, which are not among the values below them."""
     filled = [i for i, cell in enumerate(first) if cell]
     words = [i for i in filled if _is_name(first[i], [row[i].strip() for row in below if i < len(row)])]
@@ -230,7 +230,7 @@ def _is_name(cell: str, below: Sequence[str]) -> bool:
     return bool(read.unit) and not any(read_cell(other).unit == read.unit for other in below)
 
 
-def clean_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
+def _clean_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Names on one line, in NFC, none blank and none repeated, and notes on the changes."""
     clean: list[str] = []
     notes = []
@@ -310,7 +310,7 @@ def _is_table(name: str, info: zipfile.ZipInfo) -> bool:
     return not info.is_dir() and not hidden and path.lower().endswith(ENDINGS)
 
 
-class TimedParts(zipfile.ZipFile):
+class _TimedParts(zipfile.ZipFile):
     """The parts of a workbook, with a time limit on reading."""
 
     def __init__(self, name: str, data: bytes, seconds: float) -> None:
@@ -339,10 +339,10 @@ class TimedParts(zipfile.ZipFile):
         return stream
 
 
-def read_workbook(name: str, data: bytes, limits: Limits) -> TextRows:
+def _read_workbook(name: str, data: bytes, limits: Limits) -> TextRows:
     """Yield the rows of the first sheet of an Excel workbook. A formula counts as its last value."""
     try:
-        parts = TimedParts(name, data, limits.seconds)
+        parts = _TimedParts(name, data, limits.seconds)
         infos = parts.infolist()
     except UNREADABLE:
         raise TableError(f"{name}: it begins like a packed file but is damaged. Save it again.") from None
@@ -363,7 +363,7 @@ def read_workbook(name: str, data: bytes, limits: Limits) -> TextRows:
         raise TableError(f"{name}: the workbook is damaged. Save the sheet as CSV.") from None
 
 
-def _rows(name: str, parts: TimedParts, data: bytes, limits: Limits) -> Iterator[tuple[int, list[str]]]:
+def _rows(name: str, parts: _TimedParts, data: bytes, limits: Limits) -> Iterator[tuple[int, list[str]]]:
     from openpyxl.reader.excel import ExcelReader
 
     reader = ExcelReader(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)

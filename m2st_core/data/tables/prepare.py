@@ -263,7 +263,7 @@ def _prepared(made: Assembled, cleaning: Cleaning | None, encoding: Encoding | N
     if made.target:
         target = replace(as_two_sample(x, y, blocks=of_rows), ids=ids[0] if ids else None)
     target = replace(target, columns=encoding.features)
-    refuse_same_rows(made, x, y)
+    _refuse_same_rows(made, x, y)
     notes += repeated_rows_note(np.concatenate([x, y]))
     related = _related(made, pairs, ids[len(made.pairs) - len(made.related) :], encoding.features)
     separation = without_target(related, target, encoding.units) if made.target and related is not None else None
@@ -549,7 +549,7 @@ def incomplete_rows(made: Assembled, cleaning: Cleaning) -> int:
     return int(gone.sum())
 
 
-def refuse_same_rows(made: Assembled, x: np.ndarray, y: np.ndarray) -> None:
+def _refuse_same_rows(made: Assembled, x: np.ndarray, y: np.ndarray) -> None:
     """Raise a TableError if both groups are the same table, or hold the same rows (n, d) in any order.
 
     Rows with few different values may agree by chance. They are not refused.

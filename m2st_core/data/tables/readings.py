@@ -174,7 +174,7 @@ class Verdict:
     question: Question | None = None
 
 
-def judge_column(column: Profile, answer: str = "") -> Verdict:
+def _judge_column(column: Profile, answer: str = "") -> Verdict:
     """Judge a column by the forms of its cells in all files; the user's ``answer`` overrules them."""
     filled = int(column.counts.sum()) - column.count(forms.MISSING, forms.VALUE_OR_MISSING)
     numeric, nearly = int(column.total[forms.NUMBERS].sum()), int(column.total[forms.NEARLY].sum())
@@ -307,7 +307,7 @@ def settle(
     ``decimal`` (for all files, or by file), ``read_as`` by column, and ``totals`` are answers to earlier questions.
     """
     profiles = {name: profile(name, pieces) for name, pieces in columns.items()}
-    verdicts = {name: judge_column(column, (read_as or {}).get(name, "")) for name, column in profiles.items()}
+    verdicts = {name: _judge_column(column, (read_as or {}).get(name, "")) for name, column in profiles.items()}
     numeric = [profiles[name] for name, verdict in verdicts.items() if verdict.kind == NUMBERS]
     chosen_marks = [choice_for_file(decimal, piece.file) for piece in next(iter(columns.values()), ())]
     marks, doubts = decide_marks(numeric, separators, chosen_marks)

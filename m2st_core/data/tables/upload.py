@@ -320,7 +320,7 @@ def on_both_sides(target: Pair | None, related: Iterable[Pair]) -> str:
     )
 
 
-class Pairing:
+class _Pairing:
     """The pairs of an upload, the columns that name samples and tasks, and notes.
 
     ``turned``: P and Q of the related tasks are in the reverse order of their files. Tests do not tell the sides apart,
@@ -614,10 +614,10 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     """Pool the samples of an upload and classify the columns that all tables share."""
     limits = limits or Limits.from_environment()
     given = upload
-    upload, readings = read_jointly(upload.decoded())
+    upload, readings = _read_jointly(upload.decoded())
     unsure = next((q for q in readings.questions if q.option == ENCODING and not q.columns), None)
     try:
-        pairing = Pairing(upload)
+        pairing = _Pairing(upload)
     except TableError:
         if unsure:  # the column that it misses may have another name in another encoding
             raise Unanswered(unsure) from None
@@ -630,7 +630,7 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
         raise TableError("There is no table. Bring P and Q, or one table with a group column.")
     tables = tuple({id(side.table): side.table for side in sides}.values())
     # Related tables come first, because a learner was trained on their order of columns.
-    names, lacking = shared_columns([*(side.table for side in related_sides), *tables], pairing.roles)
+    names, lacking = _shared_columns([*(side.table for side in related_sides), *tables], pairing.roles)
     if unsure and not names:
         raise Unanswered(unsure)
     for first, second in zip(tables, tables[1:], strict=False):
@@ -678,7 +678,7 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     )
 
 
-def read_jointly(upload: Upload) -> tuple[Upload, Readings]:
+def _read_jointly(upload: Upload) -> tuple[Upload, Readings]:
     """Decide how to read every column by all tables of an upload, and leave out totals if that was the answer."""
     tables = (*upload.target, *upload.related)
     names = dict.fromkeys(str(name) for table in tables for name in table.frame.columns)
@@ -729,7 +729,7 @@ def _classified(made: Assembled, name: str, values: np.ndarray) -> Column:
     return replace(column, name=name)
 
 
-def shared_columns(tables: Iterable[Table], roles: set[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+def _shared_columns(tables: Iterable[Table], roles: set[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:
     """The columns that every table has, in the order of the first, and the tables that lack one of the others."""
     tables = list({id(table): table for table in tables}.values())
     columns = [{str(column): None for column in table.frame.columns} for table in tables]
