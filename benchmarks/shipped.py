@@ -179,7 +179,7 @@ def _learn_from_own_rows(cell: LessonCell) -> np.ndarray:
     return permutation_p_value(values, rounding, "(1+b)/(1+B)").numpy()
 
 
-@lru_cache(len(lessons.HISTORY_SIZES) * HISTORIES)
+@lru_cache(len(lessons.TASK_COUNTS) * HISTORIES)
 def history(n_tasks: int, index: int) -> MetaLearner:
     """Learn from one of four sets of related tasks, each task with 100 rows per sample."""
     seed = STREAMS.child(f"history {index}").seed

@@ -70,7 +70,7 @@ def show_committed(closeness: float) -> None:
     with right:
         st.markdown(
             "**What it means for you.** γ̂ is how much signal a kernel taught by a related task may lose on your "
-            "target. If it is small, the history helps. If it is large, a test without history may do as well."
+            "target. If it is small, the related tasks help. If it is large, a test without them may do as well."
         )
         st.markdown(order_sentence(ours))
         st.caption(

@@ -17,7 +17,7 @@ from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.methods import label_of
 
 ORDER = list(STEPS)
-WITH, WITHOUT = 0.001, 0.301  # p-values of the first example, with its history and without
+WITH, WITHOUT = 0.001, 0.301  # p-values of the first example, with its related tasks and without
 STORY = (
     f"Two hands wrote 15 digits each. Alone they show no difference (**p = {WITHOUT}**). Taught by four earlier "
     f"batches, a test finds it (**p ≤ {WITH}**)."

@@ -69,7 +69,7 @@ DELTAS = (0.0, 0.5, 0.7, 0.9)
 ROWS = (20, 50, 100, 200, 400, 800)
 FEW_ROWS = ROWS[:4]  # of the steps that learn
 TRAINING_ROWS = (10, 20, 50, 100, 200, 400, 800)
-HISTORY_SIZES = (3, 5, 10, 20, 40)
+TASK_COUNTS = (3, 5, 10, 20, 40)
 CLOSENESS = 0.3
 SHIFT = 0.5
 TESTS = 100
@@ -110,10 +110,10 @@ class LessonCell:
 
 def every_cell() -> list[LessonCell]:
     """All cells that the course shows."""
-    most = HISTORY_SIZES[-1]
+    most = TASK_COUNTS[-1]
     cells = [LessonCell(GENERIC_TEST, rows, delta) for delta, rows in product(DELTAS, ROWS)]
     cells += [LessonCell(OWN_ROWS, rows, *rest) for rows, *rest in product(FEW_ROWS, DELTAS, TRAINING_ROWS)]
-    cells += [LessonCell(TAUGHT, rows, *rest) for rows, *rest in product(FEW_ROWS, DELTAS, HISTORY_SIZES)]
+    cells += [LessonCell(TAUGHT, rows, *rest) for rows, *rest in product(FEW_ROWS, DELTAS, TASK_COUNTS)]
     cells += [LessonCell(GENERIC_TEST, rows, shifted=True) for rows in FEW_ROWS]
     cells += [LessonCell(TAUGHT, rows, learned_from=most, shifted=True) for rows in FEW_ROWS]
     cells += [

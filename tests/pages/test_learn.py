@@ -8,11 +8,11 @@ import plotly.graph_objects as go
 import pytest
 
 from m2st_core.dashboard.learn.lessons import LAST, LESSONS
-from m2st_core.dashboard.learn.pictures import LIKE_HISTORY, WIDTHS
+from m2st_core.dashboard.learn.pictures import LIKE_TASKS, WIDTHS
 from m2st_core.dashboard.learn.projector import LARGE, larger
 from m2st_core.dashboard.learn.questions import QUIZ, Sample, power
 from m2st_core.studies import synthetic
-from m2st_core.studies.lessons import DELTAS, HISTORY_SIZES, OWN_ROWS, ROWS, TRAINING_ROWS, LessonCell, p_values
+from m2st_core.studies.lessons import DELTAS, OWN_ROWS, ROWS, TASK_COUNTS, TRAINING_ROWS, LessonCell, p_values
 from tests.pages.harness import button, charts, open_page, run, words
 
 STEPS = [lesson.name for lesson in LESSONS]
@@ -137,7 +137,7 @@ def test_step_5_says_that_few_rows_teach_noise_and_many_do_not():
 
 
 @pytest.mark.parametrize("n_tasks", [3, 40])
-def test_step_6_shows_the_same_samples_with_and_without_history(n_tasks):
+def test_step_6_shows_the_same_samples_with_and_without_related_tasks(n_tasks):
     app = open_step(6, learn_tasks=str(n_tasks))
     with_, without = percent("Meta-Witness", 100, 0.7, n_tasks), percent("MMD-M", 100, 0.7)
     assert f"**{with_}**" in sentence(app) and f"**{without}**" in sentence(app)
@@ -150,9 +150,9 @@ def test_step_7_says_who_is_misled():
     new = sentence(open_step(7))
     for name, learned in (("MMD-M", {}), ("Meta-Witness", most), ("Meta-FUSE", most)):
         assert percent(name, 100, shifted=True, **learned) in new
-    assert "misleads" in new
-    like = sentence(open_step(7, learn_target=LIKE_HISTORY))
-    assert "helps" in like and percent("Meta-Witness", 100, 0.7, 40) in like
+    assert "**mislead**" in new
+    like = sentence(open_step(7, learn_target=LIKE_TASKS))
+    assert "**help**" in like and percent("Meta-Witness", 100, 0.7, 40) in like
 
 
 @pytest.mark.parametrize("delta", DELTAS)
@@ -169,13 +169,13 @@ def test_every_question_has_an_answer_on_its_control(delta, rows):
     without = power(LessonCell("MMD-M", few, delta)).share
     own = [power(LessonCell(OWN_ROWS, few, delta, size)).share > without + 0.05 for size in TRAINING_ROWS]
     assert ("before learning pays" in questions[4]) == any(own)
-    history = [power(LessonCell("Meta-Witness", few, delta, size)).share for size in HISTORY_SIZES]
+    taught = [power(LessonCell("Meta-Witness", few, delta, size)).share for size in TASK_COUNTS]
     goal = re.search(r"in (half|\d+ %) of the samples", questions[5])
     if goal is None:
         assert questions[5] == "Does it matter here how many related tasks there are?"
     else:
         share = 0.5 if goal[1] == "half" else int(goal[1][:-2]) / 100
-        assert max(without, history[0]) < share <= max(history)
+        assert max(without, taught[0]) < share <= max(taught)
 
 
 def test_step_6_asks_what_its_control_can_answer():

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from m2st_core.dashboard.learn import pictures
-from m2st_core.dashboard.learn.pictures import LIKE_HISTORY, SOMETHING_NEW, LessonPicture
+from m2st_core.dashboard.learn.pictures import LIKE_TASKS, SOMETHING_NEW, LessonPicture
 from m2st_core.dashboard.learn.questions import Sample, ask_rows, ask_tasks, ask_training, ask_width
 from m2st_core.dashboard.widgets.controls import SEED, Control, under
-from m2st_core.studies.lessons import CLOSENESS, DELTAS, HISTORY_SIZES, ROWS, ROWS_PER_TASK, SHIFT, TESTS, TRAINING_ROWS
+from m2st_core.studies.lessons import CLOSENESS, DELTAS, ROWS, ROWS_PER_TASK, SHIFT, TASK_COUNTS, TESTS, TRAINING_ROWS
 
 
 @dataclass(frozen=True)
@@ -137,31 +137,31 @@ LESSONS = (
         ),
     ),
     Lesson(
-        "History rescues",
+        "Related tasks help",
         "You may have made **similar comparisons** before. Each was small, but all differ in a similar way. So they "
         "teach what to look for, and none of the new rows is spent on learning.",
         _own(
-            "tasks", "Related tasks N", 40, f"Earlier comparisons, {ROWS_PER_TASK} rows per sample each.", HISTORY_SIZES
+            "tasks", "Related tasks N", 40, f"Earlier comparisons, {ROWS_PER_TASK} rows per sample each.", TASK_COUNTS
         ),
         ask_tasks,
-        pictures.show_history,
+        pictures.show_related_tasks,
         (
-            "With history: Meta-Witness, a kernel on features ψ along which the related tasks differ. Without: MMD-M.",
+            "With related tasks: Meta-Witness, a kernel on features ψ along which they differ. Without: MMD-M.",
             r"$$k(x,y)=\sum_q a_q\,\psi_q(x)\,\psi_q(y),\qquad \Delta_i=(0.6-C)+0.1\,i/N$$",
-            f"The related tasks have Δ_i, with C = {CLOSENESS:g}. Four histories are used, and each tests 25 samples.",
+            f"The related tasks have Δ_i, with C = {CLOSENESS:g}. Four sets of them are used, and each tests 25 samples.",
         ),
     ),
     Lesson(
-        "When history misleads",
-        f"All {HISTORY_SIZES[-1]} related tasks differ in the correlation within clouds, so they teach a test to look "
-        f"for it. New samples may differ **{LIKE_HISTORY}**, with Δ = 0.7, or in **{SOMETHING_NEW}**: a mean that "
+        "When related tasks mislead",
+        f"All {TASK_COUNTS[-1]} related tasks differ in the correlation within clouds, so they teach a test to look "
+        f"for it. New samples may differ **{LIKE_TASKS}**, with Δ = 0.7, or in **{SOMETHING_NEW}**: a mean that "
         f"moves by {SHIFT:g}.",
         _own(
             "target",
             "The new difference is",
             SOMETHING_NEW,
             "What the new samples differ in.",
-            (SOMETHING_NEW, LIKE_HISTORY),
+            (SOMETHING_NEW, LIKE_TASKS),
         ),
         lambda sample: "Which test would you choose if you do not know?",
         pictures.show_misled,

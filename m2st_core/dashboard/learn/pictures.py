@@ -15,13 +15,13 @@ from m2st_core.figures.power import found_figure, learning_figure
 from m2st_core.figures.samples import heat_figure, samples_figure
 from m2st_core.figures.theme import WITH_RELATED, WITHOUT_RELATED, short_labels
 from m2st_core.studies import synthetic
-from m2st_core.studies.lessons import HISTORY_SIZES, OWN_ROWS, TAUGHT, TRAINING_ROWS, LessonCell, p_values
+from m2st_core.studies.lessons import OWN_ROWS, TASK_COUNTS, TAUGHT, TRAINING_ROWS, LessonCell, p_values
 from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST
 
 HEIGHT = 520
 WIDTHS = (0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0)
 SHUFFLES = (0, 1, 2, 5, 10, 20, 50, synthetic.PERMUTATIONS)
-LIKE_HISTORY, SOMETHING_NEW = "like the history", "something new"
+LIKE_TASKS, SOMETHING_NEW = "like the related tasks", "something new"
 
 
 @dataclass(frozen=True)
@@ -147,44 +147,44 @@ def _found(cells: Mapping[str, LessonCell]) -> tuple[go.Figure, dict[str, float]
     return found_figure(groups, height=440), {cells[name].method: float(found.mean()) for name, found in hits.items()}
 
 
-def show_history(sample: Sample, n_tasks: int) -> LessonPicture:
+def show_related_tasks(sample: Sample, n_tasks: int) -> LessonPicture:
     """Step 6: the samples that a test finds with and without related tasks."""
     rows, delta = sample.few_rows, sample.delta
     figure, shares = _found(
         {
-            "without history": LessonCell(GENERIC_TEST, rows, delta),
+            "without related tasks": LessonCell(GENERIC_TEST, rows, delta),
             f"with {n_tasks} related tasks": LessonCell(TAUGHT, rows, delta, n_tasks),
         }
     )
     without, with_ = shares[GENERIC_TEST], shares[TAUGHT]
     if not delta:
         sentence = "P and Q are the same here. "
-        sentence += f"False alarms with history: **{percent(with_)}**, without: **{percent(without)}**."
+        sentence += f"False alarms with related tasks: **{percent(with_)}**, without: **{percent(without)}**."
     else:
         sentence = (
             f"With {n_tasks} related tasks the test finds the difference in **{percent(with_)}** of samples, without "
-            f"history in **{percent(without)}**. The samples are the same, {rows} rows each."
+            f"them in **{percent(without)}**. The samples are the same, {rows} rows each."
         )
     return LessonPicture(sentence, ((figure, f"Two groups of 100 dots, one per sample. {sentence}"),))
 
 
 def show_misled(sample: Sample, target: str) -> LessonPicture:
-    """Step 7: a history that is about something else."""
-    most, rows, new = HISTORY_SIZES[-1], sample.few_rows, target == SOMETHING_NEW
+    """Step 7: related tasks that are about something else."""
+    most, rows, new = TASK_COUNTS[-1], sample.few_rows, target == SOMETHING_NEW
     figure, shares = _found(
         {
-            f"{GENERIC_TEST}<br>no history": LessonCell(GENERIC_TEST, rows, shifted=new),
-            f"{TAUGHT}<br>history only": LessonCell(TAUGHT, rows, learned_from=most, shifted=new),
-            f"{DEFAULT_TAUGHT_TEST}<br>history and more": LessonCell(
+            f"{GENERIC_TEST}<br>no related tasks": LessonCell(GENERIC_TEST, rows, shifted=new),
+            f"{TAUGHT}<br>related tasks only": LessonCell(TAUGHT, rows, learned_from=most, shifted=new),
+            f"{DEFAULT_TAUGHT_TEST}<br>related tasks and more": LessonCell(
                 DEFAULT_TAUGHT_TEST, rows, learned_from=most, shifted=new
             ),
         }
     )
     without, only, more = (shares[name] for name in (GENERIC_TEST, TAUGHT, DEFAULT_TAUGHT_TEST))
-    effect = "misleads" if only < without - NOTICEABLE else "helps" if only > without + NOTICEABLE else "hardly matters"
+    effect = "mislead" if only < without - NOTICEABLE else "help" if only > without + NOTICEABLE else "hardly matter"
     sentence = (
-        f"History **{effect}** here. With history alone, the test finds the difference in **{percent(only)}** of "
-        f"samples, without history in **{percent(without)}**. Meta-FUSE, which uses both, finds it in "
+        f"The related tasks **{effect}** here. With them alone, the test finds the difference in **{percent(only)}** "
+        f"of samples, without them in **{percent(without)}**. Meta-FUSE, which uses both, finds it in "
         f"**{percent(more)}**."
     )
     return LessonPicture(sentence, ((figure, f"Three groups of 100 dots, one per sample. {sentence}"),))

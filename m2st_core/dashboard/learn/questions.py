@@ -14,10 +14,10 @@ from m2st_core.studies import synthetic
 from m2st_core.studies.lessons import (
     CLOSENESS,
     FEW_ROWS,
-    HISTORY_SIZES,
     OWN_ROWS,
     ROWS,
     SIZE,
+    TASK_COUNTS,
     TAUGHT,
     TESTS,
     TRAINING_ROWS,
@@ -99,10 +99,10 @@ def ask_training(sample: Sample) -> str:
 def ask_tasks(sample: Sample) -> str:
     """Step 6's question."""
     if not sample.delta:
-        return "P and Q are the same here. Does history raise more false alarms?"
+        return "P and Q are the same here. Do related tasks raise more false alarms?"
     rows, delta = sample.few_rows, sample.delta
     without = power(LessonCell(GENERIC_TEST, rows, delta)).share
-    shares = [power(LessonCell(TAUGHT, rows, delta, one)).share for one in HISTORY_SIZES]
+    shares = [power(LessonCell(TAUGHT, rows, delta, one)).share for one in TASK_COUNTS]
     goal = goal_within_reach(shares, 0.5, above=without + NOTICEABLE)
     if goal is None:
         return "Does it matter here how many related tasks there are?"
@@ -199,10 +199,10 @@ TARGET_ROWS = Control(
 
 def show_recap(sample: Sample) -> None:
     """Say in five lines what was seen, with the numbers of the carried sample, and where to go."""
-    rows, delta, least, most = sample.few_rows, sample.delta, TRAINING_ROWS[1], HISTORY_SIZES[-1]
+    rows, delta, least, most = sample.few_rows, sample.delta, TRAINING_ROWS[1], TASK_COUNTS[-1]
     generic = power(LessonCell(GENERIC_TEST, rows, delta)).share
     learned = power(LessonCell(OWN_ROWS, rows, delta, least)).share
-    history = power(LessonCell(TAUGHT, rows, delta, most)).share
+    taught = power(LessonCell(TAUGHT, rows, delta, most)).share
     misled = power(LessonCell(TAUGHT, rows, learned_from=most, shifted=True)).share
     safe = power(LessonCell(DEFAULT_TAUGHT_TEST, rows, learned_from=most, shifted=True)).share
     found, called = ("finds the difference", "power") if delta else ("gives a false alarm", "type-I error")
@@ -213,9 +213,9 @@ def show_recap(sample: Sample) -> None:
             f"- With {rows} rows at Δ = {delta:g}, a generic kernel {found} in {percent(generic)} of samples. That is "
             f"its **{called}**.\n"
             f"- After **learning** from {least} own rows, a test does so in {percent(learned)}.\n"
-            f"- After learning from {most} **related tasks**, a test does so in {percent(history)}.\n"
-            f"- If the difference is a new one, history alone finds it in {percent(misled)}, and Meta-FUSE in "
-            f"{percent(safe)}."
+            f"- After learning from {most} **related tasks**, a test does so in {percent(taught)}.\n"
+            f"- If the difference is a new one, that test finds it in {percent(misled)}, and Meta-FUSE, which keeps "
+            f"general kernels, in {percent(safe)}."
         )
         st.caption(_chance_sentence(sample))
         st.page_link("pages/test_my_data.py", label="Test my data", help="Go on with your own two files.")
