@@ -148,7 +148,7 @@ LESSONS = (
         (
             "With related tasks: Meta-Witness, a kernel on features ψ along which they differ. Without: MMD-M.",
             r"$$k(x,y)=\sum_q a_q\,\psi_q(x)\,\psi_q(y),\qquad \Delta_i=(0.6-C)+0.1\,i/N$$",
-            f"The related tasks have Δ_i, with C = {CLOSENESS:g}. Four sets of them are used, and each tests 25 samples.",
+            f"The related tasks have Δ_i, with C = {CLOSENESS:g}. Four sets of them test 25 samples each.",
         ),
     ),
     Lesson(
