@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 import m2st_core
-from m2st_core.dashboard.jobs.log import note_page, start_log
+from m2st_core.dashboard.jobs.log import log_page, start_log
 from m2st_core.dashboard.widgets.page import show_status
 
 NAME = "Meta two-sample testing"
@@ -40,7 +40,7 @@ def main() -> None:
     for path, (title, group) in PAGES.items():
         groups.setdefault(group, []).append(st.Page(path, title=title))
     page = st.navigation(groups, position="top")
-    note_page(page.url_path or "home")
+    log_page(page.url_path or "home")
     st.set_page_config(page_title=f"{page.title} · {NAME}", page_icon=LOOKS / "logo.svg", layout="wide")
     st.logo(str(LOOKS / "logo.svg"), size="large")
     st.html(LOOKS / "page.css")

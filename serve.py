@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import streamlit as st
 from starlette.middleware import Middleware
 
-from m2st_core.dashboard.jobs.host import register
+from m2st_core.dashboard.jobs.host import register_host
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.jobs.log import start_log
 from m2st_core.dashboard.jobs.sweeps import server_queue
@@ -31,6 +31,6 @@ async def life(server: object) -> AsyncIterator[None]:
         yield
 
 
-register(SharedHost())
+register_host(SharedHost())
 start_log()
 app = st.App("app.py", middleware=[Middleware(Gate)], lifespan=life)

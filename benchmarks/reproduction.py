@@ -25,8 +25,8 @@ from m2st_core.paper.gallery import (
     RUN_HERE,
     experiment_figure,
     gallery,
+    gallery_summary,
     shown_size,
-    summed_up,
 )
 from m2st_core.paper.published import (
     FAR,
@@ -34,16 +34,16 @@ from m2st_core.paper.published import (
     LEAST_REPEATS,
     PUBLISHED_REPEATS,
     compare_with_published,
+    history_spread,
     measured_gamma,
     one_history_sentence,
     published_gamma,
     published_table,
-    reasons,
-    spread,
+    reasons_of_differences,
     with_one_history,
     with_published,
 )
-from m2st_core.paper.results import Committed, commit, results_of
+from m2st_core.paper.results import CommittedResults, commit_results, results_of
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import summarise
 
@@ -55,7 +55,9 @@ AS_SVG = "([graph, size]) => Plotly.toImage(graph, {format: 'svg', ...size})"
 
 def commit_all(store: Store) -> list[str]:
     """Write the rows of every experiment and layer for which the store has more than the files; return the names."""
-    written = [commit(e, layer, store) for e in PAPER.values() if e.full is not None for layer in SHIPPED_LAYERS]
+    written = [
+        commit_results(e, layer, store) for e in PAPER.values() if e.full is not None for layer in SHIPPED_LAYERS
+    ]
     return [name for name in written if name]
 
 
@@ -133,8 +135,8 @@ def verdict() -> str:
     table = summarise(results_of(PAPER["fig2a"])[0]["paper"].rows)
     rates = table.pivot(index="m_te", columns="method", values="rate")
     paragraphs = [
-        f"**{summed_up(gallery())}**",
-        f"Of Tables 5 and 6: {shared[0].lower()}{shared[1:]} {_shares(spread())}" if shared else "",
+        f"**{gallery_summary(gallery())}**",
+        f"Of Tables 5 and 6: {shared[0].lower()}{shared[1:]} {_shares(history_spread())}" if shared else "",
         "MMD-O, a Gaussian kernel whose width is learned on the target's own 50 rows per mode, is at least as strong "
         f"here as Meta-MKL {in_sizes(rates['MMD-O'] >= rates['Meta-MKL'])} of Figure 2a. SCF, whose χ² p-value rejects "
         f"too often, is above both {in_sizes(rates['SCF'] > rates[['MMD-O', 'Meta-MKL']].max(axis=1))}. The paper "
@@ -159,7 +161,7 @@ def in_sizes(holds: pd.Series) -> str:
 
 def nested_section() -> str:
     """The variance between and within histories, and the published numbers as if each had one history."""
-    found = spread()
+    found = history_spread()
     if found.empty:
         return f"Not measured yet: this needs {LEAST_REPEATS} histories for each N."
     sizes = sorted(found["m_te"].unique())
@@ -229,7 +231,7 @@ def section(experiment: PaperExperiment) -> str:
     return "\n\n".join(paragraphs)
 
 
-def _remarks(experiment: PaperExperiment, result: Committed) -> list[str]:
+def _remarks(experiment: PaperExperiment, result: CommittedResults) -> list[str]:
     """Paragraphs below the table of the paper's algorithms."""
     if result.spec.null:
         low, high = null_band(result.spec.alpha, result.spec.repeats * result.spec.tests)
@@ -237,14 +239,14 @@ def _remarks(experiment: PaperExperiment, result: Committed) -> list[str]:
     if published_table(experiment.name).empty:
         return [NO_NUMBERS]
     table = compare_with_published(experiment.name, result.rows)
-    far, doubtful = reasons(table), (table["doubt"] != "").any()
+    far, doubtful = reasons_of_differences(table), (table["doubt"] != "").any()
     if not far:
         return ["Every cell with a published number is within two standard errors of it, or has too few repeats."]
     listed = "\n".join(f"- {where}: {why}" for where, why in far)
     return [f"Off by more than two standard errors{', or not compared' if doubtful else ''}:", listed]
 
 
-def _rates(result: Committed) -> str:
+def _rates(result: CommittedResults) -> str:
     """A row for each method and a column for each size, with published numbers and differences in the cells."""
     table, spec = with_published(summarise(result.rows)), result.spec
     keys = [key for key in ("closeness", "n_tasks", "m_tr") if len(getattr(spec, key)) > 1]

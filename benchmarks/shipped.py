@@ -34,7 +34,7 @@ from m2st_core.studies.images import STORY
 from m2st_core.studies.lessons import OWN_ROWS, STREAMS, TAUGHT, TESTS, LessonCell
 from m2st_core.studies.one_test import SingleTest
 from m2st_core.studies.power import SHIPPED, shipped_specs
-from m2st_core.studies.shipped import FOLDER, Shipped, stamp_of
+from m2st_core.studies.shipped import FOLDER, Shipped, shipped_stamp
 from m2st_core.studies.synthetic import DELTA, many_tests, two_samples
 from m2st_core.studies.weights import WeightsStudy
 from m2st_core.sweeps.cells import draw_targets
@@ -137,7 +137,7 @@ def home_shipped(workers: int) -> Shipped:
         "taught_field": np.stack([np.stack([view.field for view in column.views]) for column in taught]),
         "taught_power": np.array([column.power for column in taught]),
     }
-    return Shipped(arrays, stamp=stamp_of([GENERIC_TEST, TAUGHT]))
+    return Shipped(arrays, stamp=shipped_stamp([GENERIC_TEST, TAUGHT]))
 
 
 def compute_cell(cell: LessonCell) -> np.ndarray:
@@ -189,27 +189,27 @@ def history(n_tasks: int, index: int) -> MetaLearner:
 
 def course_shipped() -> Shipped:
     """P-values of every cell of Learn, in percent."""
-    cells = lessons.every_cell()
+    cells = lessons.every_lesson_cell()
     percent = np.stack([np.rint(100 * compute_cell(cell)).astype(np.uint8) for cell in cells])
-    stamp = stamp_of([GENERIC_TEST, TAUGHT, DEFAULT_TAUGHT_TEST])
+    stamp = shipped_stamp([GENERIC_TEST, TAUGHT, DEFAULT_TAUGHT_TEST])
     return Shipped({"percent": percent}, values={"cells": [cell.key for cell in cells]}, stamp=stamp)
 
 
 def weights_shipped() -> Shipped:
     """What the page of weights opens with."""
     study = WeightsStudy()
-    return replace(study.run().packed(), stamp=stamp_of([study.method]))
+    return replace(study.run().packed(), stamp=shipped_stamp([study.method]))
 
 
 def one_test_shipped() -> Shipped:
     """What One test opens with."""
     study = SingleTest()
-    return replace(study.run().packed(), stamp=stamp_of([study.method, BASELINE]))
+    return replace(study.run().packed(), stamp=shipped_stamp([study.method, BASELINE]))
 
 
 def image_story_shipped() -> Shipped:
     """What Images opens with."""
-    return replace(STORY.run().packed(), stamp=stamp_of(STORY.methods))
+    return replace(STORY.run().packed(), stamp=shipped_stamp(STORY.methods))
 
 
 def write_power() -> None:

@@ -3,8 +3,14 @@
 import streamlit as st
 
 import m2st_core
-from m2st_core.dashboard.jobs.runs import Desk
-from m2st_core.dashboard.jobs.sweeps import check_limits, cost_in_words, show_problems, start, sweep_queue
+from m2st_core.dashboard.jobs.runs import RunDesk
+from m2st_core.dashboard.jobs.sweeps import (
+    check_sweep_limits,
+    show_sweep_problems,
+    start_sweep,
+    sweep_cost_words,
+    sweep_queue,
+)
 from m2st_core.dashboard.power_lab.history import (
     choose_runs,
     compare_runs,
@@ -20,7 +26,7 @@ from m2st_core.sweeps.spec import SpecError, SweepSpec
 LARGEST_UPLOAD = 64 * 1024
 
 
-def import_spec(desk: Desk) -> None:
+def import_spec(desk: RunDesk) -> None:
     """Read a spec from a file and check it before it runs."""
     with st.expander("Import a spec"):
         file = st.file_uploader(
@@ -37,15 +43,15 @@ def import_spec(desk: Desk) -> None:
             return
         try:
             spec = SweepSpec.from_toml(file.getvalue().decode("utf-8"))
-            check_limits(spec)
+            check_sweep_limits(spec)
         except UnicodeDecodeError:
             st.error("This file is not text. A spec is a TOML file in UTF-8.")
         except SpecError as error:
-            show_problems("This spec cannot be run", error)
+            show_sweep_problems("This spec cannot be run", error)
         else:
-            st.write(cost_in_words(desk.look({spec.run_id: spec})[spec.run_id], desk.workers))
+            st.write(sweep_cost_words(desk.look({spec.run_id: spec})[spec.run_id], desk.workers))
             if st.button("Run it", type="primary", key="runs_import", help="Put this sweep in the queue.") and (
-                run := start(desk, spec)
+                run := start_sweep(desk, spec)
             ):
                 st.session_state["runs_next"] = [run]
                 st.rerun()

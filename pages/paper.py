@@ -6,16 +6,16 @@ import pandas as pd
 import streamlit as st
 
 import m2st_core
-from m2st_core.dashboard.jobs.sweeps import cost_in_words, start, sweep_queue, watch
+from m2st_core.dashboard.jobs.sweeps import start_sweep, sweep_cost_words, sweep_queue, watch_sweep
 from m2st_core.dashboard.paper import COLOURS, figure_text, show_entry, show_numbers
 from m2st_core.dashboard.power_lab.results import show_code
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart, download, finding, page_title, run_page
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.paper.experiments import PAPER, PUBLISHED_RULES, Layer, PaperExperiment
-from m2st_core.paper.gallery import Card, experiment_figure, free_choice, gallery, summed_up
+from m2st_core.paper.gallery import Card, experiment_figure, free_choice, gallery, gallery_summary
 from m2st_core.paper.published import LEAST_REPEATS, with_published
-from m2st_core.paper.results import take_over
+from m2st_core.paper.results import take_over_results
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import summarise
 
@@ -80,7 +80,7 @@ def show_gallery() -> None:
     """All figures and tables at a glance."""
     cards = gallery()
     page_title("Paper")
-    finding(shared(summed_up, cards))
+    finding(shared(gallery_summary, cards))
     st.caption(
         "*Meta Two-Sample Testing* (Liu, Xu, Lu, Sutherland, NeurIPS 2021). Open diamonds are published, lines and "
         "dots are the paper's algorithms run by this software. A number agrees if it lies within two standard errors; "
@@ -112,14 +112,14 @@ def show_own(experiment: PaperExperiment) -> None:
     st.caption(heading)
     desk, run = sweep_queue(), spec.run_id
     if desk.status(run) is None:
-        taken = 0 if desk.store.database.read_only else take_over(desk.store, spec)
-        cost = cost_in_words(desk.look({run: spec})[run], desk.workers)
+        taken = 0 if desk.store.database.read_only else take_over_results(desk.store, spec)
+        cost = sweep_cost_words(desk.look({run: spec})[run], desk.workers)
         st.write(f"{f'{taken} cells come with this software. ' if taken else ''}{cost}")
         if st.button("Run", type="primary", key="paper_go", help="Start. It continues when you close the tab."):
-            if start(desk, spec, heading):
+            if start_sweep(desk, spec, heading):
                 st.rerun()
     else:
-        watch(desk, run, spec, lambda view: show_run(experiment, spec, layer, view.rows), "paper")
+        watch_sweep(desk, run, spec, lambda view: show_run(experiment, spec, layer, view.rows), "paper")
     show_code(spec)
 
 

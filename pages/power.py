@@ -6,8 +6,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import m2st_core
-from m2st_core.dashboard.jobs.runs import Desk
-from m2st_core.dashboard.jobs.sweeps import NO_RUN, show_problems, start, sweep_queue
+from m2st_core.dashboard.jobs.runs import RunDesk
+from m2st_core.dashboard.jobs.sweeps import NO_RUN, show_sweep_problems, start_sweep, sweep_queue
 from m2st_core.dashboard.power_lab.controls import LEVEL, ask_sweep, load_sweep
 from m2st_core.dashboard.power_lab.curves import look, show_curves, show_training_curves
 from m2st_core.dashboard.power_lab.results import show_code, show_results
@@ -20,7 +20,7 @@ from m2st_core.sweeps.store import Run
 LOADED = "lab_loaded"  # the runs that this session has loaded or written into its link
 
 
-def linked_run(desk: Desk) -> Run | None:
+def linked_run(desk: RunDesk) -> Run | None:
     """Load the run in the link into the controls, once. Return it if its grid is too large for them.
 
     A link that this page wrote is never loaded: the controls have changed since, or are about to.
@@ -56,15 +56,15 @@ def checked(values: dict) -> SweepSpec | None:
     try:
         return SweepSpec.from_dict(values)
     except SpecError as error:
-        show_problems("These settings cannot be run", error)
+        show_sweep_problems("These settings cannot be run", error)
         return None
 
 
-def begin(desk: Desk, spec: SweepSpec, level: bool) -> None:
+def begin(desk: RunDesk, spec: SweepSpec, level: bool) -> None:
     """Put the sweep into the queue, with the one under P = Q if asked for."""
-    if start(desk, spec) is not None:
+    if start_sweep(desk, spec) is not None:
         if level:
-            start(desk, spec.with_(null=True))
+            start_sweep(desk, spec.with_(null=True))
         st.rerun()
 
 
@@ -85,7 +85,7 @@ def main() -> None:
             show_sweep(desk, spec, headline)
 
 
-def show_sweep(desk: Desk, spec: SweepSpec, headline: DeltaGenerator) -> None:
+def show_sweep(desk: RunDesk, spec: SweepSpec, headline: DeltaGenerator) -> None:
     """Show the curves of a sweep, with its run in the link if there is one."""
     level, views = bool(st.session_state[LEVEL.key]), look(desk, spec)
     linked = views.null if level and views.power.status is None else views.power
@@ -102,7 +102,7 @@ def show_sweep(desk: Desk, spec: SweepSpec, headline: DeltaGenerator) -> None:
     show_code(spec)
 
 
-def show_large(desk: Desk, run: Run) -> None:
+def show_large(desk: RunDesk, run: Run) -> None:
     """Show a run whose grid the controls cannot describe, such as one over several closenesses."""
     st.info(f"**{run.name}** has a larger grid than the controls can show. Here it is as it was run.")
     if st.button("Use the controls instead", help="Leave this run and describe another. The run stays in History."):

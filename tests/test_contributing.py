@@ -5,7 +5,7 @@ from m2st_core.dashboard.power_lab.controls import compared_methods
 from m2st_core.figures.theme import look_of
 from m2st_core.kernels.distance import GaussianKernel, median_width
 from m2st_core.permutation.fitted import KernelTest
-from m2st_core.sweeps.cost import predict
+from m2st_core.sweeps.cost import predict_cost
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.testing.method import Look, Method, MethodCost
 from m2st_core.testing.methods import METHODS, label_of
@@ -35,7 +35,7 @@ def test_a_new_method_is_one_entry(monkeypatch):
     assert toy.name in names_by_origin()
     assert look_of(toy.name) == LOOK and label_of(toy.name) == toy.name
     assert toy.name in compared_methods().options
-    usual, costly = (predict(SweepSpec(methods=(name,), m_te=(100,), repeats=1)) for name in ("MMD-M", toy.name))
+    usual, costly = (predict_cost(SweepSpec(methods=(name,), m_te=(100,), repeats=1)) for name in ("MMD-M", toy.name))
     assert costly.seconds > 20 * usual.seconds
     result = two_sample_test(range(20), range(40, 60), toy.name)
     assert result.rejected and result.method == toy.name

@@ -54,7 +54,7 @@ def run_test(options: argparse.Namespace) -> None:
         options.learner,
         tuple(options.groups),
         decimal=_by_file("--decimal", ". or ,", "MARK", options.decimal),
-        read_as=read_as(options.read_as),
+        read_as=_chosen_kinds(options.read_as),
         totals=options.totals,
         encoding=_by_file("--encoding", "NAME", "NAME", options.encoding),
         related_groups=tuple(options.related_groups),
@@ -136,7 +136,7 @@ def _by_file(option: str, values: str, value: str, words: Sequence[str]) -> Mark
     return {file: mark for file, _, mark in pairs} or ""
 
 
-def read_as(words: Sequence[str]) -> dict[str, str]:
+def _chosen_kinds(words: Sequence[str]) -> dict[str, str]:
     """What the columns hold, from words such as plate=words."""
     pairs = [word.rpartition("=") for word in words]
     if wrong := [word for word, (column, _, _) in zip(words, pairs, strict=True) if not column]:
@@ -153,7 +153,7 @@ def run_meta_train(options: argparse.Namespace) -> None:
             read_files(options.related),
             related_group=options.group_column,
             decimal=_by_file("--decimal", ". or ,", "MARK", options.decimal),
-            read_as=read_as(options.read_as),
+            read_as=_chosen_kinds(options.read_as),
             totals=options.totals,
             encoding=_by_file("--encoding", "NAME", "NAME", options.encoding),
         ),

@@ -18,9 +18,9 @@ from m2st_core.commands.files import check_file, write_whole
 from m2st_core.figures.relatedness import gamma_figure
 from m2st_core.paper.experiments import GAMMA, PAPER, PUBLISHED_RULES, Layer, run_gamma, summarise_gamma
 from m2st_core.paper.published import published_gamma, with_published
-from m2st_core.paper.results import take_over
+from m2st_core.paper.results import take_over_results
 from m2st_core.studies.power import add_shipped, shipped_results, sweep_figure
-from m2st_core.sweeps.cost import predict
+from m2st_core.sweeps.cost import predict_cost
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor, make_executor
 from m2st_core.sweeps.spec import SweepSpec
@@ -65,7 +65,7 @@ def run_paper(options: argparse.Namespace) -> None:
     print(heading, flush=True)
     if options.fresh:
         Store().cells.drop_shipped(cell.key for cell in spec.cells())
-    elif taken := take_over(Store(), spec):
+    elif taken := take_over_results(Store(), spec):
         print(f"{taken} of {len(list(spec.cells()))} cells come with this software.", flush=True)
     _compute(spec, options, kind=experiment.kind, name=heading)
 
@@ -144,7 +144,7 @@ def _compute(spec: SweepSpec, options: argparse.Namespace, kind: str = "power", 
     if spec.missing_data:
         raise ValueError(spec.missing_data)
     store = Store()
-    cost = predict(spec, frozenset(store.cells.results(cell.key for cell in spec.cells())))
+    cost = predict_cost(spec, frozenset(store.cells.results(cell.key for cell in spec.cells())))
     if cost.cells and options.executor != "dask":
         remedy = "Ask for fewer permutations, tests or rows, or for fewer --workers."
         workers = 1 if options.executor == "inline" else options.workers or os.cpu_count() or 1

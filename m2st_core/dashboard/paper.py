@@ -31,10 +31,10 @@ from m2st_core.paper.published import (
     one_history_sentence,
     published_gamma,
     published_table,
-    reasons,
+    reasons_of_differences,
     with_one_history,
 )
-from m2st_core.paper.results import Committed, results_of
+from m2st_core.paper.results import CommittedResults, results_of
 from m2st_core.sweeps.spec import LIMIT
 from m2st_core.sweeps.summary import summarise
 from m2st_core.testing.methods import label_of
@@ -139,12 +139,12 @@ def _caption(experiment: PaperExperiment, shown: Results) -> list[str]:
     return [*lines, *([experiment.note] if experiment.note else [])]
 
 
-def _show_differences(experiment: PaperExperiment, result: Committed) -> None:
+def _show_differences(experiment: PaperExperiment, result: CommittedResults) -> None:
     """Compare published with measured numbers, and explain every cell that is far off."""
     table = with_one_history(compare_with_published(experiment.name, result.rows))
     if table.empty:
         return
-    far, shared = reasons(table), one_history_sentence(table)
+    far, shared = reasons_of_differences(table), one_history_sentence(table)
     if far:
         st.header("Why some numbers differ", anchor=False)
         st.markdown("\n".join(f"- **{where}**: {why}" for where, why in far))

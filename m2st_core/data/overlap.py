@@ -242,18 +242,18 @@ def _chance_of_equal_rows(samples: Sequence[np.ndarray]) -> float:
     if not samples:
         return 0.0
     pairs = max(sum(len(rows) * (len(rows) - 1) for rows in samples), 1)
-    equal = sum(map(equal_pairs, samples)) / pairs
+    equal = sum(map(_number_of_equal_pairs, samples)) / pairs
     distinct = np.unique(np.concatenate(samples), axis=0)
     pairs_of_distinct = max(len(distinct) * (len(distinct) - 1), 1)
-    ties = np.array([equal_pairs(column[:, None]) for column in distinct.T]) / pairs_of_distinct
+    ties = np.array([_number_of_equal_pairs(column[:, None]) for column in distinct.T]) / pairs_of_distinct
     habitual = ties > HABITUAL
     by_columns = np.exp(np.log(ties[~habitual].clip(1e-300)).sum())
     if habitual.any():
-        by_columns *= max(sum(equal_pairs(rows[:, habitual]) for rows in samples), 2) / pairs
+        by_columns *= max(sum(_number_of_equal_pairs(rows[:, habitual]) for rows in samples), 2) / pairs
     return float(max(min(equal, DEPENDENT * by_columns), min(by_columns, 2 / pairs)))
 
 
-def equal_pairs(rows: np.ndarray) -> int:
+def _number_of_equal_pairs(rows: np.ndarray) -> int:
     """The ordered pairs of equal rows (n, k)."""
     counts = np.unique(rows, axis=0, return_counts=True)[1]
     return int((counts * (counts - 1)).sum())

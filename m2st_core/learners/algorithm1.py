@@ -265,7 +265,7 @@ def _learn(
     kernels = kernels.to(related.rows.dtype)
     best = torch.arange(repeats) * starts + _best_start(course, repeats, starts)
     kernel = copy_with(kernels, lambda tensor: tensor[best.to(tensor.device)])
-    choices = choose_steps(kernel, related, held_out, settings, preset.adaptation, streams)
+    choices = _choose_steps(kernel, related, held_out, settings, preset.adaptation, streams)
     base, names = _base_kernels(kernels, starts, related, preset, streams, part_of(progress, 0.9, 1))
     course = Course(course.step, course.train[:, best.numpy()], course.held_out[:, best.numpy()])
     return Knowledge(kernel=kernel, base=base, base_names=names, choices=choices, course=course)
@@ -373,7 +373,7 @@ def adapt_to_target(
     return adapted.requires_grad_(False), moved
 
 
-def choose_steps(
+def _choose_steps(
     kernel: Kernel,
     related: RelatedTasks,
     held_out: Tensor,

@@ -27,7 +27,7 @@ from m2st_core.paper.published import (
     published_gamma,
     published_table,
 )
-from m2st_core.paper.results import Committed, results_of
+from m2st_core.paper.results import CommittedResults, results_of
 from m2st_core.sweeps.spec import LIMIT
 from m2st_core.sweeps.summary import KEYS, summarise
 
@@ -36,7 +36,7 @@ RUN_HERE = "the paper's algorithms, run by this software"
 NO_NUMBERS = "The paper shows this as a picture without numbers."
 NO_TYPE_1 = "The paper prints no type-I errors."
 NOT_RUN = "Not run at full scale yet."
-Results = Mapping[Layer, Committed]
+Results = Mapping[Layer, CommittedResults]
 State = Literal["agrees", "differs", "open"]
 
 
@@ -86,7 +86,7 @@ def card_of(experiment: PaperExperiment) -> Card:
     )
 
 
-def summed_up(cards: Sequence[Card]) -> str:
+def gallery_summary(cards: Sequence[Card]) -> str:
     """What was run, and how much of it agrees, in words. A table on two cards counts once, and our own entry not."""
     entries: dict[str, list[Card]] = {}
     for card in cards:
@@ -107,7 +107,9 @@ def summed_up(cards: Sequence[Card]) -> str:
     return f"{said}{every} {near} of {len(numbers)} published numbers lie within two standard errors of ours.{once}"
 
 
-def _verdict(experiment: PaperExperiment, paper: Committed | None, compared: pd.DataFrame) -> tuple[State, str, str]:
+def _verdict(
+    experiment: PaperExperiment, paper: CommittedResults | None, compared: pd.DataFrame
+) -> tuple[State, str, str]:
     """State, badge and sentence of a card. Doubtful numbers are not compared."""
     if experiment.full is None:
         return "open", "no standard errors", _gamma_sentence()
@@ -152,7 +154,7 @@ def nothing_published(experiment: PaperExperiment) -> str:
     return NO_TYPE_1 if experiment.kind == "type-I" else NO_NUMBERS
 
 
-def _rates_sentence(paper: Committed) -> str:
+def _rates_sentence(paper: CommittedResults) -> str:
     """The strongest test at the largest size, or the tests that reject too often if P = Q."""
     table = summarise(paper.rows[paper.rows["method"] != LIMIT])
     if paper.spec.null:

@@ -148,7 +148,7 @@ def _why(row: pd.Series, sentences: pd.DataFrame) -> str:
     return UNEXPLAINED
 
 
-def reasons(compared: pd.DataFrame) -> list[tuple[str, str]]:
+def reasons_of_differences(compared: pd.DataFrame) -> list[tuple[str, str]]:
     """Group the cells that are far off or not compared by their explanation: (where, why)."""
     lines = []
     for (method, why), group in compared[compared["why"] != ""].groupby(["method", "why"], sort=False):
@@ -160,12 +160,12 @@ def reasons(compared: pd.DataFrame) -> list[tuple[str, str]]:
     return lines
 
 
-def components(rates: np.ndarray) -> tuple[float, float]:
+def variance_components(rates: np.ndarray) -> tuple[float, float]:
     """Variances between histories and within them, from rates (histories, repeats), by the analysis of variance.
 
     E[variance of the histories' means] = between + within / repeats. A negative estimate of ``between`` is 0.
 
-    >>> between, within = components(np.array([[0.1, 0.3], [0.7, 0.9]]))
+    >>> between, within = variance_components(np.array([[0.1, 0.3], [0.7, 0.9]]))
     >>> round(between, 3), round(within, 3)
     (0.17, 0.02)
     """
@@ -186,7 +186,7 @@ def history_share_interval(rates: np.ndarray) -> tuple[float, float]:
     return low, high
 
 
-def spread(folder: Path | None = None) -> pd.DataFrame:
+def history_spread(folder: Path | None = None) -> pd.DataFrame:
     """Variances ``between`` and ``within`` histories for each method, N and m_te, and the histories' ``share``.
 
     Points with fewer than five histories are left out.
@@ -199,7 +199,7 @@ def spread(folder: Path | None = None) -> pd.DataFrame:
         )
         rates = rates.dropna().to_numpy()
         if len(rates) >= LEAST_REPEATS:
-            between, within = components(rates)
+            between, within = variance_components(rates)
             share = between / (between + within) if between + within else 0.0
             rows.append((*point, *rates.shape, between, within, share, *history_share_interval(rates)))
     return pd.DataFrame(rows, columns=[*POINT, "histories", "repeats", "between", "within", "share", "low", "high"])
@@ -212,7 +212,7 @@ def with_one_history(table: pd.DataFrame, folder: Path | None = None) -> pd.Data
     error leaves out σ_h. ``own_spread`` has σ_w²/20 in place of the published squared error. N=20 has variances of its
     own; other numbers of tasks have those of the largest N that was measured. ``within`` is σ_w².
     """
-    known = spread(folder).set_index(POINT)
+    known = history_spread(folder).set_index(POINT)
     counts = set(known.index.get_level_values("n_tasks"))
     closeness, m_tr = MEASURED
     setting = table["closeness"].eq(closeness).fillna(False) & table["m_tr"].eq(m_tr).fillna(False)

@@ -33,12 +33,12 @@ OWN = (*PLACE, "rows_per_task", "revision")  # in which cells of a sweep differ
 Identity = tuple[str, ...]  # equal exactly if the keys of two cells are, which take long to compute
 
 
-class Outdated(ValueError):
+class OutdatedResults(ValueError):
     """A sentence on results that belong to another version of the software or to another sweep."""
 
 
 @dataclass(frozen=True)
-class Committed:
+class CommittedResults:
     """Rows of a sweep as ``Store.rows`` gives them, without times, and their provenance."""
 
     spec: SweepSpec
@@ -59,36 +59,36 @@ class Committed:
         return f"{done} repeats × {self.spec.tests} test samples{where}, {self.date}"
 
 
-def committed(experiment: PaperExperiment, layer: Layer, folder: Path | None = None) -> Committed | None:
+def committed_results(experiment: PaperExperiment, layer: Layer, folder: Path | None = None) -> CommittedResults | None:
     """Read the results of an experiment at full scale. None if there are none, an Outdated error if they do not fit.
 
     Experiments whose grids overlap share results.
     """
     spec, folder = experiment.spec("full", layer), folder or FOLDER
     about = read_computation(folder)
-    own = _file_of(spec, about) or file_name(experiment.name, layer)
+    own = _file_of(spec, about) or results_file(experiment.name, layer)
     problem = _problem(own, about[own], spec) if own in about else ""
     cells = _shipped(spec, folder)
     if all(cell.method == LIMIT for cell, _, _ in cells):  # every sweep on a task shares the limit
         if problem:
-            raise Outdated(problem)
+            raise OutdatedResults(problem)
         return None
     repeats = Counter(_place_of(vars(cell))[:-1] for cell, _, _ in cells)
-    points = {place[:-1] for place in grid(spec)}
+    points = {place[:-1] for place in results_grid(spec)}
     incomplete = tuple(dict.fromkeys(place[0] for place in sorted(points - set(repeats), key=str)))
     rows = as_rows((cell, CellResult(rejections, cell.tests, nan)) for cell, rejections, _ in cells)
     bounds, counts = (min(repeats.values()), max(repeats.values())), (len(repeats), len(points))
-    return Committed(spec, rows, counts, incomplete, bounds, max(date for _, _, date in cells), problem)
+    return CommittedResults(spec, rows, counts, incomplete, bounds, max(date for _, _, date in cells), problem)
 
 
-def results_of(experiment: PaperExperiment) -> tuple[dict[Layer, Committed], list[str]]:
+def results_of(experiment: PaperExperiment) -> tuple[dict[Layer, CommittedResults], list[str]]:
     """Committed results by layer, and a sentence for every layer that is outdated, in whole or in part."""
-    results: dict[Layer, Committed] = {}
+    results: dict[Layer, CommittedResults] = {}
     problems = []
     for layer in SHIPPED_LAYERS if experiment.full else ():
         try:
-            result = committed(experiment, layer)
-        except Outdated as error:
+            result = committed_results(experiment, layer)
+        except OutdatedResults as error:
             problems.append(str(error))
         else:
             results |= {layer: result} if result is not None else {}
@@ -96,7 +96,7 @@ def results_of(experiment: PaperExperiment) -> tuple[dict[Layer, Committed], lis
     return results, problems
 
 
-def take_over(store: Store, spec: SweepSpec, folder: Path | None = None) -> int:
+def take_over_results(store: Store, spec: SweepSpec, folder: Path | None = None) -> int:
     """Store the cells that come with the software, so that they need not be computed. Return their number.
 
     Cells on images are left out, because the images here may be others.
@@ -107,7 +107,7 @@ def take_over(store: Store, spec: SweepSpec, folder: Path | None = None) -> int:
     return len(cells)
 
 
-def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path | None = None) -> str:
+def commit_results(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path | None = None) -> str:
     """Write the store's rows of an experiment if they are more than the files have. Return the file's name, or "".
 
     An experiment that was never run has no file, although it may share cells with others.
@@ -115,12 +115,12 @@ def commit(experiment: PaperExperiment, layer: Layer, store: Store, folder: Path
     spec, folder = experiment.spec("full", layer), folder or FOLDER
     if store.runs.get(spec.run_id) is None:
         return ""
-    cells = {cell.key: cell for _, cell in grid(spec).values()}
+    cells = {cell.key: cell for _, cell in results_grid(spec).values()}
     results, about = store.cells.results(cells), read_computation(folder)
     if len(results) <= len(_shipped(spec, folder)):
         return ""
     rows = as_rows((cell, results[key]) for key, cell in cells.items() if key in results)
-    name = _file_of(spec, about) or file_name(experiment.name, layer)
+    name = _file_of(spec, about) or results_file(experiment.name, layer)
     folder.mkdir(parents=True, exist_ok=True)
     whole = {key: rows[key].astype("Int64") for key in ("n_tasks", "m_tr")}
     rows.assign(**whole)[[*PLACE, "rejections"]].to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
@@ -149,7 +149,7 @@ def _problem(name: str, entry: Mapping[str, Any], spec: SweepSpec) -> str:
     return f"Not shown: {in_words(revised)}, which changed after {name}.csv was computed."
 
 
-def file_name(experiment: str, layer: Layer) -> str:
+def results_file(experiment: str, layer: Layer) -> str:
     """The name of a file, without its ending."""
     return experiment if layer == "paper" else f"{experiment}_{layer}"
 
@@ -163,7 +163,7 @@ def read_computation(folder: Path) -> dict[str, dict[str, Any]]:
 def _shipped(spec: SweepSpec, folder: Path) -> list[tuple[Cell, int, str]]:
     """Cells of a sweep that come with the software, in the order of the grid: (cell, rejections, date)."""
     known = _index(tuple(_files(folder)))
-    return [(cell, *known[what]) for what, cell in grid(spec).values() if what in known]
+    return [(cell, *known[what]) for what, cell in results_grid(spec).values() if what in known]
 
 
 def _revisions(spec: SweepSpec) -> dict[str, int]:
@@ -191,7 +191,7 @@ class _File:
 
 def _files(folder: Path) -> Iterator[_File]:
     """The files of this version."""
-    owners = {file_name(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in SHIPPED_LAYERS}
+    owners = {results_file(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in SHIPPED_LAYERS}
     for name, entry in read_computation(folder).items():
         if entry["code"] == CODE and name in owners:
             sweep, path = owners[name][0].spec("full", owners[name][1]), folder / f"{name}.csv"
@@ -217,7 +217,7 @@ def _read(file: _File) -> dict[Identity, tuple[str, int]]:
     """Method and rejections of each cell of a file. Lines that are not cells of the sweep are errors."""
     path, spec = file.path, SweepSpec.from_json(file.spec_json)
     results: dict[Identity, tuple[str, int]] = {}
-    cells = grid(spec)
+    cells = results_grid(spec)
     with path.open(encoding="utf-8", newline="") as lines:
         for line in csv.DictReader(lines):
             place, count = _place_of(line), int(line["rejections"])
@@ -237,7 +237,7 @@ def _stamp(spec: SweepSpec) -> str:
     return canonical([CODE, _revisions(spec), data_of(spec.task)])
 
 
-def grid(spec: SweepSpec) -> dict[tuple[str, ...], tuple[Identity, Cell]]:
+def results_grid(spec: SweepSpec) -> dict[tuple[str, ...], tuple[Identity, Cell]]:
     """Cells of a sweep, and what identifies each among all sweeps, by their place."""
     return _grid_again(spec.to_json(), _stamp(spec))
 

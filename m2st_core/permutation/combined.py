@@ -26,7 +26,7 @@ TIE_BREAK = 1e-6
 
 
 @dataclass(frozen=True)
-class Scores:
+class _Scores:
     """MMD² of a family's k kernels in units of their spread, for one run: (k, P), with MMD² (k,) as observed."""
 
     family: Family
@@ -72,11 +72,11 @@ class FuseTest(PermutationTest):
             mmd2, _, squares = (tensor[0] for tensor in statistics)  # k x P
             spread = ((squares / scale).sqrt() / scale).clamp(min=TINY)
             values = mmd2 / spread[:, None] + math.log(family.share)
-            families.append(Scores(family, values, spread, mmd2[:, 0]))
+            families.append(_Scores(family, values, spread, mmd2[:, 0]))
         return _mixture_of(families, alpha)
 
 
-def _mixture_of(families: list[Scores], level: float) -> tuple[KernelTest, float]:
+def _mixture_of(families: list[_Scores], level: float) -> tuple[KernelTest, float]:
     """The mixture that approximates a fused statistic near the observed one, and the critical value of its MMD².
 
     log Σ exp(s_k) is close to Σ w_k s_k plus a constant, w the softmax of the scores s; a score is MMD² in units of its
@@ -217,7 +217,7 @@ def _mixture(family: Family, mmd2: Tensor, which: slice, level: float) -> Repres
     spread = mmd2[0, which].std(dim=-1).clamp(min=TINY)
     values = mmd2[0, which] / spread[:, None]
     values = values if family.weights is None else values + family.weights[0, which, None].log()
-    return _mixture_of([Scores(kernels, values, spread, mmd2[0, which, 0])], level)
+    return _mixture_of([_Scores(kernels, values, spread, mmd2[0, which, 0])], level)
 
 
 def _own_p_values(ranked: _Ranked) -> tuple[Tensor, Tensor]:

@@ -23,9 +23,9 @@ from m2st_core.paper.published import with_published
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
-from m2st_core.studies.shipped import Shipped, load
+from m2st_core.studies.shipped import Shipped, load_shipped
 from m2st_core.sweeps.cells import Cell, CellResult, LearnerParts, LearnerSpec, learned_method, run_cell, train_learner
-from m2st_core.sweeps.cost import SweepCost, different_images, machine_factor, predict
+from m2st_core.sweeps.cost import SweepCost, different_images, machine_factor, predict_cost
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import as_rows, summarise
 from m2st_core.tasks import Setting
@@ -250,7 +250,7 @@ def _by_class(values: np.ndarray, classes: np.ndarray, n: int) -> pd.DataFrame:
 
 def study_cost(study: ImageStudy) -> SweepCost:
     """The predicted cost. Images whose features are cached cost less."""
-    by_pixels = predict(study.spec)
+    by_pixels = predict_cost(study.spec)
     if not study.described:
         return by_pixels
     target, cells = study.target, list(study.spec.cells())
@@ -284,7 +284,7 @@ STORY = ImageStudy(
 @lru_cache(maxsize=1)
 def shipped_story() -> ImagesResult:
     """The result of the example as shipped."""
-    return ImagesResult.unpacked(load("image_story"))
+    return ImagesResult.unpacked(load_shipped("image_story"))
 
 
 def story_finding(power: pd.DataFrame) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from m2st_core.data import make_task
 from m2st_core.rng import Streams
-from m2st_core.studies.shipped import load
+from m2st_core.studies.shipped import load_shipped
 from m2st_core.sweeps.cells import draw_targets
 from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST, TwoSample
 
@@ -61,7 +61,7 @@ class HomeTable:
 @lru_cache(maxsize=1)
 def home_table() -> HomeTable:
     """The table as shipped."""
-    return HomeTable(**load("home").arrays)
+    return HomeTable(**load_shipped("home").arrays)
 
 
 # Learn: 100 tests for every setting
@@ -108,7 +108,7 @@ class LessonCell:
         return draw_targets(task, self.rows, TESTS, self.streams)
 
 
-def every_cell() -> list[LessonCell]:
+def every_lesson_cell() -> list[LessonCell]:
     """All cells that the course shows."""
     most = TASK_COUNTS[-1]
     cells = [LessonCell(GENERIC_TEST, rows, delta) for delta, rows in product(DELTAS, ROWS)]
@@ -124,11 +124,11 @@ def every_cell() -> list[LessonCell]:
 
 @lru_cache(maxsize=1)
 def _percents() -> dict[str, np.ndarray]:
-    shipped = load("course")
+    shipped = load_shipped("course")
     return dict(zip(shipped.values["cells"], shipped.arrays["percent"], strict=True))
 
 
-def p_values(cell: LessonCell) -> np.ndarray:
+def lesson_p_values(cell: LessonCell) -> np.ndarray:
     """The shipped p-values of a cell (100,), which are whole percents."""
     return _percents()[cell.key] / 100
 

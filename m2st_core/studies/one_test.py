@@ -12,8 +12,8 @@ import numpy as np
 from m2st_core.data import TASKS, make_task
 from m2st_core.progress import part_of
 from m2st_core.studies.power import SYMBOLS, words_of
-from m2st_core.studies.shipped import Shipped, load
-from m2st_core.sweeps.cost import fit_seconds, machine_factor, predict
+from m2st_core.studies.shipped import Shipped, load_shipped
+from m2st_core.sweeps.cost import fit_seconds, machine_factor, predict_cost
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.tasks import Setting, Task
 from m2st_core.testing.meta import MetaLearner, meta_train
@@ -104,7 +104,7 @@ class SingleTest:
         unit = TASKS[setting.task].rows_per_size
         rows, share = max(self.n, self.m), self.train_fraction if method.needs_split else 0.0
         try:
-            cost = predict(
+            cost = predict_cost(
                 SweepSpec(
                     task=setting.task,
                     settings=setting.settings,
@@ -186,7 +186,7 @@ print(result.p_value, result.sentence)
 
 @lru_cache(maxsize=1)
 def _shipped_test() -> OneTest:
-    return OneTest.unpacked(load("one_test"))
+    return OneTest.unpacked(load_shipped("one_test"))
 
 
 def method_words(name: str) -> str:

@@ -42,13 +42,13 @@ class Shipped:
         return path
 
 
-def stamp_of(methods: Sequence[str]) -> dict[str, str | int]:
+def shipped_stamp(methods: Sequence[str]) -> dict[str, str | int]:
     """The version of the sampling, and the revision of each method: numbers of another stamp may not agree."""
     return {"code": CODE, **{name: METHODS[name].revision for name in methods}}
 
 
 @lru_cache(maxsize=16)
-def load(name: str, folder: Path = FOLDER) -> Shipped:
+def load_shipped(name: str, folder: Path = FOLDER) -> Shipped:
     """The shipped results of this name."""
     with np.load(folder / f"{name}.npz", allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in stored.files}

@@ -26,10 +26,10 @@ from m2st_core.learners.mixtures import CRITERION_BY_KERNEL, WEIGHTS_USED, base_
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
-from m2st_core.studies.shipped import Shipped, load
+from m2st_core.studies.shipped import Shipped, load_shipped
 from m2st_core.studies.synthetic import PLACES, on_plane
 from m2st_core.sweeps.cells import draw_targets
-from m2st_core.sweeps.cost import predict
+from m2st_core.sweeps.cost import predict_cost
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
@@ -147,7 +147,7 @@ class WeightsStudy:
             closeness=(self.closeness,), n_tasks=(self.n_tasks,), rows_per_task=self.rows_per_task, m_tr=self.sizes,
             m_te=(self.m_tr,), repeats=1, tests=self.repeats,
         )  # fmt: skip
-        return predict(spec).seconds * (1.0 if self.learns_features else DEEP)
+        return predict_cost(spec).seconds * (1.0 if self.learns_features else DEEP)
 
     def run(self, progress: Progress | None = None) -> WeightsResult:
         """Learn once from the related tasks, then find β for each training sample."""
@@ -228,7 +228,7 @@ class WeightsStudy:
 
 @lru_cache(maxsize=1)
 def _shipped_weights() -> WeightsResult:
-    return WeightsResult.unpacked(load("weights"))
+    return WeightsResult.unpacked(load_shipped("weights"))
 
 
 def _beta_used(adapted: KernelTest) -> dict[str, float]:

@@ -102,7 +102,7 @@ def machine_factor() -> float:
     return min(times) / REFERENCE_SECONDS
 
 
-def predict(spec: SweepSpec, stored: frozenset[str] = frozenset()) -> SweepCost:
+def predict_cost(spec: SweepSpec, stored: frozenset[str] = frozenset()) -> SweepCost:
     """The cost of the cells whose keys are not in the store."""
     cells = [cell for cell in spec.cells() if cell.key not in stored]
     learners = {learner.key: learner for cell in cells if (learner := cell.learner) is not None}

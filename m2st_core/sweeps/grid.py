@@ -61,7 +61,7 @@ def _grid(text: str, data: str) -> Grid:
     return grid
 
 
-def table_of(spec: SweepSpec, results: Mapping[str, CellResult]) -> pd.DataFrame:
+def table_of_grid(spec: SweepSpec, results: Mapping[str, CellResult]) -> pd.DataFrame:
     """Those of these results that are cells of the spec, as a tidy table in the order of the grid."""
     described = spec.to_json(), data_of(spec.task)
     stored = tuple((key, results[key]) for key in _grid(*described).cells if key in results)

@@ -40,7 +40,7 @@ import pandas as pd
 
 from m2st_core.sweeps.cells import Cell, CellResult, LearnerParts, LearnerSpec, canonical, digest
 from m2st_core.sweeps.database import AMONG, Database, StoreError
-from m2st_core.sweeps.grid import grid_of, keys_of, table_of
+from m2st_core.sweeps.grid import grid_of, keys_of, table_of_grid
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.meta import ABOUT, TENSORS
@@ -100,7 +100,7 @@ class Cells:
 
     def rows(self, spec: SweepSpec) -> pd.DataFrame:
         """Finished cells of the spec as a tidy table, in the order of the grid."""
-        return table_of(spec, self.results(grid_of(spec).cells))
+        return table_of_grid(spec, self.results(grid_of(spec).cells))
 
     def newest(self, keys: Iterable[str]) -> float | None:
         """Time at which the last of these cells was computed, in seconds since 1970; None if none was."""

@@ -38,10 +38,10 @@ def test_our_records_have_ids(line):
 
 def test_the_lines_of_a_request_have_its_id(line, caplog):
     with caplog.at_level(logging.INFO, logger="m2st_core"):
-        log.note_page("power")
+        log.log_page("power")
         first = line("m2st_core.dashboard", "one")[0]["request"]
         assert caplog.messages == ["page power"] and line("m2st_core.dashboard", "two")[0]["request"] == first
-        log.note_page("learn")
+        log.log_page("learn")
     assert len(first) == 12 and line("m2st_core.dashboard", "three")[0]["request"] not in ("", first)
 
 

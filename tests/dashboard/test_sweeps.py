@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from m2st_core.dashboard.jobs import sweeps
 from m2st_core.dashboard.jobs.host import Visitor
-from m2st_core.dashboard.jobs.runs import Desk, RunStatus, SweepView
+from m2st_core.dashboard.jobs.runs import RunDesk, RunStatus, SweepView
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Run
 from m2st_core.sweeps.work import SweepProgress
@@ -44,14 +44,14 @@ HALF = SweepProgress(36, 18, 18, 4, 0.5, 10.0, 10.0)
 )
 def test_every_state_is_shown_with_what_can_be_done(status, said, buttons, monkeypatch):
     monkeypatch.setattr("m2st_core.dashboard.jobs.runs.is_open", lambda session: True)
-    desk = Desk(SimpleNamespace(store=None), Visitor("me"))
+    desk = RunDesk(SimpleNamespace(store=None), Visitor("me"))
     run = Run("0123456789ab", "a run", SweepSpec().to_json(), status.state, status.message, 0.0, 0.0, "")
     view = SweepView(SweepSpec(), run, status, mine=True, rows=None, stored=frozenset(), cells=1)
 
     def page(desk, view):
-        from m2st_core.dashboard.jobs.sweeps import show_state
+        from m2st_core.dashboard.jobs.sweeps import show_sweep_state
 
-        show_state(desk, view, "test")
+        show_sweep_state(desk, view, "test")
 
     app = AppTest.from_function(page, args=(desk, view)).run()
     assert not app.exception and [button.label for button in app.button] == buttons

@@ -15,7 +15,7 @@ from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.prepare import prepare
 from m2st_core.data.tables.readings import Unanswered
-from m2st_core.data.tables.text import ACCEPTED, guess, unguess
+from m2st_core.data.tables.text import ACCEPTED, bytes_of_guess, guess_text
 from m2st_core.data.tables.upload import Upload, assemble
 
 WORDS = {
@@ -251,7 +251,7 @@ def test_utf_16_without_a_mark_can_be_said():
 
 def test_a_guess_loses_nothing():
     every = bytes(range(256))
-    assert unguess(guess(every)) == every
+    assert bytes_of_guess(guess_text(every)) == every
     assert {codecs.lookup(name).name for name in ("latin-1", "windows-1251", "gbk", "sjis", "koi8-u")} <= ACCEPTED
 
 

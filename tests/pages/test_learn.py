@@ -12,7 +12,7 @@ from m2st_core.dashboard.learn.pictures import LIKE_TASKS, WIDTHS
 from m2st_core.dashboard.learn.projector import LARGE, larger
 from m2st_core.dashboard.learn.questions import QUIZ, Sample, power
 from m2st_core.studies import synthetic
-from m2st_core.studies.lessons import DELTAS, OWN_ROWS, ROWS, TASK_COUNTS, TRAINING_ROWS, LessonCell, p_values
+from m2st_core.studies.lessons import DELTAS, OWN_ROWS, ROWS, TASK_COUNTS, TRAINING_ROWS, LessonCell, lesson_p_values
 from tests.pages.harness import button, charts, open_page, run, words
 
 STEPS = [lesson.name for lesson in LESSONS]
@@ -28,7 +28,7 @@ def sentence(app):
 
 
 def percent(*cell, **more):
-    return f"{100 * np.mean(p_values(LessonCell(*cell, **more)) <= 0.05):.0f} %"
+    return f"{100 * np.mean(lesson_p_values(LessonCell(*cell, **more)) <= 0.05):.0f} %"
 
 
 @pytest.mark.parametrize("step", STEPS)

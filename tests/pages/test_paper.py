@@ -8,7 +8,7 @@ import pytest
 from m2st_core.dashboard.jobs.host import close_server
 from m2st_core.paper import gallery, published, results
 from m2st_core.paper.experiments import OURS, PAPER
-from m2st_core.paper.results import commit
+from m2st_core.paper.results import commit_results
 from m2st_core.sweeps.cells import CellResult
 from m2st_core.testing.methods import METHODS
 from tests.pages.harness import charts, open_page, until, words
@@ -47,7 +47,7 @@ def give(store, folder):
         for cell in PAPER[name].spec("full", layer).cells():
             if cell.repeat < repeats:
                 store.cells.add([(cell, CellResult(50 + cell.repeat % 2, cell.tests, 1.0))])
-        return commit(PAPER[name], layer, store)
+        return commit_results(PAPER[name], layer, store)
 
     return give_
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from m2st_core.dashboard.jobs.host import Host, register
+from m2st_core.dashboard.jobs.host import Host, register_host
 from m2st_core.serving.visitors import SharedHost, VisitorIdentity
 from tests.pages.conftest import SMALL
 from tests.pages.harness import button, charts, open_page, words
@@ -11,9 +11,9 @@ from tests.pages.harness import button, charts, open_page, words
 @pytest.fixture
 def served(monkeypatch):
     monkeypatch.setenv("M2ST_SECRET", "of this test")
-    register(SharedHost())
+    register_host(SharedHost())
     yield
-    register(Host())
+    register_host(Host())
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import pytest
 
 from m2st_core.paper import gallery, published, results
 from m2st_core.paper.experiments import PAPER
-from m2st_core.paper.gallery import agreement, card_of, summed_up
+from m2st_core.paper.gallery import agreement, card_of, gallery_summary
 from m2st_core.paper.published import published_power
-from m2st_core.paper.results import commit
+from m2st_core.paper.results import commit_results
 from m2st_core.sweeps.cells import CellResult
 from m2st_core.sweeps.store import Store
 
@@ -29,7 +29,7 @@ def give(tmp_path, monkeypatch):
                 rate = 0.5 if known is None else float(known if pd.api.types.is_number(known) else known.iloc[0])
                 count = round(100 * rate) + cell.repeat % 2 + (extra[1] if cell.method == extra[0] else 0)
                 store.cells.add([(cell, CellResult(min(count, 100), 100, 1.0))])
-        commit(PAPER[name], "paper", store)
+        commit_results(PAPER[name], "paper", store)
         return card_of(PAPER[name])
 
     return give_
@@ -81,7 +81,7 @@ def test_grey_says_why(give):
 def test_numbers_that_two_figures_share_count_once(give):
     give("fig2a", extra=("Meta-KL", 30))
     cards = [card_of(PAPER[name]) for name in ("fig2a", "fig3c", "table1")]
-    assert summed_up(cards) == (
+    assert gallery_summary(cards) == (
         "This software has run 2 of the paper's 3 figures and tables. "
         "7 of 14 published numbers lie within two standard errors of ours. Numbers that the paper prints twice count "
         "once."
@@ -91,10 +91,10 @@ def test_numbers_that_two_figures_share_count_once(give):
 def test_a_table_on_two_cards_counts_once_and_our_own_entry_not(give):
     give("table3-all")
     cards = [card_of(PAPER[name]) for name in ("table3-all", "type1")]
-    assert summed_up(cards).startswith(
+    assert gallery_summary(cards).startswith(
         "This software has run 1 of the paper's 1 figures and tables. In 1 of them every number agrees."
     )
-    both = summed_up([*cards, card_of(PAPER["table3"])])
+    both = gallery_summary([*cards, card_of(PAPER["table3"])])
     assert both.startswith("This software has run 0 of the paper's 1 figures and tables, and 1 more in part. 2 of 2 ")
 
 

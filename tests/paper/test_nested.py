@@ -5,7 +5,13 @@ import pandas as pd
 import pytest
 
 from benchmarks.reproduction import in_sizes
-from m2st_core.paper.published import components, history_share_interval, one_history_sentence, spread, with_one_history
+from m2st_core.paper.published import (
+    history_share_interval,
+    history_spread,
+    one_history_sentence,
+    variance_components,
+    with_one_history,
+)
 
 COUNTS = ["method", "n_tasks", "m_te", "history", "repeat", "rejections", "tests"]
 
@@ -43,18 +49,18 @@ def test_components_are_those_of_the_analysis_of_variance():
     within = sum((rate - mean) ** 2 for row, mean in zip(rates, means, strict=True) for rate in row) / (7 * 4)
     all_ = sum(means) / 7
     mean_square = 5 * sum((mean - all_) ** 2 for mean in means) / 6
-    assert components(rates) == pytest.approx((max(0, (mean_square - within) / 5), within))
+    assert variance_components(rates) == pytest.approx((max(0, (mean_square - within) / 5), within))
 
 
 def test_components_recover_known_variances():
     """Means over 400 designs of 10 × 5 differ from the truth by less than three standard errors."""
-    found = np.array([components(simulated(0.03, 0.04, 10, 5, seed)) for seed in range(400)])
+    found = np.array([variance_components(simulated(0.03, 0.04, 10, 5, seed)) for seed in range(400)])
     errors = found.std(axis=0) / 20
     assert (np.abs(found.mean(axis=0) - [0.03, 0.04]) < 3 * errors).all()
 
 
 def test_repeats_that_differ_more_than_histories_leave_nothing_between():
-    assert components(np.array([[0.0, 1.0], [1.0, 0.0]])) == (0.0, 0.5)
+    assert variance_components(np.array([[0.0, 1.0], [1.0, 0.0]])) == (0.0, 0.5)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
@@ -66,7 +72,7 @@ def test_the_interval_holds_the_share_in_95_of_100(share):
 
 def test_a_file_is_split_point_by_point(tmp_path):
     write(tmp_path)
-    table = spread(tmp_path)
+    table = history_spread(tmp_path)
     assert table[["method", "n_tasks", "m_te", "histories", "repeats"]].values.tolist() == [
         ["Meta-KL", 20, 200, 6, 2], ["Meta-KL", 100, 200, 6, 2]]  # fmt: skip
     one = table.iloc[0]  # within: 2 · 0.1²; of the means: 6/5 · 0.1²
@@ -79,7 +85,7 @@ def test_with_few_histories_nothing_is_said(tmp_path, histories):
     if histories:
         write(tmp_path, histories=histories)
     table = with_one_history(compared(("Meta-KL", 20, 200, 0.665, 0.04, 0.269, 7.6)), tmp_path)
-    assert spread(tmp_path).empty and table["one_history"].isna().all() and one_history_sentence(table) == ""
+    assert history_spread(tmp_path).empty and table["one_history"].isna().all() and one_history_sentence(table) == ""
 
 
 def test_the_difference_is_divided_by_what_one_history_would_spread(tmp_path):
@@ -97,7 +103,7 @@ def test_the_difference_is_divided_by_what_one_history_would_spread(tmp_path):
     found = with_one_history(rows, tmp_path)
     assert found["one_history"].iloc[0] == pytest.approx((0.665 - 0.269) / np.sqrt(0.002 + 0.03**2 + 0.04**2))
     assert found["own_spread"].iloc[0] == pytest.approx((0.665 - 0.269) / np.sqrt(0.002 + 0.02 / 20 + 0.04**2))
-    between, within = components(np.array([[0.4, 0.6], [0.05, 0.05]] * 3))
+    between, within = variance_components(np.array([[0.4, 0.6], [0.05, 0.05]] * 3))
     assert found["one_history"].iloc[1] == pytest.approx(0.012 / np.sqrt(between + 0.03**2 + 0.035**2))
     assert found["own_spread"].iloc[1] == pytest.approx(0.012 / np.sqrt(between + within / 20 + 0.035**2))
     assert found["one_history"].isna().tolist() == [False, False, True, True, True]

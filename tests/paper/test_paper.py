@@ -94,7 +94,7 @@ def test_cells_that_come_with_the_software_are_not_computed_again(small, capsys,
     for cell in spec.cells():
         if cell.repeat == 0:
             other.cells.add([(cell, CellResult(4, 4, 1.0))])
-    results.commit(PAPER["table3"], "paper", other)
+    results.commit_results(PAPER["table3"], "paper", other)
     command = ["paper", "table3", "--scale", "full", "--executor", "inline"]
     assert main(command) == 0
     assert capsys.readouterr().out.splitlines()[1] == "2 of 4 cells come with this software."

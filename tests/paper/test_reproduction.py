@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from m2st_core.paper.experiments import PAPER
-from m2st_core.paper.published import UNEXPLAINED, compare_with_published, explanations, reasons
+from m2st_core.paper.published import UNEXPLAINED, compare_with_published, explanations, reasons_of_differences
 from m2st_core.sweeps.cells import CellResult
 from m2st_core.sweeps.summary import as_rows
 
@@ -37,7 +37,7 @@ def test_the_narrowest_sentence_counts():
     )
     why = compare_with_published("table5", rows, known).set_index(["n_tasks", "m_te"])["why"]
     assert (why[20, 50], why[20, 80], why[50, 50]) == ("Few of both.", "Few tasks.", "All.")
-    where = dict((why, where) for where, why in reasons(compare_with_published("table5", rows, known)))
+    where = dict((why, where) for where, why in reasons_of_differences(compare_with_published("table5", rows, known)))
     assert where["Few of both."] == "Meta-KL, N = 20, m_te = 50"
     assert where["Few tasks."] == "Meta-KL, N = 20, m_te = 80, 100, 120, 150, 200, 250"
     assert where["All."].startswith("Meta-KL, N = 50, m_te = 50, 80") and "; N = 80, m_te = 50" in where["All."]

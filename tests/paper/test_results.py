@@ -11,14 +11,14 @@ from m2st_core.paper import results as module
 from m2st_core.paper.experiments import OURS, PAPER, SHIPPED_LAYERS
 from m2st_core.paper.published import FOLDER, UNEXPLAINED, compare_with_published, explanations
 from m2st_core.paper.results import (
-    Outdated,
-    commit,
-    committed,
-    file_name,
-    grid,
+    OutdatedResults,
+    commit_results,
+    committed_results,
     read_computation,
+    results_file,
+    results_grid,
     results_of,
-    take_over,
+    take_over_results,
 )
 from m2st_core.sweeps.cells import CODE, CellResult, run_cell
 from m2st_core.sweeps.store import Store
@@ -48,8 +48,8 @@ def fill(store, experiment, layer="paper", repeats=20, leave_out=()):
 
 def test_what_is_read_is_what_the_store_has(store, folder):
     fill(store, TABLE_3)
-    assert commit(TABLE_3, "paper", store, folder) == "table3"
-    found, rows = committed(TABLE_3, "paper", folder), store.cells.rows(TABLE_3.full)
+    assert commit_results(TABLE_3, "paper", store, folder) == "table3"
+    found, rows = committed_results(TABLE_3, "paper", folder), store.cells.rows(TABLE_3.full)
     pd.testing.assert_frame_equal(found.rows.drop(columns="seconds"), rows.drop(columns="seconds"))
     assert summary_text(summarise(found.rows)) == summary_text(summarise(rows))
     assert found.origin.startswith("20 repeats × 100 test samples, 20")
@@ -62,63 +62,63 @@ def test_what_is_read_is_what_the_store_has(store, folder):
 
 def test_unfinished_runs_say_how_far_they_are(store, folder):
     fill(store, TABLE_3, repeats=12, leave_out={("AGT-KL", 11)})
-    commit(TABLE_3, "paper", store, folder)
-    assert "11 to 12 of 20 repeats" in committed(TABLE_3, "paper", folder).origin
+    commit_results(TABLE_3, "paper", store, folder)
+    assert "11 to 12 of 20 repeats" in committed_results(TABLE_3, "paper", folder).origin
     fill(store, TABLE_3, repeats=12)
-    assert commit(TABLE_3, "paper", store, folder) == "table3"
-    assert "12 of 20 repeats" in committed(TABLE_3, "paper", folder).origin
+    assert commit_results(TABLE_3, "paper", store, folder) == "table3"
+    assert "12 of 20 repeats" in committed_results(TABLE_3, "paper", folder).origin
 
 
 def test_a_method_that_has_no_row_yet_makes_a_run_unfinished(store, folder):
     fill(store, TABLE_3, leave_out={("AGT-KL", repeat) for repeat in range(20)})
-    commit(TABLE_3, "paper", store, folder)
-    assert "20 repeats × 100 test samples at 6 of 7 points" in committed(TABLE_3, "paper", folder).origin
+    commit_results(TABLE_3, "paper", store, folder)
+    assert "20 repeats × 100 test samples at 6 of 7 points" in committed_results(TABLE_3, "paper", folder).origin
 
 
 def test_fewer_rows_do_not_replace_more(store, folder, tmp_path):
     fill(store, TABLE_3, repeats=3)
-    commit(TABLE_3, "paper", store, folder)
+    commit_results(TABLE_3, "paper", store, folder)
     other = Store(tmp_path / "other")
-    assert commit(TABLE_3, "paper", other, folder) == ""
+    assert commit_results(TABLE_3, "paper", other, folder) == ""
     fill(other, TABLE_3, repeats=2)
-    assert commit(TABLE_3, "paper", other, folder) == ""
-    assert committed(TABLE_3, "paper", folder).rows["repeat"].nunique() == 3
+    assert commit_results(TABLE_3, "paper", other, folder) == ""
+    assert committed_results(TABLE_3, "paper", folder).rows["repeat"].nunique() == 3
 
 
 def test_an_experiment_that_nobody_ran_has_no_file(store, folder):
     fill(store, PAPER["fig2a"], repeats=1)
-    assert commit(PAPER["fig3c"], "paper", store, folder) == ""  # its cells are all there
+    assert commit_results(PAPER["fig3c"], "paper", store, folder) == ""  # its cells are all there
     store.runs.start(PAPER["fig3c"].full)
-    assert commit(PAPER["fig3c"], "paper", store, folder) == "fig3c"
-    assert len(committed(PAPER["fig3c"], "paper", folder).rows) == 4 * 7
+    assert commit_results(PAPER["fig3c"], "paper", store, folder) == "fig3c"
+    assert len(committed_results(PAPER["fig3c"], "paper", folder).rows) == 4 * 7
 
 
 def test_experiments_with_the_same_sweep_share_a_file(store, folder):
     fill(store, PAPER["table5"], "ours", repeats=1)
-    assert commit(PAPER["table5"], "ours", store, folder) == "table5_ours"
-    assert commit(PAPER["table6"], "ours", store, folder) == ""
-    rows = committed(PAPER["table6"], "ours", folder).rows
+    assert commit_results(PAPER["table5"], "ours", store, folder) == "table5_ours"
+    assert commit_results(PAPER["table6"], "ours", store, folder) == ""
+    rows = committed_results(PAPER["table6"], "ours", folder).rows
     assert len(rows) == 4 * 6 * 7 and (folder / "table5_ours.csv").is_file()
     assert not (folder / "table6_ours.csv").exists()
 
 
 def test_without_files_there_is_nothing(folder):
-    assert committed(TABLE_3, "paper", folder) is None and read_computation(folder) == {}
+    assert committed_results(TABLE_3, "paper", folder) is None and read_computation(folder) == {}
 
 
 def test_rows_of_an_older_version_or_another_sweep_are_refused(store, folder, monkeypatch):
     fill(store, TABLE_3, repeats=1)
-    commit(TABLE_3, "paper", store, folder)
+    commit_results(TABLE_3, "paper", store, folder)
     other = replace(TABLE_3, full=TABLE_3.full.with_(tests=50))
-    with pytest.raises(Outdated, match="other settings"):
-        committed(other, "paper", folder)
+    with pytest.raises(OutdatedResults, match="other settings"):
+        committed_results(other, "paper", folder)
     monkeypatch.setattr("m2st_core.sweeps.cells.CODE", "next")
     monkeypatch.setattr(module, "CODE", "next")
-    with pytest.raises(Outdated, match="older version"):
-        committed(TABLE_3, "paper", folder)
+    with pytest.raises(OutdatedResults, match="older version"):
+        committed_results(TABLE_3, "paper", folder)
     fill(store, TABLE_3, repeats=1)  # computed by the next version
-    assert commit(TABLE_3, "paper", store, folder) == "table3"
-    assert len(committed(TABLE_3, "paper", folder).rows) == 7
+    assert commit_results(TABLE_3, "paper", store, folder) == "table3"
+    assert len(committed_results(TABLE_3, "paper", folder).rows) == 7
 
 
 def revise(monkeypatch, *names):
@@ -129,70 +129,70 @@ def revise(monkeypatch, *names):
 
 def test_rows_of_a_revised_method_are_not_shown(store, folder, monkeypatch):
     fill(store, TABLE_3, "ours", repeats=1)
-    commit(TABLE_3, "ours", store, folder)
+    commit_results(TABLE_3, "ours", store, folder)
     assert read_computation(folder)["table3_ours"]["revisions"] == {name: METHODS[name].revision for name in OURS}
     revise(monkeypatch, "Meta-FUSE")
-    found = committed(TABLE_3, "ours", folder)
+    found = committed_results(TABLE_3, "ours", folder)
     assert set(found.rows["method"]) == {*OURS} - {"Meta-FUSE"}
     assert found.problem == "Not shown: Meta-FUSE, which changed after table3_ours.csv was computed."
     revise(monkeypatch, *OURS)
-    with pytest.raises(Outdated, match="Feature-MKL, Meta-WiTS, Meta-Witness and Meta-FUSE, which changed"):
-        committed(TABLE_3, "ours", folder)
+    with pytest.raises(OutdatedResults, match="Feature-MKL, Meta-WiTS, Meta-Witness and Meta-FUSE, which changed"):
+        committed_results(TABLE_3, "ours", folder)
 
 
 def test_rows_without_a_recorded_revision_have_revision_0(store, folder):
     for layer in SHIPPED_LAYERS:
         fill(store, TABLE_3, layer, repeats=1)
-        commit(TABLE_3, layer, store, folder)
+        commit_results(TABLE_3, layer, store, folder)
     about = read_computation(folder)
     for entry in about.values():
         del entry["revisions"]
     (folder / "about.json").write_text(json.dumps(about))
-    assert len(committed(TABLE_3, "paper", folder).rows) == 7
-    with pytest.raises(Outdated, match="which changed after"):
-        committed(TABLE_3, "ours", folder)
+    assert len(committed_results(TABLE_3, "paper", folder).rows) == 7
+    with pytest.raises(OutdatedResults, match="which changed after"):
+        committed_results(TABLE_3, "ours", folder)
 
 
 def test_new_rows_replace_outdated_ones_however_few(store, folder, tmp_path, monkeypatch):
     fill(store, TABLE_3, "ours", repeats=3)
-    commit(TABLE_3, "ours", store, folder)
+    commit_results(TABLE_3, "ours", store, folder)
     revise(monkeypatch, *OURS)
     other = Store(tmp_path / "other")
     fill(other, TABLE_3, "ours", repeats=1)
-    assert commit(TABLE_3, "ours", other, folder) == "table3_ours"
-    assert len(committed(TABLE_3, "ours", folder).rows) == 4
+    assert commit_results(TABLE_3, "ours", other, folder) == "table3_ours"
+    assert len(committed_results(TABLE_3, "ours", folder).rows) == 4
 
 
 def test_experiments_share_cells(store, folder):
     """Figure 3c and a part of Table 5 are in the grid of Figure 2a."""
     fill(store, PAPER["fig2a"], repeats=2)
-    commit(PAPER["fig2a"], "paper", store, folder)
-    shared = committed(PAPER["fig3c"], "paper", folder)
+    commit_results(PAPER["fig2a"], "paper", store, folder)
+    shared = committed_results(PAPER["fig3c"], "paper", folder)
     assert len(shared.rows) == 2 * 4 * 7 and shared.origin.startswith("2 of 20 repeats × 100")
-    part = committed(PAPER["table5"], "paper", folder)
+    part = committed_results(PAPER["table5"], "paper", folder)
     assert set(part.rows["n_tasks"]) == {100} and "at 7 of 42 points" in part.origin
-    assert committed(PAPER["fig2b"], "paper", folder) is None  # it shares nothing but the limit
+    assert committed_results(PAPER["fig2b"], "paper", folder) is None  # it shares nothing but the limit
 
 
 def test_a_store_takes_over_what_comes_with_the_software(store, folder, tmp_path):
     fill(store, PAPER["fig2a"])
-    commit(PAPER["fig2a"], "paper", store, folder)
+    commit_results(PAPER["fig2a"], "paper", store, folder)
     spec, other = PAPER["table5"].full, Store(tmp_path / "other")
-    assert take_over(other, spec, folder) == 140
+    assert take_over_results(other, spec, folder) == 140
     assert len(other.cells.rows(spec)) == 140 and other.cells.rows(spec)["rejections"].equals(
         store.cells.rows(spec)["rejections"]
     )
-    assert take_over(other, PAPER["table5"].spec("full", "released"), folder) == 0
-    assert take_over(other, spec.with_(rule="b/B, ≥"), folder) == 0
-    assert take_over(other, PAPER["table5"].quick, folder) == 0
+    assert take_over_results(other, PAPER["table5"].spec("full", "released"), folder) == 0
+    assert take_over_results(other, spec.with_(rule="b/B, ≥"), folder) == 0
+    assert take_over_results(other, PAPER["table5"].quick, folder) == 0
 
 
 def test_a_cell_computed_here_stays(store, folder, tmp_path):
     fill(store, TABLE_3, repeats=1)
-    commit(TABLE_3, "paper", store, folder)
+    commit_results(TABLE_3, "paper", store, folder)
     other, (first, *_) = Store(tmp_path / "other"), TABLE_3.full.cells()
     other.cells.add([(first, CellResult(99, 100, 1.0))])
-    assert take_over(other, TABLE_3.full, folder) == 7
+    assert take_over_results(other, TABLE_3.full, folder) == 7
     assert other.cells.results([first.key])[first.key].rejections == 99
     other.cells.drop_shipped(cell.key for cell in TABLE_3.full.cells())
     assert other.cells.rows(TABLE_3.full)["rejections"].tolist() == [99]
@@ -210,11 +210,11 @@ def test_a_cell_computed_here_stays(store, folder, tmp_path):
 )
 def test_lines_that_are_no_cells_are_errors(store, folder, line, message):
     fill(store, TABLE_3, repeats=1)
-    commit(TABLE_3, "paper", store, folder)
+    commit_results(TABLE_3, "paper", store, folder)
     with (folder / "table3.csv").open("a") as file:
         file.write(f"{line}\n")
     with pytest.raises(ValueError, match=message):
-        committed(TABLE_3, "paper", folder)
+        committed_results(TABLE_3, "paper", folder)
 
 
 def test_the_repository_lists_every_file():
@@ -224,7 +224,7 @@ def test_the_repository_lists_every_file():
 
 def test_the_rows_in_the_repository_belong_to_this_version_and_its_sweeps():
     """Rows of our methods may be outdated. Then they are not shown, and a sentence says so."""
-    layers = {file_name(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in SHIPPED_LAYERS}
+    layers = {results_file(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in SHIPPED_LAYERS}
     for name, entry in read_computation(FOLDER).items():
         experiment, layer = layers[name]
         spec = experiment.spec("full", layer)
@@ -235,7 +235,7 @@ def test_the_rows_in_the_repository_belong_to_this_version_and_its_sweeps():
 
 @pytest.mark.parametrize("method", ["ME", "MMD-O"])
 def test_a_cell_in_the_repository_can_be_computed_again(method):
-    found = committed(PAPER["fig2a"], "paper")
+    found = committed_results(PAPER["fig2a"], "paper")
     assert found is not None, "fig2a.csv is missing"
     (cell,) = [c for c in found.spec.cells() if (c.method, c.m_te, c.repeat) == (method, min(found.spec.m_te), 0)]
     kept = found.rows.query(f"method == {method!r} and m_te == {cell.m_te} and repeat == 0")["rejections"]
@@ -245,7 +245,7 @@ def test_a_cell_in_the_repository_can_be_computed_again(method):
 def test_every_cell_that_is_far_off_has_a_sentence():
     unexplained = []
     for experiment in PAPER.values():
-        found = committed(experiment, "paper") if experiment.full else None
+        found = committed_results(experiment, "paper") if experiment.full else None
         if found is not None:
             table = compare_with_published(experiment.name, found.rows)
             unexplained += [
@@ -270,7 +270,7 @@ def test_the_page_has_the_numbers_of_the_files():
 
 def test_the_misprint_is_said_and_not_compared():
     """0.497 ± 0.038 against the printed 0.426 would look like agreement."""
-    table = compare_with_published("table6", committed(PAPER["table6"], "paper").rows)
+    table = compare_with_published("table6", committed_results(PAPER["table6"], "paper").rows)
     (one,) = [row for row in table.itertuples() if (row.n_tasks, row.m_te) == (120, 150)]
     assert one.published == 0.426 and pd.isna(one.difference) and "misprint" in one.why
     assert "0.497 ± 0.038<br>published 0.426 ± 0.023<br>not compared" in section(PAPER["table6"])
@@ -288,8 +288,8 @@ def test_cells_of_two_sweeps_are_the_same_exactly_if_their_keys_are(monkeypatch)
         small.with_(methods=small.methods[::-1]),
         small.with_(seed=1),
     ]
-    cells = [pair for sweep in sweeps for pair in grid(sweep).values()]
+    cells = [pair for sweep in sweeps for pair in results_grid(sweep).values()]
     revise(monkeypatch, small.methods[0])
-    cells += grid(small).values()
+    cells += results_grid(small).values()
     keys, whats = [cell.key for _, cell in cells], [what for what, _ in cells]
     assert len(set(keys)) == len(set(whats)) == len(set(zip(keys, whats, strict=True))) < len(keys)

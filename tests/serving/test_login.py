@@ -25,7 +25,7 @@ from streamlit.web.server.starlette.starlette_websocket import (
     _parse_decoded_user_cookie,
 )
 
-from m2st_core.dashboard.jobs.host import Host, register
+from m2st_core.dashboard.jobs.host import Host, register_host
 from m2st_core.serving.gate import Gate
 from m2st_core.serving.visitors import SharedHost, can_log_in, identify
 
@@ -92,10 +92,10 @@ def provider(monkeypatch):
         stub = CLIENT | {"server_metadata_url": f"{address}/.well-known/openid-configuration"}
         auth = {"redirect_uri": f"{ORIGIN}/oauth2callback", "cookie_secret": "a long random text " * 2, "stub": stub}
         monkeypatch.setattr(secrets_singleton, "_secrets", {"auth": auth})
-        register(SharedHost())
+        register_host(SharedHost())
         can_log_in.cache_clear()
         yield address
-        register(Host())
+        register_host(Host())
         can_log_in.cache_clear()
         server.shutdown()
 

@@ -20,9 +20,9 @@ from streamlit.web.server.starlette.starlette_websocket import _parse_decoded_us
 
 from m2st_core.dashboard.jobs import host, sweeps
 from m2st_core.dashboard.jobs import runs as queue_module
-from m2st_core.dashboard.jobs.host import Host, ServerLimits, Visitor, at_end, close_server, register
+from m2st_core.dashboard.jobs.host import Host, ServerLimits, Visitor, at_session_end, close_server, register_host
 from m2st_core.dashboard.jobs.jobs import job_manager
-from m2st_core.dashboard.jobs.runs import Desk, QueueFull, SweepQueue, TimeIsUp
+from m2st_core.dashboard.jobs.runs import QueueFull, RunDesk, SweepQueue, TimeIsUp
 from m2st_core.serving import gate
 from m2st_core.serving.sessions import COOKIE, Tab, end_closed, make_room, used_bytes
 from m2st_core.serving.visitors import KNOWN, PROXIED, STAMP, SharedHost, identify, sign, signature, unsign
@@ -41,9 +41,9 @@ def served(monkeypatch, tmp_path):
     monkeypatch.setenv("M2ST_SECRET", "of this test")
     monkeypatch.setattr(gate.util, "_run_finalizers", lambda: None)  # this process goes on
     close_server()
-    register(SharedHost())
+    register_host(SharedHost())
     yield
-    register(Host())
+    register_host(Host())
     close_server()
 
 
@@ -64,7 +64,7 @@ def queue(tmp_path, monkeypatch):
 
 
 def desk(queue, person, tokens=()):
-    return Desk(queue, Visitor(f"{person}'s tab", person, tokens=tuple(tokens)))
+    return RunDesk(queue, Visitor(f"{person}'s tab", person, tokens=tuple(tokens)))
 
 
 def may_cancel(desk, run):
@@ -112,7 +112,7 @@ def test_the_same_settings_are_two_runs_of_two_people(queue):
 
 def test_an_owner_s_rights_survive_the_tab(queue):
     run = desk(queue, "ann").submit(SPEC)
-    later = Desk(queue, Visitor("a new tab", "ann"))
+    later = RunDesk(queue, Visitor("a new tab", "ann"))
     assert later.status(run).active and may_cancel(later, run)
     later.cancel(run)
     later.wait(run, 5)
@@ -133,8 +133,8 @@ def test_a_shared_run_can_be_read_and_no_more(queue):
 
 
 def test_on_one_s_own_machine_everybody_sees_everything(queue, monkeypatch):
-    run = Desk(queue, Visitor("one tab")).submit(SPEC)
-    other = Desk(queue, Visitor("another tab"))
+    run = RunDesk(queue, Visitor("one tab")).submit(SPEC)
+    other = RunDesk(queue, Visitor("another tab"))
     assert run == SPEC.run_id and other.status(run).active and other.owns(run) and sum(other.counts()) == 1
     assert may_cancel(other, run)  # the first tab is closed
     monkeypatch.setattr("m2st_core.dashboard.jobs.runs.is_open", lambda session: True)
@@ -455,7 +455,7 @@ def test_files_of_the_longest_idle_session_make_room_and_it_is_told(tabs, monkey
 def test_what_a_closed_tab_held_is_let_go(tabs):
     known, files, open_ = tabs
     ended = []
-    at_end(ended.append)
+    at_session_end(ended.append)
     open_.discard("busy")
     end_closed(after=60)
     assert files["busy"].bytes == 100 and not ended  # it may only be reloading

@@ -9,7 +9,7 @@ from m2st_core.studies import lessons, shipped
 from m2st_core.studies.images import ALONE, STORY, TAUGHT, shipped_story, story_finding
 from m2st_core.studies.lessons import OWN_ROWS, LessonCell, home_table
 from m2st_core.studies.one_test import OneTest, SingleTest
-from m2st_core.studies.shipped import load, stamp_of
+from m2st_core.studies.shipped import load_shipped, shipped_stamp
 from m2st_core.studies.weights import WeightsResult, WeightsStudy
 from m2st_core.sweeps.cells import run_cell
 from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, GENERIC_TEST
@@ -27,7 +27,7 @@ WEIGHTS, TEST, HOME = WeightsStudy().shipped(), SingleTest().shipped(), home_tab
 @pytest.mark.parametrize("name", METHODS_OF)
 def test_results_are_of_this_version_and_small(name):
     """If not: python -m m2st_core bench shipped NAME."""
-    assert load(name).stamp == stamp_of(METHODS_OF[name])
+    assert load_shipped(name).stamp == shipped_stamp(METHODS_OF[name])
     assert (shipped.FOLDER / f"{name}.npz").stat().st_size < 100_000
 
 
@@ -42,7 +42,10 @@ def test_only_the_default_settings_have_a_shipped_result():
 def test_what_is_saved_is_read_again(tmp_path):
     WEIGHTS.packed().save("weights", tmp_path)
     TEST.packed().save("test", tmp_path)
-    weights, test = WeightsResult.unpacked(load("weights", tmp_path)), OneTest.unpacked(load("test", tmp_path))
+    weights, test = (
+        WeightsResult.unpacked(load_shipped("weights", tmp_path)),
+        OneTest.unpacked(load_shipped("test", tmp_path)),
+    )
     assert test == TEST and test.result.null.tolist() == TEST.result.null.tolist()
     pd.testing.assert_frame_equal(weights.table, WEIGHTS.table, rtol=1e-5)
     np.testing.assert_allclose(weights.witnesses, WEIGHTS.witnesses)
@@ -95,7 +98,7 @@ def test_related_tasks_help_the_more_the_more_related_they_are():
 
 
 def test_the_course_has_every_setting_of_its_controls_and_no_other():
-    assert load("course").values["cells"] == [cell.key for cell in lessons.every_cell()]
+    assert load_shipped("course").values["cells"] == [cell.key for cell in lessons.every_lesson_cell()]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,7 @@ def test_the_course_has_every_setting_of_its_controls_and_no_other():
 )
 def test_a_cell_of_the_course_is_what_the_code_computes(cell):
     """Processors round differently, so that single labellings of a learned test change their rank."""
-    assert lessons.p_values(cell) == pytest.approx(compute_cell(cell), abs=0.03)
+    assert lessons.lesson_p_values(cell) == pytest.approx(compute_cell(cell), abs=0.03)
 
 
 def test_methods_test_the_same_samples():
@@ -117,7 +120,7 @@ def test_the_story_of_the_course_holds():
     """Related tasks find most, few own rows nothing; tasks about something else mislead all but Meta-FUSE."""
 
     def share(*cell, **more):
-        return np.mean(lessons.p_values(LessonCell(*cell, **more)) <= 0.05)
+        return np.mean(lessons.lesson_p_values(LessonCell(*cell, **more)) <= 0.05)
 
     assert share("Meta-Witness", 100, 0.7, 40) > 0.7 > 0.2 > share("MMD-M", 100, 0.7)
     assert share(OWN_ROWS, 100, 0.7, 20) < share("MMD-M", 100, 0.7) + 0.05 < share(OWN_ROWS, 100, 0.7, 800)

@@ -4,7 +4,7 @@ from m2st_core.data import TASKS
 from m2st_core.paper.experiments import PAPER
 from m2st_core.paper.published import published_gamma, published_power, published_table, with_published
 from m2st_core.sweeps.cells import CellResult
-from m2st_core.sweeps.cost import TRAINING_COSTS, different_images, predict
+from m2st_core.sweeps.cost import TRAINING_COSTS, different_images, predict_cost
 from m2st_core.sweeps.spec import LIMIT, SpecError, SweepSpec, origin_of
 from m2st_core.sweeps.summary import as_rows, summarise
 from m2st_core.testing.methods import METHODS, label_of, trained_by
@@ -134,20 +134,22 @@ def test_published_numbers_stand_beside_ours_on_images():
 
 def test_the_cost_of_images_grows_with_what_is_asked():
     spec = PAPER["table1"].spec("full", "tuned")
-    cost = predict(spec)
+    cost = predict_cost(spec)
     assert cost.gpu_seconds < cost.seconds and 2**30 < cost.memory_bytes < 4 * 2**30
-    assert predict(PAPER["table1"].spec("full")).seconds > 3 * cost.seconds
-    assert predict(spec.with_(repeats=10)).seconds == pytest.approx(cost.seconds / 2)
-    assert predict(SweepSpec(task="digits-shift")).seconds < predict(SweepSpec(task="cifar10-shift")).seconds
-    assert predict(SweepSpec()).gpu_seconds is None
+    assert predict_cost(PAPER["table1"].spec("full")).seconds > 3 * cost.seconds
+    assert predict_cost(spec.with_(repeats=10)).seconds == pytest.approx(cost.seconds / 2)
+    assert predict_cost(SweepSpec(task="digits-shift")).seconds < predict_cost(SweepSpec(task="cifar10-shift")).seconds
+    assert predict_cost(SweepSpec()).gpu_seconds is None
 
 
 def test_tables_learned_from_cifar100_use_all_its_class_pairs_and_fit_into_memory():
     for name, pairs in (("table1", 45), ("table2", 45), ("table4", 45), ("table7", 4950), ("table8", 4950)):
         quick, full = (PAPER[name].spec(scale) for scale in ("quick", "full"))
         assert full.n_tasks == (pairs,) and quick.n_tasks == (min(pairs, 100),)
-        assert all(predict(PAPER[name].spec("full", layer)).memory_bytes < 4 * 2**30 for layer in ("tuned", "paper"))
-    few, all_pairs = (predict(PAPER["table7"].spec("full").with_(n_tasks=(n,))) for n in (100, 4950))
+        assert all(
+            predict_cost(PAPER[name].spec("full", layer)).memory_bytes < 4 * 2**30 for layer in ("tuned", "paper")
+        )
+    few, all_pairs = (predict_cost(PAPER["table7"].spec("full").with_(n_tasks=(n,))) for n in (100, 4950))
     assert all_pairs.seconds > few.seconds and all_pairs.memory_bytes > few.memory_bytes
 
 
@@ -178,11 +180,11 @@ def test_odd_toml_is_a_sentence(text, message):
 
 def test_predicted_memory_grows_with_the_permutations():
     spec = SweepSpec(methods=("MMD-M",), m_te=(50,))
-    usual, many = (predict(spec.with_(n_permutations=count)).memory_bytes for count in (199, 10**6))
+    usual, many = (predict_cost(spec.with_(n_permutations=count)).memory_bytes for count in (199, 10**6))
     assert usual < 500 * 2**20 and many > 10**6 * 200
-    assert predict(SweepSpec(methods=("limit",), n_permutations=10**6)).memory_bytes > 10**11
+    assert predict_cost(SweepSpec(methods=("limit",), n_permutations=10**6)).memory_bytes > 10**11
     images = SweepSpec(task="digits-shift", methods=("MMD-M",), m_te=(50,))
-    assert predict(images.with_(n_permutations=10**6)).memory_bytes > predict(images).memory_bytes + 10**8
+    assert predict_cost(images.with_(n_permutations=10**6)).memory_bytes > predict_cost(images).memory_bytes + 10**8
 
 
 def test_class_pairs_share_images():

@@ -130,7 +130,7 @@ def host() -> Host:
     return _host[0]
 
 
-def register(server: Host) -> None:
+def register_host(server: Host) -> None:
     """Let this server stand behind the pages."""
     _host[0] = server
 
@@ -169,7 +169,7 @@ def poll_seconds(least: float) -> float:
     return least * max(1.0, sum(session.connected for session in all_sessions()) / TABS_AT_ONCE)
 
 
-def at_end(do: Callable[[str], None]) -> None:
+def at_session_end(do: Callable[[str], None]) -> None:
     """Call this with the id of every session that ends."""
     if do not in _at_end:
         _at_end.append(do)

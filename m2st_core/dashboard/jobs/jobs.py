@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 import streamlit as st
 
-from m2st_core.dashboard.jobs.host import Once, at_end, host, poll_seconds, session_id
-from m2st_core.dashboard.jobs.runs import check_time
+from m2st_core.dashboard.jobs.host import Once, at_session_end, host, poll_seconds, session_id
+from m2st_core.dashboard.jobs.runs import check_run_time
 from m2st_core.dashboard.jobs.scheduler import Job, Scheduler
 from m2st_core.numbers import duration
 from m2st_core.sweeps.cost import machine_factor
@@ -127,7 +127,7 @@ def job_manager() -> JobManager:
         gc.freeze()
     manager = JobManager()
     manager.submit("warm-up", _isolated(_warm_up))
-    at_end(manager.forget)
+    at_session_end(manager.forget)
     return manager
 
 
@@ -197,7 +197,7 @@ def _submit(key: Hashable, function: Callable[[Progress], Any], question: Hashab
     if not visitor.person or manager.knows(key, question):
         return manager.submit(key, function, question)
     store = Store()
-    check_time(store, visitor)
+    check_run_time(store, visitor)
     return manager.submit(key, function, question, visitor.person, partial(store.usage.add, visitor.person))
 
 

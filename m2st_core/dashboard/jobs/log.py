@@ -53,7 +53,7 @@ def _without_words(error: BaseException) -> dict[str, Any]:
     return {"error": type(error).__name__, "places": places}
 
 
-def note_page(page: str) -> None:
+def log_page(page: str) -> None:
     """Write that a page is asked for, and give this request an id, which all its lines have."""
     _this.request = uuid.uuid4().hex[:12]
     log.info("page %s", page)

@@ -17,7 +17,7 @@ from m2st_core.dashboard.jobs.scheduler import Job, Scheduler
 from m2st_core.sweeps.cost import machine_factor
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor
-from m2st_core.sweeps.grid import grid_of, table_of
+from m2st_core.sweeps.grid import grid_of, table_of_grid
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Run, Store, own_id
 from m2st_core.sweeps.work import Paused, SweepFailed, SweepProgress, compute_sweep, end_run, warm_up
@@ -264,7 +264,7 @@ class SweepView:
         return self.cells - len(self.stored)
 
 
-class Desk:
+class RunDesk:
     """Queue and store restricted to one visitor's permissions.
 
     The local user may do everything. A person may see, cancel, delete, rename and share their own runs, and see shared
@@ -285,7 +285,7 @@ class Desk:
         views = {}
         for asked, spec in specs.items():
             run, stored = runs.get(asked), frozenset(grids[asked] & results.keys())
-            rows, cells = table_of(spec, results), len(grids[asked])
+            rows, cells = table_of_grid(spec, results), len(grids[asked])
             views[asked] = SweepView(spec, run, statuses.get(asked), self._is_mine(run), rows, stored, cells)
         return views
 
@@ -314,7 +314,7 @@ class Desk:
 
     def submit(self, spec: SweepSpec, name: str = "") -> str:
         """Request a sweep as the visitor's own run; return its id."""
-        check_time(self.store, self.visitor)
+        check_run_time(self.store, self.visitor)
         return self._queue.submit(spec, self.visitor.asker, name, self.store)
 
     def cancel(self, run: str) -> None:
@@ -351,7 +351,7 @@ class Desk:
         return stored.id
 
 
-def check_time(store: Store, visitor: Visitor) -> None:
+def check_run_time(store: Store, visitor: Visitor) -> None:
     """Refuse a computation if the visitor's time for today is used up."""
     most = ServerLimits.from_environment().minutes
     if visitor.person and store.usage.of(visitor.person) >= 60 * most:

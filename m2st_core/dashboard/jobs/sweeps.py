@@ -9,11 +9,11 @@ import streamlit as st
 
 from m2st_core.dashboard.jobs.host import Once, host
 from m2st_core.dashboard.jobs.jobs import poll
-from m2st_core.dashboard.jobs.runs import Desk, QueueFull, RunStatus, SweepQueue, SweepView
+from m2st_core.dashboard.jobs.runs import QueueFull, RunDesk, RunStatus, SweepQueue, SweepView
 from m2st_core.environment import dask_address
 from m2st_core.numbers import duration
 from m2st_core.studies.power import add_shipped
-from m2st_core.sweeps.cost import predict
+from m2st_core.sweeps.cost import predict_cost
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor, make_executor
 from m2st_core.sweeps.spec import LISTS, SpecError, SweepSpec
@@ -25,10 +25,10 @@ MOST_MEMORY = 4 * 2**30
 MOST_HOURS = 48
 
 
-def check_limits(spec: SweepSpec) -> None:
+def check_sweep_limits(spec: SweepSpec) -> None:
     """Raise a SpecError that names everything that is too large to run here.
 
-    >>> check_limits(SweepSpec(m_te=(100_000,)))
+    >>> check_sweep_limits(SweepSpec(m_te=(100_000,)))
     Traceback (most recent call last):
     m2st_core.sweeps.spec.SpecError: m_te=100,000 is too large: 5,000 rows is the limit here.
     """
@@ -44,7 +44,7 @@ def check_limits(spec: SweepSpec) -> None:
         if largest > MOST_ROWS:
             problems.append(f"{name}={largest:,} is too large: {MOST_ROWS:,} rows is the limit here.")
     if not problems:
-        cost = predict(spec)
+        cost = predict_cost(spec)
         if cost.memory_bytes > MOST_MEMORY:
             problems.append(f"A worker would need {cost.memory_bytes / 2**30:.0f} GB. Ask for fewer or smaller tests.")
         if cost.seconds > MOST_HOURS * 3600:
@@ -57,7 +57,7 @@ def _rough_seconds(spec: SweepSpec) -> float:
     """The time for a grid that is too large to be listed, from a few of its points."""
     few = {name: getattr(spec, name)[:2] + getattr(spec, name)[2:][-1:] for name in LISTS}
     sample = spec.with_(repeats=1, **few)
-    return predict(sample).seconds * spec.size / sample.size
+    return predict_cost(sample).seconds * spec.size / sample.size
 
 
 POLL_SECONDS = 1.0
@@ -90,29 +90,29 @@ def server_queue() -> SweepQueue:
     return SweepQueue(store, lambda: start_executor())
 
 
-def sweep_queue() -> Desk:
+def sweep_queue() -> RunDesk:
     """The server's queue, as the visitor of this page may use it."""
-    return Desk(server_queue(), host().visitor())
+    return RunDesk(server_queue(), host().visitor())
 
 
-def start(desk: Desk, spec: SweepSpec, name: str = "") -> str | None:
+def start_sweep(desk: RunDesk, spec: SweepSpec, name: str = "") -> str | None:
     """Put a sweep in the queue. Return the id of its run, or None after showing why not."""
     try:
         if spec.missing_data:
             raise SpecError(spec.missing_data)
-        check_limits(spec)
+        check_sweep_limits(spec)
         return desk.submit(spec, name)
     except (QueueFull, SpecError, StoreError) as error:
-        show_problems("This cannot be run now", error)
+        show_sweep_problems("This cannot be run now", error)
         return None
 
 
-def show_problems(title: str, error: ValueError) -> None:
+def show_sweep_problems(title: str, error: ValueError) -> None:
     """Show all mistakes as a list."""
     st.error(f"{title}:\n" + "".join(f"\n- {line}" for line in str(error).split("\n")))
 
 
-def cost_in_words(view: SweepView, workers: int) -> str:
+def sweep_cost_words(view: SweepView, workers: int) -> str:
     """The cost of the cells that the store lacks, in words."""
     if not view.missing:
         return "Everything is computed already."
@@ -124,10 +124,10 @@ def cost_in_words(view: SweepView, workers: int) -> str:
     )
 
 
-_predicted = lru_cache(maxsize=32)(predict)
+_predicted = lru_cache(maxsize=32)(predict_cost)
 
 
-def watch(desk: Desk, run: str, spec: SweepSpec, show: Callable[[SweepView], None], key: str) -> None:
+def watch_sweep(desk: RunDesk, run: str, spec: SweepSpec, show: Callable[[SweepView], None], key: str) -> None:
     """Follow a run: show its state with a button, then call ``show``. Polls while the run is active."""
 
     def look() -> SweepView:
@@ -137,13 +137,15 @@ def watch(desk: Desk, run: str, spec: SweepSpec, show: Callable[[SweepView], Non
         if view.status is None:
             st.warning(NO_RUN.format(run))
             return
-        show_state(desk, view, key)
+        show_sweep_state(desk, view, key)
         show(view)
 
     poll(look(), look, lambda view: view.active, draw, POLL_SECONDS)
 
 
-def show_state(desk: Desk, view: SweepView, key: str, *, resume: bool = True, also: Sequence[SweepView] = ()) -> None:
+def show_sweep_state(
+    desk: RunDesk, view: SweepView, key: str, *, resume: bool = True, also: Sequence[SweepView] = ()
+) -> None:
     """One line on the state of a run, with a button to cancel it and the runs ``also``, or to resume it.
 
     The button stands at the end of the line, away from the button that started the run.
@@ -172,7 +174,7 @@ def show_state(desk: Desk, view: SweepView, key: str, *, resume: bool = True, al
     if resume and not status.active and status.state != "done" and view.mine:
         label = "Retry" if status.state == "failed" else "Resume"
         if st.button(label, key=f"{key}_resume", help="Compute the missing cells. No cell is computed twice."):
-            if start(desk, view.spec, run.name):
+            if start_sweep(desk, view.spec, run.name):
                 st.rerun()
 
 
@@ -193,7 +195,7 @@ def _progress_in_words(status: RunStatus) -> str:
     return f"▶️ {at.done} of {at.cells} cells{trained}{left}. You may close this tab; the link brings you back."
 
 
-def _cancel_button(desk: Desk, view: SweepView, status: RunStatus, key: str, runs: Sequence[str]) -> None:
+def _cancel_button(desk: RunDesk, view: SweepView, status: RunStatus, key: str, runs: Sequence[str]) -> None:
     if not desk.may_cancel(view):
         st.caption("Another browser session started this run and is still open, so it can only be cancelled there.")
         return

@@ -15,7 +15,7 @@ from m2st_core.figures.power import found_figure, learning_figure
 from m2st_core.figures.samples import heat_figure, samples_figure
 from m2st_core.figures.theme import WITH_RELATED, WITHOUT_RELATED, short_labels
 from m2st_core.studies import synthetic
-from m2st_core.studies.lessons import OWN_ROWS, TASK_COUNTS, TAUGHT, TRAINING_ROWS, LessonCell, p_values
+from m2st_core.studies.lessons import OWN_ROWS, TASK_COUNTS, TAUGHT, TRAINING_ROWS, LessonCell, lesson_p_values
 from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST
 
 HEIGHT = 520
@@ -140,7 +140,7 @@ def show_training(sample: Sample, training_rows: int) -> LessonPicture:
 
 def _found(cells: Mapping[str, LessonCell]) -> tuple[go.Figure, dict[str, float]]:
     """A figure of the samples that each test found, those that several found first; and the shares."""
-    hits = {name: p_values(cell) <= ALPHA for name, cell in cells.items()}
+    hits = {name: lesson_p_values(cell) <= ALPHA for name, cell in cells.items()}
     order = np.lexsort([~found for found in reversed(hits.values())])
     colours = [WITH_RELATED if cell.learned_from else WITHOUT_RELATED for cell in cells.values()]
     groups = {name: (found[order], colour) for (name, found), colour in zip(hits.items(), colours, strict=True)}

@@ -24,7 +24,7 @@ from m2st_core.studies.lessons import (
     LessonCell,
     goal_within_reach,
     home_table,
-    p_values,
+    lesson_p_values,
 )
 from m2st_core.studies.relatedness import SIZES, BoundSettings, bound_courses
 from m2st_core.studies.synthetic import DELTA
@@ -61,7 +61,7 @@ def percent(share: float) -> str:
 
 def power(cell: LessonCell) -> synthetic.Rate:
     """The stored rejection rate of a cell."""
-    return synthetic.Rate(p_values(cell), ALPHA)
+    return synthetic.Rate(lesson_p_values(cell), ALPHA)
 
 
 def size_goal(delta: float) -> float | None:

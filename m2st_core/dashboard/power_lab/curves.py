@@ -11,8 +11,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from m2st_core.dashboard.jobs.jobs import poll
-from m2st_core.dashboard.jobs.runs import Desk, SweepView
-from m2st_core.dashboard.jobs.sweeps import POLL_SECONDS, cost_in_words, show_state
+from m2st_core.dashboard.jobs.runs import RunDesk, SweepView
+from m2st_core.dashboard.jobs.sweeps import POLL_SECONDS, show_sweep_state, sweep_cost_words
 from m2st_core.dashboard.power_lab.controls import double_repeats
 from m2st_core.dashboard.power_lab.results import Earlier, show_results
 from m2st_core.dashboard.widgets.page import chart, finding, show_folded
@@ -31,7 +31,7 @@ from m2st_core.testing.methods import label_of
 SHOWN, PINS, REFINE = "lab_shown", "lab_pins", "lab_refine"
 MOST_PINS = 4
 LABELS = {"cancelled": "Resume", "interrupted": "Resume", "failed": "Retry"}
-Begin = Callable[[Desk, SweepSpec, bool], None]
+Begin = Callable[[RunDesk, SweepSpec, bool], None]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Views:
         return next((view for view in (self.power, self.null) if view.active), None)
 
 
-def look(desk: Desk, spec: SweepSpec) -> Views:
+def look(desk: RunDesk, spec: SweepSpec) -> Views:
     """The sweep, the pinned ones, and the last complete one, which is the shipped one at first."""
     specs = [spec, spec.with_(null=True), *_pins(), st.session_state.get(SHOWN, DEFAULT)]
     runs = [each.run_id for each in specs]
@@ -61,7 +61,7 @@ def _pins() -> list[SweepSpec]:
     return pins
 
 
-def show_curves(desk: Desk, views: Views, level: bool, headline: DeltaGenerator, begin: Begin) -> None:
+def show_curves(desk: RunDesk, views: Views, level: bool, headline: DeltaGenerator, begin: Begin) -> None:
     """Show buttons, curves and, in the container ``headline``, the finding. Poll while a sweep runs."""
     spec = views.power.spec
     _show_buttons(desk, views, level, begin)
@@ -72,7 +72,7 @@ def show_curves(desk: Desk, views: Views, level: bool, headline: DeltaGenerator,
     poll(views, again, active, lambda views: _show(desk, views, pale), POLL_SECONDS)
 
 
-def _show_buttons(desk: Desk, views: Views, level: bool, begin: Begin) -> None:
+def _show_buttons(desk: RunDesk, views: Views, level: bool, begin: Begin) -> None:
     """Show the buttons. Each keeps its position, so that a second click never hits another one."""
     spec, pins, running = views.power.spec, _pins(), views.active is not None
     missing = views.power if views.power.missing or not level else views.null
@@ -105,7 +105,7 @@ def _show_buttons(desk: Desk, views: Views, level: bool, begin: Begin) -> None:
                 help="Compute as many repeats again. The bands become narrower.",
             )
     if missing.missing and not running:
-        right.caption(cost_in_words(missing, desk.workers))
+        right.caption(sweep_cost_words(missing, desk.workers))
     elif is_shipped(spec):
         right.caption(
             f"Shipped results of this version: {spec.repeats} repeats of {spec.tests} tests. "
@@ -150,13 +150,13 @@ def _headline(view: SweepView, pale: SweepSpec | None) -> None:
     finding(sentence)
 
 
-def _show(desk: Desk, views: Views, pale: SweepSpec | None) -> None:
+def _show(desk: RunDesk, views: Views, pale: SweepSpec | None) -> None:
     """Show the state of the sweeps and the curves so far."""
     power, null = views.power, views.null
     if power.active or not null.active:
-        show_state(desk, _counted(power), "lab", resume=False, also=[null])
+        show_sweep_state(desk, _counted(power), "lab", resume=False, also=[null])
     else:
-        show_state(desk, null, "lab", also=[power])
+        show_sweep_state(desk, null, "lab", also=[power])
     show_results(power.spec, power.rows, "lab", earlier=_earlier(views, pale), level=null.rows)
 
 

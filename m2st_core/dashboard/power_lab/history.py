@@ -6,8 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.dashboard.jobs.host import host
-from m2st_core.dashboard.jobs.runs import Desk
-from m2st_core.dashboard.jobs.sweeps import CELL, STATE_ICONS, watch
+from m2st_core.dashboard.jobs.runs import RunDesk
+from m2st_core.dashboard.jobs.sweeps import CELL, STATE_ICONS, watch_sweep
 from m2st_core.dashboard.power_lab.curves import show_training_curves
 from m2st_core.dashboard.power_lab.results import show_code, show_figure, show_results
 from m2st_core.dashboard.widgets.page import chart, choice_sentences
@@ -24,7 +24,7 @@ MOST_COMPARED = 6
 DELETED = "run_deleted"  # in the session's state: id and name of the run that was deleted last
 
 
-def runs_table(desk: Desk) -> pd.DataFrame:
+def runs_table(desk: RunDesk) -> pd.DataFrame:
     """Every run, the newest first, with its present state and a name that says what differs."""
     stored = desk.store.all_runs()
     is_known = stored["state"] != UNKNOWN
@@ -50,7 +50,7 @@ def runs_table(desk: Desk) -> pd.DataFrame:
     )
 
 
-def choose_runs(desk: Desk, listed: pd.DataFrame) -> list[Run]:
+def choose_runs(desk: RunDesk, listed: pd.DataFrame) -> list[Run]:
     """List all runs and ask which to show. The link keeps the choice."""
     if listed.empty:
         st.info("What you train in **Power** appears here, with all its results. You can also import a spec below.")
@@ -87,14 +87,14 @@ def choose_runs(desk: Desk, listed: pd.DataFrame) -> list[Run]:
     return [run for run in runs if run is not None]
 
 
-def _show_unknown(desk: Desk, run: str, row: pd.Series) -> None:
+def _show_unknown(desk: RunDesk, run: str, row: pd.Series) -> None:
     """Say why a run of another version is not shown, and offer to delete it."""
     st.warning(row["note"])
     with st.popover("Delete…", key=f"runs_unknown_{run}", help="Delete this run. You are asked to confirm."):
         _confirm_delete(desk, run, row["name"])
 
 
-def _confirm_delete(desk: Desk, run: str, name: str) -> None:
+def _confirm_delete(desk: RunDesk, run: str, name: str) -> None:
     """Ask for confirmation, then delete the run."""
     later = "For a week this can be undone. Then the results that no other run shares are deleted, too."
     st.write(f"**{name}** ({run}) will be deleted. {later}")
@@ -108,7 +108,7 @@ def _confirm_delete(desk: Desk, run: str, name: str) -> None:
             st.rerun()
 
 
-def offer_undo(desk: Desk) -> None:
+def offer_undo(desk: RunDesk) -> None:
     """After a deletion, offer to undo it."""
     if DELETED not in st.session_state:
         return
@@ -149,11 +149,11 @@ def show_shipped(store: Store) -> None:
         show_figure(DEFAULT, table, "runs_shipped")
 
 
-def show_one(desk: Desk, run: Run) -> None:
+def show_one(desk: RunDesk, run: Run) -> None:
     """Show one run: its results, a link to Power, and buttons to rename, share and delete it."""
     st.header(run_names({run.id: run.spec})[run.id] if run.name == run.spec.label else run.name, anchor=False)
     st.caption(choice_sentences(run.spec.methods))
-    watch(desk, run.id, run.spec, lambda view: show_results(run.spec, view.rows, "runs"), "runs")
+    watch_sweep(desk, run.id, run.spec, lambda view: show_results(run.spec, view.rows, "runs"), "runs")
     show_training_curves(desk.store, run.spec)
     show_code(run.spec)
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -169,7 +169,7 @@ def show_one(desk: Desk, run: Run) -> None:
             st.caption("This run is shared with you. You can read it.")
 
 
-def _show_tools(desk: Desk, run: Run) -> None:
+def _show_tools(desk: RunDesk, run: Run) -> None:
     """Offer to rename, share and delete a run."""
     with st.popover("Rename…", help="Give this run another name."):
         name = st.text_input("Name", run.name, max_chars=LONGEST_NAME, key=f"run_name_{run.id}")

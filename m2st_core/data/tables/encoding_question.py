@@ -16,7 +16,7 @@ from m2st_core.data.tables.columns import FEW_WORDS
 from m2st_core.data.tables.files import Table
 from m2st_core.data.tables.limits import Limits
 from m2st_core.data.tables.readings import ENCODING, SHOWN, Question
-from m2st_core.data.tables.text import GUESS, OF_TWO_BYTES, title, unguess
+from m2st_core.data.tables.text import GUESS, OF_TWO_BYTES, bytes_of_guess, encoding_title
 
 LEARNER = -1  # the position of a learner among the files
 MOST_OFFERED = 6
@@ -102,7 +102,7 @@ def _doubtful(
             holders[word].add(i)
             readings[word].add(word)
             for name in tables[i].encodings if i in guessed else ():
-                readings[compared(unicodedata.normalize("NFC", unguess(cell).decode(name, "replace")))].add(word)
+                readings[compared(unicodedata.normalize("NFC", bytes_of_guess(cell).decode(name, "replace")))].add(word)
     same = {
         word
         for text, alike in readings.items()
@@ -128,11 +128,11 @@ def _ask(tables: Sequence[Table], doubts: Sequence[_Doubt], files: list[int]) ->
         for doubt in doubts
         for word, cell in sorted(doubt.words.get(i, {}).items(), key=lambda item: item[0] not in doubt.doubtful)
     ]
-    data_of = {cell: unguess(cell) for cell in [*dict.fromkeys(cell for _, _, cell in cells)][:MOST_READ]}
+    data_of = {cell: bytes_of_guess(cell) for cell in [*dict.fromkeys(cell for _, _, cell in cells)][:MOST_READ]}
     read = {name: {cell: data.decode(name, "replace") for cell, data in data_of.items()} for name in names}
     holders = {cell: i for doubt in doubts for i in doubt.words if i not in files for cell in doubt.words[i].values()}
     possible = {  # in other files whose encoding is a guess, too
-        unguess(cell).decode(name, "replace")
+        bytes_of_guess(cell).decode(name, "replace")
         for doubt in doubts
         for i in doubt.words
         if i != LEARNER and i not in files and tables[i].raw
@@ -160,12 +160,13 @@ def _ask(tables: Sequence[Table], doubts: Sequence[_Doubt], files: list[int]) ->
     first, readings = shown[0]
     also = holders.get(readings[0])
     where = "" if also is None else ", as in the learner" if also == LEARNER else f", as in {tables[also].name}"
-    sentence = f"the file is not UTF-8: {first.cell!r} is a guess. In {title(offered[0])} it is {readings[0]!r}{where}."
+    title = encoding_title(offered[0])
+    sentence = f"the file is not UTF-8: {first.cell!r} is a guess. In {title} it is {readings[0]!r}{where}."
     return Question(
         ENCODING,
         () if any(not doubt.column for doubt in doubts) else tuple(doubt.column for doubt in doubts),
         sentence,
-        {name: f"{title(name)}: {reading}" for name, reading in zip(offered, readings, strict=True)},
+        {name: f"{encoding_title(name)}: {reading}" for name, reading in zip(offered, readings, strict=True)},
         tuple(shown),
         tuple(tables[i].name for i in files),
     )

@@ -165,7 +165,7 @@ def _number(example: CellExample, mark: str = ".") -> str:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class _Verdict:
     """The kind of a column (numbers, words or dates), the unit of its numbers, and its conversions or question."""
 
     kind: str
@@ -174,18 +174,18 @@ class Verdict:
     question: Question | None = None
 
 
-def _judge_column(column: Profile, answer: str = "") -> Verdict:
+def _judge_column(column: Profile, answer: str = "") -> _Verdict:
     """Judge a column by the forms of its cells in all files; the user's ``answer`` overrules them."""
     filled = int(column.counts.sum()) - column.count(forms.MISSING, forms.VALUE_OR_MISSING)
     numeric, nearly = int(column.total[forms.NUMBERS].sum()), int(column.total[forms.NEARLY].sum())
     if answer in (WORDS, DATES):
-        return Verdict(answer)
+        return _Verdict(answer)
     if not answer and (not numeric or nearly < MOSTLY * filled):
-        return Verdict(WORDS)
+        return _Verdict(WORDS)
     units = [unit for unit in column.units if unit]
     if len(set(map(same_unit, units))) > 1:
         if not answer and not all(map(is_known_unit, units)):
-            return Verdict(WORDS)  # codes such as 12ab, 13cd
+            return _Verdict(WORDS)  # codes such as 12ab, 13cd
         examples = [example for _, example in column.units.values()]
         sentence = (
             f"{examples[0].cell!r} and {examples[1].cell!r} ({examples[1].where}) have different units. "
@@ -195,10 +195,10 @@ def _judge_column(column: Profile, answer: str = "") -> Verdict:
     unit = next(iter(units), "")
     if not answer and (verdict := _doubt(column, numeric, unit)):
         return verdict
-    return Verdict(NUMBERS, unit, (*_number_conversions(column, unit),))
+    return _Verdict(NUMBERS, unit, (*_number_conversions(column, unit),))
 
 
-def _doubt(column: Profile, numeric: int, unit: str) -> Verdict | None:
+def _doubt(column: Profile, numeric: int, unit: str) -> _Verdict | None:
     """The verdict on numbers that may be codes or dates, or lack a unit; None if there is no doubt."""
     both = (NUMBERS, WORDS)
     if unit and "" in column.units:
@@ -230,7 +230,7 @@ def _doubt(column: Profile, numeric: int, unit: str) -> Verdict | None:
 
 def _asked(
     column: Profile, sentence: str, kinds: Sequence[str], cells: Sequence[CellExample], unit: str = ""
-) -> Verdict:
+) -> _Verdict:
     """Read as numbers, and ask which of these kinds they are."""
 
     def shown(example: CellExample, kind: str) -> str:
@@ -241,12 +241,12 @@ def _asked(
 
     examples = tuple((example, tuple(shown(example, kind) for kind in kinds)) for example in cells[:SHOWN])
     answers = {kind: KIND_ANSWERS[kind] for kind in kinds}
-    return Verdict(NUMBERS, unit, (), Question(READ_AS, (column.name,), sentence, answers, examples))
+    return _Verdict(NUMBERS, unit, (), Question(READ_AS, (column.name,), sentence, answers, examples))
 
 
-def _turned(column: Profile, form: int, kind: str, becomes: str) -> Verdict:
+def _turned(column: Profile, form: int, kind: str, becomes: str) -> _Verdict:
     undo = _shell(READ_AS, f"{column.name}={NUMBERS}")
-    return Verdict(kind, "", (Conversion(column.name, column.count(form), column.examples[form][0], becomes, undo),))
+    return _Verdict(kind, "", (Conversion(column.name, column.count(form), column.examples[form][0], becomes, undo),))
 
 
 def _number_conversions(column: Profile, unit: str) -> list[Conversion]:
@@ -412,7 +412,7 @@ def _total_rows(columns: Mapping[str, Sequence[Piece]], profiles: Mapping[str, P
     return rows
 
 
-def _differences(column: Profile, verdict: Verdict, pieces: Sequence[Piece]) -> list[str]:
+def _differences(column: Profile, verdict: _Verdict, pieces: Sequence[Piece]) -> list[str]:
     """Warnings about files that write a column differently."""
     if verdict.kind == NUMBERS:
         points, commas = (

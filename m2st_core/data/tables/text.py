@@ -65,12 +65,12 @@ def codec_of(name: str) -> str:
     return codec
 
 
-def guess(data: bytes) -> str:
+def guess_text(data: bytes) -> str:
     """Decode as Windows-1252. Its undefined bytes become the control characters of Latin-1, so nothing is lost."""
     return codecs.charmap_decode(data, "strict", GUESSED)[0]
 
 
-def unguess(text: str) -> bytes:
+def bytes_of_guess(text: str) -> bytes:
     """The bytes of guessed text."""
     return bytes(UNGUESSED[ord(character)] for character in text)
 
@@ -94,7 +94,7 @@ def _is_text(data: bytes, name: str) -> bool:
     return name in OF_TWO_BYTES or not any("\x80" <= character <= "\x9f" for character in text)
 
 
-def title(name: str) -> str:
+def encoding_title(name: str) -> str:
     """The name of an encoding for users."""
     return f"Windows-{name[2:]} ({name})" if re.fullmatch(r"cp125\d", name) else name
 
@@ -139,7 +139,7 @@ def decode_text(name: str, data: bytes, encoding: str = "") -> Decoded:
             f"Not UTF-8 (row {line}): read as Latin-1 (Windows-1252). If words look wrong, choose its encoding "
             "(--encoding), or save it again as UTF-8."
         )
-        return Decoded(_checked(name, guess(data)), GUESS, True, [note])
+        return Decoded(_checked(name, guess_text(data)), GUESS, True, [note])
     try:
         text = data.decode(codec if wide == has_nulls else "ascii")
     except UnicodeDecodeError as error:
@@ -147,7 +147,7 @@ def decode_text(name: str, data: bytes, encoding: str = "") -> Decoded:
         raise TableError(
             f"{name}: row {line} is not {encoding} text. Choose another encoding, or save it as UTF-8."
         ) from None
-    return Decoded(_checked(name, text), codec, False, [f"Read as {title(encoding)}, as you chose."])
+    return Decoded(_checked(name, text), codec, False, [f"Read as {encoding_title(encoding)}, as you chose."])
 
 
 def _checked(name: str, text: str) -> str:
