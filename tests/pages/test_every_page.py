@@ -110,7 +110,7 @@ def test_no_link_breaks_it(name, caplog):
     for link in links(name):
         open_page(name, **link)
         broken = [record.exc_info for record in caplog.records if "could not be shown" in record.getMessage()]
-        broken += [record.exc_info for record in caplog.records if "a page failed" in record.message]
+        broken += [record.exc_info for record in caplog.records if "a page failed" in record.getMessage()]
         assert not broken, link
 
 
