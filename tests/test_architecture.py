@@ -176,6 +176,49 @@ def test_private_names_stay_private():
     assert not {path: names for path in CORE + FRONT if (names := private_imports(path))}
 
 
+def used_names(path: Path) -> set[str]:
+    """Full names that a file imports, reads from or replaces in an imported module, or writes as text."""
+    used, modules = set(), {}
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            names = {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            used, modules = used | set(names.values()), modules | names
+        elif isinstance(node, ast.Import):
+            modules |= {alias.asname or alias.name: alias.name for alias in node.names}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            used.add(f"{modules.get(node.value.id)}.{node.attr}")
+        elif isinstance(node, ast.Call) and len(node.args) > 1 and isinstance(node.args[0], ast.Name):
+            used.add(f"{modules.get(node.args[0].id)}.{getattr(node.args[1], 'value', None)}")
+        elif isinstance(node, ast.Constant) and str(node.value).startswith("m2st_core."):
+            used.add(str(node.value))
+    return used
+
+
+def is_private(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name.startswith("_")
+
+
+def test_a_public_name_is_used_outside_its_module():
+    """A public function is; a public class may also be named by something public in its module, which returns it."""
+    files = [*CORE, *FRONT, ROOT / "serve.py", *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    used = set().union(*map(used_names, files)) | {"m2st_core.__main__.run_program"}  # the command of pyproject.toml
+    unused = []
+    for path in CORE:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        body = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if not is_private(node)]
+        for node in body:
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef) or f"{module}.{node.name}" in used:
+                continue
+            others = [
+                name.id for other in body if other is not node for name in ast.walk(other) if isinstance(name, ast.Name)
+            ]
+            if isinstance(node, ast.FunctionDef) or node.name not in others:
+                unused.append(f"{module}.{node.name}")
+    assert not unused, f"give them an underscore, or delete them: {unused}"
+
+
 def test_a_name_has_one_import_path():
     """Rooms have no __init__.py that re-exports; only the public API and the registry of tasks do more."""
     faces = {ROOT / "m2st_core" / "__init__.py", ROOT / "m2st_core" / "data" / "__init__.py"}

@@ -162,7 +162,7 @@ def effect_size(examined: FinishedTest, evidence: Evidence, unit: str = "rows") 
         sentences.insert(
             0,
             f"A new study of {n} and {m} {unit} would detect the difference again with probability "
-            f"{probability_words(power, interval)}.",
+            f"{_probability_words(power, interval)}.",
         )
         within = " within blocks" if examined.test.blocks is not None else ""
         how += (
@@ -182,10 +182,10 @@ def effect_size(examined: FinishedTest, evidence: Evidence, unit: str = "rows") 
     )
 
 
-def probability_words(power: float, interval: tuple[float, float]) -> str:
+def _probability_words(power: float, interval: tuple[float, float]) -> str:
     """Return a power with its 90 % interval in words. Nothing is called certain.
 
-    >>> probability_words(0.892, (0.47, 0.9991)), probability_words(0.9992, (0.991, 1.0))
+    >>> _probability_words(0.892, (0.47, 0.9991)), _probability_words(0.9992, (0.991, 1.0))
     ('about 0.89 (rough 90 % interval 0.47 to above 0.99)', 'above 0.99 (rough 90 % interval above 0.99)')
     """
     written, low, high = (f"{value:.2f}" if value <= CERTAIN else f"above {CERTAIN}" for value in (power, *interval))

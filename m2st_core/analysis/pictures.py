@@ -47,7 +47,7 @@ def pictures(outcome: Outcome) -> dict[str, Picture]:
     if outcome.data.encoding is None:
         draw = (null_picture, weights_picture)
     elif images_of(outcome.data) is None:
-        draw = (null_picture, weights_picture, witness_picture, importance_picture, scatter_picture)
+        draw = (null_picture, weights_picture, witness_picture, importance_picture, _scatter_picture)
     drawn = [picture for picture in (draw_one(outcome) for draw_one in draw) if picture is not None]
     return {picture.name: picture for picture in (*drawn, *contact_sheets(outcome))}
 
@@ -65,14 +65,14 @@ def contact_sheets(outcome: Outcome) -> list[Picture]:
     for side, name, images, files, values, rows in sides:
         typical = rows[np.argsort(values, kind="stable")[:TYPICAL]]
         title = f"The first images of “{name}”"
-        sheets.append(Picture(f"first {side}", title, contact_sheet(images[:FIRST]), "", f"{title}."))
+        sheets.append(Picture(f"first {side}", title, _contact_sheet(images[:FIRST]), "", f"{title}."))
         title = f"Most typical of “{name}”{luck}, the clearest first"
         caption = ", ".join(files[typical])
-        sheets.append(Picture(f"typical {side}", title, contact_sheet(images[typical]), caption, f"{title}."))
+        sheets.append(Picture(f"typical {side}", title, _contact_sheet(images[typical]), caption, f"{title}."))
     return sheets
 
 
-def contact_sheet(images: np.ndarray) -> np.ndarray:
+def _contact_sheet(images: np.ndarray) -> np.ndarray:
     """Images (n, H, W, 1 or 3), made smaller where they are large, as one picture (H, W, 4), eight in a line."""
     step = max(1, images.shape[1] // TILE)
     n, height, width, channels = images.shape
@@ -104,7 +104,7 @@ def images_of(data: Prepared) -> tuple[np.ndarray, np.ndarray] | None:
 def look_picture(data: Prepared) -> Picture:
     """Draw both samples: as images if they are, otherwise in one plane."""
     images = images_of(data)
-    return samples_picture(data) if images is None else _tiles(data, *images)
+    return _samples_picture(data) if images is None else _tiles(data, *images)
 
 
 def tiles_picture(outcome: Outcome) -> Picture | None:
@@ -141,17 +141,17 @@ def typical_picture(outcome: Outcome) -> Picture | None:
     return Picture("typical", "Images most typical of each group", figure, caption, "Tiles of typical images.")
 
 
-def scatter_picture(outcome: Outcome) -> Picture:
+def _scatter_picture(outcome: Outcome) -> Picture:
     """Draw both samples of an outcome in one plane."""
-    return samples_picture(outcome.data)
+    return _samples_picture(outcome.data)
 
 
-def samples_picture(data: Prepared) -> Picture:
+def _samples_picture(data: Prepared) -> Picture:
     """Draw both samples in one plane."""
     samples, columns, caption = [data.x, data.y], ("", ""), "Each mark is a row."
     if len(data.features) == 2:
         columns = (data.features[0], data.features[1])
-        samples = [np.column_stack([in_units(data, i, rows[:, i]) for i in (0, 1)]) for rows in samples]
+        samples = [np.column_stack([_in_units(data, i, rows[:, i]) for i in (0, 1)]) for rows in samples]
     else:
         caption += " The axes are the two directions in which all rows vary most."
     figure = samples_figure(*samples, names=(data.x_name, data.y_name), columns=columns)
@@ -187,8 +187,8 @@ def witness_picture(outcome: Outcome) -> Picture | None:
         return None
     pair, sample = explanation.pair, outcome.analysis.evidence.sample
     columns = [data.features[i] for i in pair]
-    axes = [in_units(data, i, axis) for i, axis in zip(pair, explanation.axes, strict=True)]
-    x, y = (np.column_stack([in_units(data, i, rows[0, :, i].cpu().numpy()) for i in pair]) for rows in sample)
+    axes = [_in_units(data, i, axis) for i, axis in zip(pair, explanation.axes, strict=True)]
+    x, y = (np.column_stack([_in_units(data, i, rows[0, :, i].cpu().numpy()) for i in pair]) for rows in sample)
     figure = witness_figure(explanation.witness, axes, columns, (x, y), labels=(data.x_name, data.y_name))
     caption = f"{explanation.how} {explanation.at}".strip()
     alt = f"The witness function over {' and '.join(columns)}."
@@ -226,7 +226,7 @@ def related_picture(check: RelatedCheck) -> Picture:
     return Picture("related", "Do the related tasks help?", left_out_figure(check.table), caption, alt)
 
 
-def in_units(data: Prepared, feature: int, values: np.ndarray) -> np.ndarray:
+def _in_units(data: Prepared, feature: int, values: np.ndarray) -> np.ndarray:
     """Return scaled values of a feature in the units of its column."""
     position = 0
     for column in data.columns:

@@ -124,7 +124,7 @@ def check_related_tasks(
         f"{BASELINE} in {_rate(plain)} without them."
     )
     senses = senses_of(meta_train(DEFAULT_TAUGHT_TEST, related, seed=streams.seed, device=device))
-    repeated = copies(related)
+    repeated = _copies(related)
     senses = {name: sense for name, sense in senses.items() if name not in repeated}
     traits = (sense_sentence(senses), *(odd_values(related) if width <= MOST_COLUMNS else ()))
     return RelatedCheck(table, tuple(left_out), (n, m), verdict, unlike, senses, (sentence, MEANINGS[verdict], *traits))
@@ -310,12 +310,12 @@ def odd_values(related: RelatedTasks) -> tuple[str, ...]:
             f"(up to {float(far[:, column].max()):.1%} of the rows). Nothing is learned from them."
         )
     same = (
-        f"{original} and {name} are the same comparison. It counts once." for name, original in copies(related).items()
+        f"{original} and {name} are the same comparison. It counts once." for name, original in _copies(related).items()
     )
     return (*sentences, *same)
 
 
-def copies(related: RelatedTasks) -> dict[str, str]:
+def _copies(related: RelatedTasks) -> dict[str, str]:
     """The tasks that have the same rows as an earlier one, in any order: name → name of the earlier one."""
     first: dict[bytes, str] = {}
     repeated = {}

@@ -139,7 +139,7 @@ def _effects(answer: Answer) -> str:
 def _figure(picture: Picture, with_library: bool) -> str:
     """Return a picture as HTML; plotly.js is included once."""
     if isinstance(picture.figure, np.ndarray):
-        shown = base64.b64encode(as_png(picture.figure)).decode()
+        shown = base64.b64encode(_as_png(picture.figure)).decode()
         drawn = f'<img alt="{escape(picture.alt)}" style="max-width:100%" src="data:image/png;base64,{shown}">'
     else:
         drawn = picture.figure.update_layout(template="plotly_white", autosize=True).to_html(
@@ -152,7 +152,7 @@ def _figure(picture: Picture, with_library: bool) -> str:
     return _section(picture.title, inner).replace("<section>", '<section class="figure">', 1)
 
 
-def as_png(picture: np.ndarray) -> bytes:
+def _as_png(picture: np.ndarray) -> bytes:
     """Return a picture (H, W, 4) of bytes as PNG."""
     target = io.BytesIO()
     Image.fromarray(picture).save(target, "PNG")

@@ -64,7 +64,7 @@ def p_text(result: TestResult) -> str:
     return f"{'≤ ' if result.at_floor and not result.enumerated else ''}{result.p_value:.3g}"
 
 
-def p_short(result: TestResult) -> str:
+def _p_short(result: TestResult) -> str:
     """Return the p-value as it is quoted: "p = 0.21", or "p ≤ 0.001"."""
     text = p_text(result)
     return f"p {text}" if text.startswith("≤") else f"p = {text}"
@@ -92,16 +92,16 @@ def p_value_sentences(result: TestResult) -> str:
     """Return what the p-value means, and no more than that."""
     level, (n, m) = f"α = {result.alpha:g}", result.n_test
     if result.rejected:
-        decision = f"That is at most {level}: **{lowered(result)}**, with {n} and {m} test rows."
+        decision = f"That is at most {level}: **{_lowered(result)}**, with {n} and {m} test rows."
     else:
         decision = (
-            f"That is more than {level}: **{lowered(result)}** with {n} and {m} test rows. "
+            f"That is more than {level}: **{_lowered(result)}** with {n} and {m} test rows. "
             "This does not show that P and Q are the same."
         )
-    return f"{origin_sentences(result)} {decision}"
+    return f"{_origin_sentences(result)} {decision}"
 
 
-def origin_sentences(result: TestResult) -> str:
+def _origin_sentences(result: TestResult) -> str:
     """Return how the p-value was computed."""
     p, drawn = result.p_value, result.n_permutations
     if result.split_p_values:
@@ -134,7 +134,7 @@ def origin_sentences(result: TestResult) -> str:
     return " ".join(filter(None, sentences))
 
 
-def lowered(result: TestResult) -> str:
+def _lowered(result: TestResult) -> str:
     """Return the decision within a sentence."""
     return DECISIONS[result.rejected][0].lower() + DECISIONS[result.rejected][1:]
 
@@ -169,13 +169,13 @@ def answer_of(outcome: Outcome) -> Answer:
     columns = differences(outcome.data) if grey is None else ()
     return Answer(
         verdict=verdict(outcome),
-        basis=basis(outcome),
-        caveats=caveats(outcome),
-        both=two_verdicts(outcome),
-        differs=what_differs(outcome, columns) if grey is None else which_pixel(outcome, *grey),
-        not_meant=not_meant(outcome),
+        basis=_basis(outcome),
+        caveats=_caveats(outcome),
+        both=_two_verdicts(outcome),
+        differs=_what_differs(outcome, columns) if grey is None else _which_pixel(outcome, *grey),
+        not_meant=_not_meant(outcome),
         table=effect_table(outcome.data, columns),
-        caption=effect_caption(outcome),
+        caption=_effect_caption(outcome),
     )
 
 
@@ -183,7 +183,7 @@ def verdict(outcome: Outcome) -> str:
     """Return the decision in one sentence."""
     analysis, data = outcome.analysis, outcome.data
     result = analysis.primary
-    p = p_short(result)
+    p = _p_short(result)
     if analysis.decision in analysis.corrected:
         p = f"p = {analysis.decision.adjusted_p_value:.3g} after Holm's correction"
     if analysis.rejected:
@@ -193,7 +193,7 @@ def verdict(outcome: Outcome) -> str:
     return f"{DECISIONS[False]} at α={result.alpha:g} with {n} and {m} {tested} ({p})"
 
 
-def basis(outcome: Outcome) -> str:
+def _basis(outcome: Outcome) -> str:
     """Return what the verdict rests on: the test, its rows, and the smallest p-value within reach."""
     result, data = outcome.analysis.primary, outcome.data
     rows = f"{result.n_test[0]} and {result.n_test[1]} {data.unit}{data.described_by and f' by {data.described_by}'}"
@@ -222,33 +222,33 @@ def basis(outcome: Outcome) -> str:
     return " ".join(filter(None, (*sentences, result.condition)))
 
 
-def caveats(outcome: Outcome) -> tuple[str, ...]:
+def _caveats(outcome: Outcome) -> tuple[str, ...]:
     """Return what the p-value supposes of repeated rows, and how other values of the related tasks were matched."""
     taught = outcome.analysis.primary.method in outcome.learners
     by_order = next((note for note in outcome.data.decisions if taught and NOT_THE_TARGETS in note), "")
-    return tuple(filter(None, (if_independent(outcome), by_order)))
+    return tuple(filter(None, (_if_independent(outcome), by_order)))
 
 
-def if_independent(outcome: Outcome) -> str:
+def _if_independent(outcome: Outcome) -> str:
     """Return the condition that repeated rows put on the p-value; empty if there are none."""
     rows, _, _ = repeats_in((*outcome.data.decisions, *outcome.analysis.primary.notes)).partition(". ")
     return f"{rows}: the p-value is exact if the repeated rows are independent observations." if rows else ""
 
 
-def two_verdicts(outcome: Outcome) -> tuple[str, str] | None:
+def _two_verdicts(outcome: Outcome) -> tuple[str, str] | None:
     """Return the primary test's verdict with related tasks and the baseline's without; None if none were used."""
     if outcome.baseline is None:
         return None
     results = (outcome.analysis.primary, outcome.baseline)
     rejected = (outcome.analysis.rejected, outcome.baseline.rejected)
     first, second = (
-        f"{'evidence' if rejects else 'no evidence'} ({p_short(result)}) by {result.label}"
+        f"{'evidence' if rejects else 'no evidence'} ({_p_short(result)}) by {result.label}"
         for rejects, result in zip(rejected, results, strict=True)
     )
     return f"With the related tasks: {first}", f"Without: {second}"
 
 
-def what_differs(outcome: Outcome, columns: Sequence[Difference]) -> str:
+def _what_differs(outcome: Outcome, columns: Sequence[Difference]) -> str:
     """Return the columns whose intervals exclude zero in a sentence, largest first."""
     data = outcome.data
     apart = [column for column in columns if column.low > 0 or column.high < 0]
@@ -275,7 +275,7 @@ def what_differs(outcome: Outcome, columns: Sequence[Difference]) -> str:
     return f"What differs most: {named}." + (others if more > 0 else "")
 
 
-def which_pixel(outcome: Outcome, x: np.ndarray, y: np.ndarray) -> str:
+def _which_pixel(outcome: Outcome, x: np.ndarray, y: np.ndarray) -> str:
     """Return the pixel whose means differ most between images (n, h, w) and (m, h, w), in a sentence."""
     data, means = outcome.data, [images.mean(axis=0) for images in (x, y)]
     pixel = np.unravel_index(int(np.nanargmax(np.abs(means[0] - means[1]))), means[0].shape)
@@ -289,7 +289,7 @@ def which_pixel(outcome: Outcome, x: np.ndarray, y: np.ndarray) -> str:
     )
 
 
-def not_meant(outcome: Outcome) -> str:
+def _not_meant(outcome: Outcome) -> str:
     """Return what the verdict does not mean."""
     unit = outcome.data.unit
     if not outcome.analysis.rejected:
@@ -303,7 +303,7 @@ def not_meant(outcome: Outcome) -> str:
     )
 
 
-def effect_caption(outcome: Outcome) -> str:
+def _effect_caption(outcome: Outcome) -> str:
     """Return what the table of effects shows, and what it leaves out."""
     return EFFECT_CAPTION if outcome.data.blocks is None else f"{EFFECT_CAPTION} {WITHOUT_BLOCKS}"
 
@@ -326,7 +326,7 @@ def assumptions(outcome: Outcome) -> tuple[str, ...]:
         others.append(RELATED)
     if primary.condition:
         others.append(f"{primary.condition} The rows cannot show this: too many are alike.")
-    if repeats := if_independent(outcome):
+    if repeats := _if_independent(outcome):
         others.append(repeats)
     if not primary.counts_itself:
         others.append("This p-value is not exact: it assumes large samples, or leaves out the observed labelling.")
@@ -363,7 +363,7 @@ def methods_sentence(outcome: Outcome) -> str:
         f"{result.n_test[0]} {data.unit} of “{data.x_name}” and {result.n_test[1]} {data.unit} of “{data.y_name}”, "
         f"described by {described}, were compared by the two-sample test {result.method} "
         f"({cited(method.reference)}){learned}; it was declared the primary test beforehand. "
-        f"{p_short(result)}, from {how}; significance level {result.alpha:g}, seed {result.seed}, m2st {VERSION}."
+        f"{_p_short(result)}, from {how}; significance level {result.alpha:g}, seed {result.seed}, m2st {VERSION}."
     )
     if result.condition:
         paragraph += f" {result.condition}"

@@ -105,14 +105,14 @@ def answer_stage(state: UserData, upload: Upload, outcome: Outcome) -> None:
     for sentence in effect.sentences:
         st.markdown(as_text(sentence))
     st.caption(as_text(effect.caveat))
-    show_details(state, upload, outcome)
+    _show_details(state, upload, outcome)
 
 
 def _show_card(state: UserData, upload: Upload, outcome: Outcome, answer: Answer, tests: int) -> None:
     with st.container(border=True, key="data_card"):
         show_answer(answer)
         st.caption(looks(tests))
-        report_button(state, upload, outcome)
+        _report_button(state, upload, outcome)
 
 
 def _show_picture(picture: Picture | None, key: str) -> None:
@@ -147,7 +147,7 @@ INFORMATION_ONLY = (
 )
 
 
-def show_details(state: UserData, upload: Upload, outcome: Outcome) -> None:
+def _show_details(state: UserData, upload: Upload, outcome: Outcome) -> None:
     """Show the details, each kind in an expander."""
     with st.expander("What is assumed"):
         for sentence in assumptions(outcome):
@@ -158,7 +158,7 @@ def show_details(state: UserData, upload: Upload, outcome: Outcome) -> None:
         with st.expander("Details: where the test looks (exploratory)"):
             _show_explanation(state, upload, outcome, outcome.explanation)
     with st.expander("Downloads, code, and a sentence for the methods section"):
-        show_exports(state, upload, outcome)
+        _show_exports(state, upload, outcome)
 
 
 def _show_statistics(state: UserData, outcome: Outcome) -> None:
@@ -284,7 +284,7 @@ def _show_gamma(state: UserData, upload: Upload, outcome: Outcome) -> None:
         st.markdown(as_text(gamma.sentence))
 
 
-def data_source(state: UserData, upload: Upload) -> DataSource:
+def _data_source(state: UserData, upload: Upload) -> DataSource:
     """The origin of the data, for code that repeats the outcome."""
     if state.example:
         return DataSource(example=state.example, groups=upload.groups, related_groups=upload.related_groups)
@@ -310,7 +310,7 @@ def _file_name(table: str) -> str:
     return table[: len(head) + len(".zip")] if archive else table
 
 
-def report_button(state: UserData, upload: Upload, outcome: Outcome) -> None:
+def _report_button(state: UserData, upload: Upload, outcome: Outcome) -> None:
     """Offer the report."""
     python, command = _code(state, upload, outcome)
     check, _ = state.recall("data_related", outcome.data.digest) or (None, None)
@@ -327,11 +327,11 @@ def report_button(state: UserData, upload: Upload, outcome: Outcome) -> None:
 
 def _code(state: UserData, upload: Upload, outcome: Outcome) -> tuple[str, str]:
     """Python code and a command that repeat the outcome."""
-    origin = data_source(state, upload)
+    origin = _data_source(state, upload)
     return as_python(origin, state.cleaning, outcome.plan), as_command(origin, state.cleaning, outcome.plan)
 
 
-def show_exports(state: UserData, upload: Upload, outcome: Outcome) -> None:
+def _show_exports(state: UserData, upload: Upload, outcome: Outcome) -> None:
     """Offer files, a sentence for the methods section, and code that repeats the outcome."""
     data, tested = outcome.data, state.tests_of(upload)
     learner = outcome.learners.get(outcome.plan.primary)

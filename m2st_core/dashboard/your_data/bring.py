@@ -26,9 +26,9 @@ MOST_OPTIONS, MOST_HEIGHT = 8, 400  # pixels
 def ask_groups(state: UserData) -> None:
     """Ask what is open about the group columns, on another stage than the first."""
     if state.files.get("one") and not state.two_files:
-        ask_group(state)
+        _ask_group(state)
     if state.files.get("related") and not state.example:
-        ask_related_group(state)
+        _ask_related_group(state)
 
 
 def bring_stage(state: UserData) -> bool:
@@ -82,10 +82,10 @@ def _ask_target(state: UserData, limits: Limits) -> None:
         return
     _ask_files(state, "one", "The file", limits, f"All rows, with a column that gives the group. {FORMATS}")
     if state.files.get("one"):
-        ask_group(state)
+        _ask_group(state)
 
 
-def ask_group(state: UserData) -> None:
+def _ask_group(state: UserData) -> None:
     """Ask for the group column of the target's file, if several could be it, and for two of its values if need be."""
     table, columns = state.files["one"][0], state.group_columns
     if not columns:
@@ -175,10 +175,10 @@ def _ask_related_columns(state: UserData, tables: Sequence[Table]) -> None:
     help_ = "The column with the task of each row."
     task = choose("Task column", [NO_TASK_COLUMN, *columns], f"data_task_{mark}", help_, index)
     state.roles["task"] = "" if task == NO_TASK_COLUMN else task
-    ask_related_group(state)
+    _ask_related_group(state)
 
 
-def ask_related_group(state: UserData) -> None:
+def _ask_related_group(state: UserData) -> None:
     """Ask for the group column of the related tasks, if it is not clear by its name."""
     columns, by_name = state.related_columns, state.related_group_by_name
     files = len(state.files["related"])
