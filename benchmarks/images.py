@@ -31,7 +31,7 @@ from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.networks import CNN, make_cnn
 from m2st_core.learners.algorithm1 import fit_meta_kernel, hold_out_tasks
 from m2st_core.learners.image_features import LabelledImages, batch_gradients
-from m2st_core.presets import PAPER, TUNED, ImageTraining
+from m2st_core.presets import PAPER, TUNED, ImageTrainingSettings
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
@@ -57,7 +57,7 @@ def plain_step(cnn: CNN, images: Tensor) -> Callable[[], None]:
     return step
 
 
-def feature_step(cnn: CNN, images: Tensor, training: ImageTraining) -> Callable[[], None]:
+def feature_step(cnn: CNN, images: Tensor, training: ImageTrainingSettings) -> Callable[[], None]:
     """All images once, each in a batch of the training and with the head of its own task."""
     count = len(images)
     labels = torch.full((count, TASKS), -1, dtype=torch.int8)

@@ -10,7 +10,7 @@ from m2st_core.types import Registry, Shape
 
 
 @dataclass(frozen=True)
-class Ascent:
+class AscentSettings:
     """How a kernel climbs the power criterion Ĵ_λ: Adam, full batch, a fixed number of steps."""
 
     steps: int
@@ -20,7 +20,7 @@ class Ascent:
 
 
 @dataclass(frozen=True)
-class Convolutions:
+class ConvolutionSettings:
     """φ of images: 3×3 convolutions of stride 2, one after another while a side stays ≥ 2, then Linear→features."""
 
     shape: Shape = (3, 32, 32)  # that of the images at hand
@@ -30,7 +30,7 @@ class Convolutions:
 
 
 @dataclass(frozen=True)
-class Pretraining:
+class PretrainingSettings:
     """First weights of a deep kernel of rows: φ learns to classify the tasks' rows, one linear head per task."""
 
     steps: int = 300
@@ -43,19 +43,19 @@ class Pretraining:
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkSettings:
     """φ: Linear d→H→H→H→3d with softplus between; H=None means 3d, as in the paper. For images: convolutions."""
 
     hidden: int | None = None
-    convolutions: Convolutions | None = None
+    convolutions: ConvolutionSettings | None = None
     standardise: bool = False  # scale the inputs by the training rows' mean and standard deviation
     kaiming: bool = False  # first weights normal with variance 2/fan_in, no biases
-    pretraining: Pretraining | None = None  # of Meta-KL's and AGT-KL's start, where rows are not images
+    pretraining: PretrainingSettings | None = None  # of Meta-KL's and AGT-KL's start, where rows are not images
     as_published: bool = False  # σ_q²=0.3u, σ_φ²=0.02u, ε=(1e−8u)² at the start, u uniform; steps act on σ and √ε
 
 
 @dataclass(frozen=True)
-class Classifier:
+class ClassifierSettings:
     """How C2ST trains φ and its linear head: Adam on the cross-entropy, batches of min(rows, 128)."""
 
     epochs: int
@@ -64,7 +64,7 @@ class Classifier:
 
 
 @dataclass(frozen=True)
-class Embedding:
+class EmbeddingSettings:
     """How ME and SCF place their J test points."""
 
     points: int = 5
@@ -76,7 +76,7 @@ class Embedding:
 
 
 @dataclass(frozen=True)
-class ImageTraining:
+class ImageTrainingSettings:
     """How the features of images are learned: a network learns to tell images of the tasks' samples apart."""
 
     fresh: float = 0.3  # share of the images that the network does not learn from; they decide when to stop
@@ -90,7 +90,7 @@ class ImageTraining:
 
 
 @dataclass(frozen=True)
-class FeatureLearning:
+class FeatureSettings:
     """How features are learned from related tasks: discriminants in random Fourier features, in closed form."""
 
     widths: tuple[float, ...] = (4.0, math.inf, 1.0, 0.25, 0.06, 0.02)  # times the median squared distance; ∞: linear
@@ -102,14 +102,14 @@ class FeatureLearning:
     spaces: int = 6  # of different width, size and order, that are kept
     leading: int = 3  # directions along which the tasks may differ most
     held_out: float = 0.25  # share of each task's rows held out to score what is learned in these features
-    convolutions: Convolutions | None = None  # for images: a network that classifies the tasks' samples
-    training: ImageTraining = ImageTraining()
+    convolutions: ConvolutionSettings | None = None  # for images: a network that classifies the tasks' samples
+    training: ImageTrainingSettings = ImageTrainingSettings()
     mixed_tasks: int = 10  # random tasks for which Feature-MKL has a separate kernel
     regularisations: tuple[float, ...] = (0.1, 1.0, 10.0)  # candidates for λ of Feature-MKL's β
 
 
 @dataclass(frozen=True)
-class MetaAscent:
+class MetaAscentSettings:
     """How one kernel is learned for all tasks: Algorithm 1, or AGT-KL where there are no inner steps."""
 
     outer_steps: int
@@ -131,7 +131,7 @@ class MetaAscent:
 
 
 @dataclass(frozen=True)
-class Adaptation:
+class AdaptationSettings:
     """How the kernel of Meta-KL or AGT-KL is adapted to the target's training rows."""
 
     optimiser: Literal["gradient", "Adam"]
@@ -141,11 +141,11 @@ class Adaptation:
 
 
 @dataclass(frozen=True)
-class BaseKernels:
+class BaseKernelSettings:
     """Meta-MKL's base kernels, and how β is found."""
 
     tasks: int  # drawn at random
-    ascent: Ascent  # of each task's kernel, from Meta-KL's start
+    ascent: AscentSettings  # of each task's kernel, from Meta-KL's start
     ridge: float  # λ of the QP for β
     relative_ridge: float = 0.0  # the same in units of the kernels' mean variance, added to it
     uniform_share: float = 0.0  # share of the weight spread evenly, in case few rows favour a poor kernel
@@ -153,15 +153,15 @@ class BaseKernels:
 
 
 @dataclass(frozen=True)
-class Images:
+class ImageSettings:
     """The settings of a preset that differ for images."""
 
-    convolutions: Convolutions
-    mmd_o: Ascent
-    mmd_d: Ascent
-    classifier: Classifier
-    meta_kl: MetaAscent
-    features: FeatureLearning = FeatureLearning(leading=9)
+    convolutions: ConvolutionSettings
+    mmd_o: AscentSettings
+    mmd_d: AscentSettings
+    classifier: ClassifierSettings
+    meta_kl: MetaAscentSettings
+    features: FeatureSettings = FeatureSettings(leading=9)
 
 
 @dataclass(frozen=True)
@@ -170,17 +170,17 @@ class Preset:
 
     name: str
     median_start: bool  # widths start at the median heuristic; otherwise σ_φ²=0.1, σ_q²=2d, ε=1e−10, as in DK-for-TST
-    mmd_o: Ascent
-    mmd_d: Ascent
-    network: Network
-    classifier: Classifier
-    embedding: Embedding
-    meta_network: Network
-    meta_kl: MetaAscent
-    adaptation: Adaptation
-    base_kernels: BaseKernels
-    images: Images
-    features: FeatureLearning = FeatureLearning()
+    mmd_o: AscentSettings
+    mmd_d: AscentSettings
+    network: NetworkSettings
+    classifier: ClassifierSettings
+    embedding: EmbeddingSettings
+    meta_network: NetworkSettings
+    meta_kl: MetaAscentSettings
+    adaptation: AdaptationSettings
+    base_kernels: BaseKernelSettings
+    images: ImageSettings
+    features: FeatureSettings = FeatureSettings()
 
     def on(self, shape: Shape | None) -> Preset:
         """The preset for images of this shape; for other rows, itself."""
@@ -199,7 +199,7 @@ class Preset:
         )
 
 
-ALGORITHM_1 = MetaAscent(
+ALGORITHM_1 = MetaAscentSettings(
     outer_steps=1000,
     outer_rate=0.01,
     tasks_per_step=10,
@@ -212,22 +212,22 @@ ALGORITHM_1 = MetaAscent(
 PAPER = Preset(
     name="paper",
     median_start=False,
-    mmd_o=Ascent(steps=1000, learning_rate=1e-3, regularisation=1e-8),
-    mmd_d=Ascent(steps=1000, learning_rate=5e-5, regularisation=1e-8),
-    network=Network(),
-    classifier=Classifier(epochs=1000, learning_rate=1e-3),
-    embedding=Embedding(robust_start=False, reference="chi2"),
-    meta_network=Network(),
+    mmd_o=AscentSettings(steps=1000, learning_rate=1e-3, regularisation=1e-8),
+    mmd_d=AscentSettings(steps=1000, learning_rate=5e-5, regularisation=1e-8),
+    network=NetworkSettings(),
+    classifier=ClassifierSettings(epochs=1000, learning_rate=1e-3),
+    embedding=EmbeddingSettings(robust_start=False, reference="chi2"),
+    meta_network=NetworkSettings(),
     meta_kl=ALGORITHM_1,
-    adaptation=Adaptation("gradient", steps=(10,), learning_rate=0.8),
-    base_kernels=BaseKernels(
-        tasks=10, ascent=Ascent(steps=20, learning_rate=0.01, regularisation=1e-8), ridge=1e-8, agt_starts=10
+    adaptation=AdaptationSettings("gradient", steps=(10,), learning_rate=0.8),
+    base_kernels=BaseKernelSettings(
+        tasks=10, ascent=AscentSettings(steps=20, learning_rate=0.01, regularisation=1e-8), ridge=1e-8, agt_starts=10
     ),
-    images=Images(
-        convolutions=Convolutions(upsample=2),
-        mmd_o=Ascent(steps=1000, learning_rate=5e-4, regularisation=1e-8),
-        mmd_d=Ascent(steps=1000, learning_rate=2e-4, regularisation=1e-8, largest_batch=100),
-        classifier=Classifier(epochs=1000, learning_rate=2e-4),
+    images=ImageSettings(
+        convolutions=ConvolutionSettings(upsample=2),
+        mmd_o=AscentSettings(steps=1000, learning_rate=5e-4, regularisation=1e-8),
+        mmd_d=AscentSettings(steps=1000, learning_rate=2e-4, regularisation=1e-8, largest_batch=100),
+        classifier=ClassifierSettings(epochs=1000, learning_rate=2e-4),
         meta_kl=ALGORITHM_1,
     ),
 )
@@ -244,21 +244,21 @@ RELEASED = replace(
     PAPER,
     name="released",
     embedding=replace(PAPER.embedding, optimise_frequencies=False),
-    meta_network=Network(hidden=30, kaiming=True, as_published=True),
+    meta_network=NetworkSettings(hidden=30, kaiming=True, as_published=True),
     meta_kl=PUBLISHED_INNER_LOOP,
-    adaptation=Adaptation("Adam", steps=(50,), learning_rate=5e-5 / 3, row_share=0.2),
+    adaptation=AdaptationSettings("Adam", steps=(50,), learning_rate=5e-5 / 3, row_share=0.2),
     images=replace(PAPER.images, meta_kl=PUBLISHED_INNER_LOOP),
 )
 TUNED = Preset(
     name="tuned",
     median_start=True,
-    mmd_o=Ascent(steps=150, learning_rate=0.05, regularisation=1e-3, largest_batch=500),
-    mmd_d=Ascent(steps=100, learning_rate=5e-3, regularisation=1e-3, largest_batch=500),
-    network=Network(standardise=True),
-    classifier=Classifier(epochs=200, learning_rate=0.01, weight_decay=1e-4),
-    embedding=Embedding(steps=100),
-    meta_network=Network(hidden=30, standardise=True, pretraining=Pretraining()),
-    meta_kl=MetaAscent(
+    mmd_o=AscentSettings(steps=150, learning_rate=0.05, regularisation=1e-3, largest_batch=500),
+    mmd_d=AscentSettings(steps=100, learning_rate=5e-3, regularisation=1e-3, largest_batch=500),
+    network=NetworkSettings(standardise=True),
+    classifier=ClassifierSettings(epochs=200, learning_rate=0.01, weight_decay=1e-4),
+    embedding=EmbeddingSettings(steps=100),
+    meta_network=NetworkSettings(hidden=30, standardise=True, pretraining=PretrainingSettings()),
+    meta_kl=MetaAscentSettings(
         outer_steps=50,
         outer_rate=0.002,
         tasks_per_step=20,
@@ -270,21 +270,21 @@ TUNED = Preset(
         support_share=0.25,
         held_out_tasks=0.2,
     ),
-    adaptation=Adaptation("gradient", steps=(0, 1, 5), learning_rate=0.01),
-    base_kernels=BaseKernels(
+    adaptation=AdaptationSettings("gradient", steps=(0, 1, 5), learning_rate=0.01),
+    base_kernels=BaseKernelSettings(
         tasks=5,
-        ascent=Ascent(steps=5, learning_rate=0.001, regularisation=1e-2),
+        ascent=AscentSettings(steps=5, learning_rate=0.001, regularisation=1e-2),
         ridge=0.0,
         relative_ridge=10.0,
         uniform_share=0.8,
         agt_starts=5,
     ),
-    images=Images(
-        convolutions=Convolutions(features=100),
-        mmd_o=Ascent(steps=150, learning_rate=0.05, regularisation=1e-3, largest_batch=500),
-        mmd_d=Ascent(steps=100, learning_rate=1e-3, regularisation=1e-3, largest_batch=100),
-        classifier=Classifier(epochs=30, learning_rate=1e-3, weight_decay=1e-4),
-        meta_kl=MetaAscent(
+    images=ImageSettings(
+        convolutions=ConvolutionSettings(features=100),
+        mmd_o=AscentSettings(steps=150, learning_rate=0.05, regularisation=1e-3, largest_batch=500),
+        mmd_d=AscentSettings(steps=100, learning_rate=1e-3, regularisation=1e-3, largest_batch=100),
+        classifier=ClassifierSettings(epochs=30, learning_rate=1e-3, weight_decay=1e-4),
+        meta_kl=MetaAscentSettings(
             outer_steps=60,
             outer_rate=1e-3,
             tasks_per_step=5,

@@ -11,7 +11,7 @@ from m2st_core.dashboard.jobs.sweeps import (
     sweep_cost_words,
     sweep_queue,
 )
-from m2st_core.dashboard.power_lab.history import (
+from m2st_core.dashboard.power.history import (
     choose_runs,
     compare_runs,
     offer_undo,

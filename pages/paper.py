@@ -8,7 +8,7 @@ import streamlit as st
 import m2st_core
 from m2st_core.dashboard.jobs.sweeps import start_sweep, sweep_cost_words, sweep_queue, watch_sweep
 from m2st_core.dashboard.paper import COLOURS, figure_text, show_entry, show_numbers
-from m2st_core.dashboard.power_lab.results import show_code
+from m2st_core.dashboard.power.results import show_code
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart, download, finding, page_title, run_page
 from m2st_core.dashboard.widgets.shared import shared

@@ -8,9 +8,9 @@ from streamlit.delta_generator import DeltaGenerator
 import m2st_core
 from m2st_core.dashboard.jobs.runs import RunDesk
 from m2st_core.dashboard.jobs.sweeps import NO_RUN, show_sweep_problems, start_sweep, sweep_queue
-from m2st_core.dashboard.power_lab.controls import LEVEL, ask_sweep, load_sweep
-from m2st_core.dashboard.power_lab.curves import look, show_curves, show_training_curves
-from m2st_core.dashboard.power_lab.results import show_code, show_results
+from m2st_core.dashboard.power.controls import LEVEL, ask_sweep, load_sweep
+from m2st_core.dashboard.power.curves import look, show_curves, show_training_curves
+from m2st_core.dashboard.power.results import show_code, show_results
 from m2st_core.dashboard.widgets.controls import ask_setting
 from m2st_core.dashboard.widgets.page import choice_sentences, page_title, run_page
 from m2st_core.sweeps.database import StoreError

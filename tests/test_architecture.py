@@ -86,7 +86,7 @@ def test_streamlit_stays_in_front_and_torch_behind(path):
 DASHBOARD = {  # its modules and folders, each of which imports earlier ones; pages' folders do not import each other
     "jobs": 1,
     "widgets": 2,
-    "power_lab": 3,
+    "power": 3,
     "images": 4,
     "learn": 4,
     "paper": 4,

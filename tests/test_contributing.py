@@ -1,7 +1,7 @@
 """The checklist of CONTRIBUTING.md: one entry makes a method known everywhere."""
 
 from m2st_core.commands.own_data import names_by_origin
-from m2st_core.dashboard.power_lab.controls import compared_methods
+from m2st_core.dashboard.power.controls import compared_methods
 from m2st_core.figures.theme import look_of
 from m2st_core.kernels.distance import GaussianKernel, median_width
 from m2st_core.permutation.fitted import KernelTest

@@ -27,14 +27,14 @@ from m2st_core.learners.raw_features import FourierFeatures
 from m2st_core.learners.spaces import candidates, fit_row_features, normal_points, smooth_space
 from m2st_core.learners.units import in_common_units
 from m2st_core.permutation.labellings import random_memberships
-from m2st_core.presets import TUNED, FeatureLearning
+from m2st_core.presets import TUNED, FeatureSettings
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 from tests import naive
 
 PAGE = (Path(__file__).parent.parent / "docs" / "learned_features.md").read_text(encoding="utf-8")
 WIDTHS = {0.25: 0.0, math.inf: 3.0, 0.06: 3.0, 0.02: 3.0}  # with prices; of wider ones, float32 loses some coordinates
-FEW = FeatureLearning(tuple(WIDTHS), tuple(WIDTHS.values()), fourier_per_column=4, fewest_fourier=16)  # quick in loops
+FEW = FeatureSettings(tuple(WIDTHS), tuple(WIDTHS.values()), fourier_per_column=4, fewest_fourier=16)  # quick in loops
 SEED = 5
 
 
@@ -517,8 +517,8 @@ def test_heads_weights_and_odds_of_feature_mkl(learned, shift, mixed, monkeypatc
 def constant(path):
     """The value of module.NAME or module.Class.field."""
     module, name = path.rsplit(".", 1)
-    if module.endswith("FeatureLearning"):
-        return getattr(FeatureLearning(), name)
+    if module.endswith("FeatureSettings"):
+        return getattr(FeatureSettings(), name)
     return getattr(importlib.import_module(f"m2st_core.{module}"), name)
 
 

@@ -16,7 +16,7 @@ from m2st_core.analysis.plan import Outcome
 from m2st_core.analysis.report import html_report
 from m2st_core.analysis.words import answer_of, verdict
 from m2st_core.dashboard.jobs.jobs import watch_job
-from m2st_core.dashboard.power_lab.results import show_figure, show_power_table
+from m2st_core.dashboard.power.results import show_figure, show_power_table
 from m2st_core.dashboard.widgets.answer import as_text, show_answer
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart, download, show_folded

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from m2st_core.presets import Convolutions
+from m2st_core.presets import ConvolutionSettings
 from m2st_core.types import Shape
 
 MOST_UNITS = 384  # largest width of a layer of φ, which is 3d for narrow rows
@@ -214,7 +214,7 @@ def _scaled(x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
     return x * gain[:, None, None] + shift[:, None, None]
 
 
-def make_cnn(settings: Convolutions, generators: Sequence[torch.Generator]) -> CNN:
+def make_cnn(settings: ConvolutionSettings, generators: Sequence[torch.Generator]) -> CNN:
     """Convolutions of these settings, one network per generator."""
     return CNN(settings.shape, settings.channels, settings.features, generators, settings.upsample)
 

@@ -28,7 +28,7 @@ from m2st_core.learners.classifier import pretrained_kernel
 from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.learners.target_kernels import make_network, maximise_criterion, published_widths
 from m2st_core.permutation.fitted import KernelTest
-from m2st_core.presets import Adaptation, MetaAscent, Preset
+from m2st_core.presets import AdaptationSettings, MetaAscentSettings, Preset
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams, draw_rows, random_orders
 from m2st_core.types import Progress, TwoSample
@@ -59,7 +59,7 @@ def criterion(paired: Paired, state: State, rows: PairedRows, regularisation: fl
     return criterion_ratio(*terms(paired, state, rows), regularisation)
 
 
-def adapt_state(paired: Paired, state: State, rows: PairedRows, settings: MetaAscent, steps: int) -> State:
+def adapt_state(paired: Paired, state: State, rows: PairedRows, settings: MetaAscentSettings, steps: int) -> State:
     """Inner steps ω ← ω + η∇Ĵ(ω) (or θ + η∇Ĵ(ω), ``restart``) on each run's rows; ``state`` is not changed.
 
     Non-finite gradients count as 0. Unless ``second_order``, the steps themselves are not differentiated.
@@ -88,7 +88,7 @@ class AutogradClimber:
     order of the runs, whatever the number of threads.
     """
 
-    def __init__(self, kernel: DeepKernel, settings: MetaAscent) -> None:
+    def __init__(self, kernel: DeepKernel, settings: MetaAscentSettings) -> None:
         if settings.ratio_of_means:
             raise ValueError("Deep kernels of images learn task by task, but ratio_of_means needs all tasks at once.")
         self.kernel, self.settings = kernel, settings
@@ -146,7 +146,7 @@ class AutogradClimber:
 def fit_meta_kernel(
     kernel: DeepKernel,
     related: RelatedTasks,
-    settings: MetaAscent,
+    settings: MetaAscentSettings,
     tasks: tuple[Tensor, Tensor],
     streams: Sequence[Streams],
     judging: Sequence[Streams],
@@ -207,7 +207,9 @@ def fit_meta_kernel(
     return Course(np.array(steps), *(np.array(values).reshape(-1, repeats) for values in curves))
 
 
-def hold_out_tasks(related: RelatedTasks, settings: MetaAscent, streams: Sequence[Streams]) -> tuple[Tensor, Tensor]:
+def hold_out_tasks(
+    related: RelatedTasks, settings: MetaAscentSettings, streams: Sequence[Streams]
+) -> tuple[Tensor, Tensor]:
     """Indices of training tasks and of held-out tasks, drawn at random: (R, ·) each.
 
     If no task is held out, the training tasks stay in their order.
@@ -245,7 +247,7 @@ def learn_agt_mkl(
 
 def _learn(
     related: RelatedTasks,
-    settings: MetaAscent,
+    settings: MetaAscentSettings,
     starts: int,
     preset: Preset,
     streams: Sequence[Streams],
@@ -329,8 +331,8 @@ def for_runs(kernel: Kernel, runs: int) -> Kernel:
 def adapt_to_target(
     kernel: Kernel,
     train: TwoSample,
-    settings: MetaAscent,
-    adaptation: Adaptation,
+    settings: MetaAscentSettings,
+    adaptation: AdaptationSettings,
     steps: int,
     streams: Sequence[Streams],
     progress: Progress | None = None,
@@ -377,8 +379,8 @@ def _choose_steps(
     kernel: Kernel,
     related: RelatedTasks,
     held_out: Tensor,
-    settings: MetaAscent,
-    adaptation: Adaptation,
+    settings: MetaAscentSettings,
+    adaptation: AdaptationSettings,
     streams: Sequence[Streams],
 ) -> dict[str, float]:
     """The number of adaptation steps that held-out tasks (R, T) choose, and the score of each candidate.

@@ -25,7 +25,7 @@ from m2st_core.criterion import TaskObjective, criterion_bends, criterion_slopes
 from m2st_core.data.related import PairedRows
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.distance import SMALLEST_EXPONENT
-from m2st_core.presets import MetaAscent
+from m2st_core.presets import MetaAscentSettings
 
 State = dict[str, Tensor]
 LOG_2 = math.log(2)
@@ -255,7 +255,7 @@ class DeepTerms:
 class FastClimber:
     """Terms and gradients of Algorithm 1 for a deep kernel of rows: hand-written derivatives, all runs in one batch."""
 
-    def __init__(self, kernel: DeepKernel, settings: MetaAscent) -> None:
+    def __init__(self, kernel: DeepKernel, settings: MetaAscentSettings) -> None:
         if settings.restart and settings.second_order:
             raise ValueError("Inner steps that restart from θ are first order, as in the published code.")
         self.kernel, self.settings, self.layout = kernel, settings, Parameters(kernel)

@@ -20,7 +20,7 @@ from m2st_core.kernels.networks import MLP, FeatureNetwork
 from m2st_core.learners.ascent import ascend
 from m2st_core.learners.target_kernels import make_network
 from m2st_core.permutation.fitted import LabelTest, ProbabilityTest
-from m2st_core.presets import Preset, Pretraining
+from m2st_core.presets import Preset, PretrainingSettings
 from m2st_core.rng import Streams, random_orders
 from m2st_core.types import Progress, TwoSample
 
@@ -108,7 +108,7 @@ class _Batches:
 
 
 def pretrained_kernel(
-    network: MLP, meta: RelatedTasks, tasks: Tensor, settings: Pretraining, streams: Sequence[Streams]
+    network: MLP, meta: RelatedTasks, tasks: Tensor, settings: PretrainingSettings, streams: Sequence[Streams]
 ) -> DeepKernel:
     """A deep kernel whose network has learned to classify these tasks (R, T), with widths from the median heuristic.
 
@@ -125,7 +125,7 @@ def pretrained_kernel(
 
 
 def train_classifier(
-    network: MLP, meta: RelatedTasks, tasks: Tensor, settings: Pretraining, streams: Sequence[Streams]
+    network: MLP, meta: RelatedTasks, tasks: Tensor, settings: PretrainingSettings, streams: Sequence[Streams]
 ) -> None:
     """Minimise the mean cross-entropy of w_iᵀφ(x)+b_i over the tasks; φ is the network's, w_i and b_i are task i's."""
     repeats, count = tasks.shape

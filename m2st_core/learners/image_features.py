@@ -28,7 +28,7 @@ from m2st_core.learners.spaces import (
     smooth_space,
     task_senses,
 )
-from m2st_core.presets import FeatureLearning
+from m2st_core.presets import FeatureSettings
 from m2st_core.rng import Streams
 from m2st_core.types import Progress
 
@@ -45,7 +45,7 @@ class ImageHalves(NamedTuple):
     fresh: RelatedTasks
 
 
-def part_images(related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]) -> ImageHalves:
+def part_images(related: RelatedTasks, settings: FeatureSettings, streams: Sequence[Streams]) -> ImageHalves:
     """Split images into training and fresh ones, in the same way in all tasks. Rows of tables are all fresh."""
     if settings.convolutions is None:
         return ImageHalves(related, related)
@@ -60,7 +60,7 @@ def part_images(related: RelatedTasks, settings: FeatureLearning, streams: Seque
 
 
 def fit_image_features(
-    related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams], progress: Progress | None = None
+    related: RelatedTasks, settings: FeatureSettings, streams: Sequence[Streams], progress: Progress | None = None
 ) -> LearnedSpaces:
     """ψ of tasks of images, and the choices made on fresh images."""
     halves = part_images(related, settings, streams)
@@ -119,7 +119,7 @@ def _labelled(related: RelatedTasks, repeat: int) -> LabelledImages:
 
 
 def _train(
-    halves: ImageHalves, repeat: int, settings: FeatureLearning, stream: Streams, progress: Progress | None
+    halves: ImageHalves, repeat: int, settings: FeatureSettings, stream: Streams, progress: Progress | None
 ) -> tuple[CNN, dict[str, float]]:
     """The network after the epoch with the lowest loss on fresh images, with fixed normalisation; and the choices."""
     training, convolutions = settings.training, settings.convolutions

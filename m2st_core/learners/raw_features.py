@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.networks import CNN, Units
-from m2st_core.presets import FeatureLearning
+from m2st_core.presets import FeatureSettings
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
@@ -59,7 +59,7 @@ class MetaFeatures(nn.Module, ABC):
 
     @torch.no_grad()
     def view(
-        self, related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams]
+        self, related: RelatedTasks, settings: FeatureSettings, streams: Sequence[Streams]
     ) -> tuple[RelatedTasks, RelatedTasks]:
         """The related tasks in ψ, with their training rows and with their held-out rows."""
         training, held_out = related.hold_out(settings.held_out, [s.torch("held-out rows") for s in streams])

@@ -20,7 +20,7 @@ from m2st_core.data.related import RelatedTasks
 from m2st_core.learners.ascent import leading_eigenvectors, squares_of
 from m2st_core.learners.raw_features import FourierFeatures, MetaFeatures
 from m2st_core.learners.units import median_distance, robust_units
-from m2st_core.presets import FeatureLearning
+from m2st_core.presets import FeatureSettings
 from m2st_core.rng import Streams, random_orders
 from m2st_core.types import Progress
 
@@ -312,7 +312,7 @@ def smooth_space(
 
 
 @torch.no_grad()
-def candidates(space: SmoothSpace, first: int, settings: FeatureLearning, price: float) -> list[Candidate]:
+def candidates(space: SmoothSpace, first: int, settings: FeatureSettings, price: float) -> list[Candidate]:
     """All orders and numbers of coordinates, ``first`` and its doubles, with the evidence less its prices as score."""
     most, offers = min(space.whiten.shape[-1], settings.most_coordinates), []
     first = min(first, most)
@@ -375,7 +375,7 @@ def describe_candidates(offers: Sequence[Candidate], best: Tensor) -> dict[str, 
 
 @torch.no_grad()
 def fit_row_features(
-    related: RelatedTasks, settings: FeatureLearning, streams: Sequence[Streams], progress: Progress | None = None
+    related: RelatedTasks, settings: FeatureSettings, streams: Sequence[Streams], progress: Progress | None = None
 ) -> LearnedSpaces:
     """The spaces ψ that suit the related tasks best, and the choices made on left-out tasks.
 

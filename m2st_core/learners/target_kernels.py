@@ -20,12 +20,12 @@ from m2st_core.kernels.networks import MLP, MOST_UNITS, FeatureNetwork, Units, m
 from m2st_core.learners.ascent import ascend
 from m2st_core.learners.knowledge import Knowledge, needed
 from m2st_core.permutation.fitted import KernelTest
-from m2st_core.presets import Ascent, Network, Preset
+from m2st_core.presets import AscentSettings, NetworkSettings, Preset
 from m2st_core.rng import Streams, draw_rows
 from m2st_core.types import Progress, TwoSample
 
 
-def make_network(rows: Tensor, settings: Network, streams: Sequence[Streams]) -> FeatureNetwork:
+def make_network(rows: Tensor, settings: NetworkSettings, streams: Sequence[Streams]) -> FeatureNetwork:
     """φ for training rows (R, N, d), without their labels: d→H→H→H→3d, or convolutions where rows are images.
 
     No layer has more than 384 units: with 3d of them, wide rows would need 9d² weights per layer.
@@ -53,7 +53,7 @@ def make_network(rows: Tensor, settings: Network, streams: Sequence[Streams]) ->
     return network
 
 
-def published_widths(rows: Tensor, settings: Network) -> tuple[Tensor, Tensor, Tensor]:
+def published_widths(rows: Tensor, settings: NetworkSettings) -> tuple[Tensor, Tensor, Tensor]:
     """σ_φ², σ_q² and ε at the start, as published, for rows (R, N, d): (R,) each.
 
     For CIFAR images σ_q² is published as 2048 on images enlarged to 64×64. Enlarging counts every pixel four times: on
@@ -124,7 +124,7 @@ def start_deep(pooled: Tensor, preset: Preset, streams: Sequence[Streams]) -> De
 
 
 def maximise_criterion(
-    kernel: Kernel, train: TwoSample, ascent: Ascent, streams: Sequence[Streams], progress: Progress | None
+    kernel: Kernel, train: TwoSample, ascent: AscentSettings, streams: Sequence[Streams], progress: Progress | None
 ) -> Tensor:
     """Climb Ĵ_λ of each run's training rows; of unequal or large samples, rows are drawn anew each step."""
     count = min(*train.sizes, ascent.largest_batch or max(train.sizes))

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from m2st_core.dashboard.power_lab.results import sweep_as_python, sweep_as_shell
+from m2st_core.dashboard.power.results import sweep_as_python, sweep_as_shell
 from m2st_core.studies.power import (
     difference_names,
     level_finding,

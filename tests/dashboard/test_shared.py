@@ -69,7 +69,7 @@ def test_rows_are_the_same_table_until_a_cell_is_added(tmp_path):
 
 
 def test_what_is_drawn_leaves_the_shared_tables_as_they_are(tmp_path):
-    from m2st_core.dashboard.power_lab.results import Earlier, _draw_curves
+    from m2st_core.dashboard.power.results import Earlier, _draw_curves
     from m2st_core.paper.published import with_published
     from m2st_core.sweeps.summary import summarise
 

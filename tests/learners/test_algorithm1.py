@@ -24,11 +24,11 @@ from m2st_core.learners.algorithm1 import (
     hold_out_tasks,
 )
 from m2st_core.learners.algorithm1_fast import FastClimber
-from m2st_core.presets import Adaptation, MetaAscent
+from m2st_core.presets import AdaptationSettings, MetaAscentSettings
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
-SETTINGS = MetaAscent(
+SETTINGS = MetaAscentSettings(
     outer_steps=6, outer_rate=0.05, tasks_per_step=2, inner_steps=3, inner_rate=0.5, regularisation=1e-3, check_every=2
 )
 
@@ -192,7 +192,7 @@ def test_held_out_tasks_decide_which_kernel_is_kept():
 def test_adaptation_to_a_target_says_how_far_it_went(optimiser):
     theta, data = kernel(), rows(2, 20)
     target = TwoSample(data.x, data.y)
-    how = Adaptation(optimiser, steps=(4,), learning_rate=0.05, row_share=1.0)  # not the inner steps' 0.5
+    how = AdaptationSettings(optimiser, steps=(4,), learning_rate=0.05, row_share=1.0)  # not the inner steps' 0.5
     streams = [Streams(0), Streams(1)]
     adapted, moved = adapt_to_target(theta, target, SETTINGS, how, 4, streams)
     before, after = (power_criterion(h_matrix(k, *target), 1e-3) for k in (for_runs(theta, 2), adapted))

@@ -12,11 +12,11 @@ from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
 from m2st_core.kernels.networks import MLP, Units
 from m2st_core.learners.algorithm1 import Paired, adapt_state, terms
 from m2st_core.learners.algorithm1_fast import DeepTerms, FastClimber, Parameters, SignedRows
-from m2st_core.presets import MetaAscent
+from m2st_core.presets import MetaAscentSettings
 
 REPEATS, TASKS, PAIRS = 2, 3, 7
 LAMBDA = 1e-3
-SETTINGS = MetaAscent(
+SETTINGS = MetaAscentSettings(
     outer_steps=1, outer_rate=0.01, tasks_per_step=3, inner_steps=3, inner_rate=0.5, regularisation=LAMBDA
 )
 

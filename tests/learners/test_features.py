@@ -33,12 +33,12 @@ from m2st_core.learners.spaces import (
     task_folds,
 )
 from m2st_core.learners.units import column_units, in_common_units, robust_units
-from m2st_core.presets import FeatureLearning
+from m2st_core.presets import FeatureSettings
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 
 float64 = torch.float64
-SMALL = FeatureLearning(widths=(4.0, 1.0), prices=(0.0, 3.0), fewest_fourier=40, fourier_per_column=10)
+SMALL = FeatureSettings(widths=(4.0, 1.0), prices=(0.0, 3.0), fewest_fourier=40, fourier_per_column=10)
 
 
 def rows(*shape, seed=0):
@@ -500,9 +500,9 @@ def test_spaces_are_the_best_candidates_with_the_softmax_of_their_scores():
 @pytest.mark.parametrize(("task", "narrow"), [("blobs", True), ("mean_shift", False)])
 def test_narrow_features_are_taken_only_where_they_pay(task, narrow):
     pairs = m2st.make_task(task).draw_related_tasks(n_tasks=20, rows=150, closeness=0.2, seed=3)
-    settings = FeatureLearning(widths=(4.0, 0.06), prices=(0.0, 3.0))
+    settings = FeatureSettings(widths=(4.0, 0.06), prices=(0.0, 3.0))
     best = fit_row_features(as_related_tasks(pairs), settings, [Streams(0)]).spaces[0]
-    wide = FeatureLearning(widths=(4.0,), prices=(0.0,), spaces=1)
+    wide = FeatureSettings(widths=(4.0,), prices=(0.0,), spaces=1)
     widest = fit_row_features(as_related_tasks(pairs), wide, [Streams(0)]).spaces[0]
     assert (best.frequencies.norm() > 2 * widest.frequencies.norm()) == narrow
 

@@ -20,14 +20,14 @@ from m2st_core.learners.image_features import fit_image_features, part_images
 from m2st_core.learners.knowledge import Knowledge, learned_spaces, rebuild
 from m2st_core.learners.learned_tests import fit_learned, learned_family, meta_bank
 from m2st_core.learners.target_kernels import same_distances
-from m2st_core.presets import PAPER, PRESETS, TUNED, ImageTraining
+from m2st_core.presets import PAPER, PRESETS, TUNED, ImageTrainingSettings
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 from tests.quick import digits_by_class
 
 SHAPE = (1, 8, 8)
 PRESET = TUNED.on(SHAPE)
-FEATURES = replace(PRESET.features, training=ImageTraining(epochs=12))
+FEATURES = replace(PRESET.features, training=ImageTrainingSettings(epochs=12))
 
 
 def pairs(classes=4, count=20):
@@ -78,7 +78,7 @@ def test_repeats_learn_as_if_alone(learned):
 
 def test_the_number_of_threads_changes_no_bit():
     meta, found = as_related_tasks(pairs(classes=3, count=60)), []  # two chunks of images per step
-    settings = replace(FEATURES, training=ImageTraining(epochs=3))
+    settings = replace(FEATURES, training=ImageTrainingSettings(epochs=3))
     for threads in (1, 2):
         torch.set_num_threads(threads)
         try:

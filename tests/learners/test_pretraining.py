@@ -10,10 +10,10 @@ import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.networks import MLP
 from m2st_core.learners.classifier import FLOOR, align, pretrained_kernel, train_classifier
-from m2st_core.presets import Pretraining
+from m2st_core.presets import PretrainingSettings
 from m2st_core.rng import Streams
 
-SHORT = Pretraining(steps=5, tasks_per_step=3)
+SHORT = PretrainingSettings(steps=5, tasks_per_step=3)
 ALL = torch.arange(4)[None]
 
 

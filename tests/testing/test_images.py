@@ -9,7 +9,7 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.permutation.labellings import random_memberships
-from m2st_core.presets import PRESETS, ImageTraining
+from m2st_core.presets import PRESETS, ImageTrainingSettings
 from m2st_core.rng import Streams
 from m2st_core.testing.run import learn_once, run_tests
 from m2st_core.types import TwoSample
@@ -52,7 +52,7 @@ def target():
 def quick(preset):
     """The preset, with its learning cut short, on images too."""
     preset = few_steps(preset, outer_steps=1)
-    features = replace(preset.images.features, training=ImageTraining(epochs=1))
+    features = replace(preset.images.features, training=ImageTrainingSettings(epochs=1))
     return replace(preset, images=replace(preset.images, features=features))
 
 

@@ -8,8 +8,8 @@ import streamlit as st
 from m2st_core.dashboard.jobs.host import host
 from m2st_core.dashboard.jobs.runs import RunDesk
 from m2st_core.dashboard.jobs.sweeps import CELL, STATE_ICONS, watch_sweep
-from m2st_core.dashboard.power_lab.curves import show_training_curves
-from m2st_core.dashboard.power_lab.results import show_code, show_figure, show_results
+from m2st_core.dashboard.power.curves import show_training_curves
+from m2st_core.dashboard.power.results import show_code, show_figure, show_results
 from m2st_core.dashboard.widgets.page import chart, choice_sentences
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.data import size_unit

@@ -13,8 +13,8 @@ from streamlit.delta_generator import DeltaGenerator
 from m2st_core.dashboard.jobs.jobs import poll
 from m2st_core.dashboard.jobs.runs import RunDesk, SweepView
 from m2st_core.dashboard.jobs.sweeps import POLL_SECONDS, show_sweep_state, sweep_cost_words
-from m2st_core.dashboard.power_lab.controls import double_repeats
-from m2st_core.dashboard.power_lab.results import Earlier, show_results
+from m2st_core.dashboard.power.controls import double_repeats
+from m2st_core.dashboard.power.results import Earlier, show_results
 from m2st_core.dashboard.widgets.page import chart, finding, show_folded
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.figures.kernels import training_figure
