@@ -18,7 +18,7 @@ FOLDER = ROOT / "docs" / "screens"
 WIDE, PHONE = {"width": 1280, "height": 880}, {"width": 400, "height": 860}
 SCREENS = {  # name: address, colours, size
     "home": ("", "light", WIDE),
-    "learn": ("learn?step=History+rescues", "light", WIDE),
+    "learn": ("learn?step=Related+tasks+help", "light", WIDE),
     "power-dark": ("power", "dark", WIDE),
     "weights": ("weights", "light", WIDE),
     "paper": ("paper", "light", WIDE),

@@ -152,7 +152,7 @@ LESSONS = (
         ),
     ),
     Lesson(
-        "When related tasks mislead",
+        "When they mislead",
         f"All {TASK_COUNTS[-1]} related tasks differ in the correlation within clouds, so they teach a test to look "
         f"for it. New samples may differ **{LIKE_TASKS}**, with Δ = 0.7, or in **{SOMETHING_NEW}**: a mean that "
         f"moves by {SHIFT:g}.",
