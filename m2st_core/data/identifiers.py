@@ -30,14 +30,14 @@ NUMBER = "no|nr|num|number|nummer|numero|número|numéro|№|#|code|key|sn|ssn|�
 INDEX = "index|idx"
 ONE = "ids?|uid|uuid|guid|pid|mrn|identifiers?|identifikator|kennung|identificador|identifiant|barcode"
 IDENTIFIER = re.compile(
-    rf"(.* )?({ONE})( \d+)?|id ({PERSONS}|{UNITS}|{RECORDS}|{NUMBER})( .*)?|({PERSONS})|"
+    rf"(.* )?({ONE})( \d+)?|id .+|({PERSONS})|"
     rf"(.* )?({PERSONS}|{UNITS}) ?({NUMBER}|{INDEX})"
 )
 UNIT = re.compile(rf"(matched )?({UNITS})")  # one of several rows, or how many of them
 RECORD = re.compile(
     rf"({RECORDS})|(.* )?({RECORDS}) ?({NUMBER}|{INDEX})( \d+)?|(s |sr |sl )?({NUMBER}|{INDEX})|"
     r"(.* )?\w{3,}(nummer|nr)|(.* )?(akten|kenn|geschäfts)zeichen|counter|lfd( nr)?|row ?names?|unnamed( \d+)?|"
-    r"index level \d+"
+    r"(index )?level \d+"
 )
 ENDS_IN_NUMBER = re.compile(rf".+ ({NUMBER})( \d+)?")
 NUMBERED = re.compile(r"\s*(n[°º]|№|#)\s*\w", re.IGNORECASE)  # “N° dossier”
@@ -47,7 +47,10 @@ PROPERTY = re.compile(  # numbers that measure
 )
 UNINFORMATIVE = re.compile(r"(x|v|var|variable|col|column|feature|field|[a-z])? ?\d*")
 RANK = re.compile(r"(.* )?(rank|ranks|ranked|ranking|rang|placing|standing|percentile|quantile)( .*)?")
-DATES = re.compile(r"(.* )?(dates?|\w*datum|fecha|datetime|timestamps?|dob|birthday|birthdate)( .*)?")
+DATES = re.compile(
+    r"(.* )?(dates?|\w*datum|fecha|datetime|datenum|timestamps?|dob|birthday|birthdate|julian|mjd|excel|"
+    r"year ?frac(tion)?|decimal year)( .*)?"
+)
 TIMES = re.compile(r"(.* )?(times?|zeit|zeitpunkt|hora|epoch|unix|ts)( .*)?")
 EVENTS = re.compile(  # a header that may name a moment, or what was measured then
     r"(.* )?(day|dt|tag|eingang|termin|created|updated|modified|recorded|received|sampled|sampling|measured|collected|"
@@ -73,7 +76,7 @@ UNIX = ((1e8, 4e9, 1), (1e11, 4e12, 1e3), (1e14, 4e15, 1e6))  # from, to, units 
 UNIX_SURE = (1e9, 2e9)  # seconds, 2001 to 2033: recognised without a name
 DAYS = (20_000, 60_000)  # of Excel since 1900: 1954 to 2064
 RECENT_DAYS, MOST_DAYS = (36_526, 55_000), 4_000  # 2000 to 2050; span of days under a header that may mean other things
-JULIAN_DAYS = (2_400_000, 2_500_000)
+OTHER_DAYS = {"Julian days": (2_400_000, 2_500_000), "days since the year 0": (700_000, 770_000)}
 YEARS = (1900, 2100)
 UUID = r"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}"
 FILE = (
@@ -91,7 +94,7 @@ def names_unit(name: str) -> bool:
     [True, True, True, False, False]
     """
     plain = _plain(name)
-    return bool(IDENTIFIER.fullmatch(plain) or UNIT.fullmatch(plain))
+    return bool(IDENTIFIER.fullmatch(plain) or UNIT.fullmatch(plain)) and not _has_unit(name, plain)
 
 
 def numbers_identify(name: str, values: np.ndarray) -> str:
@@ -209,8 +212,9 @@ def _moment(plain: str, values: np.ndarray, measured: bool) -> str:
     if (dates and DAYS[0] <= low and high < DAYS[1]) or ((times or events) and recent):
         days = ((pd.Timestamp("1899-12-30") + pd.Timedelta(value, "D")).date().isoformat() for value in (low, high))
         return f"it holds days as Excel counts them, {' to '.join(days)}"
-    if (dates or times or events) and JULIAN_DAYS[0] <= low and high < JULIAN_DAYS[1]:
-        return "it holds Julian days"
+    for days, (first, last) in OTHER_DAYS.items():
+        if (dates or times or events) and first <= low and high < last:
+            return f"it holds {days}"
     if dates and YEARS[0] <= low and high < YEARS[1] and (np.mod(values, 1) != 0).any():
         return "it holds dates as fractions of years"
     if STAMP.fullmatch(plain) and len(np.unique(values)) >= NEARLY_ALL * len(values):

@@ -99,7 +99,7 @@ def test_rows_of_the_target_are_not_learned_from(tasks):
         ((rows(1).assign(t=pd.Timedelta("1h")), rows(1)), TableError, "x: column 't' is timedelta64.* such as seconds"),
         (("P.csv", "Q.csv"), ValueError, "x is the name of a file"),
         ((np.zeros((5, 2)), rows(1)), TableError, "x: it has no header"),
-        ((m2st.EXAMPLES["hdgm"].load(), rows(1)), TypeError, "Pass it alone"),
+        ((m2st.EXAMPLES["hdgm"].load(), rows(1)), TypeError, "name what else is passed"),
     ],
 )
 def test_what_cannot_be_prepared_is_told(arguments, error, message):

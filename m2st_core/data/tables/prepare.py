@@ -223,7 +223,10 @@ def prepare(
     """
     if isinstance(x, Upload | Assembled):
         if y is not None or related is not None or reading:
-            raise TypeError("An upload has both samples, its related tasks and its answers. Pass it alone.")
+            raise TypeError(
+                "An upload has both samples, its related tasks and its answers. Beside it, name what else is passed: "
+                "prepare(upload, cleaning=…, encoding=…)."
+            )
         made = assemble(x) if isinstance(x, Upload) else x
     elif y is None:
         raise ValueError("y is missing. Pass the rows of both samples, or an upload of files.")
