@@ -212,9 +212,9 @@ def _moment(plain: str, values: np.ndarray, measured: bool) -> str:
     if (dates and DAYS[0] <= low and high < DAYS[1]) or ((times or events) and recent):
         days = ((pd.Timestamp("1899-12-30") + pd.Timedelta(value, "D")).date().isoformat() for value in (low, high))
         return f"it holds days as Excel counts them, {' to '.join(days)}"
-    for days, (first, last) in OTHER_DAYS.items():
-        if (dates or times or events) and first <= low and high < last:
-            return f"it holds {days}"
+    for calendar, (first_day, last_day) in OTHER_DAYS.items():
+        if (dates or times or events) and first_day <= low and high < last_day:
+            return f"it holds {calendar}"
     if dates and YEARS[0] <= low and high < YEARS[1] and (np.mod(values, 1) != 0).any():
         return "it holds dates as fractions of years"
     if STAMP.fullmatch(plain) and len(np.unique(values)) >= NEARLY_ALL * len(values):
