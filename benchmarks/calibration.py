@@ -19,7 +19,7 @@ from torch import Tensor
 
 import m2st_core as m2st
 from benchmarks.common import ALPHA, Page, bound_methods, parse, stacked
-from m2st_core.analysis.related import unlikeness
+from m2st_core.analysis.related import unlikeness_to_related
 from m2st_core.data.arrays import as_blocks
 from m2st_core.numbers import null_band
 from m2st_core.presets import PAPER, TUNED
@@ -255,7 +255,7 @@ def recommendations(runs: int) -> Levels:
         for seed in range(LEARNERS):
             tasks, streams = HISTORIES[kind](seed), Streams(seed).child(f"recommendation, {kind}")
             check = m2st.check_related_tasks(tasks, (n, m), repeats=4, seed=seed, device="cpu")
-            unlike = unlikeness(tasks, (n, m), streams)
+            unlike = unlikeness_to_related(tasks, (n, m), streams)
             learner = m2st.meta_train("Meta-FUSE", tasks, seed=seed, device="cpu")
             for index in range(each):
                 target = streams.child(f"target {index}")

@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.common import over_repeats, parse, print_table
 from m2st_core.kernels.base import copy_with
-from m2st_core.learners.knowledge import Knowledge, needed
+from m2st_core.learners.knowledge import Knowledge, needed_knowledge
 from m2st_core.paper.experiments import PAPER as EXPERIMENTS
 from m2st_core.presets import PAPER
 from m2st_core.sweeps.cells import Cell, LearnerParts, run_cell, train_learner
@@ -46,7 +46,7 @@ def first_kernels(parts: LearnerParts, count: int) -> LearnerParts:
     """The same learner with its first base kernels only."""
     learner = learner_from_parts(*parts)
     known = learner.knowledge
-    base = copy_with(needed(known.base, "base kernels"), lambda tensor: tensor[:, :count].clone())
+    base = copy_with(needed_knowledge(known.base, "base kernels"), lambda tensor: tensor[:, :count].clone())
     fewer = Knowledge(kernel=known.kernel, base=base, base_names=known.base_names[:count], choices=known.choices)
     return replace(learner, knowledge=fewer).parts()
 

@@ -21,7 +21,7 @@ import torch
 
 import m2st_core as m2st
 from benchmarks.common import Page, batch, bound_methods, parse, rejections
-from m2st_core.analysis.related import unlikeness
+from m2st_core.analysis.related import unlikeness_to_related
 from m2st_core.data import make_task
 from m2st_core.data.images.sets import digit_images
 from m2st_core.rng import Streams
@@ -230,7 +230,7 @@ def advice(tasks: dict[str, TwoSample] | None, sample: TwoSample, streams: Strea
     if tasks is None:
         return [m2st.recommend(n, m).method] * sample.x.shape[0]
     check = m2st.check_related_tasks(tasks, (n, m), seed=streams.seed, device="cpu")
-    unlike = unlikeness(tasks, (n, m), streams)
+    unlike = unlikeness_to_related(tasks, (n, m), streams)
     return [
         m2st.recommend(n, m, n_tasks=len(tasks), check=replace(check, unlike=unlike(pooled))).method
         for pooled in sample.pooled.numpy()

@@ -20,7 +20,7 @@ from m2st_core.dashboard.power.history import (
     show_one,
     show_shipped,
 )
-from m2st_core.dashboard.widgets.page import finding, page_title, run_page
+from m2st_core.dashboard.widgets.page import page_finding, page_title, run_page
 from m2st_core.sweeps.spec import SpecError, SweepSpec
 
 LARGEST_UPLOAD = 64 * 1024
@@ -68,7 +68,7 @@ def main() -> None:
     listed = runs_table(desk)
     chosen = choose_runs(desk, listed)
     with headline:
-        finding(runs_finding(desk.store, listed, chosen))
+        page_finding(runs_finding(desk.store, listed, chosen))
     if len(chosen) == 1:
         show_one(desk, chosen[0])
     elif chosen:

@@ -4,7 +4,7 @@ import streamlit as st
 
 import m2st_core
 from app import PAGES
-from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_part
+from m2st_core.dashboard.widgets.page import chart, page_finding, page_title, run_page, show_part
 from m2st_core.figures.samples import lens_figure
 from m2st_core.figures.theme import WITH_RELATED, WITHOUT_RELATED
 from m2st_core.studies.lessons import ALPHA, AXIS, N_TASKS, SIZE, STEP, TAUGHT, home_table
@@ -77,7 +77,7 @@ def show_story() -> None:
     closeness = float(table.closeness[place])
     generic, taught = table.powers(place)
     with sentence:
-        finding(
+        page_finding(
             f"In 100 samples like this one, the generic test finds the difference **{100 * generic[0]:.0f} times**, "
             f"the taught test **{100 * taught[0]:.0f} times**."
         )

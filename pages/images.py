@@ -7,15 +7,22 @@ import streamlit as st
 import m2st_core
 from m2st_core.dashboard.images import ask_features, show_examples, show_own_images, show_result, show_story
 from m2st_core.dashboard.jobs.jobs import watch_study
-from m2st_core.dashboard.widgets.controls import Control, LabSetting, ask, ask_setting, methods_control, under
-from m2st_core.dashboard.widgets.page import finding, latest, page_title, run_page
+from m2st_core.dashboard.widgets.controls import (
+    Control,
+    LabSetting,
+    ask_controls,
+    ask_setting,
+    controls_under,
+    methods_control,
+)
+from m2st_core.dashboard.widgets.page import latest_of_page, page_finding, page_title, run_page
 from m2st_core.data import TASKS
 from m2st_core.data.images.sources import SOURCES
 from m2st_core.data.images.tasks import PIXELS, ImageTask
 from m2st_core.numbers import duration
 from m2st_core.studies.images import ImageStudy, study_cost
 from m2st_core.studies.power import power_finding
-from m2st_core.sweeps.cells import data_of
+from m2st_core.sweeps.cells import cell_data
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST
 
@@ -76,13 +83,13 @@ def study_controls(source: str) -> tuple[Control, ...]:
         ),
     )
     prefix = f"images_{source}_"
-    return (*under("images_", methods), *under(prefix, m_te, *training))
+    return (*controls_under("images_", methods), *controls_under(prefix, m_te, *training))
 
 
 def ask_study(setting: LabSetting, features: str) -> ImageStudy | None:
     """Ask for everything else. If a choice is empty, say so and return None."""
     target = IMAGE_TASKS[setting.task]
-    values = ask(study_controls(target.learned_from))
+    values = ask_controls(study_controls(target.learned_from))
     if not values["methods"] or not values["m_te"]:
         st.warning("Choose at least one method and one number of test images.")
         return None
@@ -93,7 +100,7 @@ def ask_study(setting: LabSetting, features: str) -> ImageStudy | None:
         settings=setting.parameters,
         n_tasks=min(setting.n_tasks, pairs),
         seed=setting.seed,
-        data=data_of(target.name),
+        data=cell_data(target.name),
         features=features,
         **values,
     )
@@ -119,7 +126,7 @@ def main() -> None:
     show = {"example": show_story, "own": show_own_images, "classes": show_classes}[part]
     sentence = show()
     with said:
-        finding(sentence)
+        page_finding(sentence)
 
 
 def show_classes() -> str:
@@ -156,7 +163,7 @@ def show_study(study: ImageStudy) -> str:
             st.rerun()
     st.header("Two samples", anchor=False)
     show_examples(study)
-    shown = latest("images", study, job.result if job is not None and job.state == "done" else None)
+    shown = latest_of_page("images", study, job.result if job is not None and job.state == "done" else None)
     if shown is None:
         return ""
     with results, shown.marked():

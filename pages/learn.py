@@ -7,7 +7,7 @@ from m2st_core.dashboard.learn.lessons import LAST, LESSONS, SAMPLE, STEP, Lesso
 from m2st_core.dashboard.learn.projector import LOOKS, is_on, larger, show_player, show_toggle
 from m2st_core.dashboard.learn.questions import Sample, show_quiz, show_recap, show_theory
 from m2st_core.dashboard.widgets.controls import SEED, Control
-from m2st_core.dashboard.widgets.page import chart, finding, page_title, run_page, show_folded, show_part
+from m2st_core.dashboard.widgets.page import chart, page_finding, page_title, run_page, show_folded, show_part
 
 
 def set_value(control: Control, value: object) -> None:
@@ -40,7 +40,7 @@ def show_lesson(lesson: Lesson) -> Sample:
         st.markdown(f"*{lesson.question(sample)}*")
     shown = lesson.show(sample, value)
     with sentence:
-        finding(shown.sentence)
+        page_finding(shown.sentence)
     with picture, st.container(key="learn_picture"):
         columns = st.columns(len(shown.charts))
         for index, (column, (figure, alt)) in enumerate(zip(columns, shown.charts, strict=True)):

@@ -11,11 +11,11 @@ from m2st_core.dashboard.widgets.controls import (
     PERMUTATIONS,
     TRAIN_FRACTION,
     Control,
-    ask,
+    ask_controls,
     ask_setting,
-    under,
+    controls_under,
 )
-from m2st_core.dashboard.widgets.page import chart, finding, latest, page_title, run_page, show_folded
+from m2st_core.dashboard.widgets.page import chart, latest_of_page, page_finding, page_title, run_page, show_folded
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.samples import samples_figure
 from m2st_core.figures.theme import short_labels
@@ -39,7 +39,7 @@ CONTROLS = (
     Control("m", "Rows of y (m)", DEFAULT.m, "Rows drawn from Q. n and m may differ.", bounds=SIZES),
     NULL,
 )
-ADVANCED = under("", ALPHA, PERMUTATIONS, TRAIN_FRACTION)
+ADVANCED = controls_under("", ALPHA, PERMUTATIONS, TRAIN_FRACTION)
 
 
 def show(result: TestResult) -> None:
@@ -94,7 +94,7 @@ def main() -> None:
                 values[control.field] = control.draw()
         st.caption(METHODS[values["method"]].description)
     with more:
-        values |= ask(ADVANCED)
+        values |= ask_controls(ADVANCED)
     test = SingleTest(setting, **values)
     with body:
         try:
@@ -107,9 +107,9 @@ def main() -> None:
             job = watch_study("one_test", test, doing, test.expected_seconds, test.shipped())
             result = job.result if job.state == "done" else None  # asked once: it may end while the page is drawn
             waiting = "Nothing is computed yet." if job.state == "asked" else f"{doing.split(',')[0].rstrip('…')}…"
-        shown = latest("one_test", test, result)
+        shown = latest_of_page("one_test", test, result)
         with said:
-            finding(f"{shown.before}{headline(shown.result.result, shown.result.without)}" if shown else waiting)
+            page_finding(f"{shown.before}{headline(shown.result.result, shown.result.without)}" if shown else waiting)
         if shown is not None:
             with shown.marked():
                 show_charts(shown.settings.sample(), shown.result.result)

@@ -10,7 +10,7 @@ from m2st_core.dashboard.jobs.sweeps import start_sweep, sweep_cost_words, sweep
 from m2st_core.dashboard.paper import COLOURS, figure_text, show_entry, show_numbers
 from m2st_core.dashboard.power.results import show_code
 from m2st_core.dashboard.widgets.controls import Control
-from m2st_core.dashboard.widgets.page import chart, download, finding, page_title, run_page
+from m2st_core.dashboard.widgets.page import chart, download, page_finding, page_title, run_page
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.paper.experiments import PAPER, PUBLISHED_RULES, Layer, PaperExperiment
 from m2st_core.paper.gallery import Card, experiment_figure, free_choice, gallery, gallery_summary
@@ -80,7 +80,7 @@ def show_gallery() -> None:
     """All figures and tables at a glance."""
     cards = gallery()
     page_title("Paper")
-    finding(shared(gallery_summary, cards))
+    page_finding(shared(gallery_summary, cards))
     st.caption(
         "*Meta Two-Sample Testing* (Liu, Xu, Lu, Sutherland, NeurIPS 2021). Open diamonds are published, lines and "
         "dots are the paper's algorithms run by this software. A number agrees if it lies within two standard errors; "

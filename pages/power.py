@@ -9,7 +9,7 @@ import m2st_core
 from m2st_core.dashboard.jobs.runs import RunDesk
 from m2st_core.dashboard.jobs.sweeps import NO_RUN, show_sweep_problems, start_sweep, sweep_queue
 from m2st_core.dashboard.power.controls import LEVEL, ask_sweep, load_sweep
-from m2st_core.dashboard.power.curves import look, show_curves, show_training_curves
+from m2st_core.dashboard.power.curves import look_at_curves, show_curves, show_training_curves
 from m2st_core.dashboard.power.results import show_code, show_results
 from m2st_core.dashboard.widgets.controls import ask_setting
 from m2st_core.dashboard.widgets.page import choice_sentences, page_title, run_page
@@ -87,7 +87,7 @@ def main() -> None:
 
 def show_sweep(desk: RunDesk, spec: SweepSpec, headline: DeltaGenerator) -> None:
     """Show the curves of a sweep, with its run in the link if there is one."""
-    level, views = bool(st.session_state[LEVEL.key]), look(desk, spec)
+    level, views = bool(st.session_state[LEVEL.key]), look_at_curves(desk, spec)
     linked = views.null if level and views.power.status is None else views.power
     if linked.status is None:
         st.query_params.pop("run", None)

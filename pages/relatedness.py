@@ -5,8 +5,8 @@ import streamlit as st
 
 import m2st_core
 from m2st_core.dashboard.jobs.jobs import watch_study
-from m2st_core.dashboard.widgets.controls import Control, ask, ask_setting, under
-from m2st_core.dashboard.widgets.page import chart, finding, latest, page_title, run_page, show_folded
+from m2st_core.dashboard.widgets.controls import Control, ask_controls, ask_setting, controls_under
+from m2st_core.dashboard.widgets.page import chart, latest_of_page, page_finding, page_title, run_page, show_folded
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.figures.relatedness import gamma_figure, gamma_power_figure, gamma_spread_figure
 from m2st_core.numbers import duration
@@ -139,7 +139,7 @@ def main() -> None:
     with place:
         setting = ask_setting(more, ("hdgm",))
     with more:
-        values = ask(under("relatedness_", *SIZES))
+        values = ask_controls(controls_under("relatedness_", *SIZES))
     delta = float(setting.settings["delta"])
     study = RelatednessStudy(n_tasks=setting.n_tasks, seed=setting.seed, delta=delta, **values)
     with body:
@@ -149,7 +149,7 @@ def main() -> None:
         if MEASURE.draw():
             doing = "Training kernels and testing…"
             job = watch_study("relatedness", study, doing, study.expected_seconds)
-            shown = latest("relatedness", study, job.result if job.state == "done" else None)
+            shown = latest_of_page("relatedness", study, job.result if job.state == "done" else None)
             if shown is not None:
                 curve, before = shown.result.curve, shown.before
                 with shown.marked():
@@ -157,7 +157,7 @@ def main() -> None:
         else:
             st.caption(f"For this Δ and N, at five values of C: about {duration(study.expected_seconds)}.")
     with said:
-        finding(before + gamma_finding(curve, setting.closeness))
+        page_finding(before + gamma_finding(curve, setting.closeness))
 
 
 run_page(main)

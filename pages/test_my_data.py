@@ -6,7 +6,7 @@ from streamlit.delta_generator import DeltaGenerator
 import m2st_core
 from m2st_core.analysis.plan import Plan
 from m2st_core.dashboard.widgets.answer import as_text
-from m2st_core.dashboard.widgets.page import finding, page_title, run_page
+from m2st_core.dashboard.widgets.page import page_finding, page_title, run_page
 from m2st_core.dashboard.your_data.answer import answer_stage, run_plan
 from m2st_core.dashboard.your_data.bring import ask_groups, bring_stage
 from m2st_core.dashboard.your_data.check import check_stage
@@ -121,7 +121,7 @@ def main() -> None:
         show(step, buttons, state)
         if step == ORDER[0] and state.upload is None:
             with headline:
-                finding(STORY)
+                page_finding(STORY)
     except ValueError as error:
         st.error(as_text(error.sentence if isinstance(error, TableError) else str(error)))
         show_buttons([buttons], step, False)

@@ -5,13 +5,13 @@ import streamlit as st
 
 import m2st_core
 from m2st_core.dashboard.jobs.jobs import SHIPPED, watch_study
-from m2st_core.dashboard.widgets.controls import Control, ask, ask_setting, under
+from m2st_core.dashboard.widgets.controls import Control, ask_controls, ask_setting, controls_under
 from m2st_core.dashboard.widgets.page import (
     chart,
     choice_sentences,
     clickable_chart,
-    finding,
-    latest,
+    latest_of_page,
+    page_finding,
     page_title,
     run_page,
     show_folded,
@@ -186,7 +186,7 @@ def main() -> None:
         with right:
             view = VIEW.draw()
     with more:
-        values = ask(under("weights_", *CONTROLS))
+        values = ask_controls(controls_under("weights_", *CONTROLS))
     study = WeightsStudy(
         method=method,
         closeness=setting.closeness,
@@ -198,10 +198,10 @@ def main() -> None:
     )
     with body:
         job = watch_study("weights", study, "Learning from the related tasks…", study.expected_seconds, study.shipped())
-        shown = latest("weights", study, job.result if job.state == "done" else None)
+        shown = latest_of_page("weights", study, job.result if job.state == "done" else None)
         with said:
             waiting = "Nothing is computed yet." if job.state == "asked" else "Learning from the related tasks…"
-            finding(f"{shown.before}{shown.result.finding(shown.settings)}" if shown else waiting)
+            page_finding(f"{shown.before}{shown.result.finding(shown.settings)}" if shown else waiting)
         if shown is not None:
             with shown.marked():
                 show_weights(shown.result, shown.settings, view)

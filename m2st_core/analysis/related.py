@@ -117,7 +117,7 @@ def check_related_tasks(
     verdict = _verdict(rejected[DEFAULT_TAUGHT_TEST], rejected[BASELINE])
     unlike = None
     if rows is not None and len(samples) >= FEWEST_COMPARED:
-        unlike = unlikeness(related, sizes, streams)(rows)
+        unlike = unlikeness_to_related(related, sizes, streams)(rows)
     sentence = (
         f"When {len(left_out)} related tasks were left out in turn and tested with {n} and {m} rows, "
         f"{DEFAULT_TAUGHT_TEST} detected the difference in {_rate(learned)} after learning from the other tasks, and "
@@ -209,7 +209,7 @@ def _table_row(method: str, rejected: np.ndarray) -> dict[str, Any]:
     }
 
 
-def unlikeness(tasks: Any, sizes: tuple[int, int], streams: Streams) -> Callable[[np.ndarray], float]:
+def unlikeness_to_related(tasks: Any, sizes: tuple[int, int], streams: Streams) -> Callable[[np.ndarray], float]:
     """Return a function of a target's unlabelled rows (N, d): how unlike the tasks' rows they are.
 
     The MMD² between a task's rows, both samples pooled in the target's proportion, and the other tasks' rows has a mean

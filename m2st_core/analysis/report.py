@@ -93,7 +93,7 @@ def html_report(
         _section("Settings", _table(("setting", "value"), _settings(outcome))),
         _section("For the methods section", f"<p>{escape(methods_sentence(outcome))}</p>"),
         _section("References", _list(references(outcome))),
-        _section("Versions", _table(("software", "version"), versions().items())),
+        _section("Versions", _table(("software", "version"), report_versions().items())),
         _section("The same in Python", f"<pre>{escape(python)}</pre>" if python else ""),
         _section("The same from the shell", f"<pre>{escape(command)}</pre>" if command else ""),
     ]
@@ -226,12 +226,12 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[Any]], named: bool = Fal
     return f"<table><thead><tr><th>{heads}</th></tr></thead><tbody><tr>{body}</tr></tbody></table>"
 
 
-def versions() -> dict[str, str]:
+def report_versions() -> dict[str, str]:
     """Return the versions of the software that computed the outcome."""
     return {"m2st": VERSION, "Python": platform.python_version()} | {n: metadata.version(n) for n in LIBRARIES}
 
 
-def decisions(outcome: Outcome, tested: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+def report_decisions(outcome: Outcome, tested: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     """Return all choices and results as plain values for JSON."""
     analysis, effect = outcome.analysis, outcome.analysis.effect
     return {
@@ -250,7 +250,7 @@ def decisions(outcome: Outcome, tested: Sequence[dict[str, Any]] = ()) -> dict[s
             "how": effect.how,
         },
         "tested_in_this_session": list(tested),
-        "versions": versions(),
+        "versions": report_versions(),
     }
 
 

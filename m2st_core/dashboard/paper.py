@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.dashboard.widgets.controls import Control
-from m2st_core.dashboard.widgets.page import chart, download, finding, page_title
+from m2st_core.dashboard.widgets.page import chart, download, page_finding, page_title
 from m2st_core.data import size_unit
 from m2st_core.paper.experiments import LAYERS, Layer, PaperExperiment
 from m2st_core.paper.gallery import (
@@ -18,9 +18,9 @@ from m2st_core.paper.gallery import (
     RUN_HERE,
     Results,
     State,
-    card_of,
     experiment_figure,
     free_choice,
+    gallery_card,
     nothing_published,
     shown_size,
 )
@@ -66,8 +66,8 @@ def show_entry(experiment: PaperExperiment) -> None:
     back = "← All figures and tables"
     st.button(back, key="paper_back", help="Back to the gallery.", on_click=st.query_params.clear)
     page_title(experiment.title)
-    card = card_of(experiment)
-    finding(card.sentence)
+    card = gallery_card(experiment)
+    page_finding(card.sentence)
     st.badge(card.badge, color=COLOURS[card.state])
     if experiment.kind == "relatedness":
         _show_gamma(experiment)

@@ -133,7 +133,7 @@ class ComposedKernel(Kernel):
         return ComposedKernel(self.features, self.kernel.some(which))
 
 
-def innermost(kernel: Kernel) -> Kernel:
+def innermost_kernel(kernel: Kernel) -> Kernel:
     """k of k(ψ(x), ψ(y)), which has its Gram matrix; any other kernel is itself."""
     while isinstance(kernel, ComposedKernel):
         kernel = kernel.kernel

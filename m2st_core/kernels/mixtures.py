@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from m2st_core.kernels.base import Kernel, LinearKernel, Rows, innermost
+from m2st_core.kernels.base import Kernel, LinearKernel, Rows, innermost_kernel
 from m2st_core.kernels.distance import SMALLEST_EXPONENT, GaussianKernel, negative_squared_distances
 
 SMALLEST_ROOT = 1e-9  # its fourth power is still a normal float32
@@ -137,7 +137,7 @@ def weighted_gram(
     Linear kernels take one matrix product. Of Gaussian kernels whose widths are powers of 4 apart, only the widest
     takes an exp.
     """
-    kernel = innermost(kernel)
+    kernel = innermost_kernel(kernel)
     if isinstance(kernel, LinearKernel):  # features side by side, with the weights on the first embedding
         left = (first[0] * weights[..., None, None].to(first[0])).movedim(-3, -2).flatten(-2)  # … x n x (k·r)
         return kernel.gram((left,), (second[0].movedim(-3, -2).flatten(-2),), dtype)

@@ -25,7 +25,7 @@ from m2st_core.kernels.networks import CNN, MLP
 from m2st_core.learners.algorithm1_fast import FastClimber, State
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.classifier import pretrained_kernel
-from m2st_core.learners.knowledge import Knowledge, needed
+from m2st_core.learners.knowledge import Knowledge, needed_knowledge
 from m2st_core.learners.target_kernels import make_network, maximise_criterion, published_widths
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import AdaptationSettings, MetaAscentSettings, Preset
@@ -425,7 +425,7 @@ def fit_adapted(
     """Meta-KL, AGT-KL: the kernel after its steps on the training rows; ‖ω−θ‖/‖θ‖ is in the diagnostics."""
     steps = int(knowledge.choices["adaptation_steps"])
     kernel, moved = adapt_to_target(
-        needed(knowledge.kernel, "kernel"), train, preset.meta_kl, preset.adaptation, steps, streams, progress
+        needed_knowledge(knowledge.kernel, "kernel"), train, preset.meta_kl, preset.adaptation, steps, streams, progress
     )
     runs = [dict(knowledge.choices) | {"moved": float(distance)} for distance in moved]
     return KernelTest(kernel, diagnostics=runs)

@@ -112,10 +112,10 @@ def pretrained_kernel(
 ) -> DeepKernel:
     """A deep kernel whose network has learned to classify these tasks (R, T), with widths from the median heuristic.
 
-    ``align`` rescales the last layer so that distances between features reflect how the tasks' samples differ.
+    ``align_classifier`` rescales the last layer so that distances between features reflect how tasks' samples differ.
     """
     train_classifier(network, meta, tasks, settings, streams)
-    align(network, meta, tasks)
+    align_classifier(network, meta, tasks)
     rows = network.normalise(meta.rows)
     feature_width = median_width(network(rows).detach(), streams)
     input_width = median_width(rows, streams)
@@ -154,7 +154,7 @@ def train_classifier(
 
 
 @torch.no_grad()
-def align(network: MLP, meta: RelatedTasks, tasks: Tensor) -> None:
+def align_classifier(network: MLP, meta: RelatedTasks, tasks: Tensor) -> None:
     """Multiply the last layer by Σ^(−½)·U·√s, so that distances count what differs between the samples of a task.
 
     Σ is the covariance of φ within the samples. In whitened features the difference of a task's means d_i has noise of

@@ -63,7 +63,7 @@ def learned_spaces(knowledge: Knowledge) -> list[MetaFeatures]:
     return spaces
 
 
-def needed(learned: Learned | None, name: str) -> Learned:
+def needed_knowledge(learned: Learned | None, name: str) -> Learned:
     """Return an entry of Knowledge, or raise a ValueError if this learner has none."""
     if learned is None:
         raise ValueError(f"This learner has no {name}. Train it again for this method.")
@@ -73,7 +73,7 @@ def needed(learned: Learned | None, name: str) -> Learned:
 Learn = Callable[[RelatedTasks, Preset, Sequence[Streams], Progress | None], Knowledge]
 
 
-def rebuild(state: dict[str, Tensor], preset: Preset) -> Knowledge:
+def rebuild_knowledge(state: dict[str, Tensor], preset: Preset) -> Knowledge:
     """The module that has this state. Its entries and their sizes follow from the tensors (and the preset's images)."""
 
     def entries(name: str) -> dict[str, Tensor]:

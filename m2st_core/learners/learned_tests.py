@@ -16,7 +16,7 @@ from m2st_core.kernels.base import ComposedKernel, InnerProductKernel, Kernel, L
 from m2st_core.kernels.mixtures import Family, KernelBank
 from m2st_core.learners.generic import generic_families, network_families, omnibus_beside
 from m2st_core.learners.image_features import fit_image_features, part_images
-from m2st_core.learners.knowledge import Knowledge, learned_spaces, needed
+from m2st_core.learners.knowledge import Knowledge, learned_spaces, needed_knowledge
 from m2st_core.learners.mixtures import KernelTerms, kernel_terms, mixture_test, paired_rows, solve_weights
 from m2st_core.learners.raw_features import ImageFeatures, MetaFeatures, TargetView, in_spaces, view_target
 from m2st_core.learners.spaces import fit_row_features
@@ -286,7 +286,11 @@ def learn_feature_mixture(
 
 def feature_bank(knowledge: Knowledge, pooled: Tensor, streams: Sequence[Streams]) -> KernelBank:
     """The features' kernels, batch (R, K), and generic ones for pooled rows (R, N, d)."""
-    features, base, names = learned_spaces(knowledge)[0], needed(knowledge.base, "base kernels"), knowledge.base_names
+    features, base, names = (
+        learned_spaces(knowledge)[0],
+        needed_knowledge(knowledge.base, "base kernels"),
+        knowledge.base_names,
+    )
     learned = Family(ComposedKernel(features, base), names, 0.5 / len(names))
     return KernelBank((learned, *generic_families(features, pooled, 0.5, streams)))
 
@@ -364,7 +368,7 @@ def _choose_regularisation(
     The score is the ratio of means, mean MMD²/√(mean σ̂²), over at most 500 tasks, each treated as a target. If the
     aggregate alone scores better than all, β is not learned.
     """
-    settings, base = preset.features, needed(knowledge.base, "base kernels")
+    settings, base = preset.features, needed_knowledge(knowledge.base, "base kernels")
     candidates = settings.regularisations
     meta = part_images(meta, settings, streams).fresh
     training, held_out = learned_spaces(knowledge)[0].view(meta, settings, streams)

@@ -16,7 +16,7 @@ from m2st_core.criterion import criterion_ratio, h_matrix
 from m2st_core.data.related import PairedRows
 from m2st_core.kernels.base import Kernel, Rows, take
 from m2st_core.kernels.mixtures import Family, KernelBank
-from m2st_core.learners.knowledge import Knowledge, needed
+from m2st_core.learners.knowledge import Knowledge, needed_knowledge
 from m2st_core.permutation.fitted import AsymptoticTest, KernelTest, Reference, refer
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams, draw_rows, random_orders
@@ -212,7 +212,7 @@ def selective_statistic(h: np.ndarray) -> tuple[float, int]:
 def base_kernels(knowledge: Knowledge) -> KernelBank:
     """The related tasks' base kernels, batch (R, K)."""
     return KernelBank(
-        (Family(needed(knowledge.base, "base kernels"), knowledge.base_names, 1 / len(knowledge.base_names)),)
+        (Family(needed_knowledge(knowledge.base, "base kernels"), knowledge.base_names, 1 / len(knowledge.base_names)),)
     )
 
 

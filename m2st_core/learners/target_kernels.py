@@ -18,7 +18,7 @@ from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.distance import GaussianKernel, median_width
 from m2st_core.kernels.networks import MLP, MOST_UNITS, FeatureNetwork, Units, make_cnn
 from m2st_core.learners.ascent import ascend
-from m2st_core.learners.knowledge import Knowledge, needed
+from m2st_core.learners.knowledge import Knowledge, needed_knowledge
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import AscentSettings, NetworkSettings, Preset
 from m2st_core.rng import Streams, draw_rows
@@ -152,5 +152,5 @@ def fit_deep_with_rows(
     knowledge: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
     """MMD-D w/ AC: MMD-D with the related tasks' rows added to the training rows of x, which is P."""
-    more = needed(knowledge.rows, "rows").expand(train.x.shape[0], -1, -1)
+    more = needed_knowledge(knowledge.rows, "rows").expand(train.x.shape[0], -1, -1)
     return fit_deep(TwoSample(torch.cat([train.x, more], dim=1), train.y), preset, streams, progress)

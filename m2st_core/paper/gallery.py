@@ -64,10 +64,10 @@ def gallery() -> tuple[Card, ...]:
 @lru_cache(maxsize=4)
 def _gallery(files: tuple[object, ...]) -> tuple[Card, ...]:
     """The cards, drawn again when a file has changed."""
-    return tuple(card_of(experiment) for experiment in PAPER.values())
+    return tuple(gallery_card(experiment) for experiment in PAPER.values())
 
 
-def card_of(experiment: PaperExperiment) -> Card:
+def gallery_card(experiment: PaperExperiment) -> Card:
     """Compare what comes with the software with what was published."""
     results, _ = results_of(experiment)
     paper = results.get("paper")
@@ -126,7 +126,7 @@ def _verdict(
         return "open", "too few repeats", f"Fewer than {LEAST_REPEATS} repeats are done, too few to compare."
     far = int((compared["difference"].abs() > FAR).sum())
     rest = "" if len(compared) == numbers else f" {len(compared)} of {numbers} published numbers are compared so far."
-    sentence = f"{agreement(compared)}{rest}"
+    sentence = f"{agreement_with_paper(compared)}{rest}"
     if far:
         return "differs", f"{far} of {len(compared)} differ", sentence
     if rest:
@@ -134,7 +134,7 @@ def _verdict(
     return "agrees", f"all {numbers} agree", sentence
 
 
-def agreement(compared: pd.DataFrame) -> str:
+def agreement_with_paper(compared: pd.DataFrame) -> str:
     """Say which methods agree with the paper, and how far the others are from it."""
     groups = {str(method): group["difference"] for method, group in compared.groupby("method", sort=False)}
     near = [method for method, differences in groups.items() if (differences.abs() <= FAR).all()]

@@ -114,7 +114,7 @@ def _place(row: Any) -> Place:
     return (method, f"{first} vs {second}", learned_from, m_tr, row.m_te)
 
 
-def explanations(folder: Path | None = None) -> pd.DataFrame:
+def read_published_explanations(folder: Path | None = None) -> pd.DataFrame:
     """Sentences on deviations of a method in an experiment, some for one closeness, N or m_te only."""
     path = (folder or FOLDER) / "explanations.csv"
     columns = ["experiment", "method", *NARROWING, "sentence"]
@@ -126,7 +126,7 @@ def compare_with_published(experiment: str, rows: pd.DataFrame, sentences: pd.Da
 
     The column ``why`` holds the narrowest explanation, or why a number is not compared.
     """
-    sentences = explanations() if sentences is None else sentences
+    sentences = read_published_explanations() if sentences is None else sentences
     table = with_published(summarise(rows))
     table = table[table["published"].notna()]
     order = table["method"].map({method: place for place, method in enumerate(table["method"].unique())})

@@ -20,7 +20,7 @@ import pandas as pd
 
 from m2st_core.paper.experiments import PAPER, SHIPPED_LAYERS, Layer, PaperExperiment
 from m2st_core.paper.published import FOLDER, in_words
-from m2st_core.sweeps.cells import CODE, Cell, CellResult, canonical, data_of
+from m2st_core.sweeps.cells import CODE, Cell, CellResult, canonical, cell_data
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.store import SHIPPED, Store
 from m2st_core.sweeps.summary import as_rows
@@ -101,7 +101,7 @@ def take_over_results(store: Store, spec: SweepSpec, folder: Path | None = None)
 
     Cells on images are left out, because the images here may be others.
     """
-    cells = [] if data_of(spec.task) else _shipped(spec, folder or FOLDER)
+    cells = [] if cell_data(spec.task) else _shipped(spec, folder or FOLDER)
     there = store.cells.results(cell.key for cell, _, _ in cells)
     store.cells.add((cell, CellResult(r, cell.tests, SHIPPED)) for cell, r, _ in cells if cell.key not in there)
     return len(cells)
@@ -234,7 +234,7 @@ def _read(file: _File) -> dict[Identity, tuple[str, int]]:
 
 def _stamp(spec: SweepSpec) -> str:
     """What a sweep's cells depend on besides the sweep."""
-    return canonical([CODE, _revisions(spec), data_of(spec.task)])
+    return canonical([CODE, _revisions(spec), cell_data(spec.task)])
 
 
 def results_grid(spec: SweepSpec) -> dict[tuple[str, ...], tuple[Identity, Cell]]:

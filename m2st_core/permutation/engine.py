@@ -17,7 +17,7 @@ from torch import Tensor
 
 from m2st_core.criterion import mmd2_from_sums
 from m2st_core.device import map_threads
-from m2st_core.kernels.base import Kernel, Rows, innermost, take
+from m2st_core.kernels.base import Kernel, Rows, innermost_kernel, take
 from m2st_core.kernels.distance import SMALLEST_EXPONENT, GaussianKernel, distance_factors, width_ratios
 from m2st_core.kernels.mixtures import Family, summands
 from m2st_core.permutation.labellings import Pieces
@@ -243,7 +243,7 @@ def _strips(kernel: Kernel, rows: Rows, dtype: torch.dtype) -> Callable[[int, in
 
     Of Gaussian kernels, rows are extended by their lengths once.
     """
-    kernel = innermost(kernel)
+    kernel = innermost_kernel(kernel)
     if not isinstance(kernel, GaussianKernel):
         return lambda start, stop: kernel.gram(take(rows, start, stop), take(rows, start), dtype)
     left, right = distance_factors(rows[0], rows[0])

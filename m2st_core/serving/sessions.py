@@ -53,19 +53,19 @@ class Tab(Session):
         return files.bytes if (files := self.files) is not None else 0
 
 
-def tabs() -> list[Tab]:
+def session_tabs() -> list[Tab]:
     """The sessions in memory, least recently used first."""
     return [session for session in all_sessions() if isinstance(session, Tab)]
 
 
 def may_resume(connection: str, cookie: str) -> bool:
     """Whether the cookie matches the closed session's owner."""
-    return all(tab.cookie == cookie for tab in tabs() if tab.connection == connection)
+    return all(tab.cookie == cookie for tab in session_tabs() if tab.connection == connection)
 
 
 def used_bytes() -> int:
     """Approximate memory use of the files of all sessions."""
-    return sum(tab.bytes for tab in tabs())
+    return sum(tab.bytes for tab in session_tabs())
 
 
 def make_room(tab: Tab, needed: int) -> bool:
@@ -83,7 +83,7 @@ def make_room(tab: Tab, needed: int) -> bool:
 def _evictable(tab: Tab) -> Iterator[Tab]:
     """Sessions whose files may be evicted for this one: closed ones, then idle ones."""
     idle = time.monotonic() - IDLE_SECONDS
-    others = [other for other in tabs() if other is not tab and other.bytes]
+    others = [other for other in session_tabs() if other is not tab and other.bytes]
     yield from (other for other in others if not other.connected)
     yield from (other for other in others if other.connected and other.seen < idle)
 
@@ -106,15 +106,15 @@ def _clean_up(ended: bool = False) -> None:
             ttl = float(
                 config.get_option("server.disconnectedSessionTTL")
             )  # then streamlit drops it, but not its files
-            ended = end_closed(max(LOOK_SECONDS, ttl - 3 * LOOK_SECONDS))
+            ended = end_closed_sessions(max(LOOK_SECONDS, ttl - 3 * LOOK_SECONDS))
         except Exception:  # the thread must go on
             log.exception("closed sessions could not be ended")
 
 
-def end_closed(after: float) -> bool:
+def end_closed_sessions(after: float) -> bool:
     """End sessions whose tab has been closed for ``after`` seconds. Return whether any ended."""
     ended = False
-    for tab in tabs():
+    for tab in session_tabs():
         if tab.connected:
             tab.closed = 0.0
         elif not tab.closed:

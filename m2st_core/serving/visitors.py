@@ -19,7 +19,7 @@ from m2st_core.dashboard.jobs.host import Files, Host, ServerLimits, Session, Vi
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.jobs.sweeps import server_queue, sweep_queue
 from m2st_core.environment import admins, cookie_secret, home_folder, must_log_in
-from m2st_core.serving.sessions import COOKIE, Tab, make_room, tabs, used_bytes
+from m2st_core.serving.sessions import COOKIE, Tab, make_room, session_tabs, used_bytes
 from m2st_core.sweeps.database import SECRET, Database
 
 STAMP = "x-m2st-proxied"  # the header with a proxy's user name, signed by the gate
@@ -70,7 +70,7 @@ class VisitorIdentity(Visitor):
     lasting: bool = True  # whether rights survive a restart of the browser
 
 
-def identify(user: dict[str, Any], headers: dict[str, str], cookies: dict[str, str]) -> tuple[str, str, str]:
+def identify_visitor(user: dict[str, Any], headers: dict[str, str], cookies: dict[str, str]) -> tuple[str, str, str]:
     """Kind, key and shown name of an identity, by the strongest evidence: login, proxy, cookie, or the tab only."""
     if user.get("is_logged_in") and (user.get("sub") or user.get("email")):
         email = str(user.get("email") or "") if str(user.get("email_verified", True)).lower() == "true" else ""
@@ -121,7 +121,7 @@ class SharedHost(Host):
     def visitor(self) -> VisitorIdentity:
         """The user of the page that runs."""
         session = session_id()
-        kind, key, name = identify(user_info(), dict(st.context.headers), dict(st.context.cookies))
+        kind, key, name = identify_visitor(user_info(), dict(st.context.headers), dict(st.context.cookies))
         person = signature(f"{kind} {key or session}")[:PERSON_LENGTH]
         return VisitorIdentity(session, person, _tokens(), name, name in admins(), kind != "tab")
 
@@ -133,7 +133,7 @@ class SharedHost(Host):
             _show_login("Sign in")
             return False
         tab, most = _this_tab(), ServerLimits.from_environment().sessions
-        if not tab.admitted and sum(other.admitted and other.connected for other in tabs()) >= most:
+        if not tab.admitted and sum(other.admitted and other.connected for other in session_tabs()) >= most:
             st.warning(f"All {most} places on this server are taken. Please reload this page in a few minutes.")
             return False
         tab.admitted = True
@@ -195,7 +195,7 @@ def _show_usage() -> None:
     most, queue = ServerLimits.from_environment(), server_queue()
     (running, waiting), jobs = queue.counts(), job_manager().scheduler.counts()
     lines = {
-        "open tabs": f"{sum(tab.connected for tab in tabs())} of {most.sessions}",
+        "open tabs": f"{sum(tab.connected for tab in session_tabs())} of {most.sessions}",
         "sweeps": f"{running} running, {waiting} waiting",
         "computations of pages": f"{jobs[0]} running, {jobs[1]} waiting",
         "files in memory": f"{used_bytes() / 2**20:,.0f} of {most.upload_bytes / 2**20:,.0f} MB",

@@ -218,7 +218,7 @@ def sweep_figure(spec: SweepSpec, table: pd.DataFrame, kind: str = "power") -> g
     return power_figure(table, size_unit=size_unit(spec.task)).update_xaxes(range=sizes)
 
 
-def overlaid(runs: Mapping[str, SweepSpec], store: Store) -> pd.DataFrame:
+def overlaid_power(runs: Mapping[str, SweepSpec], store: Store) -> pd.DataFrame:
     """One summary of several sweeps, each named in the column ``run``."""
     tables = [summarise(store.cells.rows(spec)).assign(run=name) for name, spec in runs.items()]
     tables = [table for table in tables if len(table)]

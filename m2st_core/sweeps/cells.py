@@ -44,7 +44,7 @@ def digest(value: Any) -> str:
     return hashlib.sha256(f"{CODE}:{canonical(value)}".encode()).hexdigest()[:32]
 
 
-def data_of(task: str) -> str:
+def cell_data(task: str) -> str:
     """Fingerprint of the user's images that a task draws; empty if it draws none or has none yet."""
     return made.fingerprint() if isinstance(made := make_task(task), ImageTask) else ""
 

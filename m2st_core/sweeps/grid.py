@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 
 import pandas as pd
 
-from m2st_core.sweeps.cells import Cell, CellResult, LearnerSpec, data_of
+from m2st_core.sweeps.cells import Cell, CellResult, LearnerSpec, cell_data
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import as_rows
 
@@ -45,7 +45,7 @@ _lock = threading.Lock()
 
 def grid_of(spec: SweepSpec) -> Grid:
     """The grid of a spec. The latest are cached, because hashing many cells takes long."""
-    return _grid(spec.to_json(), data_of(spec.task))
+    return _grid(spec.to_json(), cell_data(spec.task))
 
 
 def _grid(text: str, data: str) -> Grid:
@@ -61,9 +61,9 @@ def _grid(text: str, data: str) -> Grid:
     return grid
 
 
-def table_of_grid(spec: SweepSpec, results: Mapping[str, CellResult]) -> pd.DataFrame:
+def grid_table(spec: SweepSpec, results: Mapping[str, CellResult]) -> pd.DataFrame:
     """Those of these results that are cells of the spec, as a tidy table in the order of the grid."""
-    described = spec.to_json(), data_of(spec.task)
+    described = spec.to_json(), cell_data(spec.task)
     stored = tuple((key, results[key]) for key in _grid(*described).cells if key in results)
     return (_table if len(stored) <= MOST_IN_TABLE else _table.__wrapped__)(*described, stored)
 
@@ -75,14 +75,14 @@ def _table(text: str, data: str, results: tuple[tuple[str, CellResult], ...]) ->
     return as_rows((cell, stored[key]) for key, cell in _grid(text, data).cells.items() if key in stored)
 
 
-def forget_tables() -> None:
+def forget_grid_tables() -> None:
     """Clear the caches of grids and tables."""
     with _lock:
         _grids.clear()
     _table.cache_clear()
 
 
-def keys_of(specs: Iterable[str]) -> tuple[set[str], set[str]]:
+def grid_keys(specs: Iterable[str]) -> tuple[set[str], set[str]]:
     """The keys of all cells of these specs, and of their learners."""
     grids = [grid_of(SweepSpec.from_json(text)) for text in specs if text]
     return {key for grid in grids for key in grid.cells}, {key for grid in grids for key in grid.learners}

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from m2st_core.data import TASKS, make_task
 from m2st_core.data.images.tasks import ImageTask
-from m2st_core.sweeps.cells import Cell, canonical, data_of, digest
+from m2st_core.sweeps.cells import Cell, canonical, cell_data, digest
 from m2st_core.testing.method import MOST_PERMUTATIONS
 from m2st_core.testing.methods import METHODS, label_of
 from m2st_core.types import BASELINE, EXACT, PValueRule, Registry
@@ -98,7 +98,7 @@ class SweepSpec:
     def cells(self) -> Iterator[Cell]:
         """Every cell once, repeat by repeat: whole curves appear early and then become smoother."""
         places: set[tuple[Any, ...]] = set()  # in the grid; a method that ignores a setting has one place for all of it
-        shared = {name: getattr(self, name) for name in SHARED} | {"data": data_of(self.task)}
+        shared = {name: getattr(self, name) for name in SHARED} | {"data": cell_data(self.task)}
         for repeat, closeness, n_tasks, m_tr, m_te, name in product(
             range(self.repeats), self.closeness, self.n_tasks, self.m_tr, self.m_te, self.methods
         ):

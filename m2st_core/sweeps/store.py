@@ -40,7 +40,7 @@ import pandas as pd
 
 from m2st_core.sweeps.cells import Cell, CellResult, LearnerParts, LearnerSpec, canonical, digest
 from m2st_core.sweeps.database import AMONG, Database, StoreError
-from m2st_core.sweeps.grid import grid_of, keys_of, table_of_grid
+from m2st_core.sweeps.grid import grid_keys, grid_of, grid_table
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.meta import ABOUT, TENSORS
@@ -100,7 +100,7 @@ class Cells:
 
     def rows(self, spec: SweepSpec) -> pd.DataFrame:
         """Finished cells of the spec as a tidy table, in the order of the grid."""
-        return table_of_grid(spec, self.results(grid_of(spec).cells))
+        return grid_table(spec, self.results(grid_of(spec).cells))
 
     def newest(self, keys: Iterable[str]) -> float | None:
         """Time at which the last of these cells was computed, in seconds since 1970; None if none was."""
@@ -431,14 +431,14 @@ class Store:
             (old if expired else kept)[run] = text if _is_known(run, text, owner) else ""
         if not old and not orphans:
             return 0, 0, 0
-        cells, learners = keys_of(old.values())
+        cells, learners = grid_keys(old.values())
         if orphans and all(kept.values()):  # a run of another version may need any of them
             stored = {key for (key,) in self.database.execute(f"SELECT key FROM cells WHERE seconds != {SHIPPED}")}
             cells |= stored.difference(shipped)
             recent = time.time() - HEARTBEAT_SECONDS  # it may be written now
             folders = self.database.learners.iterdir()
             learners |= {folder.name for folder in folders if folder.stat().st_mtime < recent}
-        needed_cells, needed_learners = keys_of(kept.values())
+        needed_cells, needed_learners = grid_keys(kept.values())
         cells, learners = cells - needed_cells, learners - needed_learners
         for table, keys in (("cells", cells), ("learners", learners)):
             self.database.execute(f"DELETE FROM {table} WHERE key IN {AMONG}", canonical(sorted(keys)))

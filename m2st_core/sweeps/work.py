@@ -113,7 +113,7 @@ def compute_sweep(spec: SweepSpec, store: Store, executor: Executor, run: str, p
         raise SweepFailed(f"{len(work.errors)} jobs of {len(work.cells)} cells failed: {described}", sentences)
 
 
-def warm_up(executor: Executor) -> None:
+def warm_up_worker(executor: Executor) -> None:
     """Start every worker and load what cells need, so that the first sweep does not wait for it."""
     spec = SweepSpec(methods=("MMD-M",), m_te=(4,), repeats=executor.workers, tests=1, n_permutations=19)
     wait([executor.submit("warm-up", run_cell, cell, None) for cell in spec.cells()])

@@ -23,7 +23,7 @@ from m2st_core.data.separate import find_overlap
 from m2st_core.data.tables.encoding import ENCODING_FILE, Encoding, load_encoding
 from m2st_core.data.tables.limits import Limits, TableError
 from m2st_core.learners.ascent import Course
-from m2st_core.learners.knowledge import rebuild
+from m2st_core.learners.knowledge import rebuild_knowledge
 from m2st_core.numbers import is_count, is_number
 from m2st_core.testing.meta import ABOUT, FORMAT, SEEN, TENSORS, MetaLearner
 from m2st_core.testing.methods import METHODS
@@ -109,7 +109,7 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
         names = [name for name in SEEN if f"seen.{name}" in tensors]
         seen = KnownRows(**{name: tensors.pop(f"seen.{name}").numpy() for name in names})
         wrong = [name for name, tensor in tensors.items() if not _has_numbers(name, tensor)]
-        knowledge = None if wrong else rebuild(tensors, method.preset.on(shape))
+        knowledge = None if wrong else rebuild_knowledge(tensors, method.preset.on(shape))
     except (KeyError, IndexError, TypeError, ValueError, SafetensorError, RuntimeError):
         raise ValueError(f"{where} holds a damaged learner: parts of {TENSORS} do not fit. Train again.") from None
     if knowledge is None:

@@ -131,7 +131,7 @@ class Method:
         return replace(self, needs_split=False, symmetric=False, fit=lambda *_: fitted)
 
 
-def lines(method: Method, tuned: str, code: str = "") -> tuple[Method, ...]:
+def method_lines(method: Method, tuned: str, code: str = "") -> tuple[Method, ...]:
     """A test of the paper in the settings of the paper's text, of its code where they differ, and in our own.
 
     ``code`` and ``tuned`` say what is different from the text.

@@ -14,7 +14,7 @@ from m2st_core.learners.learned_tests import (
     meta_bank,
 )
 from m2st_core.learners.target_kernels import fit_deep, fit_gaussian, fit_median
-from m2st_core.testing.method import GREENS, GREYS, Look, Method, MethodCost, lines
+from m2st_core.testing.method import GREENS, GREYS, Look, Method, MethodCost, method_lines
 from m2st_core.testing.paper_methods import DEEP_KERNEL, PAPER_METHODS
 from m2st_core.types import Registry
 
@@ -69,7 +69,7 @@ GENERAL_METHODS = (
         needs_split=False,
         cost=MethodCost(image_test=0.001),
     ),
-    *lines(
+    *method_lines(
         Method(
             "MMD-O",
             "Gaussian kernel whose width maximises Ĵ on the training rows.",
@@ -82,7 +82,7 @@ GENERAL_METHODS = (
         ),
         tuned="the width starts at the median heuristic; 150 larger steps instead of 1,000, and λ = 0.001",
     ),
-    *lines(
+    *method_lines(
         Method(
             "MMD-D",
             "Deep kernel learned on the training rows.",
@@ -95,7 +95,7 @@ GENERAL_METHODS = (
         ),
         tuned="scaled columns, widths from the median heuristic, 100 larger steps instead of 1,000, and λ = 0.001",
     ),
-    *lines(
+    *method_lines(
         Method(
             "C2ST-S",
             "Trains a classifier and compares how often it predicts P (an MMD with a sign kernel).",
@@ -108,7 +108,7 @@ GENERAL_METHODS = (
         ),
         tuned="scaled columns, 200 epochs instead of 1,000, and weight decay",
     ),
-    *lines(
+    *method_lines(
         Method(
             "C2ST-L",
             "Trains a classifier and compares its mean probability of P (an MMD with a linear kernel).",
@@ -121,7 +121,7 @@ GENERAL_METHODS = (
         ),
         tuned="scaled columns, 200 epochs instead of 1,000, and weight decay",
     ),
-    *lines(
+    *method_lines(
         Method(
             "ME",
             "Gaussian bumps at five learned places; asymptotic p-value.",
@@ -136,7 +136,7 @@ GENERAL_METHODS = (
         ),
         tuned="the places start among inner rows; 100 steps instead of 300, and an F distribution as reference",
     ),
-    *lines(
+    *method_lines(
         Method(
             "SCF",
             "Smoothed characteristic functions at five learned frequencies; asymptotic p-value.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from m2st_core.learners.algorithm1 import fit_adapted, learn_agt_kl, learn_agt_mkl, learn_meta_kl
 from m2st_core.learners.mixtures import fit_best, fit_mixture, fit_selective, uniform_mixture
 from m2st_core.learners.target_kernels import fit_deep_with_rows, learn_rows
-from m2st_core.testing.method import GREENS, Look, Method, MethodCost, lines
+from m2st_core.testing.method import GREENS, Look, Method, MethodCost, method_lines
 
 LIU_2021 = "Liu, Xu, Lu, Sutherland (2021), Meta two-sample testing: learning kernels for testing with limited data"
 KUEBLER_2020 = "Kübler, Jitkrittum, Schölkopf, Muandet (2020), Learning kernel tests without data splitting"
@@ -17,7 +17,7 @@ RELEASED_START = "H = 30, narrower first widths, and pairs of tasks pooled"
 RELEASED_LOOP = f"{RELEASED_START}; inner steps are of first order, restart each time and change the network only"
 
 PAPER_METHODS = (
-    *lines(
+    *method_lines(
         Method(
             "AGT-KL",
             "One deep kernel for all related tasks together, then adapted to the target.",
@@ -32,7 +32,7 @@ PAPER_METHODS = (
         tuned=f"{TUNED_START} and how far to adapt",
         code=f"{RELEASED_START}; 50 small steps of Adam adapt to the target",
     ),
-    *lines(
+    *method_lines(
         Method(
             "Meta-KL",
             "A deep kernel trained to adapt to a new task in a few gradient steps (Algorithms 1 and 2).",
@@ -47,7 +47,7 @@ PAPER_METHODS = (
         tuned=f"{TUNED_START} and how far to adapt",
         code=f"{RELEASED_LOOP}; 50 small steps of Adam adapt to the target",
     ),
-    *lines(
+    *method_lines(
         Method(
             "Meta-MKL",
             "A mixture of the related tasks' deep kernels, weighted on the training rows (Algorithm 3).",
@@ -64,7 +64,7 @@ PAPER_METHODS = (
         tuned=f"{TUNED_START}. Five kernels instead of ten, and β is shrunk: 80 % of it is uniform",
         code=RELEASED_LOOP,
     ),
-    *lines(
+    *method_lines(
         Method(
             "Meta-MKL-A",
             "The uniform mixture of the related tasks' deep kernels. Nothing is split off.",
@@ -82,7 +82,7 @@ PAPER_METHODS = (
         tuned=f"{TUNED_START}. Five kernels instead of ten",
         code=RELEASED_LOOP,
     ),
-    *lines(
+    *method_lines(
         Method(
             "Meta-Best1",
             "The related tasks' deep kernel with the largest Ĵ on the training rows.",
@@ -98,7 +98,7 @@ PAPER_METHODS = (
         tuned=f"{TUNED_START}. Five kernels instead of ten",
         code=RELEASED_LOOP,
     ),
-    *lines(
+    *method_lines(
         Method(
             "AGT-MKL",
             "A mixture of deep kernels that start from AGT-KL, weighted on the training rows.",
@@ -115,7 +115,7 @@ PAPER_METHODS = (
         tuned=f"{TUNED_START}. Five kernels instead of ten, and β is shrunk: 80 % of it is uniform",
         code=RELEASED_START,
     ),
-    *lines(
+    *method_lines(
         Method(
             "AGT-MKL-A",
             "The uniform mixture of deep kernels that start from AGT-KL. Nothing is split off.",
@@ -133,7 +133,7 @@ PAPER_METHODS = (
         tuned=f"{TUNED_START}. Five kernels instead of ten",
         code=RELEASED_START,
     ),
-    *lines(
+    *method_lines(
         Method(
             "Meta-MKL-SI",
             "Weights the related tasks' deep kernels on the tested rows; selective inference accounts for it.",
@@ -153,7 +153,7 @@ PAPER_METHODS = (
         tuned=f"{TUNED_START}. Five kernels instead of ten, and an F distribution as reference",
         code=RELEASED_LOOP,
     ),
-    *lines(
+    *method_lines(
         Method(
             "MMD-D w/ AC",
             "MMD-D whose training rows of P (called x) include the related tasks' rows, without their labels.",

@@ -10,7 +10,14 @@ import torch
 from scipy.stats import binomtest
 
 import m2st_core as m2st
-from m2st_core.analysis.related import RelatedCheck, odd_values, power_interval, sense_sentence, senses_of, unlikeness
+from m2st_core.analysis.related import (
+    RelatedCheck,
+    odd_values,
+    power_interval,
+    sense_sentence,
+    senses_of,
+    unlikeness_to_related,
+)
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.rng import Streams
 from m2st_core.testing.plan import largest_rows
@@ -127,7 +134,7 @@ def test_one_task_can_not_be_left_out():
 
 
 def test_rows_of_another_kind_are_noticed_without_labels():
-    of = unlikeness(blobs(), (50, 50), Streams(0))
+    of = unlikeness_to_related(blobs(), (50, 50), Streams(0))
     same = [of(m2st.make_task("blobs").sample(50, seed=s).pooled.numpy()) for s in range(10)]
     other = [of(m2st.make_task("mean_shift").sample(50, seed=s).pooled.numpy()) for s in range(10)]
     assert np.median(same) < 2 and min(other) > 5
@@ -139,7 +146,7 @@ def test_a_task_in_other_units_hides_no_foreign_rows():
     scale = torch.tensor([1.0, 1000.0])
     odd = tasks | {first: TwoSample(tasks[first].x * scale, tasks[first].y * scale)}
     foreign = m2st.make_task("blobs").sample(50, seed=1).pooled.numpy() + [0, 40]
-    assert min(unlikeness(own, (50, 50), Streams(0))(foreign) for own in (tasks, odd)) > 4
+    assert min(unlikeness_to_related(own, (50, 50), Streams(0))(foreign) for own in (tasks, odd)) > 4
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import m2st_core as m2st
 from m2st_core.__main__ import main
 from m2st_core.analysis.gamma import left_out_gamma
 from m2st_core.analysis.pictures import images_of, pictures
-from m2st_core.analysis.report import DataSource, as_command, as_python, decisions, html_report, versions
+from m2st_core.analysis.report import DataSource, as_command, as_python, html_report, report_decisions, report_versions
 from m2st_core.analysis.words import answer_of, cited, methods_sentence, references, unbroken
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.data.tables.encoding import Cleaning
@@ -84,7 +84,7 @@ def test_the_report_has_what_a_reader_needs(outcome, report):
     ):  # fmt: skip
         assert words in report, words
     assert "Liu, Xu, Lu, Sutherland" not in report  # none of these tests is theirs
-    for name, version in versions().items():
+    for name, version in report_versions().items():
         assert f"<td>{name}</td><td>{version}</td>" in report
     assert '<td data-name="Column">' in report and '<td data-name="95 % interval">' in report
     for name in pictures(outcome):
@@ -169,7 +169,7 @@ def test_pictures_show_words_from_files_as_text(outcome):
 
 
 def test_decisions_are_json_and_complete(outcome):
-    found = json.loads(json.dumps(decisions(outcome), default=str))
+    found = json.loads(json.dumps(report_decisions(outcome), default=str))
     assert found["primary"]["p_value"] == outcome.analysis.primary.p_value and found["plan"]["seed"] == 7
     assert found["data"]["files"][0]["sha256"] and found["versions"]["m2st"] == m2st.__version__
     tests = [found["primary"], *found["secondary"]]

@@ -9,9 +9,9 @@ CONTROLS = (ALPHA, PERMUTATIONS, SEED, CLOSENESS, N_TASKS)
 
 
 def draw_controls():
-    from m2st_core.dashboard.widgets.controls import ALPHA, CLOSENESS, N_TASKS, PERMUTATIONS, SEED, ask
+    from m2st_core.dashboard.widgets.controls import ALPHA, CLOSENESS, N_TASKS, PERMUTATIONS, SEED, ask_controls
 
-    ask((ALPHA, PERMUTATIONS, SEED, CLOSENESS, N_TASKS))
+    ask_controls((ALPHA, PERMUTATIONS, SEED, CLOSENESS, N_TASKS))
 
 
 @pytest.mark.parametrize("text", ["inf", "-inf", "nan", "1e309", "-1e309", "9" * 400, "", "[]", "null", "Infinity"])

@@ -407,10 +407,11 @@ def test_numbers_with_many_decimals_are_read_as_all_others():
 def test_a_wide_table_is_read_column_by_column_as_a_narrow_one():
     """Columns with few rows are read without pandas, long ones with it: both give the same numbers and forms."""
     texts = pd.Series([*["1.5", "-2", "7,25", "", "8.654", "1e-3", "dog", "10 %"] * 3, None, "3"], dtype="str")
-    few = profiles.numbers(texts), profiles.forms_of(texts)
+    few = profiles.numbers(texts), profiles.column_forms(texts)
     many = pd.concat([texts] * 200, ignore_index=True)
     assert len(many) > profiles.FEW_CELLS
     assert np.array_equal(profiles.numbers(many)[: len(texts)], few[0], equal_nan=True)
     assert (
-        np.array_equal(profiles.forms_of(many)[0][: len(texts)], few[1][0]) and profiles.forms_of(many)[1] == few[1][1]
+        np.array_equal(profiles.column_forms(many)[0][: len(texts)], few[1][0])
+        and profiles.column_forms(many)[1] == few[1][1]
     )

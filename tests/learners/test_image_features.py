@@ -17,7 +17,7 @@ from m2st_core.learners import image_features
 from m2st_core.learners.algorithm1 import AutogradClimber, Paired, adapt_state, criterion
 from m2st_core.learners.generic import generic_families
 from m2st_core.learners.image_features import fit_image_features, part_images
-from m2st_core.learners.knowledge import Knowledge, learned_spaces, rebuild
+from m2st_core.learners.knowledge import Knowledge, learned_spaces, rebuild_knowledge
 from m2st_core.learners.learned_tests import fit_learned, learned_family, meta_bank
 from m2st_core.learners.target_kernels import same_distances
 from m2st_core.presets import PAPER, PRESETS, TUNED, ImageTrainingSettings
@@ -133,7 +133,7 @@ def test_white_features_are_white_within_the_fresh_images(learned):
 
 def test_features_of_images_are_rebuilt_from_their_tensors(learned):
     meta, features, _, senses = learned
-    again = rebuild(Knowledge(spaces=[features], senses=senses).state_dict(), PRESET)
+    again = rebuild_knowledge(Knowledge(spaces=[features], senses=senses).state_dict(), PRESET)
     assert torch.equal(learned_spaces(again)[0](meta.rows), features(meta.rows))
     assert torch.equal(learned_spaces(again)[0].whiten, features.whiten) and torch.equal(again.senses, senses)
 
@@ -182,7 +182,7 @@ def test_deep_kernels_of_images_are_rebuilt_from_their_tensors(name):
     base = deep_kernel(6).double().requires_grad_(False)
     map_tensors(base, lambda tensor: tensor.reshape(1, 6, *tensor.shape[1:]))
     known = Knowledge(kernel=deep_kernel(1).double(), base=base, base_names=tuple("abcdef"))
-    again = rebuild(known.state_dict(), PRESETS[name].on(SHAPE))
+    again = rebuild_knowledge(known.state_dict(), PRESETS[name].on(SHAPE))
     x = torch.from_numpy(digits_by_class()[0][:12])[None]
     assert torch.equal(again.kernel(x, x), known.kernel(x, x))
     assert torch.equal(again.base(x[:, None], x[:, None]), base(x[:, None], x[:, None]))

@@ -9,7 +9,7 @@ import torch
 import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.kernels.networks import MLP
-from m2st_core.learners.classifier import FLOOR, align, pretrained_kernel, train_classifier
+from m2st_core.learners.classifier import FLOOR, align_classifier, pretrained_kernel, train_classifier
 from m2st_core.presets import PretrainingSettings
 from m2st_core.rng import Streams
 
@@ -61,7 +61,7 @@ def test_alignment_is_the_metric_of_the_tasks_differences():
     names = list(meta.samples().values())
     features = [[phi(side[None])[0].detach().numpy() for side in pair] for pair in names]
     aligned = network()
-    align(aligned, meta, ALL)
+    align_classifier(aligned, meta, ALL)
     scatter, degrees = np.zeros((4, 4)), 0
     for pair in features:
         for side in pair:
@@ -95,7 +95,7 @@ def test_tasks_that_are_held_out_teach_nothing():
     one, other = (network() for _ in range(2))
     for net, meta in zip((one, other), histories, strict=True):
         train_classifier(net, meta, learning, SHORT, [Streams(0)])
-        align(net, meta, learning)
+        align_classifier(net, meta, learning)
     x = tasks().rows[:, :20]
     assert torch.equal(one(x), other(x))
 

@@ -5,7 +5,7 @@ import pytest
 
 from m2st_core.paper import gallery, published, results
 from m2st_core.paper.experiments import PAPER
-from m2st_core.paper.gallery import agreement, card_of, gallery_summary
+from m2st_core.paper.gallery import agreement_with_paper, gallery_card, gallery_summary
 from m2st_core.paper.published import published_power
 from m2st_core.paper.results import commit_results
 from m2st_core.sweeps.cells import CellResult
@@ -30,7 +30,7 @@ def give(tmp_path, monkeypatch):
                 count = round(100 * rate) + cell.repeat % 2 + (extra[1] if cell.method == extra[0] else 0)
                 store.cells.add([(cell, CellResult(min(count, 100), 100, 1.0))])
         commit_results(PAPER[name], "paper", store)
-        return card_of(PAPER[name])
+        return gallery_card(PAPER[name])
 
     return give_
 
@@ -42,19 +42,22 @@ def table(**differences):
 
 
 def test_a_sentence_says_who_agrees_and_how_far_the_others_are():
-    assert agreement(table(Meta_MKL=(1, -2), ME=(0, 0))) == "Meta-MKL and ME agree with the paper at every size."
-    assert agreement(table(Meta_MKL=(1, 1), Meta_KL=(2.2, 2.94))) == (
+    assert (
+        agreement_with_paper(table(Meta_MKL=(1, -2), ME=(0, 0)))
+        == "Meta-MKL and ME agree with the paper at every size."
+    )
+    assert agreement_with_paper(table(Meta_MKL=(1, 1), Meta_KL=(2.2, 2.94))) == (
         "Meta-MKL agrees with the paper at every size; Meta-KL is up to 2.9 standard errors above it."
     )
-    assert agreement(table(Meta_KL=(-3.0, 1))) == "Meta-KL is 3.0 standard errors below the paper."
-    assert agreement(table(Meta_KL=(-3.0, 4))) == "Meta-KL is up to 4.0 standard errors away from the paper."
+    assert agreement_with_paper(table(Meta_KL=(-3.0, 1))) == "Meta-KL is 3.0 standard errors below the paper."
+    assert agreement_with_paper(table(Meta_KL=(-3.0, 4))) == "Meta-KL is up to 4.0 standard errors away from the paper."
 
 
 def test_green_needs_every_number(give):
     card = give("fig2a")
     assert (card.run, card.state, card.badge) == ("whole", "agrees", "all 14 agree")
-    assert card_of(PAPER["fig3c"]).state == "agrees"  # the same numbers
-    part = card_of(PAPER["table6"])
+    assert gallery_card(PAPER["fig3c"]).state == "agrees"  # the same numbers
+    part = gallery_card(PAPER["table6"])
     assert (part.run, part.state, part.badge) == ("in part", "open", "7 of 41 run, all agree")  # one is a misprint
 
 
@@ -70,8 +73,8 @@ def test_few_repeats_decide_nothing(give):
 
 
 def test_grey_says_why(give):
-    assert card_of(PAPER["table1"]).badge == "not run" and "GPU" in card_of(PAPER["table1"]).sentence
-    assert card_of(PAPER["gamma"]).badge == "no standard errors"
+    assert gallery_card(PAPER["table1"]).badge == "not run" and "GPU" in gallery_card(PAPER["table1"]).sentence
+    assert gallery_card(PAPER["gamma"]).badge == "no standard errors"
     card = give("fig3a")
     assert (card.run, card.badge) == ("whole", "no published numbers") and "without numbers" in card.sentence
     card = give("type1", extra=("ME", -50))
@@ -80,7 +83,7 @@ def test_grey_says_why(give):
 
 def test_numbers_that_two_figures_share_count_once(give):
     give("fig2a", extra=("Meta-KL", 30))
-    cards = [card_of(PAPER[name]) for name in ("fig2a", "fig3c", "table1")]
+    cards = [gallery_card(PAPER[name]) for name in ("fig2a", "fig3c", "table1")]
     assert gallery_summary(cards) == (
         "This software has run 2 of the paper's 3 figures and tables. "
         "7 of 14 published numbers lie within two standard errors of ours. Numbers that the paper prints twice count "
@@ -90,11 +93,11 @@ def test_numbers_that_two_figures_share_count_once(give):
 
 def test_a_table_on_two_cards_counts_once_and_our_own_entry_not(give):
     give("table3-all")
-    cards = [card_of(PAPER[name]) for name in ("table3-all", "type1")]
+    cards = [gallery_card(PAPER[name]) for name in ("table3-all", "type1")]
     assert gallery_summary(cards).startswith(
         "This software has run 1 of the paper's 1 figures and tables. In 1 of them every number agrees."
     )
-    both = gallery_summary([*cards, card_of(PAPER["table3"])])
+    both = gallery_summary([*cards, gallery_card(PAPER["table3"])])
     assert both.startswith("This software has run 0 of the paper's 1 figures and tables, and 1 more in part. 2 of 2 ")
 
 
@@ -107,4 +110,4 @@ def test_the_gallery_follows_its_files(give):
 
 def test_every_experiment_with_numbers_has_a_picture():
     for experiment in PAPER.values():
-        assert card_of(experiment).picture.startswith("<svg"), experiment.name
+        assert gallery_card(experiment).picture.startswith("<svg"), experiment.name

@@ -4,7 +4,12 @@ import pandas as pd
 import pytest
 
 from m2st_core.paper.experiments import PAPER
-from m2st_core.paper.published import UNEXPLAINED, compare_with_published, explanations, reasons_of_differences
+from m2st_core.paper.published import (
+    UNEXPLAINED,
+    compare_with_published,
+    read_published_explanations,
+    reasons_of_differences,
+)
 from m2st_core.sweeps.cells import CellResult
 from m2st_core.sweeps.summary import as_rows
 
@@ -67,8 +72,8 @@ def test_few_repeats_have_no_difference():
 
 
 def test_a_copy_without_documents_has_no_sentences(tmp_path):
-    assert explanations(tmp_path).empty
+    assert read_published_explanations(tmp_path).empty
     (tmp_path / "explanations.csv").write_text(
         "experiment,method,closeness,n_tasks,m_te,sentence\ntable5,Meta-KL,,20,,Why.\n"
     )
-    assert explanations(tmp_path)["n_tasks"].item() == pytest.approx(20)
+    assert read_published_explanations(tmp_path)["n_tasks"].item() == pytest.approx(20)

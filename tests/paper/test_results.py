@@ -9,7 +9,7 @@ import pytest
 from benchmarks.reproduction import PAGE, fill_page, section
 from m2st_core.paper import results as module
 from m2st_core.paper.experiments import OURS, PAPER, SHIPPED_LAYERS
-from m2st_core.paper.published import FOLDER, UNEXPLAINED, compare_with_published, explanations
+from m2st_core.paper.published import FOLDER, UNEXPLAINED, compare_with_published, read_published_explanations
 from m2st_core.paper.results import (
     OutdatedResults,
     commit_results,
@@ -256,7 +256,7 @@ def test_every_cell_that_is_far_off_has_a_sentence():
 
 
 def test_every_sentence_belongs_to_an_experiment():
-    for row in explanations().itertuples():
+    for row in read_published_explanations().itertuples():
         assert row.method in PAPER[row.experiment].full.methods and row.sentence.endswith(".")
 
 

@@ -27,7 +27,7 @@ from streamlit.web.server.starlette.starlette_websocket import (
 
 from m2st_core.dashboard.jobs.host import Host, register_host
 from m2st_core.serving.gate import Gate
-from m2st_core.serving.visitors import SharedHost, can_log_in, identify
+from m2st_core.serving.visitors import SharedHost, can_log_in, identify_visitor
 
 OWN, FOREIGN = (RSAKey.generate_key(2048, {"kid": "1"}) for _ in range(2))
 ORIGIN = "http://localhost:8501"
@@ -129,7 +129,7 @@ async def sign_in(start, *, lose_session=False):
         assert home.status_code == 302 and home.headers["location"] == "/"
         decoded = _get_signed_cookie_with_chunks(dict(browser.cookies), USER_COOKIE_NAME)
     user = _parse_decoded_user_cookie(decoded, ORIGIN) if decoded else {}
-    return identify(user, {}, {})
+    return identify_visitor(user, {}, {})
 
 
 def test_a_login_is_an_identity(provider, monkeypatch):

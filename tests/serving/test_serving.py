@@ -24,8 +24,8 @@ from m2st_core.dashboard.jobs.host import Host, ServerLimits, Visitor, at_sessio
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.jobs.runs import QueueFull, RunDesk, SweepQueue, TimeIsUp
 from m2st_core.serving import gate
-from m2st_core.serving.sessions import COOKIE, Tab, end_closed, make_room, used_bytes
-from m2st_core.serving.visitors import KNOWN, PROXIED, STAMP, SharedHost, identify, sign, signature, unsign
+from m2st_core.serving.sessions import COOKIE, Tab, end_closed_sessions, make_room, used_bytes
+from m2st_core.serving.visitors import KNOWN, PROXIED, STAMP, SharedHost, identify_visitor, sign, signature, unsign
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.spec import SweepSpec
@@ -78,7 +78,7 @@ def at_once(progress):
 def test_clearing_streamlit_s_cache_touches_neither_queue_nor_jobs(monkeypatch):
     monkeypatch.setattr(sweeps, "start_executor", InlineExecutor)
     monkeypatch.setattr(queue_module, "machine_factor", lambda: 1.0)
-    monkeypatch.setattr(queue_module, "warm_up", lambda executor: None)
+    monkeypatch.setattr(queue_module, "warm_up_worker", lambda executor: None)
     monkeypatch.setattr("m2st_core.dashboard.jobs.jobs._warm_up", at_once)
     queue, manager = sweeps.server_queue(), job_manager()
     st.cache_resource.clear()  # what streamlit does at the message clear_cache of any client
@@ -199,15 +199,19 @@ def test_an_identity_needs_evidence(user, headers, cookies, found):
         return {name: sign(text) if mark else text for name, (_, mark, text) in parts.items()}
 
     headers, cookies = signed(headers), signed(cookies)
-    assert identify(user, headers, cookies) == found
+    assert identify_visitor(user, headers, cookies) == found
 
 
 def test_a_login_s_cookie_that_streamlit_has_checked_is_an_identity():
     claims = {"is_logged_in": True, "iss": "https://id.example", "sub": "42", "email": "ann@example.org"}
     cookie = json.dumps(claims | {"origin": "https://m2st.example"}).encode()
     user = _parse_decoded_user_cookie(cookie, "https://m2st.example")
-    assert identify(user, {}, {COOKIE: sign(KNOWN + "1")}) == ("login", "https://id.example 42", "ann@example.org")
-    assert identify(_parse_decoded_user_cookie(cookie, "https://evil.example"), {}, {})[0] == "tab"
+    assert identify_visitor(user, {}, {COOKIE: sign(KNOWN + "1")}) == (
+        "login",
+        "https://id.example 42",
+        "ann@example.org",
+    )
+    assert identify_visitor(_parse_decoded_user_cookie(cookie, "https://evil.example"), {}, {})[0] == "tab"
 
 
 def answer(path="/", kind="http", scheme="http", method="GET", parts=3, **headers):
@@ -282,7 +286,7 @@ def test_a_proxy_s_name_counts_with_its_secret_only(monkeypatch):
     assert STAMP not in answer(kind="websocket", x_forwarded_user="ann", x_m2st_proxy_secret="")[0]
     monkeypatch.setenv("M2ST_PROXY_SECRET", "s3cret")
     seen, _, _ = answer(kind="websocket", x_forwarded_user="ann", x_m2st_proxy_secret="s3cret")
-    assert identify({}, seen, {}) == ("proxy", "ann", "ann") and "x-m2st-proxy-secret" not in seen
+    assert identify_visitor({}, seen, {}) == ("proxy", "ann", "ann") and "x-m2st-proxy-secret" not in seen
     for lie in ({"x_forwarded_user": "ann"}, {"x_m2st_proxied": sign(PROXIED + "ann")}):
         assert STAMP not in answer(kind="websocket", **lie)[0]
 
@@ -457,15 +461,15 @@ def test_what_a_closed_tab_held_is_let_go(tabs):
     ended = []
     at_session_end(ended.append)
     open_.discard("busy")
-    end_closed(after=60)
+    end_closed_sessions(after=60)
     assert files["busy"].bytes == 100 and not ended  # it may only be reloading
     known["busy"].closed -= 61
-    end_closed(after=60)
+    end_closed_sessions(after=60)
     assert files["busy"].bytes == 0 and ended == [known["busy"].id] and used_bytes() == 200
     open_.discard("idle")
-    end_closed(after=60)
+    end_closed_sessions(after=60)
     open_.add("idle")  # it came back
-    end_closed(after=60)
+    end_closed_sessions(after=60)
     assert not known["idle"].closed and files["idle"].bytes == 100
     host._at_end.remove(ended.append)
 

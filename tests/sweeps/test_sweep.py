@@ -32,7 +32,7 @@ from m2st_core.sweeps.executors import (
 from m2st_core.sweeps.spec import LIMIT, SweepSpec, origin_of
 from m2st_core.sweeps.store import UNKNOWN, Store
 from m2st_core.sweeps.summary import summarise, summary_text
-from m2st_core.sweeps.work import SweepFailed, run_sweep, warm_up
+from m2st_core.sweeps.work import SweepFailed, run_sweep, warm_up_worker
 from m2st_core.types import Cancelled
 
 ROOT = Path(__file__).parents[2]
@@ -141,7 +141,7 @@ def steps(device, progress):
 def pool():
     """A pool of one worker, whose start takes seconds."""
     executor = PoolExecutor(workers=1)
-    warm_up(executor)
+    warm_up_worker(executor)
     yield executor
     executor.close()
 

@@ -17,10 +17,10 @@ from m2st_core.dashboard.jobs.scheduler import Job, Scheduler
 from m2st_core.sweeps.cost import machine_factor
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor
-from m2st_core.sweeps.grid import grid_of, table_of_grid
+from m2st_core.sweeps.grid import grid_of, grid_table
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Run, Store, own_id
-from m2st_core.sweeps.work import Paused, SweepFailed, SweepProgress, compute_sweep, end_run, warm_up
+from m2st_core.sweeps.work import Paused, SweepFailed, SweepProgress, compute_sweep, end_run, warm_up_worker
 from m2st_core.types import Cancelled, Progress
 
 ENDED = ("done", "failed", "cancelled")
@@ -178,7 +178,7 @@ class SweepQueue:
     def _workers(self) -> Executor:
         if self._executor is None:
             self._executor = self._start_executor()
-            warm_up(self._executor)
+            warm_up_worker(self._executor)
         return self._executor
 
     def compute(self, job: SweepJob, progress: Progress) -> None:
@@ -285,7 +285,7 @@ class RunDesk:
         views = {}
         for asked, spec in specs.items():
             run, stored = runs.get(asked), frozenset(grids[asked] & results.keys())
-            rows, cells = table_of_grid(spec, results), len(grids[asked])
+            rows, cells = grid_table(spec, results), len(grids[asked])
             views[asked] = SweepView(spec, run, statuses.get(asked), self._is_mine(run), rows, stored, cells)
         return views
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from m2st_core.dashboard.learn import pictures
 from m2st_core.dashboard.learn.pictures import LIKE_TASKS, SOMETHING_NEW, LessonPicture
 from m2st_core.dashboard.learn.questions import Sample, ask_rows, ask_tasks, ask_training, ask_width
-from m2st_core.dashboard.widgets.controls import SEED, Control, under
+from m2st_core.dashboard.widgets.controls import SEED, Control, controls_under
 from m2st_core.studies.lessons import CLOSENESS, DELTAS, ROWS, ROWS_PER_TASK, SHIFT, TASK_COUNTS, TESTS, TRAINING_ROWS
 
 
@@ -36,7 +36,7 @@ class Lesson:
         return rows if self.own_target else f"Δ = {sample.delta:g}, {rows}"
 
 
-DELTA, SIZE = under(
+DELTA, SIZE = controls_under(
     "learn_",
     Control("delta", "Difference Δ", 0.7, "At 0, P and Q are the same. A larger Δ is easier to detect.", DELTAS),
     Control("rows", "Rows per sample", 100, "More rows reveal smaller differences.", ROWS),

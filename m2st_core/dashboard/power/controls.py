@@ -16,10 +16,10 @@ from m2st_core.dashboard.widgets.controls import (
     SEED,
     TASK,
     Control,
+    controls_under,
     methods_control,
     parameter_controls,
     restore_controls,
-    under,
 )
 from m2st_core.data import size_unit
 from m2st_core.studies.one_test import LabSetting
@@ -93,7 +93,7 @@ def _sweep_controls(task: str) -> tuple[Control, ...]:
         ALPHA,
         replace(PERMUTATIONS, default=DEFAULT.n_permutations, options=PERMUTATIONS.options[:4]),
     )
-    return under(PREFIX, *controls)
+    return controls_under(PREFIX, *controls)
 
 
 def ask_sweep(setting: LabSetting, more: DeltaGenerator) -> dict[str, Any]:

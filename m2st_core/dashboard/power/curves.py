@@ -15,7 +15,7 @@ from m2st_core.dashboard.jobs.runs import RunDesk, SweepView
 from m2st_core.dashboard.jobs.sweeps import POLL_SECONDS, show_sweep_state, sweep_cost_words
 from m2st_core.dashboard.power.controls import double_repeats
 from m2st_core.dashboard.power.results import Earlier, show_results
-from m2st_core.dashboard.widgets.page import chart, finding, show_folded
+from m2st_core.dashboard.widgets.page import chart, page_finding, show_folded
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.figures.kernels import training_figure
 from m2st_core.paper.published import in_words
@@ -48,7 +48,7 @@ class Views:
         return next((view for view in (self.power, self.null) if view.active), None)
 
 
-def look(desk: RunDesk, spec: SweepSpec) -> Views:
+def look_at_curves(desk: RunDesk, spec: SweepSpec) -> Views:
     """The sweep, the pinned ones, and the last complete one, which is the shipped one at first."""
     specs = [spec, spec.with_(null=True), *_pins(), st.session_state.get(SHOWN, DEFAULT)]
     runs = [each.run_id for each in specs]
@@ -66,7 +66,7 @@ def show_curves(desk: RunDesk, views: Views, level: bool, headline: DeltaGenerat
     spec = views.power.spec
     _show_buttons(desk, views, level, begin)
     pale = _pale(views.power)
-    again, active = partial(look, desk, spec), lambda views: views.active is not None
+    again, active = partial(look_at_curves, desk, spec), lambda views: views.active is not None
     with headline:
         poll(views, again, active, lambda views: _headline(views.power, pale), POLL_SECONDS)
     poll(views, again, active, lambda views: _show(desk, views, pale), POLL_SECONDS)
@@ -147,7 +147,7 @@ def _headline(view: SweepView, pale: SweepSpec | None) -> None:
         sentence = f"**{in_words(missing)}** {have} not been run with these settings yet: press **{_label(view)}**."
     if missing and pale is not None and pale not in _pins():
         sentence += f" Pale: {difference_names([pale, view.spec])[0]}."
-    finding(sentence)
+    page_finding(sentence)
 
 
 def _show(desk: RunDesk, views: Views, pale: SweepSpec | None) -> None:

@@ -15,7 +15,14 @@ from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.data import size_unit
 from m2st_core.figures.power import compare_figure
 from m2st_core.paper.published import with_published
-from m2st_core.studies.power import DEFAULT, difference_names, overlaid, run_names, spec_differences, sweep_finding
+from m2st_core.studies.power import (
+    DEFAULT,
+    difference_names,
+    overlaid_power,
+    run_names,
+    spec_differences,
+    sweep_finding,
+)
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import LONGEST_NAME, UNKNOWN, Run, Store
 from m2st_core.sweeps.summary import summarise
@@ -186,7 +193,7 @@ def compare_runs(store: Store, runs: list[Run]) -> None:
     named = _distinct(difference_names([run.spec for run in runs]))
     specs = dict(zip(named, (run.spec for run in runs), strict=True))
     st.header("Their curves", anchor=False)
-    summary = overlaid(specs, store)
+    summary = overlaid_power(specs, store)
     if summary.empty:
         st.caption("None of these runs has results yet.")
     else:

@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from m2st_core.dashboard.widgets.page import METHOD_MARKS, changes, chart
+from m2st_core.dashboard.widgets.page import METHOD_MARKS, changes_of_methods, chart
 from m2st_core.dashboard.widgets.shared import shared
 from m2st_core.data import TASKS
 from m2st_core.figures.relatedness import neighbours_figure
@@ -96,12 +96,12 @@ class Control:
         return bool(self.bounds[0] <= value <= self.bounds[1])
 
 
-def under(prefix: str, *controls: Control, section: str = "") -> tuple[Control, ...]:
+def controls_under(prefix: str, *controls: Control, section: str = "") -> tuple[Control, ...]:
     """The same controls with the keys of a page, and in one of its sections."""
     return tuple(replace(control, prefix=prefix, section=section) for control in controls)
 
 
-def ask(controls: Iterable[Control]) -> dict[str, Any]:
+def ask_controls(controls: Iterable[Control]) -> dict[str, Any]:
     """Draw the controls, each section in an expander, and return their values by field."""
     values: dict[str, Any] = {}
     for section, group in groupby(controls, key=lambda control: control.section):
@@ -141,7 +141,7 @@ def methods_control(options: Iterable[str], default: tuple[str, ...], help: str)
     options = tuple(options)
 
     def note(chosen: tuple[str, ...]) -> str:
-        return "  \n".join([METHOD_MARKS, *changes(chosen)])
+        return "  \n".join([METHOD_MARKS, *changes_of_methods(chosen)])
 
     return Control("methods", "Methods", default, help, options, shown=label_of, note=note)
 
@@ -215,7 +215,7 @@ def ask_setting(more: DeltaGenerator, tasks: Sequence[str] = tuple(TASKS)) -> La
         task = _ask_task(tasks, row[0])
         controls = _parameters(task)
         with row[1]:
-            values = ask(controls[:1])
+            values = ask_controls(controls[:1])
         with row[2]:
             n_tasks = N_TASKS.draw()
         closeness = float(st.session_state.get(CLOSENESS.key, CLOSENESS.default))
@@ -223,7 +223,7 @@ def ask_setting(more: DeltaGenerator, tasks: Sequence[str] = tuple(TASKS)) -> La
             with top:
                 closeness = CLOSENESS.draw()
     with more:
-        values |= ask(controls[1:])
+        values |= ask_controls(controls[1:])
         seed = SEED.draw()
     parameters = tuple((name, values[name]) for name in (parameter.name for parameter in TASKS[task].parameters))
     setting = LabSetting(task, parameters, closeness, n_tasks, seed)

@@ -88,7 +88,7 @@ def page_title(title: str, *, sidebar: bool = False) -> None:
     st.title(title, anchor=False)
 
 
-def finding(sentence: str) -> None:
+def page_finding(sentence: str) -> None:
     """Show the page's one sentence, computed from its numbers, directly under the title."""
     st.container(key="finding").markdown(unbroken(sentence))
 
@@ -114,7 +114,7 @@ class Shown(NamedTuple):
             yield
 
 
-def latest(page: str, settings: Hashable, result: Any | None) -> Shown | None:
+def latest_of_page(page: str, settings: Hashable, result: Any | None) -> Shown | None:
     """What a page shows: this result or, until there is one, the former one of the session."""
     if result is not None:
         st.session_state[f"{page}_latest"] = settings, result
@@ -178,7 +178,7 @@ METHOD_MARKS = (
 )
 
 
-def changes(methods: Sequence[str]) -> list[str]:
+def changes_of_methods(methods: Sequence[str]) -> list[str]:
     """How the settings of methods differ from the paper's text, where they do."""
     return [f"**{name}**. {METHODS[name].changes}" for name in methods if name in METHODS and METHODS[name].changes]
 
@@ -189,4 +189,4 @@ def choice_sentences(methods: Sequence[str]) -> str:
     for origin in ORIGINS:
         labels = [label_of(method) for method in methods if origin_of(method) == origin]
         lines += [f"**{', '.join(labels)}**: {ORIGINS[origin]}."] if labels else []
-    return "\n".join(f"- {line}" for line in [*lines, *changes(methods)])
+    return "\n".join(f"- {line}" for line in [*lines, *changes_of_methods(methods)])

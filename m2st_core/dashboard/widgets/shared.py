@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from m2st_core.sweeps.grid import forget_tables
+from m2st_core.sweeps.grid import forget_grid_tables
 
 Made = TypeVar("Made")
 
@@ -60,7 +60,7 @@ def _key(value: Any) -> Any:
 def forget_shared() -> None:
     """Let go of everything, and of the tables it was made of; it is made again when it is asked for."""
     _made.cache_clear()
-    forget_tables()
+    forget_grid_tables()
 
 
 @lru_cache(maxsize=128)

@@ -24,7 +24,7 @@ from m2st_core.analysis.pictures import (
 )
 from m2st_core.analysis.plan import Outcome, carry_out, other_splits
 from m2st_core.analysis.related import MOST_COLUMNS
-from m2st_core.analysis.report import DataSource, as_command, as_python, decisions, html_report
+from m2st_core.analysis.report import DataSource, as_command, as_python, html_report, report_decisions
 from m2st_core.analysis.words import (
     Answer,
     answer_of,
@@ -337,7 +337,7 @@ def _show_exports(state: UserData, upload: Upload, outcome: Outcome) -> None:
     learner = outcome.learners.get(outcome.plan.primary)
 
     def record() -> str:
-        return json.dumps(decisions(outcome, tested), ensure_ascii=False, indent=1, default=str)
+        return json.dumps(report_decisions(outcome, tested), ensure_ascii=False, indent=1, default=str)
 
     exports: list[tuple[str, Callable[[], str | bytes], str, str]] = [
         (

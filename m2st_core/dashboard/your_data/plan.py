@@ -21,9 +21,9 @@ from m2st_core.dashboard.widgets.controls import (
     SEED,
     TRAIN_FRACTION,
     Control,
-    ask,
+    ask_controls,
+    controls_under,
     methods_control,
-    under,
 )
 from m2st_core.dashboard.widgets.page import chart
 from m2st_core.dashboard.your_data.state import UserData
@@ -114,7 +114,7 @@ def _ask_plan(methods: list[str], advice: Recommendation) -> Plan:
         several = methods_control(methods, (), help_)
         secondary = replace(several, field="secondary", label="Secondary tests", prefix="data_").draw()
     with right:
-        values = ask(under("data_", *ADVANCED))
+        values = ask_controls(controls_under("data_", *ADVANCED))
     plan = Plan(primary, tuple(name for name in secondary if name != primary), **values)
     return plan if any(METHODS[name].needs_split for name in plan.methods) else replace(plan, splits=1)
 

@@ -82,12 +82,12 @@ class Profile:
         return int(self.counts[:, list(kinds)].sum())
 
 
-def profile(name: str, pieces: Sequence[Piece]) -> Profile:
+def profile_column(name: str, pieces: Sequence[Piece]) -> Profile:
     """Profile a column. A file that lacks it has an empty piece."""
     filled = [piece.cells for piece in pieces if len(piece.cells)]
     cells = pieces[0].cells if not filled else filled[0] if len(filled) == 1 else _joined(filled)
     source = np.repeat(np.arange(len(pieces)), [len(piece.cells) for piece in pieces])
-    form, odd = forms_of(cells)
+    form, odd = column_forms(cells)
     counts = np.bincount(source * len(FORMS) + form, minlength=len(pieces) * len(FORMS))
 
     def example(position: int) -> CellExample:
@@ -137,7 +137,7 @@ def _joined(filled: Sequence[pd.Series]) -> pd.Series:
     return pd.Series(joined, index=np.concatenate([cells.index.to_numpy() for cells in filled]), copy=False)
 
 
-def forms_of(cells: pd.Series) -> tuple[np.ndarray, dict[str, ParsedCell]]:
+def column_forms(cells: pd.Series) -> tuple[np.ndarray, dict[str, ParsedCell]]:
     """The form of every cell (N,), and the different cells, without plain numbers if there are many."""
     codes, different = _different(cells)
     plain = _plain(different)
@@ -257,7 +257,7 @@ class Column:
         return self.kind in (NUMERIC, CATEGORICAL)
 
 
-def classify(
+def classify_column(
     name: str,
     kind: str,
     unit: str,

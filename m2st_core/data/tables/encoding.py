@@ -353,7 +353,7 @@ def check_target(made: Assembled, keep: np.ndarray, remedy: str = "Bring at leas
             raise TableError(f"{side.table.name}: {side.label} has {count_of(rows, 'usable row')}. {remedy}")
 
 
-def learn(
+def learn_encoding(
     made: Assembled, chosen: list[tuple[str, str]], cleaning: Cleaning, keep: np.ndarray, notes: list[str]
 ) -> Encoding:
     """Learn levels, medians, centres and scales from the pooled rows of the related tasks, or of the target."""
@@ -417,7 +417,7 @@ def _learn_categorical(name: str, words: pd.Series, cleaning: Cleaning, other: b
     return Categorical(name, tuple(ranked[: cleaning.levels]), other or len(ranked) > cleaning.levels, missing)
 
 
-def relearn(encoding: Encoding, rows: np.ndarray) -> Encoding:
+def relearn_encoding(encoding: Encoding, rows: np.ndarray) -> Encoding:
     """The same columns with a scaling learned from these encoded rows (n, d) alone."""
     columns, start = [], 0
     for column in encoding.columns:

@@ -24,9 +24,9 @@ import pandas as pd
 from m2st_core.data.arrays import LARGEST_WHOLE, as_named_rows, in_memory, names_of
 from m2st_core.data.tables import cells as forms
 from m2st_core.data.tables.cells import read_cell
-from m2st_core.data.tables.columns import OPEN, Piece, forms_of, numbers
+from m2st_core.data.tables.columns import OPEN, Piece, column_forms, numbers
 from m2st_core.data.tables.limits import Limits, TableError
-from m2st_core.data.tables.readings import Reading, settle
+from m2st_core.data.tables.readings import Reading, settle_readings
 from m2st_core.data.tables.text import (
     SEPARATORS,
     TextRows,
@@ -87,7 +87,7 @@ class Table:
     @cached_property
     def _alone(self) -> Mapping[str, Reading]:
         pieces = {str(name): (Piece(self.name, self.frame[name]),) for name in self.frame.columns}
-        return {name: readings[0] for name, readings in settle(pieces, [self.separator]).columns.items()}
+        return {name: readings[0] for name, readings in settle_readings(pieces, [self.separator]).columns.items()}
 
     @cached_property
     def encodings(self) -> tuple[str, ...]:
@@ -199,7 +199,7 @@ def _table(name: str, rows: TextRows, digest: str, notes: list[str], separator: 
         frame = frame.drop(columns=blank)
         cell_notes.append(f"{len(blank)} blank columns were left out.")
     if frame.shape[1] == 0 or (
-        not named and all(forms_of(frame[column])[0].max() <= forms.VALUE_OR_MISSING for column in frame.columns)
+        not named and all(column_forms(frame[column])[0].max() <= forms.VALUE_OR_MISSING for column in frame.columns)
     ):
         raise TableError(f"{name}: every cell is missing. Bring a header and at least 2 rows.")
     if not named:

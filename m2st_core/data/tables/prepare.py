@@ -37,8 +37,8 @@ from m2st_core.data.tables.encoding import (
     compared,
     encode,
     keep_rows,
-    learn,
-    relearn,
+    learn_encoding,
+    relearn_encoding,
 )
 from m2st_core.data.tables.limits import Note, TableError, to_safe_csv
 from m2st_core.data.tables.upload import Assembled, Upload, assemble, upload_of
@@ -143,7 +143,7 @@ class Prepared:
             raise ValueError(nothing_left(self.target))
         if (before := self.encoding) is None:
             return replace(self, related=apart.tasks)
-        encoding = relearn(before, apart.tasks.take_inside().numpy())
+        encoding = relearn_encoding(before, apart.tasks.take_inside().numpy())
 
         def convert(rows: torch.Tensor) -> torch.Tensor:
             return torch.from_numpy(before.convert(rows.numpy(), encoding))
@@ -257,7 +257,7 @@ def _prepared(made: Assembled, cleaning: Cleaning | None, encoding: Encoding | N
     check_target(made, keep)
     _drop_small_tasks(made, keep, notes)
     if encoding is None:
-        encoding = learn(made, chosen, cleaning, keep, notes)
+        encoding = learn_encoding(made, chosen, cleaning, keep, notes)
     x, y, pairs = _arrays(made, encode(made, encoding, keep, notes), keep, notes)
     ids = _ids(made, cleaning, keep)
     p, q = made.target_spans

@@ -31,7 +31,7 @@ from m2st_core.data.tables.columns import (
     Piece,
     Profile,
     decide_marks,
-    profile,
+    profile_column,
     proven_marks,
 )
 from m2st_core.data.tables.limits import Note, TableError
@@ -295,7 +295,7 @@ class Readings:
         return [[c.column, c.example.cell, c.becomes, c.cells, c.undo] for c in self.conversions if c.column in names]
 
 
-def settle(
+def settle_readings(
     columns: Mapping[str, Sequence[Piece]],
     separators: Sequence[str],
     decimal: Marks = "",
@@ -306,7 +306,7 @@ def settle(
 
     ``decimal`` (for all files, or by file), ``read_as`` by column, and ``totals`` are answers to earlier questions.
     """
-    profiles = {name: profile(name, pieces) for name, pieces in columns.items()}
+    profiles = {name: profile_column(name, pieces) for name, pieces in columns.items()}
     verdicts = {name: _judge_column(column, (read_as or {}).get(name, "")) for name, column in profiles.items()}
     numeric = [profiles[name] for name, verdict in verdicts.items() if verdict.kind == NUMBERS]
     chosen_marks = [choice_for_file(decimal, piece.file) for piece in next(iter(columns.values()), ())]

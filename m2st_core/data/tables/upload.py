@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data.arrays import named_pairs
-from m2st_core.data.tables.columns import IDENTIFIER, NUMERIC, Column, Piece, classify
+from m2st_core.data.tables.columns import IDENTIFIER, NUMERIC, Column, Piece, classify_column
 from m2st_core.data.tables.encoding_question import encoding_question
 from m2st_core.data.tables.files import Table, as_table, read_table
 from m2st_core.data.tables.limits import Limits, TableError
@@ -25,7 +25,7 @@ from m2st_core.data.tables.readings import (
     check_answers,
     check_files,
     choice_for_file,
-    settle,
+    settle_readings,
     words_by_file,
 )
 from m2st_core.data.tables.text import codec_of
@@ -690,7 +690,9 @@ def _read_jointly(upload: Upload) -> tuple[Upload, Readings]:
     for name in upload.read_as:
         if name not in names:
             raise TableError(f"{tables[0].name}: there is no column {name!r} that could be read as words or numbers.")
-    readings = settle(pieces, [table.separator for table in tables], upload.decimal, upload.read_as, upload.totals)
+    readings = settle_readings(
+        pieces, [table.separator for table in tables], upload.decimal, upload.read_as, upload.totals
+    )
     roles = [role for role in (upload.group, upload.related_group, "group") if role]
     if unsure := encoding_question(tables, roles):
         readings = replace(readings, questions=(unsure, *readings.questions))
@@ -725,7 +727,7 @@ def _classified(made: Assembled, name: str, values: np.ndarray) -> Column:
     unnamed = name == "column 1" and all(table.named for table in made.tables)
     parts = [slice(p.start, q.stop) for p, q in (made.spans[:1] if made.target else made.spans)]
     label = "row" if unnamed else name
-    column = classify(label, reading.kind, reading.unit, lambda: made.words(name), values, made.limits, parts)
+    column = classify_column(label, reading.kind, reading.unit, lambda: made.words(name), values, made.limits, parts)
     return replace(column, name=name)
 
 
