@@ -13,16 +13,19 @@ escaped it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+import torch
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from scipy.stats import binom
+from torch import Tensor
 
 from m2st_core.numbers import NORMAL_QUARTILES
+from m2st_core.types import TwoSample
 
 UNIT_RATIO = 1.5  # spreads of a column that differ by more may be in different units
 UNIT_WINDOWS = (1e-6, 1e-4, 3e-3)  # relative errors within which ratios of cells are one factor
@@ -45,6 +48,9 @@ MOST_PAIRS = 200  # pairs of samples from which chance is estimated
 HABITUAL = 0.05  # probability of a tie from which on columns may repeat together, like the answers of a person
 DEPENDENT = 20.0  # factor by which rows may be equal more often than if columns were independent
 ESCAPED = 0.05  # probability of escaping the search, above which shared rows count as possible
+PROJECTIONS = 16  # numbers that represent an image
+ColumnUnits = tuple[np.ndarray, np.ndarray]
+"""Centre and scale of every column (d,), which turn rows back into the units of their files."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,39 @@ class Overlap:
         return len(np.unique(self.target))
 
 
-def same_ids(target: np.ndarray, known: np.ndarray) -> Overlap:
+def fingerprints(rows: Tensor, images: bool) -> np.ndarray:
+    """The rows (n, d) to compare; for images a fixed random projection of each to 16 numbers."""
+    values = rows.double().cpu().numpy()
+    if not images:
+        return values
+    directions = np.random.default_rng(0).standard_normal((values.shape[1], PROJECTIONS))
+    return values @ directions / values.shape[1] ** 0.5
+
+
+def find_overlap(target: TwoSample, known: KnownRows, units: ColumnUnits | None = None) -> Overlap:
+    """Find rows of the target among the known rows: by ids if it has them, else by values in the units of the files."""
+    if target.ids is not None:
+        if known.ids is None:
+            raise ValueError("x and y have an id column and the related tasks have none. Name one that both have.")
+        for name, ids in zip("xy", target.ids, strict=True):
+            if len(ids) > 1 and bool((ids == ids[0]).all()):
+                raise ValueError(f"All rows of {name} have one id, so it identifies no rows. Name another id column.")
+        by_ids = _same_ids(torch.cat(target.ids).numpy(), known.ids)
+        by_values = _same_values(target, known, units)
+        return replace(by_ids, unlike_ids=len(np.setdiff1d(by_values.target, by_ids.target)))
+    return _same_values(target, known, units)
+
+
+def _same_values(target: TwoSample, known: KnownRows, units: ColumnUnits | None) -> Overlap:
+    """Find rows of the target among the known rows by their values, in the units of the files."""
+    x, y = (fingerprints(rows, target.shape is not None) for rows in target)
+    if units is None:
+        return same_rows((x, y), known)
+    centre, scale = units
+    return same_rows((x * scale + centre, y * scale + centre), KnownRows(known.rows * scale + centre, known.sample))
+
+
+def _same_ids(target: np.ndarray, known: np.ndarray) -> Overlap:
     """Find the pairs of target rows (N,) and known rows (M,) that have the same id. Nothing escapes."""
     order = np.argsort(known, kind="stable")
     first, last = (np.searchsorted(known[order], target, side=side) for side in ("left", "right"))

@@ -20,10 +20,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
-from m2st_core.data.overlap import KnownRows, Overlap, same_ids, same_rows
+from m2st_core.data.overlap import ColumnUnits, KnownRows, Overlap, find_overlap, fingerprints
 from m2st_core.data.related import RelatedTasks
 from m2st_core.numbers import count_of
 from m2st_core.types import DEFAULT_TEST, TwoSample
@@ -34,9 +33,6 @@ UNMATCHED = "No id of x and y is among the ids of the related tasks, so no row i
 UNSHARED = "no row of the target is in the related tasks"
 UNCHANGED = "no further row of the target is in the related tasks with other values"
 UNLIKE_IDS = "rows with different ids are different units"
-PROJECTIONS = 16  # numbers that represent an image
-ColumnUnits = tuple[np.ndarray, np.ndarray]
-"""Centre and scale of every column (d,), which turn rows back into the units of their files."""
 
 
 @dataclass(frozen=True)
@@ -106,41 +102,9 @@ def known_rows(related: RelatedTasks) -> tuple[KnownRows, np.ndarray]:
     sides = torch.stack([related.x_weight[0] > 0, related.y_weight[0] > 0], dim=1).flatten(0, 1)  # 2T x L
     sample, entry = torch.nonzero(sides, as_tuple=True)
     positions, first = np.unique(related.where[0][sample // 2, entry].cpu().numpy(), return_index=True)
-    rows = _fingerprints(related.rows[0][torch.from_numpy(positions)], related.shape is not None)
+    rows = fingerprints(related.rows[0][torch.from_numpy(positions)], related.shape is not None)
     ids = None if related.ids is None else related.ids.numpy()[positions]
     return KnownRows(rows, sample.cpu().numpy()[first], ids), positions
-
-
-def _fingerprints(rows: Tensor, images: bool) -> np.ndarray:
-    """The rows (n, d) to compare; for images a fixed random projection of each to 16 numbers."""
-    values = rows.double().cpu().numpy()
-    if not images:
-        return values
-    directions = np.random.default_rng(0).standard_normal((values.shape[1], PROJECTIONS))
-    return values @ directions / values.shape[1] ** 0.5
-
-
-def find_overlap(target: TwoSample, known: KnownRows, units: ColumnUnits | None = None) -> Overlap:
-    """Find rows of the target among the known rows: by ids if it has them, else by values in the units of the files."""
-    if target.ids is not None:
-        if known.ids is None:
-            raise ValueError("x and y have an id column and the related tasks have none. Name one that both have.")
-        for name, ids in zip("xy", target.ids, strict=True):
-            if len(ids) > 1 and bool((ids == ids[0]).all()):
-                raise ValueError(f"All rows of {name} have one id, so it identifies no rows. Name another id column.")
-        by_ids = same_ids(torch.cat(target.ids).numpy(), known.ids)
-        by_values = _same_values(target, known, units)
-        return replace(by_ids, unlike_ids=len(np.setdiff1d(by_values.target, by_ids.target)))
-    return _same_values(target, known, units)
-
-
-def _same_values(target: TwoSample, known: KnownRows, units: ColumnUnits | None) -> Overlap:
-    """Find rows of the target among the known rows by their values, in the units of the files."""
-    x, y = (_fingerprints(rows, target.shape is not None) for rows in target)
-    if units is None:
-        return same_rows((x, y), known)
-    centre, scale = units
-    return same_rows((x * scale + centre, y * scale + centre), KnownRows(known.rows * scale + centre, known.sample))
 
 
 def _short(before: RelatedTasks, after: RelatedTasks) -> np.ndarray:

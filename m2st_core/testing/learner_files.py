@@ -18,8 +18,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
 
-from m2st_core.data.overlap import KnownRows
-from m2st_core.data.separate import find_overlap
+from m2st_core.data.overlap import KnownRows, find_overlap
 from m2st_core.data.tables.encoding import ENCODING_FILE, Encoding, load_encoding
 from m2st_core.data.tables.limits import Limits, TableError
 from m2st_core.learners.ascent import Course

@@ -22,9 +22,10 @@ import torch
 
 from m2st_core.data.arrays import as_ids, as_two_sample, check_spread, match_columns
 from m2st_core.data.identifiers import names_unit
+from m2st_core.data.overlap import ColumnUnits
 from m2st_core.data.related import RelatedTasks, stack_related_tasks
 from m2st_core.data.repeats import repeated_rows_note
-from m2st_core.data.separate import ColumnUnits, Separated, nothing_left, without_target
+from m2st_core.data.separate import Separated, nothing_left, without_target
 from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC, TEXT, Column
 from m2st_core.data.tables.encoding import (
     FEWEST_ROWS,
