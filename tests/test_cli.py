@@ -398,6 +398,14 @@ def test_a_line_is_named_in_any_spelling_or_by_its_preset(files, options, capsys
     assert json.loads(capsys.readouterr().out)["method"] == "SCF · tuned"
 
 
+def test_a_preset_holds_for_all_tests_of_the_paper_that_are_named(files, capsys):
+    options = ["--method", "MMD-M", "--secondary", "SCF", "MMD-O · tuned", "--preset", "released", "--json"]
+    assert main(["test", *files, *options]) == 0
+    result = json.loads(capsys.readouterr().out)
+    named = [result["method"], *(one["method"] for one in result["secondary"])]
+    assert named == ["MMD-M", "SCF · code", "MMD-O · tuned"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "place"),
     [

@@ -63,7 +63,7 @@ def run_test(options: argparse.Namespace) -> None:
     advice = _primary_method(options, data) if learner is None else Recommendation(learner.method, ())
     plan = Plan(
         primary=advice.method,
-        secondary=tuple(options.secondary),
+        secondary=tuple(_with_preset(name, options.preset) for name in options.secondary),
         alpha=options.alpha,
         n_permutations=options.permutations,
         train_fraction=options.train_fraction,
@@ -102,11 +102,18 @@ def run_test(options: argparse.Namespace) -> None:
 
 def _primary_method(options: argparse.Namespace, data: Prepared) -> Recommendation:
     """The chosen method, or the recommended one with its reasons."""
+    named = [options.method] * (options.method != RECOMMENDED) + options.secondary
+    if options.preset and not any(METHODS.find(name).algorithm for name in named):
+        raise ValueError("--preset has the settings of tests of the paper. Name one, such as --method Meta-MKL.")
     if options.method != RECOMMENDED:
-        return Recommendation(find_method(options.method, options.preset).name, ())
-    if options.preset:
-        raise ValueError("--preset has the settings of a test of the paper. Name one, such as --method Meta-MKL.")
+        return Recommendation(_with_preset(options.method, options.preset), ())
     return advise(data, check=check_uploaded_tasks(data, seed=options.seed, device=options.device))
+
+
+def _with_preset(name: str, preset: str | None) -> str:
+    """The name of the line with this preset, if the test is one of the paper's whose settings are not named."""
+    method = METHODS.find(name)
+    return find_method(name, preset).name if method.algorithm == method.name else method.name
 
 
 def _chosen_cleaning(options: argparse.Namespace, usual: Cleaning) -> Cleaning:

@@ -16,16 +16,17 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from m2st_core.paper.experiments import PAPER, SHIPPED_LAYERS, Layer, PaperExperiment
+from m2st_core.paper.experiments import PAPER, PUBLISHED_RULES, SHIPPED_LAYERS, Layer, PaperExperiment
 from m2st_core.paper.published import FOLDER, in_words
 from m2st_core.sweeps.cells import CODE, Cell, CellResult, canonical, cell_data
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.store import SHIPPED, Store
 from m2st_core.sweeps.summary import as_rows
 from m2st_core.testing.methods import METHODS
-from m2st_core.types import VERSION
+from m2st_core.types import EXACT, VERSION
 
 ABOUT = "about.json"
 PLACE = ("method", "closeness", "n_tasks", "m_tr", "m_te", "repeat")  # identifies a cell of a sweep
@@ -246,12 +247,20 @@ def results_grid(spec: SweepSpec) -> dict[tuple[str, ...], tuple[Identity, Cell]
 def _grid_again(spec_json: str, stamp: str) -> dict[tuple[str, ...], tuple[Identity, Cell]]:
     """Listing a large grid takes long, so it is cached."""
     cells = list(SweepSpec.from_json(spec_json).cells())
-    common = canonical({name: value for name, value in vars(cells[0]).items() if name not in OWN})
+    shared = {name: value for name, value in vars(cells[0]).items() if name not in OWN}
+    common = canonical(shared | {"rule": _rule(cells[0])})
     places = [_place_of(vars(cell)) for cell in cells]
     whats = [
         (common, str(cell.rows_per_task), str(cell.revision), *place) for cell, place in zip(cells, places, strict=True)
     ]
     return dict(zip(places, zip(whats, cells, strict=True), strict=True))
+
+
+def _rule(cell: Cell) -> str:
+    """The rule of p-values, unless the paper's and the exact rule reject alike at this B and α."""
+    b = np.arange(cell.n_permutations + 1)
+    alike = ((1 + b) / (1 + cell.n_permutations) <= cell.alpha) == (b / cell.n_permutations <= cell.alpha)
+    return EXACT if cell.rule == PUBLISHED_RULES["paper"] and alike.all() else cell.rule
 
 
 def _place_of(values: Mapping[str, Any]) -> tuple[str, ...]:

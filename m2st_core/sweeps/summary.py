@@ -13,7 +13,7 @@ from m2st_core.sweeps.spec import origin_of
 from m2st_core.testing.methods import label_of
 
 KEYS = ["task", "null", "method", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te"]
-COLUMNS = [*KEYS, "repeat", "tests", "alpha", "n_permutations", "seed"]
+COLUMNS = [*KEYS, "repeat", "tests", "alpha", "n_permutations", "rule", "seed"]
 MEASURED = ["rate", "error", "low", "high", "repeats", "tests"]
 
 

@@ -14,6 +14,7 @@ from m2st_core.learners.learned_tests import (
     meta_bank,
 )
 from m2st_core.learners.target_kernels import fit_deep, fit_gaussian, fit_median
+from m2st_core.presets import RELEASED
 from m2st_core.testing.method import GREENS, GREYS, Look, Method, MethodCost, method_lines
 from m2st_core.testing.paper_methods import DEEP_KERNEL, PAPER_METHODS
 from m2st_core.types import Registry
@@ -233,11 +234,16 @@ METHODS: Registry[Method] = Registry(
 
 
 def find_method(name: str, preset: str | None = None) -> Method:
-    """The method of this name, or the line of the same test with another preset; a ValueError says what there is."""
+    """The method of this name, or the line of the same test with another preset; a ValueError says what there is.
+
+    Where the code follows the paper's text, ``released`` is the line of the text.
+    """
     method = METHODS.find(name)
     if preset in (None, method.preset.name if method.algorithm else None):
         return method
     settings = {line.preset.name: line for line in METHODS.values() if line.algorithm == method.name}
+    if settings and preset == RELEASED.name:
+        return settings.get(preset, method)
     if preset in settings:
         return settings[preset]
     if not method.algorithm:

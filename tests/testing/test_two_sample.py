@@ -296,7 +296,7 @@ GOOD = np.random.default_rng(0).standard_normal((20, 2))
         ({"n_permutations": 10.5}, "n_permutations must be a whole number"),
         ({"n_permutations": 10}, "Use at least 19"),
         ({"preset": "tuned"}, "Omnibus has no presets: only tests of the paper have"),
-        ({"method": "MMD-D", "preset": "released"}, "MMD-D has no preset 'released'. It has: 'paper', 'tuned'"),
+        ({"method": "MMD-D", "preset": "recommended"}, "MMD-D has no preset 'recommended'. It has: 'paper', 'tuned'"),
         ({"method": "SCF · code", "preset": "tuned"}, "SCF · code has the preset 'released'. For 'tuned', ask for SCF"),
         ({"seed": -3}, "seed must be a whole number"),
         ({"device": "gpu"}, "Unknown device 'gpu'"),
