@@ -102,7 +102,7 @@ def run_test(options: argparse.Namespace) -> None:
 
 def _primary_method(options: argparse.Namespace, data: Prepared) -> Recommendation:
     """The chosen method, or the recommended one with its reasons."""
-    named = [options.method] * (options.method != RECOMMENDED) + options.secondary
+    named = [*(() if options.method == RECOMMENDED else (options.method,)), *options.secondary]
     if options.preset and not any(METHODS.find(name).algorithm for name in named):
         raise ValueError("--preset has the settings of tests of the paper. Name one, such as --method Meta-MKL.")
     if options.method != RECOMMENDED:
