@@ -10,8 +10,7 @@ from m2st_core.dashboard.jobs.sweeps import start_sweep, sweep_cost_words, sweep
 from m2st_core.dashboard.paper import COLOURS, figure_text, show_entry, show_numbers
 from m2st_core.dashboard.power.results import show_code
 from m2st_core.dashboard.widgets.controls import Control
-from m2st_core.dashboard.widgets.page import chart, download, page_finding, page_title, run_page
-from m2st_core.dashboard.widgets.shared import shared
+from m2st_core.dashboard.widgets.page import chart, download, page_finding, page_title, run_page, shared
 from m2st_core.paper.experiments import PAPER, PUBLISHED_RULES, Layer, PaperExperiment
 from m2st_core.paper.gallery import Card, experiment_figure, free_choice, gallery, gallery_summary
 from m2st_core.paper.published import LEAST_REPEATS, with_published

@@ -6,8 +6,15 @@ import streamlit as st
 import m2st_core
 from m2st_core.dashboard.jobs.jobs import watch_study
 from m2st_core.dashboard.widgets.controls import Control, ask_controls, ask_setting, controls_under
-from m2st_core.dashboard.widgets.page import chart, latest_of_page, page_finding, page_title, run_page, show_folded
-from m2st_core.dashboard.widgets.shared import shared
+from m2st_core.dashboard.widgets.page import (
+    chart,
+    latest_of_page,
+    page_finding,
+    page_title,
+    run_page,
+    shared,
+    show_folded,
+)
 from m2st_core.figures.relatedness import gamma_figure, gamma_power_figure, gamma_spread_figure
 from m2st_core.numbers import duration
 from m2st_core.paper.published import measured_gamma, published_gamma

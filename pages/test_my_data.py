@@ -5,8 +5,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import m2st_core
 from m2st_core.analysis.plan import Plan
-from m2st_core.dashboard.widgets.answer import as_text
-from m2st_core.dashboard.widgets.page import page_finding, page_title, run_page
+from m2st_core.dashboard.widgets.page import as_text, page_finding, page_title, run_page
 from m2st_core.dashboard.your_data.answer import answer_stage, run_plan
 from m2st_core.dashboard.your_data.bring import ask_groups, bring_stage
 from m2st_core.dashboard.your_data.check import check_stage

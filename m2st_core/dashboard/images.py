@@ -17,9 +17,8 @@ from m2st_core.analysis.report import html_report
 from m2st_core.analysis.words import answer_of, verdict
 from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.dashboard.power.results import show_figure, show_power_table
-from m2st_core.dashboard.widgets.answer import as_text, show_answer
 from m2st_core.dashboard.widgets.controls import Control
-from m2st_core.dashboard.widgets.page import chart, download, show_folded
+from m2st_core.dashboard.widgets.page import as_text, chart, download, show_answer, show_folded
 from m2st_core.data.images.efficientnet import missing_weights
 from m2st_core.data.images.features import PRETRAINED
 from m2st_core.data.images.files import MOST_BYTES, MOST_IMAGES, RULE, SIDE

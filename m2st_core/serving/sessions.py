@@ -13,7 +13,7 @@ import streamlit as st
 from streamlit import config, runtime
 
 from m2st_core.dashboard.jobs.host import Files, ServerLimits, Session, all_sessions, end_session
-from m2st_core.dashboard.widgets.shared import forget_shared
+from m2st_core.dashboard.widgets.page import forget_shared
 from m2st_core.data.tables.cells import read_cell
 
 COOKIE = "m2st_visitor"

@@ -22,6 +22,10 @@ LIMIT = "limit"  # the true log-likelihood ratio as witness, where the task's de
 SHARED = ("task", "settings", "null", "rule", "tests", "alpha", "n_permutations", "seed")  # equal in all cells
 LISTS = ("methods", "closeness", "n_tasks", "m_tr", "m_te")
 LEAST = dict(closeness=0, n_tasks=1, m_tr=2, m_te=2, rows_per_task=4, repeats=1, tests=1, n_permutations=1, seed=0)
+OLD_ENTRIES = {
+    "preset": "Name a test with its settings instead: 'Meta-MKL' (the paper's text), 'Meta-MKL · code' (its code), "
+    "'Meta-MKL · tuned'."
+}
 LARGEST = {"repeats": 1000, "tests": 10_000, "m_te": 100_000, "n_tasks": 10_000, "n_permutations": MOST_PERMUTATIONS}
 
 
@@ -183,7 +187,9 @@ class SweepSpec:
     def from_dict(cls, values: Mapping[str, Any]) -> SweepSpec:
         """Make a spec from plain values. Unknown names and bad values are reported together."""
         defaults = {f.name: f.default for f in fields(cls)}
-        problems = [f"Unknown entry {name!r}. Known: {', '.join(defaults)}." for name in values if name not in defaults]
+        known = f"Known: {', '.join(defaults)}."
+        unknown = [name for name in values if name not in defaults]
+        problems = [f"Unknown entry {name!r}. {OLD_ENTRIES.get(name, known)}" for name in unknown]
         chosen = {name: value for name, value in values.items() if name in defaults}
         for name, value in chosen.items():
             if isinstance(defaults[name], tuple):

@@ -2,8 +2,7 @@
 
 from playwright.sync_api import expect
 
-from m2st_core.dashboard.learn.lessons import LAST, LESSONS
-from m2st_core.dashboard.learn.questions import QUIZ
+from m2st_core.dashboard.learn.lessons import LAST, LESSONS, QUIZ
 
 
 def step(tab, number):

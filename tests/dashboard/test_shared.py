@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 
 from m2st_core.dashboard.jobs import host
-from m2st_core.dashboard.widgets.shared import _made, forget_shared, shared
+from m2st_core.dashboard.widgets.page import _made, forget_shared, shared
 from m2st_core.data.tables.cells import read_cell
 from m2st_core.serving import sessions
 from m2st_core.studies.power import DEFAULT, add_shipped
-from m2st_core.sweeps import grid
+from m2st_core.sweeps import summary as grid
 from m2st_core.sweeps.cells import CellResult
 from m2st_core.sweeps.store import Store
 
@@ -106,7 +106,7 @@ def test_what_all_share_is_forgotten_when_nobody_is_left(monkeypatch, left, kept
     monkeypatch.setattr(sessions, "all_sessions", lambda: left)
     grid.grid_of(DEFAULT)
     sessions.clear_caches()
-    assert _made.cache_info().currsize == kept and bool(grid._grids) == bool(kept)
+    assert len(_made) == kept and bool(grid._grids) == bool(kept)
 
 
 def test_grids_in_memory_are_bounded_by_their_cells(monkeypatch):

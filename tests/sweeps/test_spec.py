@@ -193,3 +193,10 @@ def test_class_pairs_share_images():
     assert 8000 < different_images("cifar10-shift", {}, 45, 100) < 9000
     assert different_images("cifar100-shift", {}, 4950, 100) == 50_000
     assert different_images("cifar100-shift", {"lighting": 0.5}, 4950, 100) == 990_000
+
+
+def test_a_former_preset_is_answered_with_the_names_that_replace_it():
+    with pytest.raises(SpecError, match="Unknown entry 'preset'.*'Meta-MKL · code'.*'Meta-MKL · tuned'"):
+        SweepSpec.from_toml('preset = "tuned"')
+    for name in ("Meta-MKL", "Meta-MKL · code", "Meta-MKL · tuned"):
+        assert SweepSpec(methods=(name,)).methods == (name,)

@@ -1,15 +1,46 @@
-"""The course: seven lessons, each with one idea, one control, one picture, one sentence and its maths."""
+"""The course: seven lessons, each with one idea, control, question, picture, sentence and its maths; recap and quiz."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import streamlit as st
+
 from m2st_core.dashboard.learn import pictures
-from m2st_core.dashboard.learn.pictures import LIKE_TASKS, SOMETHING_NEW, LessonPicture
-from m2st_core.dashboard.learn.questions import Sample, ask_rows, ask_tasks, ask_training, ask_width
+from m2st_core.dashboard.learn.pictures import (
+    LIKE_TASKS,
+    NOTICEABLE,
+    SOMETHING_NEW,
+    LessonPicture,
+    Sample,
+    percent,
+    power,
+    size_goal,
+)
 from m2st_core.dashboard.widgets.controls import SEED, Control, controls_under
-from m2st_core.studies.lessons import CLOSENESS, DELTAS, ROWS, ROWS_PER_TASK, SHIFT, TASK_COUNTS, TESTS, TRAINING_ROWS
+from m2st_core.dashboard.widgets.page import chart
+from m2st_core.figures.relatedness import bound_course_figure, gamma_figure
+from m2st_core.paper.published import measured_gamma, published_gamma
+from m2st_core.studies.lessons import (
+    CLOSENESS,
+    DELTAS,
+    OWN_ROWS,
+    ROWS,
+    ROWS_PER_TASK,
+    SHIFT,
+    SIZE,
+    TASK_COUNTS,
+    TAUGHT,
+    TESTS,
+    TRAINING_ROWS,
+    LessonCell,
+    goal_within_reach,
+    home_table,
+)
+from m2st_core.studies.relatedness import SIZES, BoundSettings, bound_courses
+from m2st_core.studies.synthetic import DELTA
+from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST
 
 
 @dataclass(frozen=True)
@@ -36,12 +67,12 @@ class Lesson:
         return rows if self.own_target else f"Δ = {sample.delta:g}, {rows}"
 
 
-DELTA, SIZE = controls_under(
+DIFFERENCE, SAMPLE_ROWS = controls_under(
     "learn_",
     Control("delta", "Difference Δ", 0.7, "At 0, P and Q are the same. A larger Δ is easier to detect.", DELTAS),
     Control("rows", "Rows per sample", 100, "More rows reveal smaller differences.", ROWS),
 )
-SAMPLE = (DELTA, SIZE, SEED)  # carried from step to step
+SAMPLE = (DIFFERENCE, SAMPLE_ROWS, SEED)  # carried from step to step
 
 
 def _own(
@@ -50,13 +81,54 @@ def _own(
     return Control(field, label, default, help, options, buttons=isinstance(default, str), prefix="learn_")
 
 
+def _ask_width(sample: Sample) -> str:
+    """Step 3's question."""
+    if not sample.delta:
+        return "P and Q are the same here. At which widths does noise look like a difference?"
+    return "Which width comes closest to the truth?"
+
+
+def _ask_rows(sample: Sample) -> str:
+    """Step 4's question."""
+    if not sample.delta:
+        return "P and Q are the same here. Do more rows change the share of false alarms?"
+    goal = size_goal(sample.delta)
+    return f"How many rows give {percent(goal)} power?" if goal else "How does power change with the rows?"
+
+
+def _ask_training(sample: Sample) -> str:
+    """Step 5's question."""
+    if not sample.delta:
+        return "P and Q are the same here. Does learning raise more false alarms?"
+    rows, delta = sample.few_rows, sample.delta
+    floor = power(LessonCell(GENERIC_TEST, rows, delta)).share
+    pays = [power(LessonCell(OWN_ROWS, rows, delta, one)).share > floor + NOTICEABLE for one in TRAINING_ROWS]
+    if any(pays):
+        return "How many training rows does it take before learning pays?"
+    return "Does learning pay with any number of training rows?"
+
+
+def _ask_tasks(sample: Sample) -> str:
+    """Step 6's question."""
+    if not sample.delta:
+        return "P and Q are the same here. Do related tasks raise more false alarms?"
+    rows, delta = sample.few_rows, sample.delta
+    without = power(LessonCell(GENERIC_TEST, rows, delta)).share
+    shares = [power(LessonCell(TAUGHT, rows, delta, one)).share for one in TASK_COUNTS]
+    goal = goal_within_reach(shares, 0.5, above=without + NOTICEABLE)
+    if goal is None:
+        return "Does it matter here how many related tasks there are?"
+    often = "half" if goal == 0.5 else percent(goal)
+    return f"How many related tasks does it take to find the difference in {often} of the samples?"
+
+
 LESSONS = (
     Lesson(
         "Can you see it?",
         "Circles were drawn from **P**, diamonds from **Q**. Are P and Q the same? Their means, variances and "
         "overall correlation are. But each is two clouds, and in Q the columns may correlate within each cloud, with "
         "opposite signs. Δ says how much.",
-        DELTA,
+        DIFFERENCE,
         lambda sample: "At which Δ do you begin to see a difference?",
         pictures.show_samples,
         (
@@ -98,7 +170,7 @@ LESSONS = (
             "Small widths show detail and noise, large ones only means.",
             pictures.WIDTHS,
         ),
-        ask_width,
+        _ask_width,
         pictures.show_kernel,
         (
             "The map is the witness function of a Gaussian kernel:",
@@ -112,8 +184,8 @@ LESSONS = (
         "Power is repetition",
         f"Draw {TESTS} fresh samples and test each. The share in which it finds the difference is its **power**. "
         "Without a difference, the share that it rejects is its **type-I error**.",
-        SIZE,
-        ask_rows,
+        SAMPLE_ROWS,
+        _ask_rows,
         pictures.show_power,
         (
             r"$$\text{power}=\Pr\nolimits_{P\ne Q}(p\le\alpha),\qquad \Pr\nolimits_{P=Q}(p\le\alpha)\le\alpha=0.05$$",
@@ -126,7 +198,7 @@ LESSONS = (
         "Why not **learn** what to look for? Learn the map of step 3 from some rows of P and Q. Then test other rows "
         "with it.",
         _own("training", "Training rows per sample", 20, "Rows that the map is learned from.", TRAINING_ROWS),
-        ask_training,
+        _ask_training,
         pictures.show_training,
         (
             "The witness function of the training rows scores the test rows:",
@@ -143,7 +215,7 @@ LESSONS = (
         _own(
             "tasks", "Related tasks N", 40, f"Earlier comparisons, {ROWS_PER_TASK} rows per sample each.", TASK_COUNTS
         ),
-        ask_tasks,
+        _ask_tasks,
         pictures.show_related_tasks,
         (
             "With related tasks: Meta-Witness, a kernel on features ψ along which they differ. Without: MMD-M.",
@@ -180,3 +252,170 @@ STEP = replace(
     options=(*(lesson.name for lesson in LESSONS), LAST),
     prefix="",
 )
+
+
+@dataclass(frozen=True)
+class _QuizQuestion:
+    """A question, its answers with their explanations, and the position of the right one."""
+
+    words: str
+    answers: dict[str, str]
+    right: int
+
+    @property
+    def key(self) -> str:
+        """The key of its widget."""
+        return f"learn_quiz{1 + QUIZ.index(self)}"
+
+    def ask(self) -> bool | None:
+        """Draw the question and explain the answer; whether it is right, or None without one."""
+        options = tuple(self.answers)
+        answer = st.radio(self.words, options, index=None, key=self.key, persist_state="session")
+        if answer is None:
+            return None
+        right = answer == options[self.right]
+        st.markdown(f"**{'Right.' if right else 'Not quite.'}** {self.answers[answer]}")
+        return right
+
+
+QUIZ = (
+    _QuizQuestion(
+        "1. A test gives p = 0.03. What is 0.03?",
+        {
+            "The probability that P and Q are the same": "Many people think so. But p is computed as if P and Q were "
+            "the same. It cannot also say how likely that is.",
+            "The share of labellings with a difference at least as large": "You saw it happen in step 2: p counts "
+            "labellings that reach the observed difference.",
+            "The size of the difference": "A tiny difference has a small p if there are many rows. Look at the effect "
+            "itself for its size.",
+        },
+        1,
+    ),
+    _QuizQuestion(
+        "2. With 20 rows per sample, p = 0.40. What follows?",
+        {
+            "P and Q are the same": "That would be comfortable. But in step 4, small samples missed a real difference "
+            "most of the time.",
+            "The test is broken": "It does what it can. With few rows, a valid test often stays silent.",
+            "These rows give no evidence of a difference": "No evidence of a difference is not evidence of none.",
+        },
+        2,
+    ),
+    _QuizQuestion(
+        "3. Study A has p = 0.001 with 10,000 rows, study B has p = 0.02 with 30 rows. Which difference is larger?",
+        {
+            "The p-values do not say": "p mixes the size of a difference with the number of rows.",
+            "A's, as its p is smaller": "A's evidence is stronger. But with 10,000 rows, even a tiny "
+            "difference gives a small p.",
+            "B's, as it needed fewer rows": "A good thought, and B's estimate may well be larger. p alone cannot tell.",
+        },
+        0,
+    ),
+    _QuizQuestion(
+        "4. You test 20 columns at 5 %, and none differs. How many rejections do you expect?",
+        {
+            "None": "Each test has its own 5 % chance of a false alarm, and 20 of them add up.",
+            "About one": "20 × 5 % = 1. Declare one test beforehand, or correct for all 20.",
+            "Five": "5 % is a share: of 20 tests it is one.",
+        },
+        1,
+    ),
+    _QuizQuestion(
+        "5. You get p = 0.07, change the seed five times and then get p = 0.04. What is 0.04 worth?",
+        {
+            "As much as any p-value": "Each one alone is valid. The smallest of several is not.",
+            "More, as it was confirmed": "The other five tries did not confirm it. They count as well.",
+            "Less, as you chose it among six": "The smallest of six p-values is below 5 % far too often. Report the "
+            "first, or all.",
+        },
+        2,
+    ),
+)
+
+
+TARGET_ROWS = Control(
+    "bound_rows",
+    "Rows of the target in the bounds",
+    100,
+    "The bounds of all three strategies fall with it.",
+    tuple(SIZES),
+    prefix="learn_",
+)
+
+
+def show_recap(sample: Sample) -> None:
+    """Say in five lines what was seen, with the numbers of the carried sample, and where to go."""
+    rows, delta, least, most = sample.few_rows, sample.delta, TRAINING_ROWS[1], TASK_COUNTS[-1]
+    generic = power(LessonCell(GENERIC_TEST, rows, delta)).share
+    learned = power(LessonCell(OWN_ROWS, rows, delta, least)).share
+    taught = power(LessonCell(TAUGHT, rows, delta, most)).share
+    misled = power(LessonCell(TAUGHT, rows, learned_from=most, shifted=True)).share
+    safe = power(LessonCell(DEFAULT_TAUGHT_TEST, rows, learned_from=most, shifted=True)).share
+    found, called = ("finds the difference", "power") if delta else ("gives a false alarm", "type-I error")
+    with st.container(border=True, key="learn_recap"):
+        st.subheader("What you have seen", anchor=False)
+        st.markdown(
+            "- A **p-value** is the share of labellings that reach the observed difference.\n"
+            f"- With {rows} rows at Δ = {delta:g}, a generic kernel {found} in {percent(generic)} of samples. That is "
+            f"its **{called}**.\n"
+            f"- After **learning** from {least} own rows, a test does so in {percent(learned)}.\n"
+            f"- After learning from {most} **related tasks**, a test does so in {percent(taught)}.\n"
+            f"- If the difference is a new one, that test finds it in {percent(misled)}, and Meta-FUSE, which keeps "
+            f"general kernels, in {percent(safe)}."
+        )
+        st.caption(_chance_sentence(sample))
+        st.page_link("pages/test_my_data.py", label="Test my data", help="Go on with your own two files.")
+
+
+def _chance_sentence(sample: Sample) -> str:
+    """Say how exact the recap's shares are, and why Home has other numbers for the same sample."""
+    sentence = f"Each share is of {TESTS} samples, so chance may move it by several points."
+    if (sample.delta, sample.few_rows) != (DELTA, 2 * SIZE):
+        return sentence
+    table = home_table()
+    generic, taught = table.powers(table.closeness.tolist().index(CLOSENESS))
+    return (
+        f"{sentence} Home averages over {TESTS * len(table.generic_power)} others: {percent(generic[0])} without "
+        f"related tasks, {percent(taught[0])} with them."
+    )
+
+
+def show_quiz() -> None:
+    """Ask five questions, explain each answer, and count the right ones."""
+    st.subheader("Quiz: what a p-value is not", anchor=False)
+    answers = [question.ask() for question in QUIZ]
+    right, given = sum(answer is True for answer in answers), sum(answer is not None for answer in answers)
+    words = f"**{right} of {len(QUIZ)} right.**"
+    if given < len(QUIZ):
+        words = f"{given} of {len(QUIZ)} answered, {right} right."
+    elif right == len(QUIZ):
+        words += " You read p-values better than many papers do."
+    else:
+        words += " Change an answer to read its explanation."
+    with st.container(key="learn_score"):
+        st.markdown(words)
+
+
+def show_theory() -> None:
+    """Show the bounds and the relatedness γ behind an expander."""
+    with st.expander("The maths: what the theory promises"):
+        st.markdown(
+            "With high probability, J of the learned kernel is within the bound of the best one. Learning a deep "
+            "kernel on the target pays for all its parameters with m rows. With related tasks, n rows pay for them, "
+            "and the m rows only determine the weights β."
+        )
+        st.latex(r"J^*-J(\hat k_\beta)\le 2(\gamma+\xi_n+\xi_m)\ \text{(Meta-MKL)}")
+        st.latex(r"\xi_m=O\!\Big(\tfrac{1}{s^2m^{1/3}}\big[\tfrac1s+\sqrt{D\log m}+L_k\big]\Big)")
+        rows = TARGET_ROWS.draw()
+        sizes, courses = bound_courses(BoundSettings(0.1, 10_000, rows, 10, 1_000, 0.3))
+        chart(bound_course_figure(sizes, courses, rows), "learn_bounds", "The three bounds fall as m grows.")
+        st.caption(
+            "γ = 0.1, n = 10,000, N = 10, D = 1,000, s = 0.3. ξ is known up to a constant, which is 1 here: trust how "
+            "the bounds change, not how high they are."
+        )
+        st.markdown("γ measures how far the related tasks are from the target. It grows with C.")
+        st.latex(
+            r"\gamma=\sup_{k\in\mathcal K}\lvert J(P,Q;k)-J(P',Q';k)\rvert,\quad\hat\gamma=\min_i\max_t\hat\gamma_{it}"
+        )
+        gamma = gamma_figure(published_gamma(), measured_gamma(), height=360)
+        chart(gamma, "learn_gamma", "γ̂ against the closeness C: published and measured values grow with C.")

@@ -8,20 +8,66 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from m2st_core.dashboard.learn.questions import ALPHA, GOAL, NOTICEABLE, Sample, percent, power, size_goal
-from m2st_core.dashboard.widgets.shared import shared
+from m2st_core.dashboard.widgets.page import shared
 from m2st_core.figures.null import p_value_strip, shuffle_figure
 from m2st_core.figures.power import found_figure, learning_figure
 from m2st_core.figures.samples import heat_figure, samples_figure
 from m2st_core.figures.theme import WITH_RELATED, WITHOUT_RELATED, short_labels
 from m2st_core.studies import synthetic
-from m2st_core.studies.lessons import OWN_ROWS, TASK_COUNTS, TAUGHT, TRAINING_ROWS, LessonCell, lesson_p_values
+from m2st_core.studies.lessons import (
+    FEW_ROWS,
+    OWN_ROWS,
+    ROWS,
+    TASK_COUNTS,
+    TAUGHT,
+    TRAINING_ROWS,
+    LessonCell,
+    goal_within_reach,
+    lesson_p_values,
+)
 from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST
 
+ALPHA = 0.05
+GOAL = 0.8
+NOTICEABLE = 0.05  # a difference of two powers
 HEIGHT = 520
 WIDTHS = (0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0)
 SHUFFLES = (0, 1, 2, 5, 10, 20, 50, synthetic.PERMUTATIONS)
 LIKE_TASKS, SOMETHING_NEW = "like the related tasks", "something new"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What all steps share: the difference Δ, the rows per sample and the seed."""
+
+    delta: float
+    rows: int
+    seed: int
+
+    @property
+    def few_rows(self) -> int:
+        """The rows of the steps that learn. With more of them, no test would need to."""
+        return min(self.rows, FEW_ROWS[-1])
+
+    @property
+    def drawn(self) -> tuple[float, int, int]:
+        """Δ, rows per mode and seed."""
+        return self.delta, self.rows // 2, self.seed
+
+
+def percent(share: float) -> str:
+    """A share in words."""
+    return f"{100 * share:.0f} %"
+
+
+def power(cell: LessonCell) -> synthetic.Rate:
+    """The stored rejection rate of a cell."""
+    return synthetic.Rate(lesson_p_values(cell), ALPHA)
+
+
+def size_goal(delta: float) -> float | None:
+    """The power that step 4 asks for: 80 %, or what its control reaches."""
+    return goal_within_reach([power(LessonCell(GENERIC_TEST, size, delta)).share for size in ROWS], GOAL)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from m2st_core.dashboard.jobs.runs import RunDesk
 from m2st_core.dashboard.jobs.sweeps import CELL, STATE_ICONS, watch_sweep
 from m2st_core.dashboard.power.curves import show_training_curves
 from m2st_core.dashboard.power.results import show_code, show_figure, show_results
-from m2st_core.dashboard.widgets.page import chart, choice_sentences
-from m2st_core.dashboard.widgets.shared import shared
+from m2st_core.dashboard.widgets.page import chart, choice_sentences, shared
 from m2st_core.data import size_unit
 from m2st_core.figures.power import compare_figure
 from m2st_core.paper.published import with_published

@@ -9,8 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from m2st_core.dashboard.widgets.page import chart, download, show_folded
-from m2st_core.dashboard.widgets.shared import shared
+from m2st_core.dashboard.widgets.page import chart, download, shared, show_folded
 from m2st_core.data import size_unit
 from m2st_core.figures.null import type_1_figure
 from m2st_core.figures.power import add_earlier

@@ -12,8 +12,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from m2st_core.dashboard.widgets.page import METHOD_MARKS, changes_of_methods, chart
-from m2st_core.dashboard.widgets.shared import shared
+from m2st_core.dashboard.widgets.page import METHOD_MARKS, changes_of_methods, chart, shared
 from m2st_core.data import TASKS
 from m2st_core.figures.relatedness import neighbours_figure
 from m2st_core.studies.one_test import LabSetting

@@ -1,13 +1,14 @@
-"""The frame of every page: the guard around its script, its title, its charts, and the status line below."""
+"""The frame of every page: the guard around its script, its title, charts, answers, shared figures and status line."""
 
 from __future__ import annotations
 
 import logging
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -16,15 +17,18 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from m2st_core.analysis.words import unbroken
+from m2st_core.analysis.words import Answer, unbroken
 from m2st_core.dashboard.jobs.host import host
 from m2st_core.dashboard.jobs.jobs import job_manager, poll
 from m2st_core.dashboard.jobs.sweeps import sweep_queue
+from m2st_core.data.tables.limits import plain
 from m2st_core.device import device_words
 from m2st_core.environment import dask_address
+from m2st_core.figures.theme import WITH_RELATED, WITHOUT_RELATED
 from m2st_core.studies.one_test import former_words
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.spec import origin_of
+from m2st_core.sweeps.summary import forget_grid_tables
 from m2st_core.testing.method import ORIGINS
 from m2st_core.testing.methods import METHODS, label_of
 
@@ -190,3 +194,67 @@ def choice_sentences(methods: Sequence[str]) -> str:
         labels = [label_of(method) for method in methods if origin_of(method) == origin]
         lines += [f"**{', '.join(labels)}**: {ORIGINS[origin]}."] if labels else []
     return "\n".join(f"- {line}" for line in [*lines, *changes_of_methods(methods)])
+
+
+LONGEST_SENTENCE = 1200
+
+
+def as_text(sentence: str) -> str:
+    """A sentence that may quote a file, escaped so that it is shown literally."""
+    return plain(sentence, LONGEST_SENTENCE)
+
+
+def show_answer(answer: Answer) -> None:
+    """Show the sentences of an answer."""
+    st.header(unbroken(as_text(answer.verdict)), anchor=False)
+    for sentence in (answer.basis, *answer.caveats):
+        st.markdown(as_text(sentence))
+    if answer.both is not None:
+        colours = zip(st.columns(2), (WITH_RELATED, WITHOUT_RELATED), answer.both, strict=True)
+        for column, colour, sentence in colours:
+            mark = f'<span style="color: {colour}">■</span>'
+            column.markdown(f"{mark} {as_text(sentence)}.", unsafe_allow_html=True)
+    if answer.differs:
+        st.markdown(as_text(answer.differs))
+    st.markdown(f"**What this does not mean.** {as_text(answer.not_meant)}")
+
+
+Made = TypeVar("Made")
+MOST_SHARED = 128  # tables and figures in memory
+
+
+_made: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()  # by call: its arguments, and its result
+
+
+def shared(make: Callable[..., Made], *arguments: Any, **named: Any) -> Made:
+    """The cached result of a module's function: one object for all sessions, which must not be changed.
+
+    Equal arguments share it; of arguments that cannot be hashed, such as tables, only the same objects do. Not for
+    users' data, which must not outlive their session, nor with functions of a page, which are new at every run.
+
+    >>> shared(sorted, (2, 1)) is shared(sorted, (2, 1))
+    True
+    """
+    call = make, _key((arguments, tuple(named.items())))
+    kept = _made.pop(call, None) or ((arguments, named), make(*arguments, **named))
+    _made[call] = kept  # with its arguments, so that no other object gets their addresses
+    while len(_made) > MOST_SHARED:
+        _made.popitem(last=False)
+    made: Made = kept[1]
+    return made
+
+
+def _key(value: Any) -> Hashable:
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_key, value))
+    try:
+        hash(value)
+    except TypeError:
+        return _key, id(value)
+    return value
+
+
+def forget_shared() -> None:
+    """Let go of everything, and of the tables it was made of; it is made again when it is asked for."""
+    _made.clear()
+    forget_grid_tables()

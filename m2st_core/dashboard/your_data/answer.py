@@ -34,8 +34,7 @@ from m2st_core.analysis.words import (
     methods_sentence,
     p_text,
 )
-from m2st_core.dashboard.widgets.answer import as_text, show_answer
-from m2st_core.dashboard.widgets.page import chart, noted_metric
+from m2st_core.dashboard.widgets.page import as_text, chart, noted_metric, show_answer
 from m2st_core.dashboard.your_data.state import UserData, show_upload_table, target_id
 from m2st_core.data.tables.prepare import Prepared
 from m2st_core.data.tables.upload import Upload

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import streamlit as st
 
-from m2st_core.dashboard.widgets.answer import as_text
+from m2st_core.dashboard.widgets.page import as_text
 from m2st_core.dashboard.your_data.state import UploadedLearner, UserData, choose, go_to
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import Table, read_table, read_tables

@@ -14,7 +14,6 @@ from m2st_core.analysis.plan import Plan, check_plan, check_uploaded_tasks
 from m2st_core.analysis.recommendation import Recommendation, advise, usable_methods
 from m2st_core.analysis.related import RelatedCheck
 from m2st_core.dashboard.jobs.jobs import job_manager
-from m2st_core.dashboard.widgets.answer import as_text
 from m2st_core.dashboard.widgets.controls import (
     ALPHA,
     PERMUTATIONS,
@@ -25,7 +24,7 @@ from m2st_core.dashboard.widgets.controls import (
     controls_under,
     methods_control,
 )
-from m2st_core.dashboard.widgets.page import chart
+from m2st_core.dashboard.widgets.page import as_text, chart
 from m2st_core.dashboard.your_data.state import UserData
 from m2st_core.data.tables.prepare import Prepared
 from m2st_core.progress import part_of

@@ -12,7 +12,7 @@ import streamlit as st
 from m2st_core.analysis.plan import Plan
 from m2st_core.dashboard.jobs.host import host
 from m2st_core.dashboard.jobs.jobs import watch_job
-from m2st_core.dashboard.widgets.answer import as_text
+from m2st_core.dashboard.widgets.page import as_text
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import Table
