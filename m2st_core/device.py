@@ -17,6 +17,10 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 CONTAINER = Path("/sys/fs/cgroup")
+TOO_LARGE = (
+    "This does not fit into the memory of the GPU: use fewer rows, related tasks or permutations, or compute "
+    "on the CPU (device='cpu')."
+)
 
 _lock = threading.Lock()
 _thread = threading.local()
@@ -75,16 +79,14 @@ def short_memory_in_words() -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError:
-        raise ValueError(
-            "This does not fit into the memory of the GPU: use fewer rows, related tasks or permutations, or compute "
-            "on the CPU (device='cpu')."
-        ) from None
+        raise ValueError(TOO_LARGE) from None
 
 
 def in_batches(function: Callable[[slice], Value], start: int, end: int, at_once: int) -> Iterator[Value]:
     """Yield ``function`` of consecutive slices of start … end, each of ``at_once`` items.
 
-    If a slice does not fit into the GPU's memory, it and all later ones are halved; a single item must fit.
+    If a slice does not fit into the GPU's memory, it and all later ones are halved. A single item that does not fit
+    gives a ValueError with remedies.
 
     >>> list(in_batches(lambda batch: batch.stop - batch.start, 0, 5, 2))
     [2, 2, 1]
@@ -95,7 +97,7 @@ def in_batches(function: Callable[[slice], Value], start: int, end: int, at_once
             value = function(batch)
         except torch.OutOfMemoryError:
             if batch.stop - batch.start == 1:
-                raise
+                raise ValueError(TOO_LARGE) from None
             at_once = (batch.stop - batch.start) // 2
             continue
         yield value
@@ -114,10 +116,11 @@ def one_thread_per_operation() -> Iterator[None]:
         yield
         return
     with _lock:
+        threads = torch.get_num_threads()  # initialises torch here; otherwise its first operation undoes the setting
         if _inside == 0:
-            _threads = torch.get_num_threads()
+            _threads = threads
         _inside += 1
-        _use_one_thread()
+        torch.set_num_threads(1)
     _thread.inside = True
     try:
         yield
@@ -126,12 +129,6 @@ def one_thread_per_operation() -> Iterator[None]:
         with _lock:
             _inside -= 1
             torch.set_num_threads(_threads)
-
-
-def _use_one_thread() -> None:
-    """Set one thread. Reading first initialises torch in this thread; its first operation would undo the setting."""
-    torch.get_num_threads()
-    torch.set_num_threads(1)
 
 
 @contextmanager
@@ -163,7 +160,8 @@ def _pool(workers: int) -> ThreadPoolExecutor:
 def _begin_worker() -> None:
     """Run nested maps inline, because a worker that waits for its own pool could deadlock."""
     _thread.alone = True
-    _use_one_thread()
+    torch.get_num_threads()  # initialises torch in this thread
+    torch.set_num_threads(1)
 
 
 if hasattr(os, "register_at_fork"):

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from m2st_core.numbers import is_whole
+
 
 @dataclass(frozen=True)
 class Streams:
@@ -27,7 +29,7 @@ class Streams:
     seed: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
+        if not is_whole(self.seed) or self.seed < 0:
             raise ValueError(f"seed must be a whole number ≥ 0. Got {self.seed!r}.")
 
     def numpy(self, name: str) -> np.random.Generator:
@@ -54,6 +56,13 @@ def _key(name: str) -> tuple[int, ...]:
 def random_orders(count: int, generators: Sequence[torch.Generator]) -> Tensor:
     """A random order of ``count`` items for each run: (R, count)."""
     return torch.stack([torch.randperm(count, generator=generator) for generator in generators])
+
+
+def some_rows(rows: Tensor, most: int, streams: Sequence[Streams], name: str) -> Tensor:
+    """At most so many rows of each run, drawn at random for this purpose: (R, n, d) → (R, min(n, most), d)."""
+    if rows.shape[-2] <= most:
+        return rows
+    return draw_rows(rows, most, [stream.torch(name) for stream in streams])
 
 
 def draw_rows(rows: Tensor, count: int, generators: Sequence[torch.Generator]) -> Tensor:

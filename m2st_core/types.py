@@ -163,10 +163,22 @@ class TwoSample:
         """The same rows on another device or in another dtype."""
         return replace(self, x=self.x.to(*args), y=self.y.to(*args))
 
-    def swapped(self) -> TwoSample:
-        """The same rows with the two samples exchanged."""
-        ids, blocks = (pair and pair[::-1] for pair in (self.ids, self.blocks))
-        return replace(self, x=self.y, y=self.x, ids=ids, blocks=blocks)
+    def swapped(self, where: Tensor | None = None) -> TwoSample:
+        """The same rows with x and y exchanged: in all pairs, or in those that a mask (R,) marks.
+
+        Samples of unequal size are exchanged in all pairs or in none.
+        """
+        if where is None or bool(where.all()):
+            ids, blocks = (pair and pair[::-1] for pair in (self.ids, self.blocks))
+            return replace(self, x=self.y, y=self.x, ids=ids, blocks=blocks)
+        if not bool(where.any()):
+            return self
+        of_rows, blocks = where.to(self.x.device)[:, None, None], self.blocks
+        if blocks is not None:
+            of_x, of_y = blocks
+            blocks = torch.where(where[:, None], of_y, of_x), torch.where(where[:, None], of_x, of_y)
+        x, y = torch.where(of_rows, self.y, self.x), torch.where(of_rows, self.x, self.y)
+        return replace(self, x=x, y=y, blocks=blocks)
 
     def images(self) -> tuple[Tensor, Tensor]:
         """Both samples as images, (…, n, C, H, W) and (…, m, C, H, W), if they are images."""

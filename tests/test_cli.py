@@ -218,8 +218,9 @@ def test_related_tasks_from_files_at_once_or_before(table, history, tmp_path, ca
     assert main([*base, "--learner", out]) == 0
     before = json.loads(capsys.readouterr().out)
     assert before["p_value"] == at_once["p_value"] and before["statistic"] == at_once["statistic"]
-    assert main([*base, "--learner", out, "--scaling", "none"]) == 2
-    assert "--scaling was chosen when the learner was trained" in capsys.readouterr().err
+    for option, value in (("--scaling", "none"), ("--preset", "tuned")):
+        assert main([*base, "--learner", out, option, value]) == 2
+        assert f"{option} was chosen when the learner was trained" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,10 @@ def test_batches_are_halved_until_they_fit():
 def test_one_item_that_does_not_fit_is_a_sentence():
     function, asked = fitting(0)
     with pytest.raises(ValueError, match=r"^This does not fit into the memory of the GPU: .*\(device='cpu'\)\.$"):
-        with short_memory_in_words():
-            list(in_batches(function, 0, 5, 5))
+        list(in_batches(function, 0, 5, 5))
     assert asked == [5, 2, 1]
+    with pytest.raises(ValueError, match="memory of the GPU"), short_memory_in_words():
+        function(slice(0, 1))
 
 
 def test_the_thread_setting_survives_overlapping_users():

@@ -148,6 +148,11 @@ def analyse(
     >>> analysis.primary.p_value, analysis.secondary[0].adjusted_p_value
     (0.001, 0.001)
     """
+    if "preset" in settings:
+        raise ValueError(
+            f"analyse takes no preset, since each of its tests has its own: name a test with its settings, such as "
+            f"'Meta-MKL · tuned'. Got preset={settings['preset']!r}."
+        )
     names = [METHODS.name_of(name) for name in (primary, *secondary)]
     check_tests(names, family, splits)
     learners = learners or {}

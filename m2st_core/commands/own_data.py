@@ -42,6 +42,7 @@ def names_by_origin(with_related_tasks: bool = False) -> str:
 def run_test(options: argparse.Namespace) -> None:
     """Read the tables, test, print, and write the report where asked for."""
     check_file(options.report)
+    _check_preset(options)
     learner, encoding = open_learner(options.learner) if options.learner else (None, None)
     usual = encoding.cleaning if encoding else Cleaning(scaling="none") if learner else Cleaning()
     cleaning = _chosen_cleaning(options, usual)
@@ -100,11 +101,18 @@ def run_test(options: argparse.Namespace) -> None:
         print(f"report     {options.report}")
 
 
+def _check_preset(options: argparse.Namespace) -> None:
+    """Refuse a preset where no test of the paper is named that could have it; a learner has its own."""
+    primary = () if options.learner or options.method == RECOMMENDED else (options.method,)
+    if not options.preset or any(METHODS.find(name).algorithm for name in (*primary, *options.secondary)):
+        return
+    if options.learner:
+        raise ValueError("--preset was chosen when the learner was trained. Leave it out.")
+    raise ValueError("--preset has the settings of tests of the paper. Name one, such as --method Meta-MKL.")
+
+
 def _primary_method(options: argparse.Namespace, data: Prepared) -> Recommendation:
     """The chosen method, or the recommended one with its reasons."""
-    named = [*(() if options.method == RECOMMENDED else (options.method,)), *options.secondary]
-    if options.preset and not any(METHODS.find(name).algorithm for name in named):
-        raise ValueError("--preset has the settings of tests of the paper. Name one, such as --method Meta-MKL.")
     if options.method != RECOMMENDED:
         return Recommendation(_with_preset(options.method, options.preset), ())
     return advise(data, check=check_uploaded_tasks(data, seed=options.seed, device=options.device))

@@ -156,8 +156,9 @@ def identifier_notes(sample: TwoSample) -> tuple[str, ...]:
     pooled = sample.pooled
     names = sample.columns or ("",) * pooled.shape[1]
     steps = (pooled[:2] - pooled[0]).remainder(1)
-    may_be_moments = [any(p.fullmatch(_plain(n)) for p in (DATES, TIMES, EVENTS)) for n in names]
-    whole = (steps == 0).all(dim=0) | torch.tensor(may_be_moments)
+    whole = (steps == 0).all(dim=0)
+    for index, name in enumerate(map(_plain, sample.columns)):
+        whole[index] |= any(pattern.fullmatch(name) for pattern in (DATES, TIMES, EVENTS))  # may hold moments
     reasons = {i: numbers_identify(names[i], pooled[:, i].numpy()) for i in torch.nonzero(whole).flatten().tolist()}
     columns = [f"{names[i] or f'column {i + 1}'} ({reason})" for i, reason in reasons.items() if reason]
     if not columns:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from m2st_core.kernels.base import Kernel, Rows
-from m2st_core.rng import Streams, draw_rows
+from m2st_core.rng import Streams, some_rows
 
 SMALLEST_EXPONENT = -80.0  # exp of anything below is a denormal float32, which processors handle slowly
 CENTRE_ROWS = 64
@@ -40,12 +40,14 @@ def distance_factors(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return left, torch.cat([2 * b, -torch.ones_like(b_length), -b_length], dim=-1)
 
 
-class GaussianKernel(Kernel):
-    """k(x, y) = exp(−‖x−y‖²/σ²), without a factor 2; ``width`` is σ² > 0, of any batch shape.
+class _WidthKernel(Kernel):
+    """A function of a distance divided by a width, of any batch shape.
 
-    >>> GaussianKernel(torch.tensor(4.0))(torch.tensor([[0.0]]), torch.tensor([[2.0]])).item() # doctest: +ELLIPSIS
-    0.3678...
+    Kernels of a family, batch shape (…, k), share their distances: rows are divided by the largest σ, and distances of
+    embedded rows are multiplied by ``ratios``. ``power`` is that of the width which is σ.
     """
+
+    power: float
 
     def __init__(self, width: Tensor) -> None:
         super().__init__()
@@ -53,51 +55,52 @@ class GaussianKernel(Kernel):
 
     @property
     def width(self) -> Tensor:
-        """σ²."""
+        """σ² or σ."""
         return self.log_width.exp()
 
     def embed(self, x: Tensor) -> Rows:
-        """Rows divided by the largest σ of a family (…, k), so that all widths share their distances."""
-        return (x * torch.exp(-0.5 * _widest(self.log_width))[..., None, None],)
+        """Rows divided by the largest σ of a family, otherwise by each kernel's own."""
+        return (x * torch.exp(-self.power * self._widest())[..., None, None],)
+
+    def ratios(self, distances: Tensor) -> Tensor:
+        """The largest width over each width, (…, k, 1, 1), for distances of embedded rows."""
+        return torch.exp(self._widest() - self.log_width)[..., None, None].to(distances)
+
+    def _widest(self) -> Tensor:
+        return self.log_width.amax(dim=-1, keepdim=True) if self.log_width.ndim > 1 else self.log_width
+
+
+class GaussianKernel(_WidthKernel):
+    """k(x, y) = exp(−‖x−y‖²/σ²), without a factor 2; ``width`` is σ² > 0, of any batch shape.
+
+    >>> GaussianKernel(torch.tensor(4.0))(torch.tensor([[0.0]]), torch.tensor([[2.0]])).item() # doctest: +ELLIPSIS
+    0.3678...
+    """
+
+    power = 0.5
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """exp(−distance²·σ²_max/σ²)."""
         if self.log_width.ndim < 2 or self.log_width.shape[-1] == 1:
             return negative_squared_distances(first[0], second[0], dtype, SMALLEST_EXPONENT).exp_()
         squares = negative_squared_distances(first[0], second[0], dtype)
-        return (squares * width_ratios(self.log_width, squares)).clamp_(min=SMALLEST_EXPONENT).exp_()
+        return (squares * self.ratios(squares)).clamp_(min=SMALLEST_EXPONENT).exp_()
 
 
-class LaplaceKernel(Kernel):
+class LaplaceKernel(_WidthKernel):
     """k(x, y) = exp(−‖x−y‖₁/σ); ``width`` is σ > 0, of any batch shape.
 
     >>> LaplaceKernel(torch.tensor(2.0))(torch.zeros(1, 2), torch.ones(1, 2)).item() # doctest: +ELLIPSIS
     0.3678...
     """
 
-    def __init__(self, width: Tensor) -> None:
-        super().__init__()
-        self.log_width = nn.Parameter(width.log())
-
-    def embed(self, x: Tensor) -> Rows:
-        """Rows divided by the largest σ of a family (…, k), so that all widths share their distances."""
-        return (x * torch.exp(-_widest(self.log_width))[..., None, None],)
+    power = 1.0
 
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """exp(−distance·σ_max/σ)."""
         distances = torch.cdist(first[0], second[0], p=1.0)
         distances = distances.to(dtype or distances.dtype)
-        return (distances * -width_ratios(self.log_width, distances)).clamp_(min=SMALLEST_EXPONENT).exp_()
-
-
-def _widest(log_width: Tensor) -> Tensor:
-    """The log width by which rows are divided: the largest of a family (…, k), otherwise each kernel's own."""
-    return log_width.amax(dim=-1, keepdim=True) if log_width.ndim > 1 else log_width
-
-
-def width_ratios(log_width: Tensor, distances: Tensor) -> Tensor:
-    """The family's largest width over each width, (…, k, 1, 1), which multiply the distances of embedded rows."""
-    return torch.exp(_widest(log_width) - log_width)[..., None, None].to(distances)
+        return (distances * -self.ratios(distances)).clamp_(min=SMALLEST_EXPONENT).exp_()
 
 
 class EnergyKernel(Kernel):
@@ -131,8 +134,7 @@ class EnergyKernel(Kernel):
 @torch.no_grad()
 def median_width(rows: Tensor, streams: Sequence[Streams]) -> Tensor:
     """The median heuristic σ² = median ‖x_i−x_j‖² of at most 500 rows, drawn blind to the labels: (R, n, d) → (R,)."""
-    generators = [stream.torch("median heuristic") for stream in streams]
-    return median_squared_distance(draw_rows(rows, min(rows.shape[-2], MEDIAN_ROWS), generators))
+    return median_squared_distance(some_rows(rows, MEDIAN_ROWS, streams, "median heuristic"))
 
 
 def median_squared_distance(x: Tensor) -> Tensor:
@@ -143,15 +145,11 @@ def median_squared_distance(x: Tensor) -> Tensor:
     n = x.shape[-2]
     i, j = torch.triu_indices(n, n, offset=1, device=x.device)
     distances = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")[..., i, j]  # … x n(n-1)/2
-    medians = _median(distances)
-    if not bool((medians > 0).all()):
-        positive = distances.where(distances > 0, torch.nan)
-        medians = medians.where(medians > 0, _median(positive).nan_to_num(nan=1.0))
-    return medians.square()
-
-
-def _median(values: Tensor) -> Tensor:
-    """The median over the last dimension, ignoring nan; the mean of the two middle values if their number is even."""
+    values = distances.cpu().numpy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # numpy warns about runs that have nan only
-        return torch.as_tensor(np.nanmedian(values.cpu().numpy(), axis=-1)).to(values)
+        medians = np.nanmedian(values, axis=-1)  # torch's median is the lower of two middle values
+        if not (medians > 0).all():
+            positive = np.nanmedian(np.where(values > 0, values, np.nan), axis=-1)
+            medians = np.where(medians > 0, medians, np.nan_to_num(positive, nan=1.0))
+    return torch.as_tensor(medians).to(distances).square()

@@ -18,14 +18,14 @@ from m2st_core.learners.units import column_units
 from m2st_core.permutation.combined import AggregateTest, FuseTest, RankFuseTest
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.presets import Preset
-from m2st_core.rng import Streams, draw_rows
+from m2st_core.rng import Streams, some_rows
 from m2st_core.types import Progress
 
 WIDTHS = 10  # of each family
 FACTORS = (0.25, 1.0, 4.0)  # times the median heuristic
 GENERIC = "Gaussian"
 GENERIC_NAMES = tuple(f"{GENERIC}, {factor:g}·median" for factor in FACTORS)
-DISTANCE_ROWS = 500
+DISTANCE_ROWS, BANK = 500, "kernel bank"  # the most rows whose distances are taken, and the stream that draws them
 LANDMARKS = 128
 FINE_SHARE, FINE_ROWS = 0.6, 600  # the fine kernel's share is half of FINE_SHARE at FINE_ROWS pooled rows
 RIDGE = 1e-5  # of the largest eigenvalue
@@ -39,7 +39,7 @@ def fit_bank(pooled: Tensor, preset: Preset, streams: Sequence[Streams], progres
     The widths σ run evenly from half the 5 % to twice the 95 % quantile of the pooled distances, Euclidean for
     exp(−‖x−y‖²/(2σ²)) and ℓ₁ for exp(−√2·‖x−y‖₁/σ).
     """
-    return _fuse_test(_both_ranges(_some_rows(pooled, streams)))
+    return _fuse_test(_both_ranges(some_rows(pooled, DISTANCE_ROWS, streams, BANK)))
 
 
 def _fuse_test(ranges: Sequence[_Range]) -> FuseTest:
@@ -57,7 +57,7 @@ def fit_aggregate(
     The widths λ run geometrically from half the 5 % quantile to twice the largest of the pooled distances, Euclidean
     for exp(−‖x−y‖²/λ²) and ℓ₁ for exp(−‖x−y‖₁/λ). The authors keep λ above 0.05; here units do not matter.
     """
-    rows = _some_rows(pooled, streams)
+    rows = some_rows(pooled, DISTANCE_ROWS, streams, BANK)
     steps = torch.linspace(0, 1, WIDTHS).to(rows)
     euclidean, cityblock = (d.low / 2 * (4 * d.largest / d.low) ** steps for d in _both_ranges(rows))
     return AggregateTest(_bank(euclidean.square(), cityblock))
@@ -94,14 +94,14 @@ def omnibus_beside(others: Sequence[Family], pooled: Tensor, share: float, strea
     directions. It needs many rows, so its share is 0.6·N/(N+600). The energy distance has 0.3 of the remainder, the
     broad Gaussian 0.35 and MMD-FUSE 0.35.
     """
-    some, landmarks = _some_rows(pooled, streams), _landmarks(pooled, streams)
+    some, landmarks = some_rows(pooled, DISTANCE_ROWS, streams, BANK), _landmarks(pooled, streams)
     middle = pooled.median(dim=-2, keepdim=True).values[:, None]
     units = _InUnits(middle, torch.stack([column_units(rows)[1] for rows in some])[:, None, None].to(pooled))
     centre = units(middle)
-    energy = _regularised(ComposedKernel(units, EnergyKernel(centre, norm=1.0)), pooled, landmarks, 3)
+    energy = regularised(ComposedKernel(units, EnergyKernel(centre, norm=1.0)), pooled[:, None], landmarks, 3)
     median = GaussianKernel(median_width(pooled, streams)[:, None])
     ranges = _both_ranges(some)
-    fine = _regularised(GaussianKernel(ranges[0].low.square()), pooled, landmarks, 30)
+    fine = regularised(GaussianKernel(ranges[0].low.square()), pooled[:, None], landmarks, 30)
     finest = FINE_SHARE * pooled.shape[-2] / (pooled.shape[-2] + FINE_ROWS)
     broad = share * (1 - finest)
     families = (
@@ -113,16 +113,9 @@ def omnibus_beside(others: Sequence[Family], pooled: Tensor, share: float, strea
     return RankFuseTest(KernelBank(families), _fuse_test(ranges))
 
 
-def _regularised(kernel: Kernel, pooled: Tensor, landmarks: Tensor, directions: int) -> Kernel:
-    """A kernel of batch shape (R, 1), regularised so that about this many directions count equally."""
-    features = LandmarkFeatures(kernel, landmarks)
-    return ComposedKernel(features, LinearKernel(regularised_matrix(features, pooled[:, None], directions)))
-
-
 def _landmarks(pooled: Tensor, streams: Sequence[Streams]) -> Tensor:
     """At most 128 of the pooled rows, drawn at random and sorted by their values: (R, 1, q, d)."""
-    generators = [stream.torch("landmarks") for stream in streams]
-    rows = draw_rows(pooled, min(pooled.shape[-2], LANDMARKS), generators)
+    rows = some_rows(pooled, LANDMARKS, streams, "landmarks")
     key = rows @ torch.arange(1, rows.shape[-1] + 1).to(rows).sqrt()
     return rows.take_along_dim(key.argsort(dim=-1)[..., None], dim=-2)[:, None]
 
@@ -136,11 +129,6 @@ def _generic_family(pooled: Tensor, share: float, streams: Sequence[Streams]) ->
 def is_generic(name: str) -> bool:
     """Whether the kernel of this name is general-purpose, with nothing learned from related tasks."""
     return name.startswith(GENERIC)
-
-
-def _some_rows(pooled: Tensor, streams: Sequence[Streams]) -> Tensor:
-    """At most 500 of the pooled rows, drawn at random: (R, N, d) → (R, n, d)."""
-    return draw_rows(pooled, min(pooled.shape[-2], DISTANCE_ROWS), [stream.torch("kernel bank") for stream in streams])
 
 
 class _Range(NamedTuple):
@@ -202,14 +190,15 @@ class LandmarkFeatures(nn.Module):
 
 
 @torch.no_grad()
-def regularised_matrix(features: LandmarkFeatures, rows: Tensor, directions: int) -> Tensor:
-    """M with ψ(x)ᵀMMᵀψ(y) = Σ_i e_i(x)·e_i(y)·s_i/(s_i+λ), for rows (…, N, d): (…, q, q).
+def regularised(kernel: Kernel, rows: Tensor, landmarks: Tensor, directions: int) -> ComposedKernel:
+    """ψ(x)ᵀMMᵀψ(y) = Σ_i e_i(x)·e_i(y)·s_i/(s_i+λ), but for a factor, for rows (…, N, d) and landmarks (…, q, d).
 
     s_i and e_i are eigenvalues and eigenfunctions of the rows' covariance operator, in the span of the landmarks
     (Nyström). λ is the eigenvalue that follows the first ``directions``: differences along these count about equally,
     and those along later ones less and less.
     """
-    gram = features(features.landmarks)
+    features = LandmarkFeatures(kernel, landmarks)
+    gram = features(landmarks)
     values, vectors = torch.linalg.eigh((gram + gram.mT) / 2)
     ridge = (RIDGE * values[..., -1:]).clamp(min=SMALLEST_RIDGE)
     root = vectors * (values.clamp(min=0) + ridge).rsqrt()[..., None, :] @ vectors.mT
@@ -219,7 +208,8 @@ def regularised_matrix(features: LandmarkFeatures, rows: Tensor, directions: int
     values = values.clamp(min=0)
     level = values[..., -1 - min(directions, values.shape[-1] - 1), None]
     level = torch.maximum(level, RIDGE * values[..., -1:]).clamp(min=SMALLEST_RIDGE)
-    return root @ (vectors * (values + level).rsqrt()[..., None, :] @ vectors.mT)
+    matrix = root @ (vectors * (values + level).rsqrt()[..., None, :] @ vectors.mT)
+    return ComposedKernel(features, LinearKernel(matrix))
 
 
 class _InUnits(nn.Module):

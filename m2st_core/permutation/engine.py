@@ -18,7 +18,7 @@ from torch import Tensor
 from m2st_core.criterion import mmd2_from_sums
 from m2st_core.device import map_threads
 from m2st_core.kernels.base import Kernel, Rows, innermost_kernel, take
-from m2st_core.kernels.distance import SMALLEST_EXPONENT, GaussianKernel, distance_factors, width_ratios
+from m2st_core.kernels.distance import SMALLEST_EXPONENT, GaussianKernel, distance_factors
 from m2st_core.kernels.mixtures import Family, summands
 from m2st_core.permutation.labellings import Pieces
 from m2st_core.types import Progress
@@ -82,7 +82,12 @@ def _through_features(
     every = torch.cat([features, squares], dim=-1)
 
     def sums(z: Tensor) -> Tensor:
-        products = _products(z, every).to(torch.float64)  # … x P x (q+1)
+        if z.ndim < 3 or z.shape[-3] != 1 or every.shape[-3] == 1:
+            products = z @ every  # … x P x (q+1)
+        else:  # k kernels share z (…, 1, P, N): one product with their features side by side
+            side_by_side = every.movedim(-3, -2).flatten(-2)  # … x N x (k·(q+1))
+            products = (z[..., 0, :, :] @ side_by_side).unflatten(-1, every.shape[-3::2]).movedim(-2, -3)
+        products = products.to(torch.float64)
         return torch.stack([products[..., :-1].square().sum(dim=-1), products[..., -1]])
 
     length, diagonal = Pieces(members, dtype, every[..., 0, :].numel()).map(sums)  # ‖s‖² and zᵀq
@@ -91,14 +96,6 @@ def _through_features(
     rounding = 8 * torch.finfo(dtype).eps * total[..., 0] * (1 / n + 1 / m) / min(n, m)
     scale = unit[..., 0].square()
     return statistics * scale, (rounding + 1e-5 * statistics.std(dim=-1, correction=0)) * scale[..., 0]
-
-
-def _products(z: Tensor, features: Tensor) -> Tensor:
-    """z @ features, (…, P, N) and (…, N, q) → (…, P, q). If k kernels share z (…, 1, P, N), it is one product."""
-    if z.ndim < 3 or z.shape[-3] != 1 or features.shape[-3] == 1:
-        return z @ features
-    side_by_side = features.movedim(-3, -2).flatten(-2)  # … x N x (k·q)
-    return (z[..., 0, :, :] @ side_by_side).unflatten(-1, features.shape[-3::2]).movedim(-2, -3)
 
 
 def _through_gram(
@@ -247,7 +244,7 @@ def _strips(kernel: Kernel, rows: Rows, dtype: torch.dtype) -> Callable[[int, in
     if not isinstance(kernel, GaussianKernel):
         return lambda start, stop: kernel.gram(take(rows, start, stop), take(rows, start), dtype)
     left, right = distance_factors(rows[0], rows[0])
-    ratios = width_ratios(kernel.log_width, left).to(dtype)
+    ratios = kernel.ratios(left).to(dtype)
 
     def strip(start: int, stop: int) -> Tensor:
         squares = (left[..., start:stop, :] @ right[..., start:, :].mT).to(dtype).clamp_(max=0)

@@ -151,27 +151,22 @@ def _chunks(
     weights = columns * MOST_UNITS if 3 * columns > MOST_UNITS else 0
     rows, trained = sum(plan.n_test), sum(plan.n_train)
     start = 0
-    with one_thread_per_operation(), short_memory_in_words():
+    compute = partial(_run_chunk, plan, device, progress, criterion)
+    with one_thread_per_operation():
         for labellings, alike in itertools.groupby(plan.labellings):  # neighbouring runs with equally many labellings
             end, used = start + len(list(alike)), labellings.used
             products = method.kernels_at_once * (used + rows) * min(rows, BLOCK_ROWS)
             at_once = max(1, BATCH_ELEMENTS // max(rows * used, products, trained**2, weights))
-            compute = partial(_run_chunk, plan, labellings, device, progress, criterion)
             yield from in_batches(compute, start, end, at_once)
             start = end
 
 
 def _run_chunk(
-    plan: TestPlan,
-    labellings: Labellings,
-    device: torch.device,
-    progress: Progress | None,
-    criterion: bool,
-    chunk: slice,
+    plan: TestPlan, device: torch.device, progress: Progress | None, criterion: bool, chunk: slice
 ) -> tuple[list[TestResult], _Fits]:
     """The results of some runs with equally many labellings, and their fits."""
     began = time.perf_counter()
-    method, settings = plan.method, plan.settings
+    method, settings, labellings = plan.method, plan.settings, plan.labellings[chunk.start]
     streams = [Streams(seed) for seed in plan.seeds[chunk]]
     stage = part_of(progress, chunk.start / len(plan.seeds), chunk.stop / len(plan.seeds))
     fits = _fit(plan, chunk, streams, device, stage)
@@ -237,7 +232,7 @@ def _fit(
     swap = torch.zeros(runs, dtype=torch.bool)
     if plan.method.symmetric:  # decided by training rows alone, if there are any: no test row influences the fit
         swap = _to_swap(train or test, sizes)
-    train, test = train and _swapped_where(train, swap), _swapped_where(test, swap)
+    train, test = train and train.swapped(swap), test.swapped(swap)
     fitted = plan.method.fit_on(train or test.pooled, plan.sample.shape, streams, progress)
     return _Fits(fitted, train, test, (rows_x, rows_y), swap)
 
@@ -254,20 +249,6 @@ def _to_swap(sample: TwoSample, sizes: tuple[int, int]) -> Tensor:
     x, y = sample.x.flatten(1), sample.y.flatten(1)
     first = (x != y).int().argmax(dim=1, keepdim=True)  # 0 if they are equal
     return (x.gather(1, first) > y.gather(1, first))[:, 0].cpu()
-
-
-def _swapped_where(sample: TwoSample, swap: Tensor) -> TwoSample:
-    """The pairs with x and y exchanged in the runs of the mask (R,). Samples of unequal size all swap or none."""
-    if not bool(swap.any()):
-        return sample
-    if bool(swap.all()):
-        return sample.swapped()
-    where = swap.to(sample.x.device)[:, None, None]
-    x, y = torch.where(where, sample.y, sample.x), torch.where(where, sample.x, sample.y)
-    blocks = sample.blocks
-    if blocks is not None:
-        blocks = torch.where(swap[:, None], blocks[1], blocks[0]), torch.where(swap[:, None], blocks[0], blocks[1])
-    return TwoSample(x, y, sample.shape, blocks=blocks)
 
 
 @dataclass(frozen=True)

@@ -78,11 +78,12 @@ def two_sample_test(
     return examine(
         x,
         y,
-        find_method(method, preset).name,
+        method,
         settings,
         related_tasks=related_tasks,
         blocks=blocks,
         ids=ids,
+        preset=preset,
         progress=progress,
     ).result
 
@@ -96,11 +97,12 @@ def examine(
     related_tasks: Any = None,
     blocks: tuple[Any, Any] | None = None,
     ids: str | None = None,
+    preset: str | None = None,
     progress: Progress | None = None,
 ) -> FinishedTest:
     """Run ``two_sample_test`` and keep what explains its result."""
-    settings, spec = settings or TestSettings(), METHODS.find(method)
-    if not spec.uses_related_tasks:
+    settings, spec = settings or TestSettings(), find_method(method, preset)
+    if spec.learn is None:
         if related_tasks is not None:
             raise ValueError(
                 f"{spec.name} does not learn from related tasks. Leave them out, or use {DEFAULT_TAUGHT_TEST}."

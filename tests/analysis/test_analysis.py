@@ -75,6 +75,8 @@ def test_one_family_corrects_the_primary_test_too():
     assert m2st.analyse(x, y, "MMD-M", n_permutations=99, family="all").sentence.startswith("No evidence")
     with pytest.raises(ValueError, match="family must be one of 'primary', 'all'. Got 'none'"):
         m2st.analyse(x, y, "MMD-M", family="none")
+    with pytest.raises(ValueError, match="name a test with its settings, such as 'Meta-MKL · tuned'. Got preset='tu"):
+        m2st.analyse(x, y, "MMD-O", preset="tuned")
 
 
 def test_one_family_keeps_its_level_and_two_families_need_not():

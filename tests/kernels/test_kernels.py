@@ -17,7 +17,7 @@ from m2st_core.kernels.distance import (
 )
 from m2st_core.kernels.mixtures import MixtureKernel, weighted_gram
 from m2st_core.kernels.networks import MLP, Units
-from m2st_core.learners.generic import LandmarkFeatures, regularised_matrix
+from m2st_core.learners.generic import regularised
 from tests import naive
 
 BATCH = 3
@@ -156,8 +156,8 @@ def test_a_regularised_kernel_weighs_directions_by_their_eigenvalues():
     """With all rows as landmarks it is H·K·H with eigenvalues s/(s+λ), λ the fourth largest."""
     z = rows(1, 1, 25, 2, seed=5)
     kernel = GaussianKernel(torch.ones(1, 1, dtype=float64))
-    features = LandmarkFeatures(kernel, z)
-    mapped = features(z)[0, 0] @ regularised_matrix(features, z, 3)[0, 0]
+    learned = regularised(kernel, z, z, 3)
+    mapped = learned.features(z)[0, 0] @ learned.kernel.matrix[0, 0]
     centring = torch.eye(25, dtype=float64) - 1 / 25
     values, vectors = torch.linalg.eigh(centring @ kernel(z, z)[0, 0] @ centring)
     expected = (vectors * (values / (values + values[-4]))) @ vectors.mT
@@ -167,5 +167,4 @@ def test_a_regularised_kernel_weighs_directions_by_their_eigenvalues():
 
 def test_equal_rows_have_regularised_kernels_too():
     z = torch.ones(1, 1, 9, 2, dtype=float64)
-    features = LandmarkFeatures(EnergyKernel(z[..., :1, :]), z)
-    assert regularised_matrix(features, z, 3).isfinite().all()
+    assert regularised(EnergyKernel(z[..., :1, :]), z, z, 3).kernel.matrix.isfinite().all()
