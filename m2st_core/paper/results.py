@@ -21,17 +21,15 @@ import pandas as pd
 
 from m2st_core.paper.experiments import PAPER, PUBLISHED_RULES, SHIPPED_LAYERS, Layer, PaperExperiment
 from m2st_core.paper.published import FOLDER, in_words
-from m2st_core.sweeps.cells import CODE, Cell, CellResult, canonical, cell_data
+from m2st_core.sweeps.cells import CODE, Cell, CellResult, cell_data
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.store import SHIPPED, Store
-from m2st_core.sweeps.summary import as_rows
+from m2st_core.sweeps.summary import as_rows, grid_of
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import EXACT, VERSION
 
 ABOUT = "about.json"
 PLACE = ("method", "closeness", "n_tasks", "m_tr", "m_te", "repeat")  # identifies a cell of a sweep
-OWN = (*PLACE, "rows_per_task", "revision")  # in which cells of a sweep differ
-Identity = tuple[str, ...]  # equal exactly if the keys of two cells are, which take long to compute
 
 
 class OutdatedResults(ValueError):
@@ -75,7 +73,7 @@ def committed_results(experiment: PaperExperiment, layer: Layer, folder: Path | 
             raise OutdatedResults(problem)
         return None
     repeats = Counter(_place_of(vars(cell))[:-1] for cell, _, _ in cells)
-    points = {place[:-1] for place in results_grid(spec)}
+    points = {_place_of(vars(cell))[:-1] for cell in grid_of(spec).cells.values()}
     incomplete = tuple(dict.fromkeys(place[0] for place in sorted(points - set(repeats), key=str)))
     rows = as_rows((cell, CellResult(rejections, cell.tests, nan)) for cell, rejections, _ in cells)
     bounds, counts = (min(repeats.values()), max(repeats.values())), (len(repeats), len(points))
@@ -116,7 +114,7 @@ def commit_results(experiment: PaperExperiment, layer: Layer, store: Store, fold
     spec, folder = experiment.spec("full", layer), folder or FOLDER
     if store.runs.get(spec.run_id) is None:
         return ""
-    cells = {cell.key: cell for _, cell in results_grid(spec).values()}
+    cells = grid_of(spec).cells
     results, about = store.cells.results(cells), read_computation(folder)
     if len(results) <= len(_shipped(spec, folder)):
         return ""
@@ -163,8 +161,16 @@ def read_computation(folder: Path) -> dict[str, dict[str, Any]]:
 
 def _shipped(spec: SweepSpec, folder: Path) -> list[tuple[Cell, int, str]]:
     """Cells of a sweep that come with the software, in the order of the grid: (cell, rejections, date)."""
-    known = _index(tuple(_files(folder)))
-    return [(cell, *known[what]) for what, cell in results_grid(spec).values() if what in known]
+    known, keys = _index(tuple(_files(folder))), grid_of(_with_usual_rule(spec)).cells
+    cells = zip(keys, grid_of(spec).cells.values(), strict=True)
+    return [(cell, *known[key]) for key, cell in cells if key in known]
+
+
+def _with_usual_rule(spec: SweepSpec) -> SweepSpec:
+    """The sweep with the exact rule of p-values, if the paper's rejects alike at this B and α."""
+    b = np.arange(spec.n_permutations + 1)
+    alike = ((1 + b) / (1 + spec.n_permutations) <= spec.alpha) == (b / spec.n_permutations <= spec.alpha)
+    return spec.with_(rule=EXACT) if spec.rule == PUBLISHED_RULES["paper"] and alike.all() else spec
 
 
 def _revisions(spec: SweepSpec) -> dict[str, int]:
@@ -184,9 +190,9 @@ class _File:
 
     path: Path
     state: tuple[int, int]  # when it was written, and its size
-    spec_json: str
-    stamp: str
-    revised: tuple[str, ...]
+    spec: SweepSpec
+    data: str  # fingerprint of the user's images
+    revised: tuple[str, ...]  # methods that changed since
     date: str
 
 
@@ -199,68 +205,32 @@ def _files(folder: Path) -> Iterator[_File]:
             if entry["spec"] == sweep.hash:
                 state = path.stat().st_mtime_ns, path.stat().st_size
                 revised = tuple(_revised_methods(entry, sweep))
-                yield _File(path, state, sweep.to_json(), _stamp(sweep), revised, entry["date"])
+                yield _File(path, state, sweep, cell_data(sweep.task), revised, entry["date"])
 
 
 @lru_cache(maxsize=4)
-def _index(files: tuple[_File, ...]) -> dict[Identity, tuple[int, str]]:
-    """Rejections and date of every cell in these files; the first file wins."""
-    known: dict[Identity, tuple[int, str]] = {}
+def _index(files: tuple[_File, ...]) -> dict[str, tuple[int, str]]:
+    """Rejections and date of every cell in these files, by its key; the first file wins.
+
+    Lines that are not cells of the file's sweep are errors.
+    """
+    known: dict[str, tuple[int, str]] = {}
     for file in files:
-        for what, (method, rejections) in _read(file).items():
-            if method not in file.revised:
-                known.setdefault(what, (rejections, file.date))
+        keys = {_place_of(vars(cell)): key for key, cell in grid_of(file.spec).cells.items()}
+        places = set()
+        with file.path.open(encoding="utf-8", newline="") as lines:
+            for line in csv.DictReader(lines):
+                place, count = _place_of(line), int(line["rejections"])
+                if place not in keys:
+                    raise ValueError(f"{file.path.name} has a cell that its sweep lacks: {place}.")
+                if place in places:
+                    raise ValueError(f"{file.path.name} has a cell twice: {place}.")
+                if not 0 <= count <= file.spec.tests:
+                    raise ValueError(f"{file.path.name} has {count} rejections of {file.spec.tests} tests: {place}.")
+                places.add(place)
+                if line["method"] not in file.revised:
+                    known.setdefault(keys[place], (count, file.date))
     return known
-
-
-@lru_cache(maxsize=64)
-def _read(file: _File) -> dict[Identity, tuple[str, int]]:
-    """Method and rejections of each cell of a file. Lines that are not cells of the sweep are errors."""
-    path, spec = file.path, SweepSpec.from_json(file.spec_json)
-    results: dict[Identity, tuple[str, int]] = {}
-    cells = results_grid(spec)
-    with path.open(encoding="utf-8", newline="") as lines:
-        for line in csv.DictReader(lines):
-            place, count = _place_of(line), int(line["rejections"])
-            if place not in cells:
-                raise ValueError(f"{path.name} has a cell that its sweep lacks: {place}.")
-            what, cell = cells[place]
-            if what in results:
-                raise ValueError(f"{path.name} has a cell twice: {place}.")
-            if not 0 <= count <= spec.tests:
-                raise ValueError(f"{path.name} has {count} rejections of {spec.tests} tests: {place}.")
-            results[what] = cell.method, count
-    return results
-
-
-def _stamp(spec: SweepSpec) -> str:
-    """What a sweep's cells depend on besides the sweep."""
-    return canonical([CODE, _revisions(spec), cell_data(spec.task)])
-
-
-def results_grid(spec: SweepSpec) -> dict[tuple[str, ...], tuple[Identity, Cell]]:
-    """Cells of a sweep, and what identifies each among all sweeps, by their place."""
-    return _grid_again(spec.to_json(), _stamp(spec))
-
-
-@lru_cache(maxsize=64)
-def _grid_again(spec_json: str, stamp: str) -> dict[tuple[str, ...], tuple[Identity, Cell]]:
-    """Listing a large grid takes long, so it is cached."""
-    cells = list(SweepSpec.from_json(spec_json).cells())
-    shared = {name: value for name, value in vars(cells[0]).items() if name not in OWN}
-    common = canonical(shared | {"rule": _rule(cells[0])})
-    places = [_place_of(vars(cell)) for cell in cells]
-    whats = [
-        (common, str(cell.rows_per_task), str(cell.revision), *place) for cell, place in zip(cells, places, strict=True)
-    ]
-    return dict(zip(places, zip(whats, cells, strict=True), strict=True))
-
-
-def _rule(cell: Cell) -> str:
-    """The rule of p-values, unless the paper's and the exact rule reject alike at this B and α."""
-    b = np.arange(cell.n_permutations + 1)
-    alike = ((1 + b) / (1 + cell.n_permutations) <= cell.alpha) == (b / cell.n_permutations <= cell.alpha)
-    return EXACT if cell.rule == PUBLISHED_RULES["paper"] and alike.all() else cell.rule
 
 
 def _place_of(values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import pandas as pd
 from m2st_core.numbers import wilson_interval
 from m2st_core.sweeps.cells import Cell, CellResult, LearnerSpec, cell_data
 from m2st_core.sweeps.spec import SweepSpec, origin_of
-from m2st_core.testing.methods import label_of
+from m2st_core.testing.methods import METHODS, label_of
 
 KEYS = ["task", "null", "method", "closeness", "n_tasks", "rows_per_task", "m_tr", "m_te"]
 COLUMNS = [*KEYS, "repeat", "tests", "alpha", "n_permutations", "rule", "seed"]
@@ -112,17 +112,23 @@ _lock = threading.Lock()
 
 def grid_of(spec: SweepSpec) -> Grid:
     """The grid of a spec. The latest are cached, because hashing many cells takes long."""
-    return _grid(spec.to_json(), cell_data(spec.task))
+    return _grid(*_described(spec))
 
 
-def _grid(text: str, data: str) -> Grid:
+def _described(spec: SweepSpec) -> tuple[str, str]:
+    """A spec, and what else the keys of its cells depend on."""
+    revisions = [METHODS[name].revision for name in spec.methods if name in METHODS]
+    return spec.to_json(), f"{revisions} {cell_data(spec.task)}"
+
+
+def _grid(text: str, stamp: str) -> Grid:
     with _lock:
-        if (text, data) in _grids:
-            _grids.move_to_end((text, data))
-            return _grids[text, data]
+        if (text, stamp) in _grids:
+            _grids.move_to_end((text, stamp))
+            return _grids[text, stamp]
     grid = Grid({cell.key: cell for cell in SweepSpec.from_json(text).cells()})
     with _lock:
-        _grids[text, data] = grid
+        _grids[text, stamp] = grid
         while sum(len(grid.cells) for grid in _grids.values()) > MOST_IN_GRIDS and len(_grids) > 1:
             _grids.popitem(last=False)
     return grid
@@ -130,16 +136,16 @@ def _grid(text: str, data: str) -> Grid:
 
 def grid_table(spec: SweepSpec, results: Mapping[str, CellResult]) -> pd.DataFrame:
     """Those of these results that are cells of the spec, as a tidy table in the order of the grid."""
-    described = spec.to_json(), cell_data(spec.task)
+    described = _described(spec)
     stored = tuple((key, results[key]) for key in _grid(*described).cells if key in results)
     return (_table if len(stored) <= MOST_IN_TABLE else _table.__wrapped__)(*described, stored)
 
 
 @lru_cache(maxsize=32)
-def _table(text: str, data: str, results: tuple[tuple[str, CellResult], ...]) -> pd.DataFrame:
+def _table(text: str, stamp: str, results: tuple[tuple[str, CellResult], ...]) -> pd.DataFrame:
     """Results of a spec as a table: one object for equal results, so that what is made of it can be cached."""
     stored = dict(results)
-    return as_rows((cell, stored[key]) for key, cell in _grid(text, data).cells.items() if key in stored)
+    return as_rows((cell, stored[key]) for key, cell in _grid(text, stamp).cells.items() if key in stored)
 
 
 def forget_grid_tables() -> None:

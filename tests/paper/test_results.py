@@ -16,7 +16,6 @@ from m2st_core.paper.results import (
     committed_results,
     read_computation,
     results_file,
-    results_grid,
     results_of,
     take_over_results,
 )
@@ -276,21 +275,3 @@ def test_the_misprint_is_said_and_not_compared():
     assert one.published == 0.426 and pd.isna(one.difference) and "misprint" in one.why
     assert "0.497 ± 0.038<br>published 0.426 ± 0.023<br>not compared" in section(PAPER["table6"])
     assert "N = 120, m_te = 150: Not compared: a misprint" in section(PAPER["table6"])
-
-
-def test_cells_of_two_sweeps_are_the_same_exactly_if_their_keys_are(monkeypatch):
-    small = TABLE_3.full.with_(repeats=2)
-    sweeps = [
-        small,
-        small.with_(null=not small.null),
-        small.with_(tests=50),
-        small.with_(rows_per_task=small.rows_per_task + 1),
-        small.with_(m_te=small.m_te[:1]),
-        small.with_(methods=small.methods[::-1]),
-        small.with_(seed=1),
-    ]
-    cells = [pair for sweep in sweeps for pair in results_grid(sweep).values()]
-    revise(monkeypatch, small.methods[0])
-    cells += results_grid(small).values()
-    keys, whats = [cell.key for _, cell in cells], [what for what, _ in cells]
-    assert len(set(keys)) == len(set(whats)) == len(set(zip(keys, whats, strict=True))) < len(keys)
