@@ -332,7 +332,6 @@ SECTIONS = {
 def main(arguments: Sequence[str] = ()) -> None:
     """Run the study; write the tables where --out says."""
     options = parse(arguments, __doc__, runs=1000, sections=SECTIONS, out=Path)
-    torch.set_num_threads(1)
     low, high = null_band(ALPHA, options.runs)
     page = Page(options.out)
     page.say(

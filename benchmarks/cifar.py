@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.common import ALPHA, bound_methods, parse, stacked
+from benchmarks.common import ALPHA, bound_methods, fill_page, markdown, parse, stacked
 from m2st_core.data.images.features import extractor, image_features
 from m2st_core.data.images.files import SIDE
 from m2st_core.rng import Streams
@@ -45,7 +46,6 @@ AT_ONCE = 10  # test samples in memory
 SIZES, NULL_SIZE = (200, 500, 900), 200
 FEWER = {500: 2, 900: 4}  # large test samples are fewer by these factors
 TARGETS = ("class shift", "CIFAR-100", "null")
-MARKS = ("<!-- tables: {} -->", "<!-- end of {} -->")
 
 
 @dataclass(frozen=True)
@@ -355,7 +355,7 @@ def _table(
 ) -> str:
     """Power of the methods that have rows: mean ± standard error between repeats, for a single one the binomial."""
     head = ["", "", *(f"m_tr={m_tr}, m_te={m_te}" for m_tr, m_te in columns), "repeats × tests"]
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    lines = []
     for words, (stage, methods) in sections.items():
         for method in methods:
             splits = METHODS[method].needs_split
@@ -369,8 +369,8 @@ def _table(
             ]
             tests = "/".join(f"{total // len(rates)}" for rates, total in measured[: len(SIZES)] if len(rates))
             repeats = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)}–{max(counts)}"
-            lines.append("| " + " | ".join([words, label_of(method), *cells, f"{repeats} × {tests}"]) + " |")
-    return "\n".join(lines)
+            lines.append([words, label_of(method), *cells, f"{repeats} × {tests}"])
+    return markdown(head, lines)
 
 
 def _cell(rates: np.ndarray, tests: int) -> str:
@@ -386,12 +386,9 @@ def _cell(rates: np.ndarray, tests: int) -> str:
 def write_tables(page: Path, written: Mapping[str, str]) -> None:
     """Put every table between its marks in a page."""
     text = page.read_text(encoding="utf-8")
-    for name, table in written.items():
-        before, after = (mark.format(name) for mark in MARKS)
-        if text.count(before) != 1 or text.count(after) != 1:
-            raise ValueError(f"{page} must have the marks {before} and {after} once.")
-        text = text[: text.index(before)] + f"{before}\n\n{table}\n\n" + text[text.index(after) :]
-    page.write_text(text, encoding="utf-8")
+    if sorted(re.findall("<!-- begin (.+?) -->", text)) != sorted(written):
+        raise ValueError(f"{page} must have the marks of these tables once: {', '.join(written)}.")
+    page.write_text(fill_page(text, written.__getitem__), encoding="utf-8")
 
 
 def compute(study: Study, stages: Sequence[Stage]) -> None:
@@ -411,7 +408,6 @@ def main(arguments: Sequence[str] = ()) -> None:
     options = parse(
         arguments, __doc__, images=("",), rows=ROWS, repeats=10, tests=20, sizes=SIZES, stages=names, write=Path
     )
-    torch.set_num_threads(1)
     rows = Rows(options.rows)
     if all(options.images):
         compute(Study(options, rows), [stage for stage in STAGES if stage.name in options.stages])

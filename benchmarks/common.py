@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -24,11 +25,12 @@ CPU = torch.device("cpu")
 
 
 def parse(arguments: Sequence[str], description: str | None, **defaults: Any) -> argparse.Namespace:
-    """Parse a study's options, which its defaults describe.
+    """Parse a study's options, which its defaults describe; it has one thread.
 
     False is a switch, a type is a value that may be missing, a tuple holds several values, and a mapping offers its
     keys, all of them by default.
     """
+    torch.set_num_threads(1)
     parser = argparse.ArgumentParser(prog="m2st_core bench", description=description)
     for name, default in defaults.items():
         flag = f"--{name.replace('_', '-')}"
@@ -43,6 +45,21 @@ def parse(arguments: Sequence[str], description: str | None, **defaults: Any) ->
         else:
             parser.add_argument(flag, type=type(default), default=default)
     return parser.parse_args(arguments)
+
+
+def fill_page(text: str, section: Callable[[str], str]) -> str:
+    """Rewrite every section of a page between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``."""
+
+    def rewritten(match: re.Match[str]) -> str:
+        return f"{match[1]}\n\n{section(match[2])}\n\n{match[4]}"
+
+    return re.sub(r"(<!-- begin (.+?) -->)(.*?)(<!-- end \2 -->)", rewritten, text, flags=re.DOTALL)
+
+
+def markdown(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown."""
+    lines = [f"| {' | '.join(map(str, row))} |" for row in (head, *rows)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
 class Page:
@@ -60,8 +77,7 @@ class Page:
 
     def head(self, *columns: str) -> None:
         """Begin a table."""
-        self.row(*columns)
-        self.say("|---" * len(columns) + "|")
+        self.say(markdown(columns, ()))
 
     def row(self, *cells: object) -> None:
         """Add a row of a table."""

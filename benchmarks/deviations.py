@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import torch
 
 import m2st_core as m2st
 from benchmarks.common import CPU, batch, over_repeats, parse, print_table
@@ -54,7 +53,6 @@ def one_repeat(n_tasks: int, tests: int, repeat: int) -> dict[str, list[float]]:
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the power of each variant and repeat as it comes, and the table at the end."""
     options = parse(arguments, __doc__, repeats=20, tests=100, tasks=100, workers=1)
-    torch.set_num_threads(1)
     rates = over_repeats(partial(one_repeat, options.tasks, options.tests), options.repeats, options.workers)
     print(f"Meta-KL, HDGM, C=0.3, m_tr=50 per mode, N={options.tasks}, {options.repeats} repeats × {options.tests}\n")
     print_table(["m_te per mode", *map(str, SIZES)], rates)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from benchmarks.common import ALPHA, Page, parse
 from m2st_core.data.tables.examples import WRITERS, handwriting
@@ -34,7 +33,6 @@ def p_values(draw: int, writers: tuple[int, int], *, same: bool) -> list[float]:
 def main(arguments: Sequence[str] = ()) -> None:
     """Print power, level, and the p-value of draw 0 for each pair of hands."""
     options = parse(arguments, __doc__, draws=100, pairs=len(PAIRS))
-    torch.set_num_threads(1)
     page = Page()
     page.head("forms", "test", "related tasks", "power", "95 % interval", "level", "p of draw 0")
     for writers in PAIRS[: options.pairs]:

@@ -144,7 +144,6 @@ def main(arguments: Sequence[str] = ()) -> None:
         arguments, __doc__, repeats=20, tests=100, seed=0, sizes=(100, 200), total=False, methods=(*METHODS, *KNOWN),
         histories=HISTORIES, workers=1,
     )  # fmt: skip
-    torch.set_num_threads(1)
     unit, page = "rows" if options.total else "m_te", Page()
     page.say(
         f"{options.repeats} repeats × {options.tests} targets, seed {options.seed}; in brackets the worst repeat\n"

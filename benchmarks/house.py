@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import hashlib
 import os
-import re
 import sqlite3
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -25,11 +23,11 @@ from unittest import mock
 import numpy as np
 
 import m2st_core as m2st
+from benchmarks.common import fill_page, markdown, parse
 from m2st_core.types import DEFAULT_TEST
 
 ROOT = Path(m2st.__file__).parent
 DOCS = ROOT.parent / "docs" / "architecture.md"
-BEGIN, END = "<!-- begin house -->", "<!-- end house -->"
 Calls = Counter[CodeType]
 
 
@@ -177,11 +175,9 @@ def lines_of(folder: Path) -> tuple[int, int]:
     return len(paths), sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] = ()) -> None:
     """Measure and print, and with --write put the table into docs/architecture.md."""
-    parser = argparse.ArgumentParser(prog="bench house")
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args(arguments)
+    options = parse(arguments, __doc__, write=False)
     one_kernel, planned = functions_of("MMD-M")
     default, _ = functions_of(DEFAULT_TEST)
     uploaded = upload()
@@ -202,11 +198,9 @@ def main(arguments: list[str] | None = None) -> None:
         ),
         ("rooms or sub-rooms that import in a circle", f"{len(found)} pairs" if found else "0", "0"),
     ]
-    table = "\n".join(["| | now | to reach |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)])
+    table = markdown(["", "now", "to reach"], rows)
     print(table)
     print("types:", ", ".join(sorted(types)))
     print("circles:", ", ".join(found) or "none")
     if options.write:
-        text = DOCS.read_text(encoding="utf-8")
-        pattern = re.compile(f"{BEGIN}.*{END}", re.DOTALL)
-        DOCS.write_text(pattern.sub(f"{BEGIN}\n\n{table}\n\n{END}", text), encoding="utf-8")
+        DOCS.write_text(fill_page(DOCS.read_text(encoding="utf-8"), lambda name: table), encoding="utf-8")

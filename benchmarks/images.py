@@ -96,7 +96,6 @@ def feature_times(page: Page, threads: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["M2ST_HOME"] = folder
         by = extractor(side=64)
-        torch.set_num_threads(1)
         spent = seconds(lambda: image_features(images[:1000], by, keep=False), 3, time.process_time)
         page.row("features of 1,000 images at 64 pixels, one core (processor time)", f"{spent:.1f}", 4)
         torch.set_num_threads(threads)

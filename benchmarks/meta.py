@@ -95,7 +95,6 @@ def one_repeat(name: str, tests: int) -> tuple[float, float, float]:
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the ratios; ``--ours`` measures our own tests only, which are quick."""
     options = parse(arguments, __doc__, tests=100, ours=False)
-    torch.set_num_threads(1)
     one_repeat("Feature-MKL", 2)  # what a process does but once: imports, first allocations
     units = [unit()]
     testing = published_tests()

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-import torch
-
 from benchmarks.common import over_repeats, parse, print_table
 from m2st_core.kernels.base import copy_with
 from m2st_core.learners.knowledge import Knowledge, needed_knowledge
@@ -69,7 +67,6 @@ def one_repeat(tests: int, repeat: int) -> dict[str, list[float]]:
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the table."""
     options = parse(arguments, __doc__, repeats=20, tests=100, workers=1)
-    torch.set_num_threads(1)
     rates = over_repeats(partial(one_repeat, options.tests), options.repeats, options.workers)
     print(f"Table 3, {options.repeats} repeats × {options.tests} test samples\n")
     print_table(["variant", "power"], rates)

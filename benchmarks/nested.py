@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pandas as pd
-import torch
 
 import m2st_core as m2st
 from benchmarks.common import CPU, batch, parse
@@ -67,7 +66,6 @@ def rows_of(n_tasks: int, history: int, repeats: int) -> Iterator[dict[str, obje
 def main(arguments: Sequence[str] = ()) -> None:
     """Compute what is missing, history by history."""
     options = parse(arguments, __doc__, histories=10, repeats=5, out=FOLDER / NESTED)
-    torch.set_num_threads(1)
     done = pd.read_csv(options.out) if options.out.exists() else pd.DataFrame(columns=["n_tasks", "history"])
     for history in range(options.histories):
         for n_tasks in COUNTS:

@@ -45,7 +45,6 @@ def compare(ours: Callable[[], object], bound: Callable[[], object], repeats: in
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the ratios."""
     options = parse(arguments, __doc__, repeats=11, skip_large=False)
-    torch.set_num_threads(1)
     page, task = Page(), m2st.make_task("hdgm")
     page.say("MMD-M, whole call, against the plain arithmetic; B=999, d=2, float32, one core", "")
     page.head("n=m", "ours", "plain", "ratio", "limit", "goal")

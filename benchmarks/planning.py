@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtri
 
@@ -128,7 +127,6 @@ def study(setting: Setting, pilots: int, tests: int, permutations: int, seed: in
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the table; ``--tests`` are simulated studies for each point of a power curve."""
     options = parse(arguments, __doc__, pilots=200, tests=200, permutations=199, settings=SETTINGS, seed=0)
-    torch.set_num_threads(1)
     page = Page()
     page.say(f"α=0.05, {options.pilots} pilots, {options.tests} studies for each point of a power curve", "")
     page.head("setting", "rows", *HEAD, "seconds")

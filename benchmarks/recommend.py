@@ -328,7 +328,6 @@ def main(arguments: Sequence[str] = ()) -> None:
         arguments, __doc__, repeats=1, tests=100, permutations=199, seed=0, sources=SOURCES,
         histories=dict.fromkeys(HISTORIES), methods=dict.fromkeys([*WITHOUT, *WITH]), out=Path,
     )  # fmt: skip
-    torch.set_num_threads(1)
     table = pd.read_csv(options.out) if options.out and options.out.exists() else pd.DataFrame()
     done = set() if table.empty else set(zip(table["source"], table["rows"], table["history"], strict=True))
     for source in options.sources:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -14,7 +13,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from benchmarks.common import parse
+from benchmarks.common import fill_page as fill_sections
+from benchmarks.common import markdown, parse
 from m2st_core.data import size_unit
 from m2st_core.figures.theme import NULL_COLOUR
 from m2st_core.numbers import null_band
@@ -115,13 +115,9 @@ def draw_all() -> None:
 
 
 def fill_page(page: str) -> str:
-    """Rewrite every section of the page between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``."""
-
-    def rewritten(match: re.Match[str]) -> str:
-        own = {"verdict": verdict, "nested": nested_section}.get(match[2])
-        return f"{match[1]}\n\n{own() if own else section(PAPER.find(match[2]))}\n\n{match[4]}"
-
-    return re.sub(r"(<!-- begin (\S+) -->)(.*?)(<!-- end \2 -->)", rewritten, page, flags=re.DOTALL)
+    """Rewrite every section of the page."""
+    own = {"verdict": verdict, "nested": nested_section}
+    return fill_sections(page, lambda name: own[name]() if name in own else section(PAPER.find(name)))
 
 
 def compared(name: str) -> pd.DataFrame:
@@ -165,26 +161,28 @@ def nested_section() -> str:
     if found.empty:
         return f"Not measured yet: this needs {LEAST_REPEATS} histories for each N."
     sizes = sorted(found["m_te"].unique())
-    top = f"| m_te per mode | {' | '.join(map(str, sizes))} |\n{'|---' * (1 + len(sizes))}|"
-    lines = [top]
-    for (method, n_tasks), group in found.groupby(["method", "n_tasks"], sort=False):
-        cells = {r.m_te: _share(r) for r in group.itertuples()}
-        lines.append(f"| {method}, N={n_tasks:g} | {' | '.join(cells.get(size, '–') for size in sizes)} |")
     histories = found["histories"].min()
     design = (
         f"{histories} histories × {found['repeats'].min()} initialisations. In each cell: σ_h, the standard deviation "
         "of power between histories; σ_w, that within them; and the histories' share of the variance, "
         f"σ_h²/(σ_h² + σ_w²), with its 95 % interval. {_shares(found)}"
     )
-    tables = [design, "\n".join(lines)]
+
+    def by_size(table: pd.DataFrame, cell: Callable[[Any], str]) -> str:
+        rows = []
+        for (method, n_tasks), group in table.groupby(["method", "n_tasks"], sort=False):
+            cells = {r.m_te: cell(r) for r in group.itertuples()}
+            rows.append([f"{method}, N={n_tasks:g}", *(cells.get(size, "–") for size in sizes)])
+        return markdown(["m_te per mode", *sizes], rows)
+
+    tables = [design, by_size(found, _share)]
     for name in NESTED:
         table = compared(name)
-        lines = [top]
-        for (method, n_tasks), group in table.groupby(["method", "n_tasks"], sort=False):
-            cells = {r.m_te: _three_ways(r) for r in group.itertuples()}
-            lines.append(f"| {method}, N={n_tasks:g} | {' | '.join(cells.get(size, '–') for size in sizes)} |")
         ratio = (table["published_error"] / np.sqrt(table["within"] / PUBLISHED_REPEATS)).median()
-        tables += [f"{PAPER[name].title}. The published ± is {ratio:.2f} × σ_w/√20 in the median.", "\n".join(lines)]
+        tables += [
+            f"{PAPER[name].title}. The published ± is {ratio:.2f} × σ_w/√20 in the median.",
+            by_size(table, _three_ways),
+        ]
     return "\n\n".join(tables)
 
 
@@ -251,13 +249,13 @@ def _rates(result: CommittedResults) -> str:
     table, spec = with_published(summarise(result.rows)), result.spec
     keys = [key for key in ("closeness", "n_tasks", "m_tr") if len(getattr(spec, key)) > 1]
     sizes = sorted(table["m_te"].unique())
-    lines = [f"| m_te {size_unit(spec.task)} | " + " | ".join(map(str, sizes)) + " |", "|---" * (1 + len(sizes)) + "|"]
+    rows = []
     for labels, group in table.groupby(["method", *keys], dropna=False, sort=False):
         named = [f"{key}={value:g}" for key, value in zip(keys, labels[1:], strict=True) if not pd.isna(value)]
         cells = {row.m_te: _cell(row) for row in group.itertuples()}
         name = ", ".join([labels[0], *named]).replace("n_tasks=", "N=").replace("closeness=", "C=")
-        lines.append(f"| {name} | " + " | ".join(cells.get(size, "–") for size in sizes) + " |")
-    return "\n".join(lines)
+        rows.append([name, *(cells.get(size, "–") for size in sizes)])
+    return markdown([f"m_te {size_unit(spec.task)}", *sizes], rows)
 
 
 def _cell(r: Any) -> str:
@@ -276,11 +274,12 @@ def _cell(r: Any) -> str:
 def _gamma_table() -> str:
     """γ̂ for each closeness."""
     table = measured_gamma().merge(published_gamma(), on="closeness")
-    lines = ["| C | published | on training halves | on test halves | noise floor |", "|---|---|---|---|---|"]
-    for r in table.itertuples():
-        values = (r.gamma_hat, r.on_training_rows, r.on_test_rows, r.floor)
-        lines.append(f"| {r.closeness:g} | " + " | ".join(f"{value:.3f}" for value in values) + " |")
-    return "\n".join(lines)
+    values = table[["gamma_hat", "on_training_rows", "on_test_rows", "floor"]].to_numpy()
+    rows = [
+        [f"{closeness:g}", *(f"{value:.3f}" for value in line)]
+        for closeness, line in zip(table["closeness"], values, strict=True)
+    ]
+    return markdown(["C", "published", "on training halves", "on test halves", "noise floor"], rows)
 
 
 def main(arguments: Sequence[str] = ()) -> None:

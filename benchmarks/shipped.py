@@ -11,20 +11,19 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
 import torch
 
+from benchmarks.common import CPU, processes
 from m2st_core.analysis.evidence import Evidence, evidence_of
 from m2st_core.criterion import witness
 from m2st_core.data import make_task
 from m2st_core.data.synthetic import hdgm_related_tasks
-from m2st_core.device import one_thread_per_operation, resolve_device
+from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.distance import GaussianKernel, median_squared_distance
 from m2st_core.permutation.engine import permuted_mean_difference
 from m2st_core.permutation.labellings import permutation_p_value, random_memberships
@@ -48,7 +47,6 @@ from m2st_core.testing.run import run_tests
 from m2st_core.testing.two_sample import examine
 from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, GENERIC_TEST, TwoSample
 
-CPU = torch.device("cpu")
 PLACES = torch.from_numpy(np.stack(np.meshgrid(lessons.AXIS, lessons.AXIS), axis=-1).reshape(-1, 2))
 PERMUTATIONS = 99  # so that p is a whole number of percent
 LEARNED_ANEW = 10  # tests that share one training sample
@@ -123,7 +121,7 @@ def compute_column(closeness: float | None) -> Column:
 
 def home_shipped(workers: int) -> Shipped:
     """Every view and power of Home, one process for each closeness."""
-    with ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+    with processes(workers) as pool:
         generic, *taught = pool.map(compute_column, [None, *lessons.CLOSENESSES])
     targets = [two_samples(DELTA, lessons.SIZE, seed) for seed in range(lessons.SAMPLES)]
     arrays = {
@@ -154,7 +152,7 @@ def compute_cell(cell: LessonCell) -> np.ndarray:
 def _test(cell: LessonCell, start: int, count: int, learner: MetaLearner | None) -> np.ndarray:
     method = METHODS[cell.method]
     if learner is not None:
-        method = learner.for_method(cell.method).bound(resolve_device("cpu"))
+        method = learner.for_method(cell.method).bound(CPU)
     samples, chosen = cell.samples(), slice(start, start + count)
     seeds = [cell.streams.child(f"test {index}").seed for index in range(start, start + count)]
     some = TwoSample(samples.x[chosen], samples.y[chosen])

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import torch
 
 import m2st_core as m2st
 from benchmarks.common import ALPHA, Page, batch, bound_methods, parse
@@ -89,7 +88,6 @@ def cells(p: np.ndarray) -> list[str]:
 def main(arguments: Sequence[str] = ()) -> None:
     """Print both tables."""
     options = parse(arguments, __doc__, null_runs=1000, power_runs=400, methods=METHODS)
-    torch.set_num_threads(1)
     page = Page()
     low, high = null_band(ALPHA, options.null_runs)
     for title, null, runs in (

@@ -4,8 +4,7 @@ import streamlit as st
 
 import m2st_core
 from m2st_core.dashboard.learn.lessons import LAST, LESSONS, SAMPLE, STEP, Lesson, show_quiz, show_recap, show_theory
-from m2st_core.dashboard.learn.pictures import Sample
-from m2st_core.dashboard.learn.projector import LOOKS, is_on, larger, show_player, show_toggle
+from m2st_core.dashboard.learn.pictures import LOOKS, Sample, is_on, larger, show_player, show_toggle
 from m2st_core.dashboard.widgets.controls import SEED, Control
 from m2st_core.dashboard.widgets.page import chart, page_finding, page_title, run_page, show_folded, show_part
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from m2st_core.analysis.plan import Plan, carry_out, check_uploaded_tasks
 from m2st_core.analysis.recommendation import Recommendation, advise
 from m2st_core.analysis.report import DataSource, as_command, as_python, html_report
-from m2st_core.commands.files import check_file, check_folder, write_text
+from m2st_core.commands.service import check_file, check_folder, write_text
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_files
 from m2st_core.data.tables.limits import in_shell
@@ -190,7 +190,6 @@ def run_meta_train(options: argparse.Namespace) -> None:
 
 
 def _describe(result: TestResult, data: Prepared) -> str:
-    """The result in lines for a terminal."""
     lines = [f"p-value    {result.p_value:.4g} ({result.error_words})"]
     if result.split_p_values:
         lines.append(f"splits     {', '.join(f'{p:.3g}' for p in result.split_p_values)} (combined into the p-value)")

@@ -1,4 +1,4 @@
-"""``app``, ``ready`` and ``store``: start the dashboard, check its health, back up and restore its store."""
+"""``app``, ``ready`` and ``store``: the dashboard, its health and its backups; and the files that commands write."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import shutil
 import sys
 import urllib.error
 import urllib.request
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 
-from m2st_core.commands.files import check_file
 from m2st_core.sweeps.database import restore_store
 from m2st_core.sweeps.store import Store
 
@@ -70,3 +71,44 @@ def run_store(options: argparse.Namespace) -> None:
     else:
         home = restore_store(Path(options.file))
         print(f"The store {home} is as it was when {options.file} was made.")
+
+
+def check_file(path: str | None) -> None:
+    """Refuse a file that cannot be written, before its content is computed."""
+    if path is None:
+        return
+    file = Path(path)
+    if file.is_dir():
+        raise ValueError(f"{path} cannot be written: it is a folder. Name a file in it.")
+    if not file.absolute().parent.is_dir():
+        raise ValueError(f"{path} cannot be written: there is no folder {file.parent}. Make it first.")
+    if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
+        raise ValueError(f"{path} cannot be written: writing is not allowed there.")
+
+
+def check_folder(path: str) -> None:
+    """Refuse a folder that cannot be made."""
+    above = next(folder for folder in (Path(path).absolute(), *Path(path).absolute().parents) if folder.exists())
+    if not above.is_dir():
+        raise ValueError(f"{path} cannot be written: {above} is a file, not a folder.")
+    if not os.access(above, os.W_OK):
+        raise ValueError(f"{path} cannot be written: writing is not allowed in {above}.")
+
+
+def write_whole(path: str, write: Callable[[Path], object]) -> None:
+    """Let ``write`` fill a new file, which then replaces the old one; a ValueError if it cannot be written."""
+    check_file(path)
+    file = Path(path)
+    new = file.with_name(f"{file.name}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        write(new)
+        new.replace(file)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror or 'the disk refuses'}.") from None
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def write_text(path: str, text: str) -> None:
+    """Write text into a file."""
+    write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))

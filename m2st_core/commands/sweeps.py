@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import plotly.graph_objects as go
 
-from m2st_core.commands.files import check_file, write_whole
+from m2st_core.commands.service import check_file, write_whole
 from m2st_core.figures.relatedness import gamma_figure
 from m2st_core.paper.experiments import GAMMA, PAPER, PUBLISHED_RULES, Layer, run_gamma, summarise_gamma
 from m2st_core.paper.published import published_gamma, with_published
@@ -107,7 +107,6 @@ def run_runs(options: argparse.Namespace) -> None:
 
 
 def _list_runs(store: Store) -> None:
-    """Print one line per run."""
     frame = store.all_runs()
     if frame.empty:
         print(f"There are no runs in {store.home} yet.")
@@ -173,24 +172,20 @@ def _compute_gamma(options: argparse.Namespace) -> None:
 
 
 def _show_progress(at: SweepProgress) -> None:
-    """Show the progress of a sweep."""
     left = "" if at.seconds_left is None else f", about {at.seconds_left:.0f} s left"
     _show_bar(at.share, f"{at.done}/{at.cells} cells, {at.learners} learners trained{left}   ")
 
 
 def _show_bar(share: float, words: str = "") -> None:
-    """Draw a progress bar on one line."""
     if sys.stderr.isatty():
         print(f"\r{'█' * round(30 * share):30} {words}", end="", file=sys.stderr, flush=True)
 
 
 def _write(rows: pd.DataFrame, spec: SweepSpec, options: argparse.Namespace, kind: str = "power") -> None:
-    """Write the rows as CSV and the figure as HTML, where asked for."""
     _write_out(options, rows, lambda: sweep_figure(spec, with_published(summarise(rows)), kind))
 
 
 def _check_output_files(options: argparse.Namespace) -> None:
-    """Refuse files that cannot be written, before anything is computed."""
     check_file(options.out)
     check_file(options.figure)
 

@@ -250,7 +250,6 @@ def _name(files: Sequence[UploadedFile], otherwise: str) -> str:
 
 
 def _show(outcome: Outcome) -> None:
-    """Show the answer, the contact sheets, the images that a new study needs, and the report."""
     with st.container(border=True):
         show_answer(answer_of(outcome))
     sheets = contact_sheets(outcome)

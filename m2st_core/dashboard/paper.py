@@ -77,7 +77,6 @@ def show_entry(experiment: PaperExperiment) -> None:
 
 
 def _show_layers(experiment: PaperExperiment) -> None:
-    """Show the results that come with the software: the figure, their origin, and differences from the paper."""
     results, problems = results_of(experiment)
     with_ours = "ours" in results and OURS.draw()
     shown: Results = {layer: result for layer, result in results.items() if with_ours or layer == "paper"}
@@ -186,7 +185,6 @@ def _with_errors(values: pd.Series, errors: pd.Series) -> list[str | None]:
 
 
 def _show_gamma(experiment: PaperExperiment) -> None:
-    """Show γ̂ against the closeness, published and measured."""
     chart(experiment_figure(experiment, {}), "paper_gamma_chart", "γ̂ against the closeness C, published and measured.")
     measured = measured_gamma()
     st.caption(
@@ -207,7 +205,6 @@ def _show_gamma(experiment: PaperExperiment) -> None:
 
 
 def _show_published(experiment: PaperExperiment) -> None:
-    """Show the paper's numbers, arranged as in its table."""
     table = published_table(experiment.name)
     if table.empty:
         return

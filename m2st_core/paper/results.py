@@ -174,7 +174,6 @@ def _with_usual_rule(spec: SweepSpec) -> SweepSpec:
 
 
 def _revisions(spec: SweepSpec) -> dict[str, int]:
-    """The revision of each method of a sweep."""
     return {name: METHODS[name].revision for name in spec.methods if name in METHODS}
 
 

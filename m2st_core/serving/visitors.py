@@ -92,7 +92,6 @@ def user_info() -> dict[str, Any]:
 
 
 def _tokens() -> tuple[str, ...]:
-    """The tokens of this session's links."""
     tokens: dict[str, None] = st.session_state.setdefault("shared_tokens", {})
     tokens |= dict.fromkeys(st.query_params.get_all(SHARE))
     while len(tokens) > MOST_TOKENS:
@@ -179,7 +178,6 @@ def _this_tab() -> Tab:
 
 
 def _show_login(label: str) -> None:
-    """Offer the configured identity providers."""
     if not can_log_in():
         return
     auth = st.secrets["auth"]

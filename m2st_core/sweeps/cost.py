@@ -131,7 +131,6 @@ def _size(shape: Shape) -> float:
 
 
 def _test_seconds(cell: Cell, shape: Shape | None) -> float:
-    """The tests of a cell."""
     cost = METHODS[cell.method].cost if cell.method in METHODS else LIMIT_COST
     if shape is not None:
         other = OTHER_TEST_SECONDS if cell.learner is None else DEEP_TEST_SECONDS
@@ -155,7 +154,6 @@ def fit_seconds(method: Method, m_tr: int, shape: Shape | None) -> float:
 
 
 def _training_seconds(spec: LearnerSpec, shape: Shape | None) -> float:
-    """Learning from related tasks."""
     method = trained_by(spec.learn)
     cost, preset = TRAINING_COSTS.get(method.learn, TrainingCost()), method.preset.on(shape)
     ascent = preset.meta_kl

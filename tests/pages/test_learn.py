@@ -8,8 +8,7 @@ import plotly.graph_objects as go
 import pytest
 
 from m2st_core.dashboard.learn.lessons import LAST, LESSONS, QUIZ
-from m2st_core.dashboard.learn.pictures import LIKE_TASKS, WIDTHS, Sample, power
-from m2st_core.dashboard.learn.projector import LARGE, larger
+from m2st_core.dashboard.learn.pictures import LARGE, LIKE_TASKS, WIDTHS, Sample, larger, power
 from m2st_core.studies import synthetic
 from m2st_core.studies.lessons import DELTAS, OWN_ROWS, ROWS, TASK_COUNTS, TRAINING_ROWS, LessonCell, lesson_p_values
 from tests.pages.harness import button, charts, open_page, run, words

@@ -112,7 +112,6 @@ def _session_of(key: Hashable) -> Hashable:
 
 @Once
 def _study_processes() -> Processes:
-    """The server's processes for studies."""
     return Processes()
 
 
@@ -132,7 +131,6 @@ def job_manager() -> JobManager:
 
 
 def _warm_up(progress: Progress) -> None:
-    """Test once."""
     two_sample_test(range(10), range(1, 20, 2), progress=progress)
 
 

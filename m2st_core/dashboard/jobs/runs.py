@@ -168,7 +168,6 @@ class SweepQueue:
         return len(jobs) - waiting, waiting
 
     def _prepare(self, progress: Progress) -> None:
-        """Start the workers before the first sweep."""
         try:
             machine_factor()
             self._workers()

@@ -82,14 +82,12 @@ def _own(
 
 
 def _ask_width(sample: Sample) -> str:
-    """Step 3's question."""
     if not sample.delta:
         return "P and Q are the same here. At which widths does noise look like a difference?"
     return "Which width comes closest to the truth?"
 
 
 def _ask_rows(sample: Sample) -> str:
-    """Step 4's question."""
     if not sample.delta:
         return "P and Q are the same here. Do more rows change the share of false alarms?"
     goal = size_goal(sample.delta)
@@ -97,7 +95,6 @@ def _ask_rows(sample: Sample) -> str:
 
 
 def _ask_training(sample: Sample) -> str:
-    """Step 5's question."""
     if not sample.delta:
         return "P and Q are the same here. Does learning raise more false alarms?"
     rows, delta = sample.few_rows, sample.delta
@@ -109,7 +106,6 @@ def _ask_training(sample: Sample) -> str:
 
 
 def _ask_tasks(sample: Sample) -> str:
-    """Step 6's question."""
     if not sample.delta:
         return "P and Q are the same here. Do related tasks raise more false alarms?"
     rows, delta = sample.few_rows, sample.delta

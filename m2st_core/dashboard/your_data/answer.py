@@ -63,7 +63,6 @@ def run_plan(state: UserData, upload: Upload, data: Prepared) -> Outcome | None:
 
 
 def _test_row(outcome: Outcome) -> dict[str, Any]:
-    """A finished test, as a row of the table of all tests in this session."""
     plan, result = outcome.plan, outcome.analysis.primary
     return {
         "Test": label_of(plan.primary),
@@ -147,7 +146,6 @@ INFORMATION_ONLY = (
 
 
 def _show_details(state: UserData, upload: Upload, outcome: Outcome) -> None:
-    """Show the details, each kind in an expander."""
     with st.expander("What is assumed"):
         for sentence in assumptions(outcome):
             st.markdown(f"- {as_text(sentence)}")
@@ -284,7 +282,6 @@ def _show_gamma(state: UserData, upload: Upload, outcome: Outcome) -> None:
 
 
 def _data_source(state: UserData, upload: Upload) -> DataSource:
-    """The origin of the data, for code that repeats the outcome."""
     if state.example:
         return DataSource(example=state.example, groups=upload.groups, related_groups=upload.related_groups)
     return DataSource(
@@ -310,7 +307,6 @@ def _file_name(table: str) -> str:
 
 
 def _report_button(state: UserData, upload: Upload, outcome: Outcome) -> None:
-    """Offer the report."""
     python, command = _code(state, upload, outcome)
     check, _ = state.recall("data_related", outcome.data.digest) or (None, None)
     tested = state.tests_of(upload)
@@ -325,13 +321,11 @@ def _report_button(state: UserData, upload: Upload, outcome: Outcome) -> None:
 
 
 def _code(state: UserData, upload: Upload, outcome: Outcome) -> tuple[str, str]:
-    """Python code and a command that repeat the outcome."""
     origin = _data_source(state, upload)
     return as_python(origin, state.cleaning, outcome.plan), as_command(origin, state.cleaning, outcome.plan)
 
 
 def _show_exports(state: UserData, upload: Upload, outcome: Outcome) -> None:
-    """Offer files, a sentence for the methods section, and code that repeats the outcome."""
     data, tested = outcome.data, state.tests_of(upload)
     learner = outcome.learners.get(outcome.plan.primary)
 

@@ -336,7 +336,6 @@ def _ask_questions(state: UserData, mark: str, questions: Sequence[Question]) ->
 
 
 def _offer_readings(state: UserData, made: Assembled) -> None:
-    """Offer to undo the conversion of a column."""
     converted = tuple(dict.fromkeys(conversion.column for conversion in made.readings.conversions))
     if not converted:
         return
@@ -353,7 +352,6 @@ def _offer_readings(state: UserData, made: Assembled) -> None:
 
 
 def _read_as(state: UserData, mark: str, column: str, kind: str) -> None:
-    """Remember how the user wants a column to be read."""
     given = state.answers.setdefault(mark, {})
     given[READ_AS] = given.get(READ_AS, {}) | {column: kind}
 
@@ -505,5 +503,4 @@ def _offer(identifier: Identifier, number: int, cleaning: Cleaning, mark: str) -
 
 
 def _button(label: str, key: str, widget: str, value: str | list[str], help: str) -> None:
-    """Draw a button that sets another widget."""
     st.button(label, key=key, on_click=lambda: st.session_state.update({widget: value}), help=help)
