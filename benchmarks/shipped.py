@@ -41,8 +41,8 @@ from m2st_core.sweeps.executors import make_executor
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.work import run_sweep
 from m2st_core.testing.meta import MetaLearner, meta_train
-from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.plan import TestSettings
 from m2st_core.testing.run import run_tests
 from m2st_core.testing.two_sample import examine
 from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, GENERIC_TEST, TwoSample

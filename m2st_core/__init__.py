@@ -21,8 +21,8 @@ from m2st_core.data.separate import Separated, separate
 
 # Learn from related tasks, then test
 from m2st_core.learners.relatedness import Relatedness, relatedness
-from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.plan import TestSettings
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.learner_files import load_learner, open_learner
 from m2st_core.testing.two_sample import examine, two_sample_test

@@ -18,8 +18,8 @@ from m2st_core.learners import embeddings, image_features, spaces
 from m2st_core.learners.classifier import fit_labels, fit_probabilities
 from m2st_core.sweeps.cells import run_cell, train_learner
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
-from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import trained_by
+from m2st_core.testing.plan import TestSettings
 from m2st_core.testing.run import FinishedTest, run_tests
 from m2st_core.testing.two_sample import examine
 from m2st_core.types import TwoSample

@@ -14,9 +14,8 @@ from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.separate import Separated
 from m2st_core.progress import part_of
 from m2st_core.testing.meta import MetaLearner
-from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.plan import TestPlan, check_splits, plan_test
+from m2st_core.testing.plan import TestPlan, TestSettings, check_splits, plan_test
 from m2st_core.testing.run import FinishedTest, run
 from m2st_core.types import DECISIONS, DEFAULT_TEST, Progress, TestResult
 

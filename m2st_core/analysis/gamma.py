@@ -13,9 +13,8 @@ from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.related import RelatedTasks
 from m2st_core.learners.relatedness import Relatedness, relatedness
 from m2st_core.progress import part_of
-from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.plan import plan_test
+from m2st_core.testing.plan import TestSettings, plan_test
 from m2st_core.types import Progress, TwoSample
 
 MOST_LEFT_OUT = 3  # tasks whose γ̂ is computed

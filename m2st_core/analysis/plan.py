@@ -13,9 +13,8 @@ from m2st_core.data.related import RelatedTasks
 from m2st_core.data.tables.prepare import Prepared
 from m2st_core.progress import part_of
 from m2st_core.testing.meta import MetaLearner, meta_train
-from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.plan import TestPlan, plan_test
+from m2st_core.testing.plan import TestPlan, TestSettings, plan_test
 from m2st_core.testing.run import run
 from m2st_core.types import BASELINE, DEFAULT_TEST, Progress, TestResult
 

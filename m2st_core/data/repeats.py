@@ -55,8 +55,20 @@ def repeated_rows_note(rows: np.ndarray) -> tuple[str, ...]:
     >>> repeated_rows_note(np.random.default_rng(0).integers(1, 6, (200, 2)).astype(float))
     ()
     """
-    if len(rows) < FEWEST or not (different := _different_if_too_few(rows)):
+    if len(rows) < FEWEST:
         return ()
+    groups, is_copy = _groups_of_equal_rows(rows)
+    repeated = int(is_copy.sum())
+    different = len(rows) - repeated
+    if not repeated or not _beyond_chance(rows[~is_copy], len(rows), int(is_copy[~_at_an_end(rows)].sum())):
+        columns = []
+        for values in rows.T:
+            codes, levels = pd.factorize(values)
+            if len(levels) > FEWER * len(rows):
+                return ()
+            columns.append(_Values(codes, np.bincount(codes), _grid(np.sort(levels), len(rows))))
+        if not _repeat_too_often(columns, np.bincount(groups)):
+            return ()
     return (
         f"{len(rows):,} rows, only {different:,} different. {SUPPOSES} If they are copies, or come from one unit, "
         "keep one of each: otherwise the p-value is too small.",
@@ -66,22 +78,6 @@ def repeated_rows_note(rows: np.ndarray) -> tuple[str, ...]:
 def repeats_in(notes: Iterable[str]) -> str:
     """The note on repeated rows among these notes; empty if there is none."""
     return next((note for note in notes if SUPPOSES in note), "")
-
-
-def _different_if_too_few(rows: np.ndarray) -> int:
-    """The number of different rows, if they are too few; else 0."""
-    groups, is_copy = _groups_of_equal_rows(rows)
-    repeated = int(is_copy.sum())
-    if repeated and _beyond_chance(rows[~is_copy], len(rows), int(is_copy[~_at_an_end(rows)].sum())):
-        return len(rows) - repeated
-    columns = []
-    for values in rows.T:
-        codes, different = pd.factorize(values)
-        if len(different) > FEWER * len(rows):
-            return 0
-        columns.append(_Values(codes, np.bincount(codes), _grid(np.sort(different), len(rows))))
-    counts = np.bincount(groups)
-    return len(counts) if _repeat_too_often(columns, counts) else 0
 
 
 def _groups_of_equal_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,8 @@ from m2st_core.numbers import wilson_interval
 from m2st_core.permutation.labellings import random_memberships
 from m2st_core.rng import Streams
 from m2st_core.sweeps.cells import draw_targets
-from m2st_core.testing.method import Method, TestSettings
+from m2st_core.testing.method import Method
+from m2st_core.testing.plan import TestSettings
 from m2st_core.testing.run import run_tests
 from m2st_core.testing.two_sample import examine, two_sample_test
 from m2st_core.types import GENERIC_TEST, TestResult

@@ -13,8 +13,8 @@ from typing import Any, get_args
 from m2st_core.data import TASKS, make_task
 from m2st_core.data.images.tasks import ImageTask
 from m2st_core.sweeps.cells import Cell, canonical, cell_data, digest
-from m2st_core.testing.method import MOST_PERMUTATIONS
 from m2st_core.testing.methods import METHODS, label_of
+from m2st_core.testing.plan import MOST_PERMUTATIONS
 from m2st_core.types import BASELINE, EXACT, PValueRule, Registry
 
 LONGEST, MOST_BRACKETS, LAST = 10_000, 100, 2**63 - 1  # of TOML: its characters and lists; of all numbers

@@ -24,9 +24,9 @@ from m2st_core.device import one_thread_per_operation, resolve_device, short_mem
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import Knowledge, learned_spaces
 from m2st_core.rng import Streams
-from m2st_core.testing.method import Method, TestSettings
+from m2st_core.testing.method import Method
 from m2st_core.testing.methods import METHODS, find_method
-from m2st_core.testing.plan import TestPlan, check_training_memory, plan_test
+from m2st_core.testing.plan import TestPlan, TestSettings, check_training_memory, plan_test
 from m2st_core.testing.run import FinishedTest, run
 from m2st_core.types import Progress, Shape, TestResult, TwoSample, described_columns
 

@@ -1,4 +1,4 @@
-"""The description and the procedure of a two-sample test."""
+"""What a two-sample test is: its description and its procedure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from m2st_core.learners.knowledge import Knowledge, Learn
-from m2st_core.numbers import is_number, is_whole
 from m2st_core.permutation.fitted import FittedTest
 from m2st_core.presets import PAPER, RELEASED, TUNED, Preset
 from m2st_core.rng import Streams
-from m2st_core.types import EXACT, Origin, Progress, PValueRule, Shape, TwoSample, labelled
+from m2st_core.types import Origin, Progress, Shape, TwoSample, labelled
 
 Fit = Callable[..., FittedTest]
 """(rows, preset, streams, progress) → fitted test. The rows are a TwoSample of training rows if the method splits, and
@@ -30,8 +28,6 @@ ORIGINS: dict[Origin, str] = {
 GREENS = ("#009E73", "#4E8A00", "#0C7862", "#7F9A1F")  # tests that learn from related tasks
 GREYS = ("#7F858E", "#5F656E", "#9A9184", "#756A5E")  # all others
 STROKES = {"solid": "12px", "longdash": "24px", "dot": "5px", "dashdot": "12px,3px,4px"}  # of lines in other settings
-MOST_PERMUTATIONS = 1_000_000  # the p-value's standard error is then below 0.0005
-MOST_SPLITS = 1_000
 
 
 @dataclass(frozen=True)
@@ -153,33 +149,3 @@ def method_lines(method: Method, tuned: str, code: str = "") -> tuple[Method, ..
     released = (line("code", RELEASED, ",2px,3px", f"As in the code: {code}."),) if code else ()
     text = replace(method, preset=PAPER, algorithm=method.name)
     return text, *released, line("tuned", TUNED, "", f"Tuned: {tuned}.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TestSettings:
-    """The settings of one test, checked when they are made.
-
-    ``n_permutations`` is B, the number of random relabellings. ``train_fraction`` is the share of each sample that the
-    kernel is fitted on. ``splits`` is the number of random splits whose p-values are combined. ``rule`` is exact,
-    unless a reproduction asks for the paper's. ``seed`` fixes the split, the fit and the permutations.
-    """
-
-    __test__ = False  # not a pytest class
-
-    alpha: float = 0.05
-    n_permutations: int = 999
-    train_fraction: float = 0.5
-    splits: int = 1
-    rule: PValueRule = EXACT
-    seed: int = 0
-    device: str | torch.device = "auto"
-
-    def __post_init__(self) -> None:
-        if not (is_number(self.alpha) and 0 < self.alpha < 1):
-            raise ValueError(f"alpha must be a number between 0 and 1, both excluded. Got {self.alpha!r}.")
-        if not (is_number(self.train_fraction) and 0.01 <= self.train_fraction <= 0.99):
-            raise ValueError(f"train_fraction must be a number from 0.01 to 0.99. Got {self.train_fraction!r}.")
-        for name, most in (("n_permutations", MOST_PERMUTATIONS), ("splits", MOST_SPLITS)):
-            value = getattr(self, name)
-            if not is_whole(value) or not 1 <= value <= most:
-                raise ValueError(f"{name} must be a whole number from 1 to {most:,}. Got {value!r}.")

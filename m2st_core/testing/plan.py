@@ -1,4 +1,4 @@
-"""A test, planned: which rows it uses and how they are split, its labellings, its smallest p-value and its memory.
+"""The settings of a test, and the test planned: its rows and their split, its labellings, smallest p-value and memory.
 
 Everything here is known before a test is fitted, so a test that could not reject, or would not fit into memory, is
 refused at once.
@@ -20,12 +20,14 @@ from m2st_core.data.identifiers import identifier_notes
 from m2st_core.data.repeats import repeated_rows_note
 from m2st_core.device import free_bytes
 from m2st_core.kernels.networks import MOST_UNITS
-from m2st_core.numbers import count_of
+from m2st_core.numbers import count_of, is_number, is_whole
 from m2st_core.permutation.labellings import KEYS_AT_ONCE, MANY, PIECE_BYTES, count_labellings, order_within
 from m2st_core.rng import Streams
-from m2st_core.testing.method import Method, TestSettings
+from m2st_core.testing.method import Method
 from m2st_core.types import DEFAULT_TEST, EXACT, PValueRule, TwoSample
 
+MOST_PERMUTATIONS = 1_000_000  # the p-value's standard error is then below 0.0005
+MOST_SPLITS = 1_000
 ENUMERATED = 10_000  # up to this many labellings are all counted, whatever B is: so few rows are cheap
 LARGEST_ROWS, LARGEST_ROWS_OF_BANKS = 40_000, 10_000  # both samples together, for one kernel and for many
 GIGABYTE = 10**9
@@ -33,6 +35,36 @@ ROW_COPIES = 6  # of all rows, in float64: as given, split, embedded
 NETWORK_COPIES = 6  # of a network's weights: gradient, two moments of Adam, and two passing copies
 FEATURE_COPIES = 6  # of the covariance of features learned from related tasks
 FOURIER = 600  # features beside the columns themselves
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestSettings:
+    """The settings of one test, checked when they are made.
+
+    ``n_permutations`` is B, the number of random relabellings. ``train_fraction`` is the share of each sample that the
+    kernel is fitted on. ``splits`` is the number of random splits whose p-values are combined. ``rule`` is exact,
+    unless a reproduction asks for the paper's. ``seed`` fixes the split, the fit and the permutations.
+    """
+
+    __test__ = False  # not a pytest class
+
+    alpha: float = 0.05
+    n_permutations: int = 999
+    train_fraction: float = 0.5
+    splits: int = 1
+    rule: PValueRule = EXACT
+    seed: int = 0
+    device: str | torch.device = "auto"
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.alpha) and 0 < self.alpha < 1):
+            raise ValueError(f"alpha must be a number between 0 and 1, both excluded. Got {self.alpha!r}.")
+        if not (is_number(self.train_fraction) and 0.01 <= self.train_fraction <= 0.99):
+            raise ValueError(f"train_fraction must be a number from 0.01 to 0.99. Got {self.train_fraction!r}.")
+        for name, most in (("n_permutations", MOST_PERMUTATIONS), ("splits", MOST_SPLITS)):
+            value = getattr(self, name)
+            if not is_whole(value) or not 1 <= value <= most:
+                raise ValueError(f"{name} must be a whole number from 1 to {most:,}. Got {value!r}.")
 
 
 @dataclass(frozen=True)

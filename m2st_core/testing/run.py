@@ -25,8 +25,8 @@ from m2st_core.permutation.labellings import (
 )
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams, draw_rows
-from m2st_core.testing.method import Method, TestSettings
-from m2st_core.testing.plan import Labellings, TestPlan, combine_splits, draw_order, plan_batch
+from m2st_core.testing.method import Method
+from m2st_core.testing.plan import Labellings, TestPlan, TestSettings, combine_splits, draw_order, plan_batch
 from m2st_core.types import EXACT, Progress, TestResult, TwoSample
 
 BATCH_ELEMENTS = 2**21  # numbers a batch of tests may hold in one tensor: small enough for the cache

@@ -9,9 +9,8 @@ import torch
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.separate import separate
 from m2st_core.testing.meta import as_target, meta_train
-from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS, find_method
-from m2st_core.testing.plan import plan_test
+from m2st_core.testing.plan import TestSettings, plan_test
 from m2st_core.testing.run import FinishedTest, run
 from m2st_core.types import DEFAULT_TAUGHT_TEST, DEFAULT_TEST, Progress, TestResult
 

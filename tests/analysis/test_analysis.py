@@ -12,8 +12,8 @@ from m2st_core.analysis.correction import adjusted_p_values
 from m2st_core.analysis.effect import effect_size, power_model
 from m2st_core.presets import TUNED
 from m2st_core.testing import plan
-from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.plan import TestSettings
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 

@@ -3,9 +3,8 @@ import pytest
 
 import m2st_core as m2st
 from m2st_core.data.arrays import as_two_sample
-from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.plan import plan_test
+from m2st_core.testing.plan import TestSettings, plan_test
 
 TASKS = m2st.hdgm_related_tasks(n_tasks=2, rows=40)
 

@@ -9,7 +9,7 @@ import pytest
 import m2st_core as m2st
 from m2st_core.data.arrays import as_ids, as_related_tasks, as_two_sample
 from m2st_core.data.separate import separate
-from m2st_core.testing.method import TestSettings
+from m2st_core.testing.plan import TestSettings
 
 N = 40
 

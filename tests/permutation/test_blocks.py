@@ -11,9 +11,8 @@ from m2st_core.data.arrays import as_blocks, as_two_sample
 from m2st_core.permutation.labellings import count_labellings, memberships_within
 from m2st_core.presets import TUNED
 from m2st_core.rng import Streams
-from m2st_core.testing.method import TestSettings
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.plan import draw_order, plan_test
+from m2st_core.testing.plan import TestSettings, draw_order, plan_test
 from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 from tests import naive
