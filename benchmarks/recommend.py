@@ -23,7 +23,7 @@ import m2st_core as m2st
 from benchmarks.common import Page, batch, bound_methods, parse, rejections
 from m2st_core.analysis.related import unlikeness_to_related
 from m2st_core.data import make_task
-from m2st_core.data.images.sets import digit_images
+from m2st_core.data.images.sources import digit_images
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
 

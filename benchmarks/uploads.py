@@ -20,8 +20,9 @@ import pandas as pd
 import m2st_core as m2st
 from benchmarks.common import ALPHA, Page, parse
 from m2st_core.data.tables.encoding import Cleaning, Encoding
-from m2st_core.data.tables.files import Table, read_table
+from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.prepare import prepare
+from m2st_core.data.tables.table import Table
 from m2st_core.data.tables.upload import Upload
 from m2st_core.numbers import null_band
 from m2st_core.rng import Streams

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from m2st_core.data.images.sets import digit_images
+from m2st_core.data.images.sources import digit_images
 from m2st_core.testing.methods import METHODS
 
 STEPS = 2

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from m2st_core.data.images.sets import Digits
-from m2st_core.data.images.tasks import IMAGE_TASKS
+from m2st_core.data.images.tasks import IMAGE_TASKS, Digits
 from m2st_core.data.synthetic import HDGM, Blobs, MeanShift, VarianceShift
 from m2st_core.tasks import Setting, Task
 from m2st_core.types import Registry

@@ -16,10 +16,11 @@ from m2st_core.analysis.pictures import images_of, pictures
 from m2st_core.analysis.report import DataSource, as_command, as_python, html_report, report_decisions, report_versions
 from m2st_core.analysis.words import answer_of, cited, methods_sentence, references, unbroken
 from m2st_core.data.arrays import as_related_tasks
+from m2st_core.data.tables.cells import to_safe_csv
 from m2st_core.data.tables.encoding import Cleaning
-from m2st_core.data.tables.files import Table, read_table
-from m2st_core.data.tables.limits import to_safe_csv
+from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.prepare import prepare
+from m2st_core.data.tables.table import Table
 from m2st_core.data.tables.upload import Upload
 from tests.quick import use_few_steps
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.repeats import repeated_rows_note
+from m2st_core.data.suspects import repeated_rows_note
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.upload import Upload, assemble
 from m2st_core.rng import Streams

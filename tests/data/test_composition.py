@@ -11,8 +11,8 @@ import m2st_core as m2st
 from m2st_core.__main__ import main
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.tables.files import read_table
-from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.prepare import prepare
+from m2st_core.data.tables.readings import TableError
 from m2st_core.data.tables.upload import Upload, assemble
 
 FORMS = ("NFC", "NFD")

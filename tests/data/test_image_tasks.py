@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import m2st_core as m2st
-from m2st_core.data.images.sets import CORRUPTIONS, corrupt_some
 from m2st_core.data.images.sources import load_images
-from m2st_core.data.images.tasks import ImageTask
+from m2st_core.data.images.tasks import CORRUPTIONS, ImageTask, corrupt_some
 from m2st_core.rng import Streams
 from m2st_core.sweeps.spec import SweepSpec
 from tests.data import miniature

@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 
 import m2st_core as m2st
+from m2st_core.data.tables.cells import plain, safe_cell, to_safe_csv
 from m2st_core.data.tables.encoding import Cleaning, Encoding, load_encoding
-from m2st_core.data.tables.files import read_table
-from m2st_core.data.tables.limits import Limits, TableError, plain, safe_cell, to_safe_csv
+from m2st_core.data.tables.files import Limits, read_table
 from m2st_core.data.tables.prepare import prepare
+from m2st_core.data.tables.readings import TableError
 from m2st_core.data.tables.upload import Upload, assemble
 
 HEADER = "age,income,colour,seen,site\n"

@@ -12,10 +12,9 @@ from m2st_core.__main__ import main
 from m2st_core.analysis.report import DataSource, as_command, as_python
 from m2st_core.data.tables.encoding import Cleaning, open_questions
 from m2st_core.data.tables.files import read_table
-from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.prepare import prepare
-from m2st_core.data.tables.readings import Unanswered
-from m2st_core.data.tables.text import ACCEPTED, bytes_of_guess, guess_text
+from m2st_core.data.tables.readings import TableError, Unanswered
+from m2st_core.data.tables.table import ACCEPTED, bytes_of_guess, guess_text
 from m2st_core.data.tables.upload import Upload, assemble
 
 WORDS = {

@@ -19,7 +19,7 @@ from m2st_core.data.tables.prepare import check
 from m2st_core.data.tables.prepare import prepare
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_tables
-from m2st_core.data.tables.limits import TableError
+from m2st_core.data.tables.readings import TableError
 from m2st_core.data.tables.upload import Upload
 
 

@@ -14,8 +14,8 @@ from m2st_core.data.tables import cells as grammar
 from m2st_core.data.tables import columns as profiles
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.files import read_table
-from m2st_core.data.tables.limits import TableError, in_shell
 from m2st_core.data.tables.prepare import identifiers, prepare
+from m2st_core.data.tables.readings import TableError, in_shell
 from m2st_core.data.tables.upload import Upload, assemble
 
 PLAIN = Cleaning(scaling="none")

@@ -9,8 +9,8 @@ from m2st_core.analysis.report import DataSource, as_command
 from m2st_core.analysis.words import methods_sentence
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_table
-from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.prepare import identifiers, incomplete_rows, prepare
+from m2st_core.data.tables.readings import TableError
 from m2st_core.data.tables.upload import OTHERS, Upload, assemble, suggest_groups
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from m2st_core.data.tables.files import read_table
-from m2st_core.data.tables.limits import Limits, TableError
+from m2st_core.data.tables.files import Limits, read_table
 from m2st_core.data.tables.prepare import check, prepare
+from m2st_core.data.tables.readings import TableError
 from m2st_core.data.tables.upload import Upload, assemble, suggest_groups
 
 

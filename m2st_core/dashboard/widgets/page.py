@@ -21,7 +21,7 @@ from m2st_core.analysis.words import Answer, unbroken
 from m2st_core.dashboard.jobs.host import host
 from m2st_core.dashboard.jobs.jobs import job_manager, poll
 from m2st_core.dashboard.jobs.sweeps import sweep_queue
-from m2st_core.data.tables.limits import plain
+from m2st_core.data.tables.cells import plain
 from m2st_core.device import device_words
 from m2st_core.environment import dask_address
 from m2st_core.figures.theme import WITH_RELATED, WITHOUT_RELATED

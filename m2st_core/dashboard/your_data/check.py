@@ -16,7 +16,7 @@ from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import as_text, chart
 from m2st_core.dashboard.your_data.plan import ask_test
 from m2st_core.dashboard.your_data.state import UserData, choose, show_upload_table
-from m2st_core.data.repeats import repeats_in
+from m2st_core.data.suspects import repeats_in
 from m2st_core.data.tables.columns import NUMBERS, NUMERIC, WORDS
 from m2st_core.data.tables.encoding import (
     MISSING_CHOICES,
@@ -26,9 +26,8 @@ from m2st_core.data.tables.encoding import (
     Numeric,
     open_questions,
 )
-from m2st_core.data.tables.limits import TableError
 from m2st_core.data.tables.prepare import Check, ColumnReport, Identifier, Prepared, check, identifiers, incomplete_rows
-from m2st_core.data.tables.readings import DECIMAL, ENCODING, READ_AS, SHOWN, Question, Unanswered
+from m2st_core.data.tables.readings import DECIMAL, ENCODING, READ_AS, SHOWN, Question, TableError, Unanswered
 from m2st_core.data.tables.upload import (
     Assembled,
     Pair,

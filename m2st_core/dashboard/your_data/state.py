@@ -13,11 +13,13 @@ from m2st_core.analysis.plan import Plan
 from m2st_core.dashboard.jobs.host import host
 from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.dashboard.widgets.page import as_text
+from m2st_core.data.tables.cells import safe_cell
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.examples import EXAMPLES
-from m2st_core.data.tables.files import Table
-from m2st_core.data.tables.limits import Limits, TableError, safe_cell
+from m2st_core.data.tables.files import Limits
 from m2st_core.data.tables.prepare import Prepared, prepare
+from m2st_core.data.tables.readings import TableError
+from m2st_core.data.tables.table import Table
 from m2st_core.data.tables.upload import (
     OTHERS,
     Assembled,

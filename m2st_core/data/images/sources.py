@@ -11,18 +11,19 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
 from m2st_core.data.images.pickles import read_pickle
-from m2st_core.data.images.sets import ImageSet, digit_images
 from m2st_core.environment import data_folder
-from m2st_core.types import Registry
+from m2st_core.rng import Streams
+from m2st_core.types import Registry, Shape
 
+TRAINING_SHARE = 1 / 3
 SIDE, CHANNELS = 32, 3  # of a CIFAR image
 PIXELS = SIDE * SIDE * CHANNELS
 MOST_BYTES = 2**30  # per file
@@ -30,6 +31,80 @@ IMAGE_KEYS, LABEL_KEYS = ("images", "x", "data"), ("labels", "y", "fine_labels",
 NAME_KEYS = ("label_names", "classes", "class_names")
 TORONTO = "https://www.cs.toronto.edu/~kriz/cifar.html"
 CIFAR_10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """All images of a data set: images (n, h, w, c) uint8, labels (n,), and which belong to its test part.
+
+    Related tasks use the training part. A third of each class in the test part gives training rows for tests of a
+    target, and the rest is tested. ``origin`` says in words where the images come from and whether they are official.
+    """
+
+    title: str
+    images: np.ndarray = field(repr=False)
+    labels: np.ndarray = field(repr=False)
+    classes: tuple[str, ...] = field(repr=False)
+    is_test: np.ndarray = field(repr=False)
+    origin: str
+    white: int = 255  # the largest value of a pixel
+
+    @property
+    def shape(self) -> Shape:
+        """Channels, height and width."""
+        _, height, width, channels = self.images.shape
+        return channels, height, width
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the images and labels in their order."""
+        sha = hashlib.sha256(np.ascontiguousarray(self.labels, dtype=np.int64).tobytes())
+        sha.update(np.ascontiguousarray(self.images).data)
+        return sha.hexdigest()[:16]
+
+    @cached_property
+    def _is_tested(self) -> np.ndarray:
+        """Mark the tested images of the test part, chosen at random with a fixed seed."""
+        tested = self.is_test.copy()
+        generator = Streams(0).numpy("images that teach")
+        for label in range(len(self.classes)):
+            of_class = generator.permutation(np.flatnonzero(self.is_test & (self.labels == label)))
+            tested[of_class[: round(TRAINING_SHARE * len(of_class))]] = False
+        return tested
+
+    def for_related_tasks(self, label: int) -> np.ndarray:
+        """Positions of the images of a class that related tasks may use."""
+        return np.flatnonzero((self.labels == label) & ~self.is_test)
+
+    def for_target(self, *, training: bool) -> np.ndarray:
+        """Positions of a target's images: those for training rows, or those that are tested."""
+        return np.flatnonzero(self.is_test & ~self._is_tested if training else self._is_tested)
+
+    def deal(self, pool: np.ndarray, count: int, generator: np.random.Generator, label: str = "") -> np.ndarray:
+        """Draw ``count`` different images of a pool, in random order."""
+        if count > len(pool):
+            name = f"{self.title}, {label}" if label else self.title
+            raise ValueError(f"{name}: {len(pool):,} images are available here, and {count:,} were requested.")
+        return generator.choice(pool, size=count, replace=False)
+
+    def rows(self, positions: np.ndarray) -> np.ndarray:
+        """Images as rows of pixels in [0, 1], channel by channel: (n, c·h·w)."""
+        return self.images[positions].transpose(0, 3, 1, 2).reshape(len(positions), -1) / float(self.white)
+
+    def classes_of(self, positions: np.ndarray) -> np.ndarray:
+        """Class names of these images: (n,)."""
+        return np.array(self.classes)[self.labels[positions]]
+
+
+@cache
+def digit_images() -> ImageSet:
+    """Load the 1,797 digits. Related tasks use the classes 0 to 5, and targets 6 to 9."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    images = images.reshape(-1, 8, 8, 1).astype(np.uint8)
+    classes = tuple(map(str, range(10)))
+    return ImageSet("Digits", images, labels, classes, labels >= 6, "scikit-learn's digits (1,797 images)", white=16)
 
 
 class MissingData(ValueError):

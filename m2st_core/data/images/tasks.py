@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -20,8 +20,7 @@ import torch
 
 from m2st_core.data.images.efficientnet import FEATURES
 from m2st_core.data.images.features import PRETRAINED, Extractor, FeatureCache, extractor, image_features
-from m2st_core.data.images.sets import CORRUPTIONS, ImageSet, corrupt_some, relight
-from m2st_core.data.images.sources import SOURCES, load_images, missing_images
+from m2st_core.data.images.sources import SOURCES, ImageSet, digit_images, load_images, missing_images
 from m2st_core.environment import home_folder
 from m2st_core.rng import Streams
 from m2st_core.tasks import Parameter, Setting, Task
@@ -30,6 +29,109 @@ from m2st_core.types import Shape, TwoSample
 PIXELS = "pixels"
 WIDTHS = {PRETRAINED: FEATURES}  # numbers per image
 SMALL_SIDE, SMALL_IMAGE, USUAL_SIDE = 64, 16, 128  # pixels: tiny images gain nothing from more
+LARGEST_DEVIATION = 0.5  # standard deviation of noise, in the range from black to white
+LARGEST_BLUR = 1 / 12  # width of the blur as a share of an image's side
+LARGEST_BRIGHTNESS = 0.6
+
+
+class Digits(Task):
+    """P: images of one digit. Q: images of another. They are drawn without replacement from about 178 images each.
+
+    The null version deals disjoint images of the first digit to both samples.
+    """
+
+    name = "digits"
+    title = "Digits"
+    description = "Real data: 8×8 images of two handwritten digits, 64 columns, each image at most once."
+    parameters = (
+        Parameter("first", "digit of P", 3, "Which digit the first sample shows.", 0, 9),
+        Parameter("second", "digit of Q", 8, "Which digit the second sample shows.", 0, 9),
+    )
+    thirds: tuple[int, ...] = (0, 1, 2)  # of each digit's images, dealt in turn
+
+    def to_learn_from(self) -> Digits:
+        """Return the task with a third of the images."""
+        return self._only(0)
+
+    def to_be_tested(self) -> Digits:
+        """Return the task with the other two thirds."""
+        return self._only(1, 2)
+
+    def _only(self, *thirds: int) -> Digits:
+        task = copy.copy(self)
+        task.thirds = thirds
+        return task
+
+    def draw(self, n: int, m: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of P (n, 64) and of Q (m, 64)."""
+        first, second = int(self.settings["first"]), int(self.settings["second"])
+        if self.null or first == second:
+            rows = self._deal(first, n + m, streams.numpy("task P"))
+            return rows[:n], rows[n:]
+        return self._deal(first, n, streams.numpy("task P")), self._deal(second, m, streams.numpy("task Q"))
+
+    def _deal(self, digit: int, count: int, generator: np.random.Generator) -> np.ndarray:
+        digits = digit_images()
+        pool = np.flatnonzero(digits.labels == digit)
+        pool = pool[np.isin(np.arange(len(pool)) % 3, self.thirds)]
+        return digits.rows(digits.deal(pool, count, generator, str(digit)))
+
+    def draw_related_tasks(
+        self, *, closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, seed: int = 0
+    ) -> dict[str, TwoSample]:
+        """Draw pairs of the digits that the target does not show, in random order. They have no closeness."""
+        streams = Streams(seed)
+        pairs = list(combinations([digit for digit in range(10) if digit not in self.settings.values()], 2))
+        order = streams.numpy("order of pairs").permutation(len(pairs))[:n_tasks]
+        return {
+            f"{a} or {b}": Digits(first=a, second=b).sample(rows, seed=streams.child(f"pair {a} {b}").seed)
+            for a, b in (pairs[index] for index in order)
+        }
+
+
+Corruption = Callable[[np.ndarray, float, np.random.Generator], np.ndarray]
+"""(images (n, c, h, w) in [0, 1], severity from 0 to 1, generator) → images in [0, 1]. Severity 0 changes nothing."""
+
+
+def _add_noise(images: np.ndarray, severity: float, generator: np.random.Generator) -> np.ndarray:
+    """Add independent Gaussian noise to every pixel."""
+    noise = generator.standard_normal(images.shape)
+    return np.clip(images + LARGEST_DEVIATION * severity * noise, 0, 1)
+
+
+def _blur(images: np.ndarray, severity: float, generator: np.random.Generator) -> np.ndarray:
+    """Blur by a Gaussian whose width is relative to the size of the images."""
+    from scipy.ndimage import gaussian_filter  # slow to import
+
+    height, width = (LARGEST_BLUR * severity * side for side in images.shape[-2:])
+    return np.clip(gaussian_filter(images, sigma=(0, 0, height, width), mode="nearest"), 0, 1)
+
+
+def _brighten(images: np.ndarray, severity: float, generator: np.random.Generator) -> np.ndarray:
+    """Lighten every pixel by the same amount."""
+    return np.clip(images + LARGEST_BRIGHTNESS * severity, 0, 1)
+
+
+CORRUPTIONS: dict[str, Corruption] = {"noise": _add_noise, "blur": _blur, "brightness": _brighten}
+
+
+def corrupt_some(
+    images: np.ndarray, shares: Mapping[str, float], severity: float, generator: np.random.Generator
+) -> np.ndarray:
+    """Corrupt each image in each way with the probability of its share, independently of all others."""
+    images = images.copy()
+    for name, corrupt in CORRUPTIONS.items():
+        corrupted = generator.random(len(images)) < shares.get(name, 0.0)
+        if corrupted.any():
+            images[corrupted] = corrupt(images[corrupted], severity, generator)
+    return images
+
+
+def _relight(images: np.ndarray, strength: float, generator: np.random.Generator) -> np.ndarray:
+    """Draw each image's contrast, from 1−strength to 1, and its brightness within the range that this leaves."""
+    contrast, brightness = (generator.random((len(images), 1, 1, 1)) for _ in range(2))
+    contrast = 1 - strength * contrast
+    return contrast * images + (1 - contrast) * brightness
 
 
 @dataclass(frozen=True)
@@ -90,37 +192,40 @@ class ImageTask(Task):
 
     def draw_related_tasks(
         self, *, closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, seed: int = 0
-    ) -> ClassPairs:
+    ) -> LazyTasks:
         """Draw pairs of classes in random order, at most as many as there are. They have no closeness."""
-        pairs, streams = self.pairs(), Streams(seed)
+        pairs, streams, images = self.pairs(), Streams(seed), load_images(self.learned_from)
         order = streams.numpy("order of pairs").permutation(len(pairs))[:n_tasks]
-        return ClassPairs(self, [pairs[index] for index in order], rows, streams)
+        classes_of = {f"{a} or {b}": (a, b) for a, b in (pairs[index] for index in order)}
+        classes = dict.fromkeys(label for pair in classes_of.values() for label in pair)
+        pools = {label: images.for_related_tasks(images.classes.index(label)) for label in classes}
+        for label, pool in pools.items():
+            images.deal(pool, rows, streams.numpy("enough images"), label)
+
+        def draw(name: str) -> TwoSample:
+            a, b = classes_of[name]
+            generator = streams.numpy(f"pair {a} {b}")
+            dealt = [images.deal(pools[label], rows, generator, label) for label in (a, b)]
+            x, y = (torch.from_numpy(self.rows(images, positions, generator)) for positions in dealt)
+            return TwoSample(x, y, self.shape)
+
+        return LazyTasks(classes_of, draw)
 
 
-class ClassPairs(Mapping[str, TwoSample]):
-    """Related tasks by name, ``"cat or dog"``. The images of a pair are drawn lazily, always the same."""
+class LazyTasks(Mapping[str, TwoSample]):
+    """Related tasks by name, such as "cat or dog". Each is drawn when it is read, always the same."""
 
-    def __init__(self, task: ImageTask, pairs: list[tuple[str, str]], rows: int, streams: Streams) -> None:
-        self._task, self._rows, self._streams = task, rows, streams
-        self._pairs = {f"{a} or {b}": (a, b) for a, b in pairs}
-        self._images = images = load_images(task.learned_from)
-        classes = dict.fromkeys(name for pair in pairs for name in pair)
-        self._pools = {name: images.for_related_tasks(images.classes.index(name)) for name in classes}
-        for name, pool in self._pools.items():
-            images.deal(pool, rows, streams.numpy("enough images"), name)
+    def __init__(self, names: Iterable[str], draw: Callable[[str], TwoSample]) -> None:
+        self._names, self._draw = tuple(names), draw
 
     def __getitem__(self, name: str) -> TwoSample:
-        a, b = self._pairs[name]
-        generator = self._streams.numpy(f"pair {a} {b}")
-        dealt = [self._images.deal(self._pools[label], self._rows, generator, label) for label in (a, b)]
-        x, y = (torch.from_numpy(self._task.rows(self._images, positions, generator)) for positions in dealt)
-        return TwoSample(x, y, self._task.shape)
+        return self._draw(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._pairs)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self._names)
 
 
 class TwoDataSets(ImageTask):
@@ -162,7 +267,7 @@ class Shift(ImageTask):
         rows, strength = images.rows(positions), float(self.settings["lighting"])
         if strength == 0:
             return rows
-        return relight(rows.reshape(-1, *images.shape), strength, generator).reshape(len(rows), -1)
+        return _relight(rows.reshape(-1, *images.shape), strength, generator).reshape(len(rows), -1)
 
     def show(self, n: int, m: int, streams: Streams) -> ShownImages:
         """Draw classes, then images of these classes, then corruptions."""
@@ -279,24 +384,12 @@ class DescribedTask(Task):
 
     def draw_related_tasks(
         self, *, closeness: float = 0.3, n_tasks: int = 100, rows: int = 100, seed: int = 0
-    ) -> DescribedPairs:
+    ) -> LazyTasks:
         """The pairs of classes that the image task would draw, by their features."""
-        return DescribedPairs(self, self.images.draw_related_tasks(n_tasks=n_tasks, rows=rows, seed=seed))
+        pairs = self.images.draw_related_tasks(n_tasks=n_tasks, rows=rows, seed=seed)
 
+        def describe(name: str) -> TwoSample:
+            pair = pairs[name]
+            return TwoSample(*torch.from_numpy(self.describe(pair.pooled.numpy())).split(pair.sizes))
 
-class DescribedPairs(Mapping[str, TwoSample]):
-    """Related tasks by name. The features of a pair are computed lazily."""
-
-    def __init__(self, task: DescribedTask, pairs: Mapping[str, TwoSample]) -> None:
-        self._task, self._pairs = task, pairs
-
-    def __getitem__(self, name: str) -> TwoSample:
-        pair = self._pairs[name]
-        rows = torch.from_numpy(self._task.describe(pair.pooled.numpy()))
-        return TwoSample(rows[: pair.sizes[0]], rows[pair.sizes[0] :])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._pairs)
-
-    def __len__(self) -> int:
-        return len(self._pairs)
+        return LazyTasks(pairs, describe)

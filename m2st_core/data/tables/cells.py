@@ -6,12 +6,15 @@ A cell such as 8,65 has one reading. 8.654 is open: a decimal number or thousand
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 GAPS = " \u00a0\u2009\u202f'’"  # separators of thousands
 MINUS = "−–‐‑‒﹣－-"
@@ -63,6 +66,10 @@ DIGITS = {
 }
 DAY_AND_MONTH = re.compile(r"(0[1-9]|[12]\d|3[01])\.(0[1-9]|1[0-2])")
 PARTS = ("sign", "inner", "body", "money", "unit", "exponent", "bound")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+LONGEST_SHOWN = 200
 BARE_EXPONENT = re.compile(r"\d+E\d+")
 
 FORMS = (
@@ -219,3 +226,37 @@ def same_unit(unit: str) -> str:
 def is_known_unit(unit: str) -> bool:
     """Whether these letters or signs are a unit or a currency."""
     return unit in UNITS or unit in MONEY_SIGNS or unit.endswith("$") or unit in MONEY_CODES.split("|")
+
+
+def safe_cell(value: Any) -> Any:
+    """Put an apostrophe before text that a spreadsheet would evaluate as a formula.
+
+    >>> safe_cell("=cmd|' /C calc'!A0"), safe_cell("-1.5"), safe_cell(-1.5), safe_cell("red")
+    ("'=cmd|' /C calc'!A0", '-1.5', -1.5, 'red')
+    """
+    if not isinstance(value, str) or NUMBER.fullmatch(value):
+        return value
+    return f"'{value}" if value.startswith(FORMULA_STARTS) or value.lstrip().startswith(FORMULA_STARTS) else value
+
+
+def to_safe_csv(frame: pd.DataFrame) -> str:
+    """Write the frame as CSV whose header and words are safe to open in a spreadsheet."""
+    safe = frame.rename(columns=lambda name: safe_cell(str(name)))
+    for position, dtype in enumerate(safe.dtypes):
+        if not pd.api.types.is_numeric_dtype(dtype):
+            safe.isetitem(position, [safe_cell(cell) for cell in safe.iloc[:, position]])
+    return safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)  # a lone \r would end the row
+
+
+def plain(text: str, longest: int = LONGEST_SHOWN) -> str:
+    r"""Escape text from a file, so that Streamlit renders no Markdown, HTML, formula, link or emoji.
+
+    >>> plain("**a** <b>")
+    '\\*\\*a\\*\\* \\<b\\>'
+    """
+    short = " ".join(str(text).split())
+    short = short if len(short) <= longest else short[: longest - 1] + "…"
+    escaped = PUNCTUATION.sub(r"\\\1", short)
+    for start in ("\\:", "\\@", "www"):  # emoji codes and bare addresses are recognised after unescaping
+        escaped = escaped.replace(start, f"{start}\u2060")
+    return escaped

@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data.arrays import LARGEST_WHOLE
-from m2st_core.data.identifiers import numbers_identify, words_identify
+from m2st_core.data.suspects import numbers_identify, words_identify
 from m2st_core.data.tables import cells as forms
 from m2st_core.data.tables.cells import FORMS, CellExample, ParsedCell, is_compact_date, read_cell
-from m2st_core.data.tables.limits import Limits
 
 NUMBERS, WORDS, DATES = "numbers", "words", "dates"  # readings of a column
 NUMERIC, CATEGORICAL, DATE, TEXT = "numeric", "categorical", "date", "free text"  # kinds of columns in a test
@@ -263,14 +262,14 @@ def classify_column(
     unit: str,
     words: Callable[[], pd.Series],
     values: np.ndarray,
-    limits: Limits,
+    most_levels: int,
     groups: Sequence[slice] = (slice(None),),
 ) -> Column:
     """Classify a column of numbers, words or dates by its words and their values. Labels of rows are not used.
 
     It is an identifier if it looks like one in all rows, or in each of these ``groups`` of rows.
     """
-    column = _classify(name, kind, unit, words, values, limits)
+    column = _classify(name, kind, unit, words, values, most_levels)
     if not column.used and column.kind != TEXT:
         return column
 
@@ -286,7 +285,7 @@ def classify_column(
 
 
 def _classify(
-    name: str, kind: str, unit: str, words: Callable[[], pd.Series], values: np.ndarray, limits: Limits
+    name: str, kind: str, unit: str, words: Callable[[], pd.Series], values: np.ndarray, most_levels: int
 ) -> Column:
     if kind == DATES:
         return Column(name, DATE, NO_DATES)
@@ -308,8 +307,8 @@ def _classify(
     few = levels[:MOST_LEVELS]
     if sum(read_cell(level).form == forms.DATE for level in few) >= MOSTLY * len(few):
         return Column(name, DATE, NO_DATES)
-    if len(levels) > limits.levels:
-        return Column(name, TEXT, f"it has {len(levels):,} different words, more than {limits.levels:,}")
+    if len(levels) > most_levels:
+        return Column(name, TEXT, f"it has {len(levels):,} different words, more than {most_levels:,}")
     if len(levels) > max(FEW_WORDS, count / 2):
         return Column(name, TEXT, f"{len(levels):,} of its {count:,} cells are different words")
     return Column(name, CATEGORICAL)

@@ -15,9 +15,8 @@ import pandas as pd
 
 from m2st_core.data.tables.cells import BOUND, ERROR, INFINITE, read_cell
 from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC
-from m2st_core.data.tables.encoding_question import encoding_question
-from m2st_core.data.tables.limits import TableError
-from m2st_core.data.tables.readings import ENCODING, Question, Unanswered
+from m2st_core.data.tables.readings import ENCODING, Question, TableError, Unanswered
+from m2st_core.data.tables.table import encoding_question
 from m2st_core.data.tables.upload import Assembled
 from m2st_core.numbers import NORMAL_QUARTILES, count_of
 from m2st_core.types import listed
@@ -297,7 +296,7 @@ def open_questions(made: Assembled, cleaning: Cleaning, encoding: Encoding | Non
     unsure = [question for question in made.readings.questions if question.option == ENCODING]
     if encoding is not None:
         learned = {column.name: column.known_words for column in encoding.columns}
-        question = encoding_question(made.tables, learned=learned, limits=made.limits)
+        question = encoding_question(made.tables, learned=learned, levels=made.limits.levels)
         unsure = [question] if question else []
     aside = {*cleaning.left_out, *(set(made.columns) - set(names))} - {cleaning.block, cleaning.ids}
     unsure = [question for question in unsure if not question.columns or set(question.columns) - aside]
@@ -314,7 +313,7 @@ def keep_rows(made: Assembled, chosen: list[tuple[str, str]], cleaning: Cleaning
     keep = np.ones(len(made.rows), dtype=bool)
     counts: dict[str, int] = {}
     for name, kind in chosen:
-        gone = np.isnan(made.numbers(name)) if kind == NUMERIC else made.words(name).isna().to_numpy()
+        gone = made.gaps(name, kind)
         if not gone.any():
             continue
         rows = np.flatnonzero(gone)
@@ -364,8 +363,7 @@ def learn_encoding(
     learned: dict[str, Numeric | Categorical | None] = {}
     for name, kind in chosen:
         if kind == NUMERIC:
-            numbers = _learn_numeric(name, made.numbers(name)[used], cleaning)
-            learned[name] = numbers and replace(numbers, unit=made.columns[name].unit)
+            learned[name] = _learn_numeric(name, made.numbers(name)[used], cleaning, made.columns[name].unit)
         else:
             learned[name] = _learn_categorical(name, made.words(name)[used], cleaning, other=bool(made.related))
     columns = tuple(column for column in learned.values() if column is not None)
@@ -386,7 +384,7 @@ def learn_encoding(
     return Encoding(cleaning, columns, learned_from)
 
 
-def _learn_numeric(name: str, values: np.ndarray, cleaning: Cleaning) -> Numeric | None:
+def _learn_numeric(name: str, values: np.ndarray, cleaning: Cleaning, unit: str = "") -> Numeric | None:
     """Learn a numeric column from pooled values (NaN if missing); None if they do not vary."""
     finite = np.sort(values[~np.isnan(values)])  # in this order sums do not depend on which sample is P
     if not finite.size or finite[0] == finite[-1]:
@@ -402,9 +400,8 @@ def _learn_numeric(name: str, values: np.ndarray, cleaning: Cleaning) -> Numeric
     if not (math.isfinite(scale) and math.isfinite(centre) and scale > 0):
         largest = np.abs(finite).max()
         raise TableError(f"Column {name!r} holds numbers up to {largest:.1e}. Rescale it, or leave it out.")
-    return Numeric(
-        name, median, centre, scale, cleaning.missing == "median and indicator" and finite.size < values.size
-    )
+    indicator = cleaning.missing == "median and indicator" and finite.size < values.size
+    return Numeric(name, median, centre, scale, indicator, unit)
 
 
 def _learn_categorical(name: str, words: pd.Series, cleaning: Cleaning, other: bool) -> Categorical | None:

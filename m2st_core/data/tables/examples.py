@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data.synthetic import HDGM, hdgm_related_tasks
-from m2st_core.data.tables.files import Table, read_table
+from m2st_core.data.tables.files import read_table
+from m2st_core.data.tables.table import Table
 from m2st_core.data.tables.upload import Upload
 from m2st_core.rng import Streams
 from m2st_core.types import Registry, TwoSample

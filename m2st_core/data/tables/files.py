@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import os
@@ -10,11 +11,12 @@ import time
 import unicodedata
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from datetime import time as time_of_day
-from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +26,15 @@ import pandas as pd
 from m2st_core.data.arrays import LARGEST_WHOLE, as_named_rows, in_memory, names_of
 from m2st_core.data.tables import cells as forms
 from m2st_core.data.tables.cells import read_cell
-from m2st_core.data.tables.columns import OPEN, Piece, column_forms, numbers
-from m2st_core.data.tables.limits import Limits, TableError
-from m2st_core.data.tables.readings import Reading, settle_readings
-from m2st_core.data.tables.text import (
-    SEPARATORS,
-    TextRows,
-    columns_of,
-    decode_text,
-    find_separator,
-    possible_encodings,
-    read_rows,
-    take_chunk,
-)
+from m2st_core.data.tables.columns import OPEN, column_forms
+from m2st_core.data.tables.readings import TableError
+from m2st_core.data.tables.table import Table, check_text, decode_text
+from m2st_core.environment import limits_of
 
+SEPARATORS = {"\t": "tab", ";": "semicolon", "|": "pipe", ",": "comma"}  # by priority if several fit
+SAMPLE_LINES, SAMPLE_CHARACTERS = 100, 2**18
+LONGEST_LINE = 2**20
+CHUNK_CELLS = 200_000
 ENDINGS = (".csv", ".tsv", ".txt", ".tab", ".xlsx")
 PACKED = (".zip", ".gz", ".bz2", ".xz", ".7z", ".rar", ".tar", ".tgz")
 HEADER_ROWS = 1_000  # that the first row is compared with
@@ -50,54 +47,75 @@ LARGEST_READ = 2**16  # bytes between two checks of the time
 UNREADABLE = (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, RuntimeError, IndexError, EOFError)
 
 
-@dataclass(frozen=True)
-class Table:
-    """The content of a file: ``frame`` has its raw cells (empty ones as NA) under clean, unique names.
+TextRows = Iterator[tuple[int, list[str]]]
+"""Rows of text cells, each with its number in the file (from 1)."""
 
-    The index of ``frame`` is the number of each row in the file, from 1, the header included. ``separator`` is that of
-    its cells. ``readings`` are those of the columns, decided with the other files of an upload; all others are decided
-    by this file alone. ``notes`` say what else reading had to decide, ``digest`` is the file's SHA-256. ``encoding`` is
-    that of its text. If it is a guess, ``raw`` has the file's bytes, to be decoded again.
-    ``half`` is a task and a side, P or Q, if the table is known to be that sample of a related task.
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of an upload. Each has an environment variable, ``M2ST_MOST_BYTES`` and so on.
+
+    ``bytes`` limits the size of a file, ``unpacked`` that of everything in a packed file. ``rows`` and ``cells`` limit
+    the whole upload, ``cells`` also after categories have become columns. A column of words with more than ``levels``
+    different values is free text. ``seconds`` is the processor time for one workbook.
     """
 
-    name: str
-    frame: pd.DataFrame = field(repr=False, compare=False)
-    digest: str
-    separator: str = ""
-    notes: tuple[str, ...] = ()
-    named: bool = True  # whether the file has column names
-    readings: Mapping[str, Reading] = field(default_factory=dict, repr=False, compare=False)
-    encoding: str = ""
-    raw: bytes = field(default=b"", repr=False, compare=False)
-    half: tuple[str, str] | None = None
+    bytes: int = 20 * 2**20
+    unpacked: int = 60 * 2**20
+    rows: int = 300_000
+    columns: int = 5_000
+    cells: int = 6_000_000
+    tasks: int = 200
+    levels: int = 200
+    seconds: int = 8
 
-    def numbers(self, column: str) -> np.ndarray:
-        """A column as float64, NaN where a cell is missing or not a number."""
-        return numbers(self.frame[column], self.reading(column).mark)
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise TableError(f"The limit {limit.name!r} must be a whole number ≥ 1. Got {value!r}.")
 
-    def words(self, column: str) -> pd.Series:
-        """A column as words, NA where a cell is missing."""
-        return self.reading(column).words(self.frame[column])
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
+        """The defaults, changed by the environment.
 
-    def reading(self, column: str) -> Reading:
-        """The reading of a column."""
-        return self.readings.get(column) or self._alone[column]
-
-    @cached_property
-    def _alone(self) -> Mapping[str, Reading]:
-        pieces = {str(name): (Piece(self.name, self.frame[name]),) for name in self.frame.columns}
-        return {name: readings[0] for name, readings in settle_readings(pieces, [self.separator]).columns.items()}
-
-    @cached_property
-    def encodings(self) -> tuple[str, ...]:
-        """The encodings that the file may have, if its encoding is a guess."""
-        return possible_encodings(self.raw)
+        >>> Limits.from_environment({"M2ST_MOST_ROWS": "1000"}).rows
+        1000
+        """
+        return limits_of(cls, TableError, environment)
 
     @property
-    def stem(self) -> str:
-        """The file's name, composed, without folders and ending."""
-        return unicodedata.normalize("NFC", self.name).replace("\\", "/").rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    def words(self) -> str:
+        """The limits in a sentence."""
+        return (
+            f"At most {_megabytes(self.bytes)} per file ({_megabytes(self.unpacked)} unpacked), {self.rows:,} rows, "
+            f"{self.columns:,} columns, {self.cells:,} cells and {self.tasks:,} related tasks in all."
+        )
+
+    def check_bytes(self, name: str, size: int) -> None:
+        """Refuse a file that is too large."""
+        if size > self.bytes:
+            raise TableError(
+                f"{name}: the file has {_megabytes(size)}, and {_megabytes(self.bytes)} is the most that is read. "
+                "Leave out rows or columns that are not needed."
+            )
+
+    def check_size(self, name: str, rows: int, columns: int) -> None:
+        """Refuse a table with too many rows, columns or cells."""
+        for what, count, most in (
+            ("columns", columns, self.columns),
+            ("rows", rows, self.rows),
+            ("cells", rows * columns, self.cells),
+        ):
+            if count > most:
+                raise TableError(
+                    f"{name}: there are {count:,} {what}, and {most:,} is the most that is read. "
+                    f"Leave out {'columns' if what == 'columns' else 'rows or columns'} that are not needed."
+                )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:,.0f} MB" if size >= 2**20 else f"{size / 2**10:,.0f} kB"
 
 
 def read_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[Table, ...]:
@@ -139,10 +157,11 @@ def read_table(name: str, data: bytes, limits: Limits | None = None, encoding: s
     if data[:2] == b"PK":
         return _table(name, _read_workbook(name, data, limits), digest, [], "", limits)
     text, codec, guessed, notes = decode_text(name, data, encoding)
-    separator, start = find_separator(name, text)
+    check_text(name, text)
+    separator, start = _find_separator(name, text)
     if separator != ",":
         notes.append(f"Cells are separated by {SEPARATORS.get(separator, repr(separator))}.")
-    table = _table(name, read_rows(name, text, separator, start, limits), digest, notes, separator, limits)
+    table = _table(name, _read_rows(name, text, separator, start, limits), digest, notes, separator, limits)
     return replace(table, encoding=codec, raw=data if guessed else b"")
 
 
@@ -171,7 +190,7 @@ def as_table(name: str, values: Any, half: tuple[str, str] | None = None) -> Tab
         for _, column in rows.items()
     ]
     numbered = list(enumerate(map(list, zip(*columns, strict=True)), start=1))
-    frame, _ = columns_of(name, numbered, iter(()), names, limits)
+    frame, _ = _columns_of(name, numbered, iter(()), names, limits)
     frame.columns = pd.Index(names)
     digest = hashlib.sha256(repr((names, columns)).encode()).hexdigest()
     return Table(name, frame, digest, "", tuple(notes), bool(labels), half=half)
@@ -184,12 +203,12 @@ def _table(name: str, rows: TextRows, digest: str, notes: list[str], separator: 
     if not width:
         raise TableError(f"{name}: the table is empty. Bring a header and at least 2 rows.")
     limits.check_size(name, 1, width)
-    head = take_chunk(rows, width)
+    head = _take_chunk(rows, width)
     header = [cell.strip() for cell in first]
     named = _is_header(header, [row for _, row in head[:HEADER_ROWS]])
     if not named:
         header, head = [""] * width, [(number, first), *head]
-    frame, cell_notes = columns_of(name, head, rows, header, limits)
+    frame, cell_notes = _columns_of(name, head, rows, header, limits)
     if frame.empty:
         raise TableError(f"{name}: there is a header but no row of data. Bring at least 2 rows.")
     names, name_notes = _clean_names(header)
@@ -393,3 +412,98 @@ def _cell(value: object) -> str:
         text = repr(int(value)) if value.is_integer() and abs(value) < LARGEST_WHOLE else repr(value)
         return f"{text}0" if re.fullmatch(OPEN, text) else text  # 8.654 could be thousands, 8.6540 cannot
     return value.isoformat() if isinstance(value, (date, time_of_day)) else str(value)
+
+
+def _find_separator(name: str, text: str) -> tuple[str, int]:
+    """Find the separator of the cells, and the number of characters of an Excel ``sep=`` line before them."""
+    first = text[:10].splitlines()[0] if text[:10].strip() else ""
+    if first.lower().startswith("sep=") and len(first) == 5:
+        return first[4], len(text) - len(text[5:].lstrip("\r\n"))
+    sample = list(islice(_lines(name, text[:SAMPLE_CHARACTERS]), SAMPLE_LINES))
+    if len(sample) > 1 and not sample[-1].endswith(("\n", "\r")):
+        del sample[-1]  # it may be cut
+    best, best_share = ",", 0.0
+    for separator in SEPARATORS:
+        try:
+            widths = [len(row) for row in csv.reader(sample, delimiter=separator) if any(row)]
+        except csv.Error:
+            continue
+        width, count = Counter(widths).most_common(1)[0] if widths else (1, 0)
+        share = count / len(widths) if width > 1 else 0.0
+        if share > best_share + 1e-9:
+            best, best_share = separator, share
+    return best, 0
+
+
+def _read_rows(name: str, text: str, separator: str, start: int, limits: Limits) -> TextRows:
+    """Yield each row that is not blank, with the number of its last line in the file."""
+    reader = csv.reader(_lines(name, text, start), delimiter=separator, skipinitialspace=separator != "\t")
+    before = 1 if start else 0
+    try:
+        for row in reader:
+            if len(row) > limits.columns and any(cell.strip() for cell in row[limits.columns :]):
+                limits.check_size(f"{name}: row {reader.line_num + before}", 1, len(row))
+            if row and (row[0].strip() or "".join(row).strip()):
+                yield reader.line_num + before, row
+    except csv.Error:
+        raise TableError(
+            f"{name}: near row {reader.line_num + before} a cell is longer than {csv.field_size_limit():,} characters. "
+            "Look for a quotation mark that is opened and never closed."
+        ) from None
+
+
+def _lines(name: str, text: str, start: int = 0) -> Iterator[str]:
+    """Yield lines with their ends. Lines so long that their cells could fill the memory are refused."""
+    stream = io.StringIO(text, newline="")
+    stream.seek(start)
+    for number, line in enumerate(stream, start=2 if start else 1):
+        if len(line) > LONGEST_LINE:
+            raise TableError(
+                f"{name}: row {number} is {len(line):,} characters long, and {LONGEST_LINE:,} is the most that is "
+                "read. Put every observation on a line of its own."
+            )
+        yield line
+
+
+def _take_chunk(rows: TextRows, width: int) -> list[tuple[int, list[str]]]:
+    """Take the next rows, as many as may be held as Python strings."""
+    return list(islice(rows, max(CHUNK_CELLS // width, 1)))
+
+
+def _columns_of(
+    name: str, body: list[tuple[int, list[str]]], rest: TextRows, header: Sequence[str], limits: Limits
+) -> tuple[pd.DataFrame, list[str]]:
+    """Text cells by column, in NFC, NA if empty, and notes. The index is the row's number in the file."""
+    width = len(header)
+    index: list[int] = []
+    chunks: list[list[pd.api.extensions.ExtensionArray]] = []
+    short: list[int] = []
+    needed = max((i for i, cell in enumerate(header, start=1) if cell), default=width)
+    while body:
+        limits.check_size(name, len(index) + len(body), width)
+        for number, row in body:
+            if len(row) == width:
+                continue
+            if len(row) < needed:
+                short.append(number)
+            if any(cell.strip() for cell in row[width:]):
+                raise TableError(
+                    f"{name}: row {number} has {len(row)} cells and the first row has {width}. Correct that row, "
+                    "or put quotation marks around a cell that contains the separator."
+                )
+            row[width:] = [""] * (width - len(row))
+        index += [number for number, _ in body]
+        chunk = []
+        for column in zip(*[row for _, row in body], strict=True):
+            cells = [unicodedata.normalize("NFC", cell.strip()) for cell in column]
+            chunk.append(pd.array([cell or None for cell in cells] if "" in cells else cells, dtype="str"))
+        chunks.append(chunk)
+        body = _take_chunk(rest, width)
+    notes = []
+    if short:
+        notes.append(f"{len(short):,} rows end early (the first is row {short[0]}): their last cells count as missing.")
+    if not chunks:
+        return pd.DataFrame({position: pd.array([], dtype="str") for position in range(width)}), notes
+    join = type(chunks[0][0])._concat_same_type
+    columns = {position: join([chunk[position] for chunk in chunks]) for position in range(width)}
+    return pd.DataFrame(columns, index=np.array(index), copy=False), notes

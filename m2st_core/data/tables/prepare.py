@@ -14,6 +14,7 @@ import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,11 @@ import pandas as pd
 import torch
 
 from m2st_core.data.arrays import as_ids, as_two_sample, check_spread, match_columns
-from m2st_core.data.identifiers import names_unit
 from m2st_core.data.overlap import ColumnUnits
 from m2st_core.data.related import RelatedTasks, stack_related_tasks
-from m2st_core.data.repeats import repeated_rows_note
 from m2st_core.data.separate import Separated, nothing_left, without_target
+from m2st_core.data.suspects import names_unit, repeated_rows_note
+from m2st_core.data.tables.cells import to_safe_csv
 from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC, TEXT, Column
 from m2st_core.data.tables.encoding import (
     FEWEST_ROWS,
@@ -41,7 +42,7 @@ from m2st_core.data.tables.encoding import (
     learn_encoding,
     relearn_encoding,
 )
-from m2st_core.data.tables.limits import Note, TableError, to_safe_csv
+from m2st_core.data.tables.readings import Note, TableError
 from m2st_core.data.tables.upload import Assembled, Upload, assemble, upload_of
 from m2st_core.types import TwoSample, listed
 
@@ -49,9 +50,6 @@ FAR = 3.0  # interquartile ranges beyond the quartiles
 TOP_LEVELS = 5
 PADDED = r"0\d+"  # a code such as 00501
 ROUNDING = 9  # decimal digits of scaled values that are compared
-
-Samples = Mapping[str, tuple[np.ndarray, np.ndarray]]
-Ids = tuple[torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,22 +257,26 @@ def _prepared(made: Assembled, cleaning: Cleaning | None, encoding: Encoding | N
     _drop_small_tasks(made, keep, notes)
     if encoding is None:
         encoding = learn_encoding(made, chosen, cleaning, keep, notes)
-    x, y, pairs = _arrays(made, encode(made, encoding, keep, notes), keep, notes)
-    ids = _ids(made, cleaning, keep)
+    matrix = encode(made, encoding, keep, notes)
+    samples, ids = _by_sample(made, keep, matrix), _ids(made, cleaning, keep)
+    x, y = samples.pop(0) if made.target else (matrix[:0], matrix[:0])
+    target_ids = ids.pop(0) if made.target and ids else None
+    tasks = _tasks(made, samples, ids, encoding.features, notes)
     p, q = made.target_spans
     target = TwoSample(torch.from_numpy(x), torch.from_numpy(y))
     of_rows = None if blocks is None else (blocks[p][keep[p]], blocks[q][keep[q]])
     if made.target:
-        target = replace(as_two_sample(x, y, blocks=of_rows), ids=ids[0] if ids else None)
+        target = replace(as_two_sample(x, y, blocks=of_rows), ids=target_ids)
     target = replace(target, columns=encoding.features)
     _refuse_same_rows(made, x, y)
     notes += repeated_rows_note(np.concatenate([x, y]))
-    related = _related(made, pairs, ids[len(made.pairs) - len(made.related) :], encoding.features)
+    in_order = [sample.swapped() if made.turned else sample for sample in tasks.values()]
+    related = stack_related_tasks([in_order], tuple(tasks)) if tasks else None
     separation = without_target(related, target, encoding.units) if made.target and related is not None else None
     if separation is not None and separation.shared:
         notes.append(separation.notes[0])
     x_name, y_name = made.target.labels if made.target else ("P", "Q")
-    record = _record(made, cleaning, encoding, notes, {"target": (x, y), **pairs})
+    record = _record(made, cleaning, encoding, notes, {"target": target, **tasks})
     return Prepared(
         target=target,
         x_name=x_name,
@@ -291,23 +293,32 @@ def _prepared(made: Assembled, cleaning: Cleaning | None, encoding: Encoding | N
     )
 
 
-def _related(made: Assembled, pairs: Samples, ids: Sequence[Ids], columns: tuple[str, ...]) -> RelatedTasks | None:
-    """The related tasks in the order of their files; ``ids`` are those of all tasks, if a column has them."""
-    if not pairs:
-        return None
-    ids_of = {pair.name: ids_of_pair for pair, ids_of_pair in zip(made.related, ids, strict=False)}
-    samples = []
-    for name, (p, q) in pairs.items():
+def _by_sample(made: Assembled, keep: np.ndarray, kept: Any) -> list[tuple[Any, Any]]:
+    """Split the kept rows, (kept, …), by pair and by sample."""
+    ends = np.concatenate([[0], np.cumsum(keep)])
+    return [(kept[ends[p.start] : ends[p.stop]], kept[ends[q.start] : ends[q.stop]]) for p, q in made.spans]
+
+
+def _tasks(
+    made: Assembled, samples: Sequence[Any], ids: Sequence[Any], columns: tuple[str, ...], notes: list[str]
+) -> dict[str, TwoSample]:
+    """The related tasks of these samples (n, d), with their ``ids`` if a column has them. Tasks of equal rows go."""
+    tasks = {}
+    for pair, (p, q), ids_of_pair in zip_longest(made.related, samples, ids):
+        if not len(p):
+            continue
+        if (p == p[0]).all() and (q == p[0]).all():
+            notes.append(f"The task {pair.name!r} was left out: all its rows are identical.")
+            continue
         try:
             check_spread(p, q)
         except ValueError as error:
-            raise ValueError(f"Related task {name!r}: {error}") from None
-        sample = TwoSample(torch.from_numpy(p), torch.from_numpy(q), columns=columns, ids=ids_of.get(name))
-        samples.append(sample.swapped() if made.turned else sample)
-    return stack_related_tasks([samples], tuple(pairs))
+            raise ValueError(f"Related task {pair.name!r}: {error}") from None
+        tasks[pair.name] = TwoSample(torch.from_numpy(p), torch.from_numpy(q), columns=columns, ids=ids_of_pair)
+    return tasks
 
 
-def _ids(made: Assembled, cleaning: Cleaning, keep: np.ndarray) -> list[Ids]:
+def _ids(made: Assembled, cleaning: Cleaning, keep: np.ndarray) -> list[tuple[Any, Any]]:
     """The ids of the kept rows of each pair, if a column identifies rows; a kept row without one is an error."""
     if (name := cleaning.ids) is None:
         return []
@@ -317,10 +328,7 @@ def _ids(made: Assembled, cleaning: Cleaning, keep: np.ndarray) -> list[Ids]:
     cells = made.words(name) if np.isnan(numbers).any() else pd.Series(numbers)
     if len(empty := np.flatnonzero(cells.isna().to_numpy() & keep)):
         raise TableError(f"{made.where(empty[0])}, column {name!r}: the row has no id. Fill it in, or leave it out.")
-    ids = torch.zeros(len(keep), dtype=torch.int64)
-    ids[torch.from_numpy(keep)] = as_ids(cells[keep], name)
-    kept = [[ids[span][torch.from_numpy(keep[span])] for span in spans] for spans in made.spans]
-    return [(first, second) for first, second in kept]
+    return _by_sample(made, keep, as_ids(cells[keep], name))
 
 
 def _find_blocks(
@@ -364,24 +372,8 @@ def _drop_small_tasks(made: Assembled, keep: np.ndarray, notes: list[str]) -> No
         raise TableError(f"{name}: no related task has 2 usable rows in each sample. {remedy}")
 
 
-def _arrays(
-    made: Assembled, matrix: np.ndarray, keep: np.ndarray, notes: list[str]
-) -> tuple[np.ndarray, np.ndarray, Samples]:
-    """Split the kept rows (kept, d) by sample. A task whose rows are all alike is left out."""
-    ends = np.concatenate([[0], np.cumsum(keep)])
-    parts = [(matrix[ends[p.start] : ends[p.stop]], matrix[ends[q.start] : ends[q.stop]]) for p, q in made.spans]
-    x, y = parts.pop(0) if made.target else (matrix[:0], matrix[:0])
-    tasks = {}
-    for pair, (first, second) in zip(made.related, parts, strict=True):
-        if len(first) and ((first != first[0]).any() or (second != first[0]).any()):
-            tasks[pair.name] = (first, second)
-        elif len(first):
-            notes.append(f"The task {pair.name!r} was left out: all its rows are identical.")
-    return x, y, tasks
-
-
 def _record(
-    made: Assembled, cleaning: Cleaning, encoding: Encoding, notes: list[str], samples: Samples
+    made: Assembled, cleaning: Cleaning, encoding: Encoding, notes: list[str], samples: Mapping[str, TwoSample]
 ) -> dict[str, Any]:
     return {
         "files": [
@@ -392,7 +384,7 @@ def _record(
             name: getattr(made.upload, name) for name in ("group", "groups", "task", "related_group", "related_groups")
         },
         "samples": {pair.name: [pair.p.label, pair.q.label] for pair in made.pairs},
-        "rows": {name: [len(x), len(y)] for name, (x, y) in samples.items()},
+        "rows": {name: list(sample.sizes) for name, sample in samples.items()},
         "columns": [{"name": c.name, "kind": c.kind, "why": c.why} for c in made.columns.values()],
         "answers": {name: getattr(made.upload, name) for name in ("decimal", "read_as", "totals", "encoding")},
         "conversions": made.readings.table(made.columns),
@@ -549,7 +541,7 @@ def incomplete_rows(made: Assembled, cleaning: Cleaning) -> int:
     """Count the rows with a missing cell, or one that is not a number, in a column that would be compared."""
     gone = np.zeros(len(made.rows), dtype=bool)
     for name, kind in compared(made, cleaning).items():
-        gone |= np.isnan(made.numbers(name)) if kind == NUMERIC else made.words(name).isna().to_numpy()
+        gone |= made.gaps(name, kind)
     return int(gone.sum())
 
 

@@ -34,7 +34,6 @@ from m2st_core.data.tables.columns import (
     profile_column,
     proven_marks,
 )
-from m2st_core.data.tables.limits import Note, TableError
 from m2st_core.numbers import count_of
 
 DECIMAL, READ_AS, TOTALS, ENCODING = "decimal", "read_as", "totals", "encoding"  # the options that answer a question
@@ -49,6 +48,38 @@ Marks = str | Mapping[str, str]
 """A decimal mark, or an encoding, for all files or by the name of a file; empty if not chosen."""
 
 
+class TableError(ValueError):
+    """An error on one line. It names the file, the row, the column and the remedy.
+
+    ``sentence`` is the error without its remedy ``in_code``: an argument in Python or an option of the shell.
+    """
+
+    def __init__(self, sentence: str, in_code: str = "") -> None:
+        self.sentence = " ".join(sentence.split())
+        super().__init__(" ".join(f"{sentence} {in_code}".split()))
+
+
+class Note(str):
+    """A sentence on what was done, and a sentence on the option of the shell that changes it."""
+
+    option: str
+
+    def __new__(cls, sentence: str, option: str = "") -> Note:
+        """Make a string with the attribute ``option``."""
+        note = super().__new__(cls, sentence)
+        note.option = option
+        return note
+
+
+def in_shell(note: str) -> str:
+    """The note with the sentence on its option.
+
+    >>> in_shell(Note("'id' is not compared.", "--use id compares it.")), in_shell("Rows were left out.")
+    ("'id' is not compared. --use id compares it.", 'Rows were left out.')
+    """
+    return f"{note} {note.option}".rstrip() if isinstance(note, Note) else note
+
+
 def choice_for_file(choice: Marks, file: str) -> str:
     """The decimal mark, or the encoding, chosen for a file; empty if none is."""
     return choice if isinstance(choice, str) else choice.get(file, "")
@@ -59,21 +90,16 @@ def words_by_file(choice: Marks) -> list[str]:
     return [choice] if isinstance(choice, str) else [f"{file}={word}" for file, word in choice.items()]
 
 
-def check_answers(decimal: Marks, read_as: Mapping[str, str], totals: str, files: Sequence[str]) -> None:
-    """Refuse answers that are not among those of the questions, or name unknown files."""
-    marks = [decimal] if isinstance(decimal, str) else decimal.values()
-    given = [*((DECIMAL, mark) for mark in marks), (TOTALS, totals), *((READ_AS, kind) for kind in read_as.values())]
-    for option, value in given:
-        if value and value not in CHOICES[option]:
-            raise TableError(f"{option} must be one of {', '.join(map(repr, CHOICES[option]))}. Got {value!r}.")
-    check_files(DECIMAL, decimal, files)
-
-
-def check_files(option: str, choice: Marks, files: Sequence[str]) -> None:
-    """Refuse a choice for an unknown file."""
-    if unknown := [] if isinstance(choice, str) else [file for file in choice if file not in files]:
-        there = ", ".join(files[:SHOWN])
-        raise TableError(f"{option} names {unknown[0]!r}, which is no file here. There are {there}.")
+def check_answers(answers: Mapping[str, Marks], files: Sequence[str]) -> None:
+    """Refuse answers by option that are not among those of its question, or that name unknown files."""
+    for option, answer in answers.items():
+        for value in [answer] if isinstance(answer, str) else answer.values():
+            if value and option in CHOICES and value not in CHOICES[option]:
+                raise TableError(f"{option} must be one of {', '.join(map(repr, CHOICES[option]))}. Got {value!r}.")
+        if option in (DECIMAL, ENCODING) and not isinstance(answer, str):
+            if unknown := [file for file in answer if file not in files]:
+                there = ", ".join(files[:SHOWN])
+                raise TableError(f"{option} names {unknown[0]!r}, which is no file here. There are {there}.")
 
 
 @dataclass(frozen=True)
@@ -160,7 +186,6 @@ def _shell(option: str, value: str) -> str:
 
 
 def _number(example: CellExample, mark: str = ".") -> str:
-    """The number of a cell by a decimal mark."""
     return f"{read_cell(example.cell).value(mark):.15g}"
 
 

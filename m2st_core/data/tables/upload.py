@@ -14,21 +14,22 @@ import pandas as pd
 
 from m2st_core.data.arrays import named_pairs
 from m2st_core.data.tables.columns import IDENTIFIER, NUMERIC, Column, Piece, classify_column
-from m2st_core.data.tables.encoding_question import encoding_question
-from m2st_core.data.tables.files import Table, as_table, read_table
-from m2st_core.data.tables.limits import Limits, TableError
+from m2st_core.data.tables.files import Limits, as_table, read_table
 from m2st_core.data.tables.readings import (
+    DECIMAL,
     ENCODING,
+    READ_AS,
+    TOTALS,
     Marks,
     Readings,
+    TableError,
     Unanswered,
     check_answers,
-    check_files,
     choice_for_file,
     settle_readings,
     words_by_file,
 )
-from m2st_core.data.tables.text import codec_of
+from m2st_core.data.tables.table import Table, codec_of, encoding_question
 from m2st_core.numbers import count_of
 from m2st_core.types import listed
 
@@ -81,8 +82,7 @@ class Upload:
             object.__setattr__(self, name, tuple(normalize("NFC", value) for value in getattr(self, name)))
         object.__setattr__(self, "read_as", {normalize("NFC", name): kind for name, kind in self.read_as.items()})
         files = [t.name for t in (*self.target, *self.related)]
-        check_answers(self.decimal, self.read_as, self.totals, files)
-        check_files(ENCODING, self.encoding, files)
+        check_answers({name: getattr(self, name) for name in (DECIMAL, TOTALS, READ_AS, ENCODING)}, files)
         for name in [self.encoding] if isinstance(self.encoding, str) else self.encoding.values():
             codec_of(name or "utf-8")
         if len(set(self.groups)) != len(self.groups) or len(self.groups) > 2:
@@ -171,6 +171,11 @@ class Side:
     table: Table = field(repr=False)
     label: str
     positions: np.ndarray = field(repr=False, compare=False)
+
+    @classmethod
+    def whole(cls, table: Table, label: str) -> Side:
+        """All rows of a table."""
+        return cls(table, label, np.arange(len(table.frame)))
 
 
 @dataclass(frozen=True)
@@ -360,7 +365,7 @@ class _Pairing:
                 raise TableError("groups are two values of a group column. The target is two files, so leave them out.")
             p, q = upload.target
             names = (p.stem, q.stem) if p.stem != q.stem else (p.name, q.name) if p.name != q.name else ("P", "Q")
-            return Pair("target", *(_whole(t, label) for t, label in zip(upload.target, names, strict=True)))
+            return Pair("target", *map(Side.whole, upload.target, names))
         if len(upload.target) > 2:
             raise TableError(f"The target is one table or two. Got {len(upload.target)}.")
         table = upload.target[0]
@@ -405,7 +410,7 @@ class _Pairing:
             if set(files) != {"P", "Q"}:
                 table = next(iter(files.values()))
                 raise TableError(f"{table.name}: its partner is missing. A task is a pair x_P.csv and x_Q.csv.")
-            self._add(name, {side: _whole(files[side], side) for side in "PQ"})
+            self._add(name, {side: Side.whole(files[side], side) for side in "PQ"})
 
     def _add_task(self, table: Table, group: str, rows: np.ndarray, name: str, where: str) -> None:
         values = set(table.words(group).iloc[rows].dropna())
@@ -520,10 +525,6 @@ def _alike(label: str) -> str:
         return label.strip().casefold()
 
 
-def _whole(table: Table, label: str) -> Side:
-    return Side(table, label, np.arange(len(table.frame)))
-
-
 def _same_place(old: Table, new: Table, name: str) -> str | None:
     """The name now of a column of this name in the same file as it was decoded before."""
     name_before = _find(old, name)
@@ -605,6 +606,10 @@ class Assembled:
         pieces = [table.words(name) for table in self.tables]
         return pd.concat(pieces, ignore_index=True).iloc[self.order].reset_index(drop=True)
 
+    def gaps(self, name: str, kind: str) -> np.ndarray:
+        """Mark the cells of a column that are missing, or no numbers if its kind is numeric: (N,)."""
+        return np.isnan(self.numbers(name)) if kind == NUMERIC else self.words(name).isna().to_numpy()
+
     def where(self, row: int) -> str:
         """The file and the row in it, for messages."""
         return f"{self.tables[self.source[row]].name}: row {self.rows[row]:,}"
@@ -614,7 +619,7 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     """Pool the samples of an upload and classify the columns that all tables share."""
     limits = limits or Limits.from_environment()
     given = upload
-    upload, readings = _read_jointly(upload.decoded())
+    upload, readings = _read_jointly(upload.decoded(), limits)
     unsure = next((q for q in readings.questions if q.option == ENCODING and not q.columns), None)
     try:
         pairing = _Pairing(upload)
@@ -678,7 +683,7 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     )
 
 
-def _read_jointly(upload: Upload) -> tuple[Upload, Readings]:
+def _read_jointly(upload: Upload, limits: Limits) -> tuple[Upload, Readings]:
     """Decide how to read every column by all tables of an upload, and leave out totals if that was the answer."""
     tables = (*upload.target, *upload.related)
     names = dict.fromkeys(str(name) for table in tables for name in table.frame.columns)
@@ -694,7 +699,7 @@ def _read_jointly(upload: Upload) -> tuple[Upload, Readings]:
         pieces, [table.separator for table in tables], upload.decimal, upload.read_as, upload.totals
     )
     roles = [role for role in (upload.group, upload.related_group, "group") if role]
-    if unsure := encoding_question(tables, roles):
+    if unsure := encoding_question(tables, roles, levels=limits.levels):
         readings = replace(readings, questions=(unsure, *readings.questions))
     read = []
     for i, table in enumerate(tables):
@@ -727,7 +732,9 @@ def _classified(made: Assembled, name: str, values: np.ndarray) -> Column:
     unnamed = name == "column 1" and all(table.named for table in made.tables)
     parts = [slice(p.start, q.stop) for p, q in (made.spans[:1] if made.target else made.spans)]
     label = "row" if unnamed else name
-    column = classify_column(label, reading.kind, reading.unit, lambda: made.words(name), values, made.limits, parts)
+    column = classify_column(
+        label, reading.kind, reading.unit, lambda: made.words(name), values, made.limits.levels, parts
+    )
     return replace(column, name=name)
 
 

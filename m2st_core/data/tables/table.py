@@ -1,29 +1,198 @@
-"""The question for the encoding of text files, where a guess decides which words of several files are the same."""
+"""A table of text cells, the encodings that its file may have, and the question which one it is.
+
+Text that is neither Unicode nor in an encoding that the user names is guessed to be Windows-1252. The guess can be
+undone, because no byte is lost. The user is asked where a guess decides which words of several files are the same.
+"""
 
 from __future__ import annotations
 
+import codecs
 import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from m2st_core.data.tables.cells import NUMBERS, TOTAL, WORD, CellExample, read_cell
-from m2st_core.data.tables.columns import FEW_WORDS
-from m2st_core.data.tables.files import Table
-from m2st_core.data.tables.limits import Limits
-from m2st_core.data.tables.readings import ENCODING, SHOWN, Question
-from m2st_core.data.tables.text import GUESS, OF_TWO_BYTES, bytes_of_guess, encoding_title
+from m2st_core.data.tables.columns import FEW_WORDS, Piece, numbers
+from m2st_core.data.tables.readings import ENCODING, SHOWN, Question, Reading, TableError, settle_readings
 
+CONTROL = {chr(code) for code in range(32)} - set("\t\n\r\x0b\x0c\x1a\x1c\x1d\x1e\x1f")
+SAVE_AS = "Save it again as CSV (UTF-8)."
+
+GUESS = "cp1252"
+UNICODE = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
+OF_ONE_BYTE = (  # likelier ones first
+    "cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1257", "cp1255", "cp1256", "cp1258", "cp874", "koi8-r",
+    "koi8-u", *(f"iso-8859-{i}" for i in (1, 15, 2, 5, 7, 9, 13, 4, 8, 6, 3, 10, 11, 14, 16)), "mac-roman",
+    "mac-latin2", "mac-cyrillic", "mac-greek", "mac-turkish", "mac-iceland", "cp437", "cp850", "cp852", "cp855",
+    "cp857", "cp858", "cp866", "cp737", "cp775", "cp1125",
+)  # fmt: skip
+OF_TWO_BYTES = {  # with the range of the first byte of usual characters
+    "shift_jis": (0x81, 0x97), "cp932": (0x81, 0x97), "euc-jp": (0xA4, 0xCF), "gb18030": (0xB0, 0xD7),
+    "big5": (0xA4, 0xC6), "euc-kr": (0xB0, 0xC8), "cp949": (0xB0, 0xC8),
+}  # fmt: skip
+SYNONYMS = ("gbk", "gb2312", "big5hkscs", "cp950")
+ACCEPTED = frozenset(codecs.lookup(name).name for name in (*UNICODE, *OF_ONE_BYTE, *OF_TWO_BYTES, *SYNONYMS))
 LEARNER = -1  # the position of a learner among the files
 MOST_OFFERED = 6
 MOST_CELLS = 2_000  # different cells of a column that are read; with so many different words it is free text
 MOST_READ = 300  # words by which the encodings of a file are ranked
 USUAL_SIGNS = frozenset("°µ²³½€£¥§·×±–—…‘’“”„«»\u00a0")
 LETTERS = re.compile(r"[^\W\d_]+")
+NAMED = (
+    "utf-8, utf-16, cp1250 to cp1258, iso-8859-1 to iso-8859-16, koi8-r, koi8-u, mac-roman, mac-cyrillic, cp437, "
+    "cp850, cp866, shift_jis, euc-jp, gb18030, big5 or euc-kr"
+)
+GUESSED = "".join(bytes([code]).decode(GUESS, "ignore") or chr(code) for code in range(256))
+UNGUESSED = {ord(character): code for code, character in enumerate(GUESSED)}
+
+
+def codec_of(name: str) -> str:
+    """Python's name of a text encoding. Names of anything else are refused."""
+    try:
+        codec = codecs.lookup(name).name if isinstance(name, str) else ""
+    except (LookupError, ValueError):
+        codec = ""
+    if codec not in ACCEPTED:
+        raise TableError(f"{ENCODING} must be a text encoding such as {NAMED}. Got {str(name)[:40]!r}.")
+    return codec
+
+
+def guess_text(data: bytes) -> str:
+    """Decode as Windows-1252. Its undefined bytes become the control characters of Latin-1, so nothing is lost."""
+    return codecs.charmap_decode(data, "strict", GUESSED)[0]
+
+
+def bytes_of_guess(text: str) -> bytes:
+    """The bytes of guessed text."""
+    return bytes(UNGUESSED[ord(character)] for character in text)
+
+
+def _is_text(data: bytes, name: str) -> bool:
+    try:
+        text = data.decode(name)
+    except UnicodeDecodeError:
+        return False
+    return name in OF_TWO_BYTES or not any("\x80" <= character <= "\x9f" for character in text)
+
+
+def _title(name: str) -> str:
+    """The name of an encoding for users."""
+    return f"Windows-{name[2:]} ({name})" if re.fullmatch(r"cp125\d", name) else name
+
+
+def decode_text(name: str, data: bytes, encoding: str = "") -> tuple[str, str, bool, list[str]]:
+    """Decode the text of a file: the text, its encoding, whether that is a guess, and notes.
+
+    ``encoding`` is the user's choice if the file is not UTF-8 and has no byte-order mark.
+    """
+    codec = codec_of(encoding) if encoding else ""
+    for mark, by_mark in (
+        (codecs.BOM_UTF32_LE, "utf-32"),
+        (codecs.BOM_UTF32_BE, "utf-32"),
+        (codecs.BOM_UTF8, "utf-8-sig"),
+        (codecs.BOM_UTF16_LE, "utf-16"),
+        (codecs.BOM_UTF16_BE, "utf-16"),
+    ):
+        if data.startswith(mark):
+            try:
+                return data.decode(by_mark), by_mark.removesuffix("-sig"), False, []
+            except UnicodeDecodeError:
+                standard = by_mark.removesuffix("-sig").upper()
+                raise TableError(f"{name}: it begins like {standard} text but is not. {SAVE_AS}") from None
+    has_nulls = codec.startswith(("utf-16", "utf-32"))  # every separator has some in these encodings
+    wide = has_nulls and b"\0" in data
+    if not wide and (at := data.find(0)) >= 0:
+        line = data.count(b"\n", 0, at) + 1
+        raise TableError(f"{name}: row {line} holds a NUL byte, so this is not a text file, or UTF-16. {SAVE_AS}")
+    try:
+        if not wide:
+            return data.decode("utf-8"), "ascii" if data.isascii() else "utf-8", False, []
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+    if not encoding:
+        note = (
+            f"Not UTF-8 (row {line}): read as Latin-1 (Windows-1252). If words look wrong, choose its encoding "
+            "(--encoding), or save it again as UTF-8."
+        )
+        return guess_text(data), GUESS, True, [note]
+    try:
+        text = data.decode(codec if wide == has_nulls else "ascii")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise TableError(
+            f"{name}: row {line} is not {encoding} text. Choose another encoding, or save it as UTF-8."
+        ) from None
+    return text, codec, False, [f"Read as {_title(encoding)}, as you chose."]
+
+
+def check_text(name: str, text: str) -> None:
+    """Refuse text that cannot be a table."""
+    if not text.strip():
+        raise TableError(f"{name}: the file is empty. Bring a table with a header and at least 2 rows.")
+    at = min((text.find(mark) for mark in CONTROL if mark in text), default=-1)
+    if at >= 0:
+        line = text.count("\n", 0, at) + 1
+        raise TableError(f"{name}: row {line} holds control characters, so this is not a text file. {SAVE_AS}")
+
+
+@dataclass(frozen=True)
+class Table:
+    """The content of a file: ``frame`` has its raw cells (empty ones as NA) under clean, unique names.
+
+    The index of ``frame`` is the number of each row in the file, from 1, the header included. ``separator`` is that of
+    its cells. ``readings`` are those of the columns, decided with the other files of an upload; all others are decided
+    by this file alone. ``notes`` say what else reading had to decide, ``digest`` is the file's SHA-256. ``encoding`` is
+    that of its text. If it is a guess, ``raw`` has the file's bytes, to be decoded again.
+    ``half`` is a task and a side, P or Q, if the table is known to be that sample of a related task.
+    """
+
+    name: str
+    frame: pd.DataFrame = field(repr=False, compare=False)
+    digest: str
+    separator: str = ""
+    notes: tuple[str, ...] = ()
+    named: bool = True  # whether the file has column names
+    readings: Mapping[str, Reading] = field(default_factory=dict, repr=False, compare=False)
+    encoding: str = ""
+    raw: bytes = field(default=b"", repr=False, compare=False)
+    half: tuple[str, str] | None = None
+
+    def numbers(self, column: str) -> np.ndarray:
+        """A column as float64, NaN where a cell is missing or not a number."""
+        return numbers(self.frame[column], self.reading(column).mark)
+
+    def words(self, column: str) -> pd.Series:
+        """A column as words, NA where a cell is missing."""
+        return self.reading(column).words(self.frame[column])
+
+    def reading(self, column: str) -> Reading:
+        """The reading of a column."""
+        return self.readings.get(column) or self._alone[column]
+
+    @cached_property
+    def _alone(self) -> Mapping[str, Reading]:
+        pieces = {str(name): (Piece(self.name, self.frame[name]),) for name in self.frame.columns}
+        return {name: readings[0] for name, readings in settle_readings(pieces, [self.separator]).columns.items()}
+
+    @cached_property
+    def encodings(self) -> tuple[str, ...]:
+        """The encodings that the file may have, if its encoding is a guess."""
+        used = np.unique(np.frombuffer(self.raw, dtype=np.uint8)).tobytes()
+        samples = [*((name, used) for name in OF_ONE_BYTE), *((name, self.raw) for name in OF_TWO_BYTES)]
+        return tuple(name for name, sample in samples if _is_text(sample, name))
+
+    @property
+    def stem(self) -> str:
+        """The file's name, composed, without folders and ending."""
+        return unicodedata.normalize("NFC", self.name).replace("\\", "/").rsplit("/", 1)[-1].rsplit(".", 1)[0]
 
 
 class _Doubt(NamedTuple):
@@ -38,17 +207,18 @@ def encoding_question(
     tables: Sequence[Table],
     roles: Collection[str] = (),
     learned: Mapping[str, Collection[str]] | None = None,
-    limits: Limits | None = None,
+    *,
+    levels: int,
 ) -> Question | None:
     """Ask for the encoding of files where a guess decides which words, or names of columns, are the same.
 
     Columns that some files lack count only if they have one of these ``roles``. ``learned`` are the words of a
-    learner's categories by the names of their columns.
+    learner's categories by the names of their columns. With more than ``levels`` different words a column is free text.
     """
     learned = learned or {}
     if not any(table.raw for table in tables) or len(tables) + bool(learned) < 2:
         return None
-    doubts = list(_doubts(tables, roles, learned, limits or Limits()))
+    doubts = list(_doubts(tables, roles, learned, levels))
     marked = {
         i: {(doubt.column, word) for doubt in doubts for word in doubt.doubtful & doubt.words.get(i, {}).keys()}
         for i, table in enumerate(tables)
@@ -62,7 +232,7 @@ def encoding_question(
 
 
 def _doubts(
-    tables: Sequence[Table], roles: Collection[str], learned: Mapping[str, Collection[str]], limits: Limits
+    tables: Sequence[Table], roles: Collection[str], learned: Mapping[str, Collection[str]], levels: int
 ) -> Iterator[_Doubt]:
     """Doubts about names of columns, and then about the words of each column."""
     names = {i: [*map(str, table.frame.columns)] for i, table in enumerate(tables)}
@@ -78,11 +248,11 @@ def _doubts(
         words[LEARNER] = _beyond_ascii(learned.get(column, ()))
         sizes = [len(cells) for cells in words.values() if cells]
         guessed = any(tables[i].raw and words[i] for i in holders)
-        if guessed and len(sizes) > 1 and max(sizes) <= limits.levels:
+        if guessed and len(sizes) > 1 and max(sizes) <= levels:
             doubtful, merged = _doubtful(tables, words, _compared)
             cells = pd.concat([tables[i].frame[column] for i in holders], ignore_index=True)
             different = cells.nunique() - merged  # if so many words are the same
-            if doubtful and different <= min(max(FEW_WORDS, int(cells.count()) / 2), limits.levels):
+            if doubtful and different <= min(max(FEW_WORDS, int(cells.count()) / 2), levels):
                 yield _Doubt(column, words, doubtful)
 
 
@@ -160,13 +330,13 @@ def _ask(tables: Sequence[Table], doubts: Sequence[_Doubt], files: list[int]) ->
     first, readings = shown[0]
     also = holders.get(readings[0])
     where = "" if also is None else ", as in the learner" if also == LEARNER else f", as in {tables[also].name}"
-    title = encoding_title(offered[0])
+    title = _title(offered[0])
     sentence = f"the file is not UTF-8: {first.cell!r} is a guess. In {title} it is {readings[0]!r}{where}."
     return Question(
         ENCODING,
         () if any(not doubt.column for doubt in doubts) else tuple(doubt.column for doubt in doubts),
         sentence,
-        {name: f"{encoding_title(name)}: {reading}" for name, reading in zip(offered, readings, strict=True)},
+        {name: f"{_title(name)}: {reading}" for name, reading in zip(offered, readings, strict=True)},
         tuple(shown),
         tuple(tables[i].name for i in files),
     )
