@@ -102,38 +102,30 @@ def power(repeat: int, learner: MetaLearner | None = None) -> float:
     return float((p_values <= lessons.ALPHA).mean())
 
 
-@dataclass(frozen=True)
-class Column:
-    """The part of the table for one closeness; without one, for MMD-M."""
-
-    views: list[View]
-    power: list[float]
-
-
-def compute_column(closeness: float | None) -> Column:
-    """Views of every target, with the first repeat's learner, and the power of every repeat."""
+def compute_column(closeness: float | None) -> tuple[list[View], list[float]]:
+    """Views of every target, with the first repeat's learner, and the power of every repeat; without C, of MMD-M."""
     learners: Sequence[MetaLearner | None] = [None] * lessons.REPEATS
     if closeness is not None:
         learners = [learn(closeness, repeat) for repeat in range(lessons.REPEATS)]
     views = [view(seed, learners[0]) for seed in range(lessons.SAMPLES)]
-    return Column(views, [power(repeat, learner) for repeat, learner in enumerate(learners)])
+    return views, [power(repeat, learner) for repeat, learner in enumerate(learners)]
 
 
 def home_shipped(workers: int) -> Shipped:
     """Every view and power of Home, one process for each closeness."""
     with processes(workers) as pool:
-        generic, *taught = pool.map(compute_column, [None, *lessons.CLOSENESSES])
+        (generic, generic_power), *taught = pool.map(compute_column, [None, *lessons.CLOSENESSES])
     targets = [two_samples(DELTA, lessons.SIZE, seed) for seed in range(lessons.SAMPLES)]
     arrays = {
         "closeness": np.array(lessons.CLOSENESSES),
         "x": np.stack([x for x, _ in targets]).astype(np.float32),
         "y": np.stack([y for _, y in targets]).astype(np.float32),
-        "generic_p": np.array([view.p_value for view in generic.views]),
-        "generic_field": np.stack([view.field for view in generic.views]),
-        "generic_power": np.array(generic.power),
-        "taught_p": np.array([[view.p_value for view in column.views] for column in taught]),
-        "taught_field": np.stack([np.stack([view.field for view in column.views]) for column in taught]),
-        "taught_power": np.array([column.power for column in taught]),
+        "generic_p": np.array([view.p_value for view in generic]),
+        "generic_field": np.stack([view.field for view in generic]),
+        "generic_power": np.array(generic_power),
+        "taught_p": np.array([[view.p_value for view in views] for views, _ in taught]),
+        "taught_field": np.stack([np.stack([view.field for view in views]) for views, _ in taught]),
+        "taught_power": np.array([powers for _, powers in taught]),
     }
     return Shipped(arrays, stamp=shipped_stamp([GENERIC_TEST, TAUGHT]))
 

@@ -144,18 +144,19 @@ def _by_file(option: str, values: str, value: str, words: Sequence[str]) -> Mark
     """The value of an option for all files, or by file from words such as P.csv=cp1251."""
     if len(words) == 1 and "=" not in words[0]:
         return words[0]
-    pairs = [word.rpartition("=") for word in words]
-    if wrong := [word for word, (file, _, _) in zip(words, pairs, strict=True) if not file]:
-        raise ValueError(f"{option} takes {values} once, or FILE={value} for each file. Got {wrong[0]!r}.")
-    return {file: mark for file, _, mark in pairs} or ""
+    return _pairs(words, f"{option} takes {values} once, or FILE={value} for each file.") or ""
 
 
 def _chosen_kinds(words: Sequence[str]) -> dict[str, str]:
-    """What the columns hold, from words such as plate=words."""
+    return _pairs(words, "--read-as takes COLUMN=KIND, such as plate=words.")
+
+
+def _pairs(words: Sequence[str], problem: str) -> dict[str, str]:
+    """Values by name, from words such as plate=words."""
     pairs = [word.rpartition("=") for word in words]
-    if wrong := [word for word, (column, _, _) in zip(words, pairs, strict=True) if not column]:
-        raise ValueError(f"--read-as takes COLUMN=KIND, such as plate=words. Got {wrong[0]!r}.")
-    return {column: kind for column, _, kind in pairs}
+    if wrong := [word for word, (name, _, _) in zip(words, pairs, strict=True) if not name]:
+        raise ValueError(f"{problem} Got {wrong[0]!r}.")
+    return {name: value for name, _, value in pairs}
 
 
 def run_meta_train(options: argparse.Namespace) -> None:

@@ -226,10 +226,10 @@ def show_own_images() -> str:
     samples = [[(file.name, file.getvalue()) for file in files] for files in uploads]
     tasks = [(related.name, related.getvalue())] if related is not None else None
     first, second = (_name(files, f"{name} sample") for files, name in zip(uploads, NAMES, strict=True))
+    given: dict[str, Any] = {"related_tasks": tasks, "features": features, "names": (first, second), "keep": False}
 
     def work(progress: Progress) -> Outcome:
-        given: dict[str, Any] = {"related_tasks": tasks, "features": features, "names": (first, second), "keep": False}
-        return compare_images(samples[0], samples[1], progress=progress, **given)
+        return compare_images(*samples, progress=progress, **given)
 
     job = watch_job("own_images", settings, work, "Reading the images, computing features, testing…")
     if job.state != "done":

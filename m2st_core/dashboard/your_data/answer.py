@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -39,7 +40,6 @@ from m2st_core.dashboard.your_data.state import UserData, show_upload_table, tar
 from m2st_core.data.tables.prepare import Prepared
 from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.methods import METHODS, label_of
-from m2st_core.types import Progress
 
 
 def run_plan(state: UserData, upload: Upload, data: Prepared) -> Outcome | None:
@@ -47,11 +47,8 @@ def run_plan(state: UserData, upload: Upload, data: Prepared) -> Outcome | None:
     if state.declared is None or state.declared[0] != data.digest:
         st.info("No test is declared for these data yet. Go back to Check, and run the recommended test or another.")
         return None
-    plan, learner = state.declared[1], state.learner
-
-    def work(progress: Progress) -> Outcome:
-        return carry_out(data, plan, learner=learner, progress=progress)
-
+    plan = state.declared[1]
+    work = partial(carry_out, data, plan, learner=state.learner)
     doing = f"{label_of(plan.primary)}: training and testing…"
     outcome: Outcome | None = state.compute("data_answer", state.declared, work, doing)
     if outcome is not None:
@@ -82,7 +79,10 @@ def answer_stage(state: UserData, upload: Upload, outcome: Outcome) -> None:
     """Show the verdict, how far apart the groups are, the rows a new study needs, and details."""
     answer: Answer = state.remember("data_words", state.declared, lambda: answer_of(outcome))
     tests = state.tests_of(upload)
-    _show_card(state, upload, outcome, answer, len(tests))
+    with st.container(border=True, key="data_card"):
+        show_answer(answer)
+        st.caption(looks(len(tests)))
+        _report_button(state, upload, outcome)
     if len(tests) > 1:
         with st.expander("All tests of these data in this session"):
             st.dataframe(pd.DataFrame(tests), hide_index=True, width="stretch", key="data_tests")
@@ -104,13 +104,6 @@ def answer_stage(state: UserData, upload: Upload, outcome: Outcome) -> None:
         st.markdown(as_text(sentence))
     st.caption(as_text(effect.caveat))
     _show_details(state, upload, outcome)
-
-
-def _show_card(state: UserData, upload: Upload, outcome: Outcome, answer: Answer, tests: int) -> None:
-    with st.container(border=True, key="data_card"):
-        show_answer(answer)
-        st.caption(looks(tests))
-        _report_button(state, upload, outcome)
 
 
 def _show_picture(picture: Picture | None, key: str) -> None:
@@ -199,10 +192,7 @@ def _show_splits(state: UserData, outcome: Outcome) -> None:
             help=f"About {seconds:.0f} s. {INFORMATION_ONLY}",
         )
         return
-
-    def work(progress: Progress) -> tuple[float, ...]:
-        return other_splits(outcome, FURTHER_SPLITS, progress=progress)
-
+    work = partial(other_splits, outcome, FURTHER_SPLITS)
     doing = f"{result.label} with {FURTHER_SPLITS} further splits…"
     further: tuple[float, ...] | None = state.compute("data_splits", key, work, doing)
     if further is not None:
@@ -271,11 +261,9 @@ def _show_gamma(state: UserData, upload: Upload, outcome: Outcome) -> None:
     if not wanted:
         return
     data, plan = outcome.data, outcome.plan
-
-    def work(progress: Progress) -> TargetGamma:
-        share, seed = plan.train_fraction, plan.seed
-        return target_gamma(data.target, data.related, plan.primary, train_fraction=share, seed=seed, progress=progress)
-
+    work = partial(
+        target_gamma, data.target, data.related, plan.primary, train_fraction=plan.train_fraction, seed=plan.seed
+    )
     gamma: TargetGamma | None = state.compute("data_gamma", (data.digest, plan), work, "Training kernels…")
     if gamma is not None:
         st.markdown(as_text(gamma.sentence))
@@ -310,10 +298,7 @@ def _report_button(state: UserData, upload: Upload, outcome: Outcome) -> None:
     python, command = _code(state, upload, outcome)
     check, _ = state.recall("data_related", outcome.data.digest) or (None, None)
     tested = state.tests_of(upload)
-
-    def report() -> str:
-        return html_report(outcome, check=check, tested=tested, python=python, command=command)
-
+    report = partial(html_report, outcome, check=check, tested=tested, python=python, command=command)
     help_ = "One HTML file with this answer, its figures, settings and code. It needs no server and prints on A4."
     st.download_button(
         "Download the report", report, "report.html", key="data_report", on_click="ignore", type="primary", help=help_

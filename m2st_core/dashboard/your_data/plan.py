@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 
@@ -74,7 +74,7 @@ def ask_test(state: UserData, data: Prepared) -> Plan | None:
     with st.expander("Another test, secondary tests, settings"):
         plan = _ask_plan(methods, advice)
     with line:
-        problem = _plan_problem(state, data, plan)
+        problem = state.remember("plan problem", (data.digest, plan), lambda: _plan_problem(data, plan))
         if problem:
             st.error(as_text(problem))
             return None
@@ -118,18 +118,13 @@ def _ask_plan(methods: list[str], advice: Recommendation) -> Plan:
     return plan if any(METHODS[name].needs_split for name in plan.methods) else replace(plan, splits=1)
 
 
-def _plan_problem(state: UserData, data: Prepared, plan: Plan) -> str:
+def _plan_problem(data: Prepared, plan: Plan) -> str:
     """Say why the plan cannot be run, from the number of rows alone; empty if it can."""
-
-    def check() -> str:
-        try:
-            check_plan(data, plan)
-        except ValueError as error:
-            return str(error)
-        return ""
-
-    problem: str = state.remember("plan problem", (data.digest, plan), check)
-    return problem
+    try:
+        check_plan(data, plan)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def stop_related_check() -> None:
@@ -139,28 +134,25 @@ def stop_related_check() -> None:
         job_manager().drop(job)
 
 
+def _left_out(data: Prepared, progress: Progress) -> tuple[RelatedCheck, LeftOutGamma] | tuple[None, None]:
+    """The leave-one-out check of the related tasks, and γ̂ between them."""
+    check = check_uploaded_tasks(data, progress=part_of(progress, 0, CHECK_SHARE))
+    related = data.separated().related
+    if check is None or related is None:
+        return None, None
+    return check, left_out_gamma(related, check.left_out, progress=part_of(progress, CHECK_SHARE, 1))
+
+
 def _show_related_check(state: UserData, data: Prepared) -> RelatedCheck | None:
     """Show how power changes with the related tasks, in leave-one-out checks that run in the background."""
-
-    def work(progress: Progress) -> tuple[RelatedCheck, LeftOutGamma] | tuple[None, None]:
-        check, related = (
-            check_uploaded_tasks(data, progress=part_of(progress, 0, CHECK_SHARE)),
-            data.separated().related,
-        )
-        if check is None or related is None:
-            return None, None
-        return check, left_out_gamma(related, check.left_out, progress=part_of(progress, CHECK_SHARE, 1))
-
     results = state.recall("data_related", data.digest)
     verdict = VERDICTS[results[0].verdict] if results and results[0] else ""
     with st.expander(f"Do the related tasks help? {verdict}"):
-        return _related_check(state, data.digest, work)
+        work, doing = partial(_left_out, data), "Leaving each task out in turn…"
+        return _show_check(state.compute("data_related", data.digest, work, doing))
 
 
-def _related_check(
-    state: UserData, digest: str, work: Callable[[Progress], tuple[RelatedCheck, LeftOutGamma] | tuple[None, None]]
-) -> RelatedCheck | None:
-    results = state.compute("data_related", digest, work, "Leaving each task out in turn…")
+def _show_check(results: tuple[RelatedCheck, LeftOutGamma] | tuple[None, None] | None) -> RelatedCheck | None:
     if results is None:
         st.caption(
             "Each related task is left out in turn and tested with what was learned from the others. You need not "
@@ -169,7 +161,7 @@ def _related_check(
         )
         return None
     check, gamma = results
-    if check is None:
+    if check is None or gamma is None:
         st.info(
             "The related tasks share rows with your data, as with a common control group, and are used as one task. "
             "No task can be left out to see whether the others help."

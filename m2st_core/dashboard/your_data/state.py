@@ -250,12 +250,12 @@ class UserData:
         kept = self.memory.get(name)
         return kept[1] if kept is not None and kept[0] == key else None
 
-    def compute(self, name: str, key: Hashable, work: Callable[[Progress], Any], doing: str) -> Any:
-        """The result of a background job for this key, or None while it is not done."""
+    def compute(self, name: str, key: Hashable, work: Callable[..., Any], doing: str) -> Any:
+        """The result of ``work(progress=…)`` in a background job for this key, or None while it is not done."""
 
         def plainly(progress: Progress) -> Any:
             try:
-                return work(progress)
+                return work(progress=progress)
             except ValueError as error:
                 raise ValueError(as_text(str(error))) from None
 
