@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 
 from benchmarks.common import CPU, processes
-from m2st_core.analysis.evidence import Evidence, evidence_of
+from m2st_core.analysis.explanation import Evidence, evidence_of
 from m2st_core.criterion import witness
 from m2st_core.data import make_task
 from m2st_core.data.synthetic import hdgm_related_tasks

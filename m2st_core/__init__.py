@@ -27,15 +27,14 @@ from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.learner_files import load_learner, open_learner
 from m2st_core.testing.two_sample import examine, two_sample_test
 
-# One upload: plan, recommendation, test, effect, correction, explanation, report
-from m2st_core.analysis.related import RelatedCheck, check_related_tasks
-from m2st_core.analysis.gamma import TargetGamma, target_gamma
+# One upload: recommendation, plan, test, correction, effect, explanation, answer, report
+from m2st_core.analysis.related import RelatedCheck, TargetGamma, check_related_tasks, target_gamma
 from m2st_core.analysis.recommendation import Recommendation, recommend
+from m2st_core.analysis.plan import Analysis, Outcome, Plan, analyse, carry_out
+from m2st_core.analysis.correction import CorrectedTest, holm
 from m2st_core.analysis.effect import EffectSize, effect_size
-from m2st_core.analysis.correction import Analysis, CorrectedTest, analyse, holm
 from m2st_core.analysis.explanation import Explanation, explain
-from m2st_core.analysis.plan import Outcome, Plan, carry_out
-from m2st_core.analysis.words import Answer, answer_of
+from m2st_core.analysis.answer import Answer, answer_of
 from m2st_core.analysis.report import html_report
 from m2st_core.analysis.images import compare_images, prepare_images
 

@@ -3,7 +3,7 @@
 import streamlit as st
 
 import m2st_core
-from m2st_core.analysis.words import error_text, headline, p_text, p_value_sentences
+from m2st_core.analysis.answer import error_text, headline, p_text, p_value_sentences
 from m2st_core.dashboard.jobs.jobs import SHIPPED, watch_study
 from m2st_core.dashboard.widgets.controls import (
     ALPHA,

@@ -260,9 +260,8 @@ def test_default_tests_are_named_in_one_place(path):
 def test_the_same_default_everywhere():
     """The API, a plan, an analysis, images, One test and the shell have the same default."""
     from m2st_core.__main__ import build_parser
-    from m2st_core.analysis.correction import analyse
     from m2st_core.analysis.images import compare_images
-    from m2st_core.analysis.plan import Plan
+    from m2st_core.analysis.plan import Plan, analyse
     from m2st_core.analysis.recommendation import recommend
     from m2st_core.studies.one_test import SingleTest
     from m2st_core.testing.two_sample import examine, two_sample_test

@@ -12,8 +12,7 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.analysis.effect import effect_size
-from m2st_core.analysis.evidence import evidence_of
-from m2st_core.analysis.explanation import explain
+from m2st_core.analysis.explanation import evidence_of, explain
 from m2st_core.learners import embeddings, image_features, spaces
 from m2st_core.learners.classifier import fit_labels, fit_probabilities
 from m2st_core.sweeps.cells import run_cell, train_learner

@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 from scipy.stats import binom
 
-from m2st_core.analysis.evidence import Evidence
+from m2st_core.analysis.explanation import Evidence
 from m2st_core.criterion import h_matrix, power_criterion
 from m2st_core.data.tables.encoding import Categorical, Numeric
 from m2st_core.data.tables.prepare import Prepared

@@ -1,8 +1,8 @@
-"""Do the related tasks help? Leave each out in turn, and test it with and without learning from the others.
+"""Do the related tasks of an upload help, and how related are they? The leave-one-task-out check, odd values, and γ̂.
 
-The others are separated from the left-out task first, so that no recognised row of it is learned from with its label.
-Only unlabelled rows of a target are used. A test chosen by this check stays exact if the related tasks hold no row of
-the target; ``check_uploaded_tasks`` separates them.
+Each task is left out in turn, and tested with and without learning from the others. These are separated from it first,
+so that no recognised row of it is learned from with its label. Only unlabelled rows of a target are used. A test chosen
+by this check stays exact if the related tasks hold no row of the target; ``check_uploaded_tasks`` separates them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from scipy.special import betaincinv
 from torch import Tensor
 
 from m2st_core.criterion import mmd2_unbiased
-from m2st_core.data.arrays import as_named_rows, as_related_tasks, match_columns
+from m2st_core.data.arrays import as_named_rows, as_related_tasks, as_two_sample, match_columns
 from m2st_core.data.related import RelatedTasks
 from m2st_core.data.separate import separate
 from m2st_core.device import resolve_device
 from m2st_core.kernels.distance import GaussianKernel, median_squared_distance
+from m2st_core.learners.relatedness import Relatedness, relatedness
 from m2st_core.learners.units import FAR, ODD, column_units, in_usual_units
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
+from m2st_core.testing.plan import TestSettings, plan_test
 from m2st_core.testing.run import run_tests
 from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, Progress, TwoSample
 
@@ -46,6 +48,8 @@ MEANINGS = {
     "harms": "So the related tasks mislead even for tasks like themselves.",
     "unclear": "This is not a clear difference at these sizes.",
 }
+MOST_LEFT_OUT = 3  # tasks whose γ̂ is computed
+FEWEST_ROWS = 8  # of each sample, for γ̂: two halves of four rows
 
 
 @dataclass(frozen=True)
@@ -331,3 +335,82 @@ def _named(names: Sequence[str]) -> str:
     """Join the first names, and count the others."""
     shown = ", ".join(names[:NAMED])
     return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"
+
+
+@dataclass(frozen=True)
+class LeftOutGamma:
+    """γ̂ of each left-out task to the most related of a few others, by the task's name."""
+
+    by_task: Mapping[str, Relatedness]
+
+    @property
+    def sentence(self) -> str:
+        """The result in plain words."""
+        if not self.by_task:
+            return f"γ̂ is not computed for more than {MOST_COLUMNS} columns."
+        gammas = [measured.gamma() for measured in self.by_task.values()]
+        above = sum(measured.stands_out for measured in self.by_task.values())
+        floor = np.median([measured.floor for measured in self.by_task.values()])
+        unlike = {0: "None is", 1: "One is"}.get(above, f"{above} are")
+        return (
+            f"{len(gammas)} left-out tasks were each compared with the most similar of a few others. {unlike} clearly "
+            f"unlike it (γ̂ from {min(gammas):.2f} to {max(gammas):.2f}; two samples of one task reach {floor:.2f} by "
+            "chance)."
+        )
+
+
+def left_out_gamma(
+    related: RelatedTasks, left_out: Sequence[str], *, seed: int = 0, progress: Progress | None = None
+) -> LeftOutGamma:
+    """Compute γ̂ of at most three left-out tasks, without any row of the target."""
+    chosen = left_out[:MOST_LEFT_OUT] if related.rows.shape[-1] <= MOST_COLUMNS else []
+    measured = {}
+    for index, name in enumerate(chosen):
+        position = related.names.index(name)
+        others = related.packed(task for task in range(len(related.names)) if task != position)
+        stage = part_of(progress, index / len(chosen), (index + 1) / len(chosen))
+        measured[name] = relatedness(
+            related.task(position), others, restarts=2, max_tasks=3, steps=30, seed=seed, progress=stage
+        )
+    return LeftOutGamma(measured)
+
+
+@dataclass(frozen=True)
+class TargetGamma:
+    """γ̂ of a target, and the rows of (x, y) that it was computed on.
+
+    γ̂ uses labels. If ``exploratory``, they are labels of tested rows, and no choice may depend on it.
+    """
+
+    relatedness: Relatedness
+    sizes: tuple[int, int]
+    exploratory: bool
+    sentence: str
+
+
+def target_gamma(
+    target: Any,
+    related_tasks: Any,
+    method: str,
+    *,
+    train_fraction: float = 0.5,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> TargetGamma:
+    """Compute γ̂ of a target, a pair (x, y), on the rows that the method trains on, or on all if it does not split.
+
+    Five tasks, three restarts and fifty steps give a first impression within seconds; see ``relatedness`` for more.
+    """
+    spec, sample = METHODS.find(method), target if isinstance(target, TwoSample) else as_two_sample(*target)
+    if spec.needs_split:
+        sample = plan_test(sample, spec, TestSettings(train_fraction=train_fraction, seed=seed)).training_rows
+    n, m = sample.sizes
+    if min(n, m) < FEWEST_ROWS:
+        raise ValueError(f"γ̂ needs at least {FEWEST_ROWS} rows of each sample. There are {n} and {m}.")
+    result = relatedness(sample, related_tasks, restarts=3, max_tasks=5, steps=50, seed=seed, progress=progress)
+    use = (
+        f"It uses the {n} and {m} rows that {spec.name} trains on and does not test, so it may guide the choice."
+        if spec.needs_split
+        else f"This is exploratory: {spec.name} tests the same {n} and {m} rows, so no choice may depend on it."
+    )
+    return TargetGamma(result, (n, m), not spec.needs_split, f"{result.sentence} {use}")

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from m2st_core.analysis.answer import Answer, answer_of, assumptions, looks, methods_sentence, references, unbroken
 from m2st_core.analysis.pictures import SHEETS, Picture, pictures, related_picture
 from m2st_core.analysis.plan import Outcome, Plan
 from m2st_core.analysis.related import RelatedCheck
-from m2st_core.analysis.words import Answer, answer_of, assumptions, looks, methods_sentence, references, unbroken
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import read_files

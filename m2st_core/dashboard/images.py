@@ -10,11 +10,11 @@ import numpy as np
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from m2st_core.analysis.answer import answer_of, verdict
 from m2st_core.analysis.images import PIXEL_SIDE, compare_images
 from m2st_core.analysis.pictures import contact_sheets
 from m2st_core.analysis.plan import Outcome
 from m2st_core.analysis.report import html_report
-from m2st_core.analysis.words import answer_of, verdict
 from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.dashboard.power.results import show_figure, show_power_table
 from m2st_core.dashboard.widgets.controls import Control

@@ -24,8 +24,7 @@ from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
 from m2st_core.dashboard.jobs.host import ServerLimits, close_server
 from m2st_core.environment import frame_ancestors, proxy
-from m2st_core.serving.sessions import COOKIE, may_resume
-from m2st_core.serving.visitors import KNOWN, PROXIED, STAMP, sign, unsign
+from m2st_core.serving.visitors import COOKIE, KNOWN, PROXIED, STAMP, may_resume, sign, unsign
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from m2st_core.analysis.answer import answer_of
 from m2st_core.analysis.effect import (
     Difference,
     differences,
@@ -15,7 +16,6 @@ from m2st_core.analysis.effect import (
     split_unit,
 )
 from m2st_core.analysis.plan import Plan, carry_out
-from m2st_core.analysis.words import answer_of
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.prepare import prepare

@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 
 import m2st_core as m2st
+from m2st_core.analysis.answer import answer_of
 from m2st_core.analysis.images import compare_images
 from m2st_core.analysis.pictures import contact_sheets
-from m2st_core.analysis.words import answer_of
 from m2st_core.data.images import efficientnet
 from m2st_core.data.images.efficientnet import missing_weights
 from m2st_core.data.images.features import network_extractor

@@ -11,10 +11,10 @@ import pytest
 
 import m2st_core as m2st
 from m2st_core.__main__ import main
-from m2st_core.analysis.gamma import left_out_gamma
+from m2st_core.analysis.answer import answer_of, cited, methods_sentence, references, unbroken
 from m2st_core.analysis.pictures import images_of, pictures
+from m2st_core.analysis.related import left_out_gamma
 from m2st_core.analysis.report import DataSource, as_command, as_python, html_report, report_decisions, report_versions
-from m2st_core.analysis.words import answer_of, cited, methods_sentence, references, unbroken
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.data.tables.cells import to_safe_csv
 from m2st_core.data.tables.encoding import Cleaning

@@ -8,7 +8,7 @@ import pytest
 from m2st_core.dashboard.jobs import host
 from m2st_core.dashboard.widgets.page import _made, forget_shared, shared
 from m2st_core.data.tables.cells import read_cell
-from m2st_core.serving import sessions
+from m2st_core.serving import visitors
 from m2st_core.studies.power import DEFAULT, add_shipped
 from m2st_core.sweeps import summary as grid
 from m2st_core.sweeps.cells import CellResult
@@ -95,7 +95,7 @@ def test_pages_ask_less_often_if_many_tabs_are_open(monkeypatch, tabs, factor):
 
 def test_cells_of_tables_are_forgotten_with_the_session():
     read_cell("a cell of somebody's table")
-    sessions.clear_caches()
+    visitors.clear_caches()
     assert read_cell.cache_info().currsize == 0
 
 
@@ -103,9 +103,9 @@ def test_cells_of_tables_are_forgotten_with_the_session():
 def test_what_all_share_is_forgotten_when_nobody_is_left(monkeypatch, left, kept):
     forget_shared()
     shared(sorted, (3, 1, 2))
-    monkeypatch.setattr(sessions, "all_sessions", lambda: left)
+    monkeypatch.setattr(visitors, "all_sessions", lambda: left)
     grid.grid_of(DEFAULT)
-    sessions.clear_caches()
+    visitors.clear_caches()
     assert len(_made) == kept and bool(grid._grids) == bool(kept)
 
 

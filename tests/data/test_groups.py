@@ -2,8 +2,8 @@
 
 import pytest
 
+from m2st_core.analysis.answer import answer_of
 from m2st_core.analysis.plan import Plan, carry_out
-from m2st_core.analysis.words import answer_of
 from m2st_core.data.tables.files import read_table, read_tables
 from m2st_core.data.tables.prepare import prepare
 from m2st_core.data.tables.readings import TableError

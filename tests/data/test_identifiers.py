@@ -9,9 +9,9 @@ import pytest
 
 import m2st_core as m2st
 from m2st_core.__main__ import main
+from m2st_core.analysis.answer import answer_of
 from m2st_core.analysis.plan import Plan, carry_out
 from m2st_core.analysis.report import DataSource, as_command, as_python
-from m2st_core.analysis.words import answer_of
 from m2st_core.data.suspects import numbers_identify, repeated_rows_note
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.files import read_table

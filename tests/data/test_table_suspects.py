@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 import m2st_core as m2st
+from m2st_core.analysis.answer import methods_sentence
 from m2st_core.analysis.report import DataSource, as_command
-from m2st_core.analysis.words import methods_sentence
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.prepare import identifiers, incomplete_rows, prepare

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import m2st_core as m2st
-from m2st_core.analysis.words import headline, p_text
+from m2st_core.analysis.answer import headline, p_text
 from m2st_core.dashboard.jobs.jobs import SHIPPED
 from m2st_core.studies.one_test import SingleTest, method_words
 from m2st_core.types import BASELINE

@@ -24,8 +24,21 @@ from m2st_core.dashboard.jobs.host import Host, ServerLimits, Visitor, at_sessio
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.jobs.runs import QueueFull, RunDesk, SweepQueue, TimeIsUp
 from m2st_core.serving import gate
-from m2st_core.serving.sessions import COOKIE, Tab, end_closed_sessions, make_room, used_bytes
-from m2st_core.serving.visitors import KNOWN, PROXIED, STAMP, SharedHost, identify_visitor, sign, signature, unsign
+from m2st_core.serving.visitors import (
+    COOKIE,
+    KNOWN,
+    PROXIED,
+    STAMP,
+    SharedHost,
+    Tab,
+    end_closed_sessions,
+    identify_visitor,
+    make_room,
+    sign,
+    signature,
+    unsign,
+    used_bytes,
+)
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import InlineExecutor
 from m2st_core.sweeps.spec import SweepSpec

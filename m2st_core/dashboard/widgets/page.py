@@ -17,7 +17,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from m2st_core.analysis.words import Answer, unbroken
+from m2st_core.analysis.answer import Answer, unbroken
 from m2st_core.dashboard.jobs.host import host
 from m2st_core.dashboard.jobs.jobs import job_manager, poll
 from m2st_core.dashboard.jobs.sweeps import sweep_queue

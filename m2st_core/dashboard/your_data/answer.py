@@ -10,8 +10,16 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from m2st_core.analysis.answer import (
+    Answer,
+    answer_of,
+    assumptions,
+    error_text,
+    looks,
+    methods_sentence,
+    p_text,
+)
 from m2st_core.analysis.explanation import Explanation
-from m2st_core.analysis.gamma import TargetGamma, target_gamma
 from m2st_core.analysis.pictures import (
     Picture,
     images_of,
@@ -24,17 +32,8 @@ from m2st_core.analysis.pictures import (
     witness_picture,
 )
 from m2st_core.analysis.plan import Outcome, carry_out, other_splits
-from m2st_core.analysis.related import MOST_COLUMNS
+from m2st_core.analysis.related import MOST_COLUMNS, TargetGamma, target_gamma
 from m2st_core.analysis.report import DataSource, as_command, as_python, html_report, report_decisions
-from m2st_core.analysis.words import (
-    Answer,
-    answer_of,
-    assumptions,
-    error_text,
-    looks,
-    methods_sentence,
-    p_text,
-)
 from m2st_core.dashboard.widgets.page import as_text, chart, noted_metric, show_answer
 from m2st_core.dashboard.your_data.state import UserData, show_upload_table, target_id
 from m2st_core.data.tables.prepare import Prepared
