@@ -23,7 +23,7 @@ from scipy import stats
 import m2st_core as m2st
 from benchmarks.common import Page, parse, processes
 from benchmarks.shared import KINDS
-from m2st_core.data.tables.readings import in_shell
+from m2st_core.data.tables.questions import in_shell
 from m2st_core.rng import Streams
 
 LEVEL, B = 0.05, 99

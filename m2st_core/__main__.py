@@ -17,7 +17,7 @@ from m2st_core.commands.service import run_app, run_ready, run_store
 from m2st_core.commands.sweeps import run_paper, run_runs, run_sweep_command
 from m2st_core.data.tables.encoding import MISSING_CHOICES, SCALING_CHOICES
 from m2st_core.data.tables.examples import EXAMPLES
-from m2st_core.data.tables.readings import CHOICES, READ_AS, TOTALS
+from m2st_core.data.tables.questions import CHOICES, READ_AS, TOTALS
 from m2st_core.paper.experiments import PAPER
 from m2st_core.presets import PRESETS
 from m2st_core.types import DEFAULT_TAUGHT_TEST

@@ -11,7 +11,7 @@ from m2st_core.dashboard.your_data.bring import ask_groups, bring_stage
 from m2st_core.dashboard.your_data.check import check_stage
 from m2st_core.dashboard.your_data.plan import stop_related_check
 from m2st_core.dashboard.your_data.state import STEPS, UserData, go_to, user_data
-from m2st_core.data.tables.readings import TableError
+from m2st_core.data.tables.questions import TableError
 from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.methods import label_of
 

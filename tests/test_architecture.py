@@ -103,9 +103,10 @@ def test_rooms_of_the_dashboard_import_lower_ones_only(path):
 
 DATA = {  # its modules and folders, each of which imports earlier ones; the registry of tasks comes last
     "related": 0,
-    "overlap": 0,
-    "suspects": 0,
+    "identifiers": 0,
+    "repeated_rows": 0,
     "arrays": 1,
+    "overlap": 1,
     "synthetic": 1,
     "separate": 2,
     "tables": 3,

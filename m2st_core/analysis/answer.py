@@ -11,8 +11,8 @@ import numpy as np
 from m2st_core.analysis.effect import Difference, differences, effect_table
 from m2st_core.analysis.pictures import images_of
 from m2st_core.analysis.plan import Outcome
-from m2st_core.data.suspects import repeats_in
-from m2st_core.data.tables.upload import NOT_THE_TARGETS
+from m2st_core.data.repeated_rows import repeats_in
+from m2st_core.data.tables.groups import NOT_THE_TARGETS
 from m2st_core.numbers import count_of
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import DECISIONS, VERSION, TestResult

@@ -24,9 +24,10 @@ from m2st_core.analysis.related import RelatedCheck
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.files import read_files
-from m2st_core.data.tables.readings import Marks, words_by_file
+from m2st_core.data.tables.groups import likely_words, suggest_groups
+from m2st_core.data.tables.questions import Marks, words_by_file
 from m2st_core.data.tables.table import Table
-from m2st_core.data.tables.upload import Upload, likely_words, suggest_groups
+from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import VERSION
 

@@ -15,7 +15,7 @@ from m2st_core.commands.service import check_file, check_folder, write_text
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_files
 from m2st_core.data.tables.prepare import Prepared, prepare
-from m2st_core.data.tables.readings import Marks, in_shell
+from m2st_core.data.tables.questions import Marks, in_shell
 from m2st_core.data.tables.upload import Upload
 from m2st_core.learners.mixtures import WEIGHTS_USED
 from m2st_core.testing.learner_files import open_learner

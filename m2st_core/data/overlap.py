@@ -24,6 +24,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import binom
 from torch import Tensor
 
+from m2st_core.data.related import RelatedTasks
 from m2st_core.numbers import NORMAL_QUARTILES
 from m2st_core.types import TwoSample
 
@@ -91,7 +92,20 @@ class Overlap:
         return len(np.unique(self.target))
 
 
-def fingerprints(rows: Tensor, images: bool) -> np.ndarray:
+def known_rows(related: RelatedTasks) -> tuple[KnownRows, np.ndarray]:
+    """The rows that the tasks of one repeat use, and their positions in ``related.rows``.
+
+    An image that several samples share belongs to the first of them.
+    """
+    sides = torch.stack([related.x_weight[0] > 0, related.y_weight[0] > 0], dim=1).flatten(0, 1)  # 2T x L
+    sample, entry = torch.nonzero(sides, as_tuple=True)
+    positions, first = np.unique(related.where[0][sample // 2, entry].cpu().numpy(), return_index=True)
+    rows = _fingerprints(related.rows[0][torch.from_numpy(positions)], related.shape is not None)
+    ids = None if related.ids is None else related.ids.numpy()[positions]
+    return KnownRows(rows, sample.cpu().numpy()[first], ids), positions
+
+
+def _fingerprints(rows: Tensor, images: bool) -> np.ndarray:
     """The rows (n, d) to compare; for images a fixed random projection of each to 16 numbers."""
     values = rows.double().cpu().numpy()
     if not images:
@@ -116,7 +130,7 @@ def find_overlap(target: TwoSample, known: KnownRows, units: ColumnUnits | None 
 
 def _same_values(target: TwoSample, known: KnownRows, units: ColumnUnits | None) -> Overlap:
     """Find rows of the target among the known rows by their values, in the units of the files."""
-    x, y = (fingerprints(rows, target.shape is not None) for rows in target)
+    x, y = (_fingerprints(rows, target.shape is not None) for rows in target)
     if units is None:
         return same_rows((x, y), known)
     centre, scale = units

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
-from m2st_core.data.overlap import ColumnUnits, KnownRows, Overlap, find_overlap, fingerprints
+from m2st_core.data.overlap import ColumnUnits, Overlap, find_overlap, known_rows
 from m2st_core.data.related import RelatedTasks
 from m2st_core.numbers import count_of
 from m2st_core.types import DEFAULT_TEST, TwoSample
@@ -92,19 +92,6 @@ def without_target(related: RelatedTasks, target: TwoSample, units: ColumnUnits 
     tasks = _merged(target, reduced, short, usable) if merged else reduced.select(usable)
     notes = _notes(len(shared), len(lost), len(lost) if merged else 0, target.ids is not None)
     return Separated(tasks, len(shared), notes + warning, condition)
-
-
-def known_rows(related: RelatedTasks) -> tuple[KnownRows, np.ndarray]:
-    """The rows that the tasks of one repeat use, for :func:`same_rows`, and their positions in ``related.rows``.
-
-    An image that several samples share belongs to the first of them.
-    """
-    sides = torch.stack([related.x_weight[0] > 0, related.y_weight[0] > 0], dim=1).flatten(0, 1)  # 2T x L
-    sample, entry = torch.nonzero(sides, as_tuple=True)
-    positions, first = np.unique(related.where[0][sample // 2, entry].cpu().numpy(), return_index=True)
-    rows = fingerprints(related.rows[0][torch.from_numpy(positions)], related.shape is not None)
-    ids = None if related.ids is None else related.ids.numpy()[positions]
-    return KnownRows(rows, sample.cpu().numpy()[first], ids), positions
 
 
 def _short(before: RelatedTasks, after: RelatedTasks) -> np.ndarray:

@@ -20,8 +20,8 @@ from safetensors.torch import load
 
 from m2st_core.data.overlap import KnownRows, find_overlap
 from m2st_core.data.tables.encoding import ENCODING_FILE, Encoding, load_encoding
-from m2st_core.data.tables.files import Limits
-from m2st_core.data.tables.readings import TableError
+from m2st_core.data.tables.questions import TableError
+from m2st_core.data.tables.table import Limits
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.knowledge import rebuild_knowledge
 from m2st_core.numbers import is_count, is_number

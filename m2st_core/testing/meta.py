@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import save
 
 from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
-from m2st_core.data.overlap import ColumnUnits, KnownRows, find_overlap
+from m2st_core.data.overlap import ColumnUnits, KnownRows, find_overlap, known_rows
 from m2st_core.data.related import RelatedTasks
-from m2st_core.data.separate import Separated, condition_of, known_rows
+from m2st_core.data.separate import Separated, condition_of
 from m2st_core.data.tables.encoding import ENCODING_FILE, Encoding
 from m2st_core.device import one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.learners.ascent import Course

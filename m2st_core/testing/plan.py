@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from m2st_core.data.arrays import constant_column_notes
-from m2st_core.data.suspects import identifier_notes, repeated_rows_note
+from m2st_core.data.identifiers import identifier_notes
+from m2st_core.data.repeated_rows import repeated_rows_note
 from m2st_core.device import free_bytes
 from m2st_core.kernels.networks import MOST_UNITS
 from m2st_core.numbers import count_of, is_number, is_whole

@@ -11,9 +11,10 @@ from uuid import UUID
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.suspects import repeated_rows_note
+from m2st_core.data.repeated_rows import repeated_rows_note
+from m2st_core.data.tables.assemble import assemble
 from m2st_core.data.tables.files import read_table
-from m2st_core.data.tables.upload import Upload, assemble
+from m2st_core.data.tables.upload import Upload
 from m2st_core.rng import Streams
 
 Make = Callable[[int, np.random.Generator], np.ndarray]

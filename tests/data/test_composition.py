@@ -10,10 +10,11 @@ import pytest
 import m2st_core as m2st
 from m2st_core.__main__ import main
 from m2st_core.data.arrays import as_two_sample
+from m2st_core.data.tables.assemble import assemble
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.prepare import prepare
-from m2st_core.data.tables.readings import TableError
-from m2st_core.data.tables.upload import Upload, assemble
+from m2st_core.data.tables.questions import TableError
+from m2st_core.data.tables.upload import Upload
 
 FORMS = ("NFC", "NFD")
 FEATURES = {"city = Bern", "city = Köln", "city = Zürich", "v"}

@@ -4,10 +4,12 @@ import pytest
 
 from m2st_core.analysis.answer import answer_of
 from m2st_core.analysis.plan import Plan, carry_out
+from m2st_core.data.tables.assemble import assemble
 from m2st_core.data.tables.files import read_table, read_tables
+from m2st_core.data.tables.groups import OTHERS, suggest_groups
 from m2st_core.data.tables.prepare import prepare
-from m2st_core.data.tables.readings import TableError
-from m2st_core.data.tables.upload import OTHERS, Upload, assemble, suggest_groups
+from m2st_core.data.tables.questions import TableError
+from m2st_core.data.tables.upload import Upload
 from tests.practitioner import files
 
 FILES = {name: read_tables(name, data) for name, data in files(4).items()}

@@ -12,12 +12,14 @@ from m2st_core.__main__ import main
 from m2st_core.analysis.answer import answer_of
 from m2st_core.analysis.plan import Plan, carry_out
 from m2st_core.analysis.report import DataSource, as_command, as_python
-from m2st_core.data.suspects import numbers_identify, repeated_rows_note
+from m2st_core.data.identifiers import numbers_identify
+from m2st_core.data.repeated_rows import repeated_rows_note
+from m2st_core.data.tables.assemble import assemble
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.prepare import prepare
-from m2st_core.data.tables.readings import TableError
-from m2st_core.data.tables.upload import Upload, assemble
+from m2st_core.data.tables.questions import TableError
+from m2st_core.data.tables.upload import Upload
 from tests.data.kinds_of_columns import (
     COPIES,
     DISCRETE,

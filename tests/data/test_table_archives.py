@@ -6,8 +6,9 @@ import zipfile
 
 import pytest
 
-from m2st_core.data.tables.files import Limits, read_table, read_tables
-from m2st_core.data.tables.readings import TableError
+from m2st_core.data.tables.files import read_table, read_tables
+from m2st_core.data.tables.questions import TableError
+from m2st_core.data.tables.table import Limits
 
 CSV = b"a,group\n1,x\n2,x\n3,y\n4,y\n"
 

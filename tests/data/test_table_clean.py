@@ -9,12 +9,14 @@ import pandas as pd
 import pytest
 
 import m2st_core as m2st
+from m2st_core.data.tables.assemble import assemble
 from m2st_core.data.tables.cells import plain, safe_cell, to_safe_csv
 from m2st_core.data.tables.encoding import Cleaning, Encoding, load_encoding
-from m2st_core.data.tables.files import Limits, read_table
+from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.prepare import prepare
-from m2st_core.data.tables.readings import TableError
-from m2st_core.data.tables.upload import Upload, assemble
+from m2st_core.data.tables.questions import TableError
+from m2st_core.data.tables.table import Limits
+from m2st_core.data.tables.upload import Upload
 
 HEADER = "age,income,colour,seen,site\n"
 P_ROWS = "20,1000,red,2020-01-01,A\n30,,blue,2020-01-02,B\n40,3000,red,2020-01-03,A\n,2000,green,2020-01-04,B\n"

@@ -12,8 +12,9 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from m2st_core.data.tables.assemble import assemble
 from m2st_core.data.tables.files import read_table
-from m2st_core.data.tables.upload import Upload, assemble
+from m2st_core.data.tables.upload import Upload
 
 GROUPS = {".": ("", ",", " ", "'", "\u00a0"), ",": ("", ".", " ", "\u202f")}
 UNITS = ("", "", "", "%", " %", " kg", " mg/dL", "$", " €")

@@ -10,12 +10,13 @@ import pytest
 import m2st_core as m2st
 from m2st_core.__main__ import main
 from m2st_core.analysis.report import DataSource, as_command, as_python
+from m2st_core.data.tables.assemble import assemble
 from m2st_core.data.tables.encoding import Cleaning, open_questions
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.prepare import prepare
-from m2st_core.data.tables.readings import TableError, Unanswered
-from m2st_core.data.tables.table import ACCEPTED, bytes_of_guess, guess_text
-from m2st_core.data.tables.upload import Upload, assemble
+from m2st_core.data.tables.questions import TableError, Unanswered
+from m2st_core.data.tables.text_encoding import ACCEPTED, bytes_of_guess, guess_text
+from m2st_core.data.tables.upload import Upload
 
 WORDS = {
     "cp1251": ["Москва", "Киев", "Тула"],

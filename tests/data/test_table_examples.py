@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from m2st_core.data.tables.assemble import assemble
+from m2st_core.data.tables.check import check
 from m2st_core.data.tables.examples import EXAMPLES, FORMS, PIXELS, WRITERS, handwriting
-from m2st_core.data.tables.prepare import check, prepare
-from m2st_core.data.tables.upload import assemble
+from m2st_core.data.tables.prepare import prepare
 
 SIZES = {"handwriting": (15, 15, 4), "digits": (30, 30, 28), "diabetes": (18, 34, 8), "hdgm": (200, 200, 20)}
 

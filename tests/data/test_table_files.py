@@ -6,8 +6,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from m2st_core.data.tables.files import Limits, read_table
-from m2st_core.data.tables.readings import TableError
+from m2st_core.data.tables.files import read_table
+from m2st_core.data.tables.questions import TableError
+from m2st_core.data.tables.table import Limits
 
 ROWS = [[1.5, 2], [-3, 1234.25], [0.125, 4]]
 

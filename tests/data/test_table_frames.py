@@ -7,7 +7,7 @@ import pytest
 
 import m2st_core as m2st
 from m2st_core.data.tables.files import read_table
-from m2st_core.data.tables.readings import TableError
+from m2st_core.data.tables.questions import TableError
 
 
 def rows(seed: int, shift: float = 0.0, count: int = 30) -> pd.DataFrame:

@@ -14,12 +14,12 @@ MOST_SECONDS = 60  # on a busy machine; a quiet one needs a few
 
 SCRIPT = """
 import gc, json, sys, time
-from m2st_core.data.tables.upload import assemble
-from m2st_core.data.tables.prepare import check
+from m2st_core.data.tables.assemble import assemble
+from m2st_core.data.tables.check import check
 from m2st_core.data.tables.prepare import prepare
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_tables
-from m2st_core.data.tables.readings import TableError
+from m2st_core.data.tables.questions import TableError
 from m2st_core.data.tables.upload import Upload
 
 

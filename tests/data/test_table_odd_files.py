@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from m2st_core.data.tables.encoding import Cleaning
-from m2st_core.data.tables.files import Limits, read_tables
+from m2st_core.data.tables.files import read_tables
 from m2st_core.data.tables.prepare import prepare
-from m2st_core.data.tables.readings import TableError
+from m2st_core.data.tables.questions import TableError
+from m2st_core.data.tables.table import Limits
 from m2st_core.data.tables.upload import Upload
 from m2st_core.sweeps.spec import SpecError, SweepSpec
 

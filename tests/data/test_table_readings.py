@@ -12,11 +12,13 @@ from m2st_core.analysis.effect import differences
 from m2st_core.analysis.report import DataSource, as_command, as_python
 from m2st_core.data.tables import cells as grammar
 from m2st_core.data.tables import columns as profiles
+from m2st_core.data.tables.assemble import assemble
+from m2st_core.data.tables.check import identifiers
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.files import read_table
-from m2st_core.data.tables.prepare import identifiers, prepare
-from m2st_core.data.tables.readings import TableError, in_shell
-from m2st_core.data.tables.upload import Upload, assemble
+from m2st_core.data.tables.prepare import prepare
+from m2st_core.data.tables.questions import TableError, in_shell
+from m2st_core.data.tables.upload import Upload
 
 PLAIN = Cleaning(scaling="none")
 

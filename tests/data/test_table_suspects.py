@@ -7,11 +7,14 @@ import pytest
 import m2st_core as m2st
 from m2st_core.analysis.answer import methods_sentence
 from m2st_core.analysis.report import DataSource, as_command
+from m2st_core.data.tables.assemble import assemble
+from m2st_core.data.tables.check import identifiers, incomplete_rows
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_table
-from m2st_core.data.tables.prepare import identifiers, incomplete_rows, prepare
-from m2st_core.data.tables.readings import TableError
-from m2st_core.data.tables.upload import OTHERS, Upload, assemble, suggest_groups
+from m2st_core.data.tables.groups import OTHERS, suggest_groups
+from m2st_core.data.tables.prepare import prepare
+from m2st_core.data.tables.questions import TableError
+from m2st_core.data.tables.upload import Upload
 
 
 def table(name, *lines):

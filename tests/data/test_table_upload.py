@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 
-from m2st_core.data.tables.files import Limits, read_table
-from m2st_core.data.tables.prepare import check, prepare
-from m2st_core.data.tables.readings import TableError
-from m2st_core.data.tables.upload import Upload, assemble, suggest_groups
+from m2st_core.data.tables.assemble import assemble
+from m2st_core.data.tables.check import check
+from m2st_core.data.tables.files import read_table
+from m2st_core.data.tables.groups import suggest_groups
+from m2st_core.data.tables.prepare import prepare
+from m2st_core.data.tables.questions import TableError
+from m2st_core.data.tables.table import Limits
+from m2st_core.data.tables.upload import Upload
 
 
 def table(name, text):

@@ -81,9 +81,8 @@ def test_files_for_which_there_is_no_room_are_refused_and_earlier_ones_stay(monk
         import streamlit as st
 
         from m2st_core.dashboard.your_data.state import user_data
-        from m2st_core.data.tables.files import Limits
-        from m2st_core.data.tables.readings import TableError
-        from m2st_core.data.tables.table import Table
+        from m2st_core.data.tables.questions import TableError
+        from m2st_core.data.tables.table import Limits, Table
 
         state = user_data()
         try:

@@ -10,10 +10,10 @@ import streamlit as st
 from m2st_core.dashboard.widgets.page import as_text
 from m2st_core.dashboard.your_data.state import UploadedLearner, UserData, choose, go_to
 from m2st_core.data.tables.examples import EXAMPLES
-from m2st_core.data.tables.files import Limits, read_table, read_tables
-from m2st_core.data.tables.readings import TableError
-from m2st_core.data.tables.table import Table
-from m2st_core.data.tables.upload import OTHERS, GroupColumn, baseline_first
+from m2st_core.data.tables.files import read_table, read_tables
+from m2st_core.data.tables.groups import OTHERS, GroupColumn, baseline_first
+from m2st_core.data.tables.questions import TableError
+from m2st_core.data.tables.table import Limits, Table
 from m2st_core.testing.learner_files import learner_from_zip
 from m2st_core.testing.methods import label_of
 

@@ -16,7 +16,9 @@ from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import as_text, chart
 from m2st_core.dashboard.your_data.plan import ask_test
 from m2st_core.dashboard.your_data.state import UserData, choose, show_upload_table
-from m2st_core.data.suspects import repeats_in
+from m2st_core.data.repeated_rows import repeats_in
+from m2st_core.data.tables.assemble import Assembled, lacking_notes
+from m2st_core.data.tables.check import Check, ColumnReport, Identifier, check, identifiers, incomplete_rows
 from m2st_core.data.tables.columns import NUMBERS, NUMERIC, WORDS
 from m2st_core.data.tables.encoding import (
     MISSING_CHOICES,
@@ -26,17 +28,10 @@ from m2st_core.data.tables.encoding import (
     Numeric,
     open_questions,
 )
-from m2st_core.data.tables.prepare import Check, ColumnReport, Identifier, Prepared, check, identifiers, incomplete_rows
-from m2st_core.data.tables.readings import DECIMAL, ENCODING, READ_AS, SHOWN, Question, TableError, Unanswered
-from m2st_core.data.tables.upload import (
-    Assembled,
-    Pair,
-    Upload,
-    lacking_notes,
-    matched_by_order,
-    on_both_sides,
-    same_groups,
-)
+from m2st_core.data.tables.groups import Pair, matched_by_order, on_both_sides, same_groups
+from m2st_core.data.tables.prepare import Prepared
+from m2st_core.data.tables.questions import DECIMAL, ENCODING, READ_AS, SHOWN, Question, TableError, Unanswered
+from m2st_core.data.tables.upload import Upload
 from m2st_core.figures.samples import levels_figure, numbers_figure
 from m2st_core.numbers import count_of
 from m2st_core.types import listed

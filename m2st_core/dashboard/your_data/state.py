@@ -13,24 +13,15 @@ from m2st_core.analysis.plan import Plan
 from m2st_core.dashboard.jobs.host import host
 from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.dashboard.widgets.page import as_text
+from m2st_core.data.tables.assemble import Assembled, assemble
 from m2st_core.data.tables.cells import safe_cell
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.examples import EXAMPLES
-from m2st_core.data.tables.files import Limits
+from m2st_core.data.tables.groups import OTHERS, GroupColumn, group_of_related, half_of, other_labels, suggest_groups
 from m2st_core.data.tables.prepare import Prepared, prepare
-from m2st_core.data.tables.readings import TableError
-from m2st_core.data.tables.table import Table
-from m2st_core.data.tables.upload import (
-    OTHERS,
-    Assembled,
-    GroupColumn,
-    Upload,
-    assemble,
-    group_of_related,
-    half_of,
-    other_labels,
-    suggest_groups,
-)
+from m2st_core.data.tables.questions import TableError
+from m2st_core.data.tables.table import Limits, Table
+from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.meta import MetaLearner
 from m2st_core.types import Progress
 

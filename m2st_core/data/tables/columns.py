@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data.arrays import LARGEST_WHOLE
-from m2st_core.data.suspects import numbers_identify, words_identify
+from m2st_core.data.identifiers import numbers_identify, words_identify
 from m2st_core.data.tables import cells as forms
 from m2st_core.data.tables.cells import FORMS, CellExample, ParsedCell, is_compact_date, read_cell
 

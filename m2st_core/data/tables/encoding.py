@@ -13,11 +13,11 @@ from unicodedata import normalize
 import numpy as np
 import pandas as pd
 
+from m2st_core.data.tables.assemble import Assembled
 from m2st_core.data.tables.cells import BOUND, ERROR, INFINITE, read_cell
 from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC
-from m2st_core.data.tables.readings import ENCODING, Question, TableError, Unanswered
-from m2st_core.data.tables.table import encoding_question
-from m2st_core.data.tables.upload import Assembled
+from m2st_core.data.tables.encoding_question import encoding_question
+from m2st_core.data.tables.questions import ENCODING, Question, TableError, Unanswered
 from m2st_core.numbers import NORMAL_QUARTILES, count_of
 from m2st_core.types import listed
 
