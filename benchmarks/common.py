@@ -134,11 +134,18 @@ def bound_methods(names: Iterable[str], meta: Any, seed: int) -> dict[str, Metho
     return ready
 
 
+def p_values(
+    sample: TwoSample, method: Method, seeds: Sequence[int], n_permutations: int, **settings: Any
+) -> np.ndarray:
+    """The p-values of a batch of pairs: (pairs,)."""
+    results = run_tests(sample, method, seeds=seeds, n_permutations=n_permutations, device="cpu", **settings)
+    return np.array([result.p_value for result in results])
+
+
 def rejections(sample: TwoSample, method: Method, n_permutations: int, streams: Streams, **settings: Any) -> np.ndarray:
     """Which pairs of a batch are rejected at 5 %: (pairs,)."""
     seeds = [streams.child(f"test {index}").seed for index in range(sample.x.shape[0])]
-    results = run_tests(sample, method, seeds=seeds, n_permutations=n_permutations, device="cpu", **settings)
-    return np.array([result.rejected for result in results])
+    return p_values(sample, method, seeds, n_permutations, **settings) <= ALPHA
 
 
 def rejection_rate(sample: TwoSample, method: Method, n_permutations: int, streams: Streams, n_train: int = 0) -> float:

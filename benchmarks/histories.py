@@ -111,7 +111,8 @@ def one_repeat(options: argparse.Namespace, name: str, repeat: int) -> dict[str,
     powers: dict[str, list[float]] = {method: [] for method in options.methods}
     for size in options.sizes:
         rows = size if options.total else 2 * size + TRAIN
-        sample = batch(partial(_draw, target, rows), options.tests, streams.child(f"target, {rows} rows"))
+        here = streams.child(f"target, {rows} rows")
+        sample = batch(lambda seed, n=rows: target.sample(n, seed=seed), options.tests, here)
         for method, spec in methods.items():
             train = 0 if options.total else TRAIN
             rate = rejection_rate(sample, spec, PERMUTATIONS, streams.child(method), train)
@@ -132,10 +133,6 @@ def _known_rate(known: HDGM, sample: TwoSample, streams: Streams, two_sided: boo
     members = random_memberships(n, m, PERMUTATIONS, generators)
     statistics, rounding = permuted_mean_difference(scores, members, n, two_sided=two_sided)
     return float((permutation_p_value(statistics, rounding, "(1+b)/(1+B)") <= 0.05).double().mean())
-
-
-def _draw(target: HDGM, rows: int, seed: int) -> TwoSample:
-    return target.sample(rows, rows, seed=seed)
 
 
 def main(arguments: Sequence[str] = ()) -> None:

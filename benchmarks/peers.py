@@ -89,17 +89,8 @@ def source(name: str, null: bool = False) -> Callable[[int], TwoSample]:
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the table; write it where --out says."""
-    options = parse(
-        arguments,
-        __doc__,
-        repeats=200,
-        large_repeats=40,
-        permutations=499,
-        tasks=PUBLISHED,
-        methods=METHODS,
-        seed=0,
-        out=Path,
-    )
+    sizes = {"repeats": 200, "large_repeats": 40, "permutations": 499}
+    options = parse(arguments, __doc__, **sizes, tasks=PUBLISHED, methods=METHODS, seed=0, out=Path)
     page = Page(options.out)
     page.say(
         "# Published powers of tests without related tasks",

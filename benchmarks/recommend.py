@@ -270,26 +270,22 @@ def situations(
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """One line per situation: the recommended method's power beside the best one's."""
-    lines = []
-    for (source, sizes, history), group in rows.groupby(["source", "rows", "history"], sort=False):
-        means = group.groupby("method")["power"].mean()
-        power, others = means[ADVISED], means.drop(ADVISED)
-        names = group.loc[group["method"] == ADVISED, "advised"].iloc[0]
-        lines.append(
-            {
-                "difference": source,
-                "rows": sizes,
-                "history": history,
-                "recommended": names.replace(" 100%", ""),
-                "power": power,
-                "best": others.idxmax(),
-                "best power": others.max(),
-                "without tasks": others[others.index.isin(WITHOUT)].max(),
-                "Omnibus": others["Omnibus"],
-                "close": bool(power >= others.max() - CLOSE - 1e-9),
-            }
-        )
-    return pd.DataFrame(lines)
+    keys = ["source", "rows", "history"]
+    names = rows[rows["method"] == ADVISED].groupby(keys, sort=False)["advised"].first()
+    powers = rows.groupby([*keys, "method"])["power"].mean().unstack().loc[names.index]
+    others = powers.drop(columns=ADVISED)
+    table = pd.DataFrame(
+        {
+            "recommended": names.str.replace(" 100%", ""),
+            "power": powers[ADVISED],
+            "best": others.idxmax(axis=1),
+            "best power": others.max(axis=1),
+            "without tasks": others[others.columns.intersection(WITHOUT)].max(axis=1),
+            "Omnibus": others["Omnibus"],
+        }
+    )
+    close = table["power"] >= table["best power"] - CLOSE - 1e-9
+    return table.assign(close=close).rename_axis(["difference", "rows", "history"]).reset_index()
 
 
 def by_history(found: pd.DataFrame) -> pd.DataFrame:

@@ -8,15 +8,15 @@ of a binomial. B=199.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
 import m2st_core as m2st
-from benchmarks.common import ALPHA, Page, batch, bound_methods, parse
+from benchmarks.common import ALPHA, Page, batch, bound_methods, p_values, parse
 from m2st_core.numbers import null_band
 from m2st_core.rng import Streams
 from m2st_core.testing.plan import combine_splits, split_seeds
-from m2st_core.testing.run import run_tests
 from m2st_core.types import TwoSample
 
 PERMUTATIONS, MOST, LEARNERS = 199, 21, 10
@@ -47,20 +47,17 @@ SETTINGS: dict[str, tuple[Draw, Callable[[int], Mapping[str, TwoSample]]]] = {
 }
 
 
-def p_values(method: str, setting: str, null: bool, runs: int, splits: int = MOST) -> np.ndarray:
-    """The p-value of each run under each split: (runs, splits). Every tenth of the runs has its own learner."""
+def split_p_values(method: str, setting: str, null: bool, runs: int) -> np.ndarray:
+    """The p-value of each run under each split: (runs, 21). Every tenth of the runs has its own learner."""
     draw, tasks = SETTINGS[setting]
     parts = []
     for part in range(LEARNERS):
         streams = Streams(0).child(f"{setting}, null={null}, part {part}")
         ready = bound_methods([method], tasks(streams.child("tasks").seed), part)[method]
         sample = batch(lambda seed: draw(null, seed), runs // LEARNERS, streams)
-        seeds = [split_seeds(streams.child(f"test {index}").seed, splits) for index in range(runs // LEARNERS)]
-        repeated = TwoSample(*(rows.repeat_interleave(splits, dim=0) for rows in sample))
-        results = run_tests(
-            repeated, ready, seeds=[seed for own in seeds for seed in own], n_permutations=PERMUTATIONS, device="cpu"
-        )
-        parts.append(np.array([result.p_value for result in results]).reshape(-1, splits))
+        seeds = [split_seeds(streams.child(f"test {index}").seed, MOST) for index in range(runs // LEARNERS)]
+        repeated = TwoSample(*(rows.repeat_interleave(MOST, dim=0) for rows in sample))
+        parts.append(p_values(repeated, ready, list(chain(*seeds)), PERMUTATIONS).reshape(-1, MOST))
     return np.concatenate(parts)
 
 
@@ -99,4 +96,4 @@ def main(arguments: Sequence[str] = ()) -> None:
         page.head("method", "data", *head)
         for setting in SETTINGS:
             for method in options.methods:
-                page.row(method, setting, *cells(p_values(method, setting, null, runs)))
+                page.row(method, setting, *cells(split_p_values(method, setting, null, runs)))

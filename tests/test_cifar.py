@@ -44,9 +44,9 @@ def test_rows_are_added_up_and_one_that_was_cut_off_does_not_count(tmp_path):
 def test_a_run_computes_what_is_missing_and_nothing_twice(tmp_path, monkeypatch):
     asked = []
 
-    def some(draw, method, numbers, streams):
+    def some(images, target, m, method, numbers, streams):
         asked.append(numbers)
-        return np.where(np.arange(numbers.start, numbers.stop) % 2, 0.01, 0.9)
+        return sum(number % 2 for number in numbers)
 
     stage = Stage("pixels", ("MMD-M",), targets=("CIFAR-100",))
     study = Study(Namespace(repeats=1, tests=8, sizes=(200, 500, 900)), Rows(tmp_path / "rows.csv"))
@@ -54,7 +54,7 @@ def test_a_run_computes_what_is_missing_and_nothing_twice(tmp_path, monkeypatch)
     monkeypatch.setattr(study, "images", lambda stage: (empty, []))
     monkeypatch.setattr(cifar, "related_tasks", lambda *_: {})
     monkeypatch.setattr(cifar.Images, "draw", lambda *_: None)
-    monkeypatch.setattr(cifar, "p_values", some)
+    monkeypatch.setattr(cifar, "rejections", some)
     study.run(stage, ["MMD-M"], 0)
     assert asked == [range(8), range(4), range(2)]
     study.run(stage, ["MMD-M"], 0)
