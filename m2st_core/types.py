@@ -106,6 +106,15 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + more
 
 
+def in_words(names: Sequence[str]) -> str:
+    """Names as a part of a sentence.
+
+    >>> in_words(["ME", "SCF", "MMD-O"])
+    'ME, SCF and MMD-O'
+    """
+    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
+
+
 def described_columns(width: int, columns: Sequence[str], shape: Shape | None) -> str:
     """Describe what rows hold, without their values.
 

@@ -22,7 +22,6 @@ from m2st_core.paper.published import (
     FOLDER,
     LEAST_REPEATS,
     compare_with_published,
-    in_words,
     measured_gamma,
     published_gamma,
     published_table,
@@ -30,6 +29,7 @@ from m2st_core.paper.published import (
 from m2st_core.paper.results import CommittedResults, results_of
 from m2st_core.sweeps.spec import LIMIT
 from m2st_core.sweeps.summary import KEYS, summarise
+from m2st_core.types import in_words
 
 SHOWN = 200  # the size that figures show first, if they show one
 RUN_HERE = "the paper's algorithms, run by this software"

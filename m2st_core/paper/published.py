@@ -7,7 +7,6 @@ the two: it tells how far off a number is whose repeats share one set.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,15 +33,6 @@ INTERVAL = 0.95  # of intervals
 MEASURED = (0.3, 50)  # closeness and m_tr per mode
 POINT = ["method", "n_tasks", "m_te"]
 Place = tuple[str | float | None, ...]
-
-
-def in_words(names: Sequence[str]) -> str:
-    """Names as a part of a sentence.
-
-    >>> in_words(["ME", "SCF", "MMD-O"])
-    'ME, SCF and MMD-O'
-    """
-    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
 
 
 @cache

@@ -20,20 +20,16 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.paper.experiments import PAPER, PUBLISHED_RULES, SHIPPED_LAYERS, Layer, PaperExperiment
-from m2st_core.paper.published import FOLDER, in_words
+from m2st_core.paper.published import FOLDER
 from m2st_core.sweeps.cells import CODE, Cell, CellResult, cell_data
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.store import SHIPPED, Store
 from m2st_core.sweeps.summary import as_rows, grid_of
 from m2st_core.testing.methods import METHODS
-from m2st_core.types import EXACT, VERSION
+from m2st_core.types import EXACT, VERSION, in_words
 
 ABOUT = "about.json"
-PLACE = ("method", "closeness", "n_tasks", "m_tr", "m_te", "repeat")  # identifies a cell of a sweep
-
-
-class OutdatedResults(ValueError):
-    """A sentence on results that belong to another version of the software or to another sweep."""
+CELL = ("method", "closeness", "n_tasks", "m_tr", "m_te", "repeat")  # columns that identify a cell of a sweep
 
 
 @dataclass(frozen=True)
@@ -46,53 +42,47 @@ class CommittedResults:
     incomplete: tuple[str, ...]  # methods without results at some points
     repeats: tuple[int, int]  # fewest and most finished repeats of the points that have results
     date: str
-    problem: str  # a sentence on rows that are outdated; empty if there are none
 
     @property
     def origin(self) -> str:
         """Repeats, tests and date, in words."""
-        (least, most), (there, points) = self.repeats, self.points
+        (least, most), (measured, points) = self.repeats, self.points
         done = f"{most}" if least == most else f"{least} to {most}"
         done = done if least == self.spec.repeats else f"{done} of {self.spec.repeats}"
-        where = "" if there == points else f" at {there} of {points} points (not all of {', '.join(self.incomplete)})"
-        return f"{done} repeats × {self.spec.tests} test samples{where}, {self.date}"
+        at = (
+            "" if measured == points else f" at {measured} of {points} points (not all of {', '.join(self.incomplete)})"
+        )
+        return f"{done} repeats × {self.spec.tests} test samples{at}, {self.date}"
 
 
-def committed_results(experiment: PaperExperiment, layer: Layer, folder: Path | None = None) -> CommittedResults | None:
-    """Read the results of an experiment at full scale. None if there are none, an Outdated error if they do not fit.
+def results_of(
+    experiment: PaperExperiment, folder: Path | None = None
+) -> tuple[dict[Layer, CommittedResults], list[str]]:
+    """Committed results at full scale by layer, and a sentence for every file that is outdated, in whole or in part.
 
     Experiments whose grids overlap share results.
     """
-    spec, folder = experiment.spec("full", layer), folder or FOLDER
-    about = read_computation(folder)
-    own = _file_of(spec, about) or results_file(experiment.name, layer)
-    problem = _problem(own, about[own], spec) if own in about else ""
-    cells = _shipped(spec, folder)
-    if all(cell.method == LIMIT for cell, _, _ in cells):  # every sweep on a task shares the limit
-        if problem:
-            raise OutdatedResults(problem)
-        return None
-    repeats = Counter(_place_of(vars(cell))[:-1] for cell, _, _ in cells)
-    points = {_place_of(vars(cell))[:-1] for cell in grid_of(spec).cells.values()}
-    incomplete = tuple(dict.fromkeys(place[0] for place in sorted(points - set(repeats), key=str)))
-    rows = as_rows((cell, CellResult(rejections, cell.tests, nan)) for cell, rejections, _ in cells)
-    bounds, counts = (min(repeats.values()), max(repeats.values())), (len(repeats), len(points))
-    return CommittedResults(spec, rows, counts, incomplete, bounds, max(date for _, _, date in cells), problem)
-
-
-def results_of(experiment: PaperExperiment) -> tuple[dict[Layer, CommittedResults], list[str]]:
-    """Committed results by layer, and a sentence for every layer that is outdated, in whole or in part."""
+    folder = folder or FOLDER
     results: dict[Layer, CommittedResults] = {}
     problems = []
     for layer in SHIPPED_LAYERS if experiment.full else ():
-        try:
-            result = committed_results(experiment, layer)
-        except OutdatedResults as error:
-            problems.append(str(error))
-        else:
-            results |= {layer: result} if result is not None else {}
-            problems += [result.problem] if result is not None and result.problem else []
+        spec, about = experiment.spec("full", layer), read_provenance(folder)
+        name = _file_of(spec, about) or results_file(experiment.name, layer)
+        problems += [problem] if name in about and (problem := _problem(name, about[name], spec)) else []
+        cells = _shipped(spec, folder)
+        if any(cell.method != LIMIT for cell, _, _ in cells):  # every sweep on a task shares the limit
+            results[layer] = _committed(spec, cells)
     return results, problems
+
+
+def _committed(spec: SweepSpec, cells: list[tuple[Cell, int, str]]) -> CommittedResults:
+    """The results in these cells of a sweep."""
+    repeats = Counter(_identity(vars(cell))[:-1] for cell, _, _ in cells)
+    points = {_identity(vars(cell))[:-1] for cell in grid_of(spec).cells.values()}
+    incomplete = tuple(dict.fromkeys(point[0] for point in sorted(points - set(repeats), key=str)))
+    rows = as_rows((cell, CellResult(rejections, cell.tests, nan)) for cell, rejections, _ in cells)
+    bounds, counts = (min(repeats.values()), max(repeats.values())), (len(repeats), len(points))
+    return CommittedResults(spec, rows, counts, incomplete, bounds, max(date for _, _, date in cells))
 
 
 def take_over_results(store: Store, spec: SweepSpec, folder: Path | None = None) -> int:
@@ -101,8 +91,8 @@ def take_over_results(store: Store, spec: SweepSpec, folder: Path | None = None)
     Cells on images are left out, because the images here may be others.
     """
     cells = [] if cell_data(spec.task) else _shipped(spec, folder or FOLDER)
-    there = store.cells.results(cell.key for cell, _, _ in cells)
-    store.cells.add((cell, CellResult(r, cell.tests, SHIPPED)) for cell, r, _ in cells if cell.key not in there)
+    stored = store.cells.results(cell.key for cell, _, _ in cells)
+    store.cells.add((cell, CellResult(r, cell.tests, SHIPPED)) for cell, r, _ in cells if cell.key not in stored)
     return len(cells)
 
 
@@ -115,17 +105,17 @@ def commit_results(experiment: PaperExperiment, layer: Layer, store: Store, fold
     if store.runs.get(spec.run_id) is None:
         return ""
     cells = grid_of(spec).cells
-    results, about = store.cells.results(cells), read_computation(folder)
+    results, about = store.cells.results(cells), read_provenance(folder)
     if len(results) <= len(_shipped(spec, folder)):
         return ""
     rows = as_rows((cell, results[key]) for key, cell in cells.items() if key in results)
     name = _file_of(spec, about) or results_file(experiment.name, layer)
     folder.mkdir(parents=True, exist_ok=True)
     whole = {key: rows[key].astype("Int64") for key in ("n_tasks", "m_tr")}
-    rows.assign(**whole)[[*PLACE, "rejections"]].to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+    rows.assign(**whole)[[*CELL, "rejections"]].to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     date = time.strftime("%Y-%m-%d", time.gmtime(store.cells.newest(cells)))
-    made = {"spec": spec.hash, "code": CODE, "version": VERSION, "date": date}
-    about[name] = made | {"revisions": _revisions(spec)}
+    revisions = _revisions(spec)
+    about[name] = {"spec": spec.hash, "code": CODE, "version": VERSION, "date": date, "revisions": revisions}
     text = json.dumps(dict(sorted(about.items())), indent=1)
     (folder / ABOUT).write_text(f"{text}\n", encoding="utf-8")
     return name
@@ -137,7 +127,7 @@ def _file_of(spec: SweepSpec, about: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _problem(name: str, entry: Mapping[str, Any], spec: SweepSpec) -> str:
-    """A sentence on what of a file is outdated; empty if nothing is."""
+    """The outdated part of a file in a sentence; empty if nothing is outdated."""
     if entry["code"] != CODE:
         return f"{name}.csv was made by an older version of this software and is not shown."
     if entry["spec"] != spec.hash:
@@ -149,11 +139,11 @@ def _problem(name: str, entry: Mapping[str, Any], spec: SweepSpec) -> str:
 
 
 def results_file(experiment: str, layer: Layer) -> str:
-    """The name of a file, without its ending."""
+    """The name of a layer's file, without its ending."""
     return experiment if layer == "paper" else f"{experiment}_{layer}"
 
 
-def read_computation(folder: Path) -> dict[str, dict[str, Any]]:
+def read_provenance(folder: Path) -> dict[str, dict[str, Any]]:
     """The entry of each file in ``about.json``; empty if there is none."""
     path = folder / ABOUT
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -161,9 +151,9 @@ def read_computation(folder: Path) -> dict[str, dict[str, Any]]:
 
 def _shipped(spec: SweepSpec, folder: Path) -> list[tuple[Cell, int, str]]:
     """Cells of a sweep that come with the software, in the order of the grid: (cell, rejections, date)."""
-    known, keys = _index(tuple(_files(folder))), grid_of(_with_usual_rule(spec)).cells
+    results, keys = _read_cells(tuple(_files(folder))), grid_of(_with_usual_rule(spec)).cells
     cells = zip(keys, grid_of(spec).cells.values(), strict=True)
-    return [(cell, *known[key]) for key, cell in cells if key in known]
+    return [(cell, *results[key]) for key, cell in cells if key in results]
 
 
 def _with_usual_rule(spec: SweepSpec) -> SweepSpec:
@@ -197,41 +187,41 @@ class _File:
 
 def _files(folder: Path) -> Iterator[_File]:
     """The files of this version."""
-    owners = {results_file(e.name, layer): (e, layer) for e in PAPER.values() if e.full for layer in SHIPPED_LAYERS}
-    for name, entry in read_computation(folder).items():
-        if entry["code"] == CODE and name in owners:
-            sweep, path = owners[name][0].spec("full", owners[name][1]), folder / f"{name}.csv"
-            if entry["spec"] == sweep.hash:
-                state = path.stat().st_mtime_ns, path.stat().st_size
-                revised = tuple(_revised_methods(entry, sweep))
-                yield _File(path, state, sweep, cell_data(sweep.task), revised, entry["date"])
+    layers = ((e, layer) for e in PAPER.values() if e.full for layer in SHIPPED_LAYERS)
+    sweeps = {results_file(e.name, layer): e.spec("full", layer) for e, layer in layers}
+    for name, entry in read_provenance(folder).items():
+        sweep, path = sweeps.get(name), folder / f"{name}.csv"
+        if sweep is not None and (entry["code"], entry["spec"]) == (CODE, sweep.hash):
+            state = path.stat().st_mtime_ns, path.stat().st_size
+            revised = tuple(_revised_methods(entry, sweep))
+            yield _File(path, state, sweep, cell_data(sweep.task), revised, entry["date"])
 
 
 @lru_cache(maxsize=4)
-def _index(files: tuple[_File, ...]) -> dict[str, tuple[int, str]]:
+def _read_cells(files: tuple[_File, ...]) -> dict[str, tuple[int, str]]:
     """Rejections and date of every cell in these files, by its key; the first file wins.
 
     Lines that are not cells of the file's sweep are errors.
     """
-    known: dict[str, tuple[int, str]] = {}
+    results: dict[str, tuple[int, str]] = {}
     for file in files:
-        keys = {_place_of(vars(cell)): key for key, cell in grid_of(file.spec).cells.items()}
-        places = set()
+        keys = {_identity(vars(cell)): key for key, cell in grid_of(file.spec).cells.items()}
+        seen = set()
         with file.path.open(encoding="utf-8", newline="") as lines:
             for line in csv.DictReader(lines):
-                place, count = _place_of(line), int(line["rejections"])
-                if place not in keys:
-                    raise ValueError(f"{file.path.name} has a cell that its sweep lacks: {place}.")
-                if place in places:
-                    raise ValueError(f"{file.path.name} has a cell twice: {place}.")
+                cell, count = _identity(line), int(line["rejections"])
+                if cell not in keys:
+                    raise ValueError(f"{file.path.name} has a cell that its sweep lacks: {cell}.")
+                if cell in seen:
+                    raise ValueError(f"{file.path.name} has a cell twice: {cell}.")
                 if not 0 <= count <= file.spec.tests:
-                    raise ValueError(f"{file.path.name} has {count} rejections of {file.spec.tests} tests: {place}.")
-                places.add(place)
+                    raise ValueError(f"{file.path.name} has {count} rejections of {file.spec.tests} tests: {cell}.")
+                seen.add(cell)
                 if line["method"] not in file.revised:
-                    known.setdefault(keys[place], (count, file.date))
-    return known
+                    results.setdefault(keys[cell], (count, file.date))
+    return results
 
 
-def _place_of(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The place of a cell or of a file's line in the grid, as text."""
-    return tuple("" if values[name] is None else str(values[name]) for name in PLACE)
+def _identity(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The identifying values of a cell or of a file's line, as text."""
+    return tuple("" if values[name] is None else str(values[name]) for name in CELL)

@@ -17,7 +17,6 @@ from m2st_core.dashboard.power.controls import double_repeats
 from m2st_core.dashboard.power.results import Earlier, show_results
 from m2st_core.dashboard.widgets.page import chart, page_finding, shared, show_folded
 from m2st_core.figures.kernels import training_figure
-from m2st_core.paper.published import in_words
 from m2st_core.studies.power import DEFAULT, difference_names, is_shipped, sweep_finding
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
@@ -25,6 +24,7 @@ from m2st_core.sweeps.summary import grid_of, summarise
 from m2st_core.sweeps.work import STOPPED
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.methods import label_of
+from m2st_core.types import in_words
 
 SHOWN, PINS, REFINE = "lab_shown", "lab_pins", "lab_refine"
 MOST_PINS = 4
