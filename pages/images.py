@@ -17,8 +17,9 @@ from m2st_core.dashboard.widgets.controls import (
 )
 from m2st_core.dashboard.widgets.page import latest_of_page, page_finding, page_title, run_page
 from m2st_core.data import TASKS
+from m2st_core.data.images.features import PIXELS
 from m2st_core.data.images.sources import SOURCES
-from m2st_core.data.images.tasks import PIXELS, ImageTask
+from m2st_core.data.images.tasks import ImageTask
 from m2st_core.numbers import duration
 from m2st_core.studies.images import ImageStudy, study_cost
 from m2st_core.studies.power import power_finding

@@ -12,9 +12,16 @@ from PIL import Image
 
 from m2st_core.analysis.plan import Outcome, Plan, carry_out
 from m2st_core.data.arrays import as_related_tasks, as_two_sample, in_order_of
-from m2st_core.data.images.features import PRETRAINED, Extractor, as_bytes, extractor, image_features, image_keys
+from m2st_core.data.images.features import (
+    PIXELS,
+    PRETRAINED,
+    Extractor,
+    as_bytes,
+    extractor,
+    image_features,
+    image_keys,
+)
 from m2st_core.data.images.files import RULE, SIDE, ImageSample, ImageSource, read_image_tasks, read_images
-from m2st_core.data.images.tasks import PIXELS
 from m2st_core.data.separate import without_target
 from m2st_core.data.tables.prepare import Prepared
 from m2st_core.progress import part_of

@@ -20,10 +20,9 @@ from m2st_core.dashboard.power.results import show_figure, show_power_table
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import as_text, chart, download, show_answer, show_folded
 from m2st_core.data.images.efficientnet import missing_weights
-from m2st_core.data.images.features import PRETRAINED
+from m2st_core.data.images.features import PIXELS, PRETRAINED
 from m2st_core.data.images.files import MOST_BYTES, MOST_IMAGES, RULE, SIDE
 from m2st_core.data.images.sources import load_images
-from m2st_core.data.images.tasks import PIXELS
 from m2st_core.figures.kernels import bars_figure, class_witness_figure, pair_figure
 from m2st_core.figures.samples import image_grid
 from m2st_core.figures.theme import colour_of

@@ -188,9 +188,15 @@ def image_grid(images: np.ndarray, columns: int) -> np.ndarray:
     shown = np.clip(images[:, [0, 0, 0] if channels == 1 else [0, 1, 2]], 0, 1).transpose(0, 2, 3, 1)
     shown = (255 * shown).round().astype(np.uint8).repeat(scale, axis=1).repeat(scale, axis=2)
     opaque = np.pad(shown, ((0, 0), (0, 0), (0, 0), (0, 1)), constant_values=255)
-    cells = np.pad(opaque, ((0, lines * columns - count), (0, IMAGE_GAP), (0, IMAGE_GAP), (0, 0)))
+    return _mosaic(opaque, lines, columns, IMAGE_GAP, 0)[:-IMAGE_GAP, :-IMAGE_GAP]
+
+
+def _mosaic(images: np.ndarray, lines: int, columns: int, gap: int, fill: float) -> np.ndarray:
+    """Lay images (n, h, w, …) out in lines; ``fill`` is the value of the gaps behind each, and of missing images."""
+    more = lines * columns - len(images), gap, gap, *(0 for _ in images.shape[3:])
+    cells = np.pad(images, [(0, count) for count in more], constant_values=fill)
     grid = cells.reshape(lines, columns, *cells.shape[1:]).swapaxes(1, 2)
-    return grid.reshape(lines * cells.shape[1], columns * cells.shape[2], 4)[:-IMAGE_GAP, :-IMAGE_GAP]
+    return grid.reshape(lines * cells.shape[1], columns * cells.shape[2], *cells.shape[3:])
 
 
 def tiles_figure(x: np.ndarray, y: np.ndarray, *, names: tuple[str, str]) -> go.Figure:
@@ -201,22 +207,13 @@ def tiles_figure(x: np.ndarray, y: np.ndarray, *, names: tuple[str, str]) -> go.
     span = {"zmin": min(map(np.min, shown)), "zmax": max(map(np.max, shown))}
     for column, images in enumerate(shown, 1):
         figure.add_heatmap(
-            z=_mosaic(images, lines), colorscale="gray", reversescale=True, showscale=False, hoverinfo="skip", **span,
-            row=1, col=column,
+            z=_mosaic(images.astype(float), lines, TILE_COLUMNS, 1, np.nan), row=1, col=column, colorscale="gray",
+            reversescale=True, showscale=False, hoverinfo="skip", **span,
         )  # fmt: skip
         figure.update_xaxes(row=1, col=column, scaleanchor="y" if column == 1 else "y2", constrain="domain")
     laid_out(figure, x_title="", y_title="", height=90 + 62 * lines)
     figure.update_xaxes(visible=False)
     return figure.update_yaxes(visible=False, autorange="reversed", constrain="domain")
-
-
-def _mosaic(images: np.ndarray, lines: int) -> np.ndarray:
-    """Return images (n, h, w) in lines of six, NaN between them and where there are fewer."""
-    height, width = images.shape[1:]
-    cells = np.full((lines * TILE_COLUMNS, height + 1, width + 1), np.nan)
-    cells[: len(images), :-1, :-1] = images
-    grid = cells.reshape(lines, TILE_COLUMNS, height + 1, width + 1).swapaxes(1, 2)
-    return grid.reshape(lines * (height + 1), TILE_COLUMNS * (width + 1))
 
 
 def pixels_figure(values: np.ndarray, *, names: tuple[str, str]) -> go.Figure:

@@ -14,8 +14,10 @@ import torch
 
 from m2st_core.criterion import witness_of_rows
 from m2st_core.data import make_task
+from m2st_core.data.images.features import PIXELS, feature_side
+from m2st_core.data.images.files import SIDE
 from m2st_core.data.images.sources import load_images
-from m2st_core.data.images.tasks import PIXELS, USUAL_SIDE, DescribedTask, ImageTask, ShownImages, always_new, side_for
+from m2st_core.data.images.tasks import DescribedTask, ImageTask, ShownImages, always_new
 from m2st_core.device import one_core, one_thread_per_operation, resolve_device
 from m2st_core.learners.generic import GENERIC, is_generic
 from m2st_core.learners.mixtures import CRITERION_BY_KERNEL
@@ -259,7 +261,7 @@ def study_cost(study: ImageStudy) -> SweepCost:
     if not always_new(target.settings):
         pools = [load_images(name).for_target(training=False) for name in {target.first, target.second}]
         tested = min(tested, sum(map(len, pools)))
-    each = IMAGE_SECONDS * (side_for(target.shape) / USUAL_SIDE) ** 2
+    each = IMAGE_SECONDS * (feature_side(target.shape) / SIDE) ** 2
     rows = sum(2 * cell.m_te * cell.tests for cell in cells)
     work = each * (study.repeats * related + tested) + LEARNING_SECONDS * by_pixels.learners + ROW_SECONDS * rows
     return SweepCost(len(cells), by_pixels.learners, work * machine_factor(), by_pixels.memory_bytes)

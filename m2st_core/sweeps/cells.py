@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from m2st_core.data import make_task
-from m2st_core.data.images.tasks import WIDTHS, DescribedTask, ImageTask
+from m2st_core.data.images.features import FEATURE_COUNTS
+from m2st_core.data.images.tasks import DescribedTask, ImageTask
 from m2st_core.data.synthetic import HDGM
 from m2st_core.device import one_thread_per_operation
 from m2st_core.permutation.engine import permuted_mean_difference
@@ -152,7 +153,7 @@ def run_cell(cell: Cell, parts: LearnerParts | None, device: str, progress: Prog
     task = cell.source(cell.null)
     rows, name = cell.m_te * cell.rows_per_size, f"m_te={cell.m_te}"
     method = learned_method(cell, parts, device, part_of(progress, 0, 0)) if cell.method in METHODS else None
-    at_once = max(1, ELEMENTS_AT_ONCE // (2 * rows * math.prod(task.shape or (WIDTHS.get(cell.features, 1),))))
+    at_once = max(1, ELEMENTS_AT_ONCE // (2 * rows * math.prod(task.shape or (FEATURE_COUNTS.get(cell.features, 1),))))
     for start in range(0, cell.tests, at_once):
         count = min(at_once, cell.tests - start)
         sample = draw_targets(task, rows, count, cell.target_streams.child(name), start)

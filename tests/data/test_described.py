@@ -6,8 +6,8 @@ import torch
 
 from m2st_core.data import make_task
 from m2st_core.data.images import features, tasks
-from m2st_core.data.images.features import network_extractor
-from m2st_core.data.images.tasks import DescribedTask, always_new, side_for
+from m2st_core.data.images.features import feature_side, network_extractor
+from m2st_core.data.images.tasks import DescribedTask, always_new
 from m2st_core.environment import home_folder
 from tests.data.test_image_features import Means
 
@@ -24,7 +24,7 @@ def network(tmp_path, monkeypatch):
         return network_extractor(network, side=side, name="means", centre=(0, 0, 0), scale=(1, 1, 1))
 
     monkeypatch.setattr(tasks, "extractor", means)
-    tasks.process_cache.cache_clear()
+    features.process_cache.cache_clear()
     return network
 
 
@@ -55,7 +55,7 @@ def test_an_image_is_described_once_and_kept_unless_it_is_changed_at_random(netw
     seen = network.seen
     task.sample(20, seed=0)
     assert network.seen == seen == 40 and len(list((tmp_path / "features").iterdir())) == 1
-    tasks.process_cache.cache_clear()  # another process
+    features.process_cache.cache_clear()  # another process
     task.sample(20, seed=0)
     assert network.seen == seen
     relit = DescribedTask(make_task("digits-shift", lighting=0.5))
@@ -69,9 +69,9 @@ def test_memory_is_bounded(network, monkeypatch):
     task = DescribedTask(make_task("digits-shift", lighting=0.5))
     for seed in range(3):
         task.sample(12, seed=seed)
-    assert 0 < len(tasks.process_cache(task.by.key, False, home_folder()).recent) <= 30
+    assert 0 < len(features.process_cache(task.by.key, False, home_folder()).recent) <= 30
 
 
 def test_tiny_images_are_enlarged_less_and_random_changes_are_known():
-    assert side_for((1, 8, 8)) == 64 and side_for((3, 32, 32)) == 128
+    assert feature_side((1, 8, 8)) == 64 and feature_side((3, 32, 32)) == 128
     assert always_new({"lighting": 0.2}) and always_new({"noise": 0.1}) and not always_new({"mix": 0.5, "blur": 0.0})

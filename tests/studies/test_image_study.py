@@ -8,8 +8,8 @@ import torch
 
 from m2st_core.data import make_task
 from m2st_core.data.images.efficientnet import missing_weights
-from m2st_core.data.images.features import PRETRAINED
-from m2st_core.data.images.tasks import PIXELS, DescribedTask
+from m2st_core.data.images.features import PIXELS, PRETRAINED
+from m2st_core.data.images.tasks import DescribedTask
 from m2st_core.studies.images import ImageStudy, study_cost
 from m2st_core.sweeps.cells import digest
 from m2st_core.testing.methods import METHODS

@@ -20,12 +20,6 @@ def test_the_samples_and_the_truth_are_the_tasks():
     assert ratio[7, 2] == pytest.approx(m2st.make_task("hdgm", delta=0.5).log_likelihood_ratio(place))
 
 
-def test_the_median_test_is_the_librarys():
-    result = synthetic.median_test(0.7, 50, 1)
-    x, y = m2st.make_task("hdgm", delta=0.7).sample(100, seed=1)
-    assert result.p_value == m2st.two_sample_test(x, y, "MMD-M", seed=1).p_value
-
-
 def test_shuffles_are_those_of_the_librarys_test():
     for seed in range(3):  # one of them has x and y exchanged
         shuffles = synthetic.shuffle_labels(0.7, 20, seed)

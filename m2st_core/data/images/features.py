@@ -28,13 +28,15 @@ from safetensors.numpy import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from m2st_core.data.images.efficientnet import EfficientNet, package_weights, read_weights
+from m2st_core.data.images.efficientnet import FEATURES, EfficientNet, package_weights, read_weights
 from m2st_core.data.images.files import SIDE
 from m2st_core.device import map_threads, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.environment import home_folder
-from m2st_core.types import Progress
+from m2st_core.types import Progress, Shape
 
-PRETRAINED = "efficientnet-lite0"
+PIXELS, PRETRAINED = "pixels", "efficientnet-lite0"
+FEATURE_COUNTS = {PRETRAINED: FEATURES}  # numbers per image
+SMALL_IMAGE, SMALL_SIDE = 16, 64  # pixels: images up to this side are brought to 64 only, and gain nothing from more
 IMAGENET_CENTRE, IMAGENET_SCALE = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of bytes
 AT_ONCE = 50  # images in one pass: their layers stay in a processor's cache
 MOST_BYTES = 500 * 2**20  # of all cached features
@@ -286,6 +288,11 @@ def _compute(
     return rows
 
 
+def feature_side(shape: Shape) -> int:
+    """The side in pixels to which images of this shape (channels, height, width) are enlarged for their features."""
+    return SMALL_SIDE if max(shape[1:]) <= SMALL_IMAGE else SIDE
+
+
 class FeatureCache:
     """Least-recently-used cache of one extractor's features: files with keys of images and their features.
 
@@ -358,3 +365,9 @@ class FeatureCache:
             with suppress(OSError):  # evicted by another process
                 dated.append((path.stat().st_mtime, path))
         return [path for _, path in sorted(dated, reverse=True)]
+
+
+@cache
+def process_cache(key: str, on_disk: bool, home: Path) -> FeatureCache:
+    """The cache of an extractor in this process and, if ``on_disk``, in this folder of the store."""
+    return FeatureCache(key, in_memory=True, on_disk=on_disk)

@@ -9,10 +9,11 @@ import io
 import os
 import zipfile
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -51,6 +52,8 @@ SINGULAR = {"were": "was", "are": "is", "have": "has"}
 
 File = tuple[str, bytes]
 """The name and the content of an uploaded file."""
+Decoded = tuple[str, np.ndarray, list[str]]
+"""The name of a file, its image, and the changes made to it."""
 ImageSource = str | Path | Sequence[File]
 """A folder or ZIP by its path; or uploaded files, images and ZIPs."""
 
@@ -73,8 +76,8 @@ class ImageSample:
 
 def read_images(source: ImageSource, side: int = SIDE, progress: Progress | None = None) -> ImageSample:
     """Read a folder or a ZIP by its path, or uploaded files by name and content."""
-    groups, skipped = _gather(source, side, lambda name: ("", ""), MOST_IMAGES, progress)
-    return groups["", ""].sample(skipped)
+    groups, skipped = _decode_groups(source, side, lambda name: ("", ""), MOST_IMAGES, progress)
+    return _sample(groups["", ""], skipped)
 
 
 def read_image_tasks(
@@ -86,10 +89,10 @@ def read_image_tasks(
         folders = PurePosixPath(name).parts[:-1]
         return "/".join(folders[:-1]), "/".join(folders[-1:])
 
-    samples, _ = _gather(source, side, task_and_group, MOST_RELATED, progress)
-    tasks: dict[str, list[ImageSample]] = {}
-    for (task, _), gathered in samples.items():
-        tasks.setdefault(task, []).append(gathered.sample())
+    samples, _ = _decode_groups(source, side, task_and_group, MOST_RELATED, progress)
+    tasks: dict[str, list[ImageSample]] = defaultdict(list)
+    for (task, _), decoded in samples.items():
+        tasks[task].append(_sample(decoded))
     for task, groups in tasks.items():
         if not task or len(groups) != 2:
             raise ImageFileError(
@@ -102,31 +105,23 @@ def read_image_tasks(
     return {name: (groups[0], groups[1]) for name, groups in zip(names, tasks.values(), strict=True)}
 
 
-class _Gathered:
-    """The images of one sample so far."""
-
-    def __init__(self) -> None:
-        self.images: list[np.ndarray] = []
-        self.names: list[str] = []
-        self.changes: Counter[str] = Counter()
-
-    def sample(self, skipped: Sequence[str] = ()) -> ImageSample:
-        notes = []
-        for change, count in sorted(self.changes.items()):
-            verb, _, rest = change.partition(" ")
-            notes.append(
-                f"{count} of {len(self.images)} images {SINGULAR.get(verb, verb) if count == 1 else verb} {rest}."
-            )
-        if skipped:
-            notes.append(f"Skipped, because they are not images: {listed(skipped, 3)}.")
-        return ImageSample(np.stack(self.images), tuple(self.names), tuple(notes))
+def _sample(decoded: Sequence[Decoded], skipped: Sequence[str] = ()) -> ImageSample:
+    """A sample of decoded images, with notes on how they were changed and on files that were skipped."""
+    names, images, changes = zip(*decoded, strict=True)
+    notes = []
+    for change, count in sorted(Counter(chain(*changes)).items()):
+        verb, _, rest = change.partition(" ")
+        notes.append(f"{count} of {len(images)} images {SINGULAR.get(verb, verb) if count == 1 else verb} {rest}.")
+    if skipped:
+        notes.append(f"Skipped, because they are not images: {listed(skipped, 3)}.")
+    return ImageSample(np.stack(images), names, tuple(notes))
 
 
-def _gather(
+def _decode_groups(
     source: ImageSource, side: int, group_of: Callable[[str], tuple[str, str]], most: int, progress: Progress | None
-) -> tuple[dict[tuple[str, str], _Gathered], list[str]]:
+) -> tuple[dict[tuple[str, str], list[Decoded]], list[str]]:
     """Decode the images, grouped into samples, and list the files that are no images."""
-    groups: dict[tuple[str, str], _Gathered] = {}
+    groups: dict[tuple[str, str], list[Decoded]] = defaultdict(list)
     skipped, count = [], 0
     for name, data in _files(source):
         if not _called_image(name) and not data.startswith(IMAGE_STARTS):
@@ -134,11 +129,7 @@ def _gather(
             continue
         if (count := count + 1) > most:
             raise ImageFileError(f"There are more than {most:,} images here. Bring fewer.")
-        image, changes = decode_image(name, data, side)
-        gathered = groups.setdefault(group_of(name), _Gathered())
-        gathered.images.append(image)
-        gathered.names.append(name)
-        gathered.changes.update(changes)
+        groups[group_of(name)].append((name, *decode_image(name, data, side)))
         if progress is not None:
             progress(count, max(count + 1, 100), 0.0)
     if not groups:
@@ -148,17 +139,14 @@ def _gather(
 
 def _files(source: ImageSource) -> Iterator[File]:
     """Yield the files of a source in the order of their names, without hidden ones."""
-    if isinstance(source, str | Path):
-        yield from _from_path(Path(source))
+    if not isinstance(source, str | Path):
+        for name, data in sorted(source):
+            if name.lower().endswith(".zip"):
+                yield from _from_zip(io.BytesIO(data), name)
+            elif not _hidden(name):
+                yield _file(name, len(data), partial(bytes, data))
         return
-    for name, data in sorted(source):
-        if name.lower().endswith(".zip"):
-            yield from _from_zip(io.BytesIO(data), name)
-        elif not _hidden(name):
-            yield _file(name, len(data), partial(bytes, data))
-
-
-def _from_path(path: Path) -> Iterator[File]:
+    path = Path(source)
     if path.is_file() and path.suffix.lower() == ".zip":
         yield from _from_zip(path, path.name)
         return

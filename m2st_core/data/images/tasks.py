@@ -10,25 +10,26 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations
-from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
 import torch
 
-from m2st_core.data.images.efficientnet import FEATURES
-from m2st_core.data.images.features import PRETRAINED, Extractor, FeatureCache, extractor, image_features
+from m2st_core.data.images.features import (
+    PRETRAINED,
+    Extractor,
+    extractor,
+    feature_side,
+    image_features,
+    process_cache,
+)
 from m2st_core.data.images.sources import SOURCES, ImageSet, digit_images, load_images, missing_images
 from m2st_core.environment import home_folder
 from m2st_core.rng import Streams
 from m2st_core.tasks import Parameter, Setting, Task
 from m2st_core.types import Shape, TwoSample
 
-PIXELS = "pixels"
-WIDTHS = {PRETRAINED: FEATURES}  # numbers per image
-SMALL_SIDE, SMALL_IMAGE, USUAL_SIDE = 64, 16, 128  # pixels: tiny images gain nothing from more
 LARGEST_DEVIATION = 0.5  # standard deviation of noise, in the range from black to white
 LARGEST_BLUR = 1 / 12  # width of the blur as a share of an image's side
 LARGEST_BRIGHTNESS = 0.6
@@ -125,13 +126,6 @@ def corrupt_some(
         if corrupted.any():
             images[corrupted] = corrupt(images[corrupted], severity, generator)
     return images
-
-
-def _relight(images: np.ndarray, strength: float, generator: np.random.Generator) -> np.ndarray:
-    """Draw each image's contrast, from 1−strength to 1, and its brightness within the range that this leaves."""
-    contrast, brightness = (generator.random((len(images), 1, 1, 1)) for _ in range(2))
-    contrast = 1 - strength * contrast
-    return contrast * images + (1 - contrast) * brightness
 
 
 @dataclass(frozen=True)
@@ -263,11 +257,13 @@ class Shift(ImageTask):
     parameters = _shift_parameters(lighting=0.0)
 
     def rows(self, images: ImageSet, positions: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Images, each in its own light."""
+        """Images, each with a contrast from 1−strength to 1, and a brightness within the range that this leaves."""
         rows, strength = images.rows(positions), float(self.settings["lighting"])
         if strength == 0:
             return rows
-        return _relight(rows.reshape(-1, *images.shape), strength, generator).reshape(len(rows), -1)
+        reduction, brightness = (generator.random((len(rows), 1)) for _ in range(2))
+        contrast = 1 - strength * reduction
+        return contrast * rows + (1 - contrast) * brightness
 
     def show(self, n: int, m: int, streams: Streams) -> ShownImages:
         """Draw classes, then images of these classes, then corruptions."""
@@ -332,20 +328,9 @@ IMAGE_TASKS: tuple[type[ImageTask], ...] = (
 )
 
 
-def side_for(shape: Shape) -> int:
-    """The side in pixels to which images of this shape are enlarged for their features."""
-    return SMALL_SIDE if max(shape[1:]) <= SMALL_IMAGE else USUAL_SIDE
-
-
 def always_new(settings: Mapping[str, Setting]) -> bool:
     """Whether a task changes its images at random, so that none is drawn twice."""
     return any(float(settings.get(name, 0)) > 0 for name in ("lighting", *CORRUPTIONS))
-
-
-@cache
-def process_cache(key: str, on_disk: bool, home: Path) -> FeatureCache:
-    """The cache of an extractor in this process and, if ``on_disk``, in this folder of the store."""
-    return FeatureCache(key, in_memory=True, on_disk=on_disk)
 
 
 class DescribedTask(Task):
@@ -356,7 +341,7 @@ class DescribedTask(Task):
     def __init__(self, images: ImageTask, features: str = PRETRAINED) -> None:
         super().__init__(images.null)
         self.images, self.settings = images, images.settings
-        self.by: Extractor = extractor(features, side_for(images.shape))
+        self.by: Extractor = extractor(features, feature_side(images.shape))
 
     def describe(self, rows: np.ndarray) -> np.ndarray:
         """Features (n, d) of images as rows of pixels in [0, 1] (n, c·h·w)."""
