@@ -21,7 +21,7 @@ from m2st_core.criterion import mmd2_unbiased
 from m2st_core.data.arrays import as_named_rows, as_related_tasks, as_two_sample, match_columns
 from m2st_core.data.related import RelatedTasks
 from m2st_core.data.separate import separate
-from m2st_core.device import resolve_device
+from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.kernels.distance import GaussianKernel, median_squared_distance
 from m2st_core.learners.relatedness import Relatedness, relatedness
 from m2st_core.learners.units import FAR, ODD, column_units, in_usual_units
@@ -77,6 +77,7 @@ class RelatedCheck:
     sentences: tuple[str, ...]
 
 
+@one_thread_per_operation()
 def check_related_tasks(
     tasks: Any,
     sizes: tuple[int, int],

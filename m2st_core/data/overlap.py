@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -71,6 +71,19 @@ class KnownRows:
     def distinct(self) -> np.ndarray:
         """The distinct rows."""
         return np.unique(self.rows, axis=0)
+
+    @cached_property
+    def places(self) -> dict[int, np.ndarray]:
+        """The positions of each sample's rows, by its number."""
+        numbers, counts = np.unique(self.sample, return_counts=True)
+        places = np.split(np.argsort(self.sample, kind="stable"), np.cumsum(counts)[:-1])
+        return dict(zip(numbers.tolist(), places, strict=True))
+
+    @cached_property
+    def equal_by_chance(self) -> np.ndarray:
+        """F(0), the probability that two units are equal, for each side of the tasks: (2, 1). Units do not matter."""
+        sides = [[self.rows[place] for number, place in self.places.items() if number % 2 == side] for side in (0, 1)]
+        return np.array([[_chance_of_equal_rows(side)] for side in sides])
 
 
 @dataclass(frozen=True)
@@ -221,13 +234,11 @@ def _matches(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> tuple[l
     counts if chance explains O(r) with probability below 1e−6. The radius with the largest O(r) − 2·E(r) is used.
     """
     scale = _column_spread(np.concatenate([*target, known.distinct]))
-    numbers, counts = np.unique(known.sample, return_counts=True)
-    positions = np.split(np.argsort(known.sample, kind="stable"), np.cumsum(counts)[:-1])  # of each sample's rows
-    samples = {int(number): known.rows[where] / scale for number, where in zip(numbers, positions, strict=True)}
+    samples = {number: known.rows[where] / scale for number, where in known.places.items()}
     sides = [rows / scale for rows in target]
-    shares, trees = _chance_of_pairs(sides, samples), [cKDTree(rows) for rows in sides]
-    matches, unseen = [], 0
-    for (number, sample), where in zip(samples.items(), positions, strict=True):
+    shares = np.maximum(_chance_of_pairs(sides, samples), known.equal_by_chance)
+    trees, matches, unseen = [cKDTree(rows) for rows in sides], [], 0
+    for (number, sample), where in zip(samples.items(), known.places.values(), strict=True):
         sample_tree, begin, share = cKDTree(sample), 0, shares[number % 2]
         for unscaled, rows, tree in zip(target, sides, trees, strict=True):
             # the smaller of both directions, because many rows near a single one are no copies
@@ -252,6 +263,7 @@ def _reached(tree: cKDTree, rows: np.ndarray) -> np.ndarray:
     return (nearest[:, None] <= WITHIN).sum(axis=0)
 
 
+@lru_cache(maxsize=1024)
 def may_escape(rows: int, assumed: float, expected: float) -> int:
     """The largest number of n rows that could be copies of known rows and escape the search with probability above .05.
 
@@ -279,7 +291,7 @@ def _chance_of_pairs(target: Sequence[np.ndarray], samples: Mapping[int, np.ndar
     for side in sides:
         within = _share_of_near_pairs([(np.unique(rows, axis=0), None) for rows in side])
         between = _share_of_near_pairs(list(zip(side, side[1:], strict=False))) if len(side) > 1 else 1.0
-        shares.append(np.maximum(across, np.minimum(within, between)).clip(min=_chance_of_equal_rows(side)))
+        shares.append(np.maximum(across, np.minimum(within, between)))
     return np.stack(shares)
 
 
@@ -297,7 +309,7 @@ def _chance_of_equal_rows(samples: Sequence[np.ndarray]) -> float:
     equal = sum(map(_number_of_equal_pairs, samples)) / pairs
     distinct = np.unique(np.concatenate(samples), axis=0)
     pairs_of_distinct = max(len(distinct) * (len(distinct) - 1), 1)
-    ties = np.array([_number_of_equal_pairs(column[:, None]) for column in distinct.T]) / pairs_of_distinct
+    ties = np.array([_number_of_equal_pairs(column) for column in distinct.T]) / pairs_of_distinct
     habitual = ties > HABITUAL
     by_columns = np.exp(np.log(ties[~habitual].clip(1e-300)).sum())
     if habitual.any():
@@ -306,7 +318,7 @@ def _chance_of_equal_rows(samples: Sequence[np.ndarray]) -> float:
 
 
 def _number_of_equal_pairs(rows: np.ndarray) -> int:
-    """The ordered pairs of equal rows (n, k)."""
+    """The ordered pairs of equal rows (n, k), or of equal cells (n,)."""
     counts = np.unique(rows, axis=0, return_counts=True)[1]
     return int((counts * (counts - 1)).sum())
 
