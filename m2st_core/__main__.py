@@ -67,7 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     help_ = "primary: it alone decides and secondary tests are exploratory; all: Holm's correction over all tests"
     add("--family", default="primary", choices=list(FAMILIES), help=help_)
     add("--json", action="store_true", help="print one JSON object")
-    add("--learner", default="", help="folder or ZIP of a learner, which sets the method")
+    add("--learner", default="", help="folder or ZIP of a learner, whose test is the default")
     add("--secondary", nargs="+", default=(), metavar="METHOD", help="further tests, corrected by Holm")
     help_ = "the values of P and Q in the group column (default: as the file has them), or one against all others"
     add("--groups", nargs="+", default=(), metavar="VALUE", help=help_)

@@ -221,6 +221,12 @@ def test_related_tasks_from_files_at_once_or_before(table, history, tmp_path, ca
     for option, value in (("--scaling", "none"), ("--preset", "tuned")):
         assert main([*base, "--learner", out, option, value]) == 2
         assert f"{option} was chosen when the learner was trained" in capsys.readouterr().err
+    assert main([*base, "--learner", out, "--preset", "tuned", "--secondary", "SCF"]) == 2
+    assert "--preset was chosen" in capsys.readouterr().err
+    assert main([*base, "--learner", out, "--method", "meta-witness"]) == 0  # it is trained alike
+    assert json.loads(capsys.readouterr().out)["method"] == "Meta-Witness"
+    assert main([*base, "--learner", out, "--method", "Feature-MKL"]) == 2
+    assert "The learner is for Meta-WiTS" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

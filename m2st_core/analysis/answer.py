@@ -175,7 +175,7 @@ def answer_of(outcome: Outcome) -> Answer:
         differs=_what_differs(outcome, columns) if grey is None else _which_pixel(outcome, *grey),
         not_meant=_not_meant(outcome),
         table=effect_table(outcome.data, columns),
-        caption=_effect_caption(outcome),
+        caption=EFFECT_CAPTION if outcome.data.blocks is None else f"{EFFECT_CAPTION} {WITHOUT_BLOCKS}",
     )
 
 
@@ -303,9 +303,18 @@ def _not_meant(outcome: Outcome) -> str:
     )
 
 
-def _effect_caption(outcome: Outcome) -> str:
-    """Return what the table of effects shows, and what it leaves out."""
-    return EFFECT_CAPTION if outcome.data.blocks is None else f"{EFFECT_CAPTION} {WITHOUT_BLOCKS}"
+def secondary_table(outcome: Outcome) -> list[dict[str, str | float]]:
+    """Return one row for each test that was corrected together with others."""
+    return [
+        {
+            "Test": test.result.label,
+            "Role": test.role,
+            "p alone": test.result.p_value,
+            "p after Holm": test.adjusted_p_value,
+            f"At most α={outcome.plan.alpha:g}": "yes" if test.rejected else "no",
+        }
+        for test in outcome.analysis.corrected
+    ]
 
 
 def looks(tested: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,14 +41,12 @@ class Picture:
 
 def pictures(outcome: Outcome) -> dict[str, Picture]:
     """Return all figures of an outcome by name; images have tiles and pixels instead of columns and a plane."""
-    draw: tuple[Callable[[Outcome], Picture | None], ...]
-    draw = (null_picture, weights_picture, tiles_picture, pixels_picture, typical_picture)
-    if outcome.data.encoding is None:
-        draw = (null_picture, weights_picture)
-    elif images_of(outcome.data) is None:
-        draw = (null_picture, weights_picture, witness_picture, importance_picture, _scatter_picture)
-    drawn = [picture for picture in (draw_one(outcome) for draw_one in draw) if picture is not None]
-    return {picture.name: picture for picture in (*drawn, *contact_sheets(outcome))}
+    drawn = [null_picture(outcome), weights_picture(outcome)]
+    if images_of(outcome.data) is not None:
+        drawn += [look_picture(outcome.data), pixels_picture(outcome), typical_picture(outcome)]
+    elif outcome.data.encoding is not None:
+        drawn += [witness_picture(outcome), importance_picture(outcome), look_picture(outcome.data)]
+    return {picture.name: picture for picture in (*drawn, *contact_sheets(outcome)) if picture is not None}
 
 
 def contact_sheets(outcome: Outcome) -> list[Picture]:
@@ -102,21 +99,20 @@ def images_of(data: Prepared) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def look_picture(data: Prepared) -> Picture:
-    """Draw both samples: as images if they are, otherwise in one plane."""
-    images = images_of(data)
-    return _samples_picture(data) if images is None else _tiles(data, *images)
-
-
-def tiles_picture(outcome: Outcome) -> Picture | None:
-    """Draw the first images of both groups."""
-    images = images_of(outcome.data)
-    return None if images is None else _tiles(outcome.data, *images)
-
-
-def _tiles(data: Prepared, x: np.ndarray, y: np.ndarray) -> Picture:
-    figure = tiles_figure(*(np.nan_to_num(part) for part in (x, y)), names=(data.x_name, data.y_name))
-    caption = "The first images of each group. Each tile is a row of the file."
-    return Picture("tiles", "The images of both groups", figure, caption, "Tiles of the images of both groups.")
+    """Draw both samples: the first images if rows are images, otherwise all rows in one plane."""
+    images, names = images_of(data), (data.x_name, data.y_name)
+    if images is not None:
+        figure = tiles_figure(*map(np.nan_to_num, images), names=names)
+        caption = "The first images of each group. Each tile is a row of the file."
+        return Picture("tiles", "The images of both groups", figure, caption, "Tiles of the images of both groups.")
+    samples, columns, caption = [data.x, data.y], ("", ""), "Each mark is a row."
+    if len(data.features) == 2:
+        columns = (data.features[0], data.features[1])
+        samples = [np.column_stack([_in_units(data, i, rows[:, i]) for i in (0, 1)]) for rows in samples]
+    else:
+        caption += " The axes are the two directions in which all rows vary most."
+    figure = samples_figure(*samples, names=names, columns=columns)
+    return Picture("samples", "The two samples", figure, caption, "Scatter plot of the rows of both groups.")
 
 
 def pixels_picture(outcome: Outcome) -> Picture | None:
@@ -136,26 +132,9 @@ def typical_picture(outcome: Outcome) -> Picture | None:
     if images is None or explanation is None:
         return None
     chosen = (images[0][explanation.typical_x[0]], images[1][explanation.typical_y[0]])
-    figure = tiles_figure(*(np.nan_to_num(part) for part in chosen), names=(data.x_name, data.y_name))
+    figure = tiles_figure(*map(np.nan_to_num, chosen), names=(data.x_name, data.y_name))
     caption = f"{explanation.how} These images are the most unlike the other group."
     return Picture("typical", "Images most typical of each group", figure, caption, "Tiles of typical images.")
-
-
-def _scatter_picture(outcome: Outcome) -> Picture:
-    """Draw both samples of an outcome in one plane."""
-    return _samples_picture(outcome.data)
-
-
-def _samples_picture(data: Prepared) -> Picture:
-    """Draw both samples in one plane."""
-    samples, columns, caption = [data.x, data.y], ("", ""), "Each mark is a row."
-    if len(data.features) == 2:
-        columns = (data.features[0], data.features[1])
-        samples = [np.column_stack([_in_units(data, i, rows[:, i]) for i in (0, 1)]) for rows in samples]
-    else:
-        caption += " The axes are the two directions in which all rows vary most."
-    figure = samples_figure(*samples, names=(data.x_name, data.y_name), columns=columns)
-    return Picture("samples", "The two samples", figure, caption, "Scatter plot of the rows of both groups.")
 
 
 def weights_picture(outcome: Outcome) -> Picture | None:

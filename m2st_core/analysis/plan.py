@@ -22,7 +22,7 @@ from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.plan import TestPlan, TestSettings, check_splits, plan_test
 from m2st_core.testing.run import FinishedTest, run
-from m2st_core.types import BASELINE, DEFAULT_TEST, Progress, TestResult
+from m2st_core.types import BASELINE, DEFAULT_TEST, Progress, TestResult, TwoSample
 
 TRAINED, TESTED = 0.7, 0.9  # of the progress
 
@@ -52,6 +52,11 @@ class Plan:
     def methods(self) -> tuple[str, ...]:
         """All tests, the primary first."""
         return (self.primary, *self.secondary)
+
+    def settings(self, device: str) -> TestSettings:
+        """The settings of each test that splits its rows; the others take one split."""
+        shared = {name: getattr(self, name) for name in ("alpha", "n_permutations", "train_fraction", "splits", "seed")}
+        return TestSettings(device=device, **shared)
 
     @property
     def methods_with_tasks(self) -> tuple[str, ...]:
@@ -150,30 +155,36 @@ def analyse(
     for name in names:
         if METHODS[name].uses_related_tasks and name not in learners:
             raise ValueError(f"{name} learns from related tasks, but no learner is given for it. Train one first.")
-    sample = as_two_sample(x, y, blocks=blocks)
-    plans = []
+    tests = _plan_tests(as_two_sample(x, y, blocks=blocks), names, TestSettings(splits=splits, **settings), learners)
+    return _run_planned(tests, family, learners, apart, "rows", progress)
+
+
+def _plan_tests(
+    sample: TwoSample, names: Sequence[str], settings: TestSettings, learners: Mapping[str, MetaLearner]
+) -> tuple[TestPlan, ...]:
+    """Plan each test with its learner, if it has one, and with one split if it does not split its rows."""
+    tests = []
     for name in names:
-        of_test = TestSettings(splits=splits if METHODS[name].needs_split else 1, **settings)
-        learner = learners.get(name)
-        plans.append(plan_test(sample, METHODS[name], of_test) if learner is None else learner.plan(sample, of_test))
-    return _run_planned(plans, family=family, learners=learners, apart=apart, progress=progress)
+        method, learner = METHODS[name], learners.get(name)
+        own = settings if method.needs_split else replace(settings, splits=1)
+        tests.append(plan_test(sample, method, own) if learner is None else learner.plan(sample, own))
+    return tuple(tests)
 
 
 def _run_planned(
-    plans: Sequence[TestPlan],
-    *,
-    family: Family = "primary",
-    learners: Mapping[str, MetaLearner] | None = None,
-    apart: Separated | None = None,
-    unit: str = "rows",
-    progress: Progress | None = None,
+    tests: Sequence[TestPlan],
+    family: Family,
+    learners: Mapping[str, MetaLearner],
+    apart: Separated | None,
+    unit: str,
+    progress: Progress | None,
 ) -> Analysis:
     """Run planned tests of the same rows, the primary first, and correct them as ``analyse`` does."""
     finished = []
-    for index, plan in enumerate(plans):
-        learner = (learners or {}).get(plan.method.name)
-        stage = part_of(progress, index / len(plans), (index + 1) / len(plans))
-        finished.append(run(plan if learner is None else learner.teach(plan, apart), stage))
+    for index, test in enumerate(tests):
+        learner = learners.get(test.method.name)
+        stage = part_of(progress, index / len(tests), (index + 1) / len(tests))
+        finished.append(run(test if learner is None else learner.teach(test, apart), stage))
     first, *others = finished
     decision, *adjusted = adjusted_p_values([test.result.p_value for test in finished], family)
     evidence = evidence_of(first)
@@ -223,16 +234,8 @@ def check_plan(
     ``learner`` is one that was trained earlier.
     """
     _check_tests(plan.methods, plan.family, plan.splits)
-    sample = _as_tested(data, plan).target
-    training = METHODS[learner.method].training if learner is not None else ""
-    tests = []
-    for name in plan.methods:
-        method = METHODS[name]
-        settings = _settings(plan, device, plan.splits if method.needs_split else 1)
-        if learner is not None and method.training == training:
-            tests.append(learner.for_method(name).plan(sample, settings))
-        else:
-            tests.append(plan_test(sample, method, settings))
+    learners = {} if learner is None else _teaches(learner, plan)
+    tests = _plan_tests(_as_tested(data, plan).target, plan.methods, plan.settings(device), learners)
     adjusted = adjusted_p_values([test.smallest_p for test in tests], plan.family)
     for name, p in zip(plan.methods, adjusted, strict=True):
         if p > plan.alpha:
@@ -240,7 +243,7 @@ def check_plan(
                 f"{name} cannot reject at alpha={plan.alpha:g} beside the other tests: after Holm's correction its "
                 f"smallest possible p-value is {p:.3g}. Use more permutations, fewer tests, or more rows."
             )
-    return tuple(tests)
+    return tests
 
 
 def carry_out(
@@ -273,9 +276,7 @@ def carry_out(
     data = _as_tested(data, plan)
     learners = _learners(data.related, plan, learner, device, part_of(progress, 0, TRAINED))
     stage = part_of(progress, TRAINED, TESTED)
-    analysis = _run_planned(
-        tests, family=plan.family, learners=learners, apart=data.separation, unit=data.unit, progress=stage
-    )
+    analysis = _run_planned(tests, plan.family, learners, data.separation, data.unit, stage)
     explanation = baseline = None
     if explained and data.encoding is not None:
         owners = [column.name for column in data.columns for _ in column.features]
@@ -283,31 +284,23 @@ def carry_out(
         explanation = explain(analysis.evidence, seed=plan.seed, progress=part_of(progress, TESTED, 1.0), last=last)
     if explained and plan.primary in plan.methods_with_tasks:
         unnamed = replace(data.target, columns=())
-        baseline = run(plan_test(unnamed, METHODS[BASELINE], _settings(plan, device))).result
+        baseline = run(plan_test(unnamed, METHODS[BASELINE], replace(plan.settings(device), splits=1))).result
     return Outcome(data, plan, analysis, explanation, learners, baseline)
 
 
 def other_splits(outcome: Outcome, further: int, *, progress: Progress | None = None) -> tuple[float, ...]:
     """Return the primary test's p-values under further random splits of the same rows."""
-    sample, plan = outcome.data.target, outcome.plan
-    learner, settings = outcome.learners.get(plan.primary), _settings(plan, "auto", further + 1)
-    if learner is None:
-        test = plan_test(sample, METHODS[plan.primary], settings)
-    else:
-        test = learner.teach(learner.plan(sample, settings), outcome.data.separation)
+    plan, learner = outcome.plan, outcome.learners.get(outcome.plan.primary)
+    settings = replace(plan.settings("auto"), splits=further + 1)
+    (test,) = _plan_tests(outcome.data.target, (plan.primary,), settings, outcome.learners)
+    test = test if learner is None else learner.teach(test, outcome.data.separation)
     return run(test, progress).result.split_p_values[1:]
 
 
-def _settings(plan: Plan, device: str, splits: int = 1) -> TestSettings:
-    """Return the settings of one test of a plan."""
-    return TestSettings(
-        alpha=plan.alpha,
-        n_permutations=plan.n_permutations,
-        train_fraction=plan.train_fraction,
-        splits=splits,
-        seed=plan.seed,
-        device=device,
-    )
+def _teaches(learner: MetaLearner, plan: Plan) -> dict[str, MetaLearner]:
+    """The learner for each of the plan's tests that it was trained for."""
+    training = METHODS[learner.method].training
+    return {name: learner.for_method(name) for name in plan.methods if METHODS[name].training == training}
 
 
 def _learners(

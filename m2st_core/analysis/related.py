@@ -31,7 +31,7 @@ from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.plan import TestSettings, plan_test
 from m2st_core.testing.run import run_tests
-from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, Progress, TwoSample
+from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, Progress, TwoSample, listed
 
 CHECKED = (DEFAULT_TAUGHT_TEST, "Meta-Witness", "Meta-WiTS", BASELINE, "MMD-M")
 ALPHA, PERMUTATIONS = 0.05, 199
@@ -118,15 +118,18 @@ def check_related_tasks(
     )
     rejected = _rejections(related, chosen, (n, m), repeats, streams, device, progress)
     table = pd.DataFrame([_table_row(method, rejected[method]) for method in CHECKED])
-    learned, plain = (table.set_index("method").loc[method] for method in (DEFAULT_TAUGHT_TEST, BASELINE))
+    learned, plain = (
+        "{:.0f} % of the tests (95 % interval {:.0f} to {:.0f} %)".format(*(100 * row[["power", "low", "high"]]))
+        for row in (table.set_index("method").loc[method] for method in (DEFAULT_TAUGHT_TEST, BASELINE))
+    )
     verdict = _verdict(rejected[DEFAULT_TAUGHT_TEST], rejected[BASELINE])
     unlike = None
     if rows is not None and len(samples) >= FEWEST_COMPARED:
         unlike = unlikeness_to_related(related, sizes, streams)(rows)
     sentence = (
         f"When {len(left_out)} related tasks were left out in turn and tested with {n} and {m} rows, "
-        f"{DEFAULT_TAUGHT_TEST} detected the difference in {_rate(learned)} after learning from the other tasks, and "
-        f"{BASELINE} in {_rate(plain)} without them."
+        f"{DEFAULT_TAUGHT_TEST} detected the difference in {learned} after learning from the other tasks, and "
+        f"{BASELINE} in {plain} without them."
     )
     senses = senses_of(meta_train(DEFAULT_TAUGHT_TEST, related, seed=streams.seed, device=device))
     repeated = _copies(related)
@@ -149,7 +152,7 @@ def _rejections(
     for index, position in enumerate(left_out):
         target, task_streams = related.task(int(position)), streams.child(f"task {related.names[position]}")
         batch = _subsets(target, sizes, repeats, task_streams)
-        others = separate(target, related.packed(np.delete(np.arange(len(related.names)), position))).tasks
+        others = separate(target, _others(related, int(position))).tasks
         seeds = [task_streams.child(f"test {repeat}").seed for repeat in range(repeats)]
         stage = part_of(progress, index / len(left_out), (index + 1) / len(left_out))
         learners: dict[Any, MetaLearner] = {}
@@ -178,11 +181,6 @@ def _verdict(learned: np.ndarray, plain: np.ndarray) -> Literal["helps", "harms"
     if abs(gain) < max(CLEAR_GAIN, 2 * noise):
         return "unclear"
     return "helps" if gain > 0 else "harms"
-
-
-def _rate(row: pd.Series) -> str:
-    power, low, high = (f"{100 * row[name]:.0f}" for name in ("power", "low", "high"))
-    return f"{power} % of the tests (95 % interval {low} to {high} %)"
 
 
 def power_interval(power: float, tasks: int) -> tuple[float, float]:
@@ -281,7 +279,7 @@ def sense_sentence(senses: Mapping[str, float]) -> str:
     sentence = f"{same} of {len(senses)} related tasks point the same way"
     if reversed_tasks:
         verb = "looks" if len(reversed_tasks) == 1 else "look"
-        sentence += f"; {len(reversed_tasks)} {verb} reversed ({_named(reversed_tasks)}), which is allowed for"
+        sentence += f"; {len(reversed_tasks)} {verb} reversed ({listed(reversed_tasks, NAMED)}), which is allowed for"
     if unclear:
         sentence += f"; for {unclear} the sense is unclear"
     caution = " Where tasks are weak, some of this may be wrong; the tests allow for it." if reversed_tasks else ""
@@ -311,7 +309,7 @@ def odd_values(related: RelatedTasks) -> tuple[str, ...]:
     for column in (far > MANY_FAR).any(dim=0).nonzero()[:, 0].tolist():
         tasks = [names[task] for task in (far[:, column] > MANY_FAR).nonzero()[:, 0].tolist()]
         sentences.append(
-            f"“{columns[column]}” has values more than {FAR:g} spreads from the median in {_named(tasks)} "
+            f"“{columns[column]}” has values more than {FAR:g} spreads from the median in {listed(tasks, NAMED)} "
             f"(up to {float(far[:, column].max()):.1%} of the rows). Nothing is learned from them."
         )
     same = (
@@ -332,48 +330,27 @@ def _copies(related: RelatedTasks) -> dict[str, str]:
     return repeated
 
 
-def _named(names: Sequence[str]) -> str:
-    """Join the first names, and count the others."""
-    shown = ", ".join(names[:NAMED])
-    return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"
+def _others(related: RelatedTasks, position: int) -> RelatedTasks:
+    """The related tasks but the one at this position."""
+    return related.packed(np.delete(np.arange(len(related.names)), position))
 
 
-@dataclass(frozen=True)
-class LeftOutGamma:
-    """γ̂ of each left-out task to the most related of a few others, by the task's name."""
-
-    by_task: Mapping[str, Relatedness]
-
-    @property
-    def sentence(self) -> str:
-        """The result in plain words."""
-        if not self.by_task:
-            return f"γ̂ is not computed for more than {MOST_COLUMNS} columns."
-        gammas = [measured.gamma() for measured in self.by_task.values()]
-        above = sum(measured.stands_out for measured in self.by_task.values())
-        floor = np.median([measured.floor for measured in self.by_task.values()])
-        unlike = {0: "None is", 1: "One is"}.get(above, f"{above} are")
-        return (
-            f"{len(gammas)} left-out tasks were each compared with the most similar of a few others. {unlike} clearly "
-            f"unlike it (γ̂ from {min(gammas):.2f} to {max(gammas):.2f}; two samples of one task reach {floor:.2f} by "
-            "chance)."
-        )
-
-
-def left_out_gamma(
-    related: RelatedTasks, left_out: Sequence[str], *, seed: int = 0, progress: Progress | None = None
-) -> LeftOutGamma:
-    """Compute γ̂ of at most three left-out tasks, without any row of the target."""
-    chosen = left_out[:MOST_LEFT_OUT] if related.rows.shape[-1] <= MOST_COLUMNS else []
-    measured = {}
-    for index, name in enumerate(chosen):
-        position = related.names.index(name)
-        others = related.packed(task for task in range(len(related.names)) if task != position)
+def left_out_gamma(related: RelatedTasks, left_out: Sequence[str], *, progress: Progress | None = None) -> str:
+    """Say how far γ̂ is of at most three left-out tasks to the most related of a few others, without the target."""
+    if related.rows.shape[-1] > MOST_COLUMNS:
+        return f"γ̂ is not computed for more than {MOST_COLUMNS} columns."
+    chosen, found = left_out[:MOST_LEFT_OUT], []
+    for index, position in enumerate(map(related.names.index, chosen)):
         stage = part_of(progress, index / len(chosen), (index + 1) / len(chosen))
-        measured[name] = relatedness(
-            related.task(position), others, restarts=2, max_tasks=3, steps=30, seed=seed, progress=stage
-        )
-    return LeftOutGamma(measured)
+        task, others = related.task(position), _others(related, position)
+        found.append(relatedness(task, others, restarts=2, max_tasks=3, steps=30, progress=stage))
+    gammas, above = [measured.gamma() for measured in found], sum(measured.stands_out for measured in found)
+    unlike = {0: "None is", 1: "One is"}.get(above, f"{above} are")
+    return (
+        f"{len(gammas)} left-out tasks were each compared with the most similar of a few others. {unlike} clearly "
+        f"unlike it (γ̂ from {min(gammas):.2f} to {max(gammas):.2f}; two samples of one task reach "
+        f"{np.median([measured.floor for measured in found]):.2f} by chance)."
+    )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,16 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from m2st_core.analysis.answer import Answer, answer_of, assumptions, looks, methods_sentence, references, unbroken
+from m2st_core.analysis.answer import (
+    Answer,
+    answer_of,
+    assumptions,
+    looks,
+    methods_sentence,
+    references,
+    secondary_table,
+    unbroken,
+)
 from m2st_core.analysis.pictures import SHEETS, Picture, pictures, related_picture
 from m2st_core.analysis.plan import Outcome, Plan
 from m2st_core.analysis.related import RelatedCheck
@@ -162,20 +171,12 @@ def _as_png(picture: np.ndarray) -> bytes:
 
 
 def _secondary_tests(outcome: Outcome) -> str:
-    analysis = outcome.analysis
-    if not analysis.secondary:
+    rows = secondary_table(outcome)
+    if not rows:
         return ""
-    rows = [
-        (
-            f"{test.result.label} ({test.role})",
-            f"{test.result.p_value:.4g}",
-            f"{test.adjusted_p_value:.4g}",
-            "yes" if test.rejected else "no",
-        )
-        for test in analysis.corrected
-    ]
-    head = ("test", "uncorrected p", "p after Holm", f"at most α={outcome.plan.alpha:g}")
-    return _section("Secondary tests", f"<p>{escape(analysis.family_sentence)}</p>" + _table(head, rows))
+    cells = [[f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row.values()] for row in rows]
+    said = f"<p>{escape(outcome.analysis.family_sentence)}</p>"
+    return _section("Secondary tests", said + _table(rows[0], cells))
 
 
 def _quantities(outcome: Outcome) -> list[tuple[str, str]]:

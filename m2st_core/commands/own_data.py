@@ -7,11 +7,12 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from m2st_core.analysis.plan import Plan, carry_out, check_uploaded_tasks
 from m2st_core.analysis.recommendation import Recommendation, advise
 from m2st_core.analysis.report import DataSource, as_command, as_python, html_report
-from m2st_core.commands.service import check_file, check_folder, write_text
+from m2st_core.commands.service import check_file, check_folder, write_whole
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_files
 from m2st_core.data.tables.prepare import Prepared, prepare
@@ -19,7 +20,7 @@ from m2st_core.data.tables.questions import Marks, in_shell
 from m2st_core.data.tables.upload import Upload
 from m2st_core.learners.mixtures import WEIGHTS_USED
 from m2st_core.testing.learner_files import open_learner
-from m2st_core.testing.meta import meta_train
+from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.method import ORIGINS
 from m2st_core.testing.methods import METHODS, find_method
 from m2st_core.types import TestResult
@@ -45,22 +46,20 @@ def run_test(options: argparse.Namespace) -> None:
     learner, encoding = open_learner(options.learner) if options.learner else (None, None)
     usual = encoding.cleaning if encoding else Cleaning(scaling="none") if learner else Cleaning()
     cleaning = _chosen_cleaning(options, usual)
-    roles = (options.group_column, options.task_column, options.related_group_column)
-    files = tuple(options.files), tuple(options.related or ())
     origin = DataSource(
-        *files,
-        options.example,
-        *roles,
-        options.learner,
-        tuple(options.groups),
-        decimal=_by_file("--decimal", ". or ,", "MARK", options.decimal),
-        read_as=_chosen_kinds(options.read_as),
-        totals=options.totals,
-        encoding=_by_file("--encoding", "NAME", "NAME", options.encoding),
+        target=tuple(options.files),
+        related=tuple(options.related or ()),
+        example=options.example,
+        group=options.group_column,
+        task=options.task_column,
+        related_group=options.related_group_column,
+        learner=options.learner,
+        groups=tuple(options.groups),
         related_groups=tuple(options.related_groups),
+        **_chosen_readings(options),
     )
     data = prepare(origin.upload(), cleaning=cleaning, encoding=encoding)
-    advice = _primary_method(options, data) if learner is None else Recommendation(learner.method, ())
+    advice = _primary_method(options, data, learner)
     plan = Plan(
         primary=advice.method,
         secondary=tuple(_with_preset(name, options.preset) for name in options.secondary),
@@ -77,7 +76,8 @@ def run_test(options: argparse.Namespace) -> None:
         print("\n".join([f"{RECOMMENDED}: {label}", *(f"- {why}" for why in advice.reasons)]), file=sys.stderr)
     if options.report:
         python, command = as_python(origin, cleaning, plan), as_command(origin, cleaning, plan, options.report)
-        write_text(options.report, html_report(outcome, python=python, command=command))
+        report = html_report(outcome, python=python, command=command)
+        write_whole(options.report, lambda file: file.write_text(report, encoding="utf-8"))
     analysis = outcome.analysis
     if options.json:
         values = analysis.primary.to_dict()
@@ -101,19 +101,23 @@ def run_test(options: argparse.Namespace) -> None:
 
 
 def _check_preset(options: argparse.Namespace) -> None:
-    """Refuse a preset where no test of the paper is named that could have it; a learner has its own."""
-    primary = () if options.learner or options.method == RECOMMENDED else (options.method,)
-    if not options.preset or any(METHODS.find(name).algorithm for name in (*primary, *options.secondary)):
-        return
-    if options.learner:
-        raise ValueError("--preset was chosen when the learner was trained. Leave it out.")
-    raise ValueError("--preset has the settings of tests of the paper. Name one, such as --method Meta-MKL.")
+    """Refuse a preset beside a learner, which has its own, and where no named test of the paper could have it."""
+    if options.preset and options.learner:
+        raise ValueError(
+            "--preset was chosen when the learner was trained. Leave it out, and name further tests with their "
+            "settings, such as 'MMD-D · tuned'."
+        )
+    named = [name for name in (options.method, *options.secondary) if name != RECOMMENDED]
+    if options.preset and not any(METHODS.find(name).algorithm for name in named):
+        raise ValueError("--preset has the settings of tests of the paper. Name one, such as --method Meta-MKL.")
 
 
-def _primary_method(options: argparse.Namespace, data: Prepared) -> Recommendation:
-    """The chosen method, or the recommended one with its reasons."""
+def _primary_method(options: argparse.Namespace, data: Prepared, learner: MetaLearner | None) -> Recommendation:
+    """The chosen method; else the learner's; else the recommended one with its reasons."""
     if options.method != RECOMMENDED:
         return Recommendation(_with_preset(options.method, options.preset), ())
+    if learner is not None:
+        return Recommendation(learner.method, ())
     return advise(data, check=check_uploaded_tasks(data, seed=options.seed, device=options.device))
 
 
@@ -147,8 +151,14 @@ def _by_file(option: str, values: str, value: str, words: Sequence[str]) -> Mark
     return _pairs(words, f"{option} takes {values} once, or FILE={value} for each file.") or ""
 
 
-def _chosen_kinds(words: Sequence[str]) -> dict[str, str]:
-    return _pairs(words, "--read-as takes COLUMN=KIND, such as plate=words.")
+def _chosen_readings(options: argparse.Namespace) -> dict[str, Any]:
+    """How cells are read: the fields of an upload that answer its questions."""
+    return {
+        "decimal": _by_file("--decimal", ". or ,", "MARK", options.decimal),
+        "read_as": _pairs(options.read_as, "--read-as takes COLUMN=KIND, such as plate=words."),
+        "totals": options.totals,
+        "encoding": _by_file("--encoding", "NAME", "NAME", options.encoding),
+    }
 
 
 def _pairs(words: Sequence[str], problem: str) -> dict[str, str]:
@@ -162,18 +172,9 @@ def _pairs(words: Sequence[str], problem: str) -> dict[str, str]:
 def run_meta_train(options: argparse.Namespace) -> None:
     """Read the related tasks, learn, and save the learner."""
     (check_file if options.out.lower().endswith(".zip") else check_folder)(options.out)
-    data = prepare(
-        Upload(
-            (),
-            read_files(options.related),
-            related_group=options.group_column,
-            decimal=_by_file("--decimal", ". or ,", "MARK", options.decimal),
-            read_as=_chosen_kinds(options.read_as),
-            totals=options.totals,
-            encoding=_by_file("--encoding", "NAME", "NAME", options.encoding),
-        ),
-        cleaning=_chosen_cleaning(options, Cleaning()),
-    )
+    readings = _chosen_readings(options)
+    upload = Upload((), read_files(options.related), related_group=options.group_column, **readings)
+    data = prepare(upload, cleaning=_chosen_cleaning(options, Cleaning()))
     learner = meta_train(
         options.method, data.related or {}, preset=options.preset, seed=options.seed, device=options.device
     )

@@ -107,8 +107,3 @@ def write_whole(path: str, write: Callable[[Path], object]) -> None:
         raise ValueError(f"{path} cannot be written: {error.strerror or 'the disk refuses'}.") from None
     finally:
         new.unlink(missing_ok=True)
-
-
-def write_text(path: str, text: str) -> None:
-    """Write text into a file."""
-    write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))

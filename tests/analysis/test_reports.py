@@ -282,10 +282,9 @@ def test_gamma_of_left_out_tasks_is_put_into_words():
     tasks = prepare(upload(related=4)).related
     names = list(tasks.names[:2])
     found = left_out_gamma(tasks, names)
-    assert list(found.by_task) == names
-    assert found.sentence.startswith("2 left-out tasks were each compared") and "by chance" in found.sentence
+    assert found.startswith("2 left-out tasks were each compared") and "by chance" in found
     wide = as_related_tasks({name: (np.eye(4, 300), np.eye(4, 300)) for name in names})
-    assert "not computed" in left_out_gamma(wide, names).sentence
+    assert "not computed" in left_out_gamma(wide, names)
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def watch_job(
     page: str, settings: Hashable, function: Callable[[Progress], Any], doing: str, question: Hashable | None = None,
     expected: float | None = None,
 ) -> Job:  # fmt: skip
-    """Show the progress of a job, with buttons to cancel and retry. ``expected`` seconds are said at the start."""
+    """Show the progress of a job, with buttons to cancel and retry. ``expected`` seconds are shown at the start."""
     key = (session_id(), page, settings)
     previous = st.session_state.get(f"{page}_job")
     if previous not in (None, key):
@@ -200,7 +200,7 @@ def _submit(key: Hashable, function: Callable[[Progress], Any], question: Hashab
 
 
 def _agreed(page: str, settings: Hashable, expected: float | None) -> bool:
-    """Whether to compute this now: it is quick, or the user has said so. Otherwise ask."""
+    """Whether to compute this now: it is quick, or the user has agreed. Otherwise ask."""
     heavy = expected is not None and expected > ASK_SECONDS * machine_factor()
     if expected is None or not heavy or st.session_state.get(f"{page}_agreed") == settings:
         return True

@@ -11,31 +11,30 @@ import pandas as pd
 import streamlit as st
 
 from m2st_core.analysis.answer import (
-    Answer,
     answer_of,
     assumptions,
     error_text,
     looks,
     methods_sentence,
     p_text,
+    secondary_table,
 )
 from m2st_core.analysis.explanation import Explanation
 from m2st_core.analysis.pictures import (
-    Picture,
     images_of,
     importance_picture,
+    look_picture,
     null_picture,
     pixels_picture,
-    tiles_picture,
     typical_picture,
     weights_picture,
     witness_picture,
 )
 from m2st_core.analysis.plan import Outcome, carry_out, other_splits
 from m2st_core.analysis.related import MOST_COLUMNS, TargetGamma, target_gamma
-from m2st_core.analysis.report import DataSource, as_command, as_python, html_report, report_decisions
+from m2st_core.analysis.report import ROLES, DataSource, as_command, as_python, html_report, report_decisions
 from m2st_core.dashboard.widgets.page import as_text, chart, noted_metric, show_answer
-from m2st_core.dashboard.your_data.state import UserData, show_upload_table, target_id
+from m2st_core.dashboard.your_data.state import UserData, show_picture, show_upload_table, target_id
 from m2st_core.data.tables.prepare import Prepared
 from m2st_core.data.tables.upload import Upload
 from m2st_core.testing.methods import METHODS, label_of
@@ -76,7 +75,7 @@ def _test_row(outcome: Outcome) -> dict[str, Any]:
 
 def answer_stage(state: UserData, upload: Upload, outcome: Outcome) -> None:
     """Show the verdict, how far apart the groups are, the rows a new study needs, and details."""
-    answer: Answer = state.remember("data_words", state.declared, lambda: answer_of(outcome))
+    answer = state.remember("data_words", state.declared, lambda: answer_of(outcome))
     tests = state.tests_of(upload)
     with st.container(border=True, key="data_card"):
         show_answer(answer)
@@ -89,43 +88,22 @@ def answer_stage(state: UserData, upload: Upload, outcome: Outcome) -> None:
         st.header("How far apart the groups are")
         show_upload_table(pd.DataFrame(answer.table), key="data_effects")
         st.caption(answer.caption)
-    else:
-        pixels, tiles = st.columns([2, 3], gap="large")
-        with pixels:
-            _show_picture(pixels_picture(outcome), "data_pixels")
-        with tiles:
-            _show_picture(tiles_picture(outcome), "data_tiles")
-    if outcome.analysis.corrected:
-        _show_secondary(outcome)
+    elif (pixels := pixels_picture(outcome)) is not None:
+        places = st.columns([2, 3], gap="large")
+        for place, picture in zip(places, (pixels, look_picture(outcome.data)), strict=True):
+            with place:
+                st.header(picture.title)
+                show_picture(picture)
+    if rows := secondary_table(outcome):
+        st.header("Several tests, corrected by Holm's procedure")
+        st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch", key="data_secondary_tests")
+        st.caption(outcome.analysis.family_sentence)
     effect = outcome.analysis.effect
     st.header("How many rows a new study needs")
     for sentence in effect.sentences:
         st.markdown(as_text(sentence))
     st.caption(as_text(effect.caveat))
     _show_details(state, upload, outcome)
-
-
-def _show_picture(picture: Picture | None, key: str) -> None:
-    if picture is not None:
-        st.header(picture.title)
-        chart(picture.figure, key, picture.alt)
-        st.caption(as_text(picture.caption))
-
-
-def _show_secondary(outcome: Outcome) -> None:
-    st.header("Several tests, corrected by Holm's procedure")
-    rows = [
-        {
-            "Test": verdict.result.label,
-            "Role": verdict.role,
-            "p alone": verdict.result.p_value,
-            "p after Holm": verdict.adjusted_p_value,
-            f"At most α={outcome.plan.alpha:g}": "yes" if verdict.rejected else "no",
-        }
-        for verdict in outcome.analysis.corrected
-    ]
-    st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch", key="data_secondary_tests")
-    st.caption(outcome.analysis.family_sentence)
 
 
 SHOWN_COLUMNS = 12
@@ -164,11 +142,9 @@ def _show_statistics(state: UserData, outcome: Outcome) -> None:
     noted_metric(rows, "Test rows", tested, note, "Rows behind the p-value. Training rows are not tested.")
     st.caption(as_text(answer.how))
     _show_splits(state, outcome)
-    for picture, key in ((null_picture(outcome), "data_null"), (weights_picture(outcome), "data_weights")):
-        if picture is not None:
-            st.markdown(f"**{picture.title}**")
-            chart(picture.figure, key, picture.alt)
-            st.caption(picture.caption)
+    for picture in filter(None, (null_picture(outcome), weights_picture(outcome))):
+        st.markdown(f"**{picture.title}**")
+        show_picture(picture)
     for note in result.notes:
         st.caption(f"• {as_text(note)}")
 
@@ -206,10 +182,8 @@ def _show_explanation(state: UserData, upload: Upload, outcome: Outcome, explana
     data = outcome.data
     st.caption("This shows what the test responded to, and suggests where to look next. It proves nothing by itself.")
     if images_of(data) is not None:
-        typical = typical_picture(outcome)
-        if typical is not None:
-            chart(typical.figure, "data_typical", typical.alt)
-            st.caption(as_text(typical.caption))
+        if (typical := typical_picture(outcome)) is not None:
+            show_picture(typical)
     else:
         left, right = st.columns(2, gap="large")
         witness, importance = witness_picture(outcome), importance_picture(outcome)
@@ -274,16 +248,8 @@ def _data_source(state: UserData, upload: Upload) -> DataSource:
     return DataSource(
         target=tuple(table.name for table in upload.target),
         related=tuple(dict.fromkeys(_file_name(table.name) for table in upload.related)),
-        group=upload.group,
-        task=upload.task,
-        related_group=upload.related_group,
         learner=state.trained.name if state.trained else "",
-        groups=upload.groups,
-        decimal=upload.decimal,
-        read_as=upload.read_as,
-        totals=upload.totals,
-        encoding=upload.encoding,
-        related_groups=upload.related_groups,
+        **{name: getattr(upload, name) for name in ROLES},
     )
 
 

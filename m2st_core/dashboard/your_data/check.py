@@ -15,7 +15,7 @@ from m2st_core.analysis.plan import Plan
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import as_text, chart
 from m2st_core.dashboard.your_data.plan import ask_test
-from m2st_core.dashboard.your_data.state import UserData, choose, show_upload_table
+from m2st_core.dashboard.your_data.state import UserData, choose, show_picture, show_upload_table
 from m2st_core.data.repeated_rows import repeats_in
 from m2st_core.data.tables.assemble import Assembled, lacking_notes
 from m2st_core.data.tables.check import Check, ColumnReport, Identifier, check, identifiers, incomplete_rows
@@ -101,7 +101,7 @@ def check_stage(state: UserData, upload: Upload) -> tuple[str, Plan] | None:
         for warning in assembled.readings.warnings:
             st.warning(as_text(warning))
         if not _ask_readings(state, assembled, state.cleaning) and problem:
-            _offer_repair(problem, assembled, state.cleaning, MISSING.key)
+            _offer_repair(problem, assembled, state.cleaning)
         mark, chosen = upload.files_digest[:16], state.trained is not None
         settled = _offer_identifiers(assembled, state.cleaning, mark, chosen)
         if data is not None:
@@ -136,24 +136,18 @@ def _show_groups(state: UserData, assembled: Assembled, target: Pair, data: Prep
     st.header("A look at both groups")
     st.caption("Use this to spot data errors, not to pick a test. The recommendation never looks at the group labels.")
 
-    def show_rows(rows: Prepared) -> None:
-        picture = state.remember("samples", rows.digest, lambda: look_picture(rows))
-        chart(picture.figure, "data_samples", picture.alt)
-        st.caption(picture.caption)
-
-    if data is not None and images_of(data) is not None:
-        show_rows(data)
-        return
-    left, right = st.columns(2, gap="large")
-    with left:
-        _show_column(assembled, target)
-    with right:
-        if data is not None:
-            show_rows(data)
+    place = st.container()
+    if data is None or images_of(data) is None:
+        left, place = st.columns(2, gap="large")
+        with left:
+            _show_column(assembled, target)
+    if data is not None:
+        with place:
+            show_picture(state.remember("samples", data.digest, lambda: look_picture(data)))
 
 
 def _show_groups_compared(state: UserData, assembled: Assembled, target: Pair, report: Check) -> None:
-    """Say who is compared with whom, in the target and in the related tasks, with buttons that swap P and Q."""
+    """Show which groups are compared, in the target and in the related tasks, with buttons that swap P and Q."""
     upload, (p, q, related) = assembled.upload, report.rows
     by = f", by *{as_text(upload.group)}*" if upload.group and len(upload.target) == 1 else ""
     other, reference = as_text(target.q.label), as_text(target.p.label)
@@ -385,7 +379,7 @@ def _ask(state: UserData, mark: str, number: int, question: Question) -> None:
         st.caption("Until this is answered, or the column is left out below, no test is run.")
 
 
-def _offer_repair(problem: str, made: Assembled, cleaning: Cleaning, missing_key: str) -> None:
+def _offer_repair(problem: str, made: Assembled, cleaning: Cleaning) -> None:
     """Show why the data cannot be tested. If cells are missing, buttons drop their rows or fill them in."""
     gaps = incomplete_rows(made, cleaning) if cleaning.missing == "refuse" else 0
     st.error(as_text(problem))
@@ -393,9 +387,9 @@ def _offer_repair(problem: str, made: Assembled, cleaning: Cleaning, missing_key
         return
     rows = f"{gaps:,} row{'s' * (gaps != 1)}"
     with st.container(horizontal=True):
-        _button(f"Drop {rows}", "data_drop", missing_key, "drop rows", "Leave out every row with a missing cell.")
+        _button(f"Drop {rows}", "data_drop", MISSING.key, "drop rows", "Leave out every row with a missing cell.")
         help_ = "Put the column's median into each missing cell, and add a column that marks these cells."
-        _button(FILL, "data_fill", missing_key, "median and indicator", help_)
+        _button(FILL, "data_fill", MISSING.key, "median and indicator", help_)
 
 
 def _offer_identifiers(made: Assembled, cleaning: Cleaning, mark: str, chosen: bool) -> bool:

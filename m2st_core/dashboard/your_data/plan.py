@@ -11,7 +11,7 @@ from m2st_core.analysis.correction import FAMILIES, Family
 from m2st_core.analysis.pictures import related_picture
 from m2st_core.analysis.plan import Plan, check_plan, check_uploaded_tasks
 from m2st_core.analysis.recommendation import Recommendation, advise, usable_methods
-from m2st_core.analysis.related import LeftOutGamma, RelatedCheck, left_out_gamma
+from m2st_core.analysis.related import RelatedCheck, left_out_gamma
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.widgets.controls import (
     ALPHA,
@@ -133,12 +133,12 @@ def stop_related_check() -> None:
         job_manager().drop(job)
 
 
-def _left_out(data: Prepared, progress: Progress) -> tuple[RelatedCheck, LeftOutGamma] | tuple[None, None]:
-    """The leave-one-out check of the related tasks, and γ̂ between them."""
+def _left_out(data: Prepared, progress: Progress) -> tuple[RelatedCheck | None, str]:
+    """The leave-one-out check of the related tasks, and γ̂ between them in words."""
     check = check_uploaded_tasks(data, progress=part_of(progress, 0, CHECK_SHARE))
     related = data.separated().related
     if check is None or related is None:
-        return None, None
+        return None, ""
     return check, left_out_gamma(related, check.left_out, progress=part_of(progress, CHECK_SHARE, 1))
 
 
@@ -151,7 +151,7 @@ def _show_related_check(state: UserData, data: Prepared) -> RelatedCheck | None:
         return _show_check(state.compute("data_related", data.digest, work, doing))
 
 
-def _show_check(results: tuple[RelatedCheck, LeftOutGamma] | tuple[None, None] | None) -> RelatedCheck | None:
+def _show_check(results: tuple[RelatedCheck | None, str] | None) -> RelatedCheck | None:
     if results is None:
         st.caption(
             "Each related task is left out in turn and tested with what was learned from the others. You need not "
@@ -160,7 +160,7 @@ def _show_check(results: tuple[RelatedCheck, LeftOutGamma] | tuple[None, None] |
         )
         return None
     check, gamma = results
-    if check is None or gamma is None:
+    if check is None:
         st.info(
             "The related tasks share rows with your data, as with a common control group, and are used as one task. "
             "No task can be left out to see whether the others help."
@@ -172,7 +172,7 @@ def _show_check(results: tuple[RelatedCheck, LeftOutGamma] | tuple[None, None] |
         chart(picture.figure, "data_related_chart", picture.alt)
     with right:
         st.markdown(f"**{VERDICTS[check.verdict]}**")
-        for sentence in (*check.sentences, gamma.sentence):
+        for sentence in (*check.sentences, gamma):
             st.markdown(as_text(sentence))
         st.caption(picture.caption)
     return check

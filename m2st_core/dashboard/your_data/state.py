@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import streamlit as st
 
+from m2st_core.analysis.pictures import Picture
 from m2st_core.analysis.plan import Plan
 from m2st_core.dashboard.jobs.host import host
 from m2st_core.dashboard.jobs.jobs import watch_job
-from m2st_core.dashboard.widgets.page import as_text
+from m2st_core.dashboard.widgets.page import as_text, chart
 from m2st_core.data.tables.assemble import Assembled, assemble
 from m2st_core.data.tables.cells import safe_cell
 from m2st_core.data.tables.encoding import Cleaning, Encoding
@@ -32,6 +33,7 @@ STEPS = {
 }
 COPIES = 2  # a table in memory, and the arrays made of it
 
+Made = TypeVar("Made")
 Answers = dict[str, Any]
 """Fields of an upload: decimal, read_as, totals, encoding."""
 
@@ -131,20 +133,14 @@ class UserData:
         """The columns of the target's file that may be the group, the likeliest first."""
         tables, related = self.files.get("one", ()), self.related_columns
         key = tuple(table.digest for table in (*tables, *self.files.get("related", ()))), self._task
-        made: dict[str, GroupColumn] = self.remember(
-            "group columns", key, lambda: suggest_groups(*tables, related=related)
-        )
-        return made
+        return self.remember("group columns", key, lambda: suggest_groups(*tables, related=related))
 
     @property
     def related_columns(self) -> dict[str, GroupColumn]:
         """The columns of the related tasks that may be their group."""
         tables, task = self.files.get("related", ()), self._task
         key = tuple(table.digest for table in tables), task
-        made: dict[str, GroupColumn] = self.remember(
-            "related columns", key, lambda: suggest_groups(*tables, besides=task)
-        )
-        return made
+        return self.remember("related columns", key, lambda: suggest_groups(*tables, besides=task))
 
     @property
     def related_group_by_name(self) -> str | None:
@@ -229,12 +225,13 @@ class UserData:
         self.two_files, self.trained, self.example, self.cleaning = False, None, name, Cleaning()
         self.groups = upload.groups
 
-    def remember(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
+    def remember(self, name: str, key: Hashable, make: Callable[[], Made]) -> Made:
         """The value made for this key. Only the latest is kept."""
         if self.recall(name, key) is None:
             self.memory.pop(name, None)
             self.memory[name] = (key, make())
-        return self.memory[name][1]
+        made: Made = self.memory[name][1]
+        return made
 
     def recall(self, name: str, key: Hashable) -> Any:
         """The remembered value, or None if there is none for this key."""
@@ -265,10 +262,7 @@ class UserData:
         """The upload, prepared as chosen."""
         made, encoding = self.assembled(upload), self.trained.encoding if self.trained else None
         key = upload.digest, self.cleaning, self.trained.digest if self.trained else ""
-        data: Prepared = self.remember(
-            "prepared", key, lambda: prepare(made, cleaning=self.cleaning, encoding=encoding)
-        )
-        return data
+        return self.remember("prepared", key, lambda: prepare(made, cleaning=self.cleaning, encoding=encoding))
 
     def tests_of(self, upload: Upload) -> list[dict[str, Any]]:
         """All tests of these target rows in this session, whatever the order of the files."""
@@ -304,6 +298,12 @@ def show_upload_table(frame: pd.DataFrame, **settings: Any) -> None:
         if not pd.api.types.is_numeric_dtype(dtype):
             safe.isetitem(position, ["" if pd.isna(c) else safe_cell(c) for c in safe.iloc[:, position]])
     st.dataframe(safe, hide_index=True, width="stretch", **settings)
+
+
+def show_picture(picture: Picture) -> None:
+    """Show a figure of the data or of an outcome, and its caption."""
+    chart(picture.figure, f"data_{picture.name}", picture.alt)
+    st.caption(as_text(picture.caption))
 
 
 def choose(label: str, options: Sequence[str], key: str, help: str, index: int = 0) -> str:
