@@ -121,7 +121,7 @@ def test_every_answer_is_explained_as_on_the_cpu(method):
 
         def look():
             seen = evidence_of(found)
-            return effect_size(found, seen), explain(seen)
+            return effect_size(found.result, seen), explain(seen)
 
         return on(device, look)
 

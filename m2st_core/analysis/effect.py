@@ -20,7 +20,6 @@ from m2st_core.data.tables.encoding import Categorical, Numeric
 from m2st_core.data.tables.prepare import Prepared
 from m2st_core.numbers import wilson_interval
 from m2st_core.testing.methods import METHODS
-from m2st_core.testing.run import FinishedTest
 from m2st_core.types import TestResult
 
 TARGET_POWER = 0.8
@@ -132,12 +131,11 @@ class EffectSize:
     caveat: str = CAVEAT
 
 
-def effect_size(examined: FinishedTest, evidence: Evidence, unit: str = "rows") -> EffectSize:
+def effect_size(result: TestResult, evidence: Evidence, unit: str = "rows") -> EffectSize:
     """Return the effect size and, after a significant result, the power of a new study and the rows it needs.
 
     Sentences call the rows by their ``unit``, such as images.
     """
-    result = examined.result
     n, m = (train + test for train, test in zip(result.n_train, result.n_test, strict=True))
     shown = evidence.sample.sizes
     statistic = float(evidence.statistic(evidence.sample.pooled, shown[0])[0])
@@ -164,7 +162,7 @@ def effect_size(examined: FinishedTest, evidence: Evidence, unit: str = "rows") 
             f"A new study of {n} and {m} {unit} would detect the difference again with probability "
             f"{_probability_words(power, interval)}.",
         )
-        within = " within blocks" if examined.test.blocks is not None else ""
+        within = " within blocks" if evidence.sample.blocks is not None else ""
         how += (
             f" Power is computed by a normal approximation of the statistic, with the variance of these {unit} and a "
             f"threshold from {len(evidence.null)} random relabellings of them{within}, drawn for this estimate alone."

@@ -261,7 +261,6 @@ class Explanation:
     typical_y: tuple[np.ndarray, np.ndarray]
     how: str
     at: str
-    notes: tuple[str, ...]
 
 
 def explain(
@@ -295,7 +294,6 @@ def explain(
         typical_y=(evidence.rows[1][top_y], at_y[top_y]),
         how=f"Exploratory, by {evidence.how}, on {sum(evidence.sample.sizes)} test rows.",
         at="All other columns are held at their medians over both samples." if pooled.shape[1] > len(pair) else "",
-        notes=importance.notes,
     )
 
 

@@ -21,7 +21,7 @@ from m2st_core.progress import part_of
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.plan import TestPlan, TestSettings, check_splits, plan_test
-from m2st_core.testing.run import FinishedTest, run
+from m2st_core.testing.run import run
 from m2st_core.types import BASELINE, DEFAULT_TEST, Progress, TestResult, TwoSample
 
 TRAINED, TESTED = 0.7, 0.9  # of the progress
@@ -75,7 +75,6 @@ class Analysis:
     primary: TestResult
     secondary: tuple[CorrectedTest, ...]
     effect: EffectSize
-    examined: FinishedTest
     evidence: Evidence
     decision: CorrectedTest
     family: Family = "primary"
@@ -191,8 +190,7 @@ def _run_planned(
     return Analysis(
         primary=first.result,
         secondary=tuple(CorrectedTest(test.result, p) for test, p in zip(others, adjusted, strict=True)),
-        effect=effect_size(first, evidence, unit),
-        examined=first,
+        effect=effect_size(first.result, evidence, unit),
         evidence=evidence,
         decision=CorrectedTest(first.result, decision, "primary"),
         family=family,

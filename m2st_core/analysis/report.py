@@ -94,7 +94,7 @@ def html_report(
         figures.get("weights", ""),
         _section(
             "What the test used (exploratory)",
-            _list([EXPLORATORY, *outcome.explanation.notes] if outcome.explanation is not None else ()),
+            _list([EXPLORATORY, *outcome.explanation.importance.notes] if outcome.explanation is not None else ()),
         ),
         *(figures.get(name, "") for name in ("witness", "importance", "typical")),
         figures.get("samples", ""),

@@ -350,7 +350,7 @@ def _repeated(sample: np.ndarray, begin: int, known: np.ndarray, where: np.ndarr
     Both are rounded to the coarser precision first. They are one sample if their quantiles are much nearer, column by
     column, than in any of 499 random splits of their rows.
     """
-    decimals = [min(_decimals(a), _decimals(b)) for a, b in zip(sample.T, known.T, strict=True)]
+    decimals = np.minimum(_decimals(sample), _decimals(known)).tolist()
     a, b = (
         np.stack([np.round(c, p) for c, p in zip(rows.T, decimals, strict=True)], axis=1) / scale
         for rows in (sample, known)
@@ -368,9 +368,10 @@ def _repeated(sample: np.ndarray, begin: int, known: np.ndarray, where: np.ndarr
     return np.stack([begin + first, where[second]], axis=1)
 
 
-def _decimals(column: np.ndarray) -> int:
-    """The number of decimals of a column's cells."""
-    return next((p for p in range(12) if np.abs(np.round(column, p) - column).max() <= 1e-12), 12)
+def _decimals(rows: np.ndarray) -> np.ndarray:
+    """The number of decimals of each column's cells, at most 12: (n, k) → (k,)."""
+    exact = [np.abs(np.round(rows, decimals) - rows).max(axis=0) <= 1e-12 for decimals in range(12)]
+    return np.argmax([*exact, np.ones(rows.shape[1], dtype=bool)], axis=0)
 
 
 def _quantile_distance(a: np.ndarray, b: np.ndarray) -> float:

@@ -67,16 +67,21 @@ def _reporting(job: str, stopped: Callable[[], bool], send: Callable[[Report], N
     return progress
 
 
-def _drain(source: Any) -> Iterator[Report]:
-    """Yield what a queue holds now."""
-    while True:
-        try:
-            yield source.get_nowait()
-        except queue.Empty:
-            return
+class _Reports:
+    """The reports that jobs put into a queue."""
+
+    _reports: Any
+
+    def reports(self) -> Iterator[Report]:
+        """Progress that arrived since the last call."""
+        while True:
+            try:
+                yield self._reports.get_nowait()
+            except queue.Empty:
+                return
 
 
-class PoolExecutor:
+class PoolExecutor(_Reports):
     """Spawned processes, one per core by default; GPUs are assigned in turn."""
 
     def __init__(self, workers: int | None = None, priority: int = LOWER) -> None:
@@ -121,10 +126,6 @@ class PoolExecutor:
             outcome.set_result(done.result())
         else:
             outcome.set_exception(WorkerLost() if isinstance(error, BrokenProcessPool) else error)
-
-    def reports(self) -> Iterator[Report]:
-        """Progress that arrived since the last call."""
-        return _drain(self._reports)
 
     def cancel(self, grace: float = GRACE_SECONDS) -> None:
         """Stop jobs at their next step; if they do not reach it in time, or have none, all processes are killed."""
@@ -219,7 +220,7 @@ def _call(work: Callable[[Progress], Any], device: str, progress: Progress) -> A
     return work(progress)
 
 
-class InlineExecutor:
+class InlineExecutor(_Reports):
     """One job at a time, on a thread of this process."""
 
     workers = 1
@@ -228,7 +229,7 @@ class InlineExecutor:
         self._device = str(resolve_device())
         self._threads = ThreadPoolExecutor(1)
         self._stop = threading.Event()  # stops the jobs submitted since the last cancel
-        self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        self._reports = queue.SimpleQueue()
 
     def submit(self, job: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Run on the thread."""
@@ -241,10 +242,6 @@ class InlineExecutor:
 
         return self._threads.submit(work)
 
-    def reports(self) -> Iterator[Report]:
-        """Progress that arrived since the last call."""
-        return _drain(self._reports)
-
     def cancel(self, grace: float = GRACE_SECONDS) -> None:
         """Stop jobs at their next step."""
         self._stop.set()
@@ -255,7 +252,7 @@ class InlineExecutor:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
-class DaskExecutor:
+class DaskExecutor(_Reports):
     """A running Dask cluster at its scheduler's address. Each job is a task, retried if its worker is lost."""
 
     def __init__(self, address: str) -> None:
@@ -270,7 +267,7 @@ class DaskExecutor:
         self._topic = f"m2st-{uuid.uuid4().hex}"
         self._new_event = lambda: distributed.Event(f"m2st-{uuid.uuid4().hex}", client=self._client)
         self._event = self._new_event()  # stops the jobs submitted since the last cancel
-        self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        self._reports = queue.SimpleQueue()
         self._client.subscribe_topic(self._topic, lambda event: self._reports.put(tuple(event[1])))
         self._futures: set[Any] = set()
         self.workers = max(1, sum(self._client.nthreads().values()))
@@ -306,10 +303,6 @@ class DaskExecutor:
         except Exception as error:  # the connection may be gone, and the waiting thread must know
             if not outcome.done():
                 outcome.set_exception(error)
-
-    def reports(self) -> Iterator[Report]:
-        """Progress that arrived since the last call."""
-        return _drain(self._reports)
 
     def cancel(self, grace: float = GRACE_SECONDS) -> None:
         """Drop waiting tasks. Running tasks check the event, because Dask itself cannot stop them."""

@@ -200,7 +200,7 @@ def test_the_threshold_of_a_next_study_does_not_count_on_the_other_kernels():
 def test_near_its_threshold_a_result_names_no_rows_and_says_why():
     found = m2st.analyse(*pair(40, 40, shift=1.5, dimension=2), "C2ST-L · tuned", n_permutations=99)
     signal = float(found.evidence.statistic(found.evidence.sample.pooled, found.evidence.sample.sizes[0])[0])
-    close = effect_size(found.examined, replace(found.evidence, threshold=signal))
+    close = effect_size(found.primary, replace(found.evidence, threshold=signal))
     assert found.primary.rejected and close.rows_for_power is None and 0.05 < close.power < 0.5
     assert "so close to its threshold that luck may account for most of it" in close.sentences[0]
 

@@ -195,7 +195,7 @@ def _show_explanation(state: UserData, upload: Upload, outcome: Outcome, explana
         if importance is not None:
             with right:
                 chart(importance.figure, "data_importance", importance.alt)
-                for note in (importance.caption, *map(as_text, explanation.notes)):
+                for note in (importance.caption, *map(as_text, explanation.importance.notes)):
                     st.caption(note)
         _show_typical_rows(state, upload, outcome, explanation)
     if data.task_names and len(data.features) <= MOST_COLUMNS:

@@ -15,7 +15,7 @@ from m2st_core.dashboard.jobs.host import host
 from m2st_core.dashboard.jobs.jobs import watch_job
 from m2st_core.dashboard.widgets.page import as_text, chart
 from m2st_core.data.tables.assemble import Assembled, assemble
-from m2st_core.data.tables.cells import safe_cell
+from m2st_core.data.tables.cells import safe_frame
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.groups import OTHERS, GroupColumn, group_of_related, half_of, other_labels, suggest_groups
@@ -293,11 +293,7 @@ def user_data() -> UserData:
 
 def show_upload_table(frame: pd.DataFrame, **settings: Any) -> None:
     """Show a table with cells from files, none of which a spreadsheet would run as a formula."""
-    safe = frame.rename(columns=lambda name: safe_cell(str(name)))
-    for position, dtype in enumerate(safe.dtypes):
-        if not pd.api.types.is_numeric_dtype(dtype):
-            safe.isetitem(position, ["" if pd.isna(c) else safe_cell(c) for c in safe.iloc[:, position]])
-    st.dataframe(safe, hide_index=True, width="stretch", **settings)
+    st.dataframe(safe_frame(frame), hide_index=True, width="stretch", **settings)
 
 
 def show_picture(picture: Picture) -> None:

@@ -239,13 +239,18 @@ def safe_cell(value: Any) -> Any:
     return f"'{value}" if value.startswith(FORMULA_STARTS) or value.lstrip().startswith(FORMULA_STARTS) else value
 
 
-def to_safe_csv(frame: pd.DataFrame) -> str:
-    """Write the frame as CSV whose header and words are safe to open in a spreadsheet."""
+def safe_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with a header and words that are safe in a spreadsheet; missing words are empty."""
     safe = frame.rename(columns=lambda name: safe_cell(str(name)))
     for position, dtype in enumerate(safe.dtypes):
         if not pd.api.types.is_numeric_dtype(dtype):
-            safe.isetitem(position, [safe_cell(cell) for cell in safe.iloc[:, position]])
-    return safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)  # a lone \r would end the row
+            safe.isetitem(position, ["" if pd.isna(c) else safe_cell(c) for c in safe.iloc[:, position]])
+    return safe
+
+
+def to_safe_csv(frame: pd.DataFrame) -> str:
+    """Write the frame as CSV that is safe to open in a spreadsheet."""
+    return safe_frame(frame).to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)  # a lone \r would end the row
 
 
 def plain(text: str, longest: int = LONGEST_SHOWN) -> str:
