@@ -5,11 +5,14 @@ of times, for small networks and about a hundred rows. Three facts make both che
 
 - Ĵ_λ depends on the Gram matrix K only through the signed row sums Ks (s = +1 in rows of x, −1 in rows of y) and the
   values k(x_i, y_i). The matrix H is never formed.
-- The derivative of Ĵ_λ by K has rank 2, plus a diagonal of pairs. Its derivative by the embedded rows e, with
-  K_ab = exp(−‖e_a−e_b‖²), is therefore a product of K with a few rows.
-- Along a direction ė, K changes by K_ab·(−2)(e_a−e_b)·(ė_a−ė_b), which is one more matrix product.
-Rows are stored as columns, (runs, features, rows), which makes products with K several times faster on a CPU.
-Gaussians are powers of 2 instead of e, at half the cost; embeddings are scaled accordingly.
+- The derivative of Ĵ_λ by K has rank 2, plus a diagonal of pairs. With A = K∘(that derivative, symmetric), and
+  K_ab = exp(−‖e_a−e_b‖²) of embedded rows e_a, the derivative by e_a is 2·Σ_b A_ab(e_b−e_a): one matrix product.
+- Along a direction ė, the exponents change by −2(e_a−e_b)·(ė_a−ė_b), one more product. K and A follow by the product
+  rule, and so does the derivative by e.
+Such small matrices cost less to compute than to ask for, so what counts is the number of operations: a layer's biases
+are one more row of its weights, and 1/σ_φ multiplies the last layer instead of its outputs. Rows are stored as columns,
+(runs, features, rows), which makes products with K several times faster on a CPU. Gaussians are powers of 2 instead of
+e, at half the cost; 1/σ_φ and 1/σ_q are scaled accordingly.
 """
 
 from __future__ import annotations
@@ -35,6 +38,9 @@ UNIT = 1 / math.sqrt(LOG_2)  # exp(−D) = 2^(−D/log 2)
 class Parameters:
     """A deep kernel's parameters as one vector per run, (runs, P), and back.
 
+    A layer's biases follow its weights, so that both are one matrix with inputs + 1 rows. The last three numbers are
+    those of 1/σ_φ, 1/σ_q and ε.
+
     >>> from m2st_core.kernels.networks import MLP
     >>> one = torch.ones(1)
     >>> kernel = DeepKernel(MLP((2, 3, 4), [torch.Generator()]), one, one, 0.5 * one)
@@ -45,12 +51,13 @@ class Parameters:
 
     def __init__(self, kernel: DeepKernel) -> None:
         tensors = dict(kernel.named_parameters())
-        layers = range(sum(name.startswith("network.weights.") for name in tensors))
-        self.weights = [f"network.weights.{layer}" for layer in layers]
-        self.biases = [f"network.biases.{layer}" for layer in layers]
-        self.names = [*self.weights, *self.biases, *kernel.curve_names]
+        count = sum(name.startswith("network.weights.") for name in tensors)
+        layers = [f"network.{part}.{layer}" for layer in range(count) for part in ("weights", "biases")]
+        self.names = [*layers, *kernel.curve_names]
         self.shapes = [tensors[name].shape[1:] for name in self.names]
         self.sizes = [shape.numel() for shape in self.shapes]
+        self.layer_shapes = [(inputs + 1, outputs) for inputs, outputs in self.shapes[: 2 * count : 2]]
+        self.layer_sizes = [inputs * outputs for inputs, outputs in self.layer_shapes] + [3]
 
     def join(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Tensors (runs, …) by name → (runs, P)."""
@@ -61,85 +68,96 @@ class Parameters:
         columns = zip(self.names, vector.split(self.sizes, dim=1), self.shapes, strict=True)
         return {name: values.unflatten(1, shape) if shape else values[:, 0] for name, values, shape in columns}
 
+    def layers(self, vector: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Views of a vector (runs, P): layers' weights above their biases, (runs, inputs + 1, outputs); the rest."""
+        *layers, rest = vector.split(self.layer_sizes, dim=1)
+        return [layer.unflatten(1, shape) for layer, shape in zip(layers, self.layer_shapes, strict=True)], rest
+
 
 class SignedRows:
-    """The rows of x, then those of y, of each run, with the quantities that stay fixed while a kernel learns from them.
+    """The m rows of x, then those of y, of each run, and what stays fixed while a kernel learns from them; N = 2m.
 
-    ``columns`` (runs, d, N) are the rows divided by √log 2, and ``distances`` (runs, N, N) their squared distances.
-    ``sign`` (runs, 1, N) is s, with 0 in the padding. ``inside`` (runs, m) is 1 for pairs that are not padding. MMD² is
-    the sum of the m row sums of H and the m values k(x_i, y_i), weighted by ``to_mmd2`` (runs, 2m), minus ``offset``
-    (runs,). ``cubic`` (runs, 1) is 8/m³.
+    ``columns`` (runs, d, N) are the rows, ``inputs`` the same above a row of ones, and ``distances`` (runs, N, N) their
+    squared distances. ``sign`` (runs, 1, N) is s, with 0 in the padding; ``inside`` (runs, m) is 1 for pairs that are
+    not padding. What Ĵ needs of a Gram matrix K are its *sums* (runs, 3m): Ks, then the m values k(x_i, y_i). MMD² is
+    their sum weighted by ``to_mmd2``, minus ``offset`` (runs,). ``cubic`` (runs, 1) is 8/m³.
     """
 
     def __init__(self, kernel: DeepKernel, rows: PairedRows) -> None:
         """Take rows in the units of the kernel's network, whose batch size must divide the number of runs."""
         network, (runs, pairs, width) = kernel.network, rows.x.shape
         both = torch.cat([rows.x, rows.y], dim=1).reshape(len(network.centre), -1, width)
-        self.columns = UNIT * network.normalise(both).reshape(runs, 2 * pairs, width).mT.contiguous()
-        self.distances = _negative_distances(self.columns).neg_()
-        self.inside, count = rows.inside, rows.inside.sum(dim=1, keepdim=True)
+        self.columns = network.normalise(both).reshape(runs, 2 * pairs, width).mT.contiguous()
+        self.ones = torch.ones_like(self.columns[:, :1])
+        self.inputs = torch.cat([self.columns, self.ones], dim=1)
+        self.distances = _negative_distances(self.columns, self.ones).neg_()
+        self.pairs, self.inside, count = pairs, rows.inside, rows.inside.sum(dim=1, keepdim=True)
         self.sign = torch.cat([rows.inside, -rows.inside], dim=1)[:, None]
-        self.to_mmd2 = torch.cat([rows.inside, 2 * rows.inside], dim=1) / (count * (count - 1))
-        self.offset, self.cubic = 2 / (count[:, 0] - 1), 8 / count**3
+        self.to_mmd2 = torch.cat([rows.inside, -rows.inside, 2 * rows.inside], dim=1) / (count * (count - 1))
+        self.offset, self.cubic, self.share = 2 / (count[:, 0] - 1), 8 / count**3, rows.inside / count
+        self.nothing = torch.zeros_like(rows.inside)
+        self.units = rows.x.new_tensor([UNIT, UNIT, 1])  # of 1/σ_φ, 1/σ_q and ε
 
-    def collect(self, sums: Tensor, grams: Tensor | list[Tensor]) -> Tensor:
-        """Row sums of H, Σ_jH_ij, and pairs k(x_i, y_i), from Ks (runs, k, N) and k Gram matrices: (runs, k, 2m)."""
-        x, y = sums.chunk(2, dim=2)
-        pairs = [gram.diagonal(gram.shape[1] // 2, dim1=1, dim2=2) for gram in grams]
-        return torch.cat([(x - y) * self.inside[:, None], torch.stack(pairs, dim=1)], dim=2)
+    def sums(self, gram: Tensor) -> Tensor:
+        """Ks and k(x_i, y_i) of a Gram matrix (runs, N, N): (runs, 1, 3m)."""
+        pairs = gram.diagonal(self.pairs, dim1=1, dim2=2)
+        return torch.cat([torch.bmm(self.sign, gram), pairs[:, None]], dim=2)
 
-    def centre(self, values: Tensor) -> Tensor:
-        """Row sums minus their mean, 0 in the padding: (runs, 2m) → (runs, m)."""
-        sums = values[:, : self.inside.shape[1]]
-        return (sums - sums.sum(dim=1, keepdim=True) / self.inside.sum(dim=1, keepdim=True)) * self.inside
+    def centre(self, sums: Tensor) -> Tensor:
+        """Row sums c_i of H minus their mean, 0 in the padding, as weights of sums: c, −c and 0, (runs, 3m)."""
+        h = (sums[:, : self.pairs] - sums[:, self.pairs : 2 * self.pairs]) * self.inside
+        h = torch.addcmul(h, self.share, h.sum(dim=1, keepdim=True), value=-1)
+        return torch.cat([h, -h, self.nothing], dim=1)
 
-    def apart(self, e: Tensor, weight: Tensor) -> Tensor:
-        """weight·(e of the partner − e) for every row: (runs, f, N), (runs, m) → (runs, f, N)."""
-        x, y = e.chunk(2, dim=2)
-        difference = weight[:, None] * (y - x)
-        return torch.cat([difference, -difference], dim=2)
+    def weigh(self, gram: Tensor, by_sums: Tensor) -> Tensor:
+        """The symmetric K_ab·∂L/∂K_ab, counting both K_ab and K_ba, from ∂L/∂sums (runs, 3m): (runs, N, N)."""
+        by_rows, by_pairs = by_sums[:, None, : 2 * self.pairs], by_sums[:, 2 * self.pairs :]
+        slopes = torch.bmm(torch.cat([by_rows, self.sign], dim=1).mT, torch.cat([self.sign, by_rows], dim=1))
+        for side in (self.pairs, -self.pairs):
+            slopes.diagonal(side, dim1=1, dim2=2).add_(by_pairs)
+        return slopes.mul_(gram)
 
 
-def _negative_distances(e: Tensor) -> Tensor:
-    """−‖e_a−e_b‖² of columns (runs, f, N): (runs, N, N)."""
+def _negative_distances(e: Tensor, ones: Tensor, smallest: float | None = None) -> Tensor:
+    """−‖e_a−e_b‖² of columns (runs, f, N), clamped to [``smallest``, 0]: (runs, N, N)."""
     length = e.square().sum(dim=1, keepdim=True)
-    unit = torch.ones_like(length)
-    return torch.bmm(torch.cat([2 * e, -length, -unit], dim=1).mT, torch.cat([e, unit, length], dim=1)).clamp_(max=0)
+    left, right = torch.cat([2 * e, -length, -ones], dim=1), torch.cat([e, ones, length], dim=1)
+    return torch.bmm(left.mT, right).clamp_(min=smallest, max=0)
 
 
 class DeepTerms:
     """MMD² and σ̂², (runs,), of the kernel with parameters ``vector`` (runs, P), and their derivatives.
 
-    In the code, a is the Gaussian of features and inputs, b that of the inputs alone, and t = 1/σ_q². A local variable
-    of ``curvature`` holds the change, along the direction, of the quantity that it is named after.
+    In the code, a is the Gaussian of features and inputs, b that of the inputs alone, and t = 1/σ_q². b_1 and b_2 are b
+    times the distances and their squares, which its derivatives by t need. ``basis`` (runs, 4, 3m) are the sums of
+    these four. The layers in ``scaled`` are those of the network, the last one multiplied by 1/σ_φ. A local variable of
+    ``curvature`` holds the change, along the direction, of the quantity that it is named after.
     """
 
     def __init__(self, kernel: DeepKernel, layout: Parameters, vector: Tensor, rows: SignedRows) -> None:
         self.rows, self.layout = rows, layout
-        parameters = layout.split(vector)
-        self.weights = [parameters[name] for name in layout.weights]
-        self.inputs, self.active = [rows.columns / UNIT], []  # each layer's inputs, and its softplus's derivatives
-        for layer, (weight, bias) in enumerate(zip(layout.weights, layout.biases, strict=True)):
-            self.features = torch.baddbmm(parameters[bias].mT, parameters[weight].mT, self.inputs[-1])
-            if layer < len(self.weights) - 1:
-                self.inputs.append(functional.softplus(self.features))
-                self.active.append(self.features.sigmoid_())
-        values, self.slopes, self.bends = kernel.curves(vector[:, -3:])  # of 1/σ_φ, 1/σ_q, ε: (runs, 3)
-        self.feature_scale, self.input_scale, mixing = values[:, :, None].split(1, dim=1)  # (runs, 1, 1)
-        self.e = torch.cat([UNIT * self.features * self.feature_scale, rows.columns * self.input_scale], dim=1)
-        self.gram = _negative_distances(self.e).clamp_(min=SMALLEST_EXPONENT).exp2_()
-        self.signed = torch.cat([rows.sign, rows.sign * self.e], dim=1)
-        self.products = torch.bmm(self.signed, self.gram)  # Ks and K(s·e)
-        b = (rows.distances * -self.input_scale.square()).clamp_(min=SMALLEST_EXPONENT).exp2_()
-        b_1 = b * rows.distances
-        b_2 = b_1 * rows.distances
-        sums = torch.cat([self.products[:, :1], *(torch.bmm(rows.sign, gram) for gram in (b, b_1, b_2))], dim=1)
-        self.a, b, self.b_1, self.b_2 = rows.collect(sums, [self.gram, b, b_1, b_2]).unbind(dim=1)  # (runs, 2m)
-        self.b_less_a, self.eps = b - self.a, mixing[:, 0]
-        total = torch.lerp(self.a, b, self.eps)
+        layers, curves = layout.layers(vector)
+        values, self.slopes, self.bends = (curve * rows.units for curve in kernel.curves(curves))
+        self.feature_scale, self.input_scale, self.eps = values.split(1, dim=1)  # 1/σ_φ, 1/σ_q and ε: (runs, 1)
+        self.last = layers[-1]
+        self.scaled = [*layers[:-1], self.last * self.feature_scale[:, None]]
+        self.inputs, self.active = [rows.inputs], []  # each layer's inputs, and its softplus's derivatives
+        for layer in layers[:-1]:
+            outputs = torch.bmm(layer.mT, self.inputs[-1])
+            self.inputs.append(torch.cat([functional.softplus(outputs), rows.ones], dim=1))
+            self.active.append(outputs.sigmoid_())
+        features = torch.bmm(self.scaled[-1].mT, self.inputs[-1])
+        self.e = torch.cat([features, rows.columns * self.input_scale[:, None]], dim=1)
+        self.gram = _negative_distances(self.e, rows.ones, SMALLEST_EXPONENT).exp2_()
+        b = (rows.distances * -self.input_scale.square()[:, None]).clamp_(min=SMALLEST_EXPONENT).exp2_()
+        sums = [rows.sums(self.gram), rows.sums(b)]
+        for _ in range(2):
+            sums.append(rows.sums(b.mul_(rows.distances)))
+        self.basis = torch.cat(sums, dim=1)
+        total = torch.lerp(self.basis[:, 0], self.basis[:, 1], self.eps)
         self.centred = rows.centre(total)
         self.mmd2 = (total * rows.to_mmd2).sum(dim=1) - rows.offset
-        self.variance = 0.5 * (self.centred.square() * rows.cubic).sum(dim=1)
+        self.variance = 0.25 * (self.centred.square() * rows.cubic).sum(dim=1)
 
     def criterion_gradient(self, regularisation: float) -> Tensor:
         """∇Ĵ_λ: (runs, P)."""
@@ -147,109 +165,101 @@ class DeepTerms:
 
     def gradient(self, by_mmd2: Tensor, by_variance: Tensor) -> Tensor:
         """The gradient (runs, P) of a function of MMD² and σ̂², given its derivatives by both, (runs,)."""
-        rows, pairs = self.rows, self.centred.shape[1]
-        self.by_variance = by_variance[:, None]
-        self.g = by_mmd2[:, None] * rows.to_mmd2  # by row sums and pairs
-        self.g[:, :pairs] += self.by_variance * rows.cubic * self.centred
-        by_mixing = (self.g * self.b_less_a).sum(dim=1, keepdim=True)
-        self.by_t = -LOG_2 * self.eps * (self.g * self.b_1).sum(dim=1, keepdim=True)
-        of_a = (1 - self.eps) * self.g
-        self.g_a, self.p_a = of_a[:, None, :pairs].repeat(1, 1, 2), of_a[:, pairs:] * self.a[:, pairs:]
-        self.weighted = self.g_a * self.signed
-        self.pull = rows.sign * (self.g_a * self.products + torch.bmm(self.weighted, self.gram))
-        self.by_e = 2 * LOG_2 * (self.pull[:, 1:] - self.pull[:, :1] * self.e + rows.apart(self.e, self.p_a))
-        by_features, by_inputs = self._split(self.by_e)
-        by_input_scale = 2 * self.by_t * self.input_scale[:, 0]
-        self.by_values = self._by_values(by_features * self.features, by_inputs, by_input_scale, by_mixing)
-        self.deltas, self.backs = [UNIT * by_features * self.feature_scale], []  # from the last layer to the first
-        weights, biases = [], []
-        for layer in reversed(range(len(self.weights))):
-            weights.append(torch.bmm(self.inputs[layer], self.deltas[-1].mT).flatten(1))
-            biases.append(self.deltas[-1].sum(dim=2))
-            if layer:
-                self.backs.append(torch.bmm(self.weights[layer], self.deltas[-1]))
-                self.deltas.append(self.active[layer - 1] * self.backs[-1])
-        return torch.cat([*reversed(weights), *reversed(biases), self.slopes * self.by_values], dim=1)
+        rows = self.rows
+        self.by_variance = by_variance[:, None] * rows.cubic
+        self.by_sums = torch.addcmul(by_mmd2[:, None] * rows.to_mmd2, self.by_variance, self.centred)
+        self.by_basis = self._by_basis(self.by_sums)
+        by_a, by_b, by_b_1, _ = self.by_basis
+        self.weights = rows.weigh(self.gram, (1 - self.eps) * self.by_sums)
+        pull = torch.bmm(torch.cat([self.e, rows.ones], dim=1), self.weights)
+        self.total_weight = pull[:, -1:]
+        by_e = 2 * LOG_2 * torch.addcmul(pull[:, :-1], self.e, self.total_weight, value=-1)
+        delta, by_inputs = self._split(by_e)
+        self.deltas, self.inactive = [delta], []  # derivatives by outputs, from the last layer to the first
+        by_layers = [torch.bmm(self.inputs[-1], delta.mT)]
+        for layer in reversed(range(1, len(self.scaled))):
+            back = torch.bmm(self.scaled[layer][:, :-1], delta)
+            delta = self.active[layer - 1] * back
+            by_layers.append(torch.bmm(self.inputs[layer - 1], delta.mT))
+            self.deltas.append(delta)
+            self.inactive.append(back - delta)
+        self.by_last, self.by_t = by_layers[0], -LOG_2 * self.eps * by_b_1
+        by_feature_scale = (self.last * self.by_last).sum(dim=(1, 2))[:, None]
+        by_input_scale = (by_inputs * rows.columns).sum(dim=(1, 2))[:, None] + 2 * self.input_scale * self.by_t
+        self.by_values = torch.cat([by_feature_scale, by_input_scale, by_b - by_a], dim=1)
+        by_layers[0] = self.by_last * self.feature_scale[:, None]
+        return self._joined(by_layers, self.slopes * self.by_values)
 
     def curvature(self, direction: Tensor, regularisation: float) -> Tensor:
         """∇²Ĵ_λ times a direction (runs, P), after a call of ``criterion_gradient``: (runs, P)."""
-        rows, pairs = self.rows, self.centred.shape[1]
-        feature_scale, input_scale, mixing = (self.slopes * direction[:, -3:])[:, :, None].split(1, dim=1)
-        t, mixing = 2 * (self.input_scale * input_scale)[:, 0], mixing[:, 0]
-        along = self.layout.split(direction)
-        features, inputs = self._embed_along(along)
-        scaled = features * self.feature_scale + self.features * feature_scale
-        e = torch.cat([UNIT * scaled, rows.columns * input_scale], dim=1)
-        length, unit = (self.e * e).sum(dim=1, keepdim=True), torch.ones_like(rows.sign)
-        change = torch.bmm(
-            torch.cat([self.e, e, length, unit], dim=1).mT, torch.cat([e, self.e, -unit, -length], dim=1)
-        )
-        gram = change.mul_(self.gram)  # up to 2 log 2
-        products, weighted = (2 * LOG_2 * torch.bmm(torch.cat([self.signed, self.weighted], dim=1), gram)).chunk(2, 1)
-        a = rows.collect(products[:, :1], [gram])[:, 0]
-        a[:, pairs:] *= 2 * LOG_2
-        b = -LOG_2 * t * self.b_1
-        total = torch.lerp(a, b, self.eps) + mixing * self.b_less_a
+        rows, (layers, curves) = self.rows, self.layout.layers(direction)
+        feature_scale, input_scale, eps = (self.slopes * curves).split(1, dim=1)
+        t, last = 2 * self.input_scale * input_scale, layers[-1]
+        layers[-1] = torch.addcmul(last * self.feature_scale[:, None], self.last, feature_scale[:, None])
+        features, inputs = self._embed_along(layers)
+        e = torch.cat([features, rows.columns * input_scale[:, None]], dim=1)
+        length = (self.e * e).sum(dim=1, keepdim=True)
+        exponents = torch.bmm(
+            torch.cat([self.e, e, -length, rows.ones], dim=1).mT, torch.cat([e, self.e, rows.ones, -length], dim=1)
+        )  # up to 2
+        a = 2 * LOG_2 * rows.sums(exponents * self.gram)[:, 0]
+        of_basis = torch.cat([-eps, eps, -LOG_2 * t * self.eps], dim=1)
+        total = torch.bmm(of_basis[:, None], self.basis[:, :3])[:, 0].addcmul_(1 - self.eps, a)
         mmd2 = (total * rows.to_mmd2).sum(dim=1)
-        variance = (self.centred * total[:, :pairs] * rows.cubic).sum(dim=1)
+        variance = (self.centred * total * rows.cubic).sum(dim=1)
         by_mmd2, by_variance = criterion_bends(self.mmd2, self.variance, mmd2, variance, regularisation)
-        g = by_mmd2[:, None] * rows.to_mmd2
-        g[:, :pairs] += rows.cubic * (by_variance[:, None] * self.centred + self.by_variance * rows.centre(total))
-        of_a = (1 - self.eps) * g - mixing * self.g
-        g_a, p_a = of_a[:, None, :pairs].repeat(1, 1, 2), of_a[:, pairs:] * self.a[:, pairs:]
-        p_a = p_a + (1 - self.eps) * self.g[:, pairs:] * a[:, pairs:]
-        moved = torch.bmm(rows.sign * torch.cat([e, g_a, g_a * self.e + self.g_a * e], dim=1), self.gram)
-        products[:, 1:] += moved[:, : e.shape[1]]
-        pull = rows.sign * (g_a * self.products + self.g_a * products + weighted + moved[:, e.shape[1] :])
-        by_e = pull[:, 1:] - pull[:, :1] * self.e - self.pull[:, :1] * e
-        by_e = 2 * LOG_2 * (by_e + rows.apart(self.e, p_a) + rows.apart(e, self.p_a))
-        by_mixing = (g * self.b_less_a + self.g * (b - a)).sum(dim=1, keepdim=True)
-        by_t = self.eps * (g * self.b_1 - LOG_2 * t * self.g * self.b_2) + mixing * self.g * self.b_1
-        by_t = -LOG_2 * by_t.sum(dim=1, keepdim=True)
-        (by_features, by_inputs), (before, _) = self._split(by_e), self._split(self.by_e)
-        by_input_scale = 2 * (by_t * self.input_scale[:, 0] + self.by_t * input_scale[:, 0])
-        by_feature_scale = by_features * self.features + before * features
-        by_values = self._by_values(by_feature_scale, by_inputs, by_input_scale, by_mixing)
-        delta = UNIT * (by_features * self.feature_scale + before * feature_scale)
-        by_curves = self.slopes * by_values + self.bends * direction[:, -3:] * self.by_values
-        return torch.cat([*self._back_along(along, inputs, delta), by_curves], dim=1)
+        by_sums = torch.addcmul(by_mmd2[:, None] * rows.to_mmd2, by_variance[:, None] * rows.cubic, self.centred)
+        by_sums.addcmul_(self.by_variance, rows.centre(total))
+        weights = rows.weigh(self.gram, torch.addcmul((1 - self.eps) * by_sums, eps, self.by_sums, value=-1))
+        weights.addcmul_(self.weights, exponents, value=2 * LOG_2)
+        pull = torch.bmm(torch.cat([self.e, rows.ones], dim=1), weights)
+        by_e = torch.baddbmm(pull[:, :-1], e, self.weights)
+        by_e.addcmul_(self.e, pull[:, -1:], value=-1).addcmul_(e, self.total_weight, value=-1).mul_(2 * LOG_2)
+        delta, by_inputs = self._split(by_e)
+        by_layers = self._back_along(layers, inputs, delta)
+        (by_a, by_b, by_b_1, _), (_, _, before_1, before_2) = self._by_basis(by_sums), self.by_basis
+        by_t = -LOG_2 * (eps * before_1 + self.eps * (by_b_1 - LOG_2 * t * before_2))
+        by_feature_scale = (last * self.by_last + self.last * by_layers[0]).sum(dim=(1, 2))[:, None]
+        by_input_scale = (by_inputs * rows.columns).sum(dim=(1, 2))[:, None]
+        by_input_scale += 2 * (self.input_scale * by_t + input_scale * self.by_t)
+        by_mixing = by_b - by_a - LOG_2 * t * before_1 - (self.by_sums * a).sum(dim=1, keepdim=True)
+        by_values = torch.cat([by_feature_scale, by_input_scale, by_mixing], dim=1)
+        by_layers[0] = torch.addcmul(by_layers[0] * self.feature_scale[:, None], self.by_last, feature_scale[:, None])
+        return self._joined(by_layers, self.slopes * by_values + self.bends * curves * self.by_values)
 
-    def _embed_along(self, direction: Mapping[str, Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Changes of φ, and of the inputs of every later layer."""
-        changes: list[Tensor] = []
-        last = len(self.weights) - 1
-        for layer, weight in enumerate(self.weights):
-            bias = direction[self.layout.biases[layer]].mT
-            change = torch.baddbmm(bias, direction[self.layout.weights[layer]].mT, self.inputs[layer])
-            if layer:
-                change = torch.baddbmm(change, weight.mT, changes[-1])
-            changes.append(change * self.active[layer] if layer < last else change)
-        return changes[-1], changes[:-1]
+    def _embed_along(self, layers: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Changes of embedded features, and of every later layer's inputs, when ``scaled`` changes by ``layers``."""
+        outputs, inputs = torch.bmm(layers[0].mT, self.inputs[0]), []
+        for layer in range(1, len(layers)):
+            inputs.append(outputs * self.active[layer - 1])
+            outputs = torch.bmm(layers[layer].mT, self.inputs[layer])
+            outputs.baddbmm_(self.scaled[layer][:, :-1].mT, inputs[-1])
+        return outputs, inputs
 
-    def _back_along(self, direction: Mapping[str, Tensor], inputs: list[Tensor], delta: Tensor) -> list[Tensor]:
-        """Changes of the derivatives by weights and biases; ``delta`` is that of the derivative by φ."""
-        weights, biases = [], []
-        for step, layer in enumerate(reversed(range(len(self.weights)))):
-            change = torch.bmm(self.inputs[layer], delta.mT)
-            biases.append(delta.sum(dim=2))
+    def _back_along(self, layers: list[Tensor], inputs: list[Tensor], delta: Tensor) -> list[Tensor]:
+        """Changes of the derivatives by ``scaled``, the last first; ``delta`` is that of the derivative by features."""
+        changes = []
+        for step, layer in enumerate(reversed(range(len(layers)))):
+            changes.append(torch.bmm(self.inputs[layer], delta.mT))
             if layer:
-                change = torch.baddbmm(change, inputs[layer - 1], self.deltas[step].mT)
-                back = torch.bmm(direction[self.layout.weights[layer]], self.deltas[step])
-                back = torch.baddbmm(back, self.weights[layer], delta)
-                active = self.active[layer - 1]
-                delta = active * back + (1 - active) * inputs[layer - 1] * self.backs[step]
-            weights.append(change.flatten(1))
-        return weights[::-1] + biases[::-1]
+                changes[-1][:, :-1].baddbmm_(inputs[layer - 1], self.deltas[step].mT)
+                back = torch.bmm(layers[layer][:, :-1], self.deltas[step])
+                back.baddbmm_(self.scaled[layer][:, :-1], delta)
+                delta = torch.addcmul(inputs[layer - 1] * self.inactive[step], self.active[layer - 1], back)
+        return changes
+
+    def _by_basis(self, by_sums: Tensor) -> tuple[Tensor, ...]:
+        """Products of weights of sums (runs, 3m) with the sums of a, b, b_1 and b_2: (runs, 1) each."""
+        return torch.bmm(self.basis, by_sums[:, :, None]).unbind(dim=1)
 
     def _split(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """Features and inputs of embedded rows."""
-        return e[:, : self.features.shape[1]], e[:, self.features.shape[1] :]
+        features = self.last.shape[2]
+        return e[:, :features], e[:, features:]
 
-    def _by_values(self, by_feature_scale: Tensor, by_inputs: Tensor, by_input_scale: Tensor, mixing: Tensor) -> Tensor:
-        """Derivatives by 1/σ_φ, 1/σ_q and ε, the first two summed over rows: (runs, 3)."""
-        features = UNIT * by_feature_scale.sum(dim=(1, 2))[:, None]
-        inputs = (by_inputs * self.rows.columns).sum(dim=(1, 2))[:, None]
-        return torch.cat([features, inputs + by_input_scale, mixing], dim=1)
+    def _joined(self, by_layers: list[Tensor], by_curves: Tensor) -> Tensor:
+        """Derivatives by layers, the last first, and by the parameters of 1/σ_φ, 1/σ_q and ε: (runs, P)."""
+        return torch.cat([*(by.flatten(1) for by in reversed(by_layers)), by_curves], dim=1)
 
 
 class FastClimber:
