@@ -48,6 +48,7 @@ from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import summarise
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
+SYMBOLS = {"closeness": "C", "n_tasks": "N"}
 NESTED = ("table5", "table6")  # whose numbers of tasks and methods the nested design has
 PICTURES = PAGE.with_suffix("")
 AS_SVG = "([graph, size]) => Plotly.toImage(graph, {format: 'svg', ...size})"
@@ -160,30 +161,31 @@ def nested_section() -> str:
     found = history_spread()
     if found.empty:
         return f"Not measured yet: this needs {LEAST_REPEATS} histories for each N."
-    sizes = sorted(found["m_te"].unique())
-    histories = found["histories"].min()
     design = (
-        f"{histories} histories × {found['repeats'].min()} initialisations. In each cell: σ_h, the standard deviation "
-        "of power between histories; σ_w, that within them; and the histories' share of the variance, "
-        f"σ_h²/(σ_h² + σ_w²), with its 95 % interval. {_shares(found)}"
+        f"{found['histories'].min()} histories × {found['repeats'].min()} initialisations. In each cell: σ_h, the "
+        "standard deviation of power between histories; σ_w, that within them; and the histories' share of the "
+        f"variance, σ_h²/(σ_h² + σ_w²), with its 95 % interval. {_shares(found)}"
     )
-
-    def by_size(table: pd.DataFrame, cell: Callable[[Any], str]) -> str:
-        rows = []
-        for (method, n_tasks), group in table.groupby(["method", "n_tasks"], sort=False):
-            cells = {r.m_te: cell(r) for r in group.itertuples()}
-            rows.append([f"{method}, N={n_tasks:g}", *(cells.get(size, "–") for size in sizes)])
-        return markdown(["m_te per mode", *sizes], rows)
-
-    tables = [design, by_size(found, _share)]
+    tables = [design, by_size(found, ["n_tasks"], _share)]
     for name in NESTED:
         table = compared(name)
         ratio = (table["published_error"] / np.sqrt(table["within"] / PUBLISHED_REPEATS)).median()
         tables += [
             f"{PAPER[name].title}. The published ± is {ratio:.2f} × σ_w/√20 in the median.",
-            by_size(table, _three_ways),
+            by_size(table, ["n_tasks"], _three_ways),
         ]
     return "\n\n".join(tables)
+
+
+def by_size(table: pd.DataFrame, keys: Sequence[str], cell: Callable[[Any], str], unit: str = "per mode") -> str:
+    """A row for each method and setting, and a column for each size."""
+    rows, sizes = [], sorted(table["m_te"].unique())
+    for (method, *values), group in table.groupby(["method", *keys], dropna=False, sort=False):
+        settings = zip(keys, values, strict=True)
+        named = [f"{SYMBOLS.get(key, key)}={value:g}" for key, value in settings if not pd.isna(value)]
+        cells = {row.m_te: cell(row) for row in group.itertuples()}
+        rows.append([", ".join([method, *named]), *(cells.get(size, "–") for size in sizes)])
+    return markdown([f"m_te {unit}", *sizes], rows)
 
 
 def _share(r: Any) -> str:
@@ -245,17 +247,9 @@ def _remarks(experiment: PaperExperiment, result: CommittedResults) -> list[str]
 
 
 def _rates(result: CommittedResults) -> str:
-    """A row for each method and a column for each size, with published numbers and differences in the cells."""
-    table, spec = with_published(summarise(result.rows)), result.spec
-    keys = [key for key in ("closeness", "n_tasks", "m_tr") if len(getattr(spec, key)) > 1]
-    sizes = sorted(table["m_te"].unique())
-    rows = []
-    for labels, group in table.groupby(["method", *keys], dropna=False, sort=False):
-        named = [f"{key}={value:g}" for key, value in zip(keys, labels[1:], strict=True) if not pd.isna(value)]
-        cells = {row.m_te: _cell(row) for row in group.itertuples()}
-        name = ", ".join([labels[0], *named]).replace("n_tasks=", "N=").replace("closeness=", "C=")
-        rows.append([name, *(cells.get(size, "–") for size in sizes)])
-    return markdown([f"m_te {size_unit(spec.task)}", *sizes], rows)
+    """Rates with published numbers and differences in the cells."""
+    keys = [key for key in ("closeness", "n_tasks", "m_tr") if len(getattr(result.spec, key)) > 1]
+    return by_size(with_published(summarise(result.rows)), keys, _cell, size_unit(result.spec.task))
 
 
 def _cell(r: Any) -> str:

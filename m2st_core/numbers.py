@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TypeGuard
 
 import numpy as np
 
@@ -10,7 +11,7 @@ Z = 1.96  # standard errors of a 95 % interval
 NORMAL_QUARTILES = 1.349  # distance between the quartiles of a standard normal variable
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a number; True and False are not."""
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
 

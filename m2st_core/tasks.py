@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 import torch
 
+from m2st_core.numbers import is_number, is_whole
 from m2st_core.rng import Streams
 from m2st_core.types import Shape, TwoSample
 
@@ -18,7 +19,7 @@ Setting = bool | int | float
 
 @dataclass(frozen=True)
 class Parameter:
-    """One setting of a task, as a person sees it. The type of the default makes it a switch, whole or real."""
+    """One setting of a task with its words for a control. The default's type makes it a switch, whole or real."""
 
     name: str
     label: str
@@ -35,9 +36,8 @@ class Parameter:
                 return bool(value)
             raise ValueError(f"{self.name} must be True or False. Got {value!r}.")
         whole = isinstance(self.default, int)
-        if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
-            if self.minimum <= value <= self.maximum and not (whole and value != int(value)):
-                return int(value) if whole else float(value)
+        if is_number(value) and self.minimum <= value <= self.maximum and not (whole and value != int(value)):
+            return int(value) if whole else float(value)
         kind = "a whole number" if whole else "a number"
         raise ValueError(f"{self.name} must be {kind} from {self.minimum} to {self.maximum}. Got {value!r}.")
 
@@ -69,7 +69,7 @@ class Task(ABC):
         """
         m = n if m is None else m
         for name, size in (("n", n), ("m", m)):
-            if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+            if not is_whole(size) or size < 1:
                 raise ValueError(f"{name} must be a whole number ≥ 1. Got {size!r}.")
         x, y = (torch.from_numpy(np.ascontiguousarray(rows)) for rows in self.draw(int(n), int(m), Streams(seed)))
         return TwoSample(x, y, self.shape)

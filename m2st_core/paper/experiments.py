@@ -37,6 +37,7 @@ PUBLISHED_RULES: dict[Layer, PValueRule] = {"paper": "b/B, ≥", "released": "b/
 SHIPPED_LAYERS: tuple[Layer, ...] = ("paper", "ours")
 Kind = Literal["power", "closeness", "tasks", "ablation", "type-I", "relatedness", "images"]
 FIGURE_2 = ("Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D", "MMD-O", "C2ST-L", "C2ST-S", "ME", "SCF")
+METHODS_2, METHODS_3 = (*FIGURE_2, LIMIT), (*FIGURE_2[:3], LIMIT)
 TABLE_3 = ("Meta-MKL", "Meta-MKL-A", "Meta-KL", "AGT-MKL", "AGT-MKL-A", "AGT-KL", "Meta-MKL-SI")
 TABLE_3_ALL = ("Meta-MKL-A", "AGT-MKL-A", "Meta-MKL-SI")
 TABLE_4 = ("Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D w/ AC", "MMD-D", "MMD-O")
@@ -103,51 +104,30 @@ def _images(
 ) -> PaperExperiment:
     """A table on CIFAR with 100 images per class pair: 45 pairs of CIFAR-10, or 4,950 of CIFAR-100 (quick: 100)."""
     pairs = 4950 if task.endswith("via-cifar100") else 45
-    grid: dict[str, Any] = {
-        "m_tr": (100, 200),
-        "m_te": (200, 500, 900),
-        "n_tasks": (pairs,),
-        "rows_per_task": 100,
-    } | settings
-    return _sweep(f"table{number}", f"Table {number}: {title}", "images", task=task, methods=methods, **grid)
+    sizes: dict[str, Any] = {"m_tr": (100, 200), "m_te": (200, 500, 900), "n_tasks": (pairs,), "rows_per_task": 100}
+    name, heading = f"table{number}", f"Table {number}: {title}"
+    return _sweep(name, heading, "images", task=task, methods=methods, **sizes | settings)
 
 
 _EXPERIMENTS = (
     *(
-        _sweep(
-            f"fig2{letter}",
-            f"Figure 2{letter}: power, m_tr={m} per mode",
-            "power",
-            m_tr=(m,),
-            methods=(*FIGURE_2, LIMIT),
-        )
-        for letter, m in (("a", 50), ("b", 100), ("c", 150))
+        _sweep(f"fig2{part}", f"Figure 2{part}: power, m_tr={m} per mode", "power", methods=METHODS_2, m_tr=(m,))
+        for part, m in (("a", 50), ("b", 100), ("c", 150))
     ),
     *(
         _sweep(
-            f"fig3{letter}",
-            f"Figure 3{letter}: power, closeness C={c:g}",
-            "closeness",
-            closeness=(c,),
-            methods=(*FIGURE_2[:3], LIMIT),
+            f"fig3{part}", f"Figure 3{part}: power, closeness C={c:g}", "closeness",
+            methods=METHODS_3, closeness=(c,),
         )
-        for letter, c in (("a", 0.1), ("b", 0.2), ("c", 0.3))
+        for part, c in (("a", 0.1), ("b", 0.2), ("c", 0.3))
     ),
     _sweep(
-        "table3",
-        "Table 3: ablation, 10 rows to select, 200 to test",
-        "ablation",
-        SPLIT_NOTE,
-        methods=TABLE_3,
-        m_tr=(10,),
-        m_te=(200,),
+        "table3", "Table 3: ablation, 10 rows to select, 200 to test", "ablation", SPLIT_NOTE,
+        methods=TABLE_3, m_tr=(10,), m_te=(200,),
     ),
     _sweep(
-        "table3-all",
-        "Table 3, tests without a split: all 210 rows to test",
-        "ablation",
-        methods=TABLE_3_ALL,
-        m_te=(210,),
+        "table3-all", "Table 3, tests without a split: all 210 rows to test", "ablation",
+        methods=TABLE_3_ALL, m_te=(210,),
     ),
     _sweep("table5", "Table 5: Meta-KL for N related tasks", "tasks", methods=("Meta-KL",), n_tasks=TASK_COUNTS),
     _sweep("table6", "Table 6: Meta-MKL for N related tasks", "tasks", methods=("Meta-MKL",), n_tasks=TASK_COUNTS),
@@ -158,7 +138,7 @@ _EXPERIMENTS = (
     _images(4, "the labels of the related tasks matter", "cifar10-cifar10.1", TABLE_4, m_tr=(100,)),
     _images(7, "CIFAR-10 against CIFAR-10.1, from CIFAR-100", "cifar10-cifar10.1-via-cifar100"),
     _images(8, "CIFAR-100 against CIFAR-10.1, from CIFAR-100", "cifar100-cifar10.1-via-cifar100"),
-)
+)  # fmt: skip
 PAPER: Registry[PaperExperiment] = Registry("experiment", {e.name: e for e in _EXPERIMENTS})
 
 GAMMA_COLUMNS = ["closeness", "task", "restart", "on_training_rows", "on_test_rows", "floor", "seconds"]

@@ -95,16 +95,16 @@ def gallery_summary(cards: Sequence[Card]) -> str:
     runs = [{card.run for card in entry} for entry in entries.values()]
     whole, parts = sum(run == {"whole"} for run in runs), sum(run not in ({"whole"}, {"no"}) for run in runs)
     more = f", and {parts} more in part" if parts else ""
-    said = f"This software has run {whole} of the paper's {len(entries)} figures and tables{more}."
+    sentence = f"This software has run {whole} of the paper's {len(entries)} figures and tables{more}."
     printed = pd.concat([card.compared for card in cards])
     numbers = printed.drop_duplicates(KEYS)
     if numbers.empty:
-        return said
+        return sentence
     agree = sum(all(card.state == "agrees" for card in entry) for entry in entries.values())
     every = f" In {agree} of them every number agrees." if agree else ""
     near = (numbers["difference"].abs() <= FAR).sum()
     once = " Numbers that the paper prints twice count once." if len(numbers) < len(printed) else ""
-    return f"{said}{every} {near} of {len(numbers)} published numbers lie within two standard errors of ours.{once}"
+    return f"{sentence}{every} {near} of {len(numbers)} published numbers lie within two standard errors of ours.{once}"
 
 
 def _verdict(
@@ -173,9 +173,11 @@ def _rates_sentence(paper: CommittedResults) -> str:
 def _gamma_sentence() -> str:
     ours, theirs = measured_gamma().sort_values("closeness"), published_gamma().sort_values("closeness")
     grows = "grows with C" if ours["on_training_rows"].is_monotonic_increasing else "does not grow steadily with C"
-    last, here, there = theirs["closeness"].iloc[-1], ours["on_training_rows"].iloc[-1], theirs["gamma_hat"].iloc[-1]
-    said = f"γ̂ on training rows {grows}, and reaches {here:.3f} at C = {last:g}."
-    return f"{said} The paper has {there:.3f}, without a standard error."
+    last, measured, printed = (
+        values.iloc[-1] for values in (theirs["closeness"], ours["on_training_rows"], theirs["gamma_hat"])
+    )
+    sentence = f"γ̂ on training rows {grows}, and reaches {measured:.3f} at C = {last:g}."
+    return f"{sentence} The paper has {printed:.3f}, without a standard error."
 
 
 def shown_size(experiment: PaperExperiment) -> int | None:

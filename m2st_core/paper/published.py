@@ -32,7 +32,7 @@ PUBLISHED_REPEATS = 20  # on synthetic data
 INTERVAL = 0.95  # of intervals
 MEASURED = (0.3, 50)  # closeness and m_tr per mode
 POINT = ["method", "n_tasks", "m_te"]
-Place = tuple[str | float | None, ...]
+Key = tuple[str | float | None, ...]
 
 
 @cache
@@ -67,8 +67,8 @@ def with_published(table: pd.DataFrame) -> pd.DataFrame:
 
     The difference is NaN with fewer than five repeats, and if there is a doubt about the paper's number.
     """
-    numbers = _published_by_place()
-    rows = [numbers.get(_place(row), (np.nan, np.nan, "")) for row in table.itertuples()]
+    numbers = _published_by_key()
+    rows = [numbers.get(_key_of(row), (np.nan, np.nan, "")) for row in table.itertuples()]
     table = table.join(pd.DataFrame(rows, table.index, ["published", "published_error", "doubt"]))
     both = np.sqrt(table["error"].astype(float) ** 2 + table["published_error"].astype(float) ** 2)
     comparable = (both > 0) & (table["repeats"] >= LEAST_REPEATS) & (table["doubt"] == "")
@@ -76,20 +76,20 @@ def with_published(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @cache
-def _published_by_place() -> dict[Place, tuple[float, float, str]]:
+def _published_by_key() -> dict[Key, tuple[float, float, str]]:
     """Power, standard error and doubt by what identifies a number on HDGM and on images."""
     power = published_power()
-    numbers: dict[Place, tuple[float, float, str]] = {}
+    numbers: dict[Key, tuple[float, float, str]] = {}
     for r in power[power["table"].isin(["Table 3", "Table 5", "Table 6"])].itertuples():
         m_tr = None if pd.isna(r.m_tr) else r.m_tr
         numbers[r.method, r.n_tasks, r.closeness, m_tr, r.m_te] = (r.power, r.std_error, r.doubt)
     for r in power[power["size_unit"] == "per sample"].itertuples():
-        place = (r.method, r.target, r.meta_source, float(r.m_tr), int(r.m_te))
-        numbers.setdefault(place, (r.power, r.std_error, r.doubt))
+        key = (r.method, r.target, r.meta_source, float(r.m_tr), int(r.m_te))
+        numbers.setdefault(key, (r.power, r.std_error, r.doubt))
     return numbers
 
 
-def _place(row: Any) -> Place:
+def _key_of(row: Any) -> Key:
     """The key of the paper's number for a row of a summary; empty for settings that the paper lacks."""
     if row.null:
         return ()
@@ -119,7 +119,7 @@ def compare_with_published(experiment: str, rows: pd.DataFrame, sentences: pd.Da
     sentences = read_published_explanations() if sentences is None else sentences
     table = with_published(summarise(rows))
     table = table[table["published"].notna()]
-    order = table["method"].map({method: place for place, method in enumerate(table["method"].unique())})
+    order = table["method"].map({method: index for index, method in enumerate(table["method"].unique())})
     table = table.iloc[order.argsort(kind="stable")].reset_index(drop=True)
     sentences = sentences[sentences["experiment"] == experiment]
     return table.assign(why=[_why(row, sentences) for _, row in table.iterrows()])
@@ -142,11 +142,11 @@ def reasons_of_differences(compared: pd.DataFrame) -> list[tuple[str, str]]:
     """Group the cells that are far off or not compared by their explanation: (where, why)."""
     lines = []
     for (method, why), group in compared[compared["why"] != ""].groupby(["method", "why"], sort=False):
-        places = []
+        settings = []
         for n_tasks, cells in group.groupby("n_tasks", sort=False):
-            several = f"N = {n_tasks:g}, " if compared["n_tasks"].nunique() > 1 else ""
-            places.append(f"{several}m_te = {', '.join(map(str, cells['m_te']))}")
-        lines.append((f"{method}, {'; '.join(places)}", why))
+            number = f"N = {n_tasks:g}, " if compared["n_tasks"].nunique() > 1 else ""
+            settings.append(f"{number}m_te = {', '.join(map(str, cells['m_te']))}")
+        lines.append((f"{method}, {'; '.join(settings)}", why))
     return lines
 
 
@@ -202,32 +202,34 @@ def with_one_history(table: pd.DataFrame, folder: Path | None = None) -> pd.Data
     error leaves out σ_h. ``own_spread`` has σ_w²/20 in place of the published squared error. N=20 has variances of its
     own; other numbers of tasks have those of the largest N that was measured. ``within`` is σ_w².
     """
-    known = history_spread(folder).set_index(POINT)
-    counts = set(known.index.get_level_values("n_tasks"))
+    spreads = history_spread(folder).set_index(POINT)
+    counts = set(spreads.index.get_level_values("n_tasks"))
     closeness, m_tr = MEASURED
     setting = table["closeness"].eq(closeness).fillna(False) & table["m_tr"].eq(m_tr).fillna(False)
     fits = table["difference"].notna() & setting
     values = []
     for row, fit in zip(table.itertuples(), fits, strict=True):
         point = row.method, row.n_tasks if row.n_tasks in counts else max(counts, default=0), row.m_te
-        if not fit or point not in known.index:
+        if not fit or point not in spreads.index:
             values.append((np.nan, np.nan, np.nan))
             continue
-        one, off = known.loc[point], row.rate - row.published
-        ours = one["between"] + row.error**2
-        theirs = np.array([row.published_error**2, one["within"] / PUBLISHED_REPEATS])
-        values.append((*(off / np.sqrt(ours + theirs)), one["within"]))
+        spread = spreads.loc[point]
+        ours = spread["between"] + row.error**2
+        theirs = np.array([row.published_error**2, spread["within"] / PUBLISHED_REPEATS])
+        values.append((*((row.rate - row.published) / np.sqrt(ours + theirs)), spread["within"]))
     return table.join(pd.DataFrame(values, table.index, ["one_history", "own_spread", "within"], dtype=float))
 
 
 def one_history_sentence(table: pd.DataFrame) -> str:
     """How many numbers of a comparison are far off if the repeats of each share a history; empty if not measured."""
-    known = table[table["one_history"].notna()]
-    if known.empty:
+    compared = table[table["one_history"].notna()]
+    if compared.empty:
         return ""
-    before, added, replaced = ((known[name].abs() > FAR).sum() for name in ("difference", "one_history", "own_spread"))
+    before, added, replaced = (
+        (compared[name].abs() > FAR).sum() for name in ("difference", "one_history", "own_spread")
+    )
     return (
         "The repeats behind a published number probably share one set of related tasks. If so, its standard error "
-        f"leaves out the spread between such sets: with that added, {added} of {len(known)} numbers are beyond two, "
+        f"leaves out the spread between such sets: with that added, {added} of {len(compared)} numbers are beyond two, "
         f"instead of {before}. With our spread within a set in place of the published one, {replaced} are."
     )

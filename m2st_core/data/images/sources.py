@@ -193,13 +193,13 @@ def _class_names(data: bytes | None, where: str) -> tuple[str, ...]:
         return ()
     if where.endswith(".txt"):
         return tuple(line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip())
-    meta = _pickled(data, where)
+    meta = _read_batch(data, where)
     return tuple(_word(name) for name in meta.get("label_names") or meta.get("fine_label_names") or [])
 
 
 def _decode_pickle(data: bytes, classes: int, where: str) -> ImagePart:
     """Read a batch of the Python version: ``data`` (n, 3072), and ``labels`` or ``fine_labels``."""
-    batch = _pickled(data, where)
+    batch = _read_batch(data, where)
     images = batch.get("data")
     labels = batch.get("labels" if "labels" in batch else "fine_labels")
     if not isinstance(images, np.ndarray):
@@ -209,7 +209,8 @@ def _decode_pickle(data: bytes, classes: int, where: str) -> ImagePart:
     return _check_part(images, labels, classes, where)
 
 
-def _pickled(data: bytes, where: str) -> dict[str, Any]:
+def _read_batch(data: bytes, where: str) -> dict[str, Any]:
+    """The values of a pickled dictionary by name."""
     return {_word(key): value for key, value in read_pickle(data, where).items()}
 
 
@@ -322,72 +323,42 @@ class Source:
 
 CIFAR_10_LAYOUTS = (
     Layout(
-        "cifar-10-batches-py",
-        "cifar-10-python.tar.gz",
-        "c58f30108f718f92721af3b95e74349a",
-        {
+        folder="cifar-10-batches-py", archive="cifar-10-python.tar.gz", archive_md5="c58f30108f718f92721af3b95e74349a",
+        train={
             "data_batch_1": "c99cafc152244af753f735de768cd75f",
             "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
             "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
             "data_batch_4": "634d18415352ddfa80567beed471001a",
             "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
         },
-        {"test_batch": "40351d587109b95175f43aff81a1287e"},
-        "batches.meta",
-        _decode_pickle,
+        test={"test_batch": "40351d587109b95175f43aff81a1287e"}, names="batches.meta", decode=_decode_pickle,
     ),
     Layout(
-        "cifar-10-batches-bin",
-        "cifar-10-binary.tar.gz",
-        "c32a1d4ab5d03f1284b67883e8d87530",
-        {f"data_batch_{index}.bin": "" for index in range(1, 6)},
-        {"test_batch.bin": ""},
-        "batches.meta.txt",
-        _decode_binary,
+        folder="cifar-10-batches-bin", archive="cifar-10-binary.tar.gz", archive_md5="c32a1d4ab5d03f1284b67883e8d87530",
+        train={f"data_batch_{index}.bin": "" for index in range(1, 6)}, test={"test_batch.bin": ""},
+        names="batches.meta.txt", decode=_decode_binary,
     ),
-)
+)  # fmt: skip
 CIFAR_100_LAYOUTS = (
     Layout(
-        "cifar-100-python",
-        "cifar-100-python.tar.gz",
-        "eb9058c3a382ffc7106e4002c42a8d85",
-        {"train": "16019d7e3df5f24257cddd939b257f8d"},
-        {"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
-        "meta",
-        _decode_pickle,
+        folder="cifar-100-python", archive="cifar-100-python.tar.gz", archive_md5="eb9058c3a382ffc7106e4002c42a8d85",
+        train={"train": "16019d7e3df5f24257cddd939b257f8d"}, test={"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
+        names="meta", decode=_decode_pickle,
     ),
     Layout(
-        "cifar-100-binary",
-        "cifar-100-binary.tar.gz",
-        "03b5dce01913d631647c71ecec9e9cb8",
-        {"train.bin": ""},
-        {"test.bin": ""},
-        "fine_label_names.txt",
-        _decode_binary,
+        folder="cifar-100-binary", archive="cifar-100-binary.tar.gz", archive_md5="03b5dce01913d631647c71ecec9e9cb8",
+        train={"train.bin": ""}, test={"test.bin": ""}, names="fine_label_names.txt", decode=_decode_binary,
     ),
-)
-SOURCES: Registry[Source] = Registry(
-    "data set",
-    {
-        "cifar10": Source(
-            "CIFAR-10",
-            10,
-            f"cifar-10-python.tar.gz from {TORONTO}",
-            (60_000,),
-            CIFAR_10_LAYOUTS,
-            CIFAR_10_CLASSES,
-        ),
-        "cifar100": Source("CIFAR-100", 100, f"cifar-100-python.tar.gz from {TORONTO}", (60_000,), CIFAR_100_LAYOUTS),
-        "cifar10.1": Source(
-            "CIFAR-10.1",
-            10,
-            "cifar10.1_v4_data.npy and cifar10.1_v4_labels.npy from https://github.com/modestyachts/CIFAR-10.1",
-            (2_021, 2_000),
-            names=CIFAR_10_CLASSES,
-            only_test=True,
-        ),
-    },
-)
+)  # fmt: skip
+CIFAR_10_1_FILES = "cifar10.1_v4_data.npy and cifar10.1_v4_labels.npy from https://github.com/modestyachts/CIFAR-10.1"
+_SOURCES = {
+    "cifar10": Source(
+        "CIFAR-10", 10, f"cifar-10-python.tar.gz from {TORONTO}", (60_000,), CIFAR_10_LAYOUTS, CIFAR_10_CLASSES
+    ),
+    "cifar100": Source("CIFAR-100", 100, f"cifar-100-python.tar.gz from {TORONTO}", (60_000,), CIFAR_100_LAYOUTS),
+    "cifar10.1": Source("CIFAR-10.1", 10, CIFAR_10_1_FILES, (2_021, 2_000), names=CIFAR_10_CLASSES, only_test=True),
+}
+SOURCES: Registry[Source] = Registry("data set", _SOURCES)
 
 
 def load_images(name: str) -> ImageSet:
@@ -397,9 +368,9 @@ def load_images(name: str) -> ImageSet:
     """
     if name == "digits":
         return digit_images()
-    path = next(_candidates(name), None)
-    if path is None:
-        raise MissingData(missing_images(name))
+    if sentence := missing_images(name):
+        raise MissingData(sentence)
+    path = next(_candidates(name))
     return _load(name, path, path.stat().st_mtime)
 
 
