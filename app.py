@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 import m2st_core
-from m2st_core.dashboard.jobs.host import log_page, start_log
+from m2st_core.dashboard.jobs.log import log_page, start_log
 from m2st_core.dashboard.widgets.page import show_status
 
 NAME = "Meta two-sample testing"

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 import streamlit as st
 from starlette.middleware import Middleware
 
-from m2st_core.dashboard.jobs.host import register_host, start_log
+from m2st_core.dashboard.jobs.host import register_host
 from m2st_core.dashboard.jobs.jobs import job_manager
+from m2st_core.dashboard.jobs.log import start_log
 from m2st_core.dashboard.jobs.sweeps import server_queue
 from m2st_core.paper.gallery import gallery
 from m2st_core.serving.gate import Gate, lifespan

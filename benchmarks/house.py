@@ -71,7 +71,8 @@ def functions_of(method: str) -> tuple[int, int]:
 
 def upload() -> dict[str, float]:
     """Conversions and plans of one upload with related tasks, from files to its answer, and the check's seconds."""
-    from m2st_core.analysis.plan import Plan, carry_out, check_plan, check_uploaded_tasks
+    from m2st_core.analysis.plan import Plan, carry_out, check_plan
+    from m2st_core.analysis.related import check_uploaded_tasks
 
     plan = Plan("Meta-FUSE", ("MMD-M",))
     data = m2st.prepare(m2st.EXAMPLES["diabetes"].load())

@@ -18,8 +18,9 @@ import pytest
 import torch
 
 import m2st_core as m2st
-from m2st_core.analysis.plan import Plan, carry_out, check_uploaded_tasks
+from m2st_core.analysis.plan import Plan, carry_out
 from m2st_core.analysis.recommendation import advise
+from m2st_core.analysis.related import check_uploaded_tasks
 from m2st_core.analysis.report import html_report
 from m2st_core.data.tables.examples import EXAMPLES
 from m2st_core.data.tables.prepare import prepare

@@ -12,7 +12,6 @@ from typing import Any, get_args
 from m2st_core.analysis.correction import FAMILIES, CorrectedTest, Family, adjusted_p_values
 from m2st_core.analysis.effect import EffectSize, effect_size
 from m2st_core.analysis.explanation import Evidence, Explanation, evidence_of, explain
-from m2st_core.analysis.related import RelatedCheck, check_related_tasks
 from m2st_core.data.arrays import as_two_sample
 from m2st_core.data.related import RelatedTasks
 from m2st_core.data.separate import Separated
@@ -206,17 +205,6 @@ def _check_tests(names: Sequence[str], family: Family, splits: int) -> None:
             raise ValueError(f"{name} is named twice. Name each test once.")
     splitting = [name for name in names if METHODS.find(name).needs_split]
     check_splits(METHODS[(splitting or names)[0]], splits)
-
-
-def check_uploaded_tasks(data: Prepared, **settings: Any) -> RelatedCheck | None:
-    """Check an upload's related tasks, without the target's rows, by ``check_related_tasks``.
-
-    Return None if fewer than two tasks are left, for example where all tasks share the target's control group.
-    """
-    if data.separation is None or len(data.separation.tasks.names) < 2:
-        return None
-    data = data.separated()
-    return check_related_tasks(data.related, data.target.sizes, pooled=data.target.pooled, **settings)
 
 
 def _as_tested(data: Prepared, plan: Plan) -> Prepared:

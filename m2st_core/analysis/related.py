@@ -21,6 +21,7 @@ from m2st_core.criterion import mmd2_unbiased
 from m2st_core.data.arrays import as_named_rows, as_related_tasks, as_two_sample, match_columns
 from m2st_core.data.related import RelatedTasks
 from m2st_core.data.separate import separate
+from m2st_core.data.tables.prepare import Prepared
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.kernels.distance import GaussianKernel, median_squared_distance
 from m2st_core.learners.relatedness import Relatedness, relatedness
@@ -136,6 +137,17 @@ def check_related_tasks(
     senses = {name: sense for name, sense in senses.items() if name not in repeated}
     traits = (sense_sentence(senses), *(odd_values(related) if width <= MOST_COLUMNS else ()))
     return RelatedCheck(table, tuple(left_out), (n, m), verdict, unlike, senses, (sentence, MEANINGS[verdict], *traits))
+
+
+def check_uploaded_tasks(data: Prepared, **settings: Any) -> RelatedCheck | None:
+    """Check an upload's related tasks, without the target's rows, by ``check_related_tasks``.
+
+    Return None if fewer than two tasks are left, for example where all tasks share the target's control group.
+    """
+    if data.separation is None or len(data.separation.tasks.names) < 2:
+        return None
+    data = data.separated()
+    return check_related_tasks(data.related, data.target.sizes, pooled=data.target.pooled, **settings)
 
 
 def _rejections(

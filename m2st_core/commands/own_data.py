@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from m2st_core.analysis.plan import Plan, carry_out, check_uploaded_tasks
+from m2st_core.analysis.plan import Plan, carry_out
 from m2st_core.analysis.recommendation import Recommendation, advise
+from m2st_core.analysis.related import check_uploaded_tasks
 from m2st_core.analysis.report import DataSource, as_command, as_python, html_report
 from m2st_core.commands.service import check_file, check_folder, write_whole
 from m2st_core.data.tables.encoding import Cleaning

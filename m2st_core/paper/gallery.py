@@ -27,8 +27,9 @@ from m2st_core.paper.published import (
     published_table,
 )
 from m2st_core.paper.results import CommittedResults, results_of
+from m2st_core.sweeps.grid import KEYS
 from m2st_core.sweeps.spec import LIMIT
-from m2st_core.sweeps.summary import KEYS, summarise
+from m2st_core.sweeps.summary import summarise
 from m2st_core.types import in_words
 
 SHOWN = 200  # the size that figures show first, if they show one

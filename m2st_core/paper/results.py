@@ -22,9 +22,9 @@ import pandas as pd
 from m2st_core.paper.experiments import PAPER, PUBLISHED_RULES, SHIPPED_LAYERS, Layer, PaperExperiment
 from m2st_core.paper.published import FOLDER
 from m2st_core.sweeps.cells import CODE, Cell, CellResult, cell_data
+from m2st_core.sweeps.grid import as_rows, grid_of
 from m2st_core.sweeps.spec import LIMIT, SweepSpec
 from m2st_core.sweeps.store import SHIPPED, Store
-from m2st_core.sweeps.summary import as_rows, grid_of
 from m2st_core.testing.methods import METHODS
 from m2st_core.types import EXACT, VERSION, in_words
 

@@ -28,8 +28,9 @@ from m2st_core.rng import Streams
 from m2st_core.studies.shipped import Shipped, load_shipped
 from m2st_core.sweeps.cells import Cell, CellResult, LearnerParts, LearnerSpec, learned_method, run_cell, train_learner
 from m2st_core.sweeps.cost import SweepCost, different_images, machine_factor, predict_cost
+from m2st_core.sweeps.grid import as_rows
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.summary import as_rows, summarise
+from m2st_core.sweeps.summary import summarise
 from m2st_core.tasks import Setting
 from m2st_core.testing.methods import label_of
 from m2st_core.types import GENERIC_TEST, Progress

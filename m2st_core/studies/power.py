@@ -15,9 +15,10 @@ from m2st_core.figures.null import type_1_figure
 from m2st_core.figures.power import FIGURES, power_figure, total_rows_figure
 from m2st_core.numbers import null_band, wilson_interval
 from m2st_core.sweeps.cells import CellResult
+from m2st_core.sweeps.grid import grid_of
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.summary import grid_of, summarise
+from m2st_core.sweeps.summary import summarise
 from m2st_core.tasks import IndependentTask
 from m2st_core.testing.methods import METHODS, label_of
 

@@ -40,8 +40,8 @@ import pandas as pd
 
 from m2st_core.sweeps.cells import Cell, CellResult, LearnerParts, LearnerSpec, canonical, digest
 from m2st_core.sweeps.database import AMONG, Database, StoreError
+from m2st_core.sweeps.grid import grid_keys, grid_of, grid_table
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.sweeps.summary import grid_keys, grid_of, grid_table
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.meta import ABOUT, TENSORS
 

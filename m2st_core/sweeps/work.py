@@ -19,9 +19,9 @@ from m2st_core.sweeps.cells import Cell, LearnerSpec, run_cell, train_learner
 from m2st_core.sweeps.cost import relative_seconds
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import GRACE_SECONDS, PAUSE_SECONDS, Executor, WorkerLost
+from m2st_core.sweeps.grid import grid_of
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store, new_holder
-from m2st_core.sweeps.summary import grid_of
 from m2st_core.types import Cancelled
 
 ATTEMPTS = 3

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from m2st_core.dashboard.jobs import host as log
+from m2st_core.dashboard.jobs import log
 
 
 @pytest.fixture

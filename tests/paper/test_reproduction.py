@@ -11,7 +11,7 @@ from m2st_core.paper.published import (
     reasons_of_differences,
 )
 from m2st_core.sweeps.cells import CellResult
-from m2st_core.sweeps.summary import as_rows
+from m2st_core.sweeps.grid import as_rows
 
 
 def rows_of(name, rejections, repeats=6):

@@ -5,8 +5,9 @@ from m2st_core.paper.experiments import PAPER
 from m2st_core.paper.published import published_gamma, published_power, published_table, with_published
 from m2st_core.sweeps.cells import CellResult
 from m2st_core.sweeps.cost import TRAINING_COSTS, different_images, predict_cost
+from m2st_core.sweeps.grid import as_rows
 from m2st_core.sweeps.spec import LIMIT, SpecError, SweepSpec, origin_of
-from m2st_core.sweeps.summary import as_rows, summarise
+from m2st_core.sweeps.summary import summarise
 from m2st_core.testing.methods import METHODS, label_of, trained_by
 
 

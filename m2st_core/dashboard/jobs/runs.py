@@ -17,9 +17,9 @@ from m2st_core.dashboard.jobs.scheduler import Job, Scheduler
 from m2st_core.sweeps.cost import machine_factor
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor
+from m2st_core.sweeps.grid import grid_of, grid_table
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Run, Store, own_id
-from m2st_core.sweeps.summary import grid_of, grid_table
 from m2st_core.sweeps.work import Paused, SweepFailed, SweepProgress, compute_sweep, end_run, warm_up_worker
 from m2st_core.types import Cancelled, Progress
 

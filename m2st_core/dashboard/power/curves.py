@@ -18,9 +18,10 @@ from m2st_core.dashboard.power.results import Earlier, show_results
 from m2st_core.dashboard.widgets.page import chart, page_finding, shared, show_folded
 from m2st_core.figures.kernels import training_figure
 from m2st_core.studies.power import DEFAULT, difference_names, is_shipped, sweep_finding
+from m2st_core.sweeps.grid import grid_of
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.summary import grid_of, summarise
+from m2st_core.sweeps.summary import summarise
 from m2st_core.sweeps.work import STOPPED
 from m2st_core.testing.learner_files import learner_from_parts
 from m2st_core.testing.methods import label_of

@@ -169,7 +169,7 @@ def sweep_as_python(spec: SweepSpec) -> str:
     return f'''from m2st_core.sweeps.executors import make_executor
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.summary import as_text, summarise
+from m2st_core.sweeps.summary import summarise, summary_text
 from m2st_core.sweeps.work import run_sweep
 
 SPEC = SweepSpec.from_toml("""
@@ -179,7 +179,7 @@ if __name__ == "__main__":
     executor = make_executor("pool")
     rows = run_sweep(SPEC, Store(), executor)
     executor.close()
-    print(as_text(summarise(rows)))
+    print(summary_text(summarise(rows)))
 '''
 
 

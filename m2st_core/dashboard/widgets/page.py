@@ -27,8 +27,8 @@ from m2st_core.environment import dask_address
 from m2st_core.figures.theme import WITH_RELATED, WITHOUT_RELATED
 from m2st_core.studies.one_test import former_words
 from m2st_core.sweeps.database import StoreError
+from m2st_core.sweeps.grid import forget_grid_tables
 from m2st_core.sweeps.spec import origin_of
-from m2st_core.sweeps.summary import forget_grid_tables
 from m2st_core.testing.method import ORIGINS
 from m2st_core.testing.methods import METHODS, label_of
 

@@ -9,9 +9,9 @@ import streamlit as st
 
 from m2st_core.analysis.correction import FAMILIES, Family
 from m2st_core.analysis.pictures import related_picture
-from m2st_core.analysis.plan import Plan, check_plan, check_uploaded_tasks
+from m2st_core.analysis.plan import Plan, check_plan
 from m2st_core.analysis.recommendation import Recommendation, advise, usable_methods
-from m2st_core.analysis.related import RelatedCheck, left_out_gamma
+from m2st_core.analysis.related import RelatedCheck, check_uploaded_tasks, left_out_gamma
 from m2st_core.dashboard.jobs.jobs import job_manager
 from m2st_core.dashboard.widgets.controls import (
     ALPHA,
