@@ -257,7 +257,7 @@ class Difference:
 
     @property
     def _format(self) -> str:
-        """How the column's numbers are written: with as many decimals as give its interval two digits."""
+        """The format of the column's numbers: as many decimals as give its interval two digits."""
         half = (self.high - self.low) / 2
         largest = max(map(abs, (self.x, self.y, self.low, self.high)))
         if not (MOST_DECIMALS > -np.log10(half or 1) and largest < LARGEST):

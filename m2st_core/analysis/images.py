@@ -195,14 +195,13 @@ def _files(sample: Sample) -> np.ndarray:
 
 
 def _notes(names: tuple[str, str], samples: Sequence[Sample], side: int) -> tuple[str, ...]:
-    """What was done to the images, in words."""
+    """Notes on what was done to the images."""
     read = [(name, sample) for name, sample in zip(names, samples, strict=True) if isinstance(sample, ImageSample)]
     rule = [RULE.format(side=side)] if read else [f"The samples came as {GIVEN}."]
-    first, second = (set(image_keys(np.ascontiguousarray(_rows(sample))).tolist()) for sample in samples)
+    first, second = (
+        set(image_keys(np.ascontiguousarray(sample.images if isinstance(sample, ImageSample) else sample)).tolist())
+        for sample in samples
+    )
     if both := len(first & second):
         rule.append(f"{both} image{'s are' if both > 1 else ' is'} in both samples. If that is a mistake, remove them.")
     return (*rule, *(f"“{name}”: {note}" for name, sample in read for note in sample.notes))
-
-
-def _rows(sample: Sample) -> np.ndarray:
-    return sample.images if isinstance(sample, ImageSample) else sample

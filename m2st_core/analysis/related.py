@@ -282,7 +282,7 @@ def senses_of(learner: MetaLearner) -> dict[str, float]:
 
 
 def sense_sentence(senses: Mapping[str, float]) -> str:
-    """How many tasks point the same way along their common direction."""
+    """Say how many tasks point the same way along their common direction."""
     if not senses:
         return "No direction of difference that the related tasks have in common could be confirmed."
     reversed_tasks = [name for name, sense in senses.items() if sense < -CLEAR]

@@ -153,7 +153,7 @@ def _by_file(option: str, values: str, value: str, words: Sequence[str]) -> Mark
 
 
 def _chosen_readings(options: argparse.Namespace) -> dict[str, Any]:
-    """How cells are read: the fields of an upload that answer its questions."""
+    """The fields of an upload that answer questions about reading."""
     return {
         "decimal": _by_file("--decimal", ". or ,", "MARK", options.decimal),
         "read_as": _pairs(options.read_as, "--read-as takes COLUMN=KIND, such as plate=words."),

@@ -91,7 +91,7 @@ class SweepCost:
 
 @cache
 def machine_factor() -> float:
-    """How many times slower this machine is than the reference: the best of three small batches of MMD-M."""
+    """The time of this machine over that of the reference: the best of three small batches of MMD-M."""
     sample = draw_targets(make_task("hdgm"), 100, 20, Streams(0))
     times = []
     with one_thread_per_operation():

@@ -63,7 +63,7 @@ def new_holder() -> str:
 
 
 def _started(process: int) -> str:
-    """When a process started, or empty: in a container that was started again, the server has its old number."""
+    """The time at which a process started, or empty: in a restarted container, the server has its old number."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

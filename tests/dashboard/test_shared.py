@@ -10,7 +10,7 @@ from m2st_core.dashboard.widgets.page import _made, forget_shared, shared
 from m2st_core.data.tables.cells import read_cell
 from m2st_core.serving import visitors
 from m2st_core.studies.power import DEFAULT, add_shipped
-from m2st_core.sweeps import summary as grid
+from m2st_core.sweeps import grid
 from m2st_core.sweeps.cells import CellResult
 from m2st_core.sweeps.store import Store
 

@@ -213,7 +213,7 @@ def _ask_cleaning(state: UserData, assembled: Assembled, target: Pair, report: C
         placeholder="none",
         help="Identifiers, row numbers, or anything else that should not be compared.",
     )
-    use = _compared_all_the_same(assembled, mark, (*left_out, block, ids))
+    use = _compared_identifiers(assembled, mark, (*left_out, block, ids))
     return Cleaning(missing, scaling, left_out=tuple(left_out), block=block, use=use, ids=ids)
 
 
@@ -444,7 +444,7 @@ def _offer_ids(data: Prepared, mark: str) -> None:
         st.caption("A column that identifies persons or items in all files would settle it (Id column, below).")
 
 
-def _compared_all_the_same(made: Assembled, mark: str, left_out: Sequence[str | None]) -> tuple[str, ...]:
+def _compared_identifiers(made: Assembled, mark: str, left_out: Sequence[str | None]) -> tuple[str, ...]:
     """The columns that look like identifiers and that the user wants to compare."""
     wanted = st.session_state.get(f"data_compared_{mark}", [])
     return tuple(name for name in made.identifiers if name in wanted and name not in left_out)

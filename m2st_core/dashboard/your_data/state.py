@@ -68,7 +68,7 @@ class UserData:
     tested: dict[Hashable, tuple[str, dict[str, Any]]] = field(default_factory=dict)  # target id, and the table's row
     memory: dict[str, tuple[Hashable, Any]] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)  # bytes of a table in memory, by its digest
-    let_go: str = ""  # why the files are gone, until the user has been told
+    removal_notice: str = ""  # why the files were removed; shown once
 
     @property
     def bytes(self) -> int:
@@ -82,9 +82,9 @@ class UserData:
         return self.sizes[table.digest]
 
     def release(self, reason: str) -> None:
-        """Let all files go, and what was made of them; the list of tests done stays."""
+        """Remove all files and what was made of them; the list of tests done stays."""
         if self.files or self.trained:
-            self.let_go = reason
+            self.removal_notice = reason
         self.files, self.memory, self.trained, self.declared, self.sizes = {}, {}, None, None, {}
 
     @property
@@ -285,9 +285,9 @@ def user_data() -> UserData:
     """The data of the current session."""
     state: UserData = st.session_state.setdefault("own_data", UserData())
     host().hold(state)
-    if state.let_go:
-        st.warning(state.let_go)
-        state.let_go = ""
+    if state.removal_notice:
+        st.warning(state.removal_notice)
+        state.removal_notice = ""
     return state
 
 
