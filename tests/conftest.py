@@ -1,9 +1,12 @@
 """One thread per process: small tests are fastest so, and timings do not depend on the machine's cores."""
 
+from __future__ import annotations
+
 import sys
 
 import pytest
 import torch
+from xdist.scheduler import LoadFileScheduling
 
 torch.set_num_threads(1)
 SLOW_FILES = (
@@ -39,6 +42,7 @@ SLOW_FILES = (
     "testing/test_meta.py",
     "testing/test_splits.py",
 )
+BROWSER = "tests/browser/"
 SLOW_TESTS = ("keep_their_level", "keeps_its_level", "absurd_value", "directions_there_are", "same_seed_same_result")
 
 
@@ -47,6 +51,17 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if any(name in item.nodeid for name in SLOW_FILES) or any(name in item.name for name in SLOW_TESTS):
             item.add_marker(pytest.mark.slow)
+
+
+class ByFile(LoadFileScheduling):
+    """A worker has whole files, and one has all walks in a browser, which share a server."""
+
+    def _split_scope(self, nodeid):
+        return BROWSER if nodeid.startswith(BROWSER) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return ByFile(config, log)
 
 
 @pytest.fixture(autouse=True)

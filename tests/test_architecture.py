@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,15 +38,22 @@ CORE = sorted((ROOT / "m2st_core").rglob("*.py"))
 FRONT = [ROOT / "app.py", *sorted((ROOT / "pages").glob("*.py"))]
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """Everything in a file's syntax tree, the module first."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def room(path: Path) -> str:
@@ -163,7 +171,7 @@ def test_the_environment_is_read_in_one_module():
 
 def private_imports(path: Path) -> set[str]:
     """Private names of the package that a module imports from another one."""
-    nodes = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
+    nodes = [node for node in nodes_of(path) if isinstance(node, ast.ImportFrom)]
     return {
         f"{node.module}.{alias.name}"
         for node in nodes
@@ -179,7 +187,7 @@ def test_private_names_stay_private():
 def used_names(path: Path) -> set[str]:
     """Full names that a file imports, reads from or replaces in an imported module, or writes as text."""
     used, modules = set(), {}
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    nodes = nodes_of(path)
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             names = {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
@@ -207,7 +215,7 @@ def test_a_public_name_is_used_outside_its_module():
     unused = []
     for path in CORE:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        body = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if not is_private(node)]
+        body = [node for node in nodes_of(path)[0].body if not is_private(node)]
         for node in body:
             if not isinstance(node, ast.FunctionDef | ast.ClassDef) or f"{module}.{node.name}" in used:
                 continue
@@ -248,9 +256,9 @@ def test_default_tests_are_named_in_one_place(path):
     """No default of a parameter, field or option, and no constant, spells the default test or the baseline."""
     assert BASELINE == DEFAULT_TEST
     named = {DEFAULT_TEST, DEFAULT_TAUGHT_TEST, GENERIC_TEST, "MMD-FUSE"}
-    tree, where = ast.parse(path.read_text(encoding="utf-8")), str(path.relative_to(ROOT))
-    spelled = {name for node in ast.walk(tree) for value in defaults(node) for name in strings(value) & named}
-    constants = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+    nodes, where = nodes_of(path), str(path.relative_to(ROOT))
+    spelled = {name for node in nodes for value in defaults(node) for name in strings(value) & named}
+    constants = [node.value for node in nodes[0].body if isinstance(node, ast.Assign)]
     spelled |= {value.value for value in constants if isinstance(value, ast.Constant)} & named
     if where == "m2st_core/types.py":
         assert spelled == named - {"MMD-FUSE"}

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
-from scipy.stats import binom
 
 from m2st_core.analysis.explanation import Evidence
 from m2st_core.criterion import h_matrix, power_criterion
@@ -350,10 +349,12 @@ def median_error(values: np.ndarray) -> float:
     X₍c₎ and X₍n−c+1₎, c ≈ (n+1)/2 − √n, enclose the true median with a binomial probability that does not depend on the
     distribution; their distance over twice its normal quantile is the error (Price, Bonett 2002).
     """
+    from scipy import stats  # slow to import
+
     n = len(values)
     c = max(1, round((n + 1) / 2 - n**0.5))
     ordered = np.sort(values)
-    quantile = -ndtri(binom.cdf(c - 1, n, 0.5))
+    quantile = -ndtri(stats.binom.cdf(c - 1, n, 0.5))
     return float((ordered[n - c] - ordered[c - 1]) / (2 * quantile))
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from scipy.stats import ks_2samp
 from torch import Tensor
 
 from m2st_core.kernels.base import Kernel
@@ -189,7 +188,9 @@ def _choose_columns(values: np.ndarray, n: int, most: int) -> tuple[np.ndarray, 
     varying = np.flatnonzero(np.ptp(values, axis=0) > 0)
     if len(varying) <= most:
         return varying, ()
-    distances = ks_2samp(values[:n, varying], values[n:, varying], axis=0, method="asymp").statistic
+    from scipy import stats  # slow to import
+
+    distances = stats.ks_2samp(values[:n, varying], values[n:, varying], axis=0, method="asymp").statistic
     chosen = np.sort(varying[np.argsort(-distances, kind="stable")[:most]])
     return chosen, (
         f"Importance was computed for {most} of {values.shape[1]} columns: those whose marginal distributions differ "

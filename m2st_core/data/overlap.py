@@ -21,7 +21,6 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
-from scipy.stats import binom
 from torch import Tensor
 
 from m2st_core.data.related import RelatedTasks
@@ -233,6 +232,8 @@ def _matches(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> tuple[l
     O(r) rows of each have a row of the other within r, and chance F(r) per pair of rows gives E(r) of them. A radius
     counts if chance explains O(r) with probability below 1e−6. The radius with the largest O(r) − 2·E(r) is used.
     """
+    from scipy import stats  # slow to import
+
     scale = _column_spread(np.concatenate([*target, known.distinct]))
     samples = {number: known.rows[where] / scale for number, where in known.places.items()}
     sides = [rows / scale for rows in target]
@@ -244,7 +245,7 @@ def _matches(target: tuple[np.ndarray, np.ndarray], known: KnownRows) -> tuple[l
             # the smaller of both directions, because many rows near a single one are no copies
             reached = np.minimum(_reached(sample_tree, rows), _reached(tree, sample))
             chance = 1 - (1 - np.minimum(DENSER * share, 1.0)) ** len(where)
-            sure = (reached > 0) & (binom.sf(reached - 1, len(rows), chance) < SURE)
+            sure = (reached > 0) & (stats.binom.sf(reached - 1, len(rows), chance) < SURE)
             gain = np.where(sure, reached - 2 * len(rows) * chance, 0.0)
             unseen = max(unseen, may_escape(len(rows), chance[0], 1 - (1 - share[0]) ** len(where)))
             if gain.max() > 0:
@@ -273,10 +274,12 @@ def may_escape(rows: int, assumed: float, expected: float) -> int:
     >>> may_escape(40, 0.0, 0.0), may_escape(40, 0.08, 0.04)
     (0, 14)
     """
+    from scipy import stats  # slow to import
+
     counts = np.arange(rows + 1)
-    enough = np.flatnonzero((binom.sf(counts - 1, rows, assumed) < SURE) & (counts > 0))
+    enough = np.flatnonzero((stats.binom.sf(counts - 1, rows, assumed) < SURE) & (counts > 0))
     needed = int(enough[0]) if enough.size else rows + 1
-    return int(np.flatnonzero(binom.cdf(needed - 1 - counts, rows - counts, expected) > ESCAPED)[-1:].sum())
+    return int(np.flatnonzero(stats.binom.cdf(needed - 1 - counts, rows - counts, expected) > ESCAPED)[-1:].sum())
 
 
 def _chance_of_pairs(target: Sequence[np.ndarray], samples: Mapping[int, np.ndarray]) -> np.ndarray:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.optimize import brentq
-from scipy.stats import norm
 from torch import Tensor
 
 from m2st_core.criterion import criterion_ratio, full_criterion, h_matrix, masked_terms
@@ -87,12 +86,15 @@ def smallest_distance(count: int, share: float, level: float) -> float:
     >>> round(smallest_distance(1, 0.5, 0.95), 2)
     1.96
     """
+    from scipy import stats  # slow to import
+
     z = np.linspace(-6, 6, 601)
-    weight = norm.pdf(z) / norm.pdf(z).sum()
+    weight = stats.norm.pdf(z) / stats.norm.pdf(z).sum()
     of_target, of_task = math.sqrt(share), math.sqrt(1 - share)
 
     def exceeded(distance: float) -> float:
-        near = norm.cdf((of_target * z + distance) / of_task) - norm.cdf((of_target * z - distance) / of_task)
+        above, below = ((of_target * z + sign * distance) / of_task for sign in (1, -1))
+        near = stats.norm.cdf(above) - stats.norm.cdf(below)
         return float((weight * (1 - near) ** count).sum()) - (1 - level)
 
     return float(brentq(exceeded, 0, 6))

@@ -33,13 +33,6 @@ def test_a_training_can_be_cancelled(visit):
     tab.assert_clean()
 
 
-def test_missing_images_say_what_to_do(visit):
-    tab = visit(viewport={"width": 400, "height": 800})
-    tab.open(f"{CLASSES}&task=CIFAR-10+against+CIFAR-10.1")
-    tab.page.get_by_text(re.compile("CIFAR-10 is not in")).first.wait_for()
-    tab.assert_clean()
-
-
 def test_own_images_from_upload_to_answer_with_pictures(visit):
     """A drawing among the files is not left out in silence. Without it the answer comes, with both contact sheets."""
     tab = visit(viewport={"width": 400, "height": 800})

@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import pytest
 
 from tests import practitioner
 
@@ -103,13 +102,10 @@ def test_a_bad_file_is_one_sentence_and_names_are_text(visit):
     tab.assert_clean()
 
 
-@pytest.mark.parametrize(
-    ("history", "phone"), [("six_earlier.csv", False), ("six_months.zip", True)], ids=["light", "dark phone"]
-)
-def test_a_practitioner_finds_the_new_line_without_a_wrong_turn(visit, history, phone):
+def test_a_practitioner_finds_the_new_line_without_a_wrong_turn_on_a_phone(visit):
     """Two columns could be the group; the page asks. By line p is 0.001, by machine it would be 0.34."""
-    given = practitioner.files(4)
-    tab = visit(**({"color_scheme": "dark", "viewport": {"width": 400, "height": 800}} if phone else {}))
+    given, history = practitioner.files(4), "six_earlier.csv"
+    tab = visit(color_scheme="dark", viewport={"width": 400, "height": 800})
     tab.open("test_my_data")
     inputs = tab.page.locator("input[type=file]")
     inputs.nth(0).set_input_files({"name": "tablets.csv", "mimeType": "text/csv", "buffer": given["tablets.csv"]})

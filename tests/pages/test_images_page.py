@@ -64,8 +64,12 @@ def test_pairs_of_classes_open_on_digits_and_test_them_at_once(store):
     app.button(key="images_cancel").click().run()
 
 
-def test_training_shows_what_the_study_finds(store):
+def test_training_shows_what_the_study_finds_and_an_edit_starts_another(store):
     app = trained(seed="3")
+    controls = [*app.select_slider, *app.slider, *app.selectbox, *app.multiselect, *app.number_input]
+    assert all(control.proto.help for control in controls)
+    assert all(chart.proto.alt for chart in app.get("plotly_chart"))
+    assert all(image.imgs[0].alt for image in pictures(app))
     study = ImageStudy(
         "digits-shift", tuple(make_task("digits-shift").settings.items()),
         ("Feature-MKL", "MMD-M"), 5, 25, 20, (20, 40), 20, 3,
@@ -83,10 +87,7 @@ def test_training_shows_what_the_study_finds(store):
     assert numbers(classes["data"][0]["x"]) == pytest.approx(result.explanation.classes["mean"].tolist())
     assert len(pictures(app)) == 4 and "most typical of P" in pictures(app)[0].imgs[0].alt
     assert app.dataframe[0].value["method"].unique().tolist() == ["Feature-MKL (ours)", "MMD-M"]
-
-
-def test_an_edited_setting_shows_other_images_and_is_tested_anew(store):
-    app = trained()
+    assert "Images are compared by pixels" in words(app)
     before = pictures(app)[-1].imgs[0].url
     app.slider(key="digits-shift_noise").set_value(1.0)
     run(app)
@@ -144,14 +145,6 @@ def test_cifar_can_be_trained(store, miniature_images):
     settle(app, CHARTS)
 
 
-def test_every_control_and_picture_explains_itself(store):
-    app = trained()
-    controls = [*app.select_slider, *app.slider, *app.selectbox, *app.multiselect, *app.number_input]
-    assert all(control.proto.help for control in controls)
-    assert all(chart.proto.alt for chart in app.get("plotly_chart"))
-    assert all(image.imgs[0].alt for image in pictures(app))
-
-
 def test_pairs_of_classes_say_what_features_need(store, monkeypatch):
     monkeypatch.setattr("m2st_core.data.images.efficientnet.find_spec", lambda name: None)
     app = open_page("images", **SMALL, images_features="Pretrained features (EfficientNet-Lite0)")
@@ -170,7 +163,3 @@ def test_pairs_of_classes_can_be_compared_by_features(store):
     settle(app, CHARTS)
     assert "Images are compared by pretrained features" in words(app)
     assert len(pictures(app)) == 4 and not app.error
-    app.selectbox(key="images_features").set_value("pixels")
-    run(app)
-    settle(app, CHARTS)
-    assert "Images are compared by pixels" in words(app)

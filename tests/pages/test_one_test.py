@@ -120,8 +120,7 @@ def test_settings_that_cannot_be_tested_keep_the_former_result(monkeypatch):
     assert app.error[0].value == "Too few rows." and metrics(app) == before and FORMER in words(app)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("method", [name for name, method in m2st.METHODS.items() if not method.uses_related_tasks])
+@pytest.mark.parametrize("method", ["MMD-M", "SCF · tuned", "C2ST-S · tuned"])
 def test_a_link_brings_the_settings_back(method):
     app = start(
         task="Variance shift", variance_shift_scale="3.0", n="30", m="40", method=method_words(method), seed="5"

@@ -135,7 +135,7 @@ def test_the_first_example_needs_its_history_and_shows_images_instead_of_columns
 
 def test_splits_and_family_are_declared_before_the_answer():
     app = click(two_files(), "data_next")
-    app.selectbox(key="data_primary").set_value("MMD-O")
+    app.selectbox(key="data_primary").set_value("MMD-O · tuned")
     app.multiselect(key="data_secondary").set_value(["MMD-M"])
     app.segmented_control(key="data_family").set_value("all")
     app.select_slider(key="data_splits").set_value(5)
@@ -152,7 +152,7 @@ def test_splits_and_family_are_declared_before_the_answer():
 def test_one_split_shows_what_further_splits_would_give(monkeypatch):
     monkeypatch.setattr("m2st_core.dashboard.your_data.answer.UNASKED_SECONDS", 1e9)
     app = click(two_files(), "data_next")
-    app.selectbox(key="data_primary").set_value("MMD-O")
+    app.selectbox(key="data_primary").set_value("MMD-O · tuned")
     click(go_on(app), "data_next")
     answer(app)
     until(app, lambda app: "the split alone moves p between" in words(app))
@@ -650,19 +650,26 @@ def test_a_single_column_is_not_taken_for_the_group_of_the_related_tasks():
 
 
 def test_swap_turns_the_headline_the_code_and_the_sentence_and_is_no_further_test():
-    app = choose_group(practitioners_page("six_earlier.csv"), "line")
+    generator, sides = np.random.default_rng(0), ["old", "new"] * 15
+
+    def rows(task=""):
+        shifted = generator.normal(size=30) + [4 * (side == "new") for side in sides]
+        return "".join(f"{value:.4f},{side}{task}\n" for value, side in zip(shifted, sides, strict=True))
+
+    app = drop(open_page("test_my_data"), "one", ("x.csv", f"a,g\n{rows()}".encode()))
+    app = drop(app, "related", ("m.csv", f"a,g,task\n{rows(',s')}{rows(',t')}".encode()))
     answers = []
-    for said, groups in (("“new” differs from “old”", "old new"), ("“old” differs from “new”", "new old")):
+    for said, swapped in (("“new” differs from “old”", False), ("“old” differs from “new”", True)):
         app.segmented_control(key="data_step").set_value("Check")
         app = go_on(app)
-        if answers:
+        if swapped:
             app = click(app, "data_swap")
-            assert "“old” (30 rows) against “new” (30 rows), by *line*; in the 6 related tasks too" in words(app)
+            assert "“old” (15 rows) against “new” (15 rows), by *g*; in the 2 related tasks too" in words(app)
         app.selectbox(key="data_primary").select("Meta-WiTS")
         app = click(go_on(app), "data_next")
         answers.append(answer(app))
-        assert said in verdict(app) and f"--groups {groups}" in app.code[1].value
-        assert f"groups={tuple(groups.split())}" in app.code[0].value
+        assert said in verdict(app)
+        assert ("groups=('new', 'old')" in app.code[0].value) == ("--groups new old" in app.code[1].value) == swapped
         assert "tested once in this session" in words(app)
     assert answers[0] == answers[1]
 

@@ -204,20 +204,6 @@ def test_a_killed_owner_loses_only_cells_in_flight(reference, tmp_path):
     assert same(run(SPEC, store), reference)
 
 
-def test_two_owners_share_a_store(reference, tmp_path):
-    script = f"""
-    from m2st_core.sweeps.executors import InlineExecutor
-    from m2st_core.sweeps.spec import SweepSpec
-    from m2st_core.sweeps.store import Store
-    from m2st_core.sweeps.work import run_sweep
-    run_sweep(SweepSpec.from_json({SPEC.to_json()!r}), Store({str(tmp_path)!r}), InlineExecutor())
-    """
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    owners = [subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], env=environment) for _ in range(2)]
-    assert [owner.wait(timeout=120) for owner in owners] == [0, 0]
-    assert same(Store(tmp_path).cells.rows(SPEC), reference)
-
-
 def test_a_damaged_learner_is_trained_again(reference, tmp_path, monkeypatch):
     store = Store(tmp_path)
     run(SPEC, store)
