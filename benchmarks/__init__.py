@@ -1,1 +1,1 @@
-"""What is fast and what keeps its level, measured; run with ``python -m m2st_core bench NAME``."""
+"""Studies of speed, level and power; run with ``python -m m2st_core bench NAME``."""

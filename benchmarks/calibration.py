@@ -64,7 +64,7 @@ NULLS = {"HDGM": hdgm, "Student t, 1.5 d.f.": HEAVY_TAILS}
 def null_rejections(
     method: Method, draw: Draw, n: int, m: int, runs: int, stream: str = "level", blocks: Any = None
 ) -> int:
-    """How many of ``runs`` null pairs are rejected; all pairs share the blocks."""
+    """The number of rejections among ``runs`` null pairs, which share the blocks."""
     settings = "paper" if method.preset is PAPER else "recommended"  # a part of the stream's name
     streams = Streams(0).child(f"{stream}, {method.algorithm or method.name}, {n}, {m}, {settings}")
     rejected = 0

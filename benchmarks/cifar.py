@@ -95,11 +95,11 @@ def load(cifar10: str, cifar100: str, view: str) -> tuple[Images, list[np.ndarra
     )
     order = np.random.default_rng(123).permutation(len(labels))  # the half that choices were made on
     classes = [order[labels[order] == c] for c in range(10)]
-    fresh = [own[CHOICES:] for own in classes]
+    fresh = [positions[CHOICES:] for positions in classes]
     animals = np.concatenate([fresh[c] for c in ANIMALS])
     others = np.concatenate([fresh[c] for c in range(10) if c not in ANIMALS])
     images = Images(ten, hundred, shape, animals, others, np.arange(len(hundred)))
-    return images, [own[:CHOICES] for own in classes]
+    return images, [positions[:CHOICES] for positions in classes]
 
 
 def hundred_apart(cifar100: str, images: Images) -> tuple[Images, list[np.ndarray]]:
@@ -108,7 +108,7 @@ def hundred_apart(cifar100: str, images: Images) -> tuple[Images, list[np.ndarra
         labels = second["y"]
     order = np.random.default_rng(123).permutation(len(labels))
     halves = [np.array_split(order[labels[order] == c], 2) for c in np.unique(labels)]
-    return replace(images, any100=np.concatenate([own for _, own in halves])), [own for own, _ in halves]
+    return replace(images, any100=np.concatenate([rest for _, rest in halves])), [first for first, _ in halves]
 
 
 def related_hundred(images: Images, apart: list[np.ndarray], generator: np.random.Generator) -> dict[str, TwoSample]:
@@ -121,13 +121,13 @@ def related_hundred(images: Images, apart: list[np.ndarray], generator: np.rando
 
 def related_tasks(images: Images, choices: list[np.ndarray], generator: np.random.Generator) -> dict[str, TwoSample]:
     """Pairs of classes, with 100 images of each class."""
-    dealt = [generator.permutation(own)[:PER_CLASS] for own in choices]
+    dealt = [generator.permutation(positions)[:PER_CLASS] for positions in choices]
     pairs = combinations(range(10), 2)
     return {f"{a} or {b}": TwoSample(images.ten[dealt[a]], images.ten[dealt[b]], images.shape) for a, b in pairs}
 
 
 def rejections(images: Images, target: str, m: int, method: Method, tests: range, streams: Streams) -> int:
-    """How many of a target's test samples with these numbers are rejected."""
+    """The number of rejections among a target's test samples with these numbers."""
     count = 0
     for start in range(tests.start, tests.stop, AT_ONCE):
         numbers = range(start, min(start + AT_ONCE, tests.stop))
@@ -147,7 +147,7 @@ def use_fewer_steps(names: Sequence[str], outer_steps: int) -> None:
 
 
 class Key(NamedTuple):
-    """What a rejection rate belongs to. ``m_tr`` is 0 for tests without training images."""
+    """The setting of a rejection rate. ``m_tr`` is 0 for tests without training images."""
 
     stage: str
     method: str
@@ -250,8 +250,8 @@ class Rows:
 
     def rates(self, stage: str, method: str, m_tr: int, target: str, m_te: int) -> tuple[np.ndarray, int]:
         """The rejection rate of every repeat, and how many test samples there are in all."""
-        own = [count for key, count in sorted(self.counts.items()) if key[:5] == (stage, method, m_tr, target, m_te)]
-        return np.array([rejected / tests for tests, rejected in own]), sum(tests for tests, _ in own)
+        counts = [count for key, count in sorted(self.counts.items()) if key[:5] == (stage, method, m_tr, target, m_te)]
+        return np.array([rejected / tests for tests, rejected in counts]), sum(tests for tests, _ in counts)
 
 
 @dataclass

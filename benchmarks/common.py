@@ -1,4 +1,4 @@
-"""What the studies share: options, Markdown tables, processes, times, batches of targets and rates of rejection."""
+"""Shared by the studies: options, Markdown tables, processes, times, batches of targets and rates of rejection."""
 
 from __future__ import annotations
 

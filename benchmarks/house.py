@@ -1,4 +1,4 @@
-"""How long the paths through the code are: functions, plans, conversions, queries, types, modules and lines.
+"""Length of the paths through the code: functions, plans, conversions, queries, types, modules and lines.
 
 ``python -m m2st_core bench house`` measures; ``--write`` also writes the table of docs/architecture.md.
 """
@@ -111,7 +111,7 @@ def journey_types() -> set[str]:
         values = (
             [value] if event == "return" else [frame.f_locals.get(name) for name in frame.f_code.co_varnames[:count]]
         )
-        travelling.update(type(one).__name__ for one in values if type(one).__module__.startswith("m2st_core."))
+        travelling.update(type(value).__name__ for value in values if type(value).__module__.startswith("m2st_core."))
 
     x, y = HDGM().sample(20, seed=1)
     tasks = m2st.hdgm_related_tasks(n_tasks=3, rows=10)
@@ -167,7 +167,7 @@ def circles() -> list[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("m2st_core.")
     }
-    return sorted(f"{one} ↔ {other}" for one, other in edges if one < other and (other, one) in edges)
+    return sorted(f"{room} ↔ {other}" for room, other in edges if room < other and (other, room) in edges)
 
 
 def lines_of(folder: Path) -> tuple[int, int]:
@@ -184,7 +184,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     uploaded = upload()
     statements, hashes = rerun_of_power()
     modules, lines = lines_of(ROOT)
-    types, found = journey_types(), circles()
+    types, in_circles = journey_types(), circles()
     rows = [
         ("functions of ours in one MMD-M test; in the default test", f"{one_kernel}; {default}", "≤ 60; ≤ 100"),
         ("times a test is planned: API; from an upload", f"{planned}; {uploaded['plan_test']:g}", "1; 1"),
@@ -197,11 +197,11 @@ def main(arguments: Sequence[str] = ()) -> None:
             f"{modules}; {lines:,}; {lines_of(ROOT.parent / 'benchmarks')[1]:,}",
             "≤ 118; ≤ 25,000; ≤ 3,900",
         ),
-        ("rooms or sub-rooms that import in a circle", f"{len(found)} pairs" if found else "0", "0"),
+        ("rooms or sub-rooms that import in a circle", f"{len(in_circles)} pairs" if in_circles else "0", "0"),
     ]
     table = markdown(["", "now", "to reach"], rows)
     print(table)
     print("types:", ", ".join(sorted(types)))
-    print("circles:", ", ".join(found) or "none")
+    print("circles:", ", ".join(in_circles) or "none")
     if options.write:
         DOCS.write_text(fill_page(DOCS.read_text(encoding="utf-8"), lambda name: table), encoding="utf-8")

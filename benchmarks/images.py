@@ -1,4 +1,4 @@
-"""What a training step over 10 tasks of 100 + 100 images costs, against the same convolutions on a batch of 2,000.
+"""Cost of a training step over 10 tasks of 100 + 100 images, against the same convolutions on a batch of 2,000.
 
 Our tests learn features in steps: one network, one head per task, all images forward and backward once, in
 the batches of its training. ``paper`` takes steps of Algorithm 1; a first-order one adapts ten networks on half of the
@@ -61,8 +61,8 @@ def feature_step(cnn: CNN, images: Tensor, training: ImageTrainingSettings) -> C
     """All images once, each in a batch of the training and with the head of its own task."""
     count = len(images)
     labels = torch.full((count, TASKS), -1, dtype=torch.int8)
-    place = torch.arange(count)
-    labels[place, place // (2 * ROWS)] = (place % (2 * ROWS) < ROWS).to(torch.int8)
+    row = torch.arange(count)
+    labels[row, row // (2 * ROWS)] = (row % (2 * ROWS) < ROWS).to(torch.int8)
     lesson = LabelledImages(images.flatten(1), labels)
     network, heads = copy.deepcopy(cnn).float(), nn.Parameter(torch.zeros(cnn.features + 1, TASKS))
     draw = torch.Generator().manual_seed(0)

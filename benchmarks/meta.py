@@ -1,4 +1,4 @@
-"""What a whole repeat of a method with related tasks costs, against the published procedure in a common unit.
+"""Cost of a whole repeat of a method with related tasks, against the published procedure in a common unit.
 
 The unit U is one evaluation of Ĵ and its gradient for 10 deep kernels (H=30) with n=m=100, one kernel after another.
 The published Meta-KL takes 1000 outer steps × 10 tasks × (10 inner + 1) evaluations = 11,000 U, and then its tests, one

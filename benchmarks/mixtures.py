@@ -59,8 +59,8 @@ def one_repeat(tests: int, repeat: int) -> dict[str, list[float]]:
         for title, (settings, count) in variants.items():
             name, preset = f"{method}, {title}", replace(PAPER, base_kernels=replace(PAPER.base_kernels, **settings))
             METHODS[name] = replace(METHODS[method], name=name, preset=preset)
-            found = run_cell(replace(cell, method=name), first_kernels(parts, count), "cpu")
-            rates[name] = [found.rejections / found.tests]
+            result = run_cell(replace(cell, method=name), first_kernels(parts, count), "cpu")
+            rates[name] = [result.rejections / result.tests]
     return rates
 
 

@@ -1,4 +1,4 @@
-"""How much of the spread between repeats is the history's: several initialisations learn from the same related tasks.
+"""The history's share of the spread between repeats: several initialisations learn from the same related tasks.
 
 The paper's ± is between repeats. In the released code the related tasks are drawn without the repeat, so all repeats of
 a published cell share one history. Here each of several histories is learned from with several initialisations, each
@@ -30,14 +30,14 @@ TRAIN, TESTS, PERMUTATIONS = 50, 100, 199
 
 
 def learned(n_tasks: int, history: int, streams: list[Streams]) -> Knowledge:
-    """What each of several initialisations learns from the same history, in one batch."""
+    """The knowledge that each of several initialisations learns from the same history, in one batch."""
     seed = Streams(0).child(f"nested, N={n_tasks}, history {history}").seed
     related = as_related_tasks(m2st.hdgm_related_tasks(n_tasks=n_tasks, seed=seed)).repeated(len(streams))
     return learn_meta_kl(related, PAPER, [stream.child("meta-training") for stream in streams], None)
 
 
 def only(known: Knowledge, repeat: int) -> Knowledge:
-    """What one of the initialisations has learned."""
+    """The knowledge of one of the initialisations."""
     kernel, base = (copy_with(part, lambda tensor: tensor[repeat : repeat + 1]) for part in (known.kernel, known.base))
     return Knowledge(kernel=kernel, base=base, base_names=known.base_names, choices=known.choices)
 

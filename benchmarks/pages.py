@@ -123,8 +123,8 @@ def move_slider(page: Any) -> list[float]:
     slider.focus()
     step, seconds = "ArrowLeft", []
     for _ in range(MOVES):
-        place, low, high = (float(slider.get_attribute(name) or 0) for name in ("value", "min", "max"))
-        step = "ArrowRight" if place <= low else "ArrowLeft" if place >= high else step
+        value, low, high = (float(slider.get_attribute(name) or 0) for name in ("value", "min", "max"))
+        step = "ArrowRight" if value <= low else "ArrowLeft" if value >= high else step
         page.evaluate(WATCH)
         page.keyboard.press(step)
         seconds.append(page.evaluate("() => window.moved") / 1000)
@@ -193,20 +193,20 @@ def main(arguments: Sequence[str] = ()) -> None:
     table = Page()
     with server() as (host, _), tab() as page:
         address = f"http://{host}"
-        places = {title: "" if title == "Home" else Path(path).stem for path, (title, _) in PAGES.items()}
-        for place in places.values():  # warms the server
-            open_page(page, f"{address}/{place}")
+        paths = {title: "" if title == "Home" else Path(script).stem for script, (title, _) in PAGES.items()}
+        for path in paths.values():  # warms the server
+            open_page(page, f"{address}/{path}")
         table.head("page", "first sight", f"seconds, median of {OPENINGS}", "goal")
-        for title, place in places.items():
+        for title, path in paths.items():
             name, sight = SIGHTS.get(title, ("chart", CHART))
-            spent = [open_page(page, f"{address}/{place}", sight) for _ in range(OPENINGS)]
+            spent = [open_page(page, f"{address}/{path}", sight) for _ in range(OPENINGS)]
             shown = "never" if None in spent else f"{np.median(np.array(spent, float)):.2f}"
             table.row(title, name, shown, HOME_GOAL if title == "Home" else PAGE_GOAL)
         table.say("")
         table.head("slider", f"95 % of the first {MOVES} moves, seconds to the new picture", f"of {MOVES} more", "goal")
         sliders = {"Home": ""} | {f"Learn, {title}": f"learn?step={quote_plus(title)}" for title in WITH_SLIDER}
-        for title, place in sliders.items():
-            open_page(page, f"{address}/{place}")
+        for title, path in sliders.items():
+            open_page(page, f"{address}/{path}")
             table.row(title, *(f"{np.quantile(move_slider(page), 0.95):.2f}" for _ in range(2)), SLIDER_GOAL)
         table.say("", f"Train's first point on Power: {first_point(page, address):.2f} s (goal {POINT_GOAL})", "")
         table.head("60 + 60 JPEGs of 1600×1200 on Images", "seconds", "goal")

@@ -1,4 +1,4 @@
-"""How fast is the permutation engine? One core, ratios measured in one run.
+"""Speed of the permutation engine. One core, ratios measured in one run.
 
 The plain arithmetic is that of a permutation MMD test which computes the whole Gram matrix, timed into memory that is
 allocated already: one N×N distance product, N² exponentials, one (N×N)@(N×B) product. Ours

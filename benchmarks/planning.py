@@ -100,10 +100,10 @@ def study(setting: Setting, pilots: int, tests: int, permutations: int, seed: in
     significant, named, powers, covered, naive = 0, [], [], [], []
     now = float(true(np.array(1.0)))
     for index in range(pilots):
-        one = streams.child(f"pilot {index}").seed
-        x, y = source.sample(*setting.rows, seed=one)
+        pilot_seed = streams.child(f"pilot {index}").seed
+        x, y = source.sample(*setting.rows, seed=pilot_seed)
         analysis = m2st.analyse(
-            x, y, setting.method, learners=learners, n_permutations=permutations, seed=one, device="cpu"
+            x, y, setting.method, learners=learners, n_permutations=permutations, seed=pilot_seed, device="cpu"
         )
         effect = analysis.effect
         if effect.rows_for_power is not None:

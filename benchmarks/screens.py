@@ -33,7 +33,7 @@ HOLD, STEP = 1500, 700  # ms that a frame stays
 
 
 def picture(page: Any) -> Image.Image:
-    """What the tab shows."""
+    """A picture of the tab."""
     page.wait_for_function(SETTLED)
     page.wait_for_timeout(600)  # plotly draws
     page.mouse.move(0, 0)
@@ -57,7 +57,7 @@ def take(page: Any, address: str, name: str) -> None:
 
 
 def moves(page: Any) -> Iterator[Image.Image]:
-    """What the tab shows at every place of its first slider, from the left."""
+    """Pictures of the tab at every position of its first slider, from the left."""
     slider = page.locator(SLIDER).first
     slider.press("Home")
     page.wait_for_timeout(300)
@@ -73,15 +73,15 @@ def film(page: Any, address: str) -> None:
     page.emulate_media(color_scheme="light")
     page.set_viewport_size(FILM_SIZE)
     drawn, durations = [], []
-    for place in FILM_PAGES:
-        open_page(page, f"{address}/{place}")
+    for path in FILM_PAGES:
+        open_page(page, f"{address}/{path}")
         page.locator(".js-plotly-plot .main-svg").first.wait_for()
         shown = [frame.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE) for frame in moves(page)]
         drawn += shown
         durations += [HOLD, *[STEP] * (len(shown) - 2), HOLD]
-    path = FOLDER / FILM
-    drawn[0].save(path, save_all=True, append_images=drawn[1:], duration=durations, loop=0, optimize=True)
-    print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1024:.0f} kB, {len(drawn)} frames", flush=True)
+    file = FOLDER / FILM
+    drawn[0].save(file, save_all=True, append_images=drawn[1:], duration=durations, loop=0, optimize=True)
+    print(f"{file.relative_to(ROOT)}: {file.stat().st_size / 1024:.0f} kB, {len(drawn)} frames", flush=True)
 
 
 def main(arguments: Sequence[str] = ()) -> None:

@@ -169,7 +169,7 @@ def _first_cookies(host: str) -> str:
 
 @dataclass
 class Load:
-    """What the sessions saw and did."""
+    """Times, failures and trainings of all sessions."""
 
     switches: dict[str, list[float]] = field(default_factory=dict)  # seconds by page
     problems: list[str] = field(default_factory=list)
@@ -225,7 +225,7 @@ async def open_and_close(host: str, cycles: int) -> int:
 
 
 async def running(owners: Sequence[Tab], runs: Sequence[str]) -> int:
-    """How many of the owners' sweeps wait or run."""
+    """The number of the owners' sweeps that wait or run."""
     for owner, run in zip(owners, runs, strict=True):
         await owner.switch("history", f"run={run}")
     return sum(any(e.WhichOneof("type") == "progress" for e in owner.elements) for owner in owners)

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from benchmarks.common import CPU, processes
+from benchmarks.common import CPU, p_values, processes
 from m2st_core.analysis.explanation import Evidence, evidence_of
 from m2st_core.criterion import witness
 from m2st_core.data import make_task
@@ -29,7 +29,7 @@ from m2st_core.permutation.engine import permuted_mean_difference
 from m2st_core.permutation.labellings import permutation_p_value, random_memberships
 from m2st_core.rng import Streams
 from m2st_core.studies import lessons
-from m2st_core.studies.images import STORY
+from m2st_core.studies.images import STORY, ImageStudy
 from m2st_core.studies.lessons import OWN_ROWS, STREAMS, TAUGHT, TESTS, LessonCell
 from m2st_core.studies.one_test import SingleTest
 from m2st_core.studies.power import SHIPPED, shipped_specs
@@ -43,7 +43,6 @@ from m2st_core.sweeps.work import run_sweep
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.plan import TestSettings
-from m2st_core.testing.run import run_tests
 from m2st_core.testing.two_sample import examine
 from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, GENERIC_TEST, TwoSample
 
@@ -145,11 +144,9 @@ def _test(cell: LessonCell, start: int, count: int, learner: MetaLearner | None)
     method = METHODS[cell.method]
     if learner is not None:
         method = learner.for_method(cell.method).bound(CPU)
-    samples, chosen = cell.samples(), slice(start, start + count)
+    samples, numbers = cell.samples(), slice(start, start + count)
     seeds = [cell.streams.child(f"test {index}").seed for index in range(start, start + count)]
-    some = TwoSample(samples.x[chosen], samples.y[chosen])
-    results = run_tests(some, method, seeds=seeds, n_permutations=PERMUTATIONS, device="cpu")
-    return np.array([result.p_value for result in results])
+    return p_values(TwoSample(samples.x[numbers], samples.y[numbers]), method, seeds, PERMUTATIONS)
 
 
 @one_thread_per_operation()
@@ -185,21 +182,9 @@ def course_shipped() -> Shipped:
     return Shipped({"percent": percent}, values={"cells": [cell.key for cell in cells]}, stamp=stamp)
 
 
-def weights_shipped() -> Shipped:
-    """What the page of weights opens with."""
-    study = WeightsStudy()
-    return replace(study.run().packed(), stamp=shipped_stamp([study.method]))
-
-
-def one_test_shipped() -> Shipped:
-    """What One test opens with."""
-    study = SingleTest()
-    return replace(study.run().packed(), stamp=shipped_stamp([study.method, BASELINE]))
-
-
-def image_story_shipped() -> Shipped:
-    """What Images opens with."""
-    return replace(STORY.run().packed(), stamp=shipped_stamp(STORY.methods))
+def study_shipped(study: WeightsStudy | SingleTest | ImageStudy, methods: Sequence[str]) -> Shipped:
+    """The result of the study that a page opens with."""
+    return replace(study.run().packed(), stamp=shipped_stamp(methods))
 
 
 def write_power() -> None:
@@ -228,9 +213,9 @@ def write_power() -> None:
 RESULTS: dict[str, Callable[[], Shipped]] = {
     "home": lambda: home_shipped(os.cpu_count() or 1),
     "course": course_shipped,
-    "weights": weights_shipped,
-    "one_test": one_test_shipped,
-    "image_story": image_story_shipped,
+    "weights": lambda: study_shipped(WeightsStudy(), [WeightsStudy().method]),
+    "one_test": lambda: study_shipped(SingleTest(), [SingleTest().method, BASELINE]),
+    "image_story": lambda: study_shipped(STORY, STORY.methods),
 }
 
 

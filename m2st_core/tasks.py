@@ -129,9 +129,9 @@ class IndependentTask(Task):
     def related_strengths(self, closeness: float, n_tasks: int) -> list[float]:
         """The strengths θ_i of the related tasks, inside the parameter's bounds."""
         parameter = next(p for p in self.parameters if p.name == self.strength)
-        own = float(self.settings[self.strength])
-        strengths = [own - 0.1 - closeness + 0.1 * index / n_tasks for index in range(1, n_tasks + 1)]
-        return [min(max(strength, parameter.minimum), parameter.maximum) for strength in strengths]
+        strength = float(self.settings[self.strength])
+        strengths = [strength - 0.1 - closeness + 0.1 * index / n_tasks for index in range(1, n_tasks + 1)]
+        return [min(max(value, parameter.minimum), parameter.maximum) for value in strengths]
 
     @abstractmethod
     def draw_p(self, n: int, generator: np.random.Generator) -> np.ndarray:

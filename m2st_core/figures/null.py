@@ -71,7 +71,7 @@ def null_figure(result: TestResult) -> go.Figure:
 
 
 def _reached(result: TestResult) -> tuple[int, int]:
-    """How many labellings reach the observed statistic, among how many, as the p-value counts them."""
+    """The labellings that reach the observed statistic, and all that the p-value counts."""
     among = len(result.null) + result.counts_itself
     if result.split_p_values:  # the p-value combines several splits; the null is of one
         return int((result.null >= result.statistic).sum()) + result.counts_itself, among

@@ -88,7 +88,7 @@ def gallery_card(experiment: PaperExperiment) -> Card:
 
 
 def gallery_summary(cards: Sequence[Card]) -> str:
-    """What was run, and how much of it agrees, in words. A table on two cards counts once, and our own entry not."""
+    """The number of experiments run, and of those that agree, in words. A table on two cards counts once."""
     entries: dict[str, list[Card]] = {}
     for card in cards:
         if card.experiment.kind != "type-I":

@@ -221,7 +221,7 @@ def with_one_history(table: pd.DataFrame, folder: Path | None = None) -> pd.Data
 
 
 def one_history_sentence(table: pd.DataFrame) -> str:
-    """How many numbers of a comparison are far off if the repeats of each share a history; empty if not measured."""
+    """A sentence on the numbers that are far off if the repeats of each share a history; empty if not measured."""
     compared = table[table["one_history"].notna()]
     if compared.empty:
         return ""

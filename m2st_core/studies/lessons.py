@@ -1,4 +1,4 @@
-"""What Home and Learn show: the powers and views of shipped tests, for every setting of their controls.
+"""Tables of Home and Learn: powers and views of shipped tests, for every setting of their controls.
 
 ``python -m m2st_core bench shipped`` computes them. Rows are per sample, if not said otherwise.
 """

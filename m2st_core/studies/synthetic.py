@@ -86,7 +86,7 @@ class Shuffles:
     statistics: np.ndarray
 
     def reached(self, shown: int) -> int:
-        """How many of the first shuffles reach the observed MMD²."""
+        """The number of the first shuffles that reach the observed MMD²."""
         return int((self.statistics[1 : shown + 1] >= self.statistics[0]).sum())
 
     def p_value(self, shown: int) -> float:

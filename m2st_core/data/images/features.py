@@ -266,11 +266,11 @@ def _compute(
 
     def describe(batch: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            some = torch.from_numpy(pixels[batch]).to(device).permute(0, 3, 1, 2).float().expand(-1, 3, -1, -1)
-            if some.shape[-2:] != (by.side, by.side):
-                smaller = by.side < min(some.shape[-2:])
-                some = functional.interpolate(some, (by.side, by.side), mode="bilinear", antialias=smaller)
-            values = by.network(some)
+            rows = torch.from_numpy(pixels[batch]).to(device).permute(0, 3, 1, 2).float().expand(-1, 3, -1, -1)
+            if rows.shape[-2:] != (by.side, by.side):
+                smaller = by.side < min(rows.shape[-2:])
+                rows = functional.interpolate(rows, (by.side, by.side), mode="bilinear", antialias=smaller)
+            values = by.network(rows)
         if not isinstance(values, Tensor) or values.ndim != 2 or len(values) != len(batch):
             kind = str(tuple(values.shape)) if isinstance(values, Tensor) else type(values).__name__
             raise ValueError(f"{by.name} must return a tensor (images, features). It returned {kind}.")

@@ -153,7 +153,7 @@ class ImageTask(Task):
         return [name for name in dict.fromkeys((self.first, self.second, self.learned_from)) if name in SOURCES]
 
     def missing(self) -> str:
-        """What has to be downloaded before rows can be drawn, in a sentence; empty if nothing."""
+        """A sentence on the files to download before rows can be drawn; empty if none are missing."""
         return next((sentence for name in self._sources if (sentence := missing_images(name))), "")
 
     def fingerprint(self) -> str:
