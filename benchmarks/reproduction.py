@@ -118,7 +118,7 @@ def draw_all() -> None:
 def fill_page(page: str) -> str:
     """Rewrite every section of the page."""
     own = {"verdict": verdict, "nested": nested_section}
-    return fill_sections(page, lambda name: own[name]() if name in own else section(PAPER.find(name)))
+    return fill_sections(page, lambda name: own[name]() if name in own else section(PAPER[name]))
 
 
 def compared(name: str) -> pd.DataFrame:

@@ -45,23 +45,19 @@ def h_matrix(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
     return gram[..., :n, :n] + gram[..., n:, n:] - kxy - kxy.mT
 
 
-def mmd2_paired(h: Tensor) -> Tensor:
-    """The paper's one-sample form, eq. (2): Σ_{i≠j}H_ij/(n(n−1)), (…, n, n) → (…).
+def paired_terms(h: Tensor) -> tuple[Tensor, Tensor]:
+    """MMD² in the paper's one-sample form, eq. (2), and its variance σ̂², eq. (6): (…, n, n) → (…), (…).
 
-    It omits k(x_i, y_i), so it depends on how rows are paired. It serves Ĵ and must not be permuted.
+    MMD² = Σ_{i≠j}H_ij/(n(n−1)) omits k(x_i, y_i), so it depends on how rows are paired. It serves Ĵ and must not be
+    permuted. σ̂² = 4/n³·Σ_i(Σ_jH_ij)² − 4/n⁴·(Σ_ijH_ij)².
     """
     n = h.shape[-1]
-    return _off_diagonal_sum(h) / (n * (n - 1))
-
-
-def variance(h: Tensor) -> Tensor:
-    """σ̂² = 4/m³·Σ_i(Σ_jH_ij)² − 4/m⁴·(Σ_ijH_ij)², the paper's eq. (6): (…, m, m) → (…)."""
-    means = h.mean(dim=-1)  # over j
-    return 4 * means.var(dim=-1, correction=0)
+    mmd2 = _off_diagonal_sum(h) / (n * (n - 1))
+    return mmd2, 4 * h.mean(dim=-1).var(dim=-1, correction=0)
 
 
 def masked_terms(h: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
-    """MMD² and σ̂² of the rows that ``inside`` (…, m) marks with 1, from a padded H: (…, m, m) → (…), (…)."""
+    """The ``paired_terms`` of the rows that ``inside`` (…, m) marks with 1, from a padded H: (…, m, m) → (…), (…)."""
     count = inside.sum(dim=-1)
     h = h * inside[..., :, None] * inside[..., None, :]
     mmd2 = _off_diagonal_sum(h) / (count * (count - 1)).clamp(min=1)
@@ -77,7 +73,7 @@ def criterion_ratio(mmd2: Tensor, variance: Tensor, regularisation: float) -> Te
 
 def power_criterion(h: Tensor, regularisation: float) -> Tensor:
     """Ĵ_λ of the matrix H: (…, m, m) → (…)."""
-    return criterion_ratio(mmd2_paired(h), variance(h), regularisation)
+    return criterion_ratio(*paired_terms(h), regularisation)
 
 
 @torch.no_grad()

@@ -82,28 +82,6 @@ def short_memory_in_words() -> Iterator[None]:
         raise ValueError(TOO_LARGE) from None
 
 
-def in_batches(function: Callable[[slice], Value], start: int, end: int, at_once: int) -> Iterator[Value]:
-    """Yield ``function`` of consecutive slices of start … end, each of ``at_once`` items.
-
-    If a slice does not fit into the GPU's memory, it and all later ones are halved. A single item that does not fit
-    gives a ValueError with remedies.
-
-    >>> list(in_batches(lambda batch: batch.stop - batch.start, 0, 5, 2))
-    [2, 2, 1]
-    """
-    while start < end:
-        batch = slice(start, min(start + at_once, end))
-        try:
-            value = function(batch)
-        except torch.OutOfMemoryError:
-            if batch.stop - batch.start == 1:
-                raise ValueError(TOO_LARGE) from None
-            at_once = (batch.stop - batch.start) // 2
-            continue
-        yield value
-        start = batch.stop
-
-
 @contextmanager
 def one_thread_per_operation() -> Iterator[None]:
     """Run each torch operation on one thread: sums are added in one order, so results are equal to the bit.

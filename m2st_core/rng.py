@@ -34,7 +34,7 @@ class Streams:
 
     def numpy(self, name: str) -> np.random.Generator:
         """A NumPy generator for this purpose."""
-        return np.random.Generator(np.random.PCG64(self._sequence(name)))
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(int(self.seed), spawn_key=_key(name))))
 
     def torch(self, name: str) -> torch.Generator:
         """A CPU torch generator for this purpose."""
@@ -42,10 +42,8 @@ class Streams:
 
     def child(self, name: str) -> Streams:
         """A whole family of streams, independent of this one's."""
-        return Streams(int(self._sequence(name).generate_state(1, np.uint64)[0] >> np.uint64(1)))
-
-    def _sequence(self, name: str) -> np.random.SeedSequence:
-        return np.random.SeedSequence(int(self.seed), spawn_key=_key(name))
+        sequence = np.random.SeedSequence(int(self.seed), spawn_key=_key(name))
+        return Streams(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
 
 @lru_cache

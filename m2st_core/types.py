@@ -19,9 +19,9 @@ class Registry(dict[str, Entry]):
     """A dictionary that finds names without case and punctuation; unknown ones give an error with the nearest.
 
     >>> methods = Registry("method", {"MMD-D · tuned": 1, "ME": 2})
-    >>> methods.name_of("mmd-d tuned")
-    'MMD-D · tuned'
-    >>> methods.find("MMD-O tuned")
+    >>> methods["mmd-d tuned"], methods.name_of("me")
+    (1, 'ME')
+    >>> methods["MMD-O tuned"]
     Traceback (most recent call last):
     ValueError: Unknown method 'MMD-O tuned'. Did you mean 'MMD-D · tuned'? Known: MMD-D · tuned, ME.
     """
@@ -30,8 +30,7 @@ class Registry(dict[str, Entry]):
         super().__init__(entries)
         self.what = what
 
-    def find(self, name: object) -> Entry:
-        """The entry of this name, or a ValueError with the nearest name."""
+    def __missing__(self, name: object) -> Entry:
         return self[self.name_of(name)]
 
     def name_of(self, name: object) -> str:

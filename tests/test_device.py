@@ -3,7 +3,6 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +11,6 @@ import torch
 from m2st_core import device
 from m2st_core.device import (
     device_words,
-    in_batches,
     map_threads,
     one_core,
     one_thread_per_operation,
@@ -40,35 +38,10 @@ def test_a_gpu_is_named_with_its_memory(monkeypatch):
     assert device_words() == "the GPU NVIDIA A10 (22 GB of memory)"
 
 
-def fitting(most):
-    """A function of slices that needs more memory than there is for more than so many items, and what it was asked."""
-    asked, held = [], []
-
-    def function(part):
-        assert all(tensor() is None for tensor in held)  # what the last try needed is free
-        asked.append(part.stop - part.start)
-        tensor = torch.zeros(part.stop - part.start)
-        held.append(weakref.ref(tensor))
-        if len(tensor) > most:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
-        return list(range(part.start, part.stop))
-
-    return function, asked
-
-
-def test_batches_are_halved_until_they_fit():
-    function, asked = fitting(3)
-    assert [item for found in in_batches(function, 2, 21, 10) for item in found] == list(range(2, 21))
-    assert asked == [10, 5, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1]
-
-
-def test_one_item_that_does_not_fit_is_a_sentence():
-    function, asked = fitting(0)
+def test_an_operation_that_does_not_fit_is_a_sentence():
     with pytest.raises(ValueError, match=r"^This does not fit into the memory of the GPU: .*\(device='cpu'\)\.$"):
-        list(in_batches(function, 0, 5, 5))
-    assert asked == [5, 2, 1]
-    with pytest.raises(ValueError, match="memory of the GPU"), short_memory_in_words():
-        function(slice(0, 1))
+        with short_memory_in_words():
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
 
 
 def test_the_thread_setting_survives_overlapping_users():

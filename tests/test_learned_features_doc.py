@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from m2st_core.data.arrays import as_related_tasks
-from m2st_core.kernels.networks import Units
 from m2st_core.learners.generic import fit_bank, fit_omnibus
 from m2st_core.learners.knowledge import Knowledge
 from m2st_core.learners.learned_tests import (
@@ -25,7 +24,7 @@ from m2st_core.learners.learned_tests import (
 )
 from m2st_core.learners.raw_features import FourierFeatures
 from m2st_core.learners.spaces import candidates, fit_row_features, normal_points, smooth_space
-from m2st_core.learners.units import in_common_units
+from m2st_core.learners.units import Units, in_common_units
 from m2st_core.permutation.labellings import random_memberships
 from m2st_core.presets import TUNED, FeatureSettings
 from m2st_core.rng import Streams
@@ -436,7 +435,7 @@ def test_statistic_of_meta_fuse():
     found, *_ = meta_bank(exact_features(), pooled, TUNED, [Streams(SEED)]).statistics(pooled, members, 10)
     learned = fused([space_kernel(space, rows) for space in (0, 1)], SPACE_WEIGHTS, rows, members[0].numpy())
     expected = 1 / 2 / reached(learned)
-    for family in fit_omnibus(pooled, TUNED, [Streams(SEED)]).bank.families:
+    for family in fit_omnibus(pooled, TUNED, [Streams(SEED)]).families:
         gram = family.kernel(pooled[:, None], pooled[:, None])[0, 0].detach().numpy()
         values = {(tuple(a), tuple(b)): gram[i, j] for i, a in enumerate(rows) for j, b in enumerate(rows)}
         own = fused([lambda a, b, values=values: values[tuple(a), tuple(b)]], [1], rows, members[0].numpy())

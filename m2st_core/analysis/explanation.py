@@ -19,7 +19,7 @@ from m2st_core.kernels.distance import GaussianKernel, LaplaceKernel
 from m2st_core.kernels.mixtures import MixtureKernel
 from m2st_core.learners.target_kernels import fit_median
 from m2st_core.permutation.fitted import KernelTest, PermutationTest, ScoreTest, ShownTest
-from m2st_core.permutation.labellings import memberships_within, random_memberships
+from m2st_core.permutation.labellings import random_memberships
 from m2st_core.presets import TUNED
 from m2st_core.rng import Streams
 from m2st_core.testing.run import FinishedTest
@@ -105,11 +105,8 @@ def evidence_of(examined: FinishedTest) -> Evidence:
     sample = replace(examined.test, x=x, y=y, blocks=blocks and (blocks[0][:, kept[0]], blocks[1][:, kept[1]]))
     n, m = sample.sizes
     generator = [streams.numpy("permutations")]
-    if sample.blocks is None:
-        members = random_memberships(n, m, PERMUTATIONS, generator)
-    else:
-        members = memberships_within(torch.cat(sample.blocks, dim=-1), n, PERMUTATIONS, generator)
-    members = members.to(sample.x.device)
+    within = sample.blocks and torch.cat(sample.blocks, dim=-1)
+    members = random_memberships(n, m, PERMUTATIONS, generator, within).to(sample.x.device)
     test: ShownTest
     if isinstance(examined.fitted, PermutationTest):
         test, threshold = examined.fitted.shown_by(sample, members, result.alpha)

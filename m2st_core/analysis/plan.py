@@ -203,7 +203,7 @@ def _check_tests(names: Sequence[str], family: Family, splits: int) -> None:
     for index, name in enumerate(names):
         if name in names[:index]:
             raise ValueError(f"{name} is named twice. Name each test once.")
-    splitting = [name for name in names if METHODS.find(name).needs_split]
+    splitting = [name for name in names if METHODS[name].needs_split]
     check_splits(METHODS[(splitting or names)[0]], splits)
 
 

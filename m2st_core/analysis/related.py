@@ -391,7 +391,7 @@ def target_gamma(
 
     Five tasks, three restarts and fifty steps give a first impression within seconds; see ``relatedness`` for more.
     """
-    spec, sample = METHODS.find(method), target if isinstance(target, TwoSample) else as_two_sample(*target)
+    spec, sample = METHODS[method], target if isinstance(target, TwoSample) else as_two_sample(*target)
     if spec.needs_split:
         sample = plan_test(sample, spec, TestSettings(train_fraction=train_fraction, seed=seed)).training_rows
     n, m = sample.sizes

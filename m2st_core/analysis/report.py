@@ -280,7 +280,7 @@ class DataSource:
         if self.example:
             if self.target or self.related:
                 raise ValueError("Give files or an example, not both.")
-            return replace(EXAMPLES.find(self.example).load(), groups=self.groups, related_groups=self.related_groups)
+            return replace(EXAMPLES[self.example].load(), groups=self.groups, related_groups=self.related_groups)
         target = read_files(self.target)
         if len(target) != (1 if self.group else 2):
             wanted = "one file with a group column" if self.group else "two files, or one with --group-column"

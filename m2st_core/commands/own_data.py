@@ -109,7 +109,7 @@ def _check_preset(options: argparse.Namespace) -> None:
             "settings, such as 'MMD-D · tuned'."
         )
     named = [name for name in (options.method, *options.secondary) if name != RECOMMENDED]
-    if options.preset and not any(METHODS.find(name).algorithm for name in named):
+    if options.preset and not any(METHODS[name].algorithm for name in named):
         raise ValueError("--preset has the settings of tests of the paper. Name one, such as --method Meta-MKL.")
 
 
@@ -124,7 +124,7 @@ def _primary_method(options: argparse.Namespace, data: Prepared, learner: MetaLe
 
 def _with_preset(name: str, preset: str | None) -> str:
     """The name of the line with this preset, if the test is one of the paper's whose settings are not named."""
-    method = METHODS.find(name)
+    method = METHODS[name]
     return find_method(name, preset).name if method.algorithm == method.name else method.name
 
 

@@ -51,7 +51,7 @@ def run_sweep_command(options: argparse.Namespace) -> None:
 
 def run_paper(options: argparse.Namespace) -> None:
     """Run a table or figure of the paper with its algorithms, or with our family on the same samples."""
-    experiment = PAPER.find(options.experiment)
+    experiment = PAPER[options.experiment]
     if experiment.kind == "relatedness" and not options.ours:
         print(f"{experiment.title}, {options.scale} scale", flush=True)
         _compute_gamma(options)

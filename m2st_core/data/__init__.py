@@ -18,9 +18,9 @@ def make_task(name: str, *, null: bool = False, **settings: Setting) -> Task:
     >>> tuple(x.shape), tuple(y.shape)
     ((200, 2), (200, 2))
     """
-    return TASKS.find(name)(null=null, **settings)
+    return TASKS[name](null=null, **settings)
 
 
 def size_unit(task: str) -> str:
     """Return what a size counts: rows per mode for HDGM, rows per sample elsewhere."""
-    return "per mode" if TASKS.find(task).rows_per_size == 2 else "per sample"
+    return "per mode" if TASKS[task].rows_per_size == 2 else "per sample"

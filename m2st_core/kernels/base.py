@@ -37,10 +37,6 @@ class Kernel(nn.Module, ABC):
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """Kernel values (…, n, m). Distances are computed in the rows' dtype, then rounded to ``dtype``."""
 
-    def inner_features(self, rows: Rows) -> Tensor:
-        """f(x) with k(x, y) = f(x)·f(y), of embedded rows: (…, n, q)."""
-        raise ValueError(f"{type(self).__name__} is not an inner product of finitely many features.")
-
     def some(self, which: Tensor) -> Kernel:
         """The kernels that a boolean mask (k,) selects from a family with batch shape (R, k)."""
         return copy_with(self, lambda tensor: tensor[:, which])
@@ -76,10 +72,6 @@ class InnerProductKernel(Kernel):
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """Inner products."""
         return (first[0] @ second[0].mT).to(dtype or first[0].dtype)
-
-    def inner_features(self, rows: Rows) -> Tensor:
-        """The embedding."""
-        return rows[0]
 
 
 class LinearKernel(InnerProductKernel):
@@ -123,10 +115,6 @@ class ComposedKernel(Kernel):
     def gram(self, first: Rows, second: Rows, dtype: torch.dtype | None = None) -> Tensor:
         """The kernel's Gram matrix."""
         return self.kernel.gram(first, second, dtype)
-
-    def inner_features(self, rows: Rows) -> Tensor:
-        """The kernel's features."""
-        return self.kernel.inner_features(rows)
 
     def some(self, which: Tensor) -> Kernel:
         """The selected kernels, on the same features."""

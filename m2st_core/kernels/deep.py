@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 
@@ -11,13 +9,8 @@ from m2st_core.kernels.base import Kernel, Rows
 from m2st_core.kernels.distance import SMALLEST_EXPONENT, negative_squared_distances
 from m2st_core.kernels.networks import FeatureNetwork
 
-
-class Curves(NamedTuple):
-    """1/σ_φ, 1/σ_q and ε as functions of their parameters, with first and second derivatives: (R, 3) each."""
-
-    value: Tensor
-    first: Tensor
-    second: Tensor
+Curves = tuple[Tensor, Tensor, Tensor]
+"""1/σ_φ, 1/σ_q and ε as functions of their parameters, with first and second derivatives: (R, 3) each."""
 
 
 class DeepKernel(Kernel):
@@ -55,7 +48,7 @@ class DeepKernel(Kernel):
         """1/σ_φ, 1/σ_q and ε as functions of log σ_φ², log σ_q² and logit ε, (R, 3)."""
         scales, mixing = (-0.5 * parameters[:, :2]).exp(), parameters[:, 2:].sigmoid()
         slope = mixing * (1 - mixing)
-        return Curves(
+        return (
             torch.cat([scales, mixing], dim=1),
             torch.cat([-0.5 * scales, slope], dim=1),
             torch.cat([0.25 * scales, slope * (1 - 2 * mixing)], dim=1),
@@ -95,7 +88,7 @@ class RootDeepKernel(DeepKernel):
     def curves(parameters: Tensor) -> Curves:
         """1/σ_φ, 1/σ_q and ε as functions of σ_φ, σ_q and √ε, (R, 3)."""
         scales, root = parameters[:, :2].reciprocal(), parameters[:, 2:]
-        return Curves(
+        return (
             torch.cat([scales, root.square()], dim=1),
             torch.cat([-scales.square(), 2 * root], dim=1),
             torch.cat([2 * scales**3, torch.full_like(root, 2.0)], dim=1),

@@ -60,14 +60,13 @@ class _WidthKernel(Kernel):
 
     def embed(self, x: Tensor) -> Rows:
         """Rows divided by the largest σ of a family, otherwise by each kernel's own."""
-        return (x * torch.exp(-self.power * self._widest())[..., None, None],)
+        widest = self.log_width.amax(dim=-1, keepdim=True) if self.log_width.ndim > 1 else self.log_width
+        return (x * torch.exp(-self.power * widest)[..., None, None],)
 
     def ratios(self, distances: Tensor) -> Tensor:
-        """The largest width over each width, (…, k, 1, 1), for distances of embedded rows."""
-        return torch.exp(self._widest() - self.log_width)[..., None, None].to(distances)
-
-    def _widest(self) -> Tensor:
-        return self.log_width.amax(dim=-1, keepdim=True) if self.log_width.ndim > 1 else self.log_width
+        """The largest width of a family over each width, (…, k, 1, 1), for distances of embedded rows."""
+        widest = self.log_width.amax(dim=-1, keepdim=True)
+        return torch.exp(widest - self.log_width)[..., None, None].to(distances)
 
 
 class GaussianKernel(_WidthKernel):
@@ -100,7 +99,8 @@ class LaplaceKernel(_WidthKernel):
         """exp(−distance·σ_max/σ)."""
         distances = torch.cdist(first[0], second[0], p=1.0)
         distances = distances.to(dtype or distances.dtype)
-        return (distances * -self.ratios(distances)).clamp_(min=SMALLEST_EXPONENT).exp_()
+        scaled = distances * -self.ratios(distances) if self.log_width.ndim > 1 else -distances
+        return scaled.clamp_(min=SMALLEST_EXPONENT).exp_()
 
 
 class EnergyKernel(Kernel):

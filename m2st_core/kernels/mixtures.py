@@ -1,4 +1,4 @@
-"""Banks of kernels, their convex combinations, and how such sums are computed quickly."""
+"""Families of kernels, their convex combinations, and how such sums are computed quickly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from m2st_core.kernels.base import Kernel, LinearKernel, Rows, innermost_kernel
+from m2st_core.kernels.base import InnerProductKernel, Kernel, LinearKernel, Rows, innermost_kernel
 from m2st_core.kernels.distance import SMALLEST_EXPONENT, GaussianKernel, negative_squared_distances
 
 SMALLEST_ROOT = 1e-9  # its fourth power is still a normal float32
@@ -51,14 +51,6 @@ class MixtureKernel(Kernel):
         kernels = (family for family in self.families if isinstance(family, Kernel))
         return list(zip(kernels, self.weights.split(self.sizes, dim=-1), strict=True))
 
-    def inner_features(self, rows: Rows) -> Tensor:
-        """All families' features side by side, each times √β."""
-        features = [
-            family.inner_features((embedded,)) * weights.sqrt()[..., None, None]  # … x k x n x q
-            for (family, weights), embedded in zip(self.weighted(), rows, strict=True)
-        ]
-        return torch.cat([columns.movedim(-3, -2).flatten(-2) for columns in features], dim=-1)
-
     def embed(self, x: Tensor) -> Rows:
         """All families' embeddings, one after another."""
         return tuple(tensor for family, _ in self.weighted() for tensor in family.embed(x[..., None, :, :]))
@@ -80,6 +72,18 @@ class MixtureKernel(Kernel):
         return total
 
 
+class _InnerProductMixture(InnerProductKernel, MixtureKernel):
+    """A mixture of inner products as one: its features are those of all families side by side, each times √β."""
+
+    def embed(self, x: Tensor) -> Rows:
+        """The features of all families: (…, n, Σq)."""
+        features = [
+            family.embed(x[..., None, :, :])[0] * weights.sqrt()[..., None, None]  # … x k x n x q
+            for family, weights in self.weighted()
+        ]
+        return (torch.cat([columns.movedim(-3, -2).flatten(-2) for columns in features], dim=-1),)
+
+
 @dataclass(frozen=True)
 class Family:
     """k kernels of one kind, batch shape (R, k), with their names and the mean prior weight π of each.
@@ -93,39 +97,30 @@ class Family:
     weights: Tensor | None = None
 
 
-@dataclass(frozen=True)
-class KernelBank:
-    """Families of kernels. The prior weights of all kernels sum to 1."""
-
-    families: tuple[Family, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """One name per kernel."""
-        return tuple(name for family in self.families for name in family.names)
-
-    def mixture(self, weights: Tensor) -> MixtureKernel:
-        """Σ_i β_i k_i with weights β of shape (R, k)."""
-        families = self.families
-        return MixtureKernel([family.kernel for family in families], [len(f.names) for f in families], weights)
+def kernel_names(families: Sequence[Family]) -> tuple[str, ...]:
+    """One name per kernel."""
+    return tuple(name for family in families for name in family.names)
 
 
-def summands(kernel: Kernel) -> list[tuple[Tensor | float, Kernel]]:
-    """k as a weighted sum of at most one inner product and one other kernel; weights are numbers or (…).
+def mixture_of(families: Sequence[Family], weights: Tensor) -> MixtureKernel:
+    """Σ_i β_i k_i with weights β (R, k) of the families' kernels."""
+    return MixtureKernel([family.kernel for family in families], [len(family.names) for family in families], weights)
 
-    Of a mixture, they are the mixture of the families that are inner products, and that of the others.
+
+def summands(kernel: MixtureKernel) -> list[tuple[Tensor | float, Kernel]]:
+    """A mixture as a weighted sum of those of its families that are inner products, and of the others.
+
+    There is at most one term of each kind. Weights are (…).
     """
-    if not isinstance(kernel, MixtureKernel):
-        return [(1.0, kernel)]
     terms: list[tuple[Tensor | float, Kernel]] = []
-    for linear in (True, False):
+    for linear, kind in ((True, _InnerProductMixture), (False, MixtureKernel)):
         alike = [(family, weights) for family, weights in kernel.weighted() if family.inner_product is linear]
         if alike:
             weights = torch.cat([columns for _, columns in alike], dim=-1)
             total = weights.sum(dim=-1, keepdim=True)
             shares = torch.where(total > 0, weights / total, 1 / weights.shape[-1])
             sizes = [columns.shape[-1] for _, columns in alike]
-            terms.append((total[..., 0], MixtureKernel([family for family, _ in alike], sizes, shares)))
+            terms.append((total[..., 0], kind([family for family, _ in alike], sizes, shares)))
     return terms
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -19,18 +18,6 @@ MOST_UNITS = 384  # largest width of a layer of φ, which is 3d for narrow rows
 SLOPE = 0.2  # of LeakyReLU
 EPSILON = 0.8  # of the batch normalisation, as published
 SMALLEST_SIDE = 2  # pixels
-
-
-@dataclass(frozen=True)
-class Units:
-    """Shift and scale of a network's inputs, (x − centre)/scale: (R, 1, d) each."""
-
-    centre: Tensor
-    scale: Tensor
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Rows in these units: (R, n, d) → (R, n, d)."""
-        return (x - self.centre) / self.scale
 
 
 class FeatureNetwork(nn.Module, ABC):
@@ -49,13 +36,13 @@ class FeatureNetwork(nn.Module, ABC):
         """Sentences for users of this network."""
         return ()
 
-    def measure_in(self, units: Units) -> None:
-        """Set the units into which raw inputs are converted."""
-        self.centre, self.scale = units.centre.to(self.centre), units.scale.to(self.scale)
+    def measure_in(self, centre: Tensor, scale: Tensor) -> None:
+        """Set the units into which raw inputs are converted, (x − centre)/scale: (R, 1, d) each."""
+        self.centre, self.scale = centre.to(self.centre), scale.to(self.scale)
 
     def normalise(self, x: Tensor) -> Tensor:
         """Inputs in the network's units."""
-        return Units(self.centre, self.scale)(x)
+        return (x - self.centre) / self.scale
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:

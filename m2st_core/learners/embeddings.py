@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from m2st_core.kernels.distance import median_width, negative_squared_distances
-from m2st_core.kernels.networks import Units
 from m2st_core.learners.ascent import ascend
+from m2st_core.learners.units import Units
 from m2st_core.permutation.fitted import AsymptoticTest, Reference, refer
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams, draw_rows

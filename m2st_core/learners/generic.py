@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from m2st_core.kernels.base import ComposedKernel, Kernel, LinearKernel
 from m2st_core.kernels.distance import EnergyKernel, GaussianKernel, LaplaceKernel, median_width
-from m2st_core.kernels.mixtures import Family, KernelBank
+from m2st_core.kernels.mixtures import Family
 from m2st_core.learners.raw_features import ImageFeatures, MetaFeatures, NetworkView
 from m2st_core.learners.units import column_units
 from m2st_core.permutation.combined import AggregateTest, FuseTest, RankFuseTest
@@ -46,7 +46,7 @@ def _fuse_test(ranges: Sequence[_Range]) -> FuseTest:
     """MMD-FUSE for distances in these ranges."""
     steps = torch.linspace(0, 1, WIDTHS).to(ranges[0].low)
     euclidean, cityblock = (torch.lerp(distances.low / 2, 2 * distances.high, steps) for distances in ranges)
-    return FuseTest(_bank(2 * euclidean.square(), cityblock / math.sqrt(2)))
+    return FuseTest(_families(2 * euclidean.square(), cityblock / math.sqrt(2)))
 
 
 def fit_aggregate(
@@ -60,15 +60,17 @@ def fit_aggregate(
     rows = some_rows(pooled, DISTANCE_ROWS, streams, BANK)
     steps = torch.linspace(0, 1, WIDTHS).to(rows)
     euclidean, cityblock = (d.low / 2 * (4 * d.largest / d.low) ** steps for d in _both_ranges(rows))
-    return AggregateTest(_bank(euclidean.square(), cityblock))
+    return AggregateTest(_families(euclidean.square(), cityblock))
 
 
-def _bank(gaussian: Tensor, laplace: Tensor) -> KernelBank:
+def _families(gaussian: Tensor, laplace: Tensor) -> tuple[Family, ...]:
     """Gaussian and Laplace kernels of these widths, (R, 10) each, with equal weights."""
     names = {kind: tuple(f"{kind} {i + 1}/{WIDTHS}" for i in range(WIDTHS)) for kind in ("Gaussian", "Laplace")}
     share = 1 / (2 * WIDTHS)
-    families = (Family(GaussianKernel(gaussian), names["Gaussian"], share),)
-    return KernelBank((*families, Family(LaplaceKernel(laplace), names["Laplace"], share)))
+    return (
+        Family(GaussianKernel(gaussian), names["Gaussian"], share),
+        Family(LaplaceKernel(laplace), names["Laplace"], share),
+    )
 
 
 def fit_energy(
@@ -110,7 +112,7 @@ def omnibus_beside(others: Sequence[Family], pooled: Tensor, share: float, strea
         Family(median, (f"{GENERIC}, median",), 0.35 * broad),
         Family(fine, (f"{GENERIC}, 30 directions",), share * finest),
     )
-    return RankFuseTest(KernelBank(families), _fuse_test(ranges))
+    return RankFuseTest(families, _fuse_test(ranges))
 
 
 def _landmarks(pooled: Tensor, streams: Sequence[Streams]) -> Tensor:

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from m2st_core.data.related import RelatedTasks
 from m2st_core.device import map_threads
-from m2st_core.kernels.networks import CNN, Units, make_cnn
+from m2st_core.kernels.networks import CNN, make_cnn
 from m2st_core.learners.raw_features import ROWS_AT_ONCE, ImageFeatures
 from m2st_core.learners.spaces import (
     LearnedSpaces,
@@ -95,12 +95,12 @@ class LabelledImages(NamedTuple):
     images: Tensor
     labels: Tensor
 
-    def units(self) -> Units:
-        """Mean and standard deviation of all pixels together."""
+    def units(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of all pixels together: (1, 1, 1) each."""
         chunks, count = self.images.split(ROWS_AT_ONCE), self.images.numel()
         mean = torch.stack([images.sum(dtype=torch.float64) for images in chunks]).sum() / count
         squares = torch.stack([(images.double() - mean).square().sum() for images in chunks]).sum()
-        return Units(mean.reshape(1, 1, 1), (squares / (count - 1)).sqrt().clamp(min=1e-6).reshape(1, 1, 1))
+        return mean.reshape(1, 1, 1), (squares / (count - 1)).sqrt().clamp(min=1e-6).reshape(1, 1, 1)
 
     def normalise(self, network: CNN) -> None:
         """Convert the images, in place, into the network's units."""
@@ -127,7 +127,7 @@ def _train(
         raise ValueError("Features of images need the settings of a convolutional network.")
     training_images, fresh = (_labelled(half, repeat) for half in halves)
     network = make_cnn(convolutions, [stream.torch("first weights")]).to(training_images.images.device)
-    network.measure_in(training_images.units())
+    network.measure_in(*training_images.units())
     heads = nn.Parameter(network.weight.new_zeros(network.features + 1, training_images.labels.shape[1]))
     learned = [*network.parameters(), heads]
     rounded, rounded_heads = copy.deepcopy(network).float(), nn.Parameter(heads.detach().float())

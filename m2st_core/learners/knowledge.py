@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.base import Kernel, LinearKernel, map_tensors
 from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
-from m2st_core.kernels.networks import MLP, FeatureNetwork, Units, make_cnn
+from m2st_core.kernels.networks import MLP, FeatureNetwork, make_cnn
 from m2st_core.learners.ascent import Course
 from m2st_core.learners.raw_features import FourierFeatures, ImageFeatures, MetaFeatures
+from m2st_core.learners.units import Units
 from m2st_core.presets import Preset
 from m2st_core.rng import Streams
 from m2st_core.types import Progress

@@ -13,11 +13,18 @@ from torch.nn import functional
 from m2st_core.criterion import criterion_ratio
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.base import ComposedKernel, InnerProductKernel, Kernel, LinearKernel, Rows
-from m2st_core.kernels.mixtures import Family, KernelBank
+from m2st_core.kernels.mixtures import Family
 from m2st_core.learners.generic import generic_families, network_families, omnibus_beside
 from m2st_core.learners.image_features import fit_image_features, part_images
-from m2st_core.learners.knowledge import Knowledge, learned_spaces, needed_knowledge
-from m2st_core.learners.mixtures import KernelTerms, kernel_terms, mixture_test, paired_rows, solve_weights
+from m2st_core.learners.knowledge import Knowledge, learned_spaces
+from m2st_core.learners.mixtures import (
+    KernelTerms,
+    base_families,
+    kernel_terms,
+    mixture_test,
+    paired_rows,
+    solve_weights,
+)
 from m2st_core.learners.raw_features import ImageFeatures, MetaFeatures, TargetView, in_spaces, view_target
 from m2st_core.learners.spaces import fit_row_features
 from m2st_core.learners.units import in_common_units
@@ -130,7 +137,7 @@ def fit_learned(
     """Meta-Witness: the learned spaces; for images, with half of π on Gaussian kernels of the network's features."""
     beside = network_families(learned_spaces(knowledge)[0], pooled, NETWORK_SHARE, streams)
     share = 1 - NETWORK_SHARE if beside else 1.0
-    return RankFuseTest(KernelBank((learned_family(knowledge, pooled, share), *beside)))
+    return RankFuseTest((learned_family(knowledge, pooled, share), *beside))
 
 
 def meta_bank(
@@ -140,7 +147,7 @@ def meta_bank(
     features = learned_spaces(knowledge)[0]
     if isinstance(features, ImageFeatures):
         others = generic_families(features, pooled, 1 - IMAGE_SHARE, streams)
-        return RankFuseTest(KernelBank((learned_family(knowledge, pooled, IMAGE_SHARE), *others)))
+        return RankFuseTest((learned_family(knowledge, pooled, IMAGE_SHARE), *others))
     return omnibus_beside((learned_family(knowledge, pooled, ROW_SHARE),), pooled, 1 - ROW_SHARE, streams)
 
 
@@ -209,7 +216,7 @@ class WitnessTest(ScoreTest):
             torch.linalg.vector_norm((2 * far * bend + slope.abs()) * wrong, dim=-1)
             for (bend, slope, _), far, wrong in limits
         ]
-        return Permuted(statistics, torch.stack(rounding).amax(dim=0))
+        return statistics, torch.stack(rounding).amax(dim=0), None
 
 
 @torch.no_grad()
@@ -284,15 +291,11 @@ def learn_feature_mixture(
     return _choose_regularisation(knowledge, meta, preset, streams)
 
 
-def feature_bank(knowledge: Knowledge, pooled: Tensor, streams: Sequence[Streams]) -> KernelBank:
+def feature_families(knowledge: Knowledge, pooled: Tensor, streams: Sequence[Streams]) -> tuple[Family, ...]:
     """The features' kernels, batch (R, K), and generic ones for pooled rows (R, N, d)."""
-    features, base, names = (
-        learned_spaces(knowledge)[0],
-        needed_knowledge(knowledge.base, "base kernels"),
-        knowledge.base_names,
-    )
-    learned = Family(ComposedKernel(features, base), names, 0.5 / len(names))
-    return KernelBank((learned, *generic_families(features, pooled, 0.5, streams)))
+    features, (base,) = learned_spaces(knowledge)[0], base_families(knowledge)
+    learned = Family(ComposedKernel(features, base.kernel), base.names, 0.5 * base.share)
+    return (learned, *generic_families(features, pooled, 0.5, streams))
 
 
 def find_weights(terms: KernelTerms, names: Sequence[str], regularisation: float) -> Tensor:
@@ -345,8 +348,8 @@ def fit_feature_mixture(
 ) -> KernelTest:
     """Feature-MKL: β from the training rows (R, n, d), (R, m, d), and the odds that they are like the related tasks."""
     features = learned_spaces(knowledge)[0]
-    bank = feature_bank(knowledge, train.pooled, streams)
-    terms = kernel_terms(bank, paired_rows(train, streams))
+    families = feature_families(knowledge, train.pooled, streams)
+    terms = kernel_terms(families, paired_rows(train, streams))
     count = len(knowledge.base_names)
     if knowledge.choices["beta_is_learned"]:
         weights = find_weights(terms.first(count), knowledge.base_names, knowledge.choices["beta_regularisation"])
@@ -354,7 +357,7 @@ def fit_feature_mixture(
         weights = _aggregate_alone(knowledge.base_names).to(terms.eta).expand(len(terms.eta), -1)
     related = evidence_related(features, view_target(features, train))
     weights, share = with_generic(weights, terms, related)
-    adapted = mixture_test(bank, weights, terms, knowledge)
+    adapted = mixture_test(families, weights, terms, knowledge)
     for entry, log_odds, related_share in zip(adapted.diagnostics, related.tolist(), share.tolist(), strict=True):
         entry |= {"log_odds_related": log_odds, "related_share": related_share}
     return adapted
@@ -368,7 +371,7 @@ def _choose_regularisation(
     The score is the ratio of means, mean MMD²/√(mean σ̂²), over at most 500 tasks, each treated as a target. If the
     aggregate alone scores better than all, β is not learned.
     """
-    settings, base = preset.features, needed_knowledge(knowledge.base, "base kernels")
+    settings, families, names = preset.features, base_families(knowledge), knowledge.base_names
     candidates = settings.regularisations
     meta = part_images(meta, settings, streams).fresh
     training, held_out = learned_spaces(knowledge)[0].view(meta, settings, streams)
@@ -377,8 +380,7 @@ def _choose_regularisation(
     generators = [stream.torch("choice of λ") for stream in streams]
     learning, _ = training.draw_pairs(which, 1.0, generators)
     _, judging = held_out.draw_pairs(which, 0.0, generators)
-    bank = KernelBank((Family(base, knowledge.base_names, 1 / len(knowledge.base_names)),))
-    seen, fresh = (kernel_terms(bank, rows) for rows in (learning, judging))
+    seen, fresh = (kernel_terms(families, rows) for rows in (learning, judging))
     complete = judging.inside.sum(dim=-1) > 1
     if not bool(complete.any()):  # too few rows to judge by
         knowledge.choices |= {"beta_regularisation": candidates[0], "beta_is_learned": 0.0}
@@ -389,8 +391,8 @@ def _choose_regularisation(
         variance = torch.einsum("tk,tkl,tl->t", weights, fresh.sigma, weights)[complete]
         return float(criterion_ratio(effect.mean(), variance.mean(), JUDGED_WITH))
 
-    scores = {value: score(find_weights(seen, bank.names, value)) for value in candidates}
-    alone = score(_aggregate_alone(bank.names).to(seen.eta).expand_as(seen.eta))
+    scores = {value: score(find_weights(seen, names, value)) for value in candidates}
+    alone = score(_aggregate_alone(names).to(seen.eta).expand_as(seen.eta))
     best = max(scores, key=lambda value: scores[value])
     knowledge.choices |= {"beta_regularisation": best, "beta_is_learned": float(scores[best] > alone)}
     knowledge.choices |= {f"held_out_criterion_{value:g}": score for value, score in scores.items()}

@@ -15,7 +15,7 @@ from torch import Tensor
 from m2st_core.criterion import criterion_ratio, h_matrix
 from m2st_core.data.related import PairedRows
 from m2st_core.kernels.base import Kernel, Rows, take
-from m2st_core.kernels.mixtures import Family, KernelBank
+from m2st_core.kernels.mixtures import Family, kernel_names, mixture_of
 from m2st_core.learners.knowledge import Knowledge, needed_knowledge
 from m2st_core.permutation.fitted import AsymptoticTest, KernelTest, Reference, refer
 from m2st_core.presets import Preset
@@ -56,12 +56,12 @@ class KernelTerms:
 
 
 @torch.no_grad()
-def kernel_terms(bank: KernelBank, rows: PairedRows) -> KernelTerms:
-    """η, Σ and null deviations of all kernels of the bank on padded rows: x, y (R, c, d)."""
+def kernel_terms(families: Sequence[Family], rows: PairedRows) -> KernelTerms:
+    """η, Σ and null deviations of all kernels on padded rows: x, y (R, c, d)."""
     inside = rows.inside[:, None]
     count = inside.sum(dim=-1)  # R x 1
     eta, means, squares = [], [], []
-    for family in bank.families:
+    for family in families:
         h = h_matrix(family.kernel, rows.x[:, None], rows.y[:, None])
         h = h * inside[..., :, None] * inside[..., None, :]  # R x k x c x c
         means.append(h.sum(dim=-1) / count[..., None])
@@ -115,15 +115,20 @@ def paired_rows(train: TwoSample, streams: Sequence[Streams]) -> PairedRows:
 
 
 def mixture_test(
-    bank: KernelBank, weights: Tensor, terms: KernelTerms | None, knowledge: Knowledge, uniform_share: float = 0.0
+    families: Sequence[Family],
+    weights: Tensor,
+    terms: KernelTerms | None,
+    knowledge: Knowledge,
+    uniform_share: float = 0.0,
 ) -> KernelTest:
     """The test of the mixture, with β as learned and, if ``terms`` are given, each kernel's Ĵ on the training rows.
 
     Where a share of β is spread evenly, the diagnostics have the β used as well.
     """
+    names = kernel_names(families)
 
     def by_kernel(values: Tensor) -> list[dict[str, float]]:
-        return [dict(zip(bank.names, row.tolist(), strict=True)) for row in values]
+        return [dict(zip(names, row.tolist(), strict=True)) for row in values]
 
     about: list[dict[str, Any]] = [dict(knowledge.choices) for _ in weights]
     if terms is not None:
@@ -131,14 +136,14 @@ def mixture_test(
             entry[CRITERION_BY_KERNEL] = criterion
     used = weights
     if uniform_share:
-        used = torch.lerp(weights, torch.full_like(weights, 1 / len(bank.names)), uniform_share)
+        used = torch.lerp(weights, torch.full_like(weights, 1 / len(names)), uniform_share)
         for entry, beta in zip(about, by_kernel(used), strict=True):
             entry[WEIGHTS_USED] = beta
-    return KernelTest(bank.mixture(used), weights=by_kernel(weights), diagnostics=about)
+    return KernelTest(mixture_of(families, used), weights=by_kernel(weights), diagnostics=about)
 
 
 @torch.no_grad()
-def linear_time_terms(bank: KernelBank, sample: TwoSample, streams: Sequence[Streams]) -> torch.Tensor:
+def linear_time_terms(families: Sequence[Family], sample: TwoSample, streams: Sequence[Streams]) -> torch.Tensor:
     """h_i = k(x_i,x'_i) + k(y_i,y'_i) − k(x_i,y'_i) − k(x'_i,y_i) of every kernel: (R, k, n/2).
 
     Rows are shuffled first, then the first half is paired with the second.
@@ -151,7 +156,7 @@ def linear_time_terms(bank: KernelBank, sample: TwoSample, streams: Sequence[Str
         halves.append((rows[..., :half, :], rows[..., half : 2 * half, :]))
     (x, x_other), (y, y_other) = halves
     h = []
-    for family in bank.families:
+    for family in families:
         a, b, c, d = (family.kernel.embed(rows) for rows in (x, x_other, y, y_other))
         pairs = ((a, b), (c, d), (a, d), (b, c))
         k = [_between(family.kernel, first, second, half) for first, second in pairs]
@@ -170,7 +175,7 @@ def _between(kernel: Kernel, first: Rows, second: Rows, count: int) -> torch.Ten
 
 @dataclass(frozen=True)
 class SelectiveTest(AsymptoticTest):
-    """Learn the weights of a bank's kernels and test on the same rows.
+    """Learn the weights of kernels and test on the same rows.
 
     τ = √n·h̄ and Σ = cov(h) are turned into Σ⁺τ and Σ⁺; β solves min βᵀΣβ s.t. βᵀτ=1, β≥0; with l the rank of Σ on
     β's support, βᵀτ/√(βᵀΣβ) is compared with χ_l. For l=1 that is the normal truncated to the positive numbers,
@@ -178,14 +183,14 @@ class SelectiveTest(AsymptoticTest):
     estimate of Σ, see :func:`refer`.
     """
 
-    bank: KernelBank
+    families: tuple[Family, ...]
     reference: Reference
 
     def p_values(
         self, sample: TwoSample, n_quantiles: int, streams: Sequence[Streams]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Statistics (R,), p-values (R,) and quantiles of the reference (R, n_quantiles)."""
-        h = linear_time_terms(self.bank, sample, streams).double().cpu().numpy()
+        h = linear_time_terms(self.families, sample, streams).double().cpu().numpy()
         statistic, rank = (np.array(values) for values in zip(*(selective_statistic(run) for run in h), strict=True))
         p_value, squares = refer(statistic**2, rank, h.shape[-1], self.reference, n_quantiles)
         return statistic, p_value, np.sqrt(squares)
@@ -209,47 +214,46 @@ def selective_statistic(h: np.ndarray) -> tuple[float, int]:
     return float(beta @ tau / math.sqrt(beta @ inverse @ beta)), rank
 
 
-def base_kernels(knowledge: Knowledge) -> KernelBank:
-    """The related tasks' base kernels, batch (R, K)."""
-    return KernelBank(
-        (Family(needed_knowledge(knowledge.base, "base kernels"), knowledge.base_names, 1 / len(knowledge.base_names)),)
-    )
+def base_families(knowledge: Knowledge) -> tuple[Family, ...]:
+    """The related tasks' base kernels, batch (R, K), as one family."""
+    names = knowledge.base_names
+    return (Family(needed_knowledge(knowledge.base, "base kernels"), names, 1 / len(names)),)
 
 
 def fit_selective(
     knowledge: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> SelectiveTest:
     """Meta-MKL-SI: weigh the base kernels on the test rows, with selective inference."""
-    return SelectiveTest(base_kernels(knowledge), preset.embedding.reference)
+    return SelectiveTest(base_families(knowledge), preset.embedding.reference)
 
 
 def fit_mixture(
     knowledge: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
     """Meta-MKL, AGT-MKL: β ≥ 0 that maximises Ĵ on the training rows (R, n, d), (R, m, d); tuned, β is shrunk."""
-    bank = base_kernels(knowledge)
-    terms = kernel_terms(bank, paired_rows(train, streams))
+    families = base_families(knowledge)
+    terms = kernel_terms(families, paired_rows(train, streams))
     settings = preset.base_kernels
     ridge = settings.relative_ridge * terms.sigma.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
     weights = solve_weights(terms.eta, terms.sigma, settings.ridge + ridge.cpu())
-    return mixture_test(bank, weights, terms, knowledge, settings.uniform_share)
+    return mixture_test(families, weights, terms, knowledge, settings.uniform_share)
 
 
 def fit_best(
     knowledge: Knowledge, train: TwoSample, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
     """Meta-Best1: the base kernel with the highest Ĵ on the training rows."""
-    bank = base_kernels(knowledge)
-    terms = kernel_terms(bank, paired_rows(train, streams))
+    families = base_families(knowledge)
+    terms = kernel_terms(families, paired_rows(train, streams))
     best = terms.criterion(preset.meta_kl.regularisation).argmax(dim=-1)
-    return mixture_test(bank, torch.nn.functional.one_hot(best, len(bank.names)).to(terms.eta), terms, knowledge)
+    weights = torch.nn.functional.one_hot(best, terms.eta.shape[-1]).to(terms.eta)
+    return mixture_test(families, weights, terms, knowledge)
 
 
 def uniform_mixture(
     knowledge: Knowledge, pooled: Tensor, preset: Preset, streams: Sequence[Streams], progress: Progress | None = None
 ) -> KernelTest:
     """Meta-MKL-A, AGT-MKL-A: β=1/K; nothing is split off."""
-    bank = base_kernels(knowledge)
-    count = len(bank.names)
+    count = len(knowledge.base_names)
     weights = torch.full((pooled.shape[0], count), 1 / count, dtype=pooled.dtype, device=pooled.device)
-    return mixture_test(bank, weights, None, knowledge)
+    return mixture_test(base_families(knowledge), weights, None, knowledge)

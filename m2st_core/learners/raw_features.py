@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from m2st_core.data.related import RelatedTasks
-from m2st_core.kernels.networks import CNN, Units
+from m2st_core.kernels.networks import CNN
+from m2st_core.learners.units import Units
 from m2st_core.presets import FeatureSettings
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample
@@ -92,7 +93,7 @@ class FourierFeatures(MetaFeatures):
 
     def raw(self, x: Tensor) -> Tensor:
         """Columns, then sine and cosine of one frequency after another, in float32: (R, n, d) → (R, n, d+D)."""
-        rows = Units(self.centre, self.scale)(x.to(self.centre)).clamp(-self.limit, self.limit).float()
+        rows = ((x.to(self.centre) - self.centre) / self.scale).clamp(-self.limit, self.limit).float()
         columns, half = self.frequencies.shape[-2:]
         waves = self.frequencies.float().repeat_interleave(2, dim=-1)
         identity = torch.eye(columns, device=rows.device).expand(len(waves), -1, -1)

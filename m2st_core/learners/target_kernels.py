@@ -16,7 +16,7 @@ from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.base import Kernel
 from m2st_core.kernels.deep import DeepKernel
 from m2st_core.kernels.distance import GaussianKernel, median_width
-from m2st_core.kernels.networks import MLP, MOST_UNITS, FeatureNetwork, Units, make_cnn
+from m2st_core.kernels.networks import MLP, MOST_UNITS, FeatureNetwork, make_cnn
 from m2st_core.learners.ascent import ascend
 from m2st_core.learners.knowledge import Knowledge, needed_knowledge
 from m2st_core.permutation.fitted import KernelTest
@@ -49,7 +49,7 @@ def make_network(rows: Tensor, settings: NetworkSettings, streams: Sequence[Stre
     if settings.standardise:
         deviation = rows.std(dim=-2, keepdim=True)
         scale = torch.where(deviation > 0, deviation, torch.ones_like(deviation))
-        network.measure_in(Units(rows.mean(dim=-2, keepdim=True), scale))
+        network.measure_in(rows.mean(dim=-2, keepdim=True), scale)
     return network
 
 

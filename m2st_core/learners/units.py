@@ -6,19 +6,31 @@ A column's unit is its robust spread: the distance between quartiles, in that of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from m2st_core.data.related import RelatedTasks
 from m2st_core.kernels.distance import MEDIAN_ROWS, median_squared_distance
-from m2st_core.kernels.networks import Units
 from m2st_core.numbers import NORMAL_QUARTILES
 from m2st_core.rng import Streams
 
 QUARTILE_ROWS, QUARTILE_VALUES = 20_000, 2**23  # torch takes no quantiles of more than 2²⁴ values
 ODD = 10.0  # ratio of a task's spread to the usual one
 FAR = 10.0  # the same, beyond which a value of a related task is taken for an error
+
+
+@dataclass(frozen=True)
+class Units:
+    """Shift and scale of rows, (x − centre)/scale: (R, 1, d) each."""
+
+    centre: Tensor
+    scale: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Rows in these units: (R, n, d) → (R, n, d)."""
+        return (x - self.centre) / self.scale
 
 
 def column_units(rows: Tensor) -> tuple[Tensor, Tensor]:

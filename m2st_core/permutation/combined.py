@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from m2st_core.kernels.mixtures import Family, KernelBank, summands
+from m2st_core.kernels.mixtures import Family, mixture_of
 from m2st_core.permutation.engine import FamilyStatistics, permuted_families, permuted_mmd2
 from m2st_core.permutation.fitted import KernelTest, PermutationTest, Permuted, Representative
 from m2st_core.types import Progress, TwoSample
 
-HEAVIEST = 6  # kernels of a bank that represent it
+HEAVIEST = 6  # kernels that represent a test
 TINY = torch.finfo(torch.float32).tiny
 RANK_ROUNDING = 1e-9
 LARGEST = 0.1  # share of the labellings, with the largest values of a statistic, from which the others' is estimated
@@ -43,32 +43,30 @@ class FuseTest(PermutationTest):
     computes; its description names the square root.
     """
 
-    bank: KernelBank
+    families: tuple[Family, ...]
 
     @torch.no_grad()
     def statistics(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Permuted:
         """The fused statistic under every labelling."""
-        statistics = permuted_families(self.bank.families, pooled, members, n, progress)
+        statistics = permuted_families(self.families, pooled, members, n, progress)
         return self.combined(statistics, n, pooled.shape[-2] - n)
 
     def combined(self, statistics: Sequence[FamilyStatistics], n: int, m: int) -> Permuted:
         """The fused statistic from those of each family."""
         scale = min(n, m) * (min(n, m) - 1)
         scores, errors = [], []
-        for family, (mmd2, rounding, squares) in zip(self.bank.families, statistics, strict=True):
+        for family, (mmd2, rounding, squares) in zip(self.families, statistics, strict=True):
             spread = (squares / scale).sqrt().clamp(min=TINY)
             scores.append(scale * mmd2 / spread[..., None] + math.log(family.share))  # R x kernels x P
             errors.append(rounding / spread)
         fused = torch.cat(scores, dim=1).logsumexp(dim=1) / scale
-        return Permuted(fused, torch.cat(errors, dim=1).amax(dim=1))
+        return fused, torch.cat(errors, dim=1).amax(dim=1), None
 
     def shown_by(self, sample: TwoSample, members: Tensor, alpha: float) -> Representative:
         """The mixture in which each kernel has its weight in the fused statistic, and its critical value."""
         (n, m), pooled = sample.sizes, sample.pooled
         scale, families = min(n, m) * (min(n, m) - 1), []
-        for family, statistics in zip(
-            self.bank.families, permuted_families(self.bank.families, pooled, members, n), strict=True
-        ):
+        for family, statistics in zip(self.families, permuted_families(self.families, pooled, members, n), strict=True):
             mmd2, _, squares = (tensor[0] for tensor in statistics)  # k x P
             spread = ((squares / scale).sqrt() / scale).clamp(min=TINY)
             values = mmd2 / spread[:, None] + math.log(family.share)
@@ -89,8 +87,8 @@ def _mixture_of(families: list[_Scores], level: float) -> tuple[KernelTest, floa
     weights = weights / weights.sum() / torch.cat([family.spread for family in families])
     constant = float(total[0] - (weights * torch.cat([family.observed for family in families])).sum())
     threshold = (float(total[1:].quantile(1 - level)) - constant) / float(weights.sum())
-    bank = KernelBank(tuple(family.family for family in families))
-    return KernelTest(bank.mixture((weights / weights.sum())[None])), threshold
+    mixture = mixture_of([family.family for family in families], (weights / weights.sum())[None])
+    return KernelTest(mixture), threshold
 
 
 class _Ranked(NamedTuple):
@@ -118,7 +116,7 @@ class RankFuseTest(PermutationTest):
     depend on the labellings drawn, so the p-value has a standard error of its own.
     """
 
-    bank: KernelBank
+    families: tuple[Family, ...]
     fuse: FuseTest | None = None
 
     @torch.no_grad()
@@ -131,25 +129,24 @@ class RankFuseTest(PermutationTest):
             left_out.append(ranked.weight / without_groups)
         total = self._combined(evidence)
         rounding = torch.full_like(total[..., 0], RANK_ROUNDING)
-        return Permuted(total, rounding, _jackknife_error(self._combined(left_out)))
+        return total, rounding, _jackknife_error(self._combined(left_out))
 
     def _ranked(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Iterator[_Ranked]:
         """The statistics of the families, then that of ``fuse``."""
-        fused = self.fuse.bank.families if self.fuse is not None else ()
-        by_gram = [len(summands(f.kernel)) == 1 and not f.kernel.inner_product for f in self.bank.families]
-        families = [family for family, alone in zip(self.bank.families, by_gram, strict=True) if alone]
-        statistics = iter(permuted_families((*families, *fused), pooled, members, n, progress))
-        for family, alone in zip(self.bank.families, by_gram, strict=True):
+        fused = self.fuse.families if self.fuse is not None else ()
+        by_gram = [family for family in self.families if not family.kernel.inner_product]
+        statistics = iter(permuted_families((*by_gram, *fused), pooled, members, n, progress))
+        for family in self.families:
             mmd2, error = (
-                next(statistics)[:2]
-                if alone
-                else permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n, progress=progress)
+                permuted_mmd2(family.kernel, pooled[:, None], members[:, None], n)
+                if family.kernel.inner_product
+                else next(statistics)[:2]
             )
             yield from self._of_family(family, mmd2, error)
         if self.fuse is not None:
             values, rounding, _ = self.fuse.combined(list(statistics), n, pooled.shape[-2] - n)
             values = values.where(values.isfinite().all(dim=-1, keepdim=True), 0.0)  # overflow makes labellings equal
-            rest = 1 - sum(family.share * len(family.names) for family in self.bank.families)
+            rest = 1 - sum(family.share * len(family.names) for family in self.families)
             sample = TwoSample(pooled[..., :n, :], pooled[..., n:, :])
             shown = partial(self.fuse.shown_by, sample, members)
             yield _Ranked(rest, values, rounding[:, None].nan_to_num(nan=0.0), shown)

@@ -19,7 +19,7 @@ from m2st_core.criterion import mmd2_from_sums
 from m2st_core.device import map_threads
 from m2st_core.kernels.base import Kernel, Rows, innermost_kernel, take
 from m2st_core.kernels.distance import SMALLEST_EXPONENT, GaussianKernel, distance_factors
-from m2st_core.kernels.mixtures import Family, summands
+from m2st_core.kernels.mixtures import Family, MixtureKernel, summands
 from m2st_core.permutation.labellings import Pieces
 from m2st_core.types import Progress
 
@@ -51,7 +51,8 @@ def permuted_mmd2(
     next to nothing; other kernels need their Gram matrix.
     """
     statistics, rounding = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
-    for weight, summand in summands(kernel):
+    terms = summands(kernel) if isinstance(kernel, MixtureKernel) else [(1.0, kernel)]
+    for weight, summand in terms:
         mmd2, error = (
             _through_features(summand, pooled, members, n, dtype)
             if summand.inner_product
@@ -72,7 +73,7 @@ def _through_features(
     ‖s‖²−(1−z)ᵀq and −‖s‖².
     """
     m = pooled.shape[-2] - n
-    features = kernel.inner_features(kernel.embed(pooled))  # … x N x q
+    features = kernel.embed(pooled)[0]  # … x N x q
     centre = features.mean(dim=-2, keepdim=True, dtype=torch.float64)
     features, unit = features - centre.to(features), torch.ones_like(centre[..., :1])
     if features.dtype == torch.float64:

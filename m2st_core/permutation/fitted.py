@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,15 +28,9 @@ Reference = Literal["chi2", "F"]
 TIE_BREAK = 1e-8
 
 
-class Permuted(NamedTuple):
-    """A statistic under every labelling, (R, 1+B), and the rounding error within which two values are equal, (R,).
-
-    ``p_value_error`` is the Monte-Carlo standard error of the p-value where it is not the binomial one.
-    """
-
-    values: Tensor
-    rounding: Tensor
-    p_value_error: Tensor | None = None
+Permuted = tuple[Tensor, Tensor, Tensor | None]
+"""A statistic under every labelling, (R, 1+B); the rounding error within which two values are equal, (R,); and the
+Monte-Carlo standard error of the p-value, (R,), where it is not the binomial one."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +134,7 @@ class KernelTest(ShownTest):
 
     def statistics(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Permuted:
         """MMD²_u under every labelling."""
-        return Permuted(*permuted_mmd2(self.kernel, pooled, members, n, progress=progress))
+        return *permuted_mmd2(self.kernel, pooled, members, n, progress=progress), None
 
     @torch.no_grad()
     def criterion(self, test: TwoSample) -> list[float | None]:
@@ -225,7 +219,7 @@ class ProbabilityTest(ScoreTest):
     @torch.no_grad()
     def statistics(self, pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None) -> Permuted:
         """The difference of mean probabilities under every labelling."""
-        return Permuted(*permuted_mean_difference(self.score(pooled), members, n))
+        return *permuted_mean_difference(self.score(pooled), members, n), None
 
 
 class LabelTest(ProbabilityTest):
@@ -236,4 +230,4 @@ class LabelTest(ProbabilityTest):
         """The difference of mean labels. Their many ties are broken by C2ST-L's statistic."""
         logits = self.logit(pooled)
         scores = torch.lerp((logits > 0).to(logits), logits.sigmoid(), TIE_BREAK)
-        return Permuted(*permuted_mean_difference(scores, members, n))
+        return *permuted_mean_difference(scores, members, n), None

@@ -7,12 +7,10 @@ permuted within blocks are as likely as those observed, however much the blocks 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from scipy.special import gammaln
 from torch import Tensor
 
 from m2st_core.rng import Streams
@@ -20,12 +18,15 @@ from m2st_core.types import PValueRule
 
 SHORT_KEYS = 4096  # pooled rows up to which 16-bit keys rarely tie
 KEYS_AT_ONCE = 2**25  # random keys held together
-MANY = 10**6  # larger counts of labellings are not distinguished
 PIECE_BYTES = 2**28  # of labellings as numbers, or of their products with a kernel
 
 
-def random_memberships(n: int, m: int, n_permutations: int, generators: Sequence[np.random.Generator]) -> Tensor:
+def random_memberships(
+    n: int, m: int, n_permutations: int, generators: Sequence[np.random.Generator], blocks: Tensor | None = None
+) -> Tensor:
     """The observed labelling, then B uniform random ones, for each generator: (R, 1+B, n+m), bool.
+
+    With the ``blocks`` of the pooled rows (R, n+m), the first n of which are x's, rows are relabelled within blocks.
 
     Each random labelling marks the n smallest of N i.i.d. keys, found by selection rather than by sorting. A tie at
     the n-th key, about one row in 2ᵇ/N for keys of b bits, is drawn again, so every n-subset is equally likely. Short
@@ -33,6 +34,14 @@ def random_memberships(n: int, m: int, n_permutations: int, generators: Sequence
     it.
     """
     size = n + m
+    if blocks is not None:
+        within = torch.zeros(len(generators), 1 + n_permutations, size, dtype=torch.bool)
+        within[:, :, :n] = True
+        for run, generator in enumerate(generators):
+            for rows in _block_rows(blocks[run].cpu().numpy(), n):
+                of_x = int((rows < n).sum())
+                within[run][:, rows] = random_memberships(of_x, len(rows) - of_x, n_permutations, [generator])[0]
+        return within
     key = np.dtype(np.uint16 if size <= SHORT_KEYS else np.uint32)
     at_once = 8 * max(1, KEYS_AT_ONCE // (8 * size))  # a random word holds two or four keys, and all are used
     members = np.empty((len(generators), 1 + n_permutations, size), dtype=bool)
@@ -53,21 +62,20 @@ def random_memberships(n: int, m: int, n_permutations: int, generators: Sequence
 
 
 def _draw(generator: np.random.Generator, rows: np.ndarray, n: int, key: np.dtype) -> np.ndarray:
-    """Mark the n smallest of new keys in each row. Return the rows with a tie at the n-th key."""
-    keys = _random_keys(generator, (len(rows), rows.shape[1]), key)
+    """Mark the n smallest of new keys in each row. Return the rows with a tie at the n-th key.
+
+    Keys are cut from whole words of the generator where these fill them, which is cheaper.
+    """
+    words, rest = divmod(rows.size * key.itemsize, 8)
+    if rest:
+        keys = generator.integers(0, 256**key.itemsize, size=rows.shape, dtype=key)
+    else:
+        keys = generator.bit_generator.random_raw(words).view(key).reshape(rows.shape)
     ordered = keys.astype(np.uint32)
     ordered.partition(n - 1, axis=1)
     last = ordered[:, n - 1]
     np.less_equal(keys, last.astype(key)[:, None], out=rows)
     return (ordered[:, n:].min(axis=1) == last).nonzero()[0]
-
-
-def _random_keys(generator: np.random.Generator, shape: tuple[int, int], key: np.dtype) -> np.ndarray:
-    """Uniform integers of this type, cut from whole words of the generator where these fill them, which is cheaper."""
-    words, rest = divmod(shape[0] * shape[1] * key.itemsize, 8)
-    if rest:
-        return generator.integers(0, 256**key.itemsize, size=shape, dtype=key)
-    return generator.bit_generator.random_raw(words).view(key).reshape(shape)
 
 
 class Pieces:
@@ -116,22 +124,6 @@ def _block_rows(codes: np.ndarray, n: int) -> list[np.ndarray]:
     return [rows for rows in blocks if 0 < (rows < n).sum() < len(rows)]
 
 
-def memberships_within(codes: Tensor, n: int, n_permutations: int, generators: Sequence[np.random.Generator]) -> Tensor:
-    """The observed labelling, then B random ones within blocks, for each run: (R, 1+B, N), bool.
-
-    ``codes`` (R, N) are the blocks of the pooled rows, the first n of which are x's.
-    """
-    runs, size = codes.shape
-    members = np.zeros((runs, 1 + n_permutations, size), dtype=bool)
-    members[:, :, :n] = True
-    for run, generator in enumerate(generators):
-        for rows in _block_rows(codes[run].cpu().numpy(), n):
-            first = int((rows < n).sum())
-            drawn = random_memberships(first, len(rows) - first, n_permutations, [generator])
-            members[run, :, rows] = drawn[0].numpy().T
-    return torch.from_numpy(members)
-
-
 def order_within(codes: np.ndarray, n_train: int, shuffled: np.ndarray, streams: Streams) -> np.ndarray:
     """Row indices, training rows first, then test rows: every block is split in the same proportion, to within one row.
 
@@ -142,14 +134,6 @@ def order_within(codes: np.ndarray, n_train: int, shuffled: np.ndarray, streams:
     rows = shuffled[np.argsort(rank[codes[shuffled]], kind="stable")]
     is_training = np.diff(np.arange(len(rows) + 1) * n_train // len(rows)) > 0
     return np.concatenate([rows[is_training], rows[~is_training]])
-
-
-def count_labellings(codes: np.ndarray, n: int) -> int:
-    """Π_b C(n_b+m_b, n_b), or 10⁶ if it is more: blocks of the pooled rows (N,), the first n of which are x's."""
-    sizes = np.bincount(codes)
-    of_x = np.bincount(codes[:n], minlength=len(sizes))
-    logarithm = (gammaln(sizes + 1) - gammaln(of_x + 1) - gammaln(sizes - of_x + 1)).sum()
-    return MANY if logarithm > math.log(MANY) else math.prod(map(math.comb, sizes.tolist(), of_x.tolist()))
 
 
 def all_labellings(codes: np.ndarray, n: int) -> np.ndarray:

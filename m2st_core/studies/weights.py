@@ -19,10 +19,10 @@ from m2st_core.criterion import witness
 from m2st_core.data.related import PairedRows
 from m2st_core.data.synthetic import HDGM
 from m2st_core.device import one_thread_per_operation, resolve_device
-from m2st_core.kernels.mixtures import KernelBank
+from m2st_core.kernels.mixtures import Family, kernel_names, mixture_of
 from m2st_core.learners.generic import is_generic
-from m2st_core.learners.learned_tests import AGGREGATE, feature_bank
-from m2st_core.learners.mixtures import CRITERION_BY_KERNEL, WEIGHTS_USED, base_kernels, kernel_terms
+from m2st_core.learners.learned_tests import AGGREGATE, feature_families
+from m2st_core.learners.mixtures import CRITERION_BY_KERNEL, WEIGHTS_USED, base_families, kernel_terms
 from m2st_core.permutation.fitted import KernelTest
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
@@ -188,19 +188,19 @@ class WeightsStudy:
         samples, streams = self._sample(self.m_tr)
         first, chosen = TwoSample(samples.x[:1], samples.y[:1]), adapted[self.m_tr]
         if self.learns_features:
-            bank = feature_bank(learner.knowledge, first.pooled, streams[:1])
+            families = feature_families(learner.knowledge, first.pooled, streams[:1])
         else:
-            bank = base_kernels(learner.knowledge)
-        table = _table(bank, first, chosen, learner.task_names)
+            families = base_families(learner.knowledge)
+        table = _table(families, first, chosen, learner.task_names)
         if not self.learns_features:
             best = self._adapt(learner, self.m_tr, MIXTURES[self.method]["best"]).weights[0]
             used = table["kernel"].map(_beta_used(chosen))
             table = table.assign(used=used, best=table["kernel"].map(best), uniform=1 / len(table))
-        order = [bank.names.index(name) for name in table["kernel"]]
+        order = [kernel_names(families).index(name) for name in table["kernel"]]
         weights = torch.eye(len(order), dtype=torch.float64)[order]
         beta = torch.tensor([list(_beta_used(chosen).values())], dtype=torch.float64)
         with torch.no_grad():
-            kernels = [bank.mixture(row[None]) for row in (*weights, beta[0])]
+            kernels = [mixture_of(families, row[None]) for row in (*weights, beta[0])]
             witnesses = [on_plane(witness(kernel, first.x, first.y, PLACES[None])[0]) for kernel in kernels]
         repeats = pd.DataFrame(chosen.weights)[list(table["kernel"])].rename_axis(index="repeat", columns="kernel")
         return WeightsResult(
@@ -236,12 +236,14 @@ def _beta_used(adapted: KernelTest) -> dict[str, float]:
     return adapted.diagnostics[0].get(WEIGHTS_USED, adapted.weights[0])
 
 
-def _table(bank: KernelBank, first: TwoSample, adapted: KernelTest, task_names: Sequence[str]) -> pd.DataFrame:
+def _table(
+    families: Sequence[Family], first: TwoSample, adapted: KernelTest, task_names: Sequence[str]
+) -> pd.DataFrame:
     """One row per kernel: its kind, its task's position, its weight, its influence on the statistic and its Ĵ."""
-    names = bank.names
+    names = kernel_names(families)
     table = pd.DataFrame({"kernel": names, "kind": ["generic" if is_generic(name) else "task" for name in names]})
     table.loc[table["kernel"] == AGGREGATE, "kind"] = "aggregate"
-    terms = kernel_terms(bank, PairedRows(first.x, first.y, torch.ones_like(first.x[..., 0])))
+    terms = kernel_terms(families, PairedRows(first.x, first.y, torch.ones_like(first.x[..., 0])))
     influence = table["kernel"].map(_beta_used(adapted)) * terms.null_deviation[0].numpy()
     table = table.assign(
         task=table["kernel"].map({name: position for position, name in enumerate(task_names, 1)}),

@@ -130,7 +130,7 @@ class SweepSpec:
         names: list[tuple[Registry[Any], Any]] = [(METHODS, name) for name in methods if name != LIMIT]
         for registry, name in [(TASKS, self.task), *names]:
             try:
-                entry = registry.find(name)
+                entry = registry[registry.name_of(name)]
                 task = entry if registry is TASKS else task
             except ValueError as error:
                 yield str(error)

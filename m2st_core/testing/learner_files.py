@@ -99,7 +99,7 @@ def learner_from_parts(about_json: str, packed: bytes, where: str = "This") -> M
     about = _read_description(about_json, where)
     if about["sha256"] != hashlib.sha256(packed).hexdigest():
         raise ValueError(f"{where}: {TENSORS} is damaged: it is not the file that was saved. Train again.")
-    method = METHODS.find(about["method"])
+    method = METHODS[about["method"]]
     if method.adapt is None:
         raise ValueError(f"{where} holds a learner for {method.name}, which this version cannot use.")
     shape = None if about["shape"] is None else (about["shape"][0], about["shape"][1], about["shape"][2])

@@ -83,7 +83,7 @@ class MetaLearner:
 
     def for_method(self, method: str) -> MetaLearner:
         """The same learner for another method with the same training; any other method is refused."""
-        other = METHODS.find(method)
+        other = METHODS[method]
         if other.training != METHODS[self.method].training:
             raise ValueError(
                 f"This learner was trained for {self.method}. {other.name} learns in another way: train anew."

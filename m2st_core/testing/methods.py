@@ -238,7 +238,7 @@ def find_method(name: str, preset: str | None = None) -> Method:
 
     Where the code follows the paper's text, ``released`` is the line of the text.
     """
-    method = METHODS.find(name)
+    method = METHODS[name if isinstance(name, str) else METHODS.name_of(name)]
     if preset in (None, method.preset.name if method.algorithm else None):
         return method
     settings = {line.preset.name: line for line in METHODS.values() if line.algorithm == method.name}

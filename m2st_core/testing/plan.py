@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+from scipy.special import gammaln
 from torch import Tensor
 
 from m2st_core.data.arrays import constant_column_notes
@@ -20,8 +21,8 @@ from m2st_core.data.identifiers import identifier_notes
 from m2st_core.data.repeated_rows import repeated_rows_note
 from m2st_core.device import free_bytes
 from m2st_core.kernels.networks import MOST_UNITS
-from m2st_core.numbers import count_of, is_number, is_whole
-from m2st_core.permutation.labellings import KEYS_AT_ONCE, MANY, PIECE_BYTES, count_labellings, order_within
+from m2st_core.numbers import count_of, is_whole
+from m2st_core.permutation.labellings import KEYS_AT_ONCE, PIECE_BYTES, order_within
 from m2st_core.rng import Streams
 from m2st_core.testing.method import Method
 from m2st_core.types import DEFAULT_TEST, EXACT, PValueRule, TwoSample
@@ -30,7 +31,9 @@ MOST_PERMUTATIONS = 1_000_000  # the p-value's standard error is then below 0.00
 MOST_SPLITS = 1_000
 ENUMERATED = 10_000  # up to this many labellings are all counted, whatever B is: so few rows are cheap
 LARGEST_ROWS, LARGEST_ROWS_OF_BANKS = 40_000, 10_000  # both samples together, for one kernel and for many
+MANY = 10**6  # larger counts of labellings are not computed
 GIGABYTE = 10**9
+FLOATS = (float, np.floating)
 ROW_COPIES = 6  # of all rows, in float64: as given, split, embedded
 NETWORK_COPIES = 6  # of a network's weights: gradient, two moments of Adam, and two passing copies
 FEATURE_COPIES = 6  # of the covariance of features learned from related tasks
@@ -57,9 +60,9 @@ class TestSettings:
     device: str | torch.device = "auto"
 
     def __post_init__(self) -> None:
-        if not (is_number(self.alpha) and 0 < self.alpha < 1):
+        if not (isinstance(self.alpha, FLOATS) and 0 < self.alpha < 1):
             raise ValueError(f"alpha must be a number between 0 and 1, both excluded. Got {self.alpha!r}.")
-        if not (is_number(self.train_fraction) and 0.01 <= self.train_fraction <= 0.99):
+        if not (isinstance(self.train_fraction, FLOATS) and 0.01 <= self.train_fraction <= 0.99):
             raise ValueError(f"train_fraction must be a number from 0.01 to 0.99. Got {self.train_fraction!r}.")
         for name, most in (("n_permutations", MOST_PERMUTATIONS), ("splits", MOST_SPLITS)):
             value = getattr(self, name)
@@ -135,7 +138,13 @@ def plan_test(sample: TwoSample, method: Method, settings: TestSettings | None =
     if settings.splits > 1:
         check_splits(method, settings.splits)
         seeds = split_seeds(settings.seed, settings.splits)
-    (rows_x, rows_y), notes = _choose_rows(sample, method, settings.seed)
+    (rows_x, rows_y), notes = (np.arange(len(sample.x)), np.arange(len(sample.y))), sample.notes
+    if sample.blocks is not None:
+        (rows_x, rows_y), left_out = _rows_in_both(sample.blocks)
+        notes = left_out + notes
+    if len(rows_x) + len(rows_y) > (most := largest_rows(method)):
+        (rows_x, rows_y), why = _random_rows(sample, (rows_x, rows_y), method, most, settings.seed)
+        notes = (why, *notes)
     if not sample.shape:
         notes += constant_column_notes(sample) + identifier_notes(sample) + repeated_rows_note(sample.pooled.numpy())
     x, y = sample.x[None, torch.from_numpy(rows_x)], sample.y[None, torch.from_numpy(rows_y)]
@@ -183,7 +192,11 @@ def _plan(sample: TwoSample, method: Method, settings: TestSettings, seeds: Sequ
             f"{method.name} finds its p-value without permutations, so it cannot honour blocks. "
             f"Choose an exact method, such as {DEFAULT_TEST}."
         )
-    n_train, n_test = _split_sizes(sample.sizes, method, settings.train_fraction)
+    (n, m), fraction = sample.sizes, settings.train_fraction if method.needs_split else 0.0
+    n_train = int(n * fraction), int(m * fraction)
+    n_test = n - n_train[0], m - n_train[1]
+    if min(n_test) < method.min_test_rows or (method.needs_split and min(n_train) < 2):
+        raise ValueError(_too_few_rows(min(n, m), method, fraction))
     runs: list[np.ndarray] = [np.zeros(sum(n_test), dtype=int)]  # the blocks of the pooled test rows of each run
     if sample.blocks is not None:
         runs = [np.concatenate([side.numpy() for side in sample.blocks])]
@@ -193,7 +206,7 @@ def _plan(sample: TwoSample, method: Method, settings: TestSettings, seeds: Sequ
             order = draw_order(sample.sizes, n_train, [Streams(seed)], sample.blocks)
             tested = [positions[0, count:] for positions, count in zip(order, n_train, strict=True)]
             runs.append(np.concatenate([side[rows].numpy() for side, rows in zip(sample.blocks, tested, strict=True)]))
-    labellings = [labellings_of(blocks, n_test[0], method, settings.n_permutations, settings.rule) for blocks in runs]
+    labellings = [labellings_of(run, n_test[0], method, settings.n_permutations, settings.rule) for run in runs]
     labellings *= len(seeds) // len(labellings)
     most = max(labellings, key=lambda one: one.used)
     return TestPlan(
@@ -249,17 +262,11 @@ def combine_splits(p_values: Sequence[float] | np.ndarray) -> tuple[float, int]:
     return min(1.0, 2 * float(p[best])), best
 
 
-def _choose_rows(sample: TwoSample, method: Method, seed: int) -> tuple[tuple[np.ndarray, np.ndarray], tuple[str, ...]]:
-    """The positions of the rows to use, and the sample's notes with those on this choice."""
-    rows_x, rows_y = (np.arange(size) for size in sample.sizes)
-    notes = sample.notes
-    if sample.blocks is not None:
-        (rows_x, rows_y), left_out = _rows_in_both(sample.blocks)
-        notes = left_out + notes
-    most = largest_rows(method)
-    n, m = len(rows_x), len(rows_y)
-    if n + m <= most:
-        return (rows_x, rows_y), notes
+def _random_rows(
+    sample: TwoSample, rows: tuple[np.ndarray, np.ndarray], method: Method, most: int, seed: int
+) -> tuple[tuple[np.ndarray, np.ndarray], str]:
+    """The positions of ``most`` random rows of those at these positions, of a scarce sample all, and a note on it."""
+    (rows_x, rows_y), n, m = rows, len(rows[0]), len(rows[1])
     fewer = min(n, m, most // 2)
     counts = min(n, most - fewer), min(m, most - fewer)
     blocks = sample.blocks and (sample.blocks[0][rows_x], sample.blocks[1][rows_y])
@@ -269,7 +276,7 @@ def _choose_rows(sample: TwoSample, method: Method, seed: int) -> tuple[tuple[np
         f"The samples are large. {method.name} uses {counts[0]:,} of {len(sample.x):,} and {counts[1]:,} of "
         f"{len(sample.y):,} rows, drawn at random with this seed."
     )
-    return (rows_x[kept_x], rows_y[kept_y]), (why, *notes)
+    return (rows_x[kept_x], rows_y[kept_y]), why
 
 
 def largest_rows(method: Method) -> int:
@@ -321,40 +328,33 @@ def draw_order(
     return x, y
 
 
-def _split_sizes(
-    sizes: tuple[int, int], method: Method, train_fraction: float
-) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Numbers of training rows and of test rows of (x, y). A ValueError says how many rows are needed."""
-    fraction = train_fraction if method.needs_split else 0.0
-    train = (int(sizes[0] * fraction), int(sizes[1] * fraction))
-    test = (sizes[0] - train[0], sizes[1] - train[1])
-    least_train, least_test = 2 if method.needs_split else 0, method.min_test_rows
-    if min(train) >= least_train and min(test) >= least_test:
-        return train, test
-    needed, how, remedy = least_test, "", "Bring more rows."
+def _too_few_rows(smaller: int, method: Method, fraction: float) -> str:
+    """How many rows a test needs, with this share of them for training, and what would help."""
+    needed, how, remedy = method.min_test_rows, "", "Bring more rows."
     if method.needs_split:
-        needed = next(n for n in itertools.count(4) if int(n * fraction) >= 2 and n - int(n * fraction) >= least_test)
-        how = f" with train_fraction={train_fraction:g}"
+        trained = ((n, int(n * fraction)) for n in itertools.count(4))
+        needed = next(n for n, train in trained if train >= 2 and n - train >= method.min_test_rows)
+        how = f" with train_fraction={fraction:g}"
         remedy = f"Bring more rows, or use {DEFAULT_TEST}, which needs no split."
-    raise ValueError(
-        f"{method.name} needs at least {needed} rows in each sample{how}. The smaller sample has {min(sizes)}. {remedy}"
-    )
+    return f"{method.name} needs at least {needed} rows in each sample{how}. The smaller sample has {smaller}. {remedy}"
 
 
 def labellings_of(blocks: np.ndarray, n: int, method: Method, n_permutations: int, rule: PValueRule) -> Labellings:
     """The labellings behind a p-value of pooled test rows with these blocks (N,), the first n of which are x's.
 
-    The published rules b/B leave the observed labelling out and always draw. If x and y have equally many rows in every
-    block, a labelling and its complement have the same two-sided statistic. The observed labelling then has at least
-    one equal.
+    There are Π_b C(n_b+m_b, n_b), and all are counted if they are few. The published rules b/B leave the observed
+    labelling out and always draw. If x and y have equally many rows in every block, a labelling and its complement have
+    the same two-sided statistic. The observed labelling then has at least one equal.
     """
     if not method.by_permutation or rule != EXACT:
         return Labellings(n_permutations + 1, False, 0.0)
-    count = count_labellings(blocks, n)
+    sizes = np.bincount(blocks)
+    of_x = np.bincount(blocks[:n], minlength=len(sizes))
+    logarithm = (gammaln(sizes + 1) - gammaln(of_x + 1) - gammaln(sizes - of_x + 1)).sum()
+    count = MANY if logarithm > math.log(MANY) else math.prod(map(math.comb, sizes.tolist(), of_x.tolist()))
     if count > max(ENUMERATED, n_permutations + 1) or count == MANY:
         return Labellings(n_permutations + 1, False, 1 / (n_permutations + 1))
-    both = np.bincount(blocks)
-    balanced = (2 * np.bincount(blocks[:n], minlength=len(both)) == both).all()
+    balanced = (2 * of_x == sizes).all()
     return Labellings(count, True, (2 if method.two_sided and balanced else 1) / count)
 
 

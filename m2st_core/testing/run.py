@@ -6,20 +6,18 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from m2st_core.device import in_batches, one_thread_per_operation, resolve_device, short_memory_in_words
+from m2st_core.device import TOO_LARGE, one_thread_per_operation, resolve_device, short_memory_in_words
 from m2st_core.kernels.networks import MOST_UNITS
 from m2st_core.permutation.engine import BLOCK_ROWS
 from m2st_core.permutation.fitted import AsymptoticTest, FittedTest, PermutationTest
 from m2st_core.permutation.labellings import (
     all_labellings,
-    memberships_within,
     permutation_p_value,
     random_memberships,
 )
@@ -145,24 +143,35 @@ class _Fits:
 def _chunks(
     plan: TestPlan, progress: Progress | None, criterion: bool = False
 ) -> Iterator[tuple[list[TestResult], _Fits]]:
-    """Results and fits of one chunk of runs after another; ``criterion`` asks for Ĵ, which costs as much as a test."""
+    """Results and fits of one chunk of runs after another; ``criterion`` asks for Ĵ, which costs as much as a test.
+
+    If a chunk does not fit into the GPU's memory, it and all later ones are halved.
+    """
     method, device = plan.method, resolve_device(plan.settings.device)
     columns = 0 if plan.sample.shape else plan.sample.x.shape[-1]
     weights = columns * MOST_UNITS if 3 * columns > MOST_UNITS else 0
     rows, trained = sum(plan.n_test), sum(plan.n_train)
     start = 0
-    compute = partial(_run_chunk, plan, device, progress, criterion)
     with one_thread_per_operation():
         for labellings, alike in itertools.groupby(plan.labellings):  # neighbouring runs with equally many labellings
             end, used = start + len(list(alike)), labellings.used
             products = method.kernels_at_once * (used + rows) * min(rows, BLOCK_ROWS)
             at_once = max(1, BATCH_ELEMENTS // max(rows * used, products, trained**2, weights))
-            yield from in_batches(compute, start, end, at_once)
-            start = end
+            while start < end:
+                chunk = slice(start, min(start + at_once, end))
+                try:
+                    results, fits = _run_chunk(plan, chunk, device, progress, criterion)
+                except torch.OutOfMemoryError:
+                    if chunk.stop - start == 1:
+                        raise ValueError(TOO_LARGE) from None
+                    at_once = (chunk.stop - start) // 2
+                    continue
+                yield results, fits
+                start = chunk.stop
 
 
 def _run_chunk(
-    plan: TestPlan, device: torch.device, progress: Progress | None, criterion: bool, chunk: slice
+    plan: TestPlan, chunk: slice, device: torch.device, progress: Progress | None, criterion: bool
 ) -> tuple[list[TestResult], _Fits]:
     """The results of some runs with equally many labellings, and their fits."""
     began = time.perf_counter()
@@ -211,15 +220,13 @@ def _fit(
     plan: TestPlan, chunk: slice, streams: Sequence[Streams], device: torch.device, progress: Progress | None
 ) -> _Fits:
     """Split and fit on the training rows. A method without a split is fitted on the pooled rows, without labels."""
-    sizes, runs = plan.sample.sizes, len(streams)
-    x, y = (rows[chunk].to(device) for rows in plan.sample)
-    if plan.sample.shape:  # pixels need no more
-        x, y = x.to(torch.float32), y.to(torch.float32)
-    blocks = plan.sample.blocks
+    sample, sizes, blocks, runs = plan.sample, plan.sample.sizes, plan.sample.blocks, len(streams)
+    dtype = torch.float32 if sample.shape else sample.x.dtype  # pixels need no more
+    x, y = sample.x[chunk].to(device, dtype), sample.y[chunk].to(device, dtype)
     if not plan.method.needs_split:
         rows_x, rows_y = (torch.arange(size).expand(runs, -1) for size in sizes)
         blocks = blocks and (blocks[0].expand(runs, -1), blocks[1].expand(runs, -1))
-        train, test = None, TwoSample(x, y, plan.sample.shape, blocks=blocks)
+        train, test = None, TwoSample(x, y, sample.shape, blocks=blocks)
     else:
         order_x, order_y = draw_order(sizes, plan.n_train, streams, blocks)
         x = x.take_along_dim(order_x[..., None].to(device), dim=-2)
@@ -227,13 +234,13 @@ def _fit(
         n, m = plan.n_train
         rows_x, rows_y = order_x[:, n:], order_y[:, m:]
         blocks = blocks and (blocks[0][rows_x], blocks[1][rows_y])
-        train = TwoSample(x[:, :n], y[:, :m], plan.sample.shape)
-        test = TwoSample(x[:, n:], y[:, m:], plan.sample.shape, blocks=blocks)
+        train = TwoSample(x[:, :n], y[:, :m], sample.shape)
+        test = TwoSample(x[:, n:], y[:, m:], sample.shape, blocks=blocks)
     swap = torch.zeros(runs, dtype=torch.bool)
     if plan.method.symmetric:  # decided by training rows alone, if there are any: no test row influences the fit
         swap = _to_swap(train or test, sizes)
     train, test = train and train.swapped(swap), test.swapped(swap)
-    fitted = plan.method.fit_on(train or test.pooled, plan.sample.shape, streams, progress)
+    fitted = plan.method.fit_on(train or test.pooled, sample.shape, streams, progress)
     return _Fits(fitted, train, test, (rows_x, rows_y), swap)
 
 
@@ -282,23 +289,22 @@ def _by_permutation(
             f"{labellings.smallest_p:.2g}.",
         )
     generators = [stream.numpy("permutations") for stream in streams]
-    if test.blocks is None and labellings.enumerated:
+    blocks = test.blocks and torch.cat(test.blocks, dim=-1)
+    if not labellings.enumerated:
+        members = random_memberships(n, m, used - 1, generators, blocks)
+    elif blocks is None:
         members = torch.from_numpy(all_labellings(np.zeros(n + m, dtype=int), n)).expand(runs, -1, -1)
-    elif test.blocks is None:
-        members = random_memberships(n, m, used - 1, generators)
-    elif labellings.enumerated:
-        members = torch.from_numpy(np.stack([all_labellings(b, n) for b in torch.cat(test.blocks, dim=-1).numpy()]))
     else:
-        members = memberships_within(torch.cat(test.blocks, dim=-1), n, used - 1, generators)
+        members = torch.from_numpy(np.stack([all_labellings(codes, n) for codes in blocks.numpy()]))
     members = members.to(test.x.device)
     stage = part_of(progress, 1, 1) if plan.method.needs_split else progress
-    permuted = fitted.statistics(test.pooled, members, n, stage)
-    p_value = permutation_p_value(permuted.values, permuted.rounding, plan.settings.rule)
+    statistics, rounding, p_value_error = fitted.statistics(test.pooled, members, n, stage)
+    p_value = permutation_p_value(statistics, rounding, plan.settings.rule)
     error = (p_value * (1 - p_value) / used).sqrt()
-    if permuted.p_value_error is not None:
-        error = torch.maximum(error, permuted.p_value_error)  # a jackknife of few labellings may be zero
+    if p_value_error is not None:
+        error = torch.maximum(error, p_value_error)  # a jackknife of few labellings may be zero
     error = torch.zeros_like(error) if labellings.enumerated else error
-    values = permuted.values.cpu().numpy()
+    values = statistics.cpu().numpy()
     return _Decisions(values[:, 0], p_value.cpu().numpy(), error.cpu().numpy(), values[:, 1:], notes)
 
 

@@ -16,7 +16,7 @@ from m2st_core.kernels.distance import (
     negative_squared_distances,
 )
 from m2st_core.kernels.mixtures import MixtureKernel, weighted_gram
-from m2st_core.kernels.networks import MLP, Units
+from m2st_core.kernels.networks import MLP
 from m2st_core.learners.generic import regularised
 from tests import naive
 
@@ -40,7 +40,7 @@ def deep_kernel(count=BATCH):
     network = MLP((2, 4, 4, 6), generators(count)).to(float64)
     spread = torch.linspace(0.5, 1.5, count, dtype=float64)
     kernel = DeepKernel(network, feature_width=spread, input_width=2 * spread, mixing=0.2 * spread)
-    network.measure_in(Units(rows(count, 1, 2, seed=8), rows(count, 1, 2, seed=9).abs() + 0.5))
+    network.measure_in(rows(count, 1, 2, seed=8), rows(count, 1, 2, seed=9).abs() + 0.5)
     return kernel
 
 

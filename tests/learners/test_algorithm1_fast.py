@@ -9,7 +9,7 @@ from torch.func import functional_call
 from m2st_core.criterion import masked_terms, mean_criterion
 from m2st_core.data.related import PairedRows
 from m2st_core.kernels.deep import DeepKernel, RootDeepKernel
-from m2st_core.kernels.networks import MLP, Units
+from m2st_core.kernels.networks import MLP
 from m2st_core.learners.algorithm1 import Paired, adapt_state, terms
 from m2st_core.learners.algorithm1_fast import DeepTerms, FastClimber, Parameters, SignedRows
 from m2st_core.presets import MetaAscentSettings
@@ -24,7 +24,7 @@ SETTINGS = MetaAscentSettings(
 def deep_kernel(kind):
     network = MLP((2, 5, 5, 4), [torch.Generator().manual_seed(seed) for seed in range(REPEATS)])
     centre = torch.full((REPEATS, 1, 2), 0.3, dtype=torch.float64)
-    network.measure_in(Units(centre, 5 * centre))
+    network.measure_in(centre, 5 * centre)
     g = torch.Generator().manual_seed(3)
     feature, inputs, mixing = torch.rand(3, REPEATS, generator=g, dtype=torch.float64)
     return kind(network, 0.3 + feature, 2 + inputs, 0.1 + 0.5 * mixing)

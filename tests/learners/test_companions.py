@@ -8,11 +8,11 @@ import torch
 
 import m2st_core as m2st
 from m2st_core.kernels.distance import GaussianKernel
-from m2st_core.kernels.networks import Units
 from m2st_core.learners.generic import GENERIC_NAMES, generic_families, network_families
 from m2st_core.learners.knowledge import Knowledge, learned_spaces
 from m2st_core.learners.learned_tests import learned_family, meta_bank
 from m2st_core.learners.raw_features import FourierFeatures
+from m2st_core.learners.units import Units
 from m2st_core.presets import TUNED
 from m2st_core.rng import Streams
 from m2st_core.testing.methods import METHODS
@@ -95,7 +95,7 @@ def test_coordinates_that_a_repeat_does_not_have_do_not_count():
 
 def test_half_of_meta_fuse_is_learned(learner):
     pooled = m2st.make_task("hdgm").sample(30, seed=1).pooled[None]
-    bank = meta_bank(learner.knowledge, pooled, TUNED, [Streams(0)]).bank
+    bank = meta_bank(learner.knowledge, pooled, TUNED, [Streams(0)])
     shares = [family.share * len(family.names) for family in bank.families]
     assert shares[0] == pytest.approx(1 / 2) and len(shares) == 4
     fine = 0.6 * 60 / (60 + 600)
@@ -106,7 +106,7 @@ def test_half_of_meta_fuse_is_learned(learner):
 def test_the_kernels_of_meta_witness_have_finite_rank(learner):
     """No more than the coordinates of their spaces: differences that none of them shows are missed."""
     pooled = m2st.make_task("hdgm").sample(200, seed=2).pooled[None]
-    (family,) = METHODS["Meta-Witness"].adapt(learner.knowledge, pooled, TUNED, [Streams(0)]).bank.families
+    (family,) = METHODS["Meta-Witness"].adapt(learner.knowledge, pooled, TUNED, [Streams(0)]).families
     grams = family.kernel(pooled[:, None], pooled[:, None])[0].detach()
     for gram, one in zip(grams, learned_spaces(learner.knowledge), strict=True):
         values = torch.linalg.eigvalsh(gram)

@@ -10,7 +10,6 @@ import torch
 import m2st_core as m2st
 from m2st_core.data.arrays import as_related_tasks
 from m2st_core.data.related import stack_related_tasks
-from m2st_core.kernels.networks import Units
 from m2st_core.learners.learned_tests import detectable, evidence_related
 from m2st_core.learners.raw_features import FourierFeatures, view_target
 from m2st_core.learners.spaces import (
@@ -32,7 +31,7 @@ from m2st_core.learners.spaces import (
     task_differences,
     task_folds,
 )
-from m2st_core.learners.units import column_units, in_common_units, robust_units
+from m2st_core.learners.units import Units, column_units, in_common_units, robust_units
 from m2st_core.presets import FeatureSettings
 from m2st_core.rng import Streams
 from m2st_core.types import TwoSample

@@ -112,7 +112,7 @@ def test_images_have_generic_kernels_on_pixels_and_on_features(learned):
     assert len({name for family in families for name in family.names}) == 9
     known = Knowledge(spaces=[features])
     for fit, shares in ((fit_learned, [1 / 2, 1 / 4, 1 / 4]), (meta_bank, [1 / 3, 2 / 9, 2 / 9, 2 / 9])):
-        bank = fit(known, pooled, PRESET, [Streams(0)]).bank
+        bank = fit(known, pooled, PRESET, [Streams(0)])
         assert [family.share * len(family.names) for family in bank.families] == pytest.approx(shares)
         for family in bank.families[1:]:
             gram = family.kernel(pooled[:, None], pooled[:, None])[0].detach()

@@ -92,7 +92,7 @@ def test_gaussian_width_is_near_the_best_of_a_grid():
 
 def test_the_bank_spans_the_distances():
     pooled = batch("hdgm", 25, 15).pooled
-    bank = fit_bank(pooled, TUNED, streams()).bank
+    bank = fit_bank(pooled, TUNED, streams())
     gaussian, laplace, weight = *(family.kernel for family in bank.families), bank.families[0].share
     assert 20 * weight == pytest.approx(1)
     for run, part in enumerate(pooled.numpy()):

@@ -9,7 +9,7 @@ from scipy import stats
 
 import m2st_core as m2st
 from m2st_core.kernels.distance import GaussianKernel
-from m2st_core.kernels.mixtures import Family, KernelBank
+from m2st_core.kernels.mixtures import Family
 from m2st_core.learners.mixtures import SelectiveTest, linear_time_terms, selective_statistic
 from m2st_core.rng import Streams
 from m2st_core.testing.run import run_tests
@@ -18,15 +18,15 @@ from tests import naive
 from tests.quick import use_few_steps
 
 
-def bank(*widths):
+def families(*widths):
     kernel = GaussianKernel(torch.tensor([widths], dtype=torch.float64))
-    return KernelBank((Family(kernel, tuple(map(str, widths)), 1 / len(widths)),))
+    return (Family(kernel, tuple(map(str, widths)), 1 / len(widths)),)
 
 
 def test_terms_pair_the_first_half_with_the_second_after_shuffling():
     g = torch.Generator().manual_seed(0)
     x, y = torch.randn(2, 1, 11, 2, generator=g, dtype=torch.float64)
-    h = linear_time_terms(bank(0.5, 2.0), TwoSample(x, y), [Streams(3)])
+    h = linear_time_terms(families(0.5, 2.0), TwoSample(x, y), [Streams(3)])
     assert h.shape == (1, 2, 5)
     orders = [torch.randperm(11, generator=Streams(3).torch(f"pairing of {side}")) for side in "xy"]
     a, b = (rows[0][order].tolist() for rows, order in zip((x, y), orders, strict=True))
@@ -40,11 +40,11 @@ def test_terms_pair_the_first_half_with_the_second_after_shuffling():
 def test_one_kernel_is_a_normal_truncated_to_the_positive_numbers():
     g = torch.Generator().manual_seed(5)
     sample = TwoSample(*(torch.randn(1, 80, 2, generator=g, dtype=torch.float64) * s for s in (1.0, 2.0)))
-    h = linear_time_terms(bank(1.0), sample, [Streams(0)])[0, 0].numpy()
+    h = linear_time_terms(families(1.0), sample, [Streams(0)])[0, 0].numpy()
     t = math.sqrt(40) * h.mean() / h.std(ddof=1)
     assert t > 0
     found = {
-        reference: [part[0] for part in SelectiveTest(bank(1.0), reference).p_values(sample, 9, [Streams(0)])[:2]]
+        reference: [part[0] for part in SelectiveTest(families(1.0), reference).p_values(sample, 9, [Streams(0)])[:2]]
         for reference in ("chi2", "F")
     }
     assert found["chi2"] == pytest.approx([t, 2 * stats.norm.sf(t)])
@@ -69,7 +69,7 @@ def test_many_alike_kernels_cost_no_level():
 
 def test_separated_samples_are_told_apart():
     x = torch.randn(1, 60, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    _, p, null = SelectiveTest(bank(1.0, 4.0), "F").p_values(TwoSample(x, x + 3), 99, [Streams(0)])
+    _, p, null = SelectiveTest(families(1.0, 4.0), "F").p_values(TwoSample(x, x + 3), 99, [Streams(0)])
     assert p[0] < 1e-6 and null.shape == (1, 99)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from m2st_core.data.related import PairedRows
 from m2st_core.kernels.distance import GaussianKernel, LaplaceKernel
-from m2st_core.kernels.mixtures import Family, KernelBank
+from m2st_core.kernels.mixtures import Family
 from m2st_core.learners.learned_tests import AGGREGATE, RELATED_ODDS, find_weights, with_generic
 from m2st_core.learners.mixtures import KernelTerms, kernel_terms, solve_weights
 from tests import naive
@@ -22,13 +22,11 @@ def data(runs=2, n=15):
     return PairedRows(x, 1.5 * y, torch.ones(runs, n, dtype=torch.float64))
 
 
-def bank(runs=2):
+def families(runs=2):
     widths = torch.tensor(WIDTHS, dtype=torch.float64).expand(runs, 3)
-    return KernelBank(
-        (
-            Family(GaussianKernel(widths), ("g1", "g2", "g3"), 1 / 4),
-            Family(LaplaceKernel(widths[:, :1]), ("l1",), 1 / 4),
-        )
+    return (
+        Family(GaussianKernel(widths), ("g1", "g2", "g3"), 1 / 4),
+        Family(LaplaceKernel(widths[:, :1]), ("l1",), 1 / 4),
     )
 
 
@@ -45,7 +43,7 @@ def criterion(beta, eta, sigma, ridge):
 def test_terms_equal_double_loops_and_padding_does_not_count():
     rows = data()
     rows.inside[1, 10:] = 0
-    terms = kernel_terms(bank(), rows)
+    terms = kernel_terms(families(), rows)
     for run, count in enumerate((15, 10)):
         x, y = rows.x[run, :count].tolist(), rows.y[run, :count].tolist()
         kernels = [naive.gaussian(width) for width in WIDTHS] + [naive.laplace(0.5)]

@@ -8,7 +8,7 @@ from scipy import stats
 
 import m2st_core as m2st
 from m2st_core.data.arrays import as_blocks, as_two_sample
-from m2st_core.permutation.labellings import count_labellings, memberships_within
+from m2st_core.permutation.labellings import random_memberships
 from m2st_core.presets import TUNED
 from m2st_core.rng import Streams
 from m2st_core.testing.methods import METHODS
@@ -33,8 +33,8 @@ def test_random_labellings_are_uniform_over_those_that_keep_the_blocks():
     codes = [0, 0, 1, 2, 0, 1, 1, 3]  # pooled; the first four are x's
     expected = within(codes, 4)
     assert len(expected) == 3 * 3  # block 0: C(3,2), block 1: C(3,1); blocks 2 and 3 hold one sample only
-    drawn = memberships_within(torch.tensor([codes]), 4, 9000, [np.random.default_rng(0)])
-    assert count_labellings(np.array(codes), 4) == 9 and drawn[0, 0].tolist() == [True] * 4 + [False] * 4
+    drawn = random_memberships(4, 4, 9000, [np.random.default_rng(0)], torch.tensor([codes]))
+    assert drawn[0, 0].tolist() == [True] * 4 + [False] * 4
     counts = Counter(tuple(row) for row in drawn[0, 1:].tolist())
     assert set(counts) == {tuple(row) for row in expected.tolist()}
     assert stats.chisquare(list(counts.values())).pvalue > 1e-3

@@ -10,7 +10,7 @@ from scipy.stats import binom, norm
 from m2st_core.criterion import mmd2_unbiased
 from m2st_core.kernels.base import LinearKernel
 from m2st_core.kernels.distance import EnergyKernel, GaussianKernel, LaplaceKernel
-from m2st_core.kernels.mixtures import Family, KernelBank
+from m2st_core.kernels.mixtures import Family
 from m2st_core.learners.learned_tests import Posterior, WitnessTest
 from m2st_core.learners.raw_features import MetaFeatures
 from m2st_core.permutation import labellings
@@ -38,7 +38,7 @@ def test_families_are_fused_by_the_harmonic_mean_of_their_own_p_values():
     pooled, members = rows(2, N + M, 2), memberships()
     matrices, widths = rows(2, 1, 2, 2, seed=1), torch.tensor([[0.5, 2.0], [1.0, 3.0]], dtype=float64)
     families = (Family(LinearKernel(matrices), ("a",), 0.4), Family(GaussianKernel(widths), ("b", "c"), 0.3))
-    found, *_ = RankFuseTest(KernelBank(families)).statistics(pooled, members, N)
+    found, *_ = RankFuseTest(families).statistics(pooled, members, N)
     for run in range(2):
         kernels = [[LinearKernel(matrices[run, 0])], [GaussianKernel(width) for width in widths[run]]]
         evidence = np.zeros(LABELLINGS)
@@ -57,10 +57,10 @@ def test_families_are_fused_by_the_harmonic_mean_of_their_own_p_values():
 def test_mmd_fuse_has_the_weight_that_the_families_leave():
     pooled, members = rows(2, N + M, 2), memberships()
     width = torch.tensor([[0.5], [1.0]], dtype=float64)
-    fuse = FuseTest(KernelBank((Family(LaplaceKernel(width), ("a",), 1.0),)))
-    bank = KernelBank((Family(GaussianKernel(2 * width), ("b",), 0.3),))
-    found, *_ = RankFuseTest(bank, fuse).statistics(pooled, members, N)
-    values = [fuse.statistics(pooled, members, N).values, RankFuseTest(bank).statistics(pooled, members, N).values]
+    fuse = FuseTest((Family(LaplaceKernel(width), ("a",), 1.0),))
+    families = (Family(GaussianKernel(2 * width), ("b",), 0.3),)
+    found, *_ = RankFuseTest(families, fuse).statistics(pooled, members, N)
+    values = [test.statistics(pooled, members, N)[0] for test in (fuse, RankFuseTest(families))]
     for run in range(2):
         own = values[0][run].numpy()
         evidence = [0.7 / np.mean(own >= one - 1e-6) for one in own] + values[1][run].numpy()
@@ -71,7 +71,7 @@ def test_mmdagg_equals_its_formula():
     pooled, members = rows(2, N + M, 2), memberships()
     widths = torch.tensor([[0.5, 2.0], [1.0, 3.0]], dtype=float64)
     families = (Family(GaussianKernel(widths), ("a", "b"), 0.3), Family(LaplaceKernel(widths), ("c", "d"), 0.2))
-    found, _, error = AggregateTest(KernelBank(families)).statistics(pooled, members, N)
+    found, _, error = AggregateTest(families).statistics(pooled, members, N)
     assert error.shape == (2,) and (error >= 0).all()
     for run in range(2):
         kernels = [make(width) for make in (naive.gaussian, naive.laplace) for width in widths[run].tolist()]

@@ -10,8 +10,8 @@ from m2st_core.criterion import mmd2_unbiased
 from m2st_core.device import one_thread_per_operation
 from m2st_core.kernels.base import LinearKernel
 from m2st_core.kernels.distance import GaussianKernel, LaplaceKernel
-from m2st_core.kernels.mixtures import Family, KernelBank, MixtureKernel
-from m2st_core.permutation import engine, labellings
+from m2st_core.kernels.mixtures import Family, MixtureKernel
+from m2st_core.permutation import engine
 from m2st_core.permutation.combined import FuseTest
 from m2st_core.permutation.engine import permuted_mean_difference, permuted_mmd2
 from m2st_core.permutation.labellings import permutation_p_value, random_memberships
@@ -93,7 +93,7 @@ def test_fuse_equals_the_double_loop():
     members = torch.from_numpy(naive.labellings(n, m)[:30]).expand(2, -1, -1)
     widths = torch.tensor([[0.5, 2.0], [1.0, 3.0]], dtype=float64)
     families = (Family(GaussianKernel(widths), ("a", "b"), 0.2), Family(LaplaceKernel(widths), ("c", "d"), 0.3))
-    found, rounding, _ = FuseTest(KernelBank(families)).statistics(pooled, members, n)
+    found, rounding, _ = FuseTest(families).statistics(pooled, members, n)
     assert found.shape == (2, 30) and rounding.shape == (2,)
     for run in range(2):
         kernels = [make(width) for make in (naive.gaussian, naive.laplace) for width in widths[run].tolist()]
@@ -152,18 +152,27 @@ def test_random_labellings_are_uniform_over_all_subsets():
 @pytest.mark.parametrize("shape", [(5, 4), (7, 3)])
 def test_keys_are_the_generators_integers(shape):
     """Taken as whole words where they fill them: 20 keys of 16 bits do, 21 do not."""
-    found = labellings._random_keys(np.random.default_rng(4), shape, np.dtype(np.uint16))
-    assert np.array_equal(found, np.random.default_rng(4).integers(0, 2**16, size=shape, dtype=np.uint16))
+    runs, n = shape[0], 2
+    members = random_memberships(n, shape[1] - n, runs, [np.random.default_rng(4)])[0, 1:].numpy()
+    keys = np.random.default_rng(4).integers(0, 2**16, size=shape, dtype=np.uint16)
+    assert np.array_equal(members, keys <= np.sort(keys, axis=1)[:, n - 1 : n])
 
 
-def test_tied_keys_are_drawn_again(monkeypatch):
-    """With four keys, ties are as frequent as they are rare with 2¹⁶."""
+class FewKeys:
+    """A generator of four keys: with them, ties are as frequent as they are rare with 2¹⁶."""
 
-    def few_keys(generator, shape, key):
-        return generator.integers(0, 4, size=shape, dtype=key)
+    def __init__(self):
+        self.generator, self.bit_generator = np.random.default_rng(0), self
 
-    monkeypatch.setattr(labellings, "_random_keys", few_keys)
-    members = random_memberships(3, 3, 5000, [np.random.default_rng(0)])[0]
+    def random_raw(self, words):
+        return self.integers(0, 4, size=4 * words, dtype=np.uint16).view(np.uint64)
+
+    def integers(self, low, high, size, dtype):
+        return self.generator.integers(0, 4, size=size, dtype=dtype)
+
+
+def test_tied_keys_are_drawn_again():
+    members = random_memberships(3, 3, 5000, [FewKeys()])[0]
     assert (members.sum(dim=1) == 3).all()
     counts = Counter(tuple(np.flatnonzero(row)) for row in members[1:].numpy())
     assert len(counts) == 20 and stats.chisquare(list(counts.values())).pvalue > 1e-3

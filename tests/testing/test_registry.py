@@ -112,8 +112,8 @@ def target_modules(method, known):
     if method.name == "Meta-WiTS":
         parts = [posterior.space for posterior in fitted.posteriors]
     else:
-        bank = getattr(fitted, "bank", None)
-        parts = [family.kernel for family in bank.families] if bank else [fitted.kernel]
+        families = getattr(fitted, "families", None)
+        parts = [family.kernel for family in families] if families else [fitted.kernel]
     return [module for part in parts for module in part.modules()]
 
 

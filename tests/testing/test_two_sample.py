@@ -177,7 +177,7 @@ def test_unlabelled_fits_do_not_depend_on_the_labels():
     order = torch.randperm(40, generator=torch.Generator().manual_seed(0))
     for method in ("MMD-M", "MMD-FUSE"):
         fits = [METHODS[method].fit(rows, SHORT, [Streams(0)], None) for rows in (pooled, pooled[:, order])]
-        first, second = ([fit.kernel] if method == "MMD-M" else [f.kernel for f in fit.bank.families] for fit in fits)
+        first, second = ([fit.kernel] if method == "MMD-M" else [f.kernel for f in fit.families] for fit in fits)
         for a, b in zip(first, second, strict=True):
             assert torch.allclose(a.log_width, b.log_width, atol=1e-12)
 

@@ -376,7 +376,7 @@ def load_images(name: str) -> ImageSet:
 
 def missing_images(name: str) -> str:
     """Say what to download and where to put it; empty if there is something to read."""
-    source = SOURCES.find(name)
+    source = SOURCES[name]
     if next(_candidates(name), None) is not None:
         return ""
     return (
@@ -394,7 +394,7 @@ def _candidates(name: str) -> Iterator[Path]:
         return
     folders += [folder / "datasets" for folder in folders]  # as in the repository of CIFAR-10.1
     for folder in folders:
-        for layout in SOURCES.find(name).layouts:
+        for layout in SOURCES[name].layouts:
             yield from (path for path in (folder / layout.folder, folder / layout.archive) if path.exists())
         for pattern in (f"{name}.npz", f"{name}_*.npz", f"{name}_*data.npy"):
             yield from sorted(folder.glob(pattern))
