@@ -96,7 +96,10 @@ def omnibus_beside(others: Sequence[Family], pooled: Tensor, share: float, strea
     directions. It needs many rows, so its share is 0.6·N/(N+600). The energy distance has 0.3 of the remainder, the
     broad Gaussian 0.35 and MMD-FUSE 0.35.
     """
-    some, landmarks = some_rows(pooled, DISTANCE_ROWS, streams, BANK), _landmarks(pooled, streams)
+    some = some_rows(pooled, DISTANCE_ROWS, streams, BANK)
+    landmarks = some_rows(pooled, LANDMARKS, streams, "landmarks")
+    key = landmarks @ torch.arange(1, pooled.shape[-1] + 1).to(pooled).sqrt()
+    landmarks = landmarks.take_along_dim(key.argsort(dim=-1)[..., None], dim=-2)[:, None]  # in an order of their own
     middle = pooled.median(dim=-2, keepdim=True).values[:, None]
     units = _InUnits(middle, torch.stack([column_units(rows)[1] for rows in some])[:, None, None].to(pooled))
     centre = units(middle)
@@ -113,13 +116,6 @@ def omnibus_beside(others: Sequence[Family], pooled: Tensor, share: float, strea
         Family(fine, (f"{GENERIC}, 30 directions",), share * finest),
     )
     return RankFuseTest(families, _fuse_test(ranges))
-
-
-def _landmarks(pooled: Tensor, streams: Sequence[Streams]) -> Tensor:
-    """At most 128 of the pooled rows, drawn at random and sorted by their values: (R, 1, q, d)."""
-    rows = some_rows(pooled, LANDMARKS, streams, "landmarks")
-    key = rows @ torch.arange(1, rows.shape[-1] + 1).to(rows).sqrt()
-    return rows.take_along_dim(key.argsort(dim=-1)[..., None], dim=-2)[:, None]
 
 
 def _generic_family(pooled: Tensor, share: float, streams: Sequence[Streams]) -> Family:

@@ -146,19 +146,19 @@ def _through_gram(
 def permuted_families(
     families: Sequence[Family], pooled: Tensor, members: Tensor, n: int, progress: Progress | None = None
 ) -> list[FamilyStatistics]:
-    """:func:`permuted_family` of each. Kernels that are functions of the same distance become one family."""
-    joined: list[tuple[Kernel, list[int]]] = []  # each with the positions of its families
-    for index, family in enumerate(families):
-        for number, (kernel, indices) in enumerate(joined):
-            both = _joined(kernel, family.kernel)
-            if both is not None:
-                joined[number] = both, [*indices, index]
-                break
-        else:
-            joined.append((family.kernel, [index]))
+    """:func:`permuted_family` of each. Gaussian kernels, which are functions of one distance, become one family."""
+    kernels = [family.kernel for family in families]
+    gaussian = {
+        index: kernel.log_width.exp()
+        for index, kernel in enumerate(kernels)
+        if isinstance(kernel, GaussianKernel) and kernel.log_width.ndim > 1
+    }
+    others = [[index] for index in range(len(kernels)) if index not in gaussian]
     statistics: dict[int, FamilyStatistics] = {}
-    for kernel, indices in joined:
-        sizes = [len(families[index].names) for index in indices]
+    for indices in [list(gaussian), *others] if gaussian else others:
+        sizes, kernel = [len(families[index].names) for index in indices], kernels[indices[0]]
+        if len(indices) > 1:
+            kernel = GaussianKernel(torch.cat(list(gaussian.values()), dim=-1))
         tensors = permuted_family(kernel, pooled, members, n, progress)
         of_families = zip(*(tensor.split(sizes, dim=1) for tensor in tensors), strict=True)
         statistics |= dict(zip(indices, of_families, strict=True))
@@ -227,13 +227,6 @@ def permuted_family(
     rounding = torch.finfo(dtype).eps * largest * (1 / n + 1 / (size - n))
     rounding = rounding + LOST * statistics.std(dim=-1, correction=0)
     return statistics, rounding, 2 * ((back @ products) * back).sum(dim=-1)
-
-
-def _joined(first: Kernel, second: Kernel) -> Kernel | None:
-    """One family of the kernels of two, (R, k₁) and (R, k₂), if they are functions of the same distance."""
-    if not (type(first) is type(second) is GaussianKernel and min(first.log_width.ndim, second.log_width.ndim) > 1):
-        return None
-    return GaussianKernel(torch.cat([first.width, second.width], dim=-1))
 
 
 def _strips(kernel: Kernel, rows: Rows, dtype: torch.dtype) -> Callable[[int, int], Tensor]:

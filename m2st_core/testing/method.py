@@ -122,10 +122,6 @@ class Method:
         adapt = self.adapt
         return replace(self, fit=lambda *arguments: adapt(knowledge, *arguments))
 
-    def with_fit(self, fitted: FittedTest) -> Method:
-        """The method as fitted before, on other rows: it tests every row it is given, with x and y as they are."""
-        return replace(self, needs_split=False, symmetric=False, fit=lambda *_: fitted)
-
 
 def method_lines(method: Method, tuned: str, code: str = "") -> tuple[Method, ...]:
     """A test of the paper in the settings of the paper's text, of its code where they differ, and in our own.

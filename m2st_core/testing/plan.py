@@ -166,9 +166,12 @@ def plan_test(sample: TwoSample, method: Method, settings: TestSettings | None =
         plan.memory,
         "Use fewer permutations, rows or columns.",
     )
-    smallest, decides = combine_splits([labellings.smallest_p for labellings in plan.labellings])
+    smallest, deciding = plan.smallest_p, plan.labellings[0]
+    if settings.splits > 1:
+        smallest, decides = combine_splits([labellings.smallest_p for labellings in plan.labellings])
+        deciding = plan.labellings[decides]
     if smallest > settings.alpha:
-        raise ValueError(_cannot_reject(plan, smallest, plan.labellings[decides]))
+        raise ValueError(_cannot_reject(plan, smallest, deciding))
     return replace(plan, given=sample, rows=(rows_x, rows_y), smallest_p=smallest, notes=notes)
 
 

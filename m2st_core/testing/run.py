@@ -114,7 +114,7 @@ def learn_once(method: Method, train: TwoSample, seed: int, progress: Progress |
     rows = TwoSample(train.x[None], train.y[None], train.shape).to(dtype)
     with one_thread_per_operation(), short_memory_in_words():
         fitted = method.fit_on(rows, train.shape, [Streams(seed)], progress)
-    return method.with_fit(fitted)
+    return replace(method, needs_split=False, symmetric=False, fit=lambda *_: fitted)
 
 
 def combined_error(p_values: Sequence[float], errors: Sequence[float], seed: int) -> float:
