@@ -11,7 +11,7 @@ from m2st_core.__main__ import main
 from m2st_core.analysis.effect import differences
 from m2st_core.analysis.report import DataSource, as_command, as_python
 from m2st_core.data.tables import cells as grammar
-from m2st_core.data.tables import columns as profiles
+from m2st_core.data.tables import columns
 from m2st_core.data.tables.assemble import assemble
 from m2st_core.data.tables.check import identifiers
 from m2st_core.data.tables.encoding import Cleaning, Encoding
@@ -409,11 +409,8 @@ def test_numbers_with_many_decimals_are_read_as_all_others():
 def test_a_wide_table_is_read_column_by_column_as_a_narrow_one():
     """Columns with few rows are read without pandas, long ones with it: both give the same numbers and forms."""
     texts = pd.Series([*["1.5", "-2", "7,25", "", "8.654", "1e-3", "dog", "10 %"] * 3, None, "3"], dtype="str")
-    few = profiles.numbers(texts), profiles.column_forms(texts)
     many = pd.concat([texts] * 200, ignore_index=True)
-    assert len(many) > profiles.FEW_CELLS
-    assert np.array_equal(profiles.numbers(many)[: len(texts)], few[0], equal_nan=True)
-    assert (
-        np.array_equal(profiles.column_forms(many)[0][: len(texts)], few[1][0])
-        and profiles.column_forms(many)[1] == few[1][1]
-    )
+    assert len(many) > columns.FEW_CELLS
+    short, long = (columns.Profile("a", ["a.csv"], [cells]) for cells in (texts, many))
+    assert np.array_equal(long.numbers(["."])[: len(texts)], short.numbers(["."]), equal_nan=True)
+    assert np.array_equal(long.forms[: len(texts)], short.forms) and long.parsed == short.parsed

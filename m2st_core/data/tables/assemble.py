@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.tables.columns import IDENTIFIER, NUMERIC, Column, Piece, classify_column
+from m2st_core.data.tables.columns import IDENTIFIER, NUMERIC, Column, Profile, classify_column
 from m2st_core.data.tables.encoding_question import encoding_question
 from m2st_core.data.tables.groups import SHOWN, Pair, Pairing, Side
 from m2st_core.data.tables.questions import ENCODING, TableError, Unanswered
@@ -100,7 +101,7 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     """Pool the samples of an upload and classify the columns that all tables share."""
     limits = limits or Limits.from_environment()
     given = upload
-    upload, readings = _read_jointly(upload.decoded(), limits)
+    upload, readings, profiles = _read_jointly(upload.decoded(), limits)
     unsure = next((q for q in readings.questions if q.option == ENCODING and not q.columns), None)
     try:
         pairing = Pairing(upload)
@@ -114,7 +115,10 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     sides = [*([pairing.target.p, pairing.target.q] if pairing.target else []), *related_sides]
     if not sides:
         raise TableError("There is no table. Bring P and Q, or one table with a group column.")
-    tables = tuple({id(side.table): side.table for side in sides}.values())
+    compared = {id(side.table) for side in sides}
+    tables = tuple(table for table in (*upload.target, *upload.related) if id(table) in compared)
+    if len(tables) < len(upload.target) + len(upload.related):
+        profiles = _profiles(tables)
     # Related tables come first, because a learner was trained on their order of columns.
     names, lacking = _shared_columns([*(side.table for side in related_sides), *tables], pairing.roles)
     if unsure and not names:
@@ -149,7 +153,7 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     )
     columns, values = {}, {}
     for name in names:
-        numbers = np.concatenate([table.numbers(name) for table in tables])[order]
+        numbers = profiles[name].numbers([table.reading(name).mark for table in tables])[order]
         columns[name] = _classified(made, name, numbers)
         if columns[name].kind == NUMERIC:
             values[name] = numbers
@@ -164,33 +168,34 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
     )
 
 
-def _read_jointly(upload: Upload, limits: Limits) -> tuple[Upload, Readings]:
+def _read_jointly(upload: Upload, limits: Limits) -> tuple[Upload, Readings, dict[str, Profile]]:
     """Decide how to read every column by all tables of an upload, and leave out totals if that was the answer."""
     tables = (*upload.target, *upload.related)
-    names = dict.fromkeys(str(name) for table in tables for name in table.frame.columns)
-    empty = pd.Series(dtype="str")
-    pieces = {
-        name: [Piece(table.name, table.frame[name] if name in table.frame.columns else empty) for table in tables]
-        for name in names
-    }
+    profiles = _profiles(tables)
     for name in upload.read_as:
-        if name not in names:
+        if name not in profiles:
             raise TableError(f"{tables[0].name}: there is no column {name!r} that could be read as words or numbers.")
-    readings = settle_readings(
-        pieces, [table.separator for table in tables], upload.decimal, upload.read_as, upload.totals
-    )
+    separators = [table.separator for table in tables]
+    readings = settle_readings(profiles, separators, upload.decimal, upload.read_as, upload.totals)
     roles = [role for role in (upload.group, upload.related_group, "group") if role]
     if unsure := encoding_question(tables, roles, levels=limits.levels):
         readings = replace(readings, questions=(unsure, *readings.questions))
+    totals = readings.totals if upload.totals == "leave out" else {}
     read = []
     for i, table in enumerate(tables):
-        frame = table.frame
-        if upload.totals == "leave out" and i in readings.totals:
-            frame = frame.drop(index=list(readings.totals[i]))
-        readings_of_file = {name: readings.columns[name][i] for name in map(str, frame.columns)}
+        readings_of_file = {name: readings.columns[name][i] for name in map(str, table.frame.columns)}
+        frame = table.frame.drop(index=list(totals[i])) if i in totals else table.frame
         read.append(replace(table, frame=frame, readings=readings_of_file))
     count = len(upload.target)
-    return replace(upload, target=tuple(read[:count]), related=tuple(read[count:])), readings
+    upload = replace(upload, target=tuple(read[:count]), related=tuple(read[count:]))
+    return upload, readings, _profiles(read) if totals else profiles
+
+
+def _profiles(tables: Sequence[Table]) -> dict[str, Profile]:
+    """The profile of every column of some of these tables."""
+    files, frames = [table.name for table in tables], [table.frame for table in tables]
+    names = dict.fromkeys(str(name) for frame in frames for name in frame.columns)
+    return {name: Profile(name, files, [frame.get(name) for frame in frames]) for name in names}
 
 
 def lacking_notes(lacking: Mapping[str, Sequence[str]]) -> list[str]:
@@ -213,9 +218,8 @@ def _classified(made: Assembled, name: str, values: np.ndarray) -> Column:
     unnamed = name == "column 1" and all(table.named for table in made.tables)
     parts = [slice(p.start, q.stop) for p, q in (made.spans[:1] if made.target else made.spans)]
     label = "row" if unnamed else name
-    column = classify_column(
-        label, reading.kind, reading.unit, lambda: made.words(name), values, made.limits.levels, parts
-    )
+    words = cache(lambda: made.words(name))
+    column = classify_column(label, reading.kind, reading.unit, words, values, made.limits.levels, parts)
     return replace(column, name=name)
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 
 from m2st_core.data.arrays import LARGEST_WHOLE
 from m2st_core.data.identifiers import numbers_identify, words_identify
 from m2st_core.data.tables import cells as forms
-from m2st_core.data.tables.cells import FORMS, CellExample, ParsedCell, is_compact_date, read_cell
+from m2st_core.data.tables.cells import FORMS, CellExample, is_compact_date, read_cell
 
 NUMBERS, WORDS, DATES = "numbers", "words", "dates"  # readings of a column
 NUMERIC, CATEGORICAL, DATE, TEXT = "numeric", "categorical", "date", "free text"  # kinds of columns in a test
@@ -44,32 +47,79 @@ THOUSANDS = {".": (forms.OPEN_COMMA, forms.COMMA_GROUPS), ",": (forms.OPEN_POINT
 """By decimal mark: open cells that are thousands with it, and cells that prove that thousands are marked."""
 
 
-class Piece(NamedTuple):
-    """A column of one file: the file's name and its text cells, indexed by their rows in the file."""
-
-    file: str
-    cells: pd.Series
-
-
-@dataclass(frozen=True)
 class Profile:
-    """The forms of a column's cells: ``counts`` (files, forms), with examples of each form.
+    """A column in all files. Its different cells are parsed once, for their forms and for their values.
 
-    ``units`` has the number of cells with each unit and an example; the unit "" is last. ``widths`` are the lengths of
-    whole numbers, ``words`` the different words (the first of many), ``distinct`` the number of different numbers if
-    they may be dates, and ``rewritten`` counts the numbers that were written by hand, such as –1, with an example.
-    ``missing`` are the signs and words for a missing cell.
+    A file that lacks the column has None. ``source`` (N,) is the position of each cell's file in ``files``. ``parsed``
+    are the different cells; plain numbers are not among them if there are too many to parse each by itself.
     """
 
-    name: str
-    counts: np.ndarray = field(repr=False)
-    examples: Mapping[int, tuple[CellExample, ...]] = field(repr=False)
-    units: Mapping[str, tuple[int, CellExample]] = field(repr=False)
-    widths: frozenset[int]
-    words: frozenset[str] = field(repr=False)
-    distinct: int = 0
-    rewritten: tuple[int, CellExample] | None = None
-    missing: frozenset[str] = frozenset()
+    def __init__(self, name: str, files: Sequence[str], columns: Sequence[pd.Series | None]) -> None:
+        self.name, self.files = name, tuple(files)
+        self.source = np.repeat(np.arange(len(columns)), [0 if cells is None else len(cells) for cells in columns])
+        filled = [cells for cells in columns if cells is not None and len(cells)]
+        self._rows = np.concatenate([cells.index.to_numpy() for cells in filled]) if filled else np.zeros(0, dtype=int)
+        self._codes, self._different = _different([cells.array for cells in filled])
+        self._plain = np.zeros(len(self._different), dtype=bool)
+        if len(self._different) > FEW_CELLS:
+            self._plain = _matches(self._different, PLAIN)
+        self.parsed = {str(text): read_cell(str(text)) for text in self._different[~self._plain].tolist()}
+
+    @cached_property
+    def forms(self) -> np.ndarray:
+        """The form of every cell: (N,)."""
+        return np.append(self._forms, forms.MISSING)[self._codes]  # the last is that of empty cells, whose code is −1
+
+    @cached_property
+    def _forms(self) -> np.ndarray:
+        """The form of each different cell."""
+        kinds = np.zeros(len(self._different), dtype=int)
+        kinds[~self._plain] = [cell.form for cell in self.parsed.values()]
+        if self._plain.any():
+            texts = self._different[self._plain]
+            pointed, marked, opened = _matches(texts, r".*\..*"), _matches(texts, ".*,.*"), _matches(texts, OPEN)
+            form = np.select([pointed, marked], [forms.POINT, forms.COMMA], forms.WHOLE)
+            form[opened] = np.where(pointed[opened], forms.OPEN_POINT, forms.OPEN_COMMA)
+            form[_matches(texts, DAY_MONTH)] = forms.DAY_MONTH
+            days = [i for i in np.flatnonzero(_matches(texts, DAY)) if is_compact_date(texts.iloc[i])]
+            form[days] = forms.COMPACT_DATE
+            kinds[self._plain] = form
+        return kinds
+
+    def numbers(self, marks: Sequence[str]) -> np.ndarray:
+        """One float64 per cell: NaN if it is missing, infinite or not a number. Each file has a mark for open cells."""
+        by_mark = {mark: np.append(self._values(mark), np.nan)[self._codes] for mark in dict.fromkeys(marks)}
+        if len(by_mark) == 1:
+            return by_mark[marks[0]]
+        return np.where(np.array(marks)[self.source] == ".", by_mark["."], by_mark[","])
+
+    def _values(self, mark: str) -> np.ndarray:
+        """The number of each different cell by a decimal mark."""
+        values = np.full(len(self._different), np.nan)
+        values[~self._plain] = [cell.value(mark) for cell in self.parsed.values()]
+        if (plain := self._plain.copy()).any():
+            plain &= ~_matches(self._different, OPEN.replace("[.,]", "," if mark == "." else r"\."))  # thousands
+            values[plain] = pd.to_numeric(self._different[plain].str.replace(",", ".", regex=False))
+            thousands = self._plain & ~plain
+            values[thousands] = [read_cell(str(text)).value(mark) for text in self._different[thousands].tolist()]
+        return values
+
+    def example(self, position: int) -> CellExample:
+        """A cell with its file and its row there."""
+        text = self._different[self._codes[position]]
+        return CellExample(self.files[self.source[position]], int(self._rows[position]), str(text))
+
+    def positions(self, texts: Collection[str]) -> np.ndarray:
+        """The positions of the cells with one of these texts."""
+        if not texts:
+            return np.zeros(0, dtype=int)
+        return np.flatnonzero(np.append(pd.Index(self._different, dtype=object).isin(list(texts)), False)[self._codes])
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """Cells of each form in each file: (files, forms)."""
+        size = len(self.files), len(FORMS)
+        return np.bincount(self.source * len(FORMS) + self.forms, minlength=size[0] * size[1]).reshape(size)
 
     @property
     def total(self) -> np.ndarray:
@@ -80,105 +130,74 @@ class Profile:
         """Cells of these forms in all files."""
         return int(self.counts[:, list(kinds)].sum())
 
+    @cached_property
+    def examples(self) -> Mapping[int, tuple[CellExample, ...]]:
+        """Different cells of each form that needs a decision, of several files if possible."""
+        examples = {}
+        for kind in set(np.unique(self.forms).tolist()) & WITH_EXAMPLES:
+            positions = np.flatnonzero(self.forms == kind)
+            of_each_file = positions[np.r_[True, np.diff(self.source[positions]) > 0]]
+            few = [self.example(i) for i in [*of_each_file[:EXAMPLES], *positions[: 3 * EXAMPLES]]]
+            first = {cell_example.cell: cell_example for cell_example in reversed(few)}
+            examples[kind] = tuple(first[cell] for cell in dict.fromkeys(e.cell for e in few))[:EXAMPLES]
+        return examples
 
-def profile_column(name: str, pieces: Sequence[Piece]) -> Profile:
-    """Profile a column. A file that lacks it has an empty piece."""
-    filled = [piece.cells for piece in pieces if len(piece.cells)]
-    cells = pieces[0].cells if not filled else filled[0] if len(filled) == 1 else _joined(filled)
-    source = np.repeat(np.arange(len(pieces)), [len(piece.cells) for piece in pieces])
-    form, odd = column_forms(cells)
-    counts = np.bincount(source * len(FORMS) + form, minlength=len(pieces) * len(FORMS))
+    @property
+    def _numeric(self) -> np.ndarray:
+        """The positions of cells with a value."""
+        return np.flatnonzero((self.forms >= forms.NUMBERS.start) & (self.forms < forms.NUMBERS.stop))
 
-    def example(position: int) -> CellExample:
-        return CellExample(pieces[source[position]].file, int(cells.index[position]), str(cells.iloc[position]))
+    @cached_property
+    def units(self) -> Mapping[str, tuple[int, CellExample]]:
+        """The number of numeric cells with each unit, and an example; the unit "" is last."""
+        numeric, names = self._numeric, [""]
+        codes = np.zeros(len(numeric), dtype=np.intp)
+        if any(cell.unit for cell in self.parsed.values()):
+            unit = np.full(len(self._different), "", dtype=object)
+            unit[~self._plain] = [cell.unit for cell in self.parsed.values()]
+            codes, names = pd.factorize(unit[self._codes[numeric]])
+        firsts = numeric[np.unique(codes, return_index=True)[1]]
+        units = zip(names, np.bincount(codes).tolist(), firsts, strict=False)
+        return {str(unit): (count, self.example(first)) for unit, count, first in sorted(units, key=lambda u: not u[0])}
 
-    examples = {}
-    for kind in set(np.unique(form).tolist()) & WITH_EXAMPLES:
-        positions = np.flatnonzero(form == kind)
-        of_each_file = positions[np.r_[True, np.diff(source[positions]) > 0]]
-        few = [example(i) for i in [*of_each_file[:EXAMPLES], *positions[: 3 * EXAMPLES]]]
-        first = {cell_example.cell: cell_example for cell_example in reversed(few)}
-        examples[kind] = tuple(first[cell] for cell in dict.fromkeys(e.cell for e in few))[:EXAMPLES]
-    numeric = np.flatnonzero((form >= forms.NUMBERS.start) & (form < forms.NUMBERS.stop))
-    unit_of = {text: cell.unit for text, cell in odd.items() if cell.unit}
-    unit_codes, names = np.zeros(len(numeric), dtype=np.intp), [""]
-    if unit_of:
-        unit_codes, names = pd.factorize(cells.iloc[numeric].map(unit_of).fillna(""))
-    first_cells = numeric[np.unique(unit_codes, return_index=True)[1]]
-    units = {
-        str(unit): (int(count), example(position))
-        for unit, count, position in zip(names, np.bincount(unit_codes), first_cells, strict=False)
-    }
-    if "" in units:
-        units[""] = units.pop("")
-    whole = cells[(form == forms.WHOLE) | (form == forms.PADDED)] if forms.PADDED in examples else None
-    words = [text for text, cell in odd.items() if cell.form in (forms.WORD, forms.VALUE_OR_MISSING)]
-    by_hand = [text for text, cell in odd.items() if cell.form in (forms.WHOLE, forms.POINT) and not cell.unit]
-    by_hand = [text for text in by_hand if not ASCII.fullmatch(text)]
-    rewritten = np.flatnonzero(cells.isin(by_hand)) if by_hand else np.zeros(0, dtype=int)
-    return Profile(
-        name,
-        counts.reshape(len(pieces), len(FORMS)),
-        examples,
-        units,
-        frozenset(whole.str.len() if whole is not None else ()),
-        frozenset(words[:MOST_WORDS]),
-        int(cells.iloc[numeric].nunique()) if set(examples) & {forms.DAY_MONTH, forms.COMPACT_DATE} else 0,
-        (len(rewritten), example(rewritten[0])) if len(rewritten) else None,
-        frozenset(text for text, cell in odd.items() if cell.form in MAY_BE_MISSING),
-    )
+    @property
+    def widths(self) -> frozenset[int]:
+        """The lengths of whole numbers."""
+        whole = (self._forms == forms.WHOLE) | (self._forms == forms.PADDED)
+        return frozenset(map(len, self._different[whole].tolist()))
 
+    @property
+    def distinct(self) -> int:
+        """The number of different cells with a value."""
+        return len(np.unique(self._codes[self._numeric]))
 
-def _joined(filled: Sequence[pd.Series]) -> pd.Series:
-    """Concatenate series, three times as fast as ``pd.concat``."""
-    arrays = [cells.array for cells in filled]
-    joined = type(arrays[0])._concat_same_type(arrays)
-    return pd.Series(joined, index=np.concatenate([cells.index.to_numpy() for cells in filled]), copy=False)
+    @property
+    def rewritten(self) -> np.ndarray:
+        """The positions of numbers that were written by hand, such as –1."""
+        by_hand = [text for text, cell in self.parsed.items() if cell.form in (forms.WHOLE, forms.POINT)]
+        return self.positions([t for t in by_hand if not self.parsed[t].unit and not ASCII.fullmatch(t)])
 
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The different words, the first of many."""
+        words = (text for text, cell in self.parsed.items() if cell.form in (forms.WORD, forms.VALUE_OR_MISSING))
+        return frozenset(islice(words, MOST_WORDS))
 
-def column_forms(cells: pd.Series) -> tuple[np.ndarray, dict[str, ParsedCell]]:
-    """The form of every cell (N,), and the different cells, without plain numbers if there are many."""
-    codes, different = _different(cells)
-    plain = _plain(different)
-    kinds = np.full(len(different) + 1, forms.MISSING)  # the last is that of empty cells, whose code is −1
-    if plain.any():
-        texts = different[plain]
-        pointed, marked, opened = _matches(texts, r".*\..*"), _matches(texts, ".*,.*"), _matches(texts, OPEN)
-        form = np.select([pointed, marked], [forms.POINT, forms.COMMA], forms.WHOLE)
-        form[opened] = np.where(pointed[opened], forms.OPEN_POINT, forms.OPEN_COMMA)
-        form[_matches(texts, DAY_MONTH)] = forms.DAY_MONTH
-        form[[i for i in np.flatnonzero(_matches(texts, DAY)) if is_compact_date(texts.iloc[i])]] = forms.COMPACT_DATE
-        kinds[:-1][plain] = form
-    odd = {str(text): read_cell(str(text)) for text in different[~plain].tolist()}  # a list is twice as fast
-    kinds[:-1][~plain] = [cell.form for cell in odd.values()]
-    return kinds[codes], odd
+    @property
+    def missing(self) -> frozenset[str]:
+        """The signs and words for a missing cell."""
+        return frozenset(text for text, cell in self.parsed.items() if cell.form in MAY_BE_MISSING)
 
 
-def numbers(cells: pd.Series, mark: str = ".") -> np.ndarray:
-    """One float64 per cell: NaN if it is missing, infinite or not a number. Open cells are read by the mark."""
-    codes, different = _different(cells)
-    plain = _plain(different)
-    values = np.full(len(different) + 1, np.nan)
-    if plain.any():
-        plain &= ~_matches(different, OPEN.replace("[.,]", "," if mark == "." else r"\."))  # thousands
-        values[:-1][plain] = pd.to_numeric(different[plain].str.replace(",", ".", regex=False))
-    values[:-1][~plain] = [read_cell(str(text)).value(mark) for text in different[~plain].tolist()]
-    return values[codes]
-
-
-def _different(cells: pd.Series) -> tuple[np.ndarray, pd.Series | np.ndarray]:
-    """The code of every cell, −1 for empty ones, and the different cells."""
-    if len(cells) > FEW_CELLS:
-        codes, different = pd.factorize(cells)
+def _different(columns: Sequence[ExtensionArray]) -> tuple[np.ndarray, Any]:
+    """The code of every cell, −1 for empty ones, and the different cells: a series if they may be many."""
+    if sum(map(len, columns)) > FEW_CELLS:
+        codes, different = pd.factorize(type(columns[0])._concat_same_type(columns))  # faster than pd.concat
         return codes, pd.Series(different, dtype="str")
     code_of: dict[str, int] = {}  # pandas takes a millisecond per column, and there may be thousands of short columns
-    few = [code_of.setdefault(text, len(code_of)) if isinstance(text, str) else -1 for text in cells.tolist()]
+    texts = (text for column in columns for text in column.tolist())
+    few = [code_of.setdefault(text, len(code_of)) if isinstance(text, str) else -1 for text in texts]
     return np.array(few, dtype=np.intp), np.array(list(code_of), dtype=object)
-
-
-def _plain(different: pd.Series | np.ndarray) -> np.ndarray:
-    """Mark plain numbers, if there are too many different cells to parse each by itself."""
-    return _matches(different, PLAIN) if len(different) > FEW_CELLS else np.zeros(len(different), dtype=bool)
 
 
 def _matches(cells: pd.Series, pattern: str) -> np.ndarray:

@@ -28,10 +28,8 @@ from m2st_core.data.tables.columns import (
     NUMBERS,
     OPENS,
     WORDS,
-    Piece,
     Profile,
     decide_marks,
-    profile_column,
     proven_marks,
 )
 from m2st_core.data.tables.questions import (
@@ -170,7 +168,8 @@ def _number_conversions(column: Profile, unit: str) -> list[Conversion]:
         return [Conversion(column.name, count, example, f"{_number(example)} (unit: {unit})", undo)]
     unusual = [form for form in (forms.COMMA, forms.POINT_GROUPS, forms.COMMA_GROUPS, forms.CODE) if column.count(form)]
     cells = [(column.count(form), column.examples[form][0]) for form in unusual]
-    cells += [column.rewritten] if column.rewritten else []
+    if len(rewritten := column.rewritten):
+        cells.append((len(rewritten), column.example(rewritten[0])))
     return [Conversion(column.name, count, example, _number(example), undo) for count, example in cells]
 
 
@@ -209,20 +208,20 @@ class Readings:
 
 
 def settle_readings(
-    columns: Mapping[str, Sequence[Piece]],
+    profiles: Mapping[str, Profile],
     separators: Sequence[str],
     decimal: Marks = "",
     read_as: Mapping[str, str] | None = None,
     totals: str = "",
 ) -> Readings:
-    """Decide the readings of columns. Each has a piece of every file, empty where a file lacks it.
+    """Decide the readings of columns over all files.
 
     ``decimal`` (for all files, or by file), ``read_as`` by column, and ``totals`` are answers to earlier questions.
     """
-    profiles = {name: profile_column(name, pieces) for name, pieces in columns.items()}
     verdicts = {name: _judge_column(column, (read_as or {}).get(name, "")) for name, column in profiles.items()}
     numeric = [profiles[name] for name, verdict in verdicts.items() if verdict.kind == NUMBERS]
-    chosen_marks = [choice_for_file(decimal, piece.file) for piece in next(iter(columns.values()), ())]
+    files = next((column.files for column in profiles.values()), ())
+    chosen_marks = [choice_for_file(decimal, file) for file in files]
     marks, doubts = decide_marks(numeric, separators, chosen_marks)
     used_for_missing = {word for column in numeric for word in column.words & VALUES_OR_MISSING}
     readings: dict[str, tuple[Reading, ...]] = {}
@@ -242,21 +241,16 @@ def settle_readings(
         if is_number and name not in doubts:
             conversions += _open_conversions(column, of_files, any(chosen_marks))
         if values:
-            cells = [
-                CellExample(p.file, int(row), cell)
-                for p in columns[name]
-                for row, cell in p.cells.items()
-                if cell in values
-            ]
-            conversions.append(Conversion(name, len(cells), cells[0], "a value, not as missing", "empty cells"))
+            positions = column.positions(values)
+            first = column.example(positions[0])
+            conversions.append(Conversion(name, len(positions), first, "a value, not as missing", "empty cells"))
         signs |= MISSING_SIGNS & missing
-        warnings += _differences(column, verdict, columns[name])
+        warnings += _differences(column, verdict)
     if doubts:
-        files = tuple(dict.fromkeys(columns[name][i].file for name, doubtful in doubts.items() for i in doubtful))
-        questions.insert(0, _decimal_question([profiles[name] for name in doubts], files))
-    rows = _total_rows(columns, profiles) if numeric else {}
+        doubtful = tuple(dict.fromkeys(files[i] for of_column in doubts.values() for i in of_column))
+        questions.insert(0, _decimal_question([profiles[name] for name in doubts], doubtful))
+    rows = _total_rows(profiles) if numeric else {}
     if rows and not totals:
-        files = tuple(piece.file for piece in next(iter(columns.values())))
         cells = [CellExample(files[i], row, word) for i, words in rows.items() for row, word in sorted(words.items())]
         sentence = f"{cells[0].cell!r} in this row looks like a total under a table."
         answers = {"leave out": "A total: leave it out", "keep": "An observation: keep it"}
@@ -312,24 +306,24 @@ def _values_not_missing(column: Profile, used_for_missing: set[str]) -> frozense
     return frozenset(values - used_for_missing)
 
 
-def _total_rows(columns: Mapping[str, Sequence[Piece]], profiles: Mapping[str, Profile]) -> dict[int, dict[int, str]]:
+def _total_rows(profiles: Mapping[str, Profile]) -> dict[int, dict[int, str]]:
     """The rows of each file with a word such as Total, in columns where few rows have one, and that word."""
     rows: dict[int, dict[int, str]] = {}
-    for name, column in profiles.items():
+    for column in profiles.values():
         for i in np.flatnonzero(column.counts[:, forms.TOTAL]).tolist():
-            cells = columns[name][i].cells
-            if column.counts[i, forms.TOTAL] <= max(min(FEW_TOTALS, len(cells) - 1), TOTALS_SHARE * len(cells)):
-                words = {str(cell) for cell in cells.dropna().unique() if read_cell(str(cell)).form == forms.TOTAL}
-                for row, cell in cells[cells.isin(words)].items():
-                    rows.setdefault(i, {}).setdefault(int(row), str(cell))
+            size = int(column.counts[i].sum())
+            if column.counts[i, forms.TOTAL] <= max(min(FEW_TOTALS, size - 1), TOTALS_SHARE * size):
+                for position in np.flatnonzero((column.source == i) & (column.forms == forms.TOTAL)).tolist():
+                    total = column.example(position)
+                    rows.setdefault(i, {}).setdefault(total.row, total.cell)
     return rows
 
 
-def _differences(column: Profile, verdict: _Verdict, pieces: Sequence[Piece]) -> list[str]:
+def _differences(column: Profile, verdict: _Verdict) -> list[str]:
     """Warnings about files that write a column differently."""
     if verdict.kind == NUMBERS:
         points, commas = (
-            [p.file for p, counts in zip(pieces, column.counts, strict=True) if mark in proven_marks(counts)]
+            [file for file, counts in zip(column.files, column.counts, strict=True) if mark in proven_marks(counts)]
             for mark in MARKS
         )
         if points and commas:
@@ -340,6 +334,6 @@ def _differences(column: Profile, verdict: _Verdict, pieces: Sequence[Piece]) ->
         return []
     numeric, words = column.counts[:, forms.NUMBERS].sum(axis=1), column.counts[:, forms.WORD]
     if verdict.kind == WORDS and (numeric > words).any() and (words > numeric).any():
-        first, second = (pieces[int(np.argmax(which))].file for which in (numeric > words, words > numeric))
+        first, second = (column.files[int(np.argmax(which))] for which in (numeric > words, words > numeric))
         return [f"{column.name!r} has numbers in {first} and words in {second}: it is compared as words."]
     return []

@@ -21,7 +21,7 @@ import pandas as pd
 from m2st_core.data.arrays import LARGEST_WHOLE, as_named_rows, in_memory, names_of
 from m2st_core.data.tables import cells as forms
 from m2st_core.data.tables.cells import read_cell
-from m2st_core.data.tables.columns import OPEN, Piece, column_forms, numbers
+from m2st_core.data.tables.columns import OPEN, Profile
 from m2st_core.data.tables.questions import TableError
 from m2st_core.data.tables.readings import Reading, settle_readings
 from m2st_core.data.tables.text_encoding import possible_encodings
@@ -126,7 +126,7 @@ class Table:
 
     def numbers(self, column: str) -> np.ndarray:
         """A column as float64, NaN where a cell is missing or not a number."""
-        return numbers(self.frame[column], self.reading(column).mark)
+        return Profile(column, [self.name], [self.frame[column]]).numbers([self.reading(column).mark])
 
     def words(self, column: str) -> pd.Series:
         """A column as words, NA where a cell is missing."""
@@ -138,8 +138,8 @@ class Table:
 
     @cached_property
     def _alone(self) -> Mapping[str, Reading]:
-        pieces = {str(name): (Piece(self.name, self.frame[name]),) for name in self.frame.columns}
-        return {name: readings[0] for name, readings in settle_readings(pieces, [self.separator]).columns.items()}
+        profiles = {str(name): Profile(str(name), [self.name], [self.frame[name]]) for name in self.frame.columns}
+        return {name: readings[0] for name, readings in settle_readings(profiles, [self.separator]).columns.items()}
 
     @cached_property
     def encodings(self) -> tuple[str, ...]:
@@ -212,7 +212,7 @@ def table_of_rows(name: str, rows: TextRows, digest: str, notes: list[str], sepa
         frame = frame.drop(columns=blank)
         cell_notes.append(f"{len(blank)} blank columns were left out.")
     if frame.shape[1] == 0 or (
-        not named and all(column_forms(frame[column])[0].max() <= forms.VALUE_OR_MISSING for column in frame.columns)
+        not named and all(Profile("", [name], [frame[c]]).forms.max() <= forms.VALUE_OR_MISSING for c in frame.columns)
     ):
         raise TableError(f"{name}: every cell is missing. Bring a header and at least 2 rows.")
     if not named:
@@ -294,7 +294,9 @@ def _columns_of(
         index += [number for number, _ in body]
         chunk = []
         for column in zip(*[row for _, row in body], strict=True):
-            cells = [unicodedata.normalize("NFC", cell.strip()) for cell in column]
+            cells = [cell.strip() for cell in column]
+            if not "".join(cells).isascii():
+                cells = [unicodedata.normalize("NFC", cell) for cell in cells]
             chunk.append(pd.array([cell or None for cell in cells] if "" in cells else cells, dtype="str"))
         chunks.append(chunk)
         body = _take_chunk(rest, width)
