@@ -13,7 +13,7 @@ from m2st_core.analysis.report import DataSource, as_command, as_python
 from m2st_core.data.tables import cells as grammar
 from m2st_core.data.tables import columns
 from m2st_core.data.tables.assemble import assemble
-from m2st_core.data.tables.check import identifiers
+from m2st_core.data.tables.check import check_identifiers
 from m2st_core.data.tables.encoding import Cleaning, Encoding
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.prepare import prepare
@@ -338,10 +338,10 @@ def test_totals_are_found_anywhere_but_a_common_word_is_a_value(names, rows):
 
 def test_identifiers_are_found_by_what_they_hold():
     rows = [f"{i * 7 % 20 + 100},{i:05},{i % 3}.5,{'ab'[i % 2]}" for i in range(20)]
-    found = identifiers(assemble(Upload((table("d.csv", "entry,code,v,group", *rows),), group="group")))
+    found = check_identifiers(assemble(Upload((table("d.csv", "entry,code,v,group", *rows),), group="group")))
     assert [(one.column, one.usable) for one in found] == [("entry", True), ("code", False)]
     twice = [f"{i // 2:05},{i % 3}.5,{'ab'[i % 2]}" for i in range(20)]
-    (code,) = identifiers(assemble(Upload((table("d.csv", "code,v,group", *twice),), group="group")))
+    (code,) = check_identifiers(assemble(Upload((table("d.csv", "code,v,group", *twice),), group="group")))
     assert (code.column, code.units, code.in_both, code.why) == ("code", 10, 10, "")
 
 

@@ -8,7 +8,7 @@ import m2st_core as m2st
 from m2st_core.analysis.answer import methods_sentence
 from m2st_core.analysis.report import DataSource, as_command
 from m2st_core.data.tables.assemble import assemble
-from m2st_core.data.tables.check import identifiers, incomplete_rows
+from m2st_core.data.tables.check import check_identifiers, incomplete_rows
 from m2st_core.data.tables.encoding import Cleaning
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.groups import OTHERS, suggest_groups
@@ -27,11 +27,11 @@ def one(*lines):
 
 def test_a_repeated_patient_is_found_with_the_groups_it_is_in():
     rows = [f"P{i % 10:02},{i * 7 % 11},{'ab'[i // 10 % 2]}" for i in range(40)]
-    (found,) = identifiers(assemble(one("Patient ID,v,group", *rows)))
+    (found,) = check_identifiers(assemble(one("Patient ID,v,group", *rows)))
     assert (found.column, found.units, found.repeated, found.in_both) == ("Patient ID", 10, 10, 10)
     assert "10 of its 10 values have several rows, 10 of them in both groups" in found.sentence
     apart = [f"P{i % 10:02}{'ab'[i // 20]},{i * 7 % 11},{'ab'[i // 20]}" for i in range(40)]
-    (found,) = identifiers(assemble(one("subject,v,group", *apart)))
+    (found,) = check_identifiers(assemble(one("subject,v,group", *apart)))
     assert found.in_both == 0 and "never in both groups" in found.sentence
 
 
@@ -50,12 +50,12 @@ def test_repeated_patients_are_noted_unless_they_are_the_block():
 
 def test_other_columns_are_no_identifiers():
     rows = [f"{i * 7 % 11},{i / 3:.2f},{'xyz'[i % 3]},{'ab'[i % 2]}" for i in range(30)]
-    assert identifiers(assemble(one("idle,patience,site,group", *rows))) == []
+    assert check_identifiers(assemble(one("idle,patience,site,group", *rows))) == []
 
 
 def test_whole_numbers_that_never_repeat_look_like_an_identifier():
     rows = [f"{1000 + 37 * i % 997},{i * 7 % 11},{'ab'[i % 2]}" for i in range(30)]
-    (found,) = identifiers(assemble(one("PatientID,v,group", *rows)))
+    (found,) = check_identifiers(assemble(one("PatientID,v,group", *rows)))
     assert found.repeated == 0
     assert found.sentence == "'PatientID' is not compared: it numbers rows, persons or records."
 

@@ -18,7 +18,7 @@ from m2st_core.dashboard.your_data.plan import ask_test
 from m2st_core.dashboard.your_data.state import UserData, choose, show_picture, show_upload_table
 from m2st_core.data.repeated_rows import repeats_in
 from m2st_core.data.tables.assemble import Assembled, lacking_notes
-from m2st_core.data.tables.check import Check, ColumnReport, Identifier, check, identifiers, incomplete_rows
+from m2st_core.data.tables.check import Check, ColumnReport, IdentifierReport, check, check_identifiers, incomplete_rows
 from m2st_core.data.tables.columns import NUMBERS, NUMERIC, WORDS
 from m2st_core.data.tables.encoding import (
     MISSING_CHOICES,
@@ -400,7 +400,7 @@ def _offer_identifiers(made: Assembled, cleaning: Cleaning, mark: str, chosen: b
     """
     settled = True
     compared = st.session_state.get(f"data_compared_{mark}", [])
-    for number, identifier in enumerate(identifiers(made)):
+    for number, identifier in enumerate(check_identifiers(made)):
         if identifier.column in cleaning.not_compared and not (
             identifier.repeated and identifier.column == cleaning.ids
         ):
@@ -422,7 +422,7 @@ def _notes_in_boxes(made: Assembled, cleaning: Cleaning, mark: str, chosen: bool
     compared = st.session_state.get(f"data_compared_{mark}", [])
     return [
         identifier.note(cleaning, identifier.column in cleaning.use)
-        for identifier in identifiers(made)
+        for identifier in check_identifiers(made)
         if identifier.column not in cleaning.not_compared
         and (identifier.column not in compared if identifier.repeated else not chosen)
     ]
@@ -450,7 +450,7 @@ def _compared_identifiers(made: Assembled, mark: str, left_out: Sequence[str | N
     return tuple(name for name in made.identifiers if name in wanted and name not in left_out)
 
 
-def _offer_to_compare(identifier: Identifier, number: int, mark: str) -> None:
+def _offer_to_compare(identifier: IdentifierReport, number: int, mark: str) -> None:
     """Show a column that is set aside with a button that compares it, or the other way round."""
     key = f"data_compared_{mark}"
     compared = st.session_state.get(key, [])
@@ -467,7 +467,7 @@ def _offer_to_compare(identifier: Identifier, number: int, mark: str) -> None:
         _button(f"Compare {as_text(identifier.column)}", f"data_compare_{number}", key, wanted, help_)
 
 
-def _offer(identifier: Identifier, number: int, cleaning: Cleaning, mark: str) -> None:
+def _offer(identifier: IdentifierReport, number: int, cleaning: Cleaning, mark: str) -> None:
     """Offer what can be done with a column whose units have several rows."""
     block_key, left_out_key, compared_key = (f"data_{what}_{mark}" for what in ("block", "left_out", "compared"))
     with st.container(horizontal=True):

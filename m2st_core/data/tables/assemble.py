@@ -64,14 +64,19 @@ class Assembled:
         return list(zip(slices[::2], slices[1::2], strict=True))
 
     @property
-    def target_samples(self) -> list[tuple[Side, slice]]:
-        """P and Q of the target with their rows; empty without a target."""
-        return list(zip((self.target.p, self.target.q), self.spans[0], strict=True)) if self.target else []
-
-    @property
     def target_spans(self) -> tuple[slice, slice]:
         """Where the rows of the target's P and Q are; empty without a target."""
         return self.spans[0] if self.target else (slice(0, 0), slice(0, 0))
+
+    @property
+    def target_samples(self) -> list[tuple[Side, slice]]:
+        """P and Q of the target with their rows; empty without a target."""
+        return list(zip((self.target.p, self.target.q), self.target_spans, strict=True)) if self.target else []
+
+    @property
+    def related_spans(self) -> list[tuple[slice, slice]]:
+        """Where the rows of both samples of each related task are."""
+        return self.spans[1:] if self.target else self.spans
 
     @property
     def target_rows(self) -> int:

@@ -1,7 +1,7 @@
 """The grammar of a cell: its number by decimal point and by decimal comma, or its other form.
 
 A cell such as 8,65 has one reading. 8.654 is open: a decimal number or thousands, as other cells decide
-(``columns.decide_marks``).
+(``readings``).
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def _report(made: Assembled, column: Column) -> tuple[ColumnReport, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Identifier:
+class IdentifierReport:
     """A column that tells rows apart, or that names units, such as patients, some of which have several rows.
 
     ``why`` it was set aside, and whether it could be ``usable`` all the same; a column with repeated units that is
@@ -142,7 +142,7 @@ class Identifier:
         return Note(f"{self.sentence}{aside}", option)
 
 
-def identifiers(made: Assembled) -> list[Identifier]:
+def check_identifiers(made: Assembled) -> list[IdentifierReport]:
     """Return the columns that were set aside as identifiers, and those whose units have several rows in the target."""
     aside = []
     for name, column in made.columns.items():
@@ -158,7 +158,7 @@ def identifiers(made: Assembled) -> list[Identifier]:
         if repeated or column.kind == IDENTIFIER:
             why = column.why if column.kind == IDENTIFIER else ""
             both = len(np.intersect1d(p[p >= 0], q[q >= 0]))
-            aside.append(Identifier(name, why, bool(column.holds), len(units), repeated, both))
+            aside.append(IdentifierReport(name, why, bool(column.holds), len(units), repeated, both))
     return aside
 
 

@@ -1,4 +1,4 @@
-"""Columns over all files of an upload: profiles of their cells, decimal marks, numbers, and their kind in a test."""
+"""Columns over all files of an upload: the forms and the numbers of their cells, and their kind in a test."""
 
 from __future__ import annotations
 
@@ -37,14 +37,6 @@ MOSTLY = 0.8  # share of its cells that makes a column numeric, or one of dates
 FEW_WORDS = 5
 MOST_LEVELS = 1_000  # different words that are searched for dates
 NO_DATES = "dates and times are not compared; bring them as numbers, such as days since a start"
-
-EVIDENCE = {
-    ".": [forms.POINT, forms.DAY_MONTH, forms.COMMA_GROUPS],
-    ",": [forms.COMMA, forms.POINT_GROUPS],
-}
-OPENS = [forms.OPEN_POINT, forms.OPEN_COMMA]
-THOUSANDS = {".": (forms.OPEN_COMMA, forms.COMMA_GROUPS), ",": (forms.OPEN_POINT, forms.POINT_GROUPS)}
-"""By decimal mark: open cells that are thousands with it, and cells that prove that thousands are marked."""
 
 
 class Profile:
@@ -202,58 +194,6 @@ def _different(columns: Sequence[ExtensionArray]) -> tuple[np.ndarray, Any]:
 
 def _matches(cells: pd.Series, pattern: str) -> np.ndarray:
     return cells.str.fullmatch(pattern, na=False).to_numpy(dtype=bool, copy=True)
-
-
-def decide_marks(
-    profiles: Sequence[Profile], separators: Sequence[str], answers: Sequence[str]
-) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, ...]]]:
-    """The decimal mark of each column with open cells in each file, and the files in doubt by column.
-
-    The user's answer for a file decides, otherwise the nearest evidence: the same cells, the file, the column in other
-    files, all files; and last, commas between cells, which writers of 8.654 for 8654 avoid. Files with other
-    separators, or workbooks, are no evidence, because another program wrote them. There is doubt where evidence is
-    absent or contradicts itself, where a column would mix decimals with thousands though no cell proves that thousands
-    are marked, and where a column would be read differently in two files without an answer.
-    """
-    of_files = sum((column.counts for column in profiles), np.zeros((len(separators), len(FORMS)), dtype=np.int64))
-    marks, doubts = {}, {}
-    for column in profiles:
-        with_open = np.flatnonzero(column.counts[:, OPENS].any(axis=1)).tolist()
-        if not with_open:
-            continue
-        by_file: dict[int, str | None] = {}
-        for i in with_open:
-            alike = np.array(separators) == separators[i]
-            evidence = column.counts[i], of_files[i], column.counts[alike].sum(axis=0), of_files[alike].sum(axis=0)
-            by_file[i] = answers[i] or _mark(*evidence, separators[i])
-        usual = next((mark for mark in by_file.values() if mark), ".")
-        marks[column.name] = tuple(by_file.get(i) or usual for i in range(len(separators)))
-        unanswered = tuple(i for i in with_open if not answers[i])
-        if None in by_file.values() or (unanswered and len(set(by_file.values())) > 1):
-            doubts[column.name] = unanswered
-    return marks, doubts
-
-
-def _mark(cells: np.ndarray, file: np.ndarray, column: np.ndarray, files: np.ndarray, separator: str) -> str | None:
-    """The decimal mark of a column's open cells in a file, by evidence from near to far; None if in doubt."""
-    by_commas, workbook = separator == ",", not separator
-    if cells[OPENS].all() and not proven_marks(cells):
-        return None
-    levels = ((cells, True, True), (file, False, True), (column, True, False), (files, False, False))
-    for counts, same_column, same_file in levels:
-        proven = [mark for mark in proven_marks(counts) if mark == "," or not workbook]  # its floats have points
-        if len(proven) > 1:
-            return None
-        for mark in proven:
-            thousands, proof = THOUSANDS[mark]
-            mixed = same_column and cells[thousands] and not counts[proof]
-            return None if mixed or (by_commas and mark == "," and not same_file) else mark
-    return "." if by_commas and not cells[forms.OPEN_COMMA] else None
-
-
-def proven_marks(counts: np.ndarray) -> list[str]:
-    """The decimal marks that cells, counted by form, prove."""
-    return [mark for mark, proofs in EVIDENCE.items() if counts[proofs].any()]
 
 
 @dataclass(frozen=True)

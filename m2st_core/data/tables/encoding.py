@@ -14,11 +14,10 @@ import numpy as np
 import pandas as pd
 
 from m2st_core.data.tables.assemble import Assembled
-from m2st_core.data.tables.cells import BOUND, ERROR, INFINITE, read_cell
 from m2st_core.data.tables.columns import CATEGORICAL, IDENTIFIER, NUMERIC
 from m2st_core.data.tables.encoding_question import encoding_question
 from m2st_core.data.tables.questions import ENCODING, Question, TableError, Unanswered
-from m2st_core.numbers import NORMAL_QUARTILES, count_of
+from m2st_core.numbers import NORMAL_QUARTILES
 from m2st_core.types import listed
 
 MISSING_CHOICES = ("refuse", "drop rows", "median and indicator")
@@ -27,8 +26,6 @@ FORMAT = 1
 ENCODING_FILE = "encoding.json"
 FEWEST_ROWS = 2
 SHOWN = 20
-WHY_NOT = {INFINITE: "is infinite or too large", ERROR: "is an error of Excel's", BOUND: "is a bound and not a number"}
-REMEDY = "Correct it, or choose to drop such rows or to fill in medians."
 
 
 @dataclass(frozen=True)
@@ -306,50 +303,6 @@ def open_questions(made: Assembled, cleaning: Cleaning, encoding: Encoding | Non
     return [
         question for question in made.readings.questions if question.option != ENCODING and question.concerns(compared)
     ]
-
-
-def keep_rows(made: Assembled, chosen: list[tuple[str, str]], cleaning: Cleaning, notes: list[str]) -> np.ndarray:
-    """Mark the rows that stay, (N,) of bool: all, unless those with missing cells are to be dropped."""
-    keep = np.ones(len(made.rows), dtype=bool)
-    counts: dict[str, int] = {}
-    for name, kind in chosen:
-        gone = made.gaps(name, kind)
-        if not gone.any():
-            continue
-        rows = np.flatnonzero(gone)
-        cells = made.words(name).iloc[rows]
-        if cleaning.missing == "refuse":
-            cell = cells.iloc[0]
-            what = "the value is missing" if pd.isna(cell) else f"{str(cell)[:40]!r} {_why_not(cell)}"
-            alike = f" ({len(rows):,} such cells)" if len(rows) > 1 else ""
-            raise TableError(f"{made.where(rows[0])}, column {name!r}: {what}{alike}. {REMEDY}")
-        if len(odd := np.flatnonzero(cells.notna())):
-            cell = str(cells.iloc[odd[0]])
-            example = f"{made.where(rows[odd[0]])}: {cell[:40]!r} {_why_not(cell)}"
-            notes.append(f"{len(odd):,} cells of {name!r} are not numbers ({example}): they count as missing.")
-        counts[name] = len(rows)
-        if cleaning.missing == "drop rows":
-            keep &= ~gone
-    if not keep.all():
-        worst = sorted(counts, key=lambda name: -counts[name])
-        named = ", ".join(f"{name!r} {counts[name]:,}" for name in worst[:5])
-        where = [f"{(~keep[span]).sum():,} of {side.label}" for side, span in made.target_samples]
-        where += [f"{(~keep[made.target_rows :]).sum():,} of related tasks"] if made.related else []
-        notes.append(f"Rows left out because a cell is missing: {', '.join(where)} (missing cells: {named}).")
-        check_target(made, keep, f"Leave out the columns that miss most ({named}), or fill in medians.")
-    return keep
-
-
-def _why_not(cell: str) -> str:
-    """Say why a cell is not a number."""
-    return WHY_NOT.get(read_cell(str(cell)).form, "is not a number")
-
-
-def check_target(made: Assembled, keep: np.ndarray, remedy: str = "Bring at least 2 rows in each sample.") -> None:
-    """Refuse a target sample with fewer than two kept rows."""
-    for side, span in made.target_samples:
-        if (rows := int(keep[span].sum())) < FEWEST_ROWS:
-            raise TableError(f"{side.table.name}: {side.label} has {count_of(rows, 'usable row')}. {remedy}")
 
 
 def learn_encoding(

@@ -13,21 +13,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
-from m2st_core.data.arrays import as_ids, as_two_sample, check_spread, match_columns
+from m2st_core.data.arrays import as_blocks, as_ids, check_spread, match_columns
 from m2st_core.data.overlap import ColumnUnits
 from m2st_core.data.related import RelatedTasks, stack_related_tasks
 from m2st_core.data.repeated_rows import repeated_rows_note
 from m2st_core.data.separate import Separated, nothing_left, without_target
 from m2st_core.data.tables.assemble import Assembled, assemble
-from m2st_core.data.tables.cells import to_safe_csv
-from m2st_core.data.tables.check import identifiers
+from m2st_core.data.tables.cells import BOUND, ERROR, INFINITE, read_cell, to_safe_csv
+from m2st_core.data.tables.check import check_identifiers
 from m2st_core.data.tables.columns import IDENTIFIER
 from m2st_core.data.tables.encoding import (
     FEWEST_ROWS,
@@ -35,18 +34,22 @@ from m2st_core.data.tables.encoding import (
     Cleaning,
     Encoding,
     Numeric,
-    check_target,
     choose_columns,
     encode,
-    keep_rows,
     learn_encoding,
     relearn_encoding,
 )
+from m2st_core.data.tables.groups import Pair
 from m2st_core.data.tables.questions import TableError
 from m2st_core.data.tables.upload import Upload, upload_of
+from m2st_core.numbers import count_of
 from m2st_core.types import TwoSample, listed
 
 ROUNDING = 9  # decimal digits of scaled values that are compared
+
+
+WHY_NOT = {INFINITE: "is infinite or too large", ERROR: "is an error of Excel's", BOUND: "is a bound and not a number"}
+REMEDY = "Correct it, or choose to drop such rows or to fill in medians."
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,32 +244,32 @@ def _prepared(made: Assembled, cleaning: Cleaning | None, encoding: Encoding | N
         cleaning = replace(encoding.cleaning, missing=choices.missing, block=choices.block, ids=column)
     cleaning = cleaning or Cleaning()
     notes = [*made.notes]
-    check_target(made, np.ones(len(made.rows), dtype=bool))
+    _check_target(made, np.ones(len(made.rows), dtype=bool))
     chosen = choose_columns(made, cleaning, encoding, notes)
     used = {name for name, _ in chosen}
-    aside = [column for column in identifiers(made) if encoding is None or column.repeated or column.column in used]
+    aside = [
+        column for column in check_identifiers(made) if encoding is None or column.repeated or column.column in used
+    ]
     notes[len(made.notes) : len(made.notes)] = filter(
         None, (column.note(cleaning, column.column in used) for column in aside)
     )
-    keep = keep_rows(made, chosen, cleaning, notes)
+    keep = _keep_rows(made, chosen, cleaning, notes)
     blocks, block_names = _find_blocks(made, cleaning, keep, notes)
-    check_target(made, keep)
+    _check_target(made, keep)
     _drop_small_tasks(made, keep, notes)
     if encoding is None:
         encoding = learn_encoding(made, chosen, cleaning, keep, notes)
     matrix = encode(made, encoding, keep, notes)
-    samples, ids = _by_sample(made, keep, matrix), _ids(made, cleaning, keep)
-    x, y = samples.pop(0) if made.target else (matrix[:0], matrix[:0])
-    target_ids = ids.pop(0) if made.target and ids else None
-    tasks = _tasks(made, samples, ids, encoding.features, notes)
+    target, *samples = _samples(made, torch.from_numpy(matrix), keep, _ids(made, cleaning, keep), encoding)
+    tasks = _tasks(made, samples, notes)
     p, q = made.target_spans
-    target = TwoSample(torch.from_numpy(x), torch.from_numpy(y))
     of_rows = None if blocks is None else (blocks[p][keep[p]], blocks[q][keep[q]])
     if made.target:
-        target = replace(as_two_sample(x, y, blocks=of_rows), ids=target_ids)
-    target = replace(target, columns=encoding.features)
-    _refuse_same_rows(made, x, y)
-    notes += repeated_rows_note(np.concatenate([x, y]))
+        check_spread(target.x.numpy(), target.y.numpy())
+        numbered = None if of_rows is None else as_blocks(of_rows, target.sizes)
+        target = replace(target, x=target.x.clone(), y=target.y.clone(), blocks=numbered)
+        _refuse_same_rows(made.target, target)
+    notes += repeated_rows_note(target.pooled.numpy())
     in_order = [sample.swapped() if made.turned else sample for sample in tasks.values()]
     related = stack_related_tasks([in_order], tuple(tasks)) if tasks else None
     separation = without_target(related, target, encoding.units) if made.target and related is not None else None
@@ -290,42 +293,90 @@ def _prepared(made: Assembled, cleaning: Cleaning | None, encoding: Encoding | N
     )
 
 
-def _by_sample(made: Assembled, keep: np.ndarray, kept: Any) -> list[tuple[Any, Any]]:
-    """Split the kept rows, (kept, …), by pair and by sample."""
-    ends = np.concatenate([[0], np.cumsum(keep)])
-    return [(kept[ends[p.start] : ends[p.stop]], kept[ends[q.start] : ends[q.stop]]) for p, q in made.spans]
+def _samples(
+    made: Assembled, rows: torch.Tensor, keep: np.ndarray, ids: torch.Tensor | None, encoding: Encoding
+) -> list[TwoSample]:
+    """The target, empty if there is none, and the related tasks, of the kept ``rows`` (kept, d) and their ``ids``."""
+    ends, samples = np.concatenate([[0], np.cumsum(keep)]), []
+    for spans in (made.target_spans, *made.related_spans):
+        x, y = (slice(ends[span.start], ends[span.stop]) for span in spans)
+        of_unit = None if ids is None else (ids[x], ids[y])
+        samples.append(TwoSample(rows[x], rows[y], columns=encoding.features, ids=of_unit))
+    return samples
 
 
-def _tasks(
-    made: Assembled, samples: Sequence[Any], ids: Sequence[Any], columns: tuple[str, ...], notes: list[str]
-) -> dict[str, TwoSample]:
-    """The related tasks of these samples (n, d), with their ``ids`` if a column has them. Tasks of equal rows go."""
+def _tasks(made: Assembled, samples: Sequence[TwoSample], notes: list[str]) -> dict[str, TwoSample]:
+    """The samples of the related tasks by name, without tasks that have no rows, or equal ones only."""
     tasks = {}
-    for pair, (p, q), ids_of_pair in zip_longest(made.related, samples, ids):
-        if not len(p):
+    for pair, sample in zip(made.related, samples, strict=True):
+        if not sample.sizes[0]:
             continue
-        if (p == p[0]).all() and (q == p[0]).all():
+        if all((rows == sample.x[0]).all() for rows in sample):
             notes.append(f"The task {pair.name!r} was left out: all its rows are identical.")
             continue
         try:
-            check_spread(p, q)
+            check_spread(sample.x.numpy(), sample.y.numpy())
         except ValueError as error:
             raise ValueError(f"Related task {pair.name!r}: {error}") from None
-        tasks[pair.name] = TwoSample(torch.from_numpy(p), torch.from_numpy(q), columns=columns, ids=ids_of_pair)
+        tasks[pair.name] = sample
     return tasks
 
 
-def _ids(made: Assembled, cleaning: Cleaning, keep: np.ndarray) -> list[tuple[Any, Any]]:
-    """The ids of the kept rows of each pair, if a column identifies rows; a kept row without one is an error."""
+def _keep_rows(made: Assembled, chosen: list[tuple[str, str]], cleaning: Cleaning, notes: list[str]) -> np.ndarray:
+    """Mark the rows that stay, (N,) of bool: all, unless those with missing cells are to be dropped."""
+    keep = np.ones(len(made.rows), dtype=bool)
+    counts: dict[str, int] = {}
+    for name, kind in chosen:
+        gone = made.gaps(name, kind)
+        if not gone.any():
+            continue
+        rows = np.flatnonzero(gone)
+        cells = made.words(name).iloc[rows]
+        if cleaning.missing == "refuse":
+            cell = cells.iloc[0]
+            what = "the value is missing" if pd.isna(cell) else f"{str(cell)[:40]!r} {_why_not(cell)}"
+            alike = f" ({len(rows):,} such cells)" if len(rows) > 1 else ""
+            raise TableError(f"{made.where(rows[0])}, column {name!r}: {what}{alike}. {REMEDY}")
+        if len(odd := np.flatnonzero(cells.notna())):
+            cell = str(cells.iloc[odd[0]])
+            example = f"{made.where(rows[odd[0]])}: {cell[:40]!r} {_why_not(cell)}"
+            notes.append(f"{len(odd):,} cells of {name!r} are not numbers ({example}): they count as missing.")
+        counts[name] = len(rows)
+        if cleaning.missing == "drop rows":
+            keep &= ~gone
+    if not keep.all():
+        worst = sorted(counts, key=lambda name: -counts[name])
+        named = ", ".join(f"{name!r} {counts[name]:,}" for name in worst[:5])
+        where = [f"{(~keep[span]).sum():,} of {side.label}" for side, span in made.target_samples]
+        where += [f"{(~keep[made.target_rows :]).sum():,} of related tasks"] if made.related else []
+        notes.append(f"Rows left out because a cell is missing: {', '.join(where)} (missing cells: {named}).")
+        _check_target(made, keep, f"Leave out the columns that miss most ({named}), or fill in medians.")
+    return keep
+
+
+def _why_not(cell: str) -> str:
+    """Say why a cell is not a number."""
+    return WHY_NOT.get(read_cell(str(cell)).form, "is not a number")
+
+
+def _check_target(made: Assembled, keep: np.ndarray, remedy: str = "Bring at least 2 rows in each sample.") -> None:
+    """Refuse a target sample with fewer than two kept rows."""
+    for side, span in made.target_samples:
+        if (rows := int(keep[span].sum())) < FEWEST_ROWS:
+            raise TableError(f"{side.table.name}: {side.label} has {count_of(rows, 'usable row')}. {remedy}")
+
+
+def _ids(made: Assembled, cleaning: Cleaning, keep: np.ndarray) -> torch.Tensor | None:
+    """The ids of the kept rows, if a column identifies rows; a kept row without one is an error."""
     if (name := cleaning.ids) is None:
-        return []
+        return None
     if name not in made.columns:
         raise TableError(f"There is no column {name!r} that all files have. The columns: {listed([*made.columns])}.")
     numbers = made.numbers(name)
     cells = made.words(name) if np.isnan(numbers).any() else pd.Series(numbers)
     if len(empty := np.flatnonzero(cells.isna().to_numpy() & keep)):
         raise TableError(f"{made.where(empty[0])}, column {name!r}: the row has no id. Fill it in, or leave it out.")
-    return _by_sample(made, keep, as_ids(cells[keep], name))
+    return as_ids(cells[keep], name)
 
 
 def _find_blocks(
@@ -358,7 +409,7 @@ def _find_blocks(
 
 def _drop_small_tasks(made: Assembled, keep: np.ndarray, notes: list[str]) -> None:
     """Remove tasks with too few rows from ``keep``."""
-    for pair, (p, q) in zip(made.related, made.spans[len(made.pairs) - len(made.related) :], strict=True):
+    for pair, (p, q) in zip(made.related, made.related_spans, strict=True):
         fewest = int(min(keep[p].sum(), keep[q].sum()))
         if fewest < FEWEST_ROWS:
             keep[p.start : q.stop] = False
@@ -391,19 +442,19 @@ def _record(
     }
 
 
-def _refuse_same_rows(made: Assembled, x: np.ndarray, y: np.ndarray) -> None:
-    """Raise a TableError if both groups are the same table, or hold the same rows (n, d) in any order.
+def _refuse_same_rows(pair: Pair, sample: TwoSample) -> None:
+    """Raise a TableError if both groups are the same table, or hold the same rows in any order.
 
     Rows with few different values may agree by chance. They are not refused.
     """
-    if made.target is None or x.shape != y.shape:
+    (p, q), (size, other_size) = (pair.p, pair.q), sample.sizes
+    if size != other_size:
         return
-    p, q = made.target.p, made.target.q
     remedy = "There is nothing to compare. Bring the rows of the other group."
     if p.table is not q.table and p.table.digest == q.table.digest:
         raise TableError(f"{p.table.name} and {q.table.name} are the same table. {remedy}")
     (rows, counts), (others, other_counts) = (
-        np.unique(part.round(ROUNDING), axis=0, return_counts=True) for part in (x, y)
+        np.unique(part.numpy().round(ROUNDING), axis=0, return_counts=True) for part in sample
     )
-    if len(rows) > len(x) / 2 and np.array_equal(rows, others) and np.array_equal(counts, other_counts):
-        raise TableError(f"“{p.label}” and “{q.label}” hold exactly the same {len(x):,} rows. {remedy}")
+    if len(rows) > size / 2 and np.array_equal(rows, others) and np.array_equal(counts, other_counts):
+        raise TableError(f"“{p.label}” and “{q.label}” hold exactly the same {size:,} rows. {remedy}")

@@ -15,6 +15,7 @@ import pandas as pd
 from m2st_core.data.tables import cells as forms
 from m2st_core.data.tables.cells import (
     EXCEL_ERRORS,
+    FORMS,
     MISSING_SIGNS,
     VALUES_OR_MISSING,
     CellExample,
@@ -26,11 +27,8 @@ from m2st_core.data.tables.columns import (
     DATES,
     MOSTLY,
     NUMBERS,
-    OPENS,
     WORDS,
     Profile,
-    decide_marks,
-    proven_marks,
 )
 from m2st_core.data.tables.questions import (
     DECIMAL,
@@ -49,6 +47,13 @@ KIND_ANSWERS = {NUMBERS: "Numbers", WORDS: "Words: codes or categories", DATES: 
 MARKS = {".": "decimal point", ",": "decimal comma"}
 FEW_DAYS = 3  # different cells such as 12.03 that look like days and months
 FEW_TOTALS, TOTALS_SHARE = 5, 0.1  # a word such as Total in more rows, and a larger share of them, is a value
+EVIDENCE = {
+    ".": [forms.POINT, forms.DAY_MONTH, forms.COMMA_GROUPS],
+    ",": [forms.COMMA, forms.POINT_GROUPS],
+}
+OPENS = [forms.OPEN_POINT, forms.OPEN_COMMA]
+THOUSANDS = {".": (forms.OPEN_COMMA, forms.COMMA_GROUPS), ",": (forms.OPEN_POINT, forms.POINT_GROUPS)}
+"""By decimal mark: open cells that are thousands with it, and cells that prove that thousands are marked."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,58 @@ class Conversion:
 
 def _number(example: CellExample, mark: str = ".") -> str:
     return f"{read_cell(example.cell).value(mark):.15g}"
+
+
+def _decide_marks(
+    profiles: Sequence[Profile], separators: Sequence[str], answers: Sequence[str]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, ...]]]:
+    """The decimal mark of each column with open cells in each file, and the files in doubt by column.
+
+    The user's answer for a file decides, otherwise the nearest evidence: the same cells, the file, the column in other
+    files, all files; and last, commas between cells, which writers of 8.654 for 8654 avoid. Files with other
+    separators, or workbooks, are no evidence, because another program wrote them. There is doubt where evidence is
+    absent or contradicts itself, where a column would mix decimals with thousands though no cell proves that thousands
+    are marked, and where a column would be read differently in two files without an answer.
+    """
+    of_files = sum((column.counts for column in profiles), np.zeros((len(separators), len(FORMS)), dtype=np.int64))
+    marks, doubts = {}, {}
+    for column in profiles:
+        with_open = np.flatnonzero(column.counts[:, OPENS].any(axis=1)).tolist()
+        if not with_open:
+            continue
+        by_file: dict[int, str | None] = {}
+        for i in with_open:
+            alike = np.array(separators) == separators[i]
+            evidence = column.counts[i], of_files[i], column.counts[alike].sum(axis=0), of_files[alike].sum(axis=0)
+            by_file[i] = answers[i] or _mark(*evidence, separators[i])
+        usual = next((mark for mark in by_file.values() if mark), ".")
+        marks[column.name] = tuple(by_file.get(i) or usual for i in range(len(separators)))
+        unanswered = tuple(i for i in with_open if not answers[i])
+        if None in by_file.values() or (unanswered and len(set(by_file.values())) > 1):
+            doubts[column.name] = unanswered
+    return marks, doubts
+
+
+def _mark(cells: np.ndarray, file: np.ndarray, column: np.ndarray, files: np.ndarray, separator: str) -> str | None:
+    """The decimal mark of a column's open cells in a file, by evidence from near to far; None if in doubt."""
+    by_commas, workbook = separator == ",", not separator
+    if cells[OPENS].all() and not _proven_marks(cells):
+        return None
+    levels = ((cells, True, True), (file, False, True), (column, True, False), (files, False, False))
+    for counts, same_column, same_file in levels:
+        proven = [mark for mark in _proven_marks(counts) if mark == "," or not workbook]  # its floats have points
+        if len(proven) > 1:
+            return None
+        for mark in proven:
+            thousands, proof = THOUSANDS[mark]
+            mixed = same_column and cells[thousands] and not counts[proof]
+            return None if mixed or (by_commas and mark == "," and not same_file) else mark
+    return "." if by_commas and not cells[forms.OPEN_COMMA] else None
+
+
+def _proven_marks(counts: np.ndarray) -> list[str]:
+    """The decimal marks that cells, counted by form, prove."""
+    return [mark for mark, proofs in EVIDENCE.items() if counts[proofs].any()]
 
 
 @dataclass(frozen=True)
@@ -222,7 +279,7 @@ def settle_readings(
     numeric = [profiles[name] for name, verdict in verdicts.items() if verdict.kind == NUMBERS]
     files = next((column.files for column in profiles.values()), ())
     chosen_marks = [choice_for_file(decimal, file) for file in files]
-    marks, doubts = decide_marks(numeric, separators, chosen_marks)
+    marks, doubts = _decide_marks(numeric, separators, chosen_marks)
     used_for_missing = {word for column in numeric for word in column.words & VALUES_OR_MISSING}
     readings: dict[str, tuple[Reading, ...]] = {}
     conversions: list[Conversion] = []
@@ -284,7 +341,7 @@ def _open_conversions(column: Profile, marks: Sequence[str], answered: bool) -> 
         if not len(files):
             continue
         mark, example = marks[int(files[0])], column.examples[kind][0]
-        obvious = mark != other and all(proven_marks(column.counts[i]) for i in files) and not answered
+        obvious = mark != other and all(_proven_marks(column.counts[i]) for i in files) and not answered
         if not obvious or kind == forms.OPEN_COMMA:
             undo = shell_option(DECIMAL, "." if mark == "," else ",")
             conversions.append(Conversion(column.name, column.count(kind), example, _number(example, mark), undo))
@@ -323,7 +380,7 @@ def _differences(column: Profile, verdict: _Verdict) -> list[str]:
     """Warnings about files that write a column differently."""
     if verdict.kind == NUMBERS:
         points, commas = (
-            [file for file, counts in zip(column.files, column.counts, strict=True) if mark in proven_marks(counts)]
+            [file for file, counts in zip(column.files, column.counts, strict=True) if mark in _proven_marks(counts)]
             for mark in MARKS
         )
         if points and commas:
