@@ -28,7 +28,7 @@ from m2st_core.data.tables.encoding import (
     Numeric,
     open_questions,
 )
-from m2st_core.data.tables.groups import Pair, matched_by_order, on_both_sides, same_groups
+from m2st_core.data.tables.groups import Pair, same_groups
 from m2st_core.data.tables.prepare import Prepared
 from m2st_core.data.tables.questions import DECIMAL, ENCODING, READ_AS, SHOWN, Question, TableError, Unanswered
 from m2st_core.data.tables.upload import Upload
@@ -121,8 +121,8 @@ def check_stage(state: UserData, upload: Upload) -> tuple[str, Plan] | None:
     st.caption(f"“{NOT_NUMBERS}”, “Outliers” and “Values” are those of {rows} together.")
     notes = dict.fromkeys((*report.notes, *(data.decisions if data else ())))
     above = {
-        matched_by_order(target, assembled.related),
-        on_both_sides(target, assembled.related),
+        assembled.matched_by_order,
+        assembled.on_both_sides,
         repeats_in(notes),
         *assembled.readings.warnings,
         *lacking_notes(assembled.lacking),
@@ -159,8 +159,8 @@ def _show_groups_compared(state: UserData, assembled: Assembled, target: Pair, r
         st.markdown(f"P is “{reference}”, Q is “{other}”: differences are those of “{other}” from “{reference}”.")
         help_ = "Exchange P and Q, in the related tasks too. Today's tests give the same p-value either way."
         st.button("Swap P and Q", key="data_swap", on_click=state.swap, args=(assembled,), help=help_)
-    if others := matched_by_order(target, assembled.related):
-        st.warning(as_text(others))
+    if assembled.matched_by_order:
+        st.warning(as_text(assembled.matched_by_order))
         help_ = "Exchange P and Q in these related tasks only."
         st.button(
             "Swap in the related tasks",
@@ -169,8 +169,8 @@ def _show_groups_compared(state: UserData, assembled: Assembled, target: Pair, r
             args=(assembled, False),
             help=help_,
         )
-    if both := on_both_sides(target, assembled.related):
-        st.warning(as_text(both))
+    if assembled.on_both_sides:
+        st.warning(as_text(assembled.on_both_sides))
     first, second, *_ = st.columns(4)
     first.metric("Columns that all files share", f"{len(report.columns):,}", help="Columns are matched by name.")
     second.metric(

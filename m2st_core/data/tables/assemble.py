@@ -9,11 +9,11 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from m2st_core.data.tables.columns import IDENTIFIER, NUMERIC, Column, Profile, classify_column
+from m2st_core.data.tables.columns import IDENTIFIER, NUMBERS, NUMERIC, Column, Profile, classify_column
 from m2st_core.data.tables.encoding_question import encoding_question
 from m2st_core.data.tables.groups import SHOWN, Pair, Pairing, Side
 from m2st_core.data.tables.questions import ENCODING, TableError, Unanswered
-from m2st_core.data.tables.readings import Readings, settle_readings
+from m2st_core.data.tables.readings import Reading, Readings, settle_readings
 from m2st_core.data.tables.table import Limits, Table
 from m2st_core.data.tables.upload import Upload
 from m2st_core.types import listed
@@ -27,8 +27,9 @@ class Assembled:
     """The pairs of an upload and their pooled rows: P's, then Q's of each pair. The target comes first.
 
     ``rows`` has the number of every row in its file, ``source`` the position of that file in ``tables``. ``columns``
-    are those that all tables share, ``lacking`` names the files without a column of others. ``turned`` is that of the
-    pairing. ``notes`` tell what matching had to decide, ``readings`` how cells are read.
+    are those that all tables share, ``lacking`` names the files without a column of others. ``turned``,
+    ``matched_by_order`` and ``on_both_sides`` are those of the pairing. ``notes`` tell what matching had to decide,
+    ``readings`` how cells are read.
     """
 
     upload: Upload
@@ -45,6 +46,8 @@ class Assembled:
     readings: Readings = field(default_factory=Readings, repr=False, compare=False)
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     turned: bool = False
+    matched_by_order: str = ""
+    on_both_sides: str = ""
 
     @property
     def identifiers(self) -> tuple[str, ...]:
@@ -155,11 +158,14 @@ def assemble(upload: Upload, limits: Limits | None = None) -> Assembled:
         limits=limits,
         readings=readings,
         turned=pairing.turned,
+        matched_by_order=pairing.matched_by_order,
+        on_both_sides=pairing.on_both_sides,
     )
     columns, values = {}, {}
     for name in names:
-        numbers = profiles[name].numbers([table.reading(name).mark for table in tables])[order]
-        columns[name] = _classified(made, name, numbers)
+        reading, marks = tables[0].reading(name), [table.reading(name).mark for table in tables]
+        numbers = profiles[name].numbers(marks)[order] if reading.kind == NUMBERS else np.zeros(0)
+        columns[name] = _classified(made, name, reading, numbers)
         if columns[name].kind == NUMERIC:
             values[name] = numbers
     files_of = {note: [table.name for table in tables if note in table.notes] for t in tables for note in t.notes}
@@ -217,14 +223,14 @@ def _reading_notes(readings: Readings, names: Sequence[str]) -> list[str]:
     return [*readings.warnings, *converted, *signs]
 
 
-def _classified(made: Assembled, name: str, values: np.ndarray) -> Column:
-    """A column by its numbers in all rows; a first one without a name beside named ones is that of the rows."""
-    reading = made.tables[0].reading(name)
+def _classified(made: Assembled, name: str, reading: Reading, values: np.ndarray) -> Column:
+    """Classify a column by all rows. A first column without a name beside named ones has the numbers of the rows."""
     unnamed = name == "column 1" and all(table.named for table in made.tables)
-    parts = [slice(p.start, q.stop) for p, q in (made.spans[:1] if made.target else made.spans)]
+    groups = [slice(p.start, q.stop) for p, q in (made.spans[:1] if made.target else made.spans)]
+    groups = groups if len(made.pairs) > 1 else []  # one pair has all rows
     label = "row" if unnamed else name
     words = cache(lambda: made.words(name))
-    column = classify_column(label, reading.kind, reading.unit, words, values, made.limits.levels, parts)
+    column = classify_column(label, reading.kind, reading.unit, words, values, made.limits.levels, groups)
     return replace(column, name=name)
 
 

@@ -146,14 +146,13 @@ def check_identifiers(made: Assembled) -> list[IdentifierReport]:
     """Return the columns that were set aside as identifiers, and those whose units have several rows in the target."""
     aside = []
     for name, column in made.columns.items():
-        words = made.words(name) if column.kind != NUMERIC or names_unit(name) else None
-        if words is None:
+        if column.kind == NUMERIC and not names_unit(name):
             continue
-        padded = column.kind in (CATEGORICAL, TEXT) and words.str.fullmatch(PADDED, na=False).any()
+        codes, levels = pd.factorize(made.words(name))
+        padded = column.kind in (CATEGORICAL, TEXT) and levels.str.fullmatch(PADDED).any()
         names_units = names_unit(name) or padded
-        codes = pd.factorize(words.iloc[: made.target_rows])[0]
         p, q = (codes[span] for span in made.target_spans)
-        units, counts = np.unique(codes[codes >= 0], return_counts=True)
+        units, counts = np.unique(codes[: made.target_rows][codes[: made.target_rows] >= 0], return_counts=True)
         repeated = int((counts > 1).sum()) if names_units and len(units) > 2 else 0
         if repeated or column.kind == IDENTIFIER:
             why = column.why if column.kind == IDENTIFIER else ""

@@ -222,11 +222,12 @@ def classify_column(
     words: Callable[[], pd.Series],
     values: np.ndarray,
     most_levels: int,
-    groups: Sequence[slice] = (slice(None),),
+    groups: Sequence[slice],
 ) -> Column:
     """Classify a column of numbers, words or dates by its words and their values. Labels of rows are not used.
 
-    It is an identifier if it looks like one in all rows, or in each of these ``groups`` of rows.
+    It is an identifier if it looks like one in all rows, or in each of these ``groups`` of rows. Only a column of
+    numbers needs ``values``.
     """
     column = _classify(name, kind, unit, words, values, most_levels)
     if not column.used and column.kind != TEXT:
@@ -239,7 +240,7 @@ def classify_column(
             return words_identify(name, cells.iloc[rows].value_counts())
         return "" if unit else numbers_identify(name, values[rows])
 
-    why = reason(slice(None)) or (all(map(reason, groups)) and reason(groups[0]))
+    why = reason(slice(None)) or (groups and all(map(reason, groups)) and reason(groups[0]))
     return Column(name, IDENTIFIER, why, unit, column.kind if column.used else "") if why else column
 
 

@@ -100,11 +100,6 @@ class Numeric:
         """The columns that it becomes."""
         return (self.name, f"{self.name} is missing") if self.indicator else (self.name,)
 
-    @property
-    def known_words(self) -> tuple[str, ...]:
-        """The words that cells are compared with: the unit."""
-        return (self.unit,) if self.unit else ()
-
     def encode(self, values: np.ndarray, out: np.ndarray) -> None:
         """Write (n, 1 or 2) numbers; missing cells become the median."""
         missing = np.isnan(values)
@@ -127,11 +122,6 @@ class Categorical:
         """The columns that it becomes."""
         extra = [f"{self.name} is other"] * self.other + [f"{self.name} is missing"] * self.indicator
         return (*(f"{self.name} = {level}" for level in self.levels), *extra)
-
-    @property
-    def known_words(self) -> tuple[str, ...]:
-        """The words that cells are compared with: the levels."""
-        return self.levels
 
     def encode(self, words: pd.Series, out: np.ndarray) -> None:
         """Write (n, levels + …) zeros and ones."""
@@ -292,7 +282,7 @@ def open_questions(made: Assembled, cleaning: Cleaning, encoding: Encoding | Non
     names = [column.name for column in encoding.columns] if encoding else made.columns
     unsure = [question for question in made.readings.questions if question.option == ENCODING]
     if encoding is not None:
-        learned = {column.name: column.known_words for column in encoding.columns}
+        learned = {c.name: c.levels if isinstance(c, Categorical) else (c.unit,) for c in encoding.columns}
         question = encoding_question(made.tables, learned=learned, levels=made.limits.levels)
         unsure = [question] if question else []
     aside = {*cleaning.left_out, *(set(made.columns) - set(names))} - {cleaning.block, cleaning.ids}

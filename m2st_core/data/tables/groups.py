@@ -155,14 +155,13 @@ def same_groups(target: Pair, related: Iterable[Pair]) -> int:
     return sum({_alike(label) for label in pair.labels} in names for pair in related)
 
 
-def matched_by_order(target: Pair | None, related: Iterable[Pair]) -> str:
-    """What stands for what in related tasks that have none of the target's labels; empty if there are none."""
-    pairs = [pair for pair in related if target and not same_groups(target, [pair])]
-    others = other_labels(target, pairs)
-    if target is None or not others:
+def _matched_by_order(target: Pair, related: Sequence[Pair]) -> str:
+    """A warning on related tasks with none of the target's labels, which were matched by order; empty without any."""
+    others = other_labels(target, related)
+    if not others:
         return ""
-    tasks = sum(pair.labels in others for pair in pairs)
-    where = "In the related tasks" if tasks == len(pairs) else f"In {count_of(tasks, 'related task')}"
+    tasks = sum(pair.labels in others for pair in related)
+    where = "In the related tasks" if tasks == len(related) else f"In {count_of(tasks, 'related task')}"
     p, q = ([f"“{label[:40]}”" for label in dict.fromkeys(side)] for side in zip(*others, strict=True))
     named = [", ".join(side[:SHOWN]) + (", …" if len(side) > SHOWN else "") for side in (p, q)]
     stands = "stands" if len(p) == len(q) == 1 else "stand"
@@ -172,11 +171,10 @@ def matched_by_order(target: Pair | None, related: Iterable[Pair]) -> str:
     )
 
 
-def on_both_sides(target: Pair | None, related: Iterable[Pair]) -> str:
-    """A warning on values that stand for P in one comparison and for Q in another; empty if there are none."""
-    pairs = [pair for pair in related if target and not same_groups(target, [pair])]
-    p, q = ({_alike(pair.labels[side]): pair.labels[side] for pair in pairs} for side in (0, 1))
-    if target is None or not (both := [label for value, label in p.items() if value in q]):
+def _on_both_sides(target: Pair, related: Sequence[Pair]) -> str:
+    """A warning on values that stand for P in one comparison and for Q in another; empty without any."""
+    p, q = ({_alike(pair.labels[side]): pair.labels[side] for pair in related} for side in (0, 1))
+    if not (both := [label for value, label in p.items() if value in q]):
         return ""
     named = listed([f"“{label[:40]}”" for label in both], SHOWN)
     return (
@@ -189,6 +187,7 @@ def on_both_sides(target: Pair | None, related: Iterable[Pair]) -> str:
 class Pairing:
     """The pairs of an upload, the columns that name samples and tasks, and notes.
 
+    ``matched_by_order`` and ``on_both_sides`` are warnings on values of related tasks that are not the target's.
     ``turned``: P and Q of the related tasks are in the reverse order of their files. Tests do not tell the sides apart,
     so they learn in the order of the files, and swapping P and Q changes no p-value.
     """
@@ -209,8 +208,10 @@ class Pairing:
                 f"related_groups: no related task compares {unused[0][0]!r} with {unused[0][1]!r}, or these are the "
                 "target's values, which keep their sides."
             )
-        warnings = matched_by_order(self.target, self.related), on_both_sides(self.target, self.related)
-        self.notes += filter(None, warnings)
+        others = [pair for pair in self.related if self.target and not same_groups(self.target, [pair])]
+        self.matched_by_order = _matched_by_order(self.target, others) if self.target else ""
+        self.on_both_sides = _on_both_sides(self.target, others) if self.target else ""
+        self.notes += filter(None, (self.matched_by_order, self.on_both_sides))
 
     @property
     def related(self) -> tuple[Pair, ...]:
