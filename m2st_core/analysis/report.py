@@ -289,7 +289,7 @@ class DataSource:
 
     def _likely(self, target: tuple[Table, ...]) -> str:
         """The columns of the only file that may be the group."""
-        related = suggest_groups(*read_files(self.related), besides=self.task)
+        related = suggest_groups(*read_files(self.related), task=self.task)
         likely = likely_words(suggest_groups(*target, related=related)) if len(target) == 1 else ""
         return f" Likely: --group-column {likely}." if likely else ""
 

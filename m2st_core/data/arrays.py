@@ -362,6 +362,15 @@ def named_pairs(related_tasks: Any) -> tuple[tuple[str, ...], Iterable[Any]]:
     return names, pairs
 
 
+def as_pair(name: str, pair: Any) -> tuple[Any, Any]:
+    """The two samples of a related task, or an error that names the task."""
+    try:
+        x, y = pair
+    except (TypeError, ValueError):
+        raise ValueError(f"Related task {name!r} is not a pair (x, y) of two samples.") from None
+    return x, y
+
+
 def _checked(
     names: Sequence[str], pairs: Iterable[Any], nameless: list[str], ids: str | None = None
 ) -> Iterator[TwoSample]:
@@ -373,10 +382,7 @@ def _checked(
     columns: tuple[str, ...] = ()
     named_by = names[0]
     for name, pair in zip(names, pairs, strict=True):
-        try:
-            x, y = pair
-        except (TypeError, ValueError):
-            raise ValueError(f"Related task {name!r} is not a pair (x, y) of two samples.") from None
+        x, y = as_pair(name, pair)
         try:
             sample = as_two_sample(x, y, None if isinstance(pair, TwoSample) else ids)
         except ValueError as error:

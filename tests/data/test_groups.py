@@ -31,7 +31,7 @@ def labels(*arguments, **roles):
 
 def test_candidates_have_values_and_rows_and_the_related_tasks_rank_them():
     assert [*suggest_groups(*TARGET)] == ["machine", "line"]
-    related = suggest_groups(*TOGETHER, besides="task")
+    related = suggest_groups(*TOGETHER, task="task")
     found = suggest_groups(*TARGET, related=related)
     assert [(name, column.words) for name, column in found.items()] == [
         ("line", "new 30, old 30"),

@@ -140,7 +140,7 @@ class UserData:
         """The columns of the related tasks that may be their group."""
         tables, task = self.files.get("related", ()), self._task
         key = tuple(table.digest for table in tables), task
-        return self.remember("related columns", key, lambda: suggest_groups(*tables, besides=task))
+        return self.remember("related columns", key, lambda: suggest_groups(*tables, task=task))
 
     @property
     def related_group_by_name(self) -> str | None:

@@ -80,9 +80,9 @@ class GroupColumn:
 
 
 def suggest_groups(
-    *tables: Table, besides: str = "", related: Mapping[str, GroupColumn] | None = None
+    *tables: Table, task: str = "", related: Mapping[str, GroupColumn] | None = None
 ) -> dict[str, GroupColumn]:
-    """Columns that may be the group in some of these tables.
+    """Columns that may be the group in some of these tables; the one that names the ``task`` is not.
 
     First come those whose values are the groups of ``related`` tasks, then those with two values, then the likeliest.
     Words may have up to 12 values, of which two are compared, or one with the rest.
@@ -92,7 +92,7 @@ def suggest_groups(
     for table in tables:
         for name in map(str, table.frame.columns):
             cells = table.words(name).dropna()
-            if name == besides or cells.iloc[:1000].nunique() > MOST_GROUPS or len(cells) < len(table.frame) / 2:
+            if name == task or cells.iloc[:1000].nunique() > MOST_GROUPS or len(cells) < len(table.frame) / 2:
                 continue
             counts = cells.value_counts(sort=False)
             is_numeric = not np.isnan(table.numbers(name)).all()
@@ -366,9 +366,9 @@ def likely_words(candidates: Mapping[str, GroupColumn]) -> str:
     return " or ".join(f"{name} ({column.words})" for name, column in [*candidates.items()][:SHOWN])
 
 
-def _hint(table: Table, besides: str = "") -> str:
+def _hint(table: Table, task: str = "") -> str:
     """What could be the group column of a table, and all its columns."""
-    likely = likely_words(suggest_groups(table, besides=besides))
+    likely = likely_words(suggest_groups(table, task=task))
     columns = ", ".join(map(str, table.frame.columns))
     return f"{f'Likely: {likely}.' if likely else 'No column has exactly two values.'} Its columns: {columns}."
 

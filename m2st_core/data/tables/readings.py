@@ -23,13 +23,7 @@ from m2st_core.data.tables.cells import (
     read_cell,
     same_unit,
 )
-from m2st_core.data.tables.columns import (
-    DATES,
-    MOSTLY,
-    NUMBERS,
-    WORDS,
-    Profile,
-)
+from m2st_core.data.tables.columns import DATES, MOSTLY, NUMBERS, WORDS, Profile
 from m2st_core.data.tables.questions import (
     DECIMAL,
     READ_AS,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unicodedata import normalize
 
-from m2st_core.data.arrays import named_pairs
+from m2st_core.data.arrays import as_pair, named_pairs
 from m2st_core.data.tables.files import read_table
 from m2st_core.data.tables.questions import (
     DECIMAL,
@@ -124,10 +124,7 @@ def upload_of(x: Any, y: Any, related: Any = None, **reading: Any) -> Upload:
     names, pairs = named_pairs(related) if related is not None else ((), ())
     tasks: list[Table] = []
     for name, pair in zip(names, pairs, strict=True):
-        try:
-            first, second = pair
-        except (TypeError, ValueError):
-            raise ValueError(f"Related task {name!r} is not a pair (x, y) of two samples.") from None
+        first, second = as_pair(name, pair)
         tasks += [as_table(f"{name}, x", first, (name, "P")), as_table(f"{name}, y", second, (name, "Q"))]
     return Upload((as_table("x", x), as_table("y", y)), tuple(tasks), **reading)
 

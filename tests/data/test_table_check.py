@@ -1,4 +1,4 @@
-"""What must be settled before a test: identifiers, incomplete rows, the same rows twice, more than two groups."""
+"""The check before a test: identifiers, incomplete rows, the same rows twice, more than two groups."""
 
 import numpy as np
 import pandas as pd
