@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -228,9 +229,7 @@ def load_encoding(folder: str | os.PathLike[str]) -> Encoding | None:
         raise TableError(f"{path} is damaged: it is not text. Train and save again.") from None
 
 
-def choose_columns(
-    made: Assembled, cleaning: Cleaning, encoding: Encoding | None, notes: list[str]
-) -> list[tuple[str, str]]:
+def choose_columns(made: Assembled, cleaning: Cleaning, encoding: Encoding | None, notes: list[str]) -> dict[str, str]:
     """Choose the columns to use, with their kinds: numeric or categorical. Open questions about them are raised."""
     file = made.tables[0].name
     if questions := open_questions(made, cleaning, encoding):
@@ -245,7 +244,7 @@ def choose_columns(
             here, there = made.columns[c.name].unit, c.unit if isinstance(c, Numeric) else ""
             if here and there and here != there:
                 raise TableError(f"{file}: {c.name!r} is in {here} here, and the learner was trained with {there}.")
-        return [(c.name, NUMERIC if isinstance(c, Numeric) else CATEGORICAL) for c in encoding.columns]
+        return {c.name: NUMERIC if isinstance(c, Numeric) else CATEGORICAL for c in encoding.columns}
     for given, what in ((cleaning.left_out, "left out"), (cleaning.use, "used")):
         if unknown := [name for name in given if name not in made.columns]:
             raise TableError(f"{file}: there is no column {unknown[0]!r} that could be {what}.")
@@ -268,7 +267,7 @@ def choose_columns(
         )
     if others := [words for column, words in zip(aside, named, strict=True) if column.kind != IDENTIFIER]:
         notes.append(f"Set aside: {listed(others, SHOWN)}.")
-    return list(chosen.items())
+    return chosen
 
 
 def compared(made: Assembled, cleaning: Cleaning) -> dict[str, str]:
@@ -296,7 +295,7 @@ def open_questions(made: Assembled, cleaning: Cleaning, encoding: Encoding | Non
 
 
 def learn_encoding(
-    made: Assembled, chosen: list[tuple[str, str]], cleaning: Cleaning, keep: np.ndarray, notes: list[str]
+    made: Assembled, chosen: Mapping[str, str], cleaning: Cleaning, keep: np.ndarray, notes: list[str]
 ) -> Encoding:
     """Learn levels, medians, centres and scales from the pooled rows of the related tasks, or of the target."""
     used = keep.copy()
@@ -304,7 +303,7 @@ def learn_encoding(
         used[: made.target_rows] = False
     source = f"{len(made.related):,} related tasks" if made.related else "both samples"
     learned: dict[str, Numeric | Categorical | None] = {}
-    for name, kind in chosen:
+    for name, kind in chosen.items():
         if kind == NUMERIC:
             learned[name] = _learn_numeric(name, made.numbers(name)[used], cleaning, made.columns[name].unit)
         else:

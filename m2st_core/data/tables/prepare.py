@@ -243,16 +243,11 @@ def _prepared(made: Assembled, cleaning: Cleaning | None, encoding: Encoding | N
         column = None if choices.ids == known and known not in made.columns else choices.ids
         cleaning = replace(encoding.cleaning, missing=choices.missing, block=choices.block, ids=column)
     cleaning = cleaning or Cleaning()
-    notes = [*made.notes]
     _check_target(made, np.ones(len(made.rows), dtype=bool))
+    notes: list[str] = []
     chosen = choose_columns(made, cleaning, encoding, notes)
-    used = {name for name, _ in chosen}
-    aside = [
-        column for column in check_identifiers(made) if encoding is None or column.repeated or column.column in used
-    ]
-    notes[len(made.notes) : len(made.notes)] = filter(
-        None, (column.note(cleaning, column.column in used) for column in aside)
-    )
+    suspects = [c for c in check_identifiers(made) if encoding is None or c.repeated or c.column in chosen]
+    notes = [*made.notes, *filter(None, (c.note(cleaning, c.column in chosen) for c in suspects)), *notes]
     keep = _keep_rows(made, chosen, cleaning, notes)
     blocks, block_names = _find_blocks(made, cleaning, keep, notes)
     _check_target(made, keep)
@@ -322,11 +317,11 @@ def _tasks(made: Assembled, samples: Sequence[TwoSample], notes: list[str]) -> d
     return tasks
 
 
-def _keep_rows(made: Assembled, chosen: list[tuple[str, str]], cleaning: Cleaning, notes: list[str]) -> np.ndarray:
+def _keep_rows(made: Assembled, chosen: Mapping[str, str], cleaning: Cleaning, notes: list[str]) -> np.ndarray:
     """Mark the rows that stay, (N,) of bool: all, unless those with missing cells are to be dropped."""
     keep = np.ones(len(made.rows), dtype=bool)
     counts: dict[str, int] = {}
-    for name, kind in chosen:
+    for name, kind in chosen.items():
         gone = made.gaps(name, kind)
         if not gone.any():
             continue
